@@ -22,7 +22,7 @@
 #include "core/base/median.h"
 #include "exec/device/memory.h"
 #include "exec/transport/link_ladder.h"
-#include "exec/transport/mpi_world.h"
+#include "exec/transport/mpi_process_group.h"
 
 namespace {
 
@@ -127,7 +127,7 @@ void ping_pong(Ends& ends, bool begins, int repetitions) {
 }
 
 /// Keeps the core busy.
-void compute(std::chrono::milliseconds time, World* looks) {
+void compute(std::chrono::milliseconds time, ProcessGroup* looks) {
     constexpr std::chrono::milliseconds slice{5};
     const auto end = Clock::now() + time;
     while (Clock::now() < end) {
@@ -140,7 +140,7 @@ void compute(std::chrono::milliseconds time, World* looks) {
     }
 }
 
-void overlap(World& world, Ends& ends, bool sends, bool looks) {
+void overlap(ProcessGroup& group, Ends& ends, bool sends, bool looks) {
     constexpr std::int64_t bytes = std::int64_t{4} << 20;
     constexpr std::chrono::milliseconds work{120};
     std::vector<double> waits;
@@ -148,11 +148,11 @@ void overlap(World& world, Ends& ends, bool sends, bool looks) {
         if (!sends) {
             ends.in->expect(part(ends.received, bytes));
         }
-        world.all_gather({});
+        group.all_gather({});
         if (sends) {
             ends.out->send({.micro_batch = 0, .tensor = part(ends.sent, bytes), .available = {}});
         }
-        compute(work, looks ? &world : nullptr);
+        compute(work, looks ? &group : nullptr);
         const auto begin = Clock::now();
         if (sends) {
             ends.out->settle();
@@ -169,21 +169,21 @@ void overlap(World& world, Ends& ends, bool sends, bool looks) {
 }
 
 void run(int repetitions) {
-    const std::unique_ptr<World> world = join_mpi();
-    const bool first = world->index() == 0;
-    if (world->size() != 2) {
+    const std::unique_ptr<ProcessGroup> group = join_mpi();
+    const bool first = group->index() == 0;
+    if (group->size() != 2) {
         fmt::print(stderr, "start two of them: mpirun -n 2 ...\n");
         std::exit(2);
     }
     {
         Ends ends;
-        ends.out = world->open({.peer = first ? 1 : 0, .tag = 1, .sends = true});
-        ends.in = world->open({.peer = first ? 1 : 0, .tag = 1, .sends = false});
+        ends.out = group->open({.peer = first ? 1 : 0, .tag = 1, .sends = true});
+        ends.in = group->open({.peer = first ? 1 : 0, .tag = 1, .sends = false});
         ping_pong(ends, first, repetitions);
-        overlap(*world, ends, first, true);
-        overlap(*world, ends, first, false);
+        overlap(*group, ends, first, true);
+        overlap(*group, ends, first, false);
     }
-    world->leave();
+    group->finalize();
 }
 
 }  // namespace

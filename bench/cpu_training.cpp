@@ -31,8 +31,8 @@
 #include "core/base/median.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
+#include "exec/profiling/profiler.h"
 #include "sim/simulate/simulate.h"
-#include "tests/support/small_training.h"
 
 namespace pipetwin::bench {
 namespace {
@@ -75,11 +75,33 @@ double schedule_bound(const Plan& plan, const std::vector<Timeline>& steps) {
     return to_seconds(sim::replayed_step(plan, middle));
 }
 
-Runner ours(const test::Shape& shape) {
+/// What of a plan differs from one runner to the next.
+struct Shape {
+    int stages = 1;
+    int micro_batches = 1;
+    std::string schedule = "gpipe";
+    std::optional<std::vector<int>> partition{};
+    Precision precision = Precision::Fp32;
+};
+
+SettledScenario scenario_of(const Shape& shape) {
+    SettledScenario scenario;
+    scenario.training.batch = sizes.batch;
+    scenario.training.precision = shape.precision;
+    scenario.training.learning_rate = 3e-4;
+    scenario.pipeline.stages = shape.stages;
+    scenario.pipeline.micro_batches = shape.micro_batches;
+    scenario.pipeline.schedule = shape.schedule;
+    scenario.pipeline.recompute = Recompute::None;
+    scenario.pipeline.partition = shape.partition;
+    return scenario;
+}
+
+Runner ours(const Shape& shape) {
     const Model gpt = model();
-    exec::ExecutorOptions options = test::options_of(shape);
-    options.optimizer.learning_rate = 3e-4;
-    const Plan plan = test::plan_of(gpt, shape);
+    const SettledScenario scenario = scenario_of(shape);
+    const exec::ExecutorOptions options = exec::executor_options(scenario);
+    const Plan plan = exec::unmeasured_plan(scenario, gpt);
     const auto executor = std::make_shared<exec::Executor>(plan, gpt, options);
     const auto timelines = std::make_shared<std::vector<Timeline>>();
     const auto batch = std::make_shared<exec::Batch>(exec::random_batch(gpt, sizes.batch, 1));
@@ -161,7 +183,6 @@ void one_thread(const Arguments& arguments) {
         for (const int micro_batches : {1, 8}) {
             runners.push_back(ours({.stages = 1,
                                     .micro_batches = micro_batches,
-                                    .batch = sizes.batch,
                                     .schedule = "1f1b",
                                     .precision = precision}));
         }
@@ -199,7 +220,6 @@ void two_threads(const Arguments& arguments) {
         for (const Way& way : ways) {
             runners.push_back(ours({.stages = 2,
                                     .micro_batches = way.micro_batches,
-                                    .batch = sizes.batch,
                                     .schedule = way.schedule,
                                     .partition = way.cut,
                                     .precision = precision}));

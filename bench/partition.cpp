@@ -8,6 +8,7 @@
 #include "core/partition/partition.h"
 
 #include "bench/partition_baselines.h"
+#include "bench/support/graphs.h"
 #include <time.h>
 
 #include <algorithm>
@@ -26,9 +27,7 @@
 #include "core/partition/feasible_splits.h"
 #include "core/partition/graph.h"
 #include "core/partition/ideals.h"
-#include "core/partition/interval_cost.h"
 #include "core/partition/replicated.h"
-#include "tests/support/graphs.h"
 
 namespace {
 
@@ -56,49 +55,17 @@ std::vector<Value> several(int count, std::int64_t low, std::int64_t high) {
     return values;
 }
 
-/// Of four.
-std::vector<int> kinds(int count) {
-    std::vector<int> kinds;
-    kinds.reserve(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i) {
-        kinds.push_back(static_cast<int>(random_numbers()() % 4));
-    }
-    return kinds;
-}
-
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t mb = 1'000'000;
 
 /// Layers of 1 to 30 ms, boundaries of up to so many on either side.
 ChainProblem chain(int layers, int stages, int most_cut_ms) {
-    ChainProblem problem{.devices = {{.work = several<Duration>(layers, ms, 30 * ms),
-                                      .recompute = several<Duration>(layers, ms / 3, 10 * ms)}},
-                         .device_of_stage = std::vector<int>(static_cast<std::size_t>(stages), 0)};
+    ChainProblem problem{.work = several<Duration>(layers, ms, 30 * ms), .stages = stages};
     if (most_cut_ms > 0) {
-        problem.links = {{.sender = several<Duration>(layers, 0, most_cut_ms * ms),
-                          .receiver = several<Duration>(layers, 0, most_cut_ms * ms)}};
+        problem.sender = several<Duration>(layers, 0, most_cut_ms * ms);
+        problem.receiver = several<Duration>(layers, 0, most_cut_ms * ms);
     }
     return problem;
-}
-
-/// 1f1b with many micro-batches; `tightness` times what an even share of the first stage takes.
-ChainMemory memory_of(int layers, int stages, double tightness, Keep keep) {
-    ChainMemory memory{.states = several<Bytes>(layers, 100 * mb, 400 * mb),
-                       .saved = several<Bytes>(layers, 5 * mb, 50 * mb),
-                       .workspace = several<Bytes>(layers, mb, 200 * mb),
-                       .input = several<Bytes>(layers + 1, mb, 5 * mb),
-                       .received = several<Bytes>(layers + 1, mb, 10 * mb),
-                       .sent = several<Bytes>(layers + 1, mb, 10 * mb),
-                       .in_flight = {},
-                       .limit = {},
-                       .keep = keep};
-    const double share = static_cast<double>(layers) / stages;
-    for (int stage = 0; stage < stages; ++stage) {
-        memory.in_flight.push_back(stages - stage);
-        const double even = share * static_cast<double>(mb) * (250 + 27.5 * stages);
-        memory.limit.push_back(Bytes{static_cast<std::int64_t>(tightness * even)});
-    }
-    return memory;
 }
 
 /// `make` is not counted, `call` on what it made is.
@@ -131,7 +98,7 @@ void require(bool holds, const char* what) {
 
 void measure_chains(int repetitions) {
     const auto largest = [](const ChainProblem& problem) {
-        require(smallest_largest_stage(problem).split.has_value(), "a split was expected");
+        require(smallest_largest_stage(problem).largest > Duration{}, "a split was expected");
     };
     for (const int stages : {16, 64, 128, 256}) {
         measure(
@@ -147,102 +114,52 @@ void measure_chains(int repetitions) {
         repetitions,
         [] { return chain(1000, 256, 50); },
         largest);
-    const auto limited = [](double tightness, Keep keep) {
-        return [=] {
-            ChainProblem problem = chain(1000, 64, 5);
-            problem.memory = memory_of(1000, 64, tightness, keep);
-            return problem;
-        };
-    };
-    const char* const bar = "under 100 ms";
-    measure("... K 64, memory limits that bind",
-            bar,
-            repetitions,
-            limited(0.6, Keep::Everything),
-            largest);
-    measure("... K 64, memory limits far away",
-            bar,
-            repetitions,
-            limited(4, Keep::Everything),
-            largest);
-    measure("... K 64, recompute where needed",
-            bar,
-            repetitions,
-            limited(0.35, Keep::WhatFits),
-            largest);
-    measure("... K 64, nothing fits: the closest split",
-            bar,
-            repetitions,
-            limited(0.2, Keep::Everything),
-            [](const ChainProblem& problem) {
-                require(smallest_largest_stage(problem).gap.has_value(), "no split was expected");
-            });
-    for (const int micro_batches : {2, 8, 64, 512}) {
-        measure(
-            fmt::format("L 1000, K 64, cut costs: sum + (M - 1) * max, M {}", micro_batches),
-            "a peer: 3.4 ms",
-            repetitions,
-            [] { return chain(1000, 64, 5); },
-            [=](const ChainProblem& problem) { shortest_pipeline(problem, micro_batches); });
-    }
-    measure(
-        "L 1000, K 64, four kinds of devices and links, memory",
-        "",
-        repetitions,
-        [] {
-            ChainProblem problem = chain(1000, 64, 5);
-            problem.devices.resize(4, problem.devices.front());
-            problem.links.resize(4, problem.links.front());
-            for (std::size_t kind = 1; kind < 4; ++kind) {
-                problem.devices[kind].work = several<Duration>(1000, ms, 30 * ms);
-            }
-            problem.device_of_stage = kinds(64);
-            problem.link_of_boundary = kinds(63);
-            problem.memory = memory_of(1000, 64, 0.6, Keep::WhatFits);
-            return problem;
-        },
-        largest);
 }
 
-void measure_intervals(int repetitions) {
-    const auto prefix = [] { return prefix_sums(several<Duration>(200, ms, 30 * ms)); };
-    const auto bound_of = [](const std::vector<std::int64_t>& before) {
-        return [&before](int stage, int first, int end) {
-            const std::int64_t start = before[static_cast<std::size_t>(first)];
-            return start + 64 * (before[static_cast<std::size_t>(end)] - start) + stage * ms;
-        };
+void measure_splits(int repetitions) {
+    struct Pieces {
+        std::vector<std::int64_t> before{0};  ///< the work of the layers before each
+        std::int64_t limit = 0;               ///< on a stage
     };
-    measure("L 200, K 16: least_largest, a pipeline's bound",
-            "10 to 50 us",
-            repetitions,
-            prefix,
-            [&](const auto& before) {
-                const auto cost = bound_of(before);
-                require(least_largest(200, 16, cost, LaterStage::NeverCheaper) > 0, "a bound");
-            });
-    measure("... with the split", "", repetitions, prefix, [&](const auto& before) {
-        const auto cost = bound_of(before);
-        least_largest_split(200, 16, cost, LaterStage::NeverCheaper);
-    });
-    measure(
-        "... where later stages may be cheaper", "", repetitions, prefix, [&](const auto& before) {
-            const auto cost = bound_of(before);
-            least_largest(200, 16, cost, LaterStage::Any);
-        });
-    measure("L 200, K 16: all splits within 2 % of it, counted",
+    const auto pieces = [] {
+        const std::vector<Duration> work = several<Duration>(200, ms, 30 * ms);
+        const Duration best = smallest_largest_stage({.work = work, .stages = 16}).largest;
+        Pieces pieces{.limit = best.count() * 51 / 50};
+        for (const Duration layer : work) {
+            pieces.before.push_back(pieces.before.back() + layer.count());
+        }
+        return pieces;
+    };
+    measure("L 200, K 16: all splits within 2 % of the best, counted",
             "",
             repetitions,
-            prefix,
-            [&](const auto& before) {
-                const auto cost = bound_of(before);
-                const std::int64_t limit =
-                    least_largest(200, 16, cost, LaterStage::NeverCheaper) * 51 / 50;
-                const auto keeps = [&](int stage, int first, int end) {
-                    return cost(stage, first, end) <= limit;
+            pieces,
+            [](const Pieces& input) {
+                const auto keeps = [&](int, int first, int end) {
+                    return input.before[static_cast<std::size_t>(end)] -
+                               input.before[static_cast<std::size_t>(first)] <=
+                           input.limit;
                 };
-                require(FeasibleSplits(200, 16, keeps, LongerStage::NeverFits).count() > 0,
-                        "a split");
+                require(FeasibleSplits(200, 16, keeps).count() > 0, "a split");
             });
+}
+
+/// 4 (r - 1) w / (r B): in a ring each of r replicas sends and receives (r - 1) / r of the weights,
+/// twice. Source: PipeDream (Narayanan et al., SOSP 2019, section 3.1).
+AllReduceTime pipedream_all_reduce(double bytes_per_second) {
+    return [bytes_per_second](Bytes weights, int replicas) {
+        const double share = 4.0 * (replicas - 1) / replicas;
+        return transfer_time(weights, bytes_per_second / share);
+    };
+}
+
+/// 1, 2, 4, ... up to `most`.
+std::vector<int> powers_of_two(int most) {
+    std::vector<int> powers;
+    for (int power = 1; power <= most; power *= 2) {
+        powers.push_back(power);
+    }
+    return powers;
 }
 
 ReplicationProblem replication(int layers, int devices, bool powers) {
@@ -286,7 +203,7 @@ void measure_graphs(int repetitions) {
     };
     for (const Case& one :
          {Case{2, 38, "under 1,000 ms"}, Case{3, 11, "under 1,000 ms"}, Case{2, 139, ""}}) {
-        const Model model = testing::parallel_arms(one.arms, one.length);
+        const Model model = bench::parallel_arms(one.arms, one.length);
         const int layers = model.layer_count();
         const auto costs = [=] {
             return GraphCosts{.work = several<Duration>(layers, ms, 30 * ms),
@@ -310,8 +227,7 @@ double over_optimum(const ChainProblem& problem, const std::vector<int>& sizes, 
     const auto cost_at = [](const std::vector<Duration>& costs, std::size_t at) {
         return at == 0 || at >= costs.size() ? Duration{} : costs[at];
     };
-    const std::vector<Duration>& work = problem.devices.front().work;
-    const CutCost cut = problem.links.empty() ? CutCost{} : problem.links.front();
+    const std::vector<Duration>& work = problem.work;
     Duration largest{};
     std::size_t first = 0;
     for (const int size : sizes) {
@@ -320,7 +236,8 @@ double over_optimum(const ChainProblem& problem, const std::vector<int>& sizes, 
         const Duration cost = std::accumulate(begin + static_cast<std::ptrdiff_t>(first),
                                               begin + static_cast<std::ptrdiff_t>(end),
                                               Duration{});
-        largest = std::max(largest, cost + cost_at(cut.receiver, first) + cost_at(cut.sender, end));
+        largest = std::max(largest,
+                           cost + cost_at(problem.receiver, first) + cost_at(problem.sender, end));
         first = end;
     }
     return static_cast<double>(largest.count()) / static_cast<double>(best.count()) - 1;
@@ -334,17 +251,16 @@ struct Quality {
     std::vector<double> blocks;
 
     void add(const ChainProblem& problem) {
-        const auto stages = static_cast<int>(problem.device_of_stage.size());
-        const std::vector<Duration>& costs = problem.devices.front().work;
+        const int stages = problem.stages;
+        const std::vector<Duration>& costs = problem.work;
         std::vector<std::int64_t> work;
         work.reserve(costs.size());
         for (const Duration cost : costs) {
             work.push_back(cost.count());
         }
-        const ChainAnswer answer = smallest_largest_stage(problem);
-        require(answer.split.has_value(), "a split was expected");
-        const Duration optimum = answer.split->largest;
-        ours.push_back(over_optimum(problem, answer.split->partition.layers_per_stage(), optimum));
+        const ChainSplit split = smallest_largest_stage(problem);
+        const Duration optimum = split.largest;
+        ours.push_back(over_optimum(problem, split.partition.layers_per_stage(), optimum));
         const auto add_to = [&](std::vector<double>& list, const std::vector<int>& sizes) {
             list.push_back(over_optimum(problem, sizes, optimum));
             require(list.back() >= 0, "nothing is below the optimum");
@@ -396,15 +312,15 @@ void compare_on_profiles() {
     std::ranges::sort(paths);
     for (const auto& path : paths) {
         const Profile profile = read_profile(path);
-        ChainProblem problem{.devices = {{.work = {}}}, .device_of_stage = {}};
+        ChainProblem problem{.work = {}};
         for (const LayerCost& layer : profile.layers) {
             const LayerSample& sample = layer.samples.front();
-            problem.devices.front().work.push_back(sample.forward + sample.backward());
+            problem.work.push_back(sample.forward + sample.backward());
         }
         Quality quality;
         const auto layers = static_cast<int>(profile.layers.size());
         for (int stages = 2; stages <= std::min(layers, 32); ++stages) {
-            problem.device_of_stage.assign(static_cast<std::size_t>(stages), 0);
+            problem.stages = stages;
             quality.add(problem);
         }
         if (!quality.ours.empty()) {
@@ -421,7 +337,7 @@ int main(int argc, char** argv) {
         const int repetitions = argc > 1 ? std::max(1, std::atoi(argv[1])) : 21;
         fmt::print("  {:<66}{:>14}{:>14}   bar\n", "", "median", "least");
         measure_chains(repetitions);
-        measure_intervals(10 * repetitions);
+        measure_splits(10 * repetitions);
         measure_replication(repetitions);
         measure_graphs(repetitions);
         fmt::print(

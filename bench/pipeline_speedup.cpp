@@ -1,3 +1,5 @@
+#include "bench/accuracy/profiled_plan.h"
+
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -8,10 +10,9 @@
 
 #include "core/costs/profile.h"
 #include "core/scenario/settled_scenario.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
-#include "tests/support/accuracy.h"
 
 /// How much faster two stages on two cores are than one stage on one core, M = 8, nothing
 /// recomputed:
@@ -19,7 +20,7 @@
 ///     pipeline_speedup scenarios/gpt-text.toml [steps]
 ///
 /// The two take turns step by step, so that a slow minute slows both. Times are wall times of whole
-/// calls; the ratio is that of the quiet steps (exec/base/quiet.h), since a disturbance on either
+/// calls; the ratio is that of the quiet steps (exec/base/noise.h), since a disturbance on either
 /// core delays the pipeline, and the ratio over all steps stands beside it.
 namespace {
 
@@ -30,7 +31,8 @@ std::unique_ptr<exec::Executor> executor_of(const SettledScenario& scenario, con
     options.precision = scenario.training.precision;
     options.optimizer = exec::optimizer_settings(scenario);
     options.optimizer.learning_rate = 1e-6;  // so that random data leads nowhere
-    return std::make_unique<exec::Executor>(test::profiled_plan(scenario, model), model, options);
+    return std::make_unique<exec::Executor>(
+        accuracy::profiled_plan(scenario, model), model, options);
 }
 
 Duration time_of_step(exec::Executor& executor, const exec::Batch& batch, int step) {

@@ -19,7 +19,6 @@
 #include "core/schedule/generators/generate.h"
 #include "sim/engine/event_engine.h"
 #include "sim/simulate/simulate.h"
-#include "sim/variation/goodput.h"
 #include "sim/variation/jitter.h"
 
 namespace {
@@ -95,14 +94,6 @@ std::uint64_t hash_of(const Plan& plan) {
     }
     for (const Duration step : sim::sample_steps(plan, conditions, jitter, 1, 42).steps) {
         hash.add(step.count());
-    }
-    const sim::Failures failures{.mtbf_hours = 10,
-                                 .devices = plan.rank_count(),
-                                 .step = step_time(alone),
-                                 .checkpoint = std::chrono::seconds(3),
-                                 .restart = std::chrono::seconds(100)};
-    for (const Duration run : sim::sample_runs(failures, 100'000, 1'000'000, 16, 42)) {
-        hash.add(run.count());
     }
     return hash.value();
 }

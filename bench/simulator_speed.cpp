@@ -9,6 +9,7 @@
 // tenth of the repetitions stay within: what the same work takes while nobody else uses the caches
 // and the other half of the core.
 #include "bench/clocks.h"
+#include "bench/support/memory_track.h"
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -21,7 +22,6 @@
 #include "core/schedule/generators/generate.h"
 #include "sim/engine/event_engine.h"
 #include "sim/engine/fixed_order.h"
-#include "sim/explain/memory_track.h"
 #include "sim/explain/task_graph.h"
 #include "sim/simulate/simulate.h"
 #include "sim/variation/jitter.h"
@@ -107,7 +107,7 @@ void measure_engines(int repetitions) {
               costs.front() += Duration{1};
               graph.evaluate(costs, graph.lags(), ends);
           }));
-    const sim::MemoryTrack memory(plan, graph);
+    const bench::MemoryTrack memory(plan, graph);
     std::vector<Duration> times(memory.size());
     print("... and the memory of every rank followed", tasks, "tasks", measured(repetitions, [&] {
               costs.front() += Duration{1};

@@ -9,7 +9,7 @@
 
 namespace pipetwin::cli {
 
-/// What the program's streams are connected to.
+/// Properties of the terminal behind the program's streams.
 struct Terminal {
     bool out = false;       ///< stdout is a terminal
     bool err = false;       ///< stderr is a terminal
@@ -20,9 +20,10 @@ struct Terminal {
 /// The terminal of this process.
 Terminal this_terminal();
 
+/// Styles of text on a terminal; each has a colour.
 enum class Style { Strong, Faint, Bad, Good, Hint };
 
-/// Where the program speaks: results on one stream, everything else on the other.
+/// Output of the program: results on stdout, everything else on stderr.
 class Console {
   public:
     Console(std::ostream& out, std::ostream& err, Terminal terminal);
@@ -32,9 +33,9 @@ class Console {
 
     /// The result of the command, on stdout.
     void result(std::string_view text);
-    /// What happens meanwhile, on stderr; nothing with --quiet.
+    /// Progress and remarks, on stderr; nothing with --quiet.
     void note(std::string_view text);
-    /// On stderr, with --verbose only.
+    /// Details, on stderr, with --verbose only.
     void detail(std::string_view text);
     /// "error: place: text" and "hint: ..." on stderr.
     void error(const Error& error);

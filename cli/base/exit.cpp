@@ -11,7 +11,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// What was thrown, as an Error: whatever is not ours gets the kind that fits it best.
+/// Converts an exception to an Error: one that is not ours gets the kind that fits it best.
 Error as_error(const std::exception& exception) {
     if (const auto* error = dynamic_cast<const Error*>(&exception)) {
         return *error;
@@ -65,7 +65,7 @@ int exit_code_of(const std::exception_ptr& failure) {
         return 0;
     } catch (const Stopped& stopped) {
         return 128 + stopped.signal();
-    } catch (const SaidElsewhere& said) {
+    } catch (const ReportedByPeer& said) {
         return said.exit_code();
     } catch (const std::exception& exception) {
         return exit_code(as_error(exception).kind());
@@ -76,7 +76,7 @@ int report_failure(std::exception_ptr failure, Console& console) {
     const int code = exit_code_of(failure);
     try {
         std::rethrow_exception(std::move(failure));
-    } catch (const SaidElsewhere&) {
+    } catch (const ReportedByPeer&) {
         return code;
     } catch (const NothingLeft& nothing) {
         console.note(nothing.what());

@@ -7,7 +7,7 @@
 #include "cli/base/console.h"
 #include "core/base/error.h"
 
-/// How the program ends: what is thrown at the end of a command, and the exit code for it.
+/// Ends of the program: what is thrown at the end of a command, and the exit code for it.
 namespace pipetwin::cli {
 
 /// The run that was to go on had ended already.
@@ -26,10 +26,10 @@ class Stopped : public std::runtime_error {
     int signal_;
 };
 
-/// What ended this process was said by another one.
-class SaidElsewhere : public std::runtime_error {
+/// Thrown where another process prints the error; carries its exit code.
+class ReportedByPeer : public std::runtime_error {
   public:
-    explicit SaidElsewhere(int exit_code)
+    explicit ReportedByPeer(int exit_code)
         : std::runtime_error("another process says why"), exit_code_(exit_code) {}
     int exit_code() const { return exit_code_; }
 
@@ -37,15 +37,16 @@ class SaidElsewhere : public std::runtime_error {
     int exit_code_;
 };
 
-/// Says on the console what went wrong and returns the exit code for it.
+/// Prints the error on the console and returns the exit code for it.
 int report_failure(std::exception_ptr failure, Console& console);
 
-/// The exit code alone.
+/// The exit code of a kind of error.
 int exit_code(ErrorKind kind);
+/// The exit code of what was thrown.
 int exit_code_of(const std::exception_ptr& failure);
 
-/// Ends the program, all that it has said being out. After a hang at once: a worker may still be at
-/// work, and must not see what it uses being destroyed.
+/// Ends the program after its output has been written. After a hang it ends at once: a worker may
+/// still be at work, and must not see what it uses being destroyed.
 [[noreturn]] void end_program(int code);
 
 }  // namespace pipetwin::cli

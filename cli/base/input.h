@@ -9,10 +9,10 @@
 /// Files that a command reads, standard input among them.
 namespace pipetwin::cli {
 
-/// How `file` is called in errors and results.
+/// Name of `file` in errors and results; "-" is standard input.
 std::string input_name(const std::filesystem::path& file);
 
-/// A whole file; "-" is standard input. `look`, if given, sees every part as it comes and may
+/// Reads a whole file; "-" is standard input. `look`, if given, gets every part as it comes and may
 /// throw. Throws as `read_file`.
 std::string read_input(const std::filesystem::path& file,
                        std::size_t max_bytes,

@@ -38,7 +38,7 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"devices"},
                                    std::string_view{"view"}};
 
-/// What CLI11 can read, before it becomes CommonOptions.
+/// Common options in types that CLI11 can read, before they become CommonOptions.
 struct RawCommon {
     CommonOptions options;
     std::vector<std::string> settings;
@@ -75,13 +75,14 @@ std::string schedule_help() {
     std::string trained;
     std::string stale;
     for (const ScheduleName& known : known_schedules()) {
-        std::string& list = has_stale_gradients(known.kind) ? stale : trained;
+        std::string& list = schedule_traits(known.kind).stale_gradients ? stale : trained;
         const std::size_t line = list.size() - (list.rfind('\n') + 1);
         const char* const between = line > width ? ",\n" : ", ";
         list += fmt::format("{}{}", list.empty() ? "" : between, known.name);
     }
     return fmt::format(
-        "Order of the actions (default gpipe):\n{};\nsimulated only, as gradients are stale: {}",
+        "Order of the actions (default {}):\n{};\nsimulated only, as gradients are stale: {}",
+        default_schedule,
         trained,
         stale);
 }
@@ -170,7 +171,13 @@ class Grammar {
   private:
     CLI::App& add_command(const std::string& name, const std::string& text);
     void add_training(CLI::App& app, RunOptions& options);
+    void add_simulate();
+    void add_plan();
+    void add_launch();
+    void add_compare();
+    void add_check();
     void add_exchange();
+    void add_devices();
     void add_hf_options(CLI::App& app);
     Command selected() const;
     CommonOptions common() const;
@@ -211,7 +218,7 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
                  "Write live.jsonl, too: what every rank did, for pipetwin-gui to look on");
 }
 
-/// Both write one file, whose name must be given.
+/// Makes --out a required file: for `import` and `export`.
 void needs_out_file(CLI::App& app) {
     app.get_option("--out")->description("File to write")->type_name("FILE")->required();
 }
@@ -294,17 +301,7 @@ void Grammar::add_exchange() {
     needs_out_file(exporter);
 }
 
-Grammar::Grammar() {
-    app_.require_subcommand(1);
-    app_.set_version_flag("--version", "pipetwin " PIPETWIN_VERSION);
-    app_.footer("'pipetwin COMMAND --help' lists a command's options.\n" +
-                std::string(exit_code_text));
-
-    add_training(
-        add_command("run",
-                    "The whole loop: profile, plan, simulate, train, compare; writes a run folder"),
-        run_);
-
+void Grammar::add_simulate() {
     CLI::App& simulate =
         add_command("simulate", "Predict time, bubble, memory and throughput of one plan");
     simulate
@@ -315,7 +312,9 @@ Grammar::Grammar() {
         ->type_name("FILE");
     add_plain(simulate, simulate_.plain);
     add_uncertain(simulate, simulate_.uncertainty);
+}
 
+void Grammar::add_plan() {
     CLI::App& plan = add_command(
         "plan", "Find the fastest plan for everything that the scenario leaves open, and prove it");
     plan.add_option("scenario", plan_.scenario, "Scenario file")
@@ -342,32 +341,27 @@ Grammar::Grammar() {
         ->excludes("--heatmap")
         ->excludes("--hybrid")
         ->excludes("--order-out");
+}
 
-    add_command("profile",
-                "Measure the costs of every layer on this machine; writes NAME.profile.json")
-        .add_option("scenario", profile_.scenario, "Scenario file")
-        ->type_name("SCENARIO.toml")
-        ->required();
-
-    add_training(
-        add_command("train",
-                    "Train with the real executor, one line per step; writes a run folder"),
-        run_);
-
+void Grammar::add_launch() {
     CLI::App& launch = add_command("launch", "Train with a process for each rank, on this machine");
     add_training(launch, run_);
     launch.add_option("--ranks", launch_.ranks, "Processes: stages times data_parallel")
         ->type_name("N")
         ->required()
         ->check(CLI::Range(1, 4096));
+}
 
+void Grammar::add_compare() {
     CLI::App& compare = add_command("compare", "Compare two timelines, per device and per action");
     compare.add_option("predicted", compare_.predicted, "A trace, or a run folder")
         ->type_name("PREDICTED")
         ->required();
     compare.add_option("measured", compare_.measured, "A trace; left out with a run folder")
         ->type_name("MEASURED");
+}
 
+void Grammar::add_check() {
     CLI::App& check = add_command(
         "check", "Prove a schedule complete and free of deadlock, or say what is wrong");
     check.add_option("file", check_.file, "A schedule as CSV, or a scenario")
@@ -380,14 +374,14 @@ Grammar::Grammar() {
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
     check
-        .add_flag("--begun-receives",
-                  check_.begun_receives,
+        .add_flag("--preposted-receives,--begun-receives",
+                  check_.preposted_receives,
                   "Without any room, but each rank begins its receives before its first action, as "
                   "processes with MPI and NCCL do")
         ->excludes("--capacity");
+}
 
-    add_exchange();
-
+void Grammar::add_devices() {
     CLI::App& devices = add_command("devices", "List this machine's devices");
     devices.add_flag("--measure",
                      devices_.measure,
@@ -398,6 +392,35 @@ Grammar::Grammar() {
                     "Rows N of the matrices to multiply; copies take 16 N^2 bytes (default: 8192)")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 15));
+}
+
+/// Commands stand in the order in which --help lists them.
+Grammar::Grammar() {
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version", "pipetwin " PIPETWIN_VERSION);
+    app_.footer("'pipetwin COMMAND --help' lists a command's options.\n" +
+                std::string(exit_code_text));
+
+    add_training(
+        add_command("run",
+                    "The whole loop: profile, plan, simulate, train, compare; writes a run folder"),
+        run_);
+    add_simulate();
+    add_plan();
+    add_command("profile",
+                "Measure the costs of every layer on this machine; writes NAME.profile.json")
+        .add_option("scenario", profile_.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+    add_training(
+        add_command("train",
+                    "Train with the real executor, one line per step; writes a run folder"),
+        run_);
+    add_launch();
+    add_compare();
+    add_check();
+    add_exchange();
+    add_devices();
     add_command("view", "Open the desktop program (pipetwin-gui)")
         .add_option("file", view_.file, "A run folder or a trace")
         ->type_name("RUN or FILE");
@@ -423,7 +446,7 @@ CommonOptions Grammar::common() const {
     return options;
 }
 
-/// What can be asked for the most of: layers alone.
+/// True if the largest number of layers is asked for, which is all that can be asked for.
 bool is_largest_layers(const std::optional<std::string>& word) {
     constexpr std::array known{std::string_view{"layers"}};
     if (word && *word != known.front()) {
@@ -509,7 +532,7 @@ void refuse_extras(const CLI::App& command) {
                 suggestion(word, known));
 }
 
-/// Of `launch`: what each process is called with.
+/// The words that `launch` calls each process with.
 std::vector<std::string> words_of_train(const std::vector<std::string>& args) {
     std::vector<std::string> words{"train"};
     for (std::size_t i = 1; i < args.size(); ++i) {

@@ -8,8 +8,8 @@
 
 #include "core/scenario/scenario.h"
 
-/// What a user may write after `pipetwin`. Parsing fills these structs in and checks nothing that
-/// needs a file.
+/// Options of every command, as the user writes them after `pipetwin`. Parsing fills these structs
+/// in and checks nothing that needs a file.
 namespace pipetwin::cli {
 
 enum class ColorMode { Auto, Always, Never };
@@ -50,7 +50,8 @@ struct PlainOptions {
     bool any() const;
 };
 
-/// What varies from step to step, and what interrupts a run; see cli/text/uncertainty.h.
+/// Options for what varies from step to step, and for what interrupts a run; see
+/// cli/text/uncertainty.h.
 struct UncertaintyOptions {
     std::optional<int> samples;
     std::optional<double> jitter;
@@ -65,6 +66,7 @@ struct UncertaintyOptions {
     std::optional<double> restart_s;
 };
 
+/// Options of `run`.
 struct RunOptions {
     CommonOptions common;
     std::filesystem::path scenario;
@@ -73,10 +75,12 @@ struct RunOptions {
     bool live = false;  ///< live.jsonl shows every step as soon as it is done
 };
 
+/// Options of `train`.
 struct TrainOptions {
     RunOptions run;
 };
 
+/// Options of `launch`.
 struct LaunchOptions {
     CommonOptions common;
     std::filesystem::path scenario;
@@ -84,6 +88,7 @@ struct LaunchOptions {
     std::vector<std::string> train;  ///< the words of `train` for each process
 };
 
+/// Options of `simulate`.
 struct SimulateOptions {
     CommonOptions common;
     std::filesystem::path scenario;  ///< empty: plain numbers
@@ -92,6 +97,7 @@ struct SimulateOptions {
     UncertaintyOptions uncertainty;
 };
 
+/// Options of `plan`.
 struct PlanOptions {
     CommonOptions common;
     std::filesystem::path scenario;
@@ -102,25 +108,28 @@ struct PlanOptions {
     bool largest_layers = false;      ///< how many layers fit, in place of the fastest plan
 };
 
+/// Options of `profile`.
 struct ProfileOptions {
     CommonOptions common;
     std::filesystem::path scenario;
 };
 
+/// Options of `compare`.
 struct CompareOptions {
     CommonOptions common;
     std::filesystem::path predicted;  ///< a trace, or a run folder
     std::filesystem::path measured;   ///< empty: the run folder's own
 };
 
+/// Options of `check`.
 struct CheckOptions {
     CommonOptions common;
     std::filesystem::path file;
     std::optional<int> capacity;
-    bool begun_receives = false;
+    bool preposted_receives = false;
 };
 
-/// What a config.json leaves open; see cli/interop/import/hf.cpp.
+/// Options for what a config.json leaves open; see cli/interop/import/hf.cpp.
 struct HfOptions {
     std::optional<std::string> device;
     std::optional<int> sequence;
@@ -135,7 +144,7 @@ struct HfOptions {
     std::string_view given() const;
 };
 
-/// `common.out` is a file for these two, and given.
+/// Options of `import`; `common.out` is a file, and given.
 struct ImportOptions {
     CommonOptions common;
     std::string format;
@@ -146,6 +155,7 @@ struct ImportOptions {
     HfOptions hf;
 };
 
+/// Options of `export`; `common.out` is a file, and given.
 struct ExportOptions {
     CommonOptions common;
     std::string format;
@@ -154,17 +164,20 @@ struct ExportOptions {
     bool compute_only = false;  ///< torch-csv
 };
 
+/// Options of `devices`.
 struct DevicesOptions {
     CommonOptions common;
     bool measure = false;  ///< how fast the GPUs are
     int matrix = 8192;     ///< rows of the matrices; copies take 16 matrix^2 bytes
 };
 
+/// Options of `view`.
 struct ViewOptions {
     CommonOptions common;
     std::filesystem::path file;
 };
 
+/// The options of the command that was given.
 using Command = std::variant<RunOptions,
                              SimulateOptions,
                              PlanOptions,
@@ -178,12 +191,14 @@ using Command = std::variant<RunOptions,
                              DevicesOptions,
                              ViewOptions>;
 
+/// The options that every command has.
 const CommonOptions& common_options(const Command& command);
 
 /// A command, or a text to print in its place (--help, --version).
 using Parsed = std::variant<Command, std::string>;
 
-/// Throws Error(Usage) with the nearest known command or option. `args` without the program's name.
+/// Reads a command line; `args` are without the program's name. Throws Error(Usage) with the
+/// nearest known command or option.
 Parsed parse_options(const std::vector<std::string>& args);
 
 }  // namespace pipetwin::cli

@@ -8,8 +8,8 @@
 
 namespace pipetwin::cli {
 
-/// How far something is. Says nothing for the first second; then, on a terminal, one line that is
-/// redrawn, else a line per 10 %. Ends its line when destroyed.
+/// Progress of a long task. Prints nothing for the first second; then, on a terminal, one line that
+/// is redrawn, else a line per 10 %. Ends its line when destroyed.
 class Progress {
   public:
     using Clock = std::chrono::steady_clock;
@@ -19,7 +19,7 @@ class Progress {
     Progress& operator=(const Progress&) = delete;
     ~Progress();
 
-    /// `share` from 0 to 1; `what` is going on.
+    /// Shows a progress of `share`, 0 to 1; `what` is going on.
     void update(double share, std::string_view what = {});
 
   private:

@@ -31,10 +31,10 @@ int unbounded(const Schedule& schedule) {
 }
 
 /// Tries a valid schedule for deadlock.
-void try_for_deadlock(const Schedule& lowered, bool begun_receives, CheckResult& result) {
-    DeadlockReport begun = find_deadlock_of_begun_receives(lowered);
-    result.runs_with_begun_receives = begun.deadlock_free;
-    result.deadlock = begun_receives
+void try_for_deadlock(const Schedule& lowered, bool preposted_receives, CheckResult& result) {
+    DeadlockReport begun = find_deadlock_with_preposted_receives(lowered);
+    result.runs_with_preposted_receives = begun.deadlock_free;
+    result.deadlock = preposted_receives
                           ? std::move(begun)
                           : find_deadlock(lowered, result.capacity.value_or(unbounded(lowered)));
     const int smallest = smallest_capacity(lowered);
@@ -53,7 +53,7 @@ std::string fine_text(const Schedule& schedule, const CheckResult& result) {
         counted(schedule.stage_count(), "stage"),
         counted(schedule.micro_batches, "micro-batch"),
         *result.smallest_capacity,
-        *result.smallest_capacity > 0 && *result.runs_with_begun_receives
+        *result.smallest_capacity > 0 && *result.runs_with_preposted_receives
             ? ", 0 where receives are begun first, as between processes"
             : "",
         fmt::join(result.peak_live_activations, " "));
@@ -74,15 +74,15 @@ bool can_be_drawn(const Schedule& schedule) {
 /// than the verdict. A message whose receive was begun leaves as one that has room.
 std::string grid_text(const Schedule& schedule,
                       const CheckResult& result,
-                      bool begun_receives,
+                      bool preposted_receives,
                       const Console& console) {
     if (console.quiet() || !can_be_drawn(schedule)) {
         return {};
     }
-    return '\n' +
-           timeline_text(unit_timeline(schedule, begun_receives ? std::nullopt : result.capacity),
-                         console.width(),
-                         cost_unit);
+    return '\n' + timeline_text(
+                      unit_timeline(schedule, preposted_receives ? std::nullopt : result.capacity),
+                      console.width(),
+                      cost_unit);
 }
 
 Error deadlock_error(const std::string& place, const CheckResult& result) {
@@ -101,7 +101,7 @@ void execute(const CheckOptions& options, Console& console) {
     const std::string place = options.file.string();
     Schedule schedule = read_schedule(options);
     CheckResult result;
-    result.capacity = options.begun_receives ? std::optional(0) : options.capacity;
+    result.capacity = options.preposted_receives ? std::optional(0) : options.capacity;
     result.violations = validate(schedule);
     if (result.violations.empty()) {
         schedule = with_communication(std::move(schedule), RecomputeTiming::Eager);
@@ -109,7 +109,7 @@ void execute(const CheckOptions& options, Console& console) {
     }
     const bool valid = result.violations.empty();
     if (valid) {
-        try_for_deadlock(schedule, options.begun_receives, result);
+        try_for_deadlock(schedule, options.preposted_receives, result);
         result.peak_live_activations = peak_live_activations(schedule);
     }
     const bool deadlock = valid && !result.deadlock->deadlock_free;
@@ -117,7 +117,7 @@ void execute(const CheckOptions& options, Console& console) {
         console.result(json_text(check_json(result)));
     } else if (valid && !deadlock) {
         console.result(fine_text(schedule, result) +
-                       grid_text(schedule, result, options.begun_receives, console));
+                       grid_text(schedule, result, options.preposted_receives, console));
     } else {
         const auto& problems = valid ? result.deadlock->waiting : result.violations;
         console.result(explain(schedule, problems, problems.size()) + '\n');

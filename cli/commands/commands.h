@@ -3,23 +3,31 @@
 #include "cli/base/console.h"
 #include "cli/base/options.h"
 
-/// One function per command, one file each. A result goes to the console's stdout; what cannot be
-/// done is thrown.
+/// One function per command, one file each. A result goes to the console's stdout; an error is
+/// thrown.
 namespace pipetwin::cli {
 
+/// Predicts, trains and compares, into a run folder.
 void execute(const RunOptions& options, Console& console);
+/// Predicts a step from a scenario or from plain numbers.
 void execute(const SimulateOptions& options, Console& console);
 /// Throws Error(Infeasible) with the plan that misses by the least where nothing fits.
 void execute(const PlanOptions& options, Console& console);
+/// Measures the costs of a scenario's layers.
 void execute(const ProfileOptions& options, Console& console);
+/// Trains as one process of several.
 void execute(const TrainOptions& options, Console& console);
-/// Throws SaidElsewhere with the exit code of the training unless that is 0.
+/// Throws ReportedByPeer with the exit code of the training unless that is 0.
 void execute(const LaunchOptions& options, Console& console);
+/// Compares a prediction with a measurement.
 void execute(const CompareOptions& options, Console& console);
 /// Throws Error(Infeasible) after it has printed what is wrong with the schedule.
 void execute(const CheckOptions& options, Console& console);
+/// Converts a file of another program.
 void execute(const ImportOptions& options, Console& console);
+/// Writes a file for another program.
 void execute(const ExportOptions& options, Console& console);
+/// Lists devices, and measures GPUs if asked to.
 void execute(const DevicesOptions& options, Console& console);
 /// Does not return where the desktop program was found.
 void execute(const ViewOptions& options, Console& console);

@@ -87,7 +87,7 @@ std::pair<std::string, double> training_rate(const DeviceProfile& device) {
     return {device.matrix_rates.begin()->first, device.matrix_rates.begin()->second.value};
 }
 
-/// What else is known by name, and who takes the name.
+/// A line of names that are known, and the option or key that takes them.
 std::string names_text(std::string_view what,
                        const std::vector<std::string>& names,
                        std::string_view use) {

@@ -27,7 +27,7 @@ Exported of_schedule(const Schedule& schedule, std::string content) {
 
 Exported torch_csv(const ExportSource& source, const ExportOptions& options, Console& console) {
     const Schedule schedule = source.schedule();
-    if (piece_count(schedule) != schedule.stage_count()) {
+    if (model_stage_count(schedule) != schedule.stage_count()) {
         console.note(
             "two pipelines of one model: PyTorch reads the rows, but knows no stages that share "
             "their weights");

@@ -25,7 +25,7 @@
 #include "cli/processes/processes.h"
 #include "core/base/error.h"
 #include "core/scenario/settled_scenario.h"
-#include "exec/transport/mpi_world.h"
+#include "exec/transport/mpi_process_group.h"
 
 namespace pipetwin::cli {
 
@@ -65,7 +65,7 @@ std::vector<std::string> mpirun_words(const LaunchOptions& options) {
     }
     arguments.push_back(nullptr);
     for (const char* const name : {"RANK", "WORLD_SIZE", "LOCAL_RANK"}) {
-        unsetenv(name);  // of somebody else's processes; mpirun's own would not count beside them
+        unsetenv(name);  // of another launcher; mpirun's own would not count beside them
     }
     setpgid(0, 0);  // a Ctrl+C comes from us alone
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -93,7 +93,7 @@ std::optional<int> index_of(pid_t process) {
     return std::nullopt;
 }
 
-/// It has ended, although mpirun may not have heard of it.
+/// True if the process has ended, although mpirun may not have noticed yet.
 bool has_ended(pid_t process) {
     std::ifstream file(fmt::format("/proc/{}/stat", process));
     std::string line;
@@ -196,7 +196,7 @@ void execute(const LaunchOptions& options, Console&) {
                     "the last checkpoint");
     }
     if (code != 0) {
-        throw SaidElsewhere(code);
+        throw ReportedByPeer(code);
     }
 }
 

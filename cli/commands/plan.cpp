@@ -27,7 +27,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// How many layers fit, in place of the fastest plan.
+/// Prints the largest number of layers that fit, in place of the fastest plan.
 void show_largest(const Scenario& scenario,
                   const FoundProfile& found,
                   bool json,
@@ -48,7 +48,7 @@ void show_largest(const Scenario& scenario,
     console.result(json ? json_text(largest_json(answer)) : largest_text(answer, console));
 }
 
-/// What is planned, and what came of it.
+/// The search: its profile and model, and its result.
 struct Planned {
     Profile profile;
     Model model;

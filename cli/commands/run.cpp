@@ -2,6 +2,7 @@
 
 #include "cli/base/progress.h"
 #include "cli/commands/commands.h"
+#include "cli/processes/processes.h"
 #include "cli/run_folder/finished_run.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/gpu_text.h"
@@ -12,12 +13,13 @@ namespace pipetwin::cli {
 
 void execute(const RunOptions& options, Console& console) {
     const int steps = read_scenario(options.scenario, options.common.overrides).training.steps;
+    Processes alone;
     const FinishedRun run = [&] {
         Progress progress(console, "training");
-        return train_and_compare(
-            options, Open::Planned, console, [&](const exec::StepReport& step) {
-                progress.update((step.step + 1.0) / steps, step_text(step));
-            });
+        const auto on_step = [&](const exec::StepReport& step) {
+            progress.update((step.step + 1.0) / steps, step_text(step));
+        };
+        return train_and_compare(options, Open::Planned, console, on_step, alone).value();
     }();
     if (options.common.json) {
         console.result(report_json_text(run));

@@ -17,6 +17,7 @@
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "sim/explain/explanation.h"
 
@@ -41,10 +42,11 @@ struct Predicted {
 };
 
 /// The plan with twice as many micro-batches; none where there is no such plan, or making it would
-/// take long: zb-auto searches.
+/// take long: an order that is searched for.
 template <class Make>
 std::optional<Plan> with_more(const Plan& plan, Make make) {
-    if (sim::action_count(plan) > largest_doubled || plan->schedule_name == "zb-auto") {
+    if (sim::action_count(plan) > largest_doubled ||
+        schedule_traits(plan->schedule_name).order_from_costs) {
         return std::nullopt;
     }
     try {
@@ -52,7 +54,7 @@ std::optional<Plan> with_more(const Plan& plan, Make make) {
         return more.micro_batches() == 2 * plan.micro_batches() ? std::optional(std::move(more))
                                                                 : std::nullopt;
     } catch (const Error&) {
-        return std::nullopt;  // naive has one micro-batch only, a batch so many samples, ...
+        return std::nullopt;  // naive has one micro-batch only, a batch that many samples, ...
     }
 }
 

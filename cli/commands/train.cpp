@@ -1,3 +1,5 @@
+#include <optional>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -13,9 +15,9 @@ namespace pipetwin::cli {
 
 namespace {
 
-void train(const RunOptions& options, Console& console, Processes* together) {
+void train(const RunOptions& options, Console& console, Processes& processes) {
     const bool json = options.common.json;
-    const FinishedRun run = train_and_compare(
+    const std::optional<FinishedRun> run = train_and_compare(
         options,
         Open::Refused,
         console,
@@ -25,37 +27,37 @@ void train(const RunOptions& options, Console& console, Processes* together) {
                 console.flush();
             }
         },
-        together);
+        processes);
+    if (!run) {
+        return;  // the first process says it
+    }
     if (json) {
         Json result = json_head();
-        result.update(step_json(run.training.steps.back()));
-        result["memory_beside"] = memory_beside_json(run.training.memory_beside);
+        result.update(step_json(run->training.steps.back()));
+        result["memory_beside"] = memory_beside_json(run->training.memory_beside);
         console.result(json_text(result));
     }
-    if (const std::string beside = memory_beside_text(run.training.memory_beside);
+    if (const std::string beside = memory_beside_text(run->training.memory_beside);
         !beside.empty()) {
         console.note(beside);
     }
-    console.note(fmt::format("run folder: {}", run.folder.string()));
+    console.note(fmt::format("run folder: {}", run->folder.string()));
+}
+
+/// The processes that a launcher has started, or this process alone.
+Processes processes_of(const RunOptions& options) {
+    const auto launched = one_of_several();
+    if (!launched) {
+        return {};
+    }
+    return {*launched, settle(read_scenario(options.scenario, options.common.overrides))};
 }
 
 }  // namespace
 
 void execute(const TrainOptions& options, Console& console) {
-    const auto launched = one_of_several();
-    if (!launched) {
-        return train(options.run, console, nullptr);
-    }
-    const SettledScenario scenario =
-        settle(read_scenario(options.run.scenario, options.run.common.overrides));
-    Processes processes(*launched, scenario);
-    processes.run(console, [&] {
-        if (processes.is_first()) {
-            train(options.run, console, &processes);
-        } else {
-            train_along(options.run, processes);
-        }
-    });
+    Processes processes = processes_of(options.run);
+    processes.run(console, [&] { train(options.run, console, processes); });
 }
 
 }  // namespace pipetwin::cli

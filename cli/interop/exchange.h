@@ -10,7 +10,7 @@
 
 #include "cli/base/console.h"
 
-/// What `import` and `export` have in common: names of formats, output, result.
+/// Parts that `import` and `export` share: names of formats, output, result.
 namespace pipetwin::cli {
 
 /// The index of `word` in the formats that a command ("export") knows, in the order in which they
@@ -23,7 +23,7 @@ std::size_t format_index(std::string_view command,
 /// replace it. Called before any work.
 void require_free(const std::filesystem::path& out, bool force);
 
-/// What was written, for stdout.
+/// Description of the file that was written, for stdout.
 struct Exchanged {
     std::string format;
     std::string source;

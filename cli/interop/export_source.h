@@ -12,9 +12,10 @@
 
 namespace pipetwin::cli {
 
-/// What an export starts from: a scenario (.toml), a run folder, or else a schedule file.
+/// The source of an export: a scenario (.toml), a run folder, or else a schedule file.
 class ExportSource {
   public:
+    /// Kind of a source.
     enum class Kind { Scenario, Run, File };
 
     /// `overrides` and `profile` are for a scenario: throws Error(Usage) where they are given with
@@ -29,26 +30,28 @@ class ExportSource {
     /// The rows with communication, valid and free of deadlock. Needs no costs.
     Schedule schedule() const;
 
-    /// The predicted timeline of a scenario, a run's own, and that of a file with unit costs: 1 ms
-    /// for F, I, W and R of every stage, 2 ms for B. So has a scenario whose layers' costs are not
-    /// known.
+    /// A predicted timeline, and where its costs come from.
     struct Predicted {
         Trace trace;
         std::string costs;  ///< a file, or "unit"
     };
+    /// The predicted timeline of a scenario, a run's own, and that of a file with unit costs: 1 ms
+    /// for F, I, W and R of every stage, 2 ms for B. A scenario whose layers' costs are not known
+    /// has unit costs, too.
     Predicted predicted() const;
 
-    /// Which layers a scenario or run puts where, of a model whose layers are those of a
-    /// decoder-only transformer (see core/interop/torchtitan.h): a gpt, or a profile with such
-    /// layers. Throws Error(Infeasible) for any other.
+    /// A scenario, its schedule and its partition.
     struct Placed {
         SettledScenario scenario;
         Schedule schedule;
         Partition partition;  ///< in halves of blocks
     };
+    /// The layers that a scenario or run puts on each stage, of a model whose layers are those of a
+    /// decoder-only transformer (see core/interop/torchtitan.h): a gpt, or a profile with such
+    /// layers. Throws Error(Infeasible) for any other.
     Placed placed() const;
 
-    /// What print_plan writes. Throws Error(Infeasible) for a schedule file.
+    /// The plan as plan.json. Throws Error(Infeasible) for a schedule file.
     std::string plan_json() const;
 
   private:

@@ -23,7 +23,7 @@ namespace {
     throw Error(ErrorKind::Usage, std::string(option), text, hint);
 }
 
-/// What `work` refuses is the fault of this option.
+/// Calls `work`; turns an error into one that names the option.
 template <class Work>
 auto blame(std::string_view option, Work work) {
     try {
@@ -50,7 +50,7 @@ Duration milliseconds(std::string_view text, std::string_view option) {
     return blame(option, [&] { return from_milliseconds(value, option); });
 }
 
-/// What stands between the commas.
+/// The texts between the commas.
 std::vector<std::string> entries(const std::string& text) {
     std::vector<std::string> result;
     std::size_t begin = 0;
@@ -133,7 +133,7 @@ int required(const std::optional<int>& value, std::string_view option) {
     return *value;
 }
 
-/// Where the order comes from: a file, or the name of a schedule and its shape.
+/// Reads where the order comes from: a file, or the name of a schedule and its shape.
 void read_order(const PlainOptions& options, PlainCosts& costs) {
     if (options.schedule_file.empty()) {
         costs.shape = {.ranks = required(options.stages, "--stages"),
@@ -192,7 +192,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
     PlainCosts costs;
     read_order(options, costs);
     const int pieces = costs.schedule_from_file
-                           ? std::max(1, piece_count(*costs.schedule_from_file))
+                           ? std::max(1, model_stage_count(*costs.schedule_from_file))
                            : costs.shape.ranks * costs.shape.chunks;
     read_compute(options, pieces, costs);
     costs.recompute = recompute_rules(options.recompute, pieces);
@@ -200,10 +200,11 @@ PlainCosts plain_costs(const PlainOptions& options) {
                                     "--recompute-timing",
                                     std::array{RecomputeTiming::Eager, RecomputeTiming::Lazy},
                                     RecomputeTiming::Eager);
-    costs.message_order = choice(options.message_order,
-                                 "--message-order",
-                                 std::array{MessageOrder::Plain, MessageOrder::LowerRankFirst},
-                                 MessageOrder::Plain);
+    costs.message_order =
+        choice(options.message_order,
+               "--message-order",
+               std::array{MessageOrder::AsScheduled, MessageOrder::LowerRankFirst},
+               MessageOrder::AsScheduled);
     costs.group_size = options.group_size.value_or(0);
     costs.deferred_weights = options.deferred_weights.value_or(0);
     if (options.latency_ms) {

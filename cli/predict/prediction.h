@@ -15,14 +15,15 @@
 
 namespace pipetwin::cli {
 
-/// What a plan that offloads stashes moves, and what it would be if they stayed on their devices.
+/// Effect of offloading stashes: the bytes that are copied, and the step and the peaks with all
+/// stashes on their devices.
 struct OffloadEffect {
     std::vector<Bytes> copied;               ///< [rank] out in a step; as much comes back
     std::vector<MemoryUse> peaks_on_device;  ///< [rank]
     Duration step_on_device{};
 };
 
-/// Everything that the simulator says about a plan.
+/// All results of the simulator for a plan.
 struct Prediction {
     Plan plan;
     Timeline timeline;
@@ -33,21 +34,23 @@ struct Prediction {
     std::optional<OffloadEffect> offload;  ///< none where nothing is offloaded
 };
 
+/// Simulates a plan and computes all results.
 Prediction predict(Plan plan);
 
-/// Where the costs of a scenario's layers come from, in this order: --profile, the scenario's own
-/// file (kind = "profile"), profile.json in `folder`, and NAME.profile.json in the current folder,
-/// which is what `pipetwin profile` writes. Throws Error(BadInput), saying how to make one, if
-/// there is none.
+/// Costs of a scenario's layers, and the file that they come from.
 struct FoundProfile {
     Profile profile;
     std::filesystem::path file;
 };
+/// Finds the costs of a scenario's layers, in this order: --profile, the scenario's own file (kind
+/// = "profile"), profile.json in `folder`, and NAME.profile.json in the current folder, which is
+/// what `pipetwin profile` writes. Throws Error(BadInput), saying how to make one, if there is
+/// none.
 FoundProfile find_profile(const ScenarioParts& scenario,
                           const std::filesystem::path& option,
                           const std::filesystem::path& folder);
 
-/// The same; none where the costs are not known.
+/// Finds the costs of a scenario's layers as `find_profile` does; none where they are not known.
 std::optional<FoundProfile> known_profile(const ScenarioParts& scenario,
                                           const std::filesystem::path& option,
                                           const std::filesystem::path& folder);
@@ -62,7 +65,7 @@ Plan settled_plan(const SettledScenario& scenario, const Model& model, const Pro
 /// The predicted side as a trace.
 Trace predicted_trace(const Prediction& prediction);
 
-/// What `steps` of the plan measured, as a trace.
+/// Measured steps of the plan as a trace.
 Trace measured_trace(const Plan& plan, TimelineSet measured);
 
 }  // namespace pipetwin::cli

@@ -15,16 +15,16 @@ namespace pipetwin::cli {
 /// "auto".
 Schedule scenario_rows(const SettledScenario& scenario);
 
-/// A schedule file as it is, which may be no valid one; "-" is standard input. A file of too many
-/// cells is refused before any of it is kept. Throws as `parse_schedule_csv` and `read_file`.
+/// Reads a schedule file as it is, which may be no valid one; "-" is standard input. A file of too
+/// many cells is refused before any of it is kept. Throws as `parse_schedule_csv` and `read_file`.
 Schedule read_schedule_file(const std::filesystem::path& file);
 
-/// With the communication that the executor would add; that of the schedule stands where it has
-/// any.
+/// Adds the communication that the executor would add; the schedule's own stays where it has any.
 Schedule with_communication(Schedule schedule, RecomputeTiming timing);
 
-/// The same, proven to run. Throws Error(Infeasible) with every broken rule, or with the actions
-/// that wait on each other. The order of the messages is looked at only once they are there.
+/// Adds the communication as `with_communication` does, and proves that the schedule runs. Throws
+/// Error(Infeasible) with every broken rule, or with the actions that wait on each other. The order
+/// of the messages is checked only once they are there.
 Schedule runnable(Schedule schedule, RecomputeTiming timing, std::string_view place);
 
 }  // namespace pipetwin::cli

@@ -10,7 +10,7 @@
 namespace pipetwin::cli {
 
 Plan unit_plan(PlainCosts costs) {
-    const std::size_t pieces = as_index(piece_count(costs.schedule_from_file.value()));
+    const std::size_t pieces = as_index(model_stage_count(costs.schedule_from_file.value()));
     costs.forward.assign(pieces, cost_unit);
     costs.backward.assign(pieces, 2 * cost_unit);
     return sim::with_settled_capacity(make_plan(costs));

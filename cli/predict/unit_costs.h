@@ -4,9 +4,11 @@
 #include "core/schedule/schedule.h"
 #include "core/timeline/timeline.h"
 
-/// Times for schedules whose costs nobody knows: on every stage F, I, W and R last one unit, B two.
+/// Times for schedules whose costs are not known: on every stage F, I, W and R last one unit, B
+/// two.
 namespace pipetwin::cli {
 
+/// The duration of one unit.
 constexpr Duration cost_unit = std::chrono::milliseconds(1);
 
 /// The plan of `costs`, whose schedule is `schedule_from_file`, with unit costs in place of its

@@ -20,11 +20,12 @@
 #include "cli/base/stop_signal.h"
 #include "core/base/as_index.h"
 #include "exec/base/cores.h"
+#include "exec/executor/backend.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/transport/byte_message.h"
-#include "exec/transport/gpu_world.h"
-#include "exec/transport/mpi_world.h"
-#include "exec/transport/nccl_world.h"
+#include "exec/transport/gpu_process_group.h"
+#include "exec/transport/mpi_process_group.h"
+#include "exec/transport/nccl_process_group.h"
 
 namespace pipetwin::cli {
 namespace {
@@ -68,7 +69,7 @@ bool may_share_gpus() {
 
 /// torchrun starts no MPI, so that nothing but GPUs can carry what the processes say.
 void require_nccl(const exec::LaunchedProcess& launched, const ScenarioParts& scenario) {
-    if (scenario.cluster.backend != Backend::Cuda) {
+    if (!exec::traits(scenario.cluster.backend).needs_gpu) {
         throw Error(ErrorKind::Unavailable,
                     "torchrun",
                     "starts no MPI, and NCCL goes from GPU to GPU only",
@@ -85,7 +86,7 @@ void require_nccl(const exec::LaunchedProcess& launched, const ScenarioParts& sc
 
 void refuse_without_transport(const exec::LaunchedProcess& launched,
                               const ScenarioParts& scenario) {
-    if (scenario.cluster.backend == Backend::Cuda && scenario.cluster.emulate_links) {
+    if (exec::traits(scenario.cluster.backend).needs_gpu && scenario.cluster.emulate_links) {
         throw Error(ErrorKind::Infeasible,
                     "cluster.emulate_links",
                     "links between the GPUs of several processes are what they are",
@@ -103,7 +104,7 @@ int local_gpu(const exec::LaunchedProcess& launched) {
     return launched.local_index % std::max(gpus, 1);
 }
 
-std::unique_ptr<exec::World> join(const exec::LaunchedProcess& launched) {
+std::unique_ptr<exec::ProcessGroup> join(const exec::LaunchedProcess& launched) {
     if (!by_nccl_alone(launched)) {
         return exec::join_mpi();
     }
@@ -112,7 +113,7 @@ std::unique_ptr<exec::World> join(const exec::LaunchedProcess& launched) {
                            {.index = launched.index, .count = launched.count});
 }
 
-/// Of the processes of a host the first has the first GPU, and so on.
+/// The number of this process among those of its host: the first one has the first GPU, and so on.
 int own_gpu(const std::vector<int>& hosts, int gpus, int process) {
     const int host = hosts.at(as_index(process));
     const auto before = std::count(hosts.begin(), hosts.begin() + process, host);
@@ -149,8 +150,8 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-/// Of texts with "[table]" and "key = value" in their lines, as scenarios have them: the first line
-/// that is not the same in all, of each; with the table that it stands in.
+/// The first line that differs between texts with "[table]" and "key = value" in their lines, as
+/// scenarios have them, with the table that it stands in.
 struct Difference {
     std::string table;
     std::vector<std::string> lines;  ///< [text]
@@ -204,7 +205,8 @@ void expect_processes(int count, const SettledScenario& scenario) {
     }
 }
 
-Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenario& scenario) {
+Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenario& scenario)
+    : flight_(std::make_unique<exec::FlightRecorder>()) {
     // Without MPI no host knows what is wrong on another one.
     const bool speaks = by_nccl_alone(launched) ? launched.local_index == 0 : launched.index == 0;
     try {
@@ -214,31 +216,52 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
         if (speaks) {
             throw;
         }
-        throw SaidElsewhere(exit_code(error.kind()));
+        throw ReportedByPeer(exit_code(error.kind()));
     }
-    world_ = join(launched);
-    if (world_->size() != launched.count || world_->index() != launched.index) {
+    joined_ = join(launched);
+    if (joined_->size() != launched.count || joined_->index() != launched.index) {
         throw Error(ErrorKind::Unavailable,
                     "MPI",
                     fmt::format("this process is {} of {} by its environment, but {} of {} for MPI",
                                 launched.index,
                                 launched.count,
-                                world_->index(),
-                                world_->size()),
+                                joined_->index(),
+                                joined_->size()),
                     "start it with the mpirun of Open MPI 4, or with srun --mpi=pmix");
     }
-    const int ranks = scenario.pipeline.stages;
+    group_ = joined_.get();
+    const bool on_gpus = exec::traits(scenario.cluster.backend).needs_gpu;
+    meet_all(scenario.pipeline.stages, on_gpus);
+    if (on_gpus) {
+        gpu_ = by_nccl_alone(launched)
+                   ? local_gpu(launched)
+                   : own_gpu(hosts_, gpus_[as_index(launched.index)], launched.index);
+    }
+    if (on_gpus && !by_nccl_alone(launched)) {
+        joined_ = exec::with_gpus(std::move(joined_), exec::cuda_links(gpu_));
+        group_ = joined_.get();
+    }
+    monitor_ = std::make_unique<exec::Monitor>(*group_, names_, silence_limit);
+}
+
+Processes::Processes()
+    : hosts_{0},
+      gpus_{0},
+      monitor_(std::make_unique<exec::Monitor>()),
+      flight_(std::make_unique<exec::FlightRecorder>()) {}
+
+/// Learns the names, hosts and GPUs of all processes. To be called by all.
+void Processes::meet_all(int ranks, bool on_gpus) {
     exec::ByteWriter self;
     self.put_text(fmt::format("{} on {}", getpid(), host_name()));
     self.put_text(host_name() + boot_id());
-    const bool on_gpus = scenario.cluster.backend == Backend::Cuda;
     self.put(on_gpus ? static_cast<int>(exec::probe_cuda().devices.size()) : 0);
-    const auto all = world_->all_gather(self.bytes());
+    const auto all = group_->all_gather(self.bytes());
     std::vector<std::string> hosts;
-    for (int process = 0; process < world_->size(); ++process) {
+    for (int process = 0; process < group_->size(); ++process) {
         exec::ByteReader theirs(all[as_index(process)]);
         std::string name = fmt::format("process {} (rank {}", process, process % ranks);
-        if (world_->size() > ranks) {
+        if (group_->size() > ranks) {
             name += fmt::format(" of replica {}", process / ranks);
         }
         name += fmt::format(", pid {})", theirs.get_text());
@@ -250,15 +273,6 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
         }
         gpus_.push_back(theirs.get<int>());
     }
-    if (on_gpus) {
-        gpu_ = by_nccl_alone(launched)
-                   ? local_gpu(launched)
-                   : own_gpu(hosts_, gpus_[as_index(launched.index)], launched.index);
-    }
-    if (on_gpus && !by_nccl_alone(launched)) {
-        world_ = exec::with_gpus(std::move(world_), exec::cuda_links(gpu_));
-    }
-    monitor_ = std::make_unique<exec::Monitor>(*world_, names_, silence_limit);
 }
 
 void Processes::expect_a_gpu_each() const {
@@ -272,9 +286,12 @@ void Processes::expect_a_gpu_each() const {
 }
 
 void Processes::record_into(const std::filesystem::path& folder) {
-    const std::size_t own = as_index(world_->index());
+    if (is_alone()) {
+        return;
+    }
+    const std::size_t own = as_index(group_->index());
     flight_ = std::make_unique<exec::FlightRecorder>(
-        folder / fmt::format("process-{:04}.txt", world_->index()), names_[own]);
+        folder / fmt::format("process-{:04}.txt", group_->index()), names_[own]);
 }
 
 void Processes::agree_on(const std::vector<std::pair<std::string, std::string>>& fields) {
@@ -282,7 +299,7 @@ void Processes::agree_on(const std::vector<std::pair<std::string, std::string>>&
     for (const auto& [name, value] : fields) {
         mine.put_text(value);
     }
-    const auto all = world_->all_gather(mine.bytes());
+    const auto all = group_->all_gather(mine.bytes());
     std::vector<exec::ByteReader> theirs(all.begin(), all.end());
     for (const auto& [name, value] : fields) {
         std::vector<std::string> values;
@@ -327,7 +344,7 @@ std::string Processes::from_first(const std::function<std::string()>& make) {
             message.put_text(exception.what()).put_text("");
         }
     }
-    const auto all = world_->all_gather(message.bytes());
+    const auto all = group_->all_gather(message.bytes());
     if (failure) {
         std::rethrow_exception(failure);
     }
@@ -352,6 +369,9 @@ std::exception_ptr Processes::loss() const {
 }
 
 void Processes::run(Console& console, const std::function<void()>& work) {
+    if (is_alone()) {
+        return work();
+    }
     std::exception_ptr failure;
     bool follows = false;  // from what another process did
     try {
@@ -361,20 +381,18 @@ void Processes::run(Console& console, const std::function<void()>& work) {
     } catch (const exec::ChannelClosed&) {
         failure = std::current_exception();
         follows = true;
-        world_->stop();
+        group_->abort();
     } catch (...) {
         failure = std::current_exception();
-        world_->stop();
+        group_->abort();
     }
-    if (flight_) {
-        flight_->note(failure ? "ends with a failure: " + text_of(failure) : "ends well");
-    }
+    flight_->note(failure ? "ends with a failure: " + text_of(failure) : "ends well");
     // Whoever ends takes the others with it, so what is to be said is said before.
     const LastWord mine{.code = failure ? exit_code_of(failure) : 0, .follows = follows};
-    const auto all = world_->part(std::as_bytes(std::span(&mine, 1)), patience);
+    const auto all = group_->final_barrier(std::as_bytes(std::span(&mine, 1)), patience);
     if (!all) {
         // The first that is left speaks, and takes the others with it.
-        std::this_thread::sleep_for(turn * world_->index());
+        std::this_thread::sleep_for(turn * group_->index());
         if ((!failure || follows) && monitor_->lost()) {
             failure = loss();
         }
@@ -382,7 +400,7 @@ void Processes::run(Console& console, const std::function<void()>& work) {
             std::rethrow_exception(failure);
         }
         throw Error(ErrorKind::WorkerFailed,
-                    fmt::format("process {}", world_->index()),
+                    fmt::format("process {}", group_->index()),
                     "another process has ended without a word",
                     "look at what its host says");
     }
@@ -397,31 +415,42 @@ void Processes::run(Console& console, const std::function<void()>& work) {
     }
     if (speaker == words.end()) {
         monitor_.reset();
-        world_->leave();
+        group_->finalize();
         if (failure && is_first()) {
             std::rethrow_exception(failure);  // nothing that failed
         }
         return;
     }
-    if (speaker - words.begin() == world_->index()) {
+    if (speaker - words.begin() == group_->index()) {
         report_failure(failure, console);
         console.flush();
     }
-    static_cast<void>(world_->part({}, patience));
-    throw SaidElsewhere(speaker->code);
+    static_cast<void>(group_->final_barrier({}, patience));
+    throw ReportedByPeer(speaker->code);
+}
+
+exec::ProcessPlace Processes::place() {
+    exec::ProcessPlace place{
+        .group = group_, .monitor = monitor_.get(), .flight = flight_.get(), .gpu = gpu_};
+    if (!is_alone()) {
+        const std::optional<std::vector<int>> cores = own_cores();
+        place.cores = cores.value_or(std::vector<int>{});
+        place.shares_cores = !cores;
+    }
+    return place;
 }
 
 std::optional<std::vector<int>> Processes::own_cores() {
     const std::vector<int> mine = exec::allowed_cores();
     exec::ByteWriter message;
     message.put_text(boot_id()).put_all(std::span<const int>(mine));
-    const auto all = world_->all_gather(message.bytes());
+    const auto all = group_->all_gather(message.bytes());
     std::vector<std::vector<int>> here;  // of the processes of this host
     std::size_t place = 0;
-    for (int process = 0; process < world_->size(); ++process) {
+    for (int process = 0; process < group_->size(); ++process) {
         exec::ByteReader theirs(all[as_index(process)]);
         if (theirs.get_text() == boot_id()) {
-            if (process == world_->index()) {
+            if (process == group_->index()) {
                 place = here.size();
             }
             here.push_back(theirs.get_all<int>());

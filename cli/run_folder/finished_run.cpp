@@ -1,11 +1,13 @@
 #include "cli/run_folder/finished_run.h"
 
+#include "exec/executor/backend.h"
+
 namespace pipetwin::cli {
 
 std::vector<std::string> notes_of(const FinishedRun& run) {
     std::vector<std::string> notes;
     const Scenario::ClusterPart& cluster = run.scenario.cluster;
-    if (cluster.backend == Backend::Cuda && cluster.gpu_shares == GpuShares::Streams &&
+    if (exec::traits(cluster.backend).needs_gpu && cluster.gpu_shares == GpuShares::Streams &&
         run.prediction.plan.rank_count() > 1) {
         notes.emplace_back(
             "the ranks took the GPU's multiprocessors as they came (gpu_shares = \"streams\"), so "

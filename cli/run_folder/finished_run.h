@@ -12,7 +12,7 @@
 
 namespace pipetwin::cli {
 
-/// Both sides of one training run.
+/// A training run that has ended, with its prediction and its measurement.
 struct FinishedRun {
     std::filesystem::path folder;
     SettledScenario scenario;
@@ -22,7 +22,7 @@ struct FinishedRun {
     Comparison comparison;
 };
 
-/// What a reader of the result has to know of how it came about.
+/// Notes that a reader of the result needs about how it came about.
 std::vector<std::string> notes_of(const FinishedRun& run);
 
 }  // namespace pipetwin::cli

@@ -8,12 +8,13 @@
 
 namespace pipetwin::cli {
 
-/// live.jsonl: what every rank did in each step, for a program that looks on. A file that has
-/// become large begins again, with its header. All throw Error(Io).
+/// live.jsonl: what every rank did in each step, for a program that watches. A file that has become
+/// large begins again, with its header. All functions throw Error(Io).
 class LiveFile {
   public:
     LiveFile(std::filesystem::path path, const LiveHeader& header);
 
+    /// Writes the timeline of a step.
     void add(int step, const Timeline& timeline);
 
     static constexpr std::int64_t largest = 64 << 20;  ///< bytes, and a step more

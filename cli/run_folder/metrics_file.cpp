@@ -14,7 +14,8 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// What stands behind them is of steps that no checkpoint holds, and may end in half a line.
+/// The first `count` lines of a file. Lines behind them are of steps that no checkpoint holds, and
+/// may end in half a line.
 std::string first_lines(const std::filesystem::path& path, int count) {
     std::ifstream file(path);
     std::string lines;

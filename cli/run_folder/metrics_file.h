@@ -7,13 +7,14 @@
 
 namespace pipetwin::cli {
 
-/// metrics.jsonl: a line per step, handed to the system before the next step begins. All throw
-/// Error(Io).
+/// metrics.jsonl: a line per step, handed to the system before the next step begins. All functions
+/// throw Error(Io).
 class MetricsFile {
   public:
-    /// Of a run whose steps before `first_step` are done: their lines stay.
+    /// Opens the file of a run whose steps before `first_step` are done: their lines stay.
     MetricsFile(std::filesystem::path path, int first_step);
 
+    /// Writes the line of a step.
     void add(const exec::StepReport& step);
 
     /// Returns when all lines are on the disk.

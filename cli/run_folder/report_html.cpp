@@ -253,7 +253,7 @@ std::string noise_table(const FinishedRun& run) {
     return section("Noise of the machine", html);
 }
 
-/// Where a step and its loss lie in the picture.
+/// Mapping from a step and its loss to the picture.
 struct LossAxes {
     double width = 520;
     double height = 220;

@@ -27,7 +27,7 @@ constexpr std::string_view flight = "flight";            ///< a folder, of sever
 /// process id inside, which goes with the process however that ends.
 class RunFolder {
   public:
-    /// What becomes of a run that is there already.
+    /// What happens to a run that is in the folder already.
     enum class Old { Refused, Removed, GoesOn };
 
     /// Creates the folder where it is missing. Throws Error(Io) if another process holds it, naming
@@ -38,7 +38,9 @@ class RunFolder {
     ~RunFolder();
 
     const std::filesystem::path& path() const { return path_; }
+    /// The path of a file in the folder.
     std::filesystem::path file(std::string_view name) const { return path_ / name; }
+    /// Writes a file in the folder. Throws Error(Io).
     void write(std::string_view name, std::string_view content) const;
 
   private:
@@ -51,7 +53,7 @@ class RunFolder {
     int lock_file_ = -1;
 };
 
-/// What --force says about a run that is there already.
+/// What happens to a run that is there already, by --force.
 constexpr RunFolder::Old unless_forced(bool force) {
     return force ? RunFolder::Old::Removed : RunFolder::Old::Refused;
 }

@@ -7,7 +7,7 @@
 #include "core/plan/plan.h"
 #include "sim/explain/explanation.h"
 
-/// What a prediction means, in sentences that need no manual (the rules: docs/simulation.md).
+/// A prediction explained in sentences that need no manual (the rules: docs/simulation.md).
 namespace pipetwin::cli {
 
 /// "Where the time goes" and, where something would help, "What would help most".

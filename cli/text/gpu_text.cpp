@@ -10,7 +10,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-std::string amount_text(const exec::BesidePlan& line) {
+std::string amount_text(const exec::UnplannedMemory& line) {
     const bool alike =
         line.ranks.size() > 1 &&
         std::ranges::adjacent_find(line.ranks, std::not_equal_to<>()) == line.ranks.end();
@@ -21,20 +21,20 @@ std::string amount_text(const exec::BesidePlan& line) {
 
 }  // namespace
 
-std::string memory_beside_text(const std::vector<exec::BesidePlan>& beside) {
+std::string memory_beside_text(const std::vector<exec::UnplannedMemory>& beside) {
     if (beside.empty()) {
         return {};
     }
     std::vector<std::string> lines;
-    for (const exec::BesidePlan& line : beside) {
+    for (const exec::UnplannedMemory& line : beside) {
         lines.push_back(fmt::format("{} {}", line.name, amount_text(line)));
     }
     return fmt::format("beside the plan: {}", fmt::join(lines, ", "));
 }
 
-Json memory_beside_json(const std::vector<exec::BesidePlan>& beside) {
+Json memory_beside_json(const std::vector<exec::UnplannedMemory>& beside) {
     Json json = Json::array();
-    for (const exec::BesidePlan& line : beside) {
+    for (const exec::UnplannedMemory& line : beside) {
         json.push_back({{"name", line.name}, {"bytes", line.total.count}, {"ranks", nullptr}});
         if (!line.ranks.empty()) {
             json.back()["ranks"] = Json::array();

@@ -7,20 +7,23 @@
 #include "exec/executor/executor.h"
 #include "exec/gpu/cuda_module.h"
 
-/// What a GPU has to say of itself.
+/// Text about GPUs: memory outside the plan, rates, notes.
 namespace pipetwin::cli {
 
-/// "beside the plan: CUDA context 480 MiB, cuBLAS workspace 32 MiB per rank"; empty for none.
-std::string memory_beside_text(const std::vector<exec::BesidePlan>& beside);
-Json memory_beside_json(const std::vector<exec::BesidePlan>& beside);
+/// Text about memory outside the plan: "beside the plan: CUDA context 480 MiB, cuBLAS workspace 32
+/// MiB per rank"; empty for none.
+std::string memory_beside_text(const std::vector<exec::UnplannedMemory>& beside);
+/// Memory outside the plan as JSON.
+Json memory_beside_json(const std::vector<exec::UnplannedMemory>& beside);
 
-/// The device, measured: its free memory and how fast it is.
+/// Measurements of a GPU: its free memory and its rates.
 struct MeasuredDevice {
     exec::CudaMemory memory;
     exec::CudaRates rates;
 };
-/// In lines, without an indent.
+/// The measurements as lines, without an indent.
 std::vector<std::string> measured_text(const MeasuredDevice& device);
+/// The measured rates as JSON.
 Json rates_json(const exec::CudaRates& rates);
 
 }  // namespace pipetwin::cli

@@ -10,14 +10,14 @@
 /// The best plan of every number of stages and of micro-batches.
 namespace pipetwin::cli {
 
-/// `result` is that of a search of every cell. Throughput where the plan knows samples, else steps
-/// per second.
+/// The heat map of a search that kept every cell. Throughput where the plan knows samples, else
+/// steps per second.
 HeatMapPicture heat_map(const Scenario& scenario, const sim::SearchResult& result);
 
-/// The same as rows of text; "-" where nothing fits.
+/// The heat map as rows of text; "-" where nothing fits.
 std::string heat_map_text(const HeatMapPicture& picture, const sim::SearchResult& result);
 
-/// One object per cell that has a plan.
+/// The heat map as JSON: one object per cell that has a plan.
 Json heat_map_json(const sim::SearchResult& result);
 
 }  // namespace pipetwin::cli

@@ -7,14 +7,16 @@
 #include "core/costs/profile.h"
 #include "sim/search/hybrid.h"
 
-/// How PipeDream would share the devices out, for people and for programs.
+/// PipeDream's distribution of layers over devices, as text and as JSON.
 namespace pipetwin::cli {
 
+/// The distribution as text, beside the best plan of the search.
 std::string hybrid_text(const sim::Hybrid& hybrid,
                         const sim::FoundPlan& best,
                         const Profile& profile,
                         const Console& console);
 
+/// The distribution as JSON.
 Json hybrid_json(const sim::Hybrid& hybrid);
 
 }  // namespace pipetwin::cli

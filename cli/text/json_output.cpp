@@ -51,7 +51,7 @@ Json layers_json(const Plan& plan, int rank) {
     return names;
 }
 
-/// When the peak is reached and in which action; that is null where it is there from the start.
+/// Time and action of the peak; the action is null where the peak is there from the start.
 Json peak_at_json(const Plan& plan, const DeviceMetrics& device) {
     if (!plan->partition) {
         return {{"ms", nullptr}, {"action", nullptr}};
@@ -71,7 +71,7 @@ Json device_json(const Plan& plan, const DeviceMetrics& device) {
             {"peak_at", peak_at_json(plan, device)}};
 }
 
-/// Null where nothing is offloaded.
+/// The effect of offload; null where nothing is offloaded.
 Json offload_json(const std::optional<OffloadEffect>& offload) {
     if (!offload) {
         return nullptr;
@@ -277,7 +277,7 @@ Json check_json(const CheckResult& result) {
     json["deadlock_free"] = result.deadlock ? Json(result.deadlock->deadlock_free) : Json(nullptr);
     json["capacity"] = or_null(result.capacity);
     json["smallest_capacity"] = or_null(result.smallest_capacity);
-    json["deadlock_free_with_begun_receives"] = or_null(result.runs_with_begun_receives);
+    json["deadlock_free_with_begun_receives"] = or_null(result.runs_with_preposted_receives);
     json["peak_live_activations"] =
         result.violations.empty() ? Json(result.peak_live_activations) : Json(nullptr);
     json["problems"] = Json::array();

@@ -16,35 +16,42 @@
 /// value has no meaning is null, never left out.
 namespace pipetwin::cli {
 
+/// JSON whose keys keep their order.
 using Json = nlohmann::ordered_json;
 
 /// {"schema_version": 1, "tool_version": "0.1.0"}: how every result begins.
 Json json_head();
 
-/// `total` and every kind; all null where they are not known, as for plain numbers.
+/// Peak memory: `total` and every kind; all null where they are not known, as for plain numbers.
 Json peak_json(const MemoryUse& peak, bool known);
 
+/// A prediction as `simulate` prints it.
 Json prediction_json(const Prediction& prediction);
-/// The same with its explanation.
+/// A prediction with its explanation.
 Json explained_json(const Prediction& prediction, const sim::Explanation& explanation);
+/// Where a step's time went, in milliseconds.
 Json breakdown_json(const Breakdown& breakdown);
+/// A measured step, as in metrics.jsonl.
 Json step_json(const exec::StepReport& step);
+/// A comparison as `compare` prints it.
 Json comparison_json(const Comparison& comparison);
 
-/// What `check` found at `capacity` (none: unbounded).
+/// Results of `check` at `capacity` (none: unbounded).
 struct CheckResult {
     std::optional<int> capacity;
     std::vector<Violation>
         violations;  ///< broken rules; a schedule with any is not tried for deadlock
     std::optional<DeadlockReport> deadlock;
     std::optional<int> smallest_capacity;  ///< none: invalid, or no capacity is enough
-    /// Without any room, but with receives that are begun first; none: invalid.
-    std::optional<bool> runs_with_begun_receives;
+    /// Whether it runs without any room in its channels if all receives are posted up front; none:
+    /// invalid.
+    std::optional<bool> runs_with_preposted_receives;
     std::vector<int> peak_live_activations;  ///< per rank; of a valid schedule
 };
+/// The results of `check`.
 Json check_json(const CheckResult& result);
 
-/// As text for stdout or a file: indented by two, with a newline at the end.
+/// JSON as text for stdout or a file: indented by two, with a newline at the end.
 std::string json_text(const Json& json);
 
 }  // namespace pipetwin::cli

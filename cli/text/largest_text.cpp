@@ -17,7 +17,8 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// None where the profile knows the bytes of a layer, but not its count.
+/// Number of the model's parameters; none where the profile knows the bytes of a layer, but not its
+/// count.
 std::optional<std::int64_t> parameters(const LargestAnswer& answer) {
     std::int64_t sum = 0;
     const Profile model = with_copies(answer.profile, answer.repeated, answer.largest.copies);

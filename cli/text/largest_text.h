@@ -9,9 +9,10 @@
 #include "core/scenario/scenario.h"
 #include "sim/search/largest_model.h"
 
-/// How large a model fits, for people and for programs.
+/// The largest model that fits, as text and as JSON.
 namespace pipetwin::cli {
 
+/// The largest model that a search found, and what it was asked for.
 struct LargestAnswer {
     const Scenario& scenario;
     const Profile& profile;  ///< of the scenario's own model
@@ -19,11 +20,13 @@ struct LargestAnswer {
     const sim::LargestModel& largest;
 };
 
-/// What misses least, as the text of an error.
+/// The error where no size fits, with the one that misses by the least.
 Error nothing_fits(const LargestAnswer& answer);
 
+/// The largest model as text.
 std::string largest_text(const LargestAnswer& answer, const Console& console);
 
+/// The largest model as JSON.
 Json largest_json(const LargestAnswer& answer);
 
 }  // namespace pipetwin::cli

@@ -76,7 +76,8 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
     return lines;
 }
 
-/// What someone who came for a pipeline should know first.
+/// Sentence that compares the best plan with those of one stage; none where no plan of one stage
+/// was simulated.
 std::optional<std::string> without_pipeline(const sim::SearchResult& result) {
     const FoundPlan& best = result.ranked.front();
     if (best.candidate.shape.stages == 1) {

@@ -8,7 +8,7 @@
 #include "core/scenario/scenario.h"
 #include "sim/search/plan_search.h"
 
-/// What a plan search found, for people and for programs.
+/// Results of a plan search, as text and as JSON.
 namespace pipetwin::cli {
 
 /// A ranked table, what was searched and what is proven, in words.
@@ -16,7 +16,7 @@ std::string search_text(const Scenario& scenario,
                         const sim::SearchResult& result,
                         const Console& console);
 
-/// `best` is what `simulate` says of the best plan.
+/// Results of a search; `best` is the prediction of the best plan, as of `simulate`.
 Json search_json(const sim::SearchResult& result, Json best);
 
 /// "8 stages, 8 micro-batches of 4 samples, gpipe, recompute always".
@@ -33,7 +33,7 @@ Json found_plan_json(const sim::FoundPlan& plan);
 /// "the closest: 2 stages, 8 micro-batches, 1f1b, recompute always: rank 0 needs ...".
 std::string closest_text(const sim::ClosestPlan& closest);
 
-/// What fits least badly, and what is missing, as the text of an error: nothing fits.
+/// The error where no plan fits, with the one that misses by the least and what it lacks.
 Error nothing_fits(const Scenario& scenario,
                    const Profile& profile,
                    const sim::SearchResult& result);

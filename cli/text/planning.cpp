@@ -9,7 +9,9 @@
 #include "cli/text/plan_text.h"
 #include "cli/text/ranked_table.h"
 #include "cli/text/text_output.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
+#include "exec/executor/backend.h"
 #include "exec/profiling/profiler.h"
 
 namespace pipetwin::cli {
@@ -44,7 +46,7 @@ Scenario trainable_space(Scenario scenario) {
     pipeline.data_parallel = pipeline.data_parallel.value_or(1);
     pipeline.tensor_parallel = pipeline.tensor_parallel.value_or(1);
     if (scenario.cluster.count == 0 && !pipeline.stages &&
-        scenario.cluster.backend == Backend::Cpu) {
+        exec::traits(scenario.cluster.backend).on_cores) {
         scenario.cluster.count = static_cast<int>(exec::allowed_cores().size());
     }
     return scenario;
@@ -58,7 +60,7 @@ Profile measure_open_profile(const Scenario& space, Console& console) {
     const int stages =
         pipeline.stages.value_or(std::clamp(probe.cluster.count, 1, model.layer_count()));
     pipeline.stages = stages;
-    pipeline.schedule = pipeline.schedule.value_or("1f1b");
+    pipeline.schedule = pipeline.schedule.value_or(std::string(to_string(ScheduleKind::OneFOneB)));
     pipeline.chunks = pipeline.chunks.value_or(1);
     const bool open_size = !pipeline.micro_batches;
     pipeline.micro_batches = std::min(batch, pipeline.micro_batches.value_or(2 * stages));

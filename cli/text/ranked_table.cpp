@@ -14,7 +14,8 @@ namespace {
 
 using sim::FoundPlan;
 
-/// Where all rows say the same, they say it once, as `alone` puts it; nothing where that is empty.
+/// A column of the table. A value that all rows share is said once above it, as `alone` puts it;
+/// not at all where that is empty.
 struct Column {
     std::string head;
     std::function<std::string(const FoundPlan&)> cell;
@@ -109,7 +110,7 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
          [](const std::string&) { return std::string(); }}};
 }
 
-/// What the words of the table mean that do not say it themselves.
+/// Legend of those words of the table that do not explain themselves.
 std::string legend(const std::vector<std::string>& heads, const std::vector<FoundPlan>& plans) {
     const auto any = [&plans](auto differs) { return std::ranges::any_of(plans, differs); };
     std::vector<std::string> parts;

@@ -9,7 +9,7 @@
 
 namespace pipetwin::cli {
 
-/// Rows of the table at the most.
+/// Most rows of the table.
 constexpr std::size_t most_ranked = 10;
 
 /// The fastest plans as a table, no line of it longer than `width` where that is at least 80. What
@@ -18,7 +18,7 @@ std::string ranked_table(const Scenario& scenario,
                          const std::vector<sim::FoundPlan>& ranked,
                          int width);
 
-/// Layers per piece, equal ones together: "2x4+5". Its value is the number of layers.
+/// Layers per model stage, equal ones together: "2x4+5", which adds up to the number of layers.
 std::string partition_text(const std::vector<int>& sizes);
 
 }  // namespace pipetwin::cli

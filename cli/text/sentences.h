@@ -7,7 +7,7 @@
 #include "core/base/units.h"
 #include "core/schedule/action.h"
 
-/// What sentences about a step are put together from.
+/// Parts that sentences about a step are put together from.
 namespace pipetwin::cli {
 
 /// Writes times in one unit and with as many decimals as the length of the step deserves.
@@ -15,12 +15,13 @@ class Times {
   public:
     explicit Times(Duration step);
 
-    /// Without the unit; with two digits that count, where the number is small.
+    /// A time without the unit; with two digits that count, where the number is small.
     std::string number(Duration time) const;
-    /// "3.0 ms"
+    /// A time with the unit: "3.0 ms".
     std::string operator()(Duration time) const;
-    /// Whether a time is more than what would be written as 0.
+    /// True if a time is more than what would be written as 0.
     bool shows(Duration time) const;
+    /// True if two times differ by more than what would be written as 0.
     bool differ(Duration a, Duration b) const { return shows(a > b ? a - b : b - a); }
 
   private:

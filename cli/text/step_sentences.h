@@ -8,7 +8,7 @@
 
 namespace pipetwin::cli {
 
-/// What a step spends its time on and why ranks wait, a sentence or a few per cause.
+/// Sentences about what a step spends its time on and why ranks wait, one or a few per cause.
 std::vector<std::string> where_the_time_goes(const Plan& plan, const sim::Explanation& what);
 
 /// "before 0B3", in full "before 0B3 (the backward of micro-batch 3 on stage 0)"; for a receive

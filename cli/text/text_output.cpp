@@ -66,7 +66,8 @@ std::vector<std::string> sums_of_devices(const std::vector<DeviceMetrics>& devic
     return row;
 }
 
-/// When and why the fullest device is as full as it gets; nothing where no bytes are known.
+/// Text of the time and the action at which the fullest device reaches its peak; empty where no
+/// bytes are known.
 std::string peak_text(const Prediction& prediction) {
     const auto& devices = prediction.metrics.devices;
     const DeviceMetrics& most = *std::ranges::max_element(
@@ -128,7 +129,7 @@ std::string device_table(const Prediction& prediction) {
     return text;
 }
 
-/// What is moved, and what that saves and costs.
+/// Lines about offload: the bytes moved, the memory saved and the time that it costs.
 std::string offload_text(const Prediction& prediction) {
     if (!prediction.offload) {
         return "";

@@ -28,9 +28,10 @@ std::string timeline_text(const Timeline& timeline, int width, Duration least_co
 /// "15.79 %".
 std::string percent_text(double share);
 
+/// A prediction as `simulate` prints it.
 std::string prediction_text(const Prediction& prediction, const Console& console);
 
-/// Where the time goes and what would help, in sentences; with --verbose the longest waits, too.
+/// Sentences about where the time goes and what would help; with --verbose the longest waits, too.
 std::string explanation_text(const Plan& plan,
                              const sim::Explanation& explanation,
                              const Console& console);
@@ -38,6 +39,7 @@ std::string explanation_text(const Plan& plan,
 /// One line per step.
 std::string step_text(const exec::StepReport& step);
 
+/// A comparison as `compare` prints it.
 std::string comparison_text(const Comparison& comparison, const Console& console);
 
 }  // namespace pipetwin::cli

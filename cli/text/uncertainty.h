@@ -10,9 +10,11 @@
 #include "sim/variation/goodput.h"
 #include "sim/variation/jitter.h"
 
-/// What `simulate` says of steps that do not all last the same, and of runs that are interrupted.
+/// Results of `simulate` about steps that do not all last the same, and about runs that are
+/// interrupted.
 namespace pipetwin::cli {
 
+/// Step times under jitter.
 struct JitterResult {
     sim::Jitter jitter;
     int samples = 0;
@@ -24,6 +26,7 @@ struct JitterResult {
     Duration p95{};
 };
 
+/// Step time with one slow rank.
 struct StragglerResult {
     int rank = 0;
     double factor = 1;
@@ -31,25 +34,28 @@ struct StragglerResult {
     Duration slow_step{};  ///< with it
 };
 
+/// Goodput under failures.
 struct FailureResult {
     sim::Failures failures;
     sim::Goodput goodput;
     bool chosen = false;  ///< the number of steps between checkpoints is the best one
 };
 
+/// All results that were asked for; none for the others.
 struct Uncertainty {
     std::optional<JitterResult> jitter;
     std::optional<StragglerResult> straggler;
     std::optional<FailureResult> failures;
 };
 
-/// Throws Error(Usage), naming the option, for what makes no sense or goes with nothing else.
+/// Computes what the options ask for. Throws Error(Usage), naming the option, for what makes no
+/// sense or goes with nothing else.
 Uncertainty uncertainty(const UncertaintyOptions& options,
                         const Plan& plan,
                         Duration step,
                         std::uint64_t seed);
 
-/// Empty where nothing was asked.
+/// The results as text; empty where nothing was asked.
 std::string uncertainty_text(const Uncertainty& uncertainty);
 
 /// Sets the keys `uncertainty`, `straggler` and `goodput`, null where nothing was asked.

@@ -1,5 +1,6 @@
 #include "cli/training/training_run.h"
 
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -28,6 +29,7 @@
 #include "core/text/json_text.h"
 #include "exec/base/cores.h"
 #include "exec/data/batch.h"
+#include "exec/executor/backend.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/gpu/gpu_parts.h"
 #include "exec/profiling/calibrate.h"
@@ -41,7 +43,9 @@ namespace {
 constexpr std::size_t most_program_bytes = std::size_t{4} << 30U;
 
 /// What describes machines that are not this one.
-void refuse_other_machines(const ScenarioParts& scenario, int replicas, const Processes* together) {
+void refuse_other_machines(const ScenarioParts& scenario,
+                           int replicas,
+                           const Processes& processes) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
     const auto refuse = [](std::string_view key, std::string_view what, std::string hint) {
         throw Error(ErrorKind::Unavailable,
@@ -49,7 +53,8 @@ void refuse_other_machines(const ScenarioParts& scenario, int replicas, const Pr
                     fmt::format("{}: it can be simulated, but not trained with here", what),
                     std::move(hint));
     };
-    if (replicas > 1 && cluster.backend == Backend::Cuda && together == nullptr) {
+    if (replicas > 1 && !exec::traits(cluster.backend).replicas_share_process &&
+        processes.is_alone()) {
         refuse("pipeline.data_parallel",
                fmt::format("{} replicas on GPUs of one process", replicas),
                "start a process for each rank of each replica: mpirun, srun or 'pipetwin launch'; "
@@ -60,7 +65,7 @@ void refuse_other_machines(const ScenarioParts& scenario, int replicas, const Pr
                cluster.devices.empty() ? cluster.device : cluster.devices.front(),
                "'pipetwin simulate' predicts it; to train, leave the device out");
     }
-    if (!cluster.speeds.empty() && cluster.backend != Backend::Paced) {
+    if (!cluster.speeds.empty() && !exec::traits(cluster.backend).is_emulated) {
         refuse("cluster.speeds",
                "ranks of unequal speed",
                "cluster.backend = \"paced\" emulates them");
@@ -70,7 +75,7 @@ void refuse_other_machines(const ScenarioParts& scenario, int replicas, const Pr
 void refuse_what_cannot_run(const RunOptions& options,
                             const ScenarioParts& scenario,
                             int replicas,
-                            const Processes* together) {
+                            const Processes& processes) {
     if (options.resume && options.common.out.empty()) {
         throw Error(ErrorKind::Usage,
                     "--resume",
@@ -89,12 +94,13 @@ void refuse_what_cannot_run(const RunOptions& options,
                     "a model of kind 'profile' is known by its costs only, it cannot be trained",
                     "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
     }
-    refuse_other_machines(scenario, replicas, together);
-    if (scenario.cluster.backend == Backend::Cuda) {
-        exec::require_cuda(together != nullptr ? together->gpu() : 0);
-        if (together != nullptr) {
-            together->expect_a_gpu_each();
-        }
+    refuse_other_machines(scenario, replicas, processes);
+    const exec::BackendTraits& backend = exec::traits(scenario.cluster.backend);
+    if (backend.require != nullptr) {
+        backend.require(processes.gpu());
+    }
+    if (backend.needs_gpu) {
+        processes.expect_a_gpu_each();
     }
 }
 
@@ -102,7 +108,7 @@ void refuse_what_cannot_run(const RunOptions& options,
 void refuse_what_is_only_simulated(const ScenarioParts& scenario,
                                    const PipelineSettings& pipeline,
                                    int tensor_parallel) {
-    if (pipeline.offload != Offload::None && scenario.cluster.backend == Backend::Cpu) {
+    if (pipeline.offload != Offload::None && !exec::traits(scenario.cluster.backend).offloads) {
         throw Error(
             ErrorKind::Infeasible,
             "pipeline.offload = \"stash\"",
@@ -130,21 +136,21 @@ void refuse_order_that_cannot_train(const SettledScenario& scenario) {
 }
 
 /// Measuring costs would be the first to find no memory.
-void refuse_what_does_not_fit(const SettledScenario& scenario, Processes* together) {
-    if (scenario.cluster.backend != Backend::Cuda) {
+void refuse_what_does_not_fit(const SettledScenario& scenario, Processes& processes) {
+    const auto check_memory = exec::traits(scenario.cluster.backend).check_memory;
+    if (check_memory == nullptr) {
         return;
     }
     const Model model = scenario_model(scenario);
     const auto plan_of = [&model](const SettledScenario& other) {
         return exec::unmeasured_plan(other, model);
     };
-    if (together == nullptr) {
-        exec::check_gpu_memory(scenario, plan_of);
+    if (processes.is_alone()) {
+        check_memory(scenario, plan_of, nullptr);
     } else {
-        exec::check_gpu_memory(
-            scenario,
-            plan_of,
-            {.rank = together->world().index() % scenario.pipeline.stages, .gpu = together->gpu()});
+        const exec::RankOnGpu own{.rank = processes.group().index() % scenario.pipeline.stages,
+                                  .gpu = processes.gpu()};
+        check_memory(scenario, plan_of, &own);
     }
 }
 
@@ -179,17 +185,17 @@ SettledScenario planned(const RunOptions& options,
 /// A prediction gives every rank a core of its own.
 void note_shared_cores(const ScenarioParts& scenario,
                        const Plan& plan,
-                       const exec::TrainingOptions& training,
+                       const exec::ProcessPlace& place,
                        Console& console) {
-    if (scenario.cluster.backend != Backend::Cpu) {
+    if (!exec::traits(scenario.cluster.backend).on_cores) {
         return;
     }
     const std::size_t cores = exec::allowed_cores().size();
     const auto ranks = static_cast<std::size_t>(plan.rank_count() * plan->replicas);
     std::string who;
-    if (training.world != nullptr && training.shares_cores) {
+    if (place.shares_cores) {
         who = "the processes of a host share its cores";
-    } else if (training.world == nullptr && ranks > cores) {
+    } else if (place.group->is_alone() && ranks > cores) {
         who = fmt::format("{} ranks share {} core{}", ranks, cores, cores == 1 ? "" : "s");
     }
     if (!who.empty()) {
@@ -229,34 +235,22 @@ void note_start(const std::filesystem::path& checkpoints,
     console.note(fmt::format("goes on with step {} from {}", first_step, loaded->folder.string()));
 }
 
-/// What all processes of a training have in common.
-exec::TrainingOptions training_options(const RunOptions& options, Processes* together) {
-    exec::TrainingOptions training{.resume = options.resume};
-    if (together != nullptr) {
-        training.world = &together->world();
-        training.monitor = &together->monitor();
-        training.flight = together->flight();
-        const std::optional<std::vector<int>> cores = together->own_cores();
-        training.cores = cores.value_or(std::vector<int>{});
-        training.shares_cores = !cores;
-        training.gpu = together->gpu();
-    }
-    return training;
-}
-
-/// Whatever keeps the scenario from being trained.
+/// Refuses a settled scenario that cannot be trained with here.
 void refuse_what_cannot_train(const RunOptions& options,
                               const SettledScenario& scenario,
-                              Processes* together) {
+                              Processes& processes) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
-    refuse_what_cannot_run(options, scenario, pipeline.data_parallel, together);
+    refuse_what_cannot_run(options, scenario, pipeline.data_parallel, processes);
     refuse_what_is_only_simulated(scenario, pipeline, pipeline.tensor_parallel);
     refuse_order_that_cannot_train(scenario);
-    refuse_what_does_not_fit(scenario, together);
+    refuse_what_does_not_fit(scenario, processes);
 }
 
-/// Before anything is measured.
-void agree_on_inputs(Processes& together, const Scenario& scenario) {
+/// Before anything is measured. A process alone reads none of it twice.
+void agree_on_inputs(Processes& processes, const Scenario& scenario) {
+    if (processes.is_alone()) {
+        return;
+    }
     const Model model = scenario_model(scenario);
     const std::unique_ptr<exec::DataSource> data = exec::open_data(scenario, model);
     const exec::Batch batch = data->batch(0, scenario.training.batch);
@@ -265,7 +259,7 @@ void agree_on_inputs(Processes& together, const Scenario& scenario) {
     samples.add(std::as_bytes(std::span(batch.tokens)));
     samples.add(std::as_bytes(std::span(batch.values)));
     samples.add(std::as_bytes(std::span(batch.targets)));
-    together.agree_on(
+    processes.agree_on(
         {{"scenario", print_scenario(scenario)},
          {"data", fmt::format("{}, content {}", data->description(), samples.digits())},
          {"build",
@@ -275,19 +269,22 @@ void agree_on_inputs(Processes& together, const Scenario& scenario) {
 }
 
 /// The first process's, in all of them, with the links between these processes.
-Profile shared_profile(Profile profile, const SettledScenario& scenario, Processes& together) {
+Profile shared_profile(Profile profile, const SettledScenario& scenario, Processes& processes) {
+    if (processes.is_alone()) {
+        return profile;
+    }
     // On GPUs, for the time of measuring.
     std::vector<std::unique_ptr<exec::Device>> gpu;
-    if (scenario.cluster.backend == Backend::Cuda) {
-        gpu = exec::make_cuda_devices({.device = together.gpu(),
+    if (exec::traits(scenario.cluster.backend).has_memory) {
+        gpu = exec::make_cuda_devices({.device = processes.gpu(),
                                        .ranks = 1,
                                        .own_multiprocessors = false,
                                        .memory = exec::ladder_memory});
     }
     const exec::MeasuredLinks links =
-        exec::measured_links(together.world(),
+        exec::measured_links(processes.group(),
                              scenario.pipeline.stages,
-                             together.hosts(),
+                             processes.hosts(),
                              gpu.empty() ? nullptr : &gpu.front()->memory());
     if (links.inside || links.between) {
         std::erase_if(profile.links, [](const LinkCost& old) {
@@ -300,20 +297,24 @@ Profile shared_profile(Profile profile, const SettledScenario& scenario, Process
         }
     }
     // What all plan with is what is written, to the last digit.
-    return parse_profile(together.from_first([&] { return print_profile(profile); }),
+    return parse_profile(processes.from_first([&] { return print_profile(profile); }),
                          std::string(run_file::profile));
 }
 
 /// The hosts as they are, in place of those that the scenario expects.
-void place_on_hosts(SettledScenario& scenario, Processes& together) {
-    const std::vector<int> hosts = together.hosts();
+void place_on_hosts(SettledScenario& scenario, const Processes& processes) {
+    const std::vector<int>& hosts = processes.hosts();
     if (std::ranges::max(hosts) > 0) {
         scenario.cluster.placement = Placement::Written;
         scenario.cluster.nodes = hosts;
     }
 }
 
-void note_links(const Profile& profile, Console& console) {
+/// Prints the links that were measured between processes.
+void note_links(const Profile& profile, const Processes& processes, Console& console) {
+    if (processes.is_alone()) {
+        return;
+    }
     for (const LinkCost& link : profile.links) {
         if (link.between == "ranks" || link.between == "nodes") {
             console.note(fmt::format("link between {}: {} and {:.3g} Gbit/s",
@@ -324,61 +325,187 @@ void note_links(const Profile& profile, Console& console) {
     }
 }
 
-/// After it a silence as long as the longest message takes is none.
-void agree_on_plan(Processes& together, const Plan& plan) {
-    together.agree_on({{"schedule", plan.hash()}});
+/// After it a silence as long as the longest message takes is none. A process alone sends none.
+void agree_on_plan(Processes& processes, const Plan& plan) {
+    if (processes.is_alone()) {
+        return;
+    }
+    processes.agree_on({{"schedule", plan.hash()}});
     constexpr int messages = 10;
     for (int boundary = 0; boundary + 1 < plan.stage_count(); ++boundary) {
         const LinkCost& link = plan->links[as_index(boundary)];
-        together.monitor().allow(messages *
-                                 exec::message_time(link, plan.cost(boundary, 0).output));
+        processes.monitor().allow(messages *
+                                  exec::message_time(link, plan.cost(boundary, 0).output));
     }
 }
 
-exec::TrainingResult train_with_notes(const RunOptions& options,
-                                      const SettledScenario& scenario,
-                                      const Model& model,
-                                      const Plan& plan,
-                                      const RunFolder& folder,
-                                      Console& console,
-                                      const std::function<void(const exec::StepReport&)>& on_step,
-                                      Processes* together) {
-    std::optional<MetricsFile> metrics;
-    exec::TrainingOptions training = training_options(options, together);
-    note_shared_cores(scenario, plan, training, console);
-    training.checkpoints = folder.file(run_file::checkpoints);
-    training.on_start = [&](int first_step,
-                            const std::optional<exec::Checkpoints::Loaded>& loaded) {
-        metrics.emplace(folder.file(run_file::metrics), first_step);
-        if (options.resume) {
-            note_start(training.checkpoints, first_step, loaded, console);
-        }
-    };
-    std::optional<LiveFile> live;
-    if (options.live) {
-        live.emplace(folder.file(run_file::live),
-                     LiveHeader{.plan_hash = plan.hash(),
-                                .schedule_name = plan->schedule_name,
-                                .origin = scenario.cluster.backend == Backend::Paced ||
-                                                  scenario.cluster.emulate_links
-                                              ? Origin::Emulated
-                                              : Origin::Measured,
-                                .schedule = plan->schedule});
-        training.on_timeline = [&](int step, const Timeline& timeline) {
-            live->add(step, timeline);
-        };
+/// A scenario as it was written, and what can be trained of all that it may mean.
+struct WantedRun {
+    Scenario written;
+    Scenario space;
+    std::optional<SettledScenario> settled;  ///< none if something is "auto" and has to be planned
+};
+
+/// What is known before the first step, the same in all processes.
+struct SettledRun {
+    SettledScenario scenario;
+    Profile profile{};
+    std::optional<RunFolder> folder{};  ///< of the first process alone
+};
+
+/// Refuses what cannot be trained with, before anything is measured.
+WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes) {
+    const Scenario written = read_scenario(options.scenario, options.common.overrides);
+    const bool plans = open == Open::Planned && is_open(written);
+    const std::optional<SettledScenario> settled =
+        plans ? std::nullopt : std::optional(settle(written));
+    const Scenario space = trainable_space(written);
+    if (settled) {
+        refuse_what_cannot_train(options, *settled, processes);
+    } else {
+        const Scenario::PipelinePart& pipeline = space.pipeline;
+        refuse_what_cannot_run(options, space, pipeline.data_parallel.value_or(1), processes);
+        refuse_what_is_only_simulated(space, pipeline, pipeline.tensor_parallel.value_or(1));
     }
-    training.on_step = [&](const exec::StepReport& step) {
-        metrics->add(step);
-        on_step(step);
+    agree_on_inputs(processes, written);
+    return {.written = written, .space = space, .settled = settled};
+}
+
+/// In the first process: opens the run folder, settles what is open and learns what layers cost.
+void measure(const RunOptions& options,
+             const WantedRun& wanted,
+             Processes& processes,
+             SettledRun& run,
+             Console& console) {
+    run.folder.emplace(
+        options.common.out.empty() ? unused_run_folder(wanted.written.file.stem().string())
+                                   : options.common.out,
+        options.resume ? RunFolder::Old::GoesOn : unless_forced(options.common.force));
+    run.folder->write(run_file::scenario, print_scenario(wanted.written));
+    if (!wanted.settled) {
+        run.scenario = planned(options, wanted.space, *run.folder, console);
+        refuse_what_does_not_fit(run.scenario, processes);
+    }
+    run.profile = costs(options, run.scenario, console);
+}
+
+/// After it all processes plan with the same numbers.
+void agree_on_costs(Processes& processes, SettledRun& run, Console& console) {
+    place_on_hosts(run.scenario, processes);
+    run.profile = shared_profile(std::move(run.profile), run.scenario, processes);
+    processes.leader_only([&] {
+        note_links(run.profile, processes, console);
+        run.folder->write(run_file::scenario, print_scenario(run.scenario.as_scenario()));
+        run.folder->write(run_file::profile, print_profile(run.profile));
+    });
+}
+
+void tell_prediction(const RunFolder& folder, const Prediction& prediction, Console& console) {
+    write_prediction(folder, prediction);
+    for (const std::string& note : prediction.plan->notes) {
+        console.note(note);
+    }
+    console.note(fmt::format("predicted step: {}", format_duration(prediction.metrics.step)));
+}
+
+/// What the first process keeps and says of a training while it goes on.
+class TrainingRecord {
+  public:
+    TrainingRecord(const RunOptions& options,
+                   const SettledRun& run,
+                   const std::function<void(const exec::StepReport&)>& on_step,
+                   Console& console)
+        : options_(options),
+          run_(run),
+          folder_(run.folder.value()),
+          on_step_(on_step),
+          console_(console) {}
+
+    /// Outlives the training.
+    void follow(exec::TrainingOptions& training, const Plan& plan) {
+        training.checkpoints = folder_.file(run_file::checkpoints);
+        training.on_start = [this](int first_step, const auto& loaded) {
+            metrics_.emplace(folder_.file(run_file::metrics), first_step);
+            if (options_.resume) {
+                note_start(folder_.file(run_file::checkpoints), first_step, loaded, console_);
+            }
+        };
+        if (options_.live) {
+            live_.emplace(folder_.file(run_file::live), live_header(plan));
+            training.on_timeline = [this](int step, const Timeline& timeline) {
+                live_->add(step, timeline);
+            };
+        }
+        training.on_step = [this](const exec::StepReport& step) { return add(step); };
+        training.before_checkpoint = [this] { metrics_->bring_to_disk(); };
+        training.on_warning = [this](const std::string& text) { console_.note(text); };
+    }
+
+  private:
+    LiveHeader live_header(const Plan& plan) const {
+        const Scenario::ClusterPart& cluster = run_.scenario.cluster;
+        const bool is_emulated = exec::traits(cluster.backend).is_emulated || cluster.emulate_links;
+        return {.plan_hash = plan.hash(),
+                .schedule_name = plan->schedule_name,
+                .origin = is_emulated ? Origin::Emulated : Origin::Measured,
+                .schedule = plan->schedule};
+    }
+
+    /// Whether the training goes on.
+    bool add(const exec::StepReport& step) {
+        metrics_->add(step);
+        on_step_(step);
         for (const std::string& note : step.notes) {
-            console.note(note);
+            console_.note(note);
         }
         return StopSignal::received() == 0;
-    };
-    training.before_checkpoint = [&] { metrics->bring_to_disk(); };
-    training.on_warning = [&](const std::string& text) { console.note(text); };
-    return exec::train(scenario, model, plan, training);
+    }
+
+    const RunOptions& options_;
+    const SettledRun& run_;
+    const RunFolder& folder_;
+    const std::function<void(const exec::StepReport&)>& on_step_;
+    Console& console_;
+    std::optional<MetricsFile> metrics_;
+    std::optional<LiveFile> live_;
+};
+
+/// Trains with all processes together, until the last step or until one of them is told to stop.
+exec::TrainingResult trained(const RunOptions& options,
+                             const SettledRun& run,
+                             const Model& model,
+                             const Plan& plan,
+                             const std::function<void(const exec::StepReport&)>& on_step,
+                             Processes& processes,
+                             Console& console) {
+    exec::TrainingOptions training{.resume = options.resume};
+    training.on_step = [](const exec::StepReport&) { return StopSignal::received() == 0; };
+    training.place = processes.place();
+    std::optional<TrainingRecord> record;
+    processes.leader_only([&] {
+        note_shared_cores(run.scenario, plan, training.place, console);
+        record.emplace(options, run, on_step, console).follow(training, plan);
+    });
+    return exec::train(run.scenario, model, plan, training);
+}
+
+/// The part of the first process: compares what was measured with what was predicted.
+FinishedRun finished_run(SettledRun& run, Prediction prediction, exec::TrainingResult training) {
+    const RunFolder& folder = run.folder.value();
+    const Trace measured = measured_trace(prediction.plan, training.measured);
+    folder.write(run_file::measured, print_chrome_trace(measured));
+    training.measured.breakdown = measured.timelines.breakdown;
+    training.measured.replayed_step = measured.timelines.replayed_step;
+    Comparison comparison = compare(predicted_trace(prediction).timelines, training.measured);
+    FinishedRun finished{.folder = folder.path(),
+                         .scenario = run.scenario,
+                         .profile = std::move(run.profile),
+                         .prediction = std::move(prediction),
+                         .training = std::move(training),
+                         .comparison = std::move(comparison)};
+    folder.write(run_file::report_json, report_json_text(finished));
+    folder.write(run_file::report_html, report_html(finished));
+    return finished;
 }
 
 }  // namespace
@@ -393,7 +520,7 @@ Profile measure_profile(const SettledScenario& scenario, Console& console) {
 }
 
 void add_calibration(Profile& profile, const ScenarioParts& scenario, Console& console) {
-    if (scenario.cluster.backend != Backend::Cpu) {
+    if (!exec::traits(scenario.cluster.backend).on_cores) {
         return;
     }
     Progress progress(console, "interference");
@@ -407,121 +534,46 @@ void add_calibration(Profile& profile, const ScenarioParts& scenario, Console& c
     exec::add_interference_and_ladder(profile, scenario_model(scenario), options);
 }
 
-FinishedRun train_and_compare(const RunOptions& options,
-                              Open open,
-                              Console& console,
-                              const std::function<void(const exec::StepReport&)>& on_step,
-                              Processes* together) {
-    const Scenario written = read_scenario(options.scenario, options.common.overrides);
-    const bool plans = open == Open::Planned && is_open(written);
-    std::optional<SettledScenario> settled;  // none while it has to be planned
-    if (!plans) {
-        settled = settle(written);
-    }
-    const Scenario space = trainable_space(written);
-    if (settled) {
-        refuse_what_cannot_train(options, *settled, together);
-    } else {
-        const Scenario::PipelinePart& pipeline = space.pipeline;
-        refuse_what_cannot_run(options, space, pipeline.data_parallel.value_or(1), together);
-        refuse_what_is_only_simulated(space, pipeline, pipeline.tensor_parallel.value_or(1));
-    }
-    if (together != nullptr) {
-        agree_on_inputs(*together, written);
-    }
-    std::optional<RunFolder> opened;
-    Profile profile;
-    const auto measure = [&] {
-        opened.emplace(
-            options.common.out.empty() ? unused_run_folder(written.file.stem().string())
-                                       : options.common.out,
-            options.resume ? RunFolder::Old::GoesOn : unless_forced(options.common.force));
-        opened->write(run_file::scenario, print_scenario(written));
-        if (plans) {
-            settled = planned(options, space, *opened, console);
-            refuse_what_does_not_fit(*settled, together);
-        }
-        profile = costs(options, settled.value(), console);
+std::optional<FinishedRun> train_and_compare(
+    const RunOptions& options,
+    Open open,
+    Console& console,
+    const std::function<void(const exec::StepReport&)>& on_step,
+    Processes& processes) {
+    const WantedRun wanted = wanted_run(options, open, processes);
+    SettledRun run{.scenario = wanted.settled.value_or(SettledScenario{})};
+    processes.from_first([&] {
+        measure(options, wanted, processes, run, console);
         return std::string();
-    };
-    if (together != nullptr) {
-        together->from_first(measure);
-    } else {
-        measure();
-    }
-    SettledScenario scenario = *std::move(settled);
-    if (together != nullptr) {
-        place_on_hosts(scenario, *together);
-        profile = shared_profile(std::move(profile), scenario, *together);
-        note_links(profile, console);
-        opened->write(run_file::scenario, print_scenario(scenario.as_scenario()));
-    }
-    const RunFolder& folder = opened.value();
-    folder.write(run_file::profile, print_profile(profile));
-    const Model model = scenario_model(scenario, &profile);
-    Prediction prediction = predict(settled_plan(scenario, model, profile));
-    if (together != nullptr) {
-        agree_on_plan(*together, prediction.plan);
-        together->from_first([&] { return folder.path().string(); });
-        together->record_into(folder.file(run_file::flight));
-    }
-    write_prediction(folder, prediction);
-    for (const std::string& note : prediction.plan->notes) {
-        console.note(note);
-    }
-    console.note(fmt::format("predicted step: {}", format_duration(prediction.metrics.step)));
+    });
+    agree_on_costs(processes, run, console);
+    const Model model = scenario_model(run.scenario, &run.profile);
+    const Plan plan = settled_plan(run.scenario, model, run.profile);
+    std::optional<Prediction> prediction;
+    processes.leader_only([&] { prediction = predict(plan); });
+    agree_on_plan(processes, plan);
+    const std::filesystem::path folder =
+        processes.from_first([&] { return run.folder->path().string(); });
+    processes.record_into(folder / run_file::flight);
+    processes.leader_only([&] { tell_prediction(*run.folder, *prediction, console); });
 
     const StopSignal stop;
-    exec::TrainingResult training = train_with_notes(
-        options, scenario, model, prediction.plan, folder, console, on_step, together);
+    exec::TrainingResult result = trained(options, run, model, plan, on_step, processes, console);
     const int signal = StopSignal::received();
-    if (training.steps.empty()) {
-        throw NothingLeft(fmt::format("all {} steps of {} are done: nothing is left to train",
-                                      scenario.training.steps,
-                                      folder.path().string()));
-    }
-
-    const Trace measured = measured_trace(prediction.plan, training.measured);
-    folder.write(run_file::measured, print_chrome_trace(measured));
-    training.measured.breakdown = measured.timelines.breakdown;
-    training.measured.replayed_step = measured.timelines.replayed_step;
-    Comparison comparison = compare(predicted_trace(prediction).timelines, training.measured);
-    FinishedRun run{.folder = folder.path(),
-                    .scenario = scenario,
-                    .profile = std::move(profile),
-                    .prediction = std::move(prediction),
-                    .training = std::move(training),
-                    .comparison = std::move(comparison)};
-    folder.write(run_file::report_json, report_json_text(run));
-    folder.write(run_file::report_html, report_html(run));
-    if (signal != 0) {
-        throw Stopped(signal, stopped_text(signal, run));
-    }
-    return run;
-}
-
-void train_along(const RunOptions& options, Processes& together) {
-    SettledScenario scenario = settle(read_scenario(options.scenario, options.common.overrides));
-    refuse_what_cannot_train(options, scenario, &together);
-    agree_on_inputs(together, scenario.as_scenario());
-    together.from_first({});  // measures
-    place_on_hosts(scenario, together);
-    const Profile profile = shared_profile({}, scenario, together);
-    const Model model = scenario_model(scenario, &profile);
-    const Plan plan = settled_plan(scenario, model, profile);
-    agree_on_plan(together, plan);
-    const std::filesystem::path folder = together.from_first({});
-    together.record_into(folder / run_file::flight);
-    const StopSignal stop;
-    exec::TrainingOptions training = training_options(options, &together);
-    training.on_step = [](const exec::StepReport&) { return StopSignal::received() == 0; };
-    const exec::TrainingResult result = exec::train(scenario, model, plan, training);
     if (result.steps.empty()) {
-        throw NothingLeft("all steps are done");
+        throw NothingLeft(processes.is_first()
+                              ? fmt::format("all {} steps of {} are done: nothing is left to train",
+                                            run.scenario.training.steps,
+                                            folder.string())
+                              : "all steps are done");
     }
-    if (const int signal = StopSignal::received(); signal != 0) {
-        throw Stopped(signal, "stopped");
+    std::optional<FinishedRun> finished;
+    processes.leader_only(
+        [&] { finished = finished_run(run, std::move(*prediction), std::move(result)); });
+    if (signal != 0) {
+        throw Stopped(signal, finished ? stopped_text(signal, *finished) : "stopped");
     }
+    return finished;
 }
 
 std::string report_json_text(const FinishedRun& run) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "cli/base/console.h"
@@ -20,15 +21,14 @@ enum class Open { Planned, Refused };
 /// training after the current step; then everything is written as far as it goes, and Stopped is
 /// thrown.
 ///
-/// With `together` the other ranks have processes of their own, each of which calls `train_along`.
-FinishedRun train_and_compare(const RunOptions& options,
-                              Open open,
-                              Console& console,
-                              const std::function<void(const exec::StepReport&)>& on_step,
-                              Processes* together = nullptr);
-
-/// The part of all processes but the first: trains, and writes nothing.
-void train_along(const RunOptions& options, Processes& together);
+/// To be called by all processes, which take the same steps together. The first of them writes and
+/// speaks, and has the result; the others train along, write nothing and have none.
+std::optional<FinishedRun> train_and_compare(
+    const RunOptions& options,
+    Open open,
+    Console& console,
+    const std::function<void(const exec::StepReport&)>& on_step,
+    Processes& processes);
 
 /// Measures the costs of the scenario's layers on this machine, with a progress line.
 Profile measure_profile(const SettledScenario& scenario, Console& console);

@@ -23,7 +23,7 @@ constexpr JsonLimits limits{.max_bytes = std::size_t{256} << 20, .max_depth = 8}
 
 constexpr std::size_t hash_digits = 32;
 
-/// Of the values, whatever the order of the keys.
+/// Hash of a JSON value; independent of the order of the keys.
 std::string hash_of(const nlohmann::json& value) {
     return content_hash(value.dump());
 }

@@ -7,9 +7,11 @@
 
 #include "core/scenario/scenario.h"
 
-/// The manifest of a checkpoint, `checkpoint.json`: what it is of, and which bytes it consists of.
+/// The manifest of a checkpoint, `checkpoint.json`: the training that it belongs to, and the bytes
+/// that it consists of.
 namespace pipetwin {
 
+/// One tensor of a checkpoint and the hash of its bytes.
 struct CheckpointTensor {
     std::string name{};
     std::string hash{};  ///< XXH3 128 of its bytes, 32 hex digits
@@ -17,6 +19,7 @@ struct CheckpointTensor {
     bool operator==(const CheckpointTensor&) const = default;
 };
 
+/// One file of a checkpoint and the tensors in it.
 struct CheckpointFile {
     std::string name{};      ///< of a safetensors file in the manifest's folder
     std::int64_t bytes = 0;  ///< of the whole file
@@ -25,6 +28,7 @@ struct CheckpointFile {
     bool operator==(const CheckpointFile&) const = default;
 };
 
+/// Everything that `checkpoint.json` says: the state of the training, and its files.
 struct CheckpointManifest {
     int steps_done = 0;  ///< training goes on with the step of this number
     std::string optimizer{};
@@ -38,10 +42,11 @@ struct CheckpointManifest {
     bool operator==(const CheckpointManifest&) const = default;
 };
 
-/// Throws Error(BadInput) with `place`, the JSON pointer, what was found and what was expected.
+/// Reads the text of a `checkpoint.json`. Throws Error(BadInput) with `place`, the JSON pointer,
+/// what was found and what was expected.
 CheckpointManifest parse_checkpoint(std::string_view text, std::string_view place);
 
-/// parse(print(x)) = x.
+/// The text of a `checkpoint.json`: parse_checkpoint(print_checkpoint(x)) = x.
 std::string print_checkpoint(const CheckpointManifest& manifest);
 
 }  // namespace pipetwin

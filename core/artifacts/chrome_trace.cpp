@@ -48,7 +48,8 @@ class Reader {
     }
 
   private:
-    /// Of a few numbers in a damaged file one could be told to make rows of terabytes.
+    /// Throws if the metadata promise more rows than the text can hold: else a few numbers of a
+    /// damaged file could ask for terabytes.
     void expect_room(const Metadata& metadata) const {
         constexpr std::size_t shortest_slice = 8;  // bytes; in truth 80
         const std::size_t most = bytes_ / shortest_slice;

@@ -12,7 +12,7 @@
 
 namespace pipetwin {
 
-/// What a trace file of ours holds: timelines of the same rows, and what a reader needs to know
+/// Content of a trace file of ours: timelines of the same rows, and what a reader needs to know
 /// about the plan.
 struct Trace {
     std::string plan_hash;
@@ -36,20 +36,21 @@ std::string print_chrome_trace(const Trace& trace);
 /// it.
 Trace parse_chrome_trace(std::string_view text, std::string_view place);
 
-/// The same of a file of up to 1 GiB. Above 16 MiB only what print_chrome_trace lays out (any
-/// spacing, metadata before the events, steps in order) is read, and errors name the byte instead
-/// of the pointer. Throws Error(Io), too.
+/// Reads a trace file of up to 1 GiB as `parse_chrome_trace` does. Above 16 MiB only what
+/// print_chrome_trace lays out (any spacing, metadata before the events, steps in order) is read,
+/// and errors name the byte instead of the pointer. Throws Error(Io), too.
 Trace read_chrome_trace(const std::filesystem::path& file);
 
-/// What could be read of a trace that is cut short, damaged or still being written.
+/// Readable part of a trace that is cut short, damaged or still being written.
 struct TraceSoFar {
     Trace trace;  ///< with the complete steps before that byte: maybe none
     std::optional<std::uint64_t> ended_at{};  ///< the byte that is read no more; none: all was read
     std::string problem{};  ///< where it ended and why, in a sentence; empty: all was read
 };
 
-/// Throws Error(BadInput) where not even the metadata, which stand first, can be read, Error(Io)
-/// where the file cannot. Of a damaged trace memory curves are left out, since they stand last.
+/// Reads as much of a trace file as it can. Throws Error(BadInput) where not even the metadata,
+/// which stand first, can be read, Error(Io) where the file cannot. Memory curves of a damaged
+/// trace are left out, since they stand last.
 TraceSoFar read_chrome_trace_so_far(const std::filesystem::path& file);
 
 }  // namespace pipetwin

@@ -8,11 +8,11 @@
 #include "core/base/units.h"
 #include "core/schedule/action.h"
 
-/// One event of a Chrome trace, as simdjson has parsed it. None of these throws: what is not as our
-/// traces have it is false.
+/// One event of a Chrome trace, as simdjson has parsed it. No function here throws: each returns
+/// false for what our traces do not hold.
 namespace pipetwin::chrome_trace {
 
-/// What an event may hold.
+/// Bits of the keys that an event may have.
 enum Field : unsigned {
     Phase = 1U << 0U,
     Name = 1U << 1U,
@@ -26,7 +26,7 @@ enum Field : unsigned {
     Binding = 1U << 9U,
 };
 
-/// What an event says, before anything of it is believed.
+/// Values of an event's keys, not checked yet.
 struct Event {
     unsigned seen = 0;  ///< Field
     std::string_view phase;
@@ -38,9 +38,11 @@ struct Event {
     simdjson::dom::object arguments;
 };
 
+/// Reads an event's keys; false for an unknown or doubled key, and for a value of the wrong type.
 bool read_event(const simdjson::dom::element& value, Event& event);
 
-/// Of a slice. Only `edge` or `cell` is there.
+/// Place of a slice's span in a timeline, from the slice's arguments. Either `edge` or `cell` is
+/// there.
 struct Place {
     std::int64_t step = -1;
     std::int64_t cell = -1;
@@ -48,13 +50,16 @@ struct Place {
     Duration wait{-1};
 };
 
+/// Reads the arguments of a slice; false for an unknown or doubled key, and for a value of the
+/// wrong type.
 bool read_place(const simdjson::dom::object& arguments, Place& place);
 
-/// From 0 to 2^53.
+/// Reads a whole number from 0 to 2^53; false for anything else.
 bool read_whole(const simdjson::dom::element& value, std::int64_t& into);
+/// Reads a string; false for anything else.
 bool read_text(const simdjson::dom::element& value, std::string_view& into);
 
-/// "PP:2F0", without making a text of the action.
+/// True if the name is "PP:" and the action's text, as in "PP:2F0"; makes no text of the action.
 bool is_name_of(std::string_view name, const Action& action);
 
 }  // namespace pipetwin::chrome_trace

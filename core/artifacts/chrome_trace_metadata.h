@@ -8,28 +8,29 @@
 
 namespace pipetwin::chrome_trace {
 
-/// What stands before the events of a trace of ours.
+/// Metadata of a trace of ours, which stand before its events.
 struct Metadata {
     Trace trace;  ///< all but steps and memory
     Origin origin{};
     std::vector<Duration> begins;  ///< of each step in the file; at least one
     std::size_t replicas = 1;      ///< whose rows each step has, one after the other
 
-    /// In one step.
+    /// Number of actions in one step, over all replicas.
     std::size_t actions() const;
 };
 
-/// Of the whole document. Throws Error(BadInput) with the JSON pointer.
+/// Reads the metadata of a trace from its outermost object. Throws Error(BadInput) with the JSON
+/// pointer.
 Metadata read_metadata(const JsonObject& top, std::string_view place);
 
-/// A step of the rows, still without times.
+/// A timeline of one step with the schedule's rows, all times 0.
 Timeline empty_step(const Schedule& schedule, Origin origin, std::size_t replicas);
 
 /// All sends of each edge in row order: messages travel in order, so the k-th span of a link is the
 /// k-th send.
 std::vector<std::vector<Action>> sends_by_edge(const Schedule& schedule);
 
-/// How many edges carry messages.
+/// Number of edges that carry messages.
 std::size_t edge_count(const Schedule& schedule);
 
 }  // namespace pipetwin::chrome_trace

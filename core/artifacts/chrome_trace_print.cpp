@@ -32,7 +32,7 @@ std::string microseconds(Duration time) {
         "{}{}.{:03}", time.count() < 0 ? "-" : "", magnitude / 1000, magnitude % 1000);
 }
 
-/// When each step begins in the file: one after the other.
+/// Begin of each step in the file: one after the other.
 std::vector<Duration> step_begins(const TimelineSet& set) {
     std::vector<Duration> begins;
     Duration begin{};
@@ -109,7 +109,7 @@ class Writer {
         return all;
     }
 
-    /// What the viewers call processes and threads.
+    /// Writes the names of processes and threads for viewers.
     void names() {
         const auto ranks = static_cast<std::size_t>(trace_.schedule.rank_count());
         for (std::size_t row = 0; row < trace_.timelines.steps.front().row_count(); ++row) {

@@ -224,8 +224,8 @@ class Rows {
 
 // --- Bytes. ---
 
-/// Where the next object of a list ends, that begins at `at` after blanks and, unless it is the
-/// first one, a comma; none if it does not end here. `at` goes to its beginning.
+/// End of the next object of a list, which begins at `at` after blanks and, unless it is the first
+/// one, a comma; none if it does not end here. `at` goes to its beginning.
 std::optional<std::size_t> end_of_event(string_view text, std::size_t& at, bool first) {
     at = std::min(text.find_first_not_of(blanks, at), text.size());
     if (!first) {

@@ -21,8 +21,9 @@ class TraceStream {
     TraceStream(TraceStream&& other) noexcept;
     TraceStream& operator=(TraceStream&& other) noexcept;
 
+    /// Takes the next bytes of the trace.
     void feed(std::string_view block);
-    /// No more comes.
+    /// Ends the trace: no more bytes come.
     void finish();
 
     bool complete() const;  ///< all was read, and all is there
@@ -30,10 +31,10 @@ class TraceStream {
     std::uint64_t bytes() const;     ///< that came
     std::uint64_t stop() const;      ///< the first byte that was not taken
     std::size_t step_count() const;  ///< that the metadata promise
-    /// Why it is not complete, naming the byte.
+    /// The reason why the trace is not complete, naming the byte.
     Error error() const;
 
-    /// With the steps that are whole; once.
+    /// The trace with the steps that are whole; may be called once.
     Trace take();
 
   private:

@@ -5,9 +5,10 @@
 
 #include "core/timeline/metrics.h"
 
-/// What the writer and the reader of our Chrome traces agree on.
+/// Numbers and words that the writer and the reader of our Chrome traces share.
 namespace pipetwin::chrome_trace {
 
+/// Version of the metadata's form; a reader refuses others.
 constexpr int schema_version = 1;
 
 /// `tid` of an event. The last two hold copies of stashes to host memory and back.
@@ -22,7 +23,7 @@ inline Lane lane_of(Op op) {
     return is_receive(op) ? ReceiveLane : ComputeLane;
 }
 
-/// Whether a span says how long it waited even if it did not.
+/// True for actions whose span says how long it waited even if it did not.
 inline bool can_wait(Op op) {
     return is_message(op);
 }

@@ -9,7 +9,7 @@
 
 namespace pipetwin {
 
-/// What a training in progress says about its rows, before its first step.
+/// Description of a training's rows, written before its first step.
 struct LiveHeader {
     std::string plan_hash;
     std::string schedule_name;
@@ -19,18 +19,20 @@ struct LiveHeader {
     bool operator==(const LiveHeader&) const = default;
 };
 
-/// A step of it.
+/// One step of a training in progress.
 struct LiveStep {
     int step = 0;
     Timeline timeline;
 };
 
-/// Lines of JSON, each ending in a newline: a header, then a line per step with begin, ready and
-/// end of every cell in nanoseconds, rank by rank.
+/// A training in progress is written as lines of JSON, each ending in a newline: a header, then a
+/// line per step with begin, ready and end of every cell in nanoseconds, rank by rank. This is the
+/// header's line.
 ///
 ///     {"live": 1, "plan_hash": "...", "schedule": "gpipe", "origin": "measured", "rows": "..."}
 ///     {"step": 12, "spans": [[0, 0, 1200000, 1200000, ...], [...]]}
 std::string print_live_header(const LiveHeader& header);
+/// The line of one step, behind the header's.
 std::string print_live_step(const LiveStep& step);
 
 /// Reads such lines while they are being written.

@@ -98,7 +98,7 @@ std::string print_plan(const Plan& plan) {
     if (parts.cost_source) {
         source = to_string(*parts.cost_source);
     }
-    const ordered_json root{{"plan_schema_version", plan_schema_version},
+    const ordered_json root{{"schema_version", plan_schema_version},
                             {"hash", plan.hash()},
                             {"schedule", parts.schedule_name},
                             {"ranks", plan.rank_count()},

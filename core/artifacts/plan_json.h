@@ -13,7 +13,8 @@ namespace pipetwin {
 /// device).
 std::string print_plan(const Plan& plan);
 
-/// "always", or ["always", "none"] where the pieces of the model differ.
+/// The JSON value of recompute rules: "always", or ["always", "none"] where the model stages
+/// differ.
 nlohmann::ordered_json recompute_json(const RecomputeRules& rules);
 
 }  // namespace pipetwin

@@ -16,6 +16,7 @@ class ContentHash {
     ContentHash& operator=(const ContentHash&) = delete;
     ~ContentHash();
 
+    /// Adds the bytes to what is hashed; several calls hash as one with all the bytes would.
     void add(std::span<const std::byte> bytes);
     /// 32 hex digits of everything that was added.
     std::string digits() const;
@@ -25,6 +26,7 @@ class ContentHash {
     std::unique_ptr<State> state_;
 };
 
+/// XXH3 128 of the text's bytes, as 32 hex digits.
 std::string content_hash(std::string_view text);
 
 }  // namespace pipetwin

@@ -7,8 +7,8 @@
 
 namespace pipetwin {
 
-/// What kind of trouble. `cli/command_line.cpp` maps each kind to an exit code; nothing else knows
-/// exit codes.
+/// Kind of a failure. `cli/base/exit.cpp` maps each kind to an exit code; nothing else knows exit
+/// codes.
 enum class ErrorKind {
     Other,
     Usage,
@@ -33,7 +33,7 @@ class Error : public std::runtime_error {
     const std::string& text() const { return text_; }
     const std::string& hint() const { return hint_; }
 
-    /// The same error with `outer` put before its place ("rank 1, 1F2: ...").
+    /// Returns a copy of this error with `outer` put before its place ("rank 1, 1F2: ...").
     Error at(std::string_view outer) const;
 
   private:
@@ -49,6 +49,8 @@ class InternalError : public std::logic_error {
     using std::logic_error::logic_error;
 };
 
+/// Throws InternalError with the condition, the text and the source location; called by
+/// PIPETWIN_EXPECT.
 [[noreturn]] void contract_broken(const char* condition,
                                   std::string_view text,
                                   const std::source_location& where);

@@ -12,7 +12,7 @@ namespace pipetwin {
 
 namespace {
 
-/// Nobody mistypes a word this long; the bound keeps a hostile key of megabytes cheap.
+/// Longest word that is compared, in characters: the bound keeps a hostile key of megabytes cheap.
 constexpr std::size_t longest_word = 64;
 
 char lower(char c) {

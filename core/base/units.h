@@ -32,7 +32,9 @@ struct Bytes {
     friend constexpr Bytes operator*(std::int64_t n, Bytes a) { return {a.count * n}; }
 };
 
+/// Seconds as a floating-point number, for rates and display.
 double to_seconds(Duration duration);
+/// Milliseconds as a floating-point number, for display.
 double to_milliseconds(Duration duration);
 
 /// Rounds once, to the nearest nanosecond. Throws Error(BadInput), naming `what` and the value, if
@@ -50,8 +52,8 @@ Duration scaled(Duration duration, double factor);
 /// last longer than `longest_step`.
 void require_bounded_step(double seconds, std::string_view place);
 
-/// How long `bytes` take at `bytes_per_second`, rounded up to a nanosecond; zero where the rate is
-/// 0 (which stands for "infinitely fast"). Throws Error(BadInput) above 292 years.
+/// Time of `bytes` at `bytes_per_second`, rounded up to a nanosecond; zero where the rate is 0
+/// (which stands for "infinitely fast"). Throws Error(BadInput) above 292 years.
 Duration transfer_time(Bytes bytes, double bytes_per_second);
 
 /// "4.00 GiB", "512 B".

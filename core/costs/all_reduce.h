@@ -7,16 +7,17 @@
 
 namespace pipetwin {
 
-/// How replicas sum their gradients.
+/// Algorithm by which replicas sum their gradients.
 enum class AllReduceKind {
     Ring,      ///< reduce-scatter and all-gather around a ring of all replicas
     Tree,      ///< to the root of a binomial tree, and back from it
     TwoLevel,  ///< reduce-scatter inside a node, a ring between nodes, all-gather inside
 };
 
+/// The kind's word in scenarios and output.
 std::string_view to_string(AllReduceKind kind);
 
-/// Where the replicas are, and what connects them.
+/// Placement of the replicas on nodes, and the links between them.
 struct ReplicaGroup {
     int replicas = 1;  ///< D
     int per_node = 1;  ///< of them on one node; the last node may have fewer
@@ -26,9 +27,9 @@ struct ReplicaGroup {
     bool operator==(const ReplicaGroup&) const = default;
 };
 
-/// How long `bytes` of gradients take to be summed over all replicas, until each has the sums. With
-/// g = min(D, per_node) replicas in a full node, N = ceil(D / g) nodes, and t(n) = latency +
-/// (n + half_bandwidth) / rate the time of a message over one link:
+/// Time in which `bytes` of gradients are summed over all replicas, until each has the sums. With g
+/// = min(D, per_node) replicas in a full node, N = ceil(D / g) nodes, and t(n) = latency + (n +
+/// half_bandwidth) / rate the time of a message over one link:
 ///
 ///     ring        2 (D - 1) t(bytes / D), over the slower link where N > 1
 ///     tree        2 (ceil(log2 g) t_inside(bytes) + ceil(log2 N) t_between(bytes))

@@ -4,21 +4,21 @@
 
 namespace pipetwin {
 
-/// How messages that want the same link at the same time share it.
+/// Way in which messages share a link that they need at the same time.
 enum class LinkSharing {
     Fifo,  ///< one after the other, in the order in which they came
     Fair,  ///< at once, each at its max-min fair rate
 };
 
-/// How a rank hands a message to its link.
+/// Way in which a rank hands a message to its link.
 enum class TransferMode {
     Asynchronous,  ///< the rank goes on at once, while the link carries the message
     Blocking,      ///< the rank goes on when the link has carried all of it
     HandOver,      ///< within one memory: no bytes move; the message is there after the latency
 };
 
-/// What ranks and messages take from each other, so that a time depends on who else is at work. As
-/// a plan's rows say nothing of that, only the event engine knows it.
+/// Shared resources (cores, links) for which ranks and messages compete, so that a time depends on
+/// what else runs. A plan's rows do not contain it, so only the event engine models it.
 struct Contention {
     int cores = 0;  ///< processors that all ranks share in equal parts; 0: each rank has its own
 

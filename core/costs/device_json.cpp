@@ -208,15 +208,4 @@ std::string print_device_profile(const DeviceProfile& device) {
     return root.dump(1) + "\n";
 }
 
-std::string print_link_profiles(const std::vector<LinkProfile>& links) {
-    ordered_json root{{"schema_version", device_schema_version}, {"links", ordered_json::array()}};
-    for (const LinkProfile& link : links) {
-        ordered_json entry{{"name", link.name}, {"description", link.description}};
-        entry.update(facts_json(link.facts));
-        entry["half_bandwidth_bytes"] = stated_json(link.half_bandwidth);
-        root["links"].push_back(std::move(entry));
-    }
-    return root.dump(1) + "\n";
-}
-
 }  // namespace pipetwin

@@ -12,13 +12,11 @@ namespace pipetwin {
 /// found and what was expected.
 DeviceProfile parse_device_profile(std::string_view text, std::string_view place);
 
-/// parse(print(x)) = x.
+/// Text of a device profile: parse_device_profile(print_device_profile(x)) = x.
 std::string print_device_profile(const DeviceProfile& device);
 
-/// Reads a list of classes of links, each name once. Throws as above.
+/// Reads a list of classes of links, each name once. Throws Error(BadInput) with `place`, the JSON
+/// pointer, what was found and what was expected.
 std::vector<LinkProfile> parse_link_profiles(std::string_view text, std::string_view place);
-
-/// parse(print(x)) = x.
-std::string print_link_profiles(const std::vector<LinkProfile>& links);
 
 }  // namespace pipetwin

@@ -20,7 +20,7 @@ struct Stated {
     bool operator==(const Stated&) const = default;
 };
 
-/// What a link does in one direction, between two ends of it.
+/// Rate and latency of a link in one direction, between two ends of it.
 struct LinkFacts {
     Stated<double> bytes_per_second{};
     Stated<Duration> latency{};
@@ -28,7 +28,7 @@ struct LinkFacts {
     bool operator==(const LinkFacts&) const = default;
 };
 
-/// What is known of a kind of device, whoever computes on it.
+/// The known properties of a kind of device, each with its source.
 struct DeviceProfile {
     std::string name{};  ///< as a scenario writes it: "a100-sxm-80"
     std::string description{};
@@ -57,9 +57,10 @@ struct LinkProfile {
 /// The link between two neighbouring devices of this kind.
 LinkCost neighbour_link(const DeviceProfile& device);
 
+/// The cost of a message over a link of this class, without the sources of its values.
 LinkCost link_cost(const LinkProfile& link);
 
-/// How the times of a profile that belong to one device become those of another.
+/// Way in which the times of a profile that belong to one device become those of another.
 enum class ScaleCosts {
     None,      ///< not at all: costs of another device are refused
     Compute,   ///< by the ratio of their matrix rates
@@ -67,10 +68,12 @@ enum class ScaleCosts {
     Cautious,  ///< by whichever of the two makes the longer time
 };
 
+/// The word in scenarios: "none", "compute", "memory" or "cautious".
 std::string_view to_string(ScaleCosts how);
 
-/// A time on `to` divided by the same on `from`, at a precision. Throws Error(BadInput), naming
-/// device and precisions known, if a device has no matrix rate at that precision.
+/// The time of a layer on `to` divided by its time on `from`, at a precision. Throws
+/// Error(BadInput), naming device and precisions known, if a device has no matrix rate at that
+/// precision.
 double time_ratio(const DeviceProfile& from,
                   const DeviceProfile& to,
                   std::string_view precision,

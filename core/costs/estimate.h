@@ -7,9 +7,10 @@
 #include "core/costs/profile.h"
 #include "core/model/decoder_model.h"
 
-/// Costs of a model that nobody has measured yet. Formulas: docs/devices.md.
+/// Costs of a model that has not been measured yet. Formulas: docs/devices.md.
 namespace pipetwin {
 
+/// Sizes, precision and efficiencies that an estimate assumes.
 struct EstimateOptions {
     int sequence = 1;  ///< tokens per sample
     int micro_batch_size = 1;
@@ -40,7 +41,7 @@ struct CalibrationPoint {
     bool operator==(const CalibrationPoint&) const = default;
 };
 
-/// By how much the times of a kind were multiplied.
+/// Factors by which `calibrate` multiplied the times of a kind of layer.
 struct CalibrationFactor {
     std::string kind{};
     double forward = 1;

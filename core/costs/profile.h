@@ -9,8 +9,11 @@
 
 namespace pipetwin {
 
+/// Origin of a cost: measured here, read from another program's file, computed from a datasheet, or
+/// estimated.
 enum class CostSource { Measured, Imported, Datasheet, Estimated };
 
+/// The word of a source in profiles: "measured".
 std::string_view to_string(CostSource source);
 
 /// What one layer costs for one micro-batch of `micro_batch_size` samples.
@@ -44,6 +47,7 @@ struct LayerSample {
     bool operator==(const LayerSample&) const = default;
 };
 
+/// Costs of one layer: its parameters, and one sample for each micro-batch size that is known.
 struct LayerCost {
     std::string name;
     std::string kind{};
@@ -67,7 +71,7 @@ struct LinkCost {
     bool operator==(const LinkCost&) const = default;
 };
 
-/// How a measurement of costs went, and what was measured beside them.
+/// Quality of a measurement of costs, and what was measured beside the costs.
 struct CalibrationNote {
     int clean_steps = 0;      ///< fewest over the sizes of micro-batch
     int dropped_steps = 0;    ///< of all: too much of their time was stolen
@@ -86,6 +90,7 @@ struct CalibrationNote {
     bool operator==(const CalibrationNote&) const = default;
 };
 
+/// One measured message of the ladder in `CalibrationNote`.
 using LadderRung = CalibrationNote::Rung;
 
 /// The one form in which costs travel. One cost per layer, non-negative, with a source.
@@ -116,7 +121,8 @@ using LayerSamples = std::vector<LayerSample>;
 /// The costs of all layers. Throws Error(BadInput) as `cost_at`.
 LayerSamples samples_at(const Profile& profile, int micro_batch_size);
 
-/// No part is shorter than the launches of its kernels: max(time, kernels * launch).
+/// Returns the sample with each part at least as long as the launches of its kernels: max(time,
+/// kernels * launch).
 LayerSample with_launches(LayerSample sample, Duration launch);
 
 /// Whether `cost_at` has to scale: the size lies outside the layer's samples.

@@ -21,7 +21,8 @@ using std::string_view;
 
 constexpr int profile_schema_version = 1;
 constexpr std::int64_t most_layers = 100'000;
-/// Of all layers once `repeat` is written out; a file may be short and ask for more than there is.
+/// Most bytes that all layers take once `repeat` is written out: a short file may ask for more than
+/// there is.
 constexpr std::size_t most_memory = std::size_t{256} << 20;
 constexpr std::array all_sources{
     CostSource::Measured, CostSource::Imported, CostSource::Datasheet, CostSource::Estimated};

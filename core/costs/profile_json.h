@@ -8,16 +8,17 @@
 
 namespace pipetwin {
 
-/// `*.profile.json`, schema 1. Throws Error(BadInput) with file:line:column for syntax and a JSON
-/// pointer
+/// Reads the text of a `*.profile.json`, schema 1. Throws Error(BadInput) with file:line:column for
+/// syntax and a JSON pointer
 /// ("x.profile.json: /layers/3/samples/0/forward_ns: -5, expected ...") for content; unknown keys
 /// are refused.
 Profile parse_profile(std::string_view text, std::string_view place);
 
-/// parse_profile(print_profile(x)) = x.
+/// The text of a `*.profile.json`: parse_profile(print_profile(x)) = x.
 std::string print_profile(const Profile& profile);
 
-/// By its ending: .csv is the hand-written form, else JSON.
+/// Reads a profile from a file: the hand-written form if its name ends in .csv, else JSON. Throws
+/// Error(Io), and Error(BadInput) as `parse_profile_csv` and `parse_profile`.
 Profile read_profile(const std::filesystem::path& file);
 
 }  // namespace pipetwin

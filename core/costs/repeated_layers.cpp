@@ -42,7 +42,8 @@ std::optional<std::int64_t> number_in(std::string_view text) {
     return all && !text.empty() && is_digit(text.front()) ? std::optional(number) : std::nullopt;
 }
 
-/// None where the two do not differ by 1 in one number alone.
+/// The name with the place of its number; none where the two names do not differ by 1 in one number
+/// alone.
 std::optional<CountedName> counted_name(std::string_view name, std::string_view next) {
     const std::size_t shorter = std::min(name.size(), next.size());
     std::size_t front = 0;

@@ -21,13 +21,13 @@ struct RepeatedLayers {
     bool operator==(const RepeatedLayers&) const = default;
 };
 
-/// The run that covers most layers; of equal ones that of the smallest group, then the first.
-/// Times may differ: measured ones always do. Throws Error(BadInput) at `place` if no two
+/// Returns the run that covers most layers; of equal ones that of the smallest group, then the
+/// first. Times may differ: measured ones always do. Throws Error(BadInput) at `place` if no two
 /// neighbouring groups are alike.
 RepeatedLayers repeated_layers(const Profile& profile, std::string_view place);
 
-/// The same model with another number of copies, 1 or more. Copies that are not there yet cost what
-/// the last one does, and their names count on.
+/// Returns the profile of the model with another number of copies, 1 or more. Copies that are not
+/// there yet cost what the last one does, and their names count on.
 Profile with_copies(const Profile& profile, const RepeatedLayers& repeated, int copies);
 
 /// The names of one copy, as in "block0.attention, block0.feed_forward".

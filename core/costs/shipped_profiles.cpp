@@ -67,8 +67,8 @@ std::filesystem::path find_file(std::string_view what,
     return file;
 }
 
-/// What files hold: each is read when it is asked for first, and again when it has changed. A plan
-/// search asks thousands of times; every thread knows its own.
+/// Cache of the contents of files: each is read when it is asked for first, and again when it has
+/// changed. A plan search asks thousands of times; every thread has its own.
 template <class Value>
 class KnownFiles {
   public:

@@ -14,32 +14,37 @@ namespace pipetwin {
 /// the running program; else that of the source tree which the program was built from.
 std::filesystem::path profiles_folder();
 
-/// Where an installation that holds `program` keeps them: share/pipetwin/profiles beside its bin.
+/// The folder of the profiles in an installation that holds `program`: share/pipetwin/profiles
+/// beside its bin.
 std::filesystem::path installed_profiles(const std::filesystem::path& program);
 
 /// Names of devices/*.json in that folder, in alphabetical order.
 std::vector<std::string> device_names();
 
-/// Throws Error(BadInput) with the names known if there is no such file, or as
-/// `parse_device_profile`.
+/// The device profile of this name. Throws Error(BadInput) with the names known if there is no such
+/// file, or as `parse_device_profile`.
 DeviceProfile find_device(std::string_view name);
 
 /// Names of models/*.json in that folder: Hugging Face's config.json of published models.
 std::vector<std::string> model_names();
 
 /// Throws Error(BadInput) with the names known if there is no such file.
+/// The file of the model of this name. Throws Error(BadInput) with the names known if there is
+/// none.
 std::filesystem::path find_model(std::string_view name);
 
 /// Names of clusters/*.toml in that folder.
 std::vector<std::string> cluster_names();
 
 /// Throws Error(BadInput) with the names known if there is no such file.
+/// The file of the cluster of this name. Throws Error(BadInput) with the names known if there is
+/// none.
 std::filesystem::path find_cluster(std::string_view name);
 
-/// Those of links.json, in its order.
+/// All classes of links in links.json, in its order.
 std::vector<LinkProfile> all_links();
 
-/// Throws Error(BadInput) with the names known if there is none.
+/// The class of links of this name. Throws Error(BadInput) with the names known if there is none.
 LinkProfile find_link(std::string_view name);
 
 }  // namespace pipetwin

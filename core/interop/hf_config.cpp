@@ -281,10 +281,6 @@ DecoderModel read_gpt2(const Config& config, std::string family) {
 
 }  // namespace
 
-std::span<const std::string_view> hf_model_types() {
-    return model_types;
-}
-
 DecoderModel parse_hf_config(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");

@@ -1,14 +1,10 @@
 #pragma once
 
-#include <span>
 #include <string_view>
 
 #include "core/model/decoder_model.h"
 
 namespace pipetwin {
-
-/// The `model_type`s that `parse_hf_config` knows.
-std::span<const std::string_view> hf_model_types();
 
 /// Hugging Face's config.json of a language model. Keys that say nothing about sizes are not looked
 /// at. Throws Error(BadInput) with `place`, the JSON pointer, what was found and what was expected:

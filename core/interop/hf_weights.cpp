@@ -42,7 +42,7 @@ bool is_buffer(string_view name) {
            name.ends_with(".rotary_emb.inv_freq");
 }
 
-/// Where a tensor belongs.
+/// The layer and the part of it that a tensor belongs to.
 struct Home {
     enum class Kind { Layer, None, Unknown } kind = Kind::Unknown;
     std::size_t layer = 0;

@@ -9,7 +9,7 @@
 
 namespace pipetwin {
 
-/// What files of weights hold of a layer.
+/// Size of a layer's weights in files of weights.
 struct LayerWeights {
     Bytes bytes{};
     std::int64_t count = 0;  ///< numbers in the tensors

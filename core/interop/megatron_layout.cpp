@@ -167,7 +167,7 @@ MegatronLayout split(std::string_view expanded) {
     }
 }
 
-/// What Megatron asserts about a layout whatever the number of ranks.
+/// The rules that Megatron asserts for a layout, for any number of ranks.
 class Rules {
   public:
     Rules(const MegatronLayout& layout, std::string_view place) : layout_(layout), place_(place) {}
@@ -225,7 +225,7 @@ class Rules {
 
 // --- Writing. ---
 
-/// How many entries from `begin` on are alike; `end` is behind the last that may count.
+/// Number of equal entries from `begin` on; `end` is behind the last that may count.
 template <class List>
 std::size_t run_length(const List& list, std::size_t begin, std::size_t end) {
     std::size_t i = begin;
@@ -268,12 +268,12 @@ void require_whole_blocks(const Partition& partition) {
 }
 
 void require_megatron_placement(const Schedule& schedule) {
-    if (piece_count(schedule) != schedule.stage_count()) {
+    if (model_stage_count(schedule) != schedule.stage_count()) {
         throw Error(ErrorKind::Infeasible,
                     "schedule",
                     fmt::format("stage {} holds the weights of stage 0 once more, but a Megatron "
                                 "layout has every layer once",
-                                piece_count(schedule)),
+                                model_stage_count(schedule)),
                     "take a schedule with one pipeline, such as 1f1b");
     }
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {

@@ -37,13 +37,14 @@ std::string print_megatron_layout(const MegatronLayout& layout);
 /// puts it, stage mod ranks; or where the model is there twice (chimera).
 MegatronLayout megatron_layout(const Partition& partition, const Schedule& schedule);
 
-/// What the numbers of a partition count.
+/// Unit that the numbers of a partition count.
 enum class LayoutUnit {
     Blocks,     ///< whole blocks of a gpt; the embedding joins the first stage, the head the last
     GptUnits,   ///< units of `gpt_model`: embedding, two halves of each block, head
     AllLayers,  ///< letters: for models of another kind, since no gpt has an m
 };
 
+/// A partition as the scenario's pipeline.partition writes it, and the unit of its numbers.
 struct LayoutPartition {
     LayoutUnit unit = LayoutUnit::Blocks;
     std::vector<int> sizes;  ///< one per stage, in the form of the scenario's pipeline.partition

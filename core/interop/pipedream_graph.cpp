@@ -319,7 +319,7 @@ std::vector<std::size_t> ordered(const std::vector<Node>& nodes, string_view pla
     if (order.size() == nodes.size()) {
         return order;
     }
-    // Whoever still waits is on a cycle or behind one: going back from it ends on the cycle.
+    // A node that still waits is on a cycle or behind one: going back from it ends on the cycle.
     std::size_t at = static_cast<std::size_t>(
         std::ranges::find_if(waits_for, [](std::size_t count) { return count > 0; }) -
         waits_for.begin());
@@ -384,7 +384,7 @@ class Layers {
         return names;
     }
 
-    /// What the layer reads of the model's own input.
+    /// Bytes of the model's own input that the layer reads.
     Bytes model_input(std::size_t node) const {
         Bytes sum;
         for (const std::size_t input : nodes_[node].inputs) {

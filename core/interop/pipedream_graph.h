@@ -9,10 +9,10 @@
 
 namespace pipetwin {
 
-/// Bytes.
+/// Largest graph file that is read, in bytes.
 constexpr std::size_t largest_pipedream_graph = std::size_t{64} << 20;
 
-/// What a `graph.txt` of PipeDream's profiler says.
+/// Content of a `graph.txt` of PipeDream's profiler.
 struct PipeDreamGraph {
     Profile profile;                        ///< layers in an order in which each follows its inputs
     std::vector<std::string> model_inputs;  ///< nodes "Input...": no layers, or one for all of them

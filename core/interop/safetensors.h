@@ -13,6 +13,7 @@
 /// name the tensors in the bytes behind it.
 namespace pipetwin {
 
+/// One tensor of a file: its name, type, shape, and the place of its bytes.
 struct SafetensorsEntry {
     std::string name{};
     std::string dtype{};  ///< "BF16"
@@ -23,6 +24,7 @@ struct SafetensorsEntry {
     bool operator==(const SafetensorsEntry&) const = default;
 };
 
+/// The header of a file: its tensors and its metadata.
 struct SafetensorsHeader {
     std::vector<SafetensorsEntry> tensors{};  ///< in the order of their bytes, without a gap
     std::map<std::string, std::string> metadata{};
@@ -34,16 +36,17 @@ struct SafetensorsHeader {
 /// Numbers in a tensor. Throws Error(BadInput) at `place` if that is more than 2^63 - 1.
 std::int64_t value_count(const SafetensorsEntry& tensor, std::string_view place);
 
-/// `begin` is the begin of a file of `file_size` bytes, with at least the whole header in it.
-/// Throws Error(BadInput) with `place` and the byte, or the tensor, for: a header that is cut off,
-/// longer than 100,000,000 bytes or no JSON object, a name that occurs twice, an unknown dtype,
-/// more than 8 dimensions, a size that is not that of dtype and shape, bytes that belong to no
-/// tensor or to two, an end that is not that of the file.
+/// Reads a header. `begin` is the begin of a file of `file_size` bytes, with at least the whole
+/// header in it. Throws Error(BadInput) with `place` and the byte, or the tensor, for: a header
+/// that is cut off, longer than 100,000,000 bytes or no JSON object, a name that occurs twice, an
+/// unknown dtype, more than 8 dimensions, a size that is not that of dtype and shape, bytes that
+/// belong to no tensor or to two, an end that is not that of the file.
 SafetensorsHeader parse_safetensors_header(std::string_view begin,
                                            std::int64_t file_size,
                                            std::string_view place);
 
-/// The header alone is read. Throws as above, and Error(Io).
+/// Reads the header of a file, and nothing behind it. Throws as `parse_safetensors_header`, and
+/// Error(Io).
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& file);
 
 /// Puts the tensors one behind the other in the order given: sets their begins and ends.

@@ -8,7 +8,7 @@
 #include "core/base/median.h"
 #include "core/interop/torch_trace.h"
 
-/// What the stages of a trace cost.
+/// Costs of the stages of a trace.
 namespace pipetwin {
 
 namespace {

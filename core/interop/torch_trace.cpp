@@ -33,7 +33,7 @@ constexpr string_view how_to_record =
     "the schedules of torch.distributed.pipelining that hold several stages per rank record them "
     "where torch.profiler runs; in a loop of your own put each action into 'with "
     "torch.profiler.record_function(\"PP:0F3\")' (stage, F, B, I or W, micro-batch)";
-/// Of stages and of ranks: what a schedule file may have at most.
+/// Largest number of a stage or a rank, as a schedule file may have at most.
 constexpr int largest_stage = 262'143;
 
 // --- Bytes. ---
@@ -57,7 +57,7 @@ class Source {
         }
     }
 
-    /// Of the byte that was read last.
+    /// Place of the byte that was read last: "file:line:column".
     std::string position() const {
         const auto end = block_.begin() + static_cast<std::ptrdiff_t>(at_);
         const auto lines = std::count(block_.begin(), end, '\n');
@@ -87,7 +87,7 @@ class Source {
     std::int64_t columns_before_ = 0;  ///< of a line that began in one of them
 };
 
-/// What the JSON parser walks with.
+/// Iterator over the characters of a source, for the JSON parser.
 class SourceIterator : public InputIterator<SourceIterator> {
   public:
     SourceIterator() = default;
@@ -505,7 +505,7 @@ Source::Read blocks_of(string_view text) {
     };
 }
 
-/// What `read` makes of the blocks of a file, plain or gzip.
+/// Reads a file, plain or gzip; returns the result that `read` makes of its blocks.
 template <class Result>
 Result read_packed(const std::filesystem::path& file,
                    Result (*read)(string_view place, Source::Read blocks)) {
@@ -546,10 +546,6 @@ TorchTrace parse_torch_trace(string_view text, string_view place) {
 
 TorchTrace read_torch_trace(const std::filesystem::path& file) {
     return read_packed(file, &durations_of);
-}
-
-TorchSpans parse_torch_spans(string_view text, string_view place) {
-    return spans_of(place, blocks_of(text));
 }
 
 TorchSpans read_torch_spans(const std::filesystem::path& file) {

@@ -44,7 +44,7 @@ struct TorchTrace {
 /// for a name that is no action, and where there is no range of a forward, saying how to make them.
 TorchTrace parse_torch_trace(std::string_view text, std::string_view place);
 
-/// The same of a file, plain or gzip. Throws Error(Io), too.
+/// Reads durations from a file, plain or gzip. Throws as `parse_torch_trace`, and Error(Io).
 TorchTrace read_torch_trace(const std::filesystem::path& file);
 
 /// The ranges themselves, of the lane that counts, by their beginnings.
@@ -54,11 +54,11 @@ struct TorchSpans {
     int overlapped_pairs = 0;  ///< left out, as above
 };
 
-/// As parse_torch_trace and read_torch_trace, and Error(BadInput) for a range without "ts".
-TorchSpans parse_torch_spans(std::string_view text, std::string_view place);
+/// Reads the ranges of a file, plain or gzip. Throws as read_torch_trace, and Error(BadInput) for a
+/// range without "ts".
 TorchSpans read_torch_spans(const std::filesystem::path& file);
 
-/// The same durations from a trace of ours, over all its steps.
+/// Durations of the actions of each stage in a trace of ours, over all its steps.
 StageTimes stage_times(const Trace& trace);
 
 /// One layer per stage, "stage0" and so on, that costs the medians; where the backward was recorded

@@ -9,7 +9,7 @@ namespace pipetwin {
 
 namespace {
 
-/// Of the layer at `index` in a transformer of `count` layers.
+/// Name of the layer at `index` in a transformer of `count` layers.
 std::string layer_name(std::size_t index, std::size_t count, bool whole_blocks) {
     if (index == 0) {
         return "embedding";

@@ -6,15 +6,16 @@
 
 #include "core/partition/partition.h"
 
-/// What other systems are told of the stages of a decoder-only transformer, whose layers are named
-/// "embedding", "block0.attention", "block0.feed_forward", ..., "head" (as `gpt_model` and
-/// `import hf` do), or with whole blocks "embedding", "block0", ..., "head".
+/// The stages of a decoder-only transformer in the words of other systems. Its layers are named
+/// "embedding", "block0.attention", "block0.feed_forward", ..., "head" (as `gpt_model` and `import
+/// hf` do), or with whole blocks "embedding", "block0", ..., "head".
 namespace pipetwin {
 
 /// The number of blocks. Throws Error(Infeasible), naming the first layer that is called otherwise.
 int transformer_blocks(std::span<const std::string> layer_names);
 
-/// The partition in halves of blocks, of one that counts such layers.
+/// The stages of `partition` as a partition that counts halves of blocks; `layer_names` are the
+/// layers that the given partition counts.
 Partition partition_in_halves(const Partition& partition, std::span<const std::string> layer_names);
 
 /// torchtitan's `module_fqns_per_model_part`: for every stage the names of its modules in the order

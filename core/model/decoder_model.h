@@ -16,6 +16,7 @@ struct LatentShape {
     bool operator==(const LatentShape&) const = default;
 };
 
+/// The attention half of a block: heads, their widths, and which of its projections have a bias.
 struct AttentionShape {
     int heads = 1;
     int key_value_heads = 1;  ///< heads in groups of heads / key_value_heads share keys and values
@@ -66,13 +67,17 @@ struct DecoderModel {
     bool operator==(const DecoderModel&) const = default;
 };
 
+/// True if the feed-forward half of the block is a mixture of experts.
 bool has_experts(const DecoderModel& model, int block);
 
-/// Parameters of each of the parts, exactly. A matrix that head and embedding share counts in the
-/// embedding.
+/// Number of parameters of the embedding, positions included. A matrix that head and embedding
+/// share counts here.
 std::int64_t embedding_parameters(const DecoderModel& model);
+/// Number of parameters of the attention half of any block, its norm included.
 std::int64_t attention_parameters(const DecoderModel& model);
+/// Number of parameters of the feed-forward half of a block, its norm and its experts included.
 std::int64_t feed_forward_parameters(const DecoderModel& model, int block);
+/// Number of parameters of the head, its norm included; without a matrix that the embedding shares.
 std::int64_t head_parameters(const DecoderModel& model);
 
 }  // namespace pipetwin

@@ -23,6 +23,7 @@ enum class LayerType {
     Opaque,        ///< known by its costs only; can be planned and simulated, not executed
 };
 
+/// The word of a type of layer in scenarios: "linear".
 std::string_view to_string(LayerType type);
 
 /// What a user writes about a layer; shapes follow from the layer before it. A layer without a name
@@ -52,6 +53,7 @@ struct SampleShape {
     bool operator==(const SampleShape&) const = default;
 };
 
+/// The shape in words, for errors: "8 x 64" or "8 token ids".
 std::string to_string(const SampleShape& shape);
 
 /// The smallest unit of partition, with everything that follows from its place in the model.
@@ -72,16 +74,20 @@ class Model {
     /// last. Inner layers are named by path ("head.loss"), and paths are what must differ.
     static Model chain(SampleShape input, std::vector<LayerSpec> layers);
 
-    /// Opaque layers with the layers they read from, by name; an empty list means "the one before".
-    /// A list in which every layer reads earlier ones keeps its order; any other is put into one
-    /// that does. Throws Error(BadInput) for unknown or doubled names and for cycles.
+    /// A layer known by its costs only, and the layers that it reads, by name; an empty list means
+    /// "the one before".
     struct Named {
         std::string name;
         std::vector<std::string> inputs{};
     };
+    /// A graph of layers that are known by their costs only. A list in which every layer reads
+    /// earlier ones keeps its order; any other is put into one that does. Throws Error(BadInput)
+    /// for unknown or doubled names and for cycles.
     static Model opaque(const std::vector<Named>& layers);
 
+    /// Number of layers, each a unit that a partition can place.
     int layer_count() const;
+    /// The layer at `index`, 0 to layer_count() - 1. Throws InternalError for any other index.
     const Layer& layer(int index) const;
 
     /// Indices of the layers whose output `index` reads, ascending; empty for the first.
@@ -93,7 +99,8 @@ class Model {
     /// True if every layer reads exactly the one before it.
     bool is_chain() const;
 
-    /// Weights that the last layer has in common with the first, and counts as its own, too.
+    /// Number of weights that the last layer shares with the first; the last layer's
+    /// parameter_count includes them.
     std::int64_t tied_count() const;
 
     /// False if any layer is `Opaque`.

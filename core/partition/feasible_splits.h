@@ -8,30 +8,18 @@
 
 namespace pipetwin {
 
-/// What a stage that does not fit says about longer ones with the same first layer.
-enum class LongerStage {
-    NeverFits,
-    MayFit,
-};
-
-/// How a walk over splits goes on.
-enum class Walk {
-    Into,  ///< on to the splits that begin like this one
-    Past,  ///< none of those
-    Stop,
-};
-
 /// Every split of a chain into exactly `stages` stages, none empty, of which each satisfies a
 /// condition of its own. Dead ends are known beforehand: a table tells from which layer on the
 /// stages behind can still be completed.
 class FeasibleSplits {
   public:
     /// `feasible(stage, first, end)` is asked about layers `first` to `end` - 1, at most once for
-    /// each, and only where the layers from `end` on can be completed. Throws Error(Infeasible),
-    /// naming both numbers, if there are fewer layers than stages. O(stages * layers^2) questions,
-    /// or as many as are said yes to where a longer stage `NeverFits`; as many bits.
+    /// each, and only where the layers from `end` on can be completed; where it says no, it would
+    /// say no to every longer stage that begins there. Throws Error(Infeasible), naming both
+    /// numbers, if there are fewer layers than stages. As many questions as are said yes to, and
+    /// O(stages * layers); as many bits.
     template <class Feasible>
-    FeasibleSplits(int layers, int stages, const Feasible& feasible, LongerStage longer)
+    FeasibleSplits(int layers, int stages, const Feasible& feasible)
         : FeasibleSplits(layers, stages) {
         for (int stage = stages_; stage-- > 0;) {
             for (int first = stage; first <= last_first_of(stage); ++first) {
@@ -39,11 +27,10 @@ class FeasibleSplits {
                     if (count_from(stage + 1, end) == 0) {
                         continue;
                     }
-                    if (feasible(stage, first, end)) {
-                        allow(stage, first, end);
-                    } else if (longer == LongerStage::NeverFits) {
+                    if (!feasible(stage, first, end)) {
                         break;
                     }
+                    allow(stage, first, end);
                 }
             }
         }
@@ -62,15 +49,15 @@ class FeasibleSplits {
         return ((row(stage, first)[bit / 64] >> (bit % 64)) & 1U) != 0;
     }
 
-    /// Calls visit(std::span<const int> sizes) -> Walk with each beginning of a split, one stage or
-    /// more, and with each whole split (as many sizes as stages), in lexicographic order: depth
-    /// first, shorter stages before longer ones. Nothing is visited that cannot be completed.
-    /// Returns false if a visit said `Stop`.
+    /// Calls visit(std::span<const int> sizes) with each split, in lexicographic order. Nothing is
+    /// tried that cannot be completed.
     template <class Visit>
-    bool walk(const Visit& visit) const {
+    void for_each(const Visit& visit) const {
         std::vector<int> sizes;
         sizes.reserve(as_index(stages_));
-        return count() == 0 || walk_from(0, sizes, visit);
+        if (count() > 0) {
+            visit_from(0, sizes, visit);
+        }
     }
 
   private:
@@ -87,25 +74,19 @@ class FeasibleSplits {
     void allow(int stage, int first, int end);
 
     template <class Visit>
-    bool walk_from(int first, std::vector<int>& sizes, const Visit& visit) const {
+    void visit_from(int first, std::vector<int>& sizes, const Visit& visit) const {
         const int stage = static_cast<int>(sizes.size());
         if (stage == stages_) {
-            return true;
+            visit(std::span<const int>(sizes));
+            return;
         }
         for (int end = first + 1; end <= layers_; ++end) {
-            if (!allows(stage, first, end)) {
-                continue;
-            }
-            sizes.push_back(end - first);
-            const Walk how = visit(std::span<const int>(sizes));
-            const bool goes_on =
-                how == Walk::Past || (how == Walk::Into && walk_from(end, sizes, visit));
-            sizes.pop_back();
-            if (!goes_on) {
-                return false;
+            if (allows(stage, first, end)) {
+                sizes.push_back(end - first);
+                visit_from(end, sizes, visit);
+                sizes.pop_back();
             }
         }
-        return true;
     }
 
     int layers_;

@@ -16,7 +16,7 @@ namespace pipetwin {
 
 namespace {
 
-/// What crosses a boundary with these layers in front of it.
+/// Costs of the outputs that cross a boundary with these layers in front of it.
 class Crossing {
   public:
     Crossing(const Model& model, const GraphCosts& costs) : costs_(costs) {
@@ -52,21 +52,18 @@ class Crossing {
 };
 
 GraphSplit split_of_chain(const Crossing& crossing, const GraphCosts& costs, int stages) {
-    CutCost cut;
+    ChainProblem problem{.work = costs.work, .stages = stages};
     for (int boundary = 0; boundary < static_cast<int>(costs.work.size()); ++boundary) {
         const Crossing::Cost cost = crossing.of([&](int layer) { return layer < boundary; });
-        cut.sender.push_back(cost.sender);
-        cut.receiver.push_back(cost.receiver);
+        problem.sender.push_back(cost.sender);
+        problem.receiver.push_back(cost.receiver);
     }
-    const ChainProblem problem{
-        .devices = {{.work = costs.work}},
-        .device_of_stage = std::vector<int>(as_index(std::max(stages, 0)), 0),
-        .links = {std::move(cut)}};
-    const std::optional<ChainSplit> split = smallest_largest_stage(problem).split;
-    PIPETWIN_EXPECT(split.has_value(), "only memory forbids a split");
+    ChainSplit split = smallest_largest_stage(problem);
     std::vector<int> order(costs.work.size());
     std::iota(order.begin(), order.end(), 0);
-    return {.order = std::move(order), .partition = split->partition, .largest = split->largest};
+    return {.order = std::move(order),
+            .partition = std::move(split.partition),
+            .largest = split.largest};
 }
 
 /// Dynamic programming over ideals, from the whole graph down to the empty one.

@@ -8,7 +8,7 @@
 
 namespace pipetwin {
 
-/// What layers and their outputs cost. A boundary is crossed by each output that is made in front
+/// Costs of layers and of their outputs. A boundary is crossed by each output that is made in front
 /// of it and read behind it, once, however many layers read it.
 struct GraphCosts {
     std::vector<Duration> work;        ///< [layer]
@@ -22,7 +22,7 @@ struct GraphSplit {
     Partition partition;     ///< of that order
     Duration largest{};
     bool is_exact = false;  ///< false: too many ideals; the best split of the model's own order
-    int ideals = 0;         ///< looked at; 0 where there are too many
+    int ideals = 0;         ///< that the search has tried; 0 where there are too many
 };
 
 /// A graph with more ideals is split along the model's order.

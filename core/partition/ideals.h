@@ -15,18 +15,21 @@ namespace pipetwin {
 /// and every ideal can be in front of one.
 class Ideals {
   public:
-    /// None if there are more than `most`; stops there.
+    /// All ideals of the model's graph; none if there are more than `most`, where it stops.
     ///
     /// Layers are in topological order, so an ideal without its last layer is an ideal again: each
     /// is made once, by adding a layer behind all of a smaller one's.
     static std::optional<Ideals> of(const Model& model, int most);
 
     int count() const { return static_cast<int>(sizes_.size()); }
+    /// Number of layers in an ideal.
     int size(int ideal) const { return sizes_[as_index(ideal)]; }
+    /// True if the layer is in the ideal.
     bool holds(int ideal, int layer) const {
         const std::size_t bit = as_index(layer);
         return ((words_[place(ideal) + bit / 64] >> (bit % 64)) & 1U) != 0;
     }
+    /// True if all layers of `ideal` are in `of`.
     bool is_subset(int ideal, int of) const {
         std::uint64_t missing = 0;
         for (std::size_t word = 0; word < words_per_ideal_; ++word) {

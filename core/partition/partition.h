@@ -12,13 +12,16 @@ namespace pipetwin {
 class Partition {
   public:
     /// Throws Error(BadInput) if an entry is below 1 or the sum is not `layer_count`; the text
-    /// names both numbers and suggests partition = "auto" (C26).
+    /// names both numbers and suggests partition = "auto".
     Partition(std::vector<int> layers_per_stage, int layer_count);
 
     int stage_count() const { return static_cast<int>(layers_per_stage_.size()); }
     int layer_count() const { return layer_count_; }
+    /// Number of layers of a stage. Throws InternalError if there is no such stage.
     int layers_in(int stage) const;
+    /// Index of a stage's first layer. Throws InternalError if there is no such stage.
     int first_layer(int stage) const;
+    /// The stage that holds a layer. Throws InternalError if there is no such layer.
     int stage_of_layer(int layer) const;
     const std::vector<int>& layers_per_stage() const { return layers_per_stage_; }
 

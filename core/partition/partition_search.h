@@ -7,7 +7,7 @@
 
 #include "core/base/units.h"
 
-/// What the ways of splitting layers into stages share.
+/// Helpers that all ways of splitting layers into stages share.
 namespace pipetwin {
 
 /// The cost of a stage that is not allowed, far above all others; a few of them can be added up.
@@ -17,14 +17,15 @@ constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max() / 4;
 /// Error(BadInput) where they add up to more than a Duration can hold.
 std::vector<std::int64_t> prefix_sums(std::span<const Duration> layer_costs);
 
-/// The same of bytes. Throws Error(BadInput) above 8 EiB.
+/// [i] = bytes of the layers before i; one more entry than layers. Throws Error(BadInput) above 8
+/// EiB.
 std::vector<std::int64_t> prefix_sums(std::span<const Bytes> layer_bytes);
 
 /// Throws Error(Infeasible), naming both numbers, unless every stage can have a layer.
 void check_stage_count(int stages, int layers);
 
-/// The smallest limit that `keeps` says yes to. It says yes to `high` and to all above any other
-/// that it says yes to; costs are integers, so bisection is exact.
+/// The smallest limit, 0 to `high`, for which `keeps` is true. It is true for `high`, and for all
+/// limits above one for which it is true; costs are integers, so bisection is exact.
 template <class Keeps>
 std::int64_t smallest_limit(std::int64_t high, Keeps keeps) {
     std::int64_t low = 0;

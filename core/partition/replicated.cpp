@@ -12,21 +12,6 @@
 
 namespace pipetwin {
 
-AllReduceTime pipedream_all_reduce(double bytes_per_second) {
-    return [bytes_per_second](Bytes weights, int replicas) {
-        const double share = 4.0 * (replicas - 1) / replicas;
-        return transfer_time(weights, bytes_per_second / share);
-    };
-}
-
-std::vector<int> powers_of_two(int most) {
-    std::vector<int> powers;
-    for (std::int64_t power = 1; power <= most; power *= 2) {
-        powers.push_back(static_cast<int>(power));
-    }
-    return powers;
-}
-
 namespace {
 
 std::vector<int> allowed_replicas(const ReplicationProblem& problem) {
@@ -98,8 +83,8 @@ class Needs {
         return needed_.front() < too_many;
     }
 
-    /// Of the limit that `keeps` said yes to last: each stage as short as it may be. The replicas
-    /// of a stage are the difference that it makes.
+    /// The split for the limit of the last successful `keeps`, with each stage as short as
+    /// possible. A stage's replicas are the difference that it makes to `needed_`.
     ReplicatedSplit earliest() const {
         std::vector<int> sizes;
         std::vector<int> replicas;
@@ -144,8 +129,8 @@ class Needs {
         }
     }
 
-    /// How far the layers from `first` on reach. Asked in descending order of `first`, for which it
-    /// never rises.
+    /// The furthest boundary that the layers from `first` on reach. Call it in descending order of
+    /// `first`, for which it never rises.
     std::size_t reach(std::size_t way, std::size_t first) {
         std::size_t& end = reach_[way];
         while (end > first && !holds(way, first, end)) {

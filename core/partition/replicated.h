@@ -11,10 +11,6 @@ namespace pipetwin {
 /// How long `replicas` devices take to sum up gradients of so many bytes; not less for more bytes.
 using AllReduceTime = std::function<Duration(Bytes, int replicas)>;
 
-/// 4 (r - 1) w / (r B): in a ring each of r replicas sends and receives (r - 1) / r of the weights,
-/// twice. Source: PipeDream (Narayanan et al., SOSP 2019, section 3.1).
-AllReduceTime pipedream_all_reduce(double bytes_per_second);
-
 /// A chain of layers and as many like devices. A stage of layers i to j - 1 on r devices, which
 /// take its micro-batches in turn, needs for each
 ///
@@ -30,9 +26,6 @@ struct ReplicationProblem {
     int devices = 1;
     std::vector<int> replicas{};  ///< numbers that a stage may have; empty: all
 };
-
-/// 1, 2, 4, ... up to `most`.
-std::vector<int> powers_of_two(int most);
 
 struct ReplicatedSplit {
     Partition partition;

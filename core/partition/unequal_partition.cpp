@@ -40,7 +40,8 @@ class Splits {
         return fits_.front().front();
     }
 
-    /// Of the limit that `keep` said yes to last: each stage as short as it may be.
+    /// Stage sizes for the limit of the last successful `keep`, with each stage as short as
+    /// possible.
     std::vector<int> earliest() const {
         std::vector<int> sizes;
         std::size_t first = 0;

@@ -7,7 +7,7 @@
 
 namespace pipetwin {
 
-/// What each layer costs on each kind of device, and which kind holds which stage.
+/// Cost of each layer on each kind of device, and the kind of device that holds each stage.
 struct UnequalCosts {
     std::vector<std::vector<Duration>> of_layer;  ///< [kind][layer]
     std::vector<int> kind_of_stage;

@@ -17,7 +17,7 @@ class Stashes {
           made_by_(static_cast<std::size_t>(plan.stage_count()) * micro_batches_) {}
 
     std::vector<StashCopy> of_row(const std::vector<Action>& row) {
-        std::vector<StashCopy> found;  // in the order of F, those that nobody needs among them
+        std::vector<StashCopy> found;  // in the order of F, those without a reader among them
         std::optional<std::size_t> before;
         for (std::size_t cell = 0; cell < row.size(); ++cell) {
             const Action& action = row[cell];

@@ -69,7 +69,7 @@ void expect_sizes_agree(const PlanParts& parts) {
         parts.micro_batch_sizes.empty() || parts.micro_batch_sizes.size() == micro_batches,
         "one size per micro-batch");
     const bool partitioned = !parts.partition || std::ssize(parts.partition->layers_per_stage()) ==
-                                                     piece_count(parts.schedule);
+                                                     model_stage_count(parts.schedule);
     PIPETWIN_EXPECT(partitioned, "one piece of the partition per stage with weights of its own");
     PIPETWIN_EXPECT(parts.channel_capacity.value_or(0) >= 0, "capacity is not negative");
 }
@@ -140,9 +140,9 @@ double most_seconds_of_rows(const Plan& plan) {
     return seconds;
 }
 
-/// Both engines and every metric add times as integers, some of them over all ranks. No step lasts
-/// longer than all of its actions and messages one after the other; where that is below the limit,
-/// no sum overflows.
+/// Throws Error(BadInput) if a step could last longer than `longest_step`. Both engines and every
+/// metric add times as integers, some of them over all ranks. No step lasts longer than all of its
+/// actions and messages one after the other; where that is below the limit, no sum overflows.
 void require_bounded_time(const Plan& plan) {
     // The sum over all rows is wanted only where it matters: rounding is far smaller than a factor
     // of two.

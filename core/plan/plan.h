@@ -19,7 +19,7 @@ namespace pipetwin {
 
 struct SettledScenario;
 
-/// What one stage costs for one micro-batch. Memory terms follow the rules of `LayerSample`.
+/// Costs of one stage for one micro-batch. Memory terms follow the rules of `LayerSample`.
 struct StageCost {
     Duration forward{};
     Duration recompute{};
@@ -34,7 +34,7 @@ struct StageCost {
     Bytes backward_peak{};      ///< most held during B: what is left of `saved`, and both gradients
 };
 
-/// What a stage holds whatever happens, and its update.
+/// Memory that a stage holds all the time, and the times of its update.
 struct StageState {
     Bytes weights{};
     Bytes gradients{};  ///< with room for those of another stage that shares the weights
@@ -86,9 +86,9 @@ struct PlanParts {
     std::vector<std::string> notes{};       ///< what a reader of a prediction has to know
 };
 
-/// What a plan's maker is told about its rows.
+/// Origin of a plan's rows, which decides how much of them `Plan::make` checks.
 enum class RowsFrom {
-    Anywhere,  ///< they are held to every rule of core/schedule/validate.h
+    Anywhere,  ///< they are checked against every rule of core/schedule/validate.h
     Generator  ///< made by `generate` and `lower` alone, which tests hold to those rules
 };
 
@@ -99,39 +99,47 @@ class Plan {
     /// that no sum of times overflows; Error(Infeasible) with `explain` if the schedule breaks a
     /// rule or deadlocks at the stated capacity, InternalError if sizes disagree.
     ///
-    /// Of generated rows the rules are taken for kept, which takes half of the time; that they end
-    /// at a stated capacity is not.
+    /// With RowsFrom::Generator the rules of core/schedule/validate.h are not checked again (this
+    /// halves the cost); freedom from deadlock at a stated capacity still is.
     static Plan make(PlanParts parts, RowsFrom rows = RowsFrom::Anywhere);
 
     const PlanParts& parts() const { return *parts_; }
     const PlanParts* operator->() const { return parts_.get(); }
 
-    /// The same plan with channels of this capacity.
+    /// Returns the plan with channels of this capacity. Throws Error(Infeasible) if it deadlocks
+    /// then.
     Plan with_capacity(int capacity) const&;
     Plan with_capacity(int capacity) &&;
 
-    /// The same without looking: whoever asks knows that no rank waits for ever with it.
+    /// As `with_capacity`, but without the deadlock check: the caller has proven that no rank waits
+    /// for ever.
     Plan with_proven_capacity(int capacity) &&;
 
-    /// The same plan with other costs; the sizes must agree.
+    /// Returns the plan with other costs, [cost class][stage], and links, [boundary]. The sizes
+    /// must agree.
     Plan with_costs(std::vector<std::vector<StageCost>> costs, std::vector<LinkCost> links) const;
 
     int rank_count() const { return parts_->schedule.rank_count(); }
     int stage_count() const { return parts_->schedule.stage_count(); }
     int micro_batches() const { return parts_->schedule.micro_batches; }
+    /// The costs of a stage for one micro-batch, by the cost class of the micro-batch.
     const StageCost& cost(int stage, int micro_batch) const;
 
     /// Compute actions, NORM and OPT: their duration, dispatch included. REDUCE_GRAD: how long the
     /// rank is busy with it. Zero for sends and receives.
     Duration duration(const Action& action) const;
 
-    /// What the REDUCE_GRAD of a stage hands to another stage of the pipeline, where it does.
+    /// Bytes that the REDUCE_GRAD of a stage hands to another stage of the pipeline, for a stage
+    /// that does so.
     Bytes handed_over(int stage) const;
 
-    /// How long the gradients of a stage are summed over the replicas.
+    /// Time in which the gradients of a stage are summed over the replicas; zero for one replica.
     Duration all_reduce_time(int stage) const;
+    /// Time at the end of a stage's OPT until each replica has the weights that the others updated;
+    /// zero where every replica updates all of them.
     Duration weight_gather_time(int stage) const;
 
+    /// Limit of a rank's memory in bytes; none if it is unlimited.
     std::optional<Bytes> memory_limit(int rank) const;
 
     /// Samples of the mini-batch, over all replicas; none for plain numbers.
@@ -149,20 +157,20 @@ class Plan {
     std::shared_ptr<PlanParts> parts_;
 };
 
-/// Why an order can be simulated, but not trained with: it has no backward, or its gradients would
-/// belong to older weights. None for every other.
+/// The reason why an order can be simulated, but not trained with: it has no backward, or its
+/// gradients would belong to older weights. None for every other order.
 std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stale_gradients);
 
 /// Sizes of the micro-batches of a mini-batch: exactly min(batch, micro_batches) of them, differing
-/// by at most 1, the larger ones first (C15). Throws Error(BadInput), naming the value, if either
-/// is out of range (C17).
+/// by at most 1, the larger ones first. Throws Error(BadInput), naming the value, if either
+/// is out of range.
 std::vector<int> micro_batch_sizes(int batch, int micro_batches);
 
 /// Plain numbers: uniform or per-stage costs without a model.
 struct PlainCosts {
     ScheduleKind schedule = ScheduleKind::GPipe;
     std::optional<Schedule> schedule_from_file;  ///< takes the place of `schedule`
-    std::string schedule_name = "gpipe";
+    std::string schedule_name{default_schedule};
     ScheduleShape shape;
     std::vector<Duration> forward;  ///< one per stage
     std::vector<Duration> backward;
@@ -176,21 +184,22 @@ struct PlainCosts {
     std::optional<int> channel_capacity;
     int group_size = 0;        ///< interleaved-1f1b
     int deferred_weights = 0;  ///< W that a rank may put off; 0: as scheduled
-    MessageOrder message_order = MessageOrder::Plain;
+    MessageOrder message_order = MessageOrder::AsScheduled;
 };
 
-/// Throws Error(BadInput) if a list does not have one entry per stage, Error(Infeasible) as
-/// Plan::make. Rows of a file, and those whose W are put off, are held to the rules whatever
-/// `rows` says.
+/// Makes a plan from plain numbers. Throws Error(BadInput) if a list does not have one entry per
+/// stage, Error(Infeasible) as Plan::make. Rows of a file, and those whose W are put off, are
+/// checked against the rules whatever `rows` says.
 Plan make_plan(const PlainCosts& costs, RowsFrom rows = RowsFrom::Anywhere);
 
 /// Bytes of optimizer state per byte of weights: sgd 0, momentum 1, rmsprop 1, adam and adamw 2.
 int optimizer_slots(std::string_view optimizer);
 
-/// From a scenario and the costs of its layers. `partition = "auto"` is the balanced partition of
-/// forward + recompute + backward at the scenario's micro-batch size. Does not look at the memory
-/// limit: that is `check_memory` of core/timeline/memory_limits.h. Throws Error(BadInput) if
-/// profile and model disagree (names both), Error(Infeasible) as Plan::make. `rows` as above.
+/// Makes the plan of a scenario from the costs of its layers. `partition = "auto"` is the balanced
+/// partition of forward + recompute + backward at the scenario's micro-batch size. The memory limit
+/// is not checked: that is `check_memory` of core/timeline/memory_limits.h. Throws Error(BadInput)
+/// if profile and model disagree (names both), Error(Infeasible) as Plan::make. `rows` is the
+/// origin of the rows, as for Plan::make.
 Plan make_plan(const SettledScenario& scenario,
                const Model& model,
                const Profile& profile,

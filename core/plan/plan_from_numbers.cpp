@@ -11,7 +11,7 @@
 #include "core/schedule/generators/generators.h"
 #include "core/schedule/validate.h"
 
-/// A plan from plain numbers: the costs of each stage as somebody typed them, no model behind them.
+/// A plan from plain numbers: the costs of each stage as given, without a model.
 namespace pipetwin {
 
 namespace {
@@ -90,7 +90,7 @@ std::vector<StageCost> stage_costs(const PlainCosts& costs, int stages) {
 
 /// The costs of each stage of the schedule, from those of each piece of the model.
 std::vector<StageCost> stage_costs(const PlainCosts& costs, const Schedule& schedule) {
-    const std::vector<StageCost> of_piece = stage_costs(costs, piece_count(schedule));
+    const std::vector<StageCost> of_piece = stage_costs(costs, model_stage_count(schedule));
     std::vector<StageCost> result;
     for (const int piece : schedule.weights_of_stage) {
         result.push_back(of_piece[as_index(piece)]);
@@ -100,7 +100,7 @@ std::vector<StageCost> stage_costs(const PlainCosts& costs, const Schedule& sche
 
 GeneratorOptions generator_options(const PlainCosts& costs) {
     GeneratorOptions options{.group_size = costs.group_size};
-    if (costs.schedule == ScheduleKind::ZbAuto) {
+    if (schedule_traits(costs.schedule).order_from_costs) {
         check_shape(costs.shape);
         const int stages = costs.shape.ranks * costs.shape.chunks;
         PlanParts parts;
@@ -154,11 +154,11 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     parts.recompute_timing = costs.recompute_timing;
     parts.cost_class.assign(as_index(parts.schedule.micro_batches), 0);
     parts.states.resize(as_index(stages));
-    if (twin_of(parts.schedule, 0)) {
+    if (weight_sharing_stage(parts.schedule, 0)) {
         parts.reductions.assign(as_index(stages), costs.link);
     }
     parts.channel_capacity = costs.channel_capacity;
-    parts.stale_gradients = has_stale_gradients(costs.schedule);
+    parts.stale_gradients = schedule_traits(costs.schedule).stale_gradients;
     const bool others = costs.schedule_from_file || costs.deferred_weights > 0;
     return Plan::make(std::move(parts), others ? RowsFrom::Anywhere : rows);
 }

@@ -29,7 +29,7 @@ Bytes activation_bytes(const StageCost& cost) {
     return cost.saved + cost.split + cost.output;
 }
 
-/// What a rank holds beside its live activations, at most.
+/// Most bytes that a rank holds beside its live activations.
 Bytes resident_bytes(const PlanParts& parts, std::size_t stage, Recompute recompute) {
     const StageState& state = parts.states[stage];
     const StageCost& cost = parts.costs.front()[stage];
@@ -39,8 +39,8 @@ Bytes resident_bytes(const PlanParts& parts, std::size_t stage, Recompute recomp
            messages * (cost.input + cost.output) + passing;
 }
 
-/// How many activations fit under the memory limit. One even where none does: whether a plan fits
-/// is a question to `check_memory`.
+/// Number of activations that fit under the memory limit. One even where none does: whether a plan
+/// fits is checked by `check_memory`.
 int live_limit(const PlanParts& parts, std::size_t stage, Recompute recompute, Bytes limit) {
     const auto all = static_cast<std::int64_t>(parts.cost_class.size());
     const Bytes each = activation_bytes(parts.costs.front()[stage]);
@@ -58,7 +58,7 @@ ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts, const Schedule& grid) 
     const std::vector<StageCost>& stages = parts.costs.front();
     ZeroBubbleCosts result;
     const auto recompute_of = [&](std::size_t stage) {
-        return parts.recompute.of(piece_of(grid, static_cast<int>(stage)));
+        return parts.recompute.of(model_stage_of(grid, static_cast<int>(stage)));
     };
     for (const StageCost& stage : stages) {
         const Duration again = recompute_of(result.forward.size()) == Recompute::None

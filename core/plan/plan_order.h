@@ -3,14 +3,14 @@
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 
-/// What plans from numbers and plans from scenarios do alike to the order of their actions.
+/// Passes over the order of actions that plans from numbers and plans from scenarios share.
 namespace pipetwin {
 
-/// What orders are made for, from the costs and the links of a plan: those of the first cost
-/// class, with the dispatch, and the recompute as a part of I. Under a memory limit, how many
-/// activations fit on each rank. Plain numbers say nothing of memory; with a model an activation
-/// counts in full until the end of its W, as I frees nothing here. `grid` says which stage is which
-/// piece of the model.
+/// Costs for the generators that search an order, from the costs and the links of a plan: those of
+/// the first cost class, with the dispatch, and the recompute as a part of I. Under a memory limit,
+/// the number of activations that fit on each rank. Plain numbers say nothing of memory; with a
+/// model an activation counts in full until the end of its W, as I frees nothing here. `grid` says
+/// which stage has which layers.
 ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts, const Schedule& grid);
 
 /// The order with its weight gradients put off into the waits that `parts.costs` and `parts.links`
@@ -18,8 +18,8 @@ ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts, const Schedule& grid);
 /// messages are sent or what is recomputed.
 Schedule with_deferred_weights(const Schedule& order, const PlanParts& parts, int most);
 
-/// What the rows recompute; `wanted` where it asks for nothing else ("except-last" of one
-/// micro-batch).
+/// The recompute rules that the rows follow; `wanted` where it asks for nothing else ("except-last"
+/// of one micro-batch).
 RecomputeRules lowered_recompute(const Schedule& schedule, const RecomputeRules& wanted);
 
 }  // namespace pipetwin

@@ -11,7 +11,7 @@ namespace pipetwin {
 
 namespace {
 
-/// What crosses each cut: every output made before it and read behind it, once.
+/// [cut]: bytes that cross it: every output made before it and read behind it, once.
 std::vector<Bytes> boundary_bytes(const Model& model, const LayerSamples& samples) {
     std::vector<int> last_reader(samples.size(), 0);
     for (int reader = 0; reader < model.layer_count(); ++reader) {
@@ -32,7 +32,7 @@ std::vector<Bytes> boundary_bytes(const Model& model, const LayerSamples& sample
     return crossing;
 }
 
-/// Of every layer.
+/// [layer]: bytes of the gradients that it hands to the layers it reads.
 std::vector<Bytes> input_gradients(const Model& model, const LayerSamples& samples) {
     std::vector<Bytes> gradients;
     for (int layer = 0; layer < model.layer_count(); ++layer) {
@@ -139,7 +139,7 @@ Bytes tied_bytes(const Model& model, const Profile& profile) {
     if (tied == 0) {
         return {};
     }
-    // The first layer has the table, and so many bytes for each number.
+    // The first layer has the table, whose numbers all have the same size.
     return Bytes{profile.layers.front().parameter_bytes.count / model.layer(0).parameter_count *
                  tied};
 }
@@ -150,7 +150,7 @@ std::int64_t bytes_per_number(std::string_view precision) {
     return is_half_precision(precision) ? 2 : precision == "fp64" ? 8 : 4;
 }
 
-/// Of the optimizer's state, for each byte of weights.
+/// Bytes of optimizer state for each byte of weights.
 int state_per_byte(std::string_view precision, int optimizer_slots) {
     return is_half_precision(precision) ? 2 * (1 + optimizer_slots) : optimizer_slots;
 }

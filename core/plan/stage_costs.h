@@ -11,17 +11,17 @@
 /// From the costs of layers to those of stages: sums of times, and what a stage holds.
 namespace pipetwin {
 
-/// Gradients that a layer hands to the layers it reads; nobody asks a layer of the model's input
-/// for one.
+/// Bytes of the gradients that a layer hands to the layers it reads; 0 for a layer that reads the
+/// model's input.
 Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer);
 
-/// What any neighbouring layers of a model cost as a stage, at one micro-batch size. `samples` must
+/// Costs of any run of neighbouring layers as a stage, at one micro-batch size. `samples` must
 /// outlive it.
 class StageCosts {
   public:
     StageCosts(const Model& model, const LayerSamples& samples);
 
-    /// Layers `first` to `end` - 1. O(their number).
+    /// The costs of a stage of layers `first` to `end` - 1. O(their number).
     StageCost of(int first, int end) const;
 
   private:
@@ -30,10 +30,10 @@ class StageCosts {
     std::vector<Bytes> input_gradient_;  ///< [layer]: what it hands to the layers that it reads
 };
 
-/// Whether a profile's weights have two bytes each, and gradients of twice that.
+/// True if a profile's weights have two bytes each, and its gradients twice that.
 bool is_half_precision(std::string_view precision);
 
-/// What is held of a model's weights.
+/// Rules for the memory that a stage's weights take: optimizer, sharding, tied weights.
 struct WeightRules {
     int optimizer_slots = 0;  ///< numbers per weight that the optimizer keeps
     int devices = 1;          ///< that share the weights of a stage: each has its part
@@ -47,18 +47,19 @@ struct WeightRules {
     bool operator==(const WeightRules&) const = default;
 };
 
-/// What the model's ends have in common, as `profile` counts weights.
+/// Bytes of the weights that the model's first and last layer share, as `profile` counts weights.
 Bytes tied_bytes(const Model& model, const Profile& profile);
 
-/// How long the norm of gradients takes whose update takes `update`: the share that its bytes have.
-/// It reads one number per weight, and the update reads or writes 3, and 2 more for each of the
+/// Time of the norm of gradients whose update takes `update`: the share that its bytes have. The
+/// norm reads one number per weight, and the update reads or writes 3, and 2 more for each of the
 /// optimizer's slots.
 Duration norm_time(Duration update, int optimizer_slots);
 
-/// Of a stage's optimizer state, what the first replica has: no less than any other.
+/// The part of a stage's optimizer state (`all` bytes) that the first replica holds: no less than
+/// any other's.
 Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules);
 
-/// One state per piece of the partition; the workspace is the largest over `samples_of_class`.
+/// One state per stage of the partition; the workspace is the largest over `samples_of_class`.
 /// Weights of half precision ("bf16", "fp16") have gradients that are summed in fp32, and a copy in
 /// fp32 beside the optimizer's slots, which are fp32, too: 2 + 4 + 4 + 4 * slots bytes each
 /// (Micikevicius et al., arXiv 1710.03740, section 3.1). All others are of the weights' own size.

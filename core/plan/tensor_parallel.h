@@ -8,16 +8,17 @@
 /// planned, not trained.
 namespace pipetwin {
 
+/// Devices that compute the layers of one rank together, and the link between them.
 struct TensorParallel {
     int devices = 1;  ///< T, of one rank
     LinkCost link{};  ///< between them
 };
 
-/// A device's part of what is divided among `devices`, rounded up.
+/// Bytes of one device's part when `bytes` are divided among `devices`, rounded up.
 Bytes part_of(Bytes bytes, int devices);
 
-/// What a layer takes on each of T devices that share it. `samples` have the times of a T-th of the
-/// layer already, as a rank's speed says (core/scenario/rank_device.h); this adds the sums, and
+/// Costs of every layer on each of T devices that share it. `samples` have the times of a T-th of
+/// the layer already, as a rank's speed says (core/scenario/rank_device.h); this adds the sums, and
 /// divides what can be divided. As in Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3):
 /// weights are cut so that each device has a part of every layer's result, and
 ///

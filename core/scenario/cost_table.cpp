@@ -74,12 +74,12 @@ Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
     const std::optional<Recompute> everywhere = recompute.everywhere();
     if (samples_of_kind.size() == 1 && everywhere) {
         return balanced_partition(layer_times(samples_of_kind.front(), *everywhere),
-                                  piece_count(grid));
+                                  model_stage_count(grid));
     }
     UnequalCosts costs;
     std::map<std::tuple<int, int, bool>, int> known;  // both kinds of device, and whether with R
-    for (int piece = 0; piece < piece_count(grid); ++piece) {
-        const int twin = twin_of(grid, piece).value_or(piece);
+    for (int piece = 0; piece < model_stage_count(grid); ++piece) {
+        const int twin = weight_sharing_stage(grid, piece).value_or(piece);
         const auto kind_of = [&](int stage) {
             return static_cast<int>(kinds.of(grid.rank_of_stage.at(as_index(stage))));
         };

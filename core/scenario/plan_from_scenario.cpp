@@ -24,7 +24,7 @@ namespace {
 
 // --- What the scenario, the model and the profile must agree on. ---
 
-/// K <= devices (C26).
+/// K <= devices.
 void require_devices(const SettledScenario& scenario) {
     const int count = scenario.cluster.count;
     const int stages = scenario.pipeline.stages;
@@ -49,9 +49,9 @@ void require_devices(const SettledScenario& scenario) {
 void require_recompute_fits(const RecomputeRules& recompute,
                             const Schedule& grid,
                             const SettledScenario& scenario) {
-    if (!recompute.fits(piece_count(grid))) {
+    if (!recompute.fits(model_stage_count(grid))) {
         require_mode_of_each_piece(
-            recompute.modes().size(), piece_count(grid), scenario.file.string());
+            recompute.modes().size(), model_stage_count(grid), scenario.file.string());
     }
 }
 
@@ -83,7 +83,7 @@ void require_same_layers(const Model& model, const Profile& profile) {
 /// Room for the gradients of the other pipeline's copy of the same weights.
 void double_shared_gradients(const Schedule& order, std::vector<StageState>& states) {
     for (std::size_t stage = 0; stage < states.size(); ++stage) {
-        if (twin_of(order, static_cast<int>(stage))) {
+        if (weight_sharing_stage(order, static_cast<int>(stage))) {
             states[stage].gradients += states[stage].weights;
         }
     }
@@ -129,15 +129,15 @@ CostClasses cost_classes(const std::vector<int>& micro_batch_sizes) {
 
 // --- Order. ---
 
-bool is_zb_auto(const SettledScenario& scenario) {
-    return scenario.pipeline.schedule == to_string(ScheduleKind::ZbAuto);
+bool has_order_from_costs(const SettledScenario& scenario) {
+    return schedule_traits(scenario.pipeline.schedule).order_from_costs;
 }
 
-/// The order, or for zb-auto its empty grid: which order is best there follows from the costs of
-/// the stages that the grid places.
+/// The order, or the empty grid of one that is searched for: which is best there follows from the
+/// costs of the stages that the grid places.
 Schedule grid_of(const SettledScenario& scenario) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
-    if (!is_zb_auto(scenario)) {
+    if (!has_order_from_costs(scenario)) {
         return scenario_schedule(scenario);
     }
     return schedules::loop_placement(
@@ -150,13 +150,13 @@ Schedule grid_of(const SettledScenario& scenario) {
 Schedule lowered_order(const SettledScenario& scenario, Schedule grid, const PlanParts& parts) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     Schedule order =
-        is_zb_auto(scenario)
+        has_order_from_costs(scenario)
             ? scenario_schedule(scenario, {.zero_bubble = zero_bubble_costs(parts, grid)})
             : std::move(grid);
     if (pipeline.deferred_weights > 0) {
         order = with_deferred_weights(order, parts, pipeline.deferred_weights);
     }
-    order.tied_ends = parts.tied_gradient > Bytes{} && piece_count(order) > 1;
+    order.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(order) > 1;
     return lower(std::move(order),
                  {.recompute = parts.recompute,
                   .timing = parts.recompute_timing,
@@ -181,7 +181,7 @@ void require_norms(const SettledScenario& scenario, const PlanParts& parts) {
 
 /// The gradients of both ends of both pipelines would have to be summed.
 void refuse_tied_twins(const PlanParts& parts, const Schedule& grid) {
-    if (parts.tied_gradient > Bytes{} && twin_of(grid, 0)) {
+    if (parts.tied_gradient > Bytes{} && weight_sharing_stage(grid, 0)) {
         throw Error(ErrorKind::BadInput,
                     parts.schedule_name,
                     "model.tied = true, but two pipelines share the weights of each stage already; "
@@ -230,7 +230,7 @@ PlanParts settings_of(const SettledScenario& scenario, const Profile& profile) {
     parts.replicas = scenario.pipeline.data_parallel;
     parts.tensor_parallel = scenario.pipeline.tensor_parallel;
     parts.overlap_reduction = scenario.pipeline.overlap_reduction;
-    // For a mini-batch smaller than their number there are as many as samples (C17).
+    // For a mini-batch smaller than their number there are as many as samples.
     parts.micro_batch_sizes =
         micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
     return parts;
@@ -345,7 +345,7 @@ void add_all_reduce(PlanParts& parts,
     if (parts.replicas == 1) {
         return;
     }
-    if (twin_of(grid, 0)) {
+    if (weight_sharing_stage(grid, 0)) {
         throw Error(ErrorKind::BadInput,
                     parts.schedule_name,
                     fmt::format("pipeline.data_parallel = {}, but two pipelines share the weights "
@@ -465,7 +465,7 @@ Plan planned(const SettledScenario& scenario,
         .tied = tied_bytes(model, profile)};
     parts.tied_gradient = rules.tied * (is_half_precision(profile.precision) ? 2 : 1);
     refuse_tied_twins(parts, grid);
-    grid.tied_ends = parts.tied_gradient > Bytes{} && piece_count(grid) > 1;
+    grid.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(grid) > 1;
     add_states(parts, grid, profile, samples, kinds, rules);
     add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster);
@@ -496,7 +496,7 @@ Plan make_plan(const SettledScenario& scenario,
 }
 
 bool rows_follow_costs(const SettledScenario& scenario) {
-    return is_zb_auto(scenario) || scenario.pipeline.deferred_weights > 0;
+    return has_order_from_costs(scenario) || scenario.pipeline.deferred_weights > 0;
 }
 
 Plan make_plan_with_rows_of(const Plan& other,

@@ -14,6 +14,7 @@
 #include "core/costs/device_profile.h"
 #include "core/model/model.h"
 #include "core/partition/partition.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/schedule.h"
 #include "core/text/override.h"
@@ -141,7 +142,7 @@ struct ScenarioParts {
 struct PipelineSettings {
     int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
     int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
-    MessageOrder message_order = MessageOrder::Plain;
+    MessageOrder message_order = MessageOrder::AsScheduled;
     int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     Offload offload = Offload::None;
@@ -161,7 +162,7 @@ struct Scenario : ScenarioParts {
         std::optional<int> stages = 1;
         std::optional<int> micro_batches = 1;
         /// Our name of a generator, or the absolute path of a schedule file ("....csv").
-        std::optional<std::string> schedule = "gpipe";
+        std::optional<std::string> schedule = std::string(default_schedule);
         std::optional<int> chunks = 1;
         /// Of all pieces, or one of each. The reader has filled in the schedule's default.
         std::optional<RecomputeRules> recompute;

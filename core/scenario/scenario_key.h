@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <concepts>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -10,7 +8,6 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/base/error.h"
 #include "core/model/model.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_writer.h"
@@ -20,14 +17,14 @@
 /// others include core/scenario/scenario.h.
 namespace pipetwin {
 
-/// A key of a table: its name, how it is read into a `Root`, which is a Scenario or a layer, and
-/// how it is printed from there. Keys are read and printed in the order of their table, but for
-/// those that name another.
-template <class Root>
-struct Key {
-    using Read = void (*)(const Key& key, const TomlTable& table, Root& root);
-    using Check = void (*)(const TomlTable& table, const Root& root);
-    using Print = void (*)(const Key& key, ScenarioWriter& writer, const Root& root);
+/// A key of a table: its name, how it is read into a scenario, and how it is printed. Keys are read
+/// and printed in the order of their table, but for those that name another.
+struct ScenarioKey {
+    using Read = void (*)(const ScenarioKey& key, const TomlTable& table, Scenario& scenario);
+    using Check = void (*)(const TomlTable& table, const Scenario& scenario);
+    using Print = void (*)(const ScenarioKey& key,
+                           ScenarioWriter& writer,
+                           const Scenario& scenario);
 
     std::string_view name;
     Read read = nullptr;    ///< null: read along with another key, or before all of them
@@ -39,82 +36,38 @@ struct Key {
     std::string_view printed_behind{};          ///< another key; empty: where it stands
 
     /// This key with another reader, with a check, or at another place; a table is made of these.
-    constexpr Key read_by(Read own) const {
-        Key key = *this;
+    constexpr ScenarioKey read_by(Read own) const {
+        ScenarioKey key = *this;
         key.read = own;
         return key;
     }
-    constexpr Key checked_by(Check own) const {
-        Key key = *this;
+    constexpr ScenarioKey checked_by(Check own) const {
+        ScenarioKey key = *this;
         key.check = own;
         return key;
     }
-    constexpr Key read_after(std::string_view other) const {
-        Key key = *this;
+    constexpr ScenarioKey read_after(std::string_view other) const {
+        ScenarioKey key = *this;
         key.read_behind = other;
         return key;
     }
-    constexpr Key printed_after(std::string_view other) const {
-        Key key = *this;
+    constexpr ScenarioKey printed_after(std::string_view other) const {
+        ScenarioKey key = *this;
         key.printed_behind = other;
         return key;
     }
 };
 
-using ScenarioKey = Key<Scenario>;  ///< of a table of a scenario
-using LayerKey = Key<LayerSpec>;    ///< of a table of a layer
-
 /// The names of some keys, in the order of their table.
-template <class Root>
-std::vector<std::string_view> names_of(std::span<const Key<Root>> keys) {
-    std::vector<std::string_view> names;
-    for (const Key<Root>& key : keys) {
-        names.push_back(key.name);
-    }
-    return names;
-}
-
-/// The keys of a table in the order in which they are read or printed: each that names another in
-/// `behind` is moved there.
-template <class Root>
-std::vector<Key<Root>> in_order(std::span<const Key<Root>> keys,
-                                std::string_view Key<Root>::*behind) {
-    std::vector<Key<Root>> ordered;
-    std::ranges::copy_if(keys, std::back_inserter(ordered), [behind](const Key<Root>& key) {
-        return (key.*behind).empty();
-    });
-    for (const Key<Root>& key : keys) {
-        if (!(key.*behind).empty()) {
-            const auto other = std::ranges::find(ordered, key.*behind, &Key<Root>::name);
-            PIPETWIN_EXPECT(other != ordered.end(), "a key goes behind one that is not there");
-            ordered.insert(other + 1, key);
-        }
-    }
-    return ordered;
-}
+std::vector<std::string_view> names_of(std::span<const ScenarioKey> keys);
 
 /// Reads every key out of `table`. Throws Error(BadInput) with the place in the file.
-template <class Root>
-void read_keys(std::span<const Key<Root>> keys, const TomlTable& table, Root& root) {
-    for (const Key<Root>& key : in_order(keys, &Key<Root>::read_behind)) {
-        if (key.read != nullptr) {
-            key.read(key, table, root);
-        }
-        if (key.check != nullptr) {
-            key.check(table, root);
-        }
-    }
-}
+void read_keys(std::span<const ScenarioKey> keys, const TomlTable& table, Scenario& scenario);
 
 /// Prints a line for every key that is printed.
-template <class Root>
-void print_keys(std::span<const Key<Root>> keys, ScenarioWriter& writer, const Root& root) {
-    for (const Key<Root>& key : in_order(keys, &Key<Root>::printed_behind)) {
-        if (key.print != nullptr) {
-            key.print(key, writer, root);
-        }
-    }
-}
+void print_keys(std::span<const ScenarioKey> keys,
+                ScenarioWriter& writer,
+                const Scenario& scenario);
 
 /// Keys by the member that holds their value: `integer<&GptSizes::heads>("heads", any_size)`. Where
 /// one is not written, the member keeps the value it has.
@@ -129,10 +82,6 @@ template <auto member>
 using ClassOf = typename decltype(class_of(member))::type;
 template <auto member>
 using ValueOf = typename decltype(value_of(member))::type;
-/// What a key with this member is read into.
-template <auto member>
-using RootOf = std::conditional_t<std::same_as<ClassOf<member>, LayerSpec>, LayerSpec, Scenario>;
-
 /// The part of a scenario that has members of `Class`.
 template <class Class, class AnyScenario>
 auto& part_of(AnyScenario& scenario) {
@@ -151,21 +100,15 @@ auto& part_of(AnyScenario& scenario) {
 }
 
 /// The value of a key with this member.
-template <auto member, class Root>
-auto& field(Root& root) {
-    if constexpr (std::same_as<std::remove_const_t<Root>, LayerSpec>) {
-        return root.*member;
-    } else {
-        return part_of<ClassOf<member>>(root).*member;
-    }
+template <auto member, class AnyScenario>
+auto& field(AnyScenario& scenario) {
+    return part_of<ClassOf<member>>(scenario).*member;
 }
 
 /// Prints a number, or true or false.
 template <auto member>
-void print_number(const Key<RootOf<member>>& key,
-                  ScenarioWriter& writer,
-                  const RootOf<member>& root) {
-    writer.number(key.name, field<member>(root));
+void print_number(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    writer.number(key.name, field<member>(scenario));
 }
 
 /// What is read and printed by functions of its own; null for neither.
@@ -175,13 +118,12 @@ constexpr ScenarioKey own(std::string_view name, ScenarioKey::Read read, Scenari
 
 /// A whole number.
 template <auto member>
-constexpr Key<RootOf<member>> integer(std::string_view name, Range range) {
-    using Root = RootOf<member>;
+constexpr ScenarioKey integer(std::string_view name, Range range) {
     return {.name = name,
             .read =
-                [](const Key<Root>& key, const TomlTable& table, Root& root) {
+                [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
                     if (const auto value = table.integer(key.name, key.range)) {
-                        field<member>(root) = static_cast<ValueOf<member>>(*value);
+                        field<member>(scenario) = static_cast<ValueOf<member>>(*value);
                     }
                 },
             .print = print_number<member>,
@@ -190,11 +132,10 @@ constexpr Key<RootOf<member>> integer(std::string_view name, Range range) {
 
 /// A whole number that has to be written.
 template <auto member>
-constexpr Key<RootOf<member>> required(std::string_view name, Range range) {
-    using Root = RootOf<member>;
+constexpr ScenarioKey required(std::string_view name, Range range) {
     return integer<member>(name, range)
-        .read_by([](const Key<Root>& key, const TomlTable& table, Root& root) {
-            field<member>(root) = table.required_int(key.name, key.range);
+        .read_by([](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+            field<member>(scenario) = table.required_int(key.name, key.range);
         });
 }
 
@@ -219,41 +160,37 @@ constexpr ScenarioKey planned(std::string_view name, Range range) {
 
 /// A real number.
 template <auto member>
-constexpr Key<RootOf<member>> number(std::string_view name, Range range) {
-    using Root = RootOf<member>;
+constexpr ScenarioKey number(std::string_view name, Range range) {
     return {.name = name,
             .read =
-                [](const Key<Root>& key, const TomlTable& table, Root& root) {
-                    double& value = field<member>(root);
+                [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+                    double& value = field<member>(scenario);
                     value = table.number(key.name, key.range).value_or(value);
                 },
             .print = print_number<member>,
             .range = range};
 }
 
+/// A probability of being dropped out of `table`; 0 where it is not written. Throws
+/// Error(BadInput).
+double read_probability(const TomlTable& table, std::string_view name);
+
 /// A probability of being dropped.
 template <auto member>
-constexpr Key<RootOf<member>> probability(std::string_view name) {
-    using Root = RootOf<member>;
+constexpr ScenarioKey probability(std::string_view name) {
     return number<member>(name, {0, 1})
-        .read_by([](const Key<Root>& key, const TomlTable& table, Root& root) {
-            const double value = table.number(key.name, key.range).value_or(0);
-            if (value == 1) {
-                table.refuse(
-                    key.name, "a number from 0 up to, but not, 1", "with 1 nothing would be left");
-            }
-            field<member>(root) = value;
+        .read_by([](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+            field<member>(scenario) = read_probability(table, key.name);
         });
 }
 
 /// True or false.
 template <auto member>
-constexpr Key<RootOf<member>> boolean(std::string_view name) {
-    using Root = RootOf<member>;
+constexpr ScenarioKey boolean(std::string_view name) {
     return {.name = name,
             .read =
-                [](const Key<Root>& key, const TomlTable& table, Root& root) {
-                    bool& value = field<member>(root);
+                [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+                    bool& value = field<member>(scenario);
                     value = table.boolean(key.name).value_or(value);
                 },
             .print = print_number<member>};

@@ -2,11 +2,14 @@
 #include <array>
 #include <filesystem>
 #include <iterator>
+#include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/layer_kinds.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
@@ -18,77 +21,29 @@ namespace {
 
 using std::string_view;
 
-/// Keys that every layer has.
-constexpr std::array<LayerKey, 3> keys_of_layers{
-    LayerKey{.name = "type",
-             .print =
-                 [](const LayerKey& key, ScenarioWriter& writer, const LayerSpec& layer) {
-                     writer.string(key.name, to_string(layer.type));
-                 }},
-    LayerKey{.name = "name",
-             .read = [](const LayerKey& key,
-                        const TomlTable& table,
-                        LayerSpec& layer) { layer.name = table.text(key.name).value_or(""); },
-             .print =
-                 [](const LayerKey& key, ScenarioWriter& writer, const LayerSpec& layer) {
-                     if (!layer.name.empty()) {
-                         writer.string(key.name, layer.name);
-                     }
-                 }},
-    LayerKey{.name = "repeat", .range = layer_range}};
+constexpr std::array<string_view, 3> keys_of_every_layer{"type", "name", "repeat"};
+constexpr string_view layers_key = "layer";  // tables of their own
 
-std::span<const LayerKey> layer_keys() {
-    return keys_of_layers;
+/// The keys of one kind of layer, besides those of every layer.
+std::vector<string_view> names_of(const LayerKind& kind) {
+    std::vector<string_view> names;
+    std::ranges::transform(kind.keys(), std::back_inserter(names), &LayerKey::name);
+    if (kind.holds_layers) {
+        names.push_back(layers_key);
+    }
+    return names;
 }
 
-constexpr std::array<LayerKey, 4> keys_of_embedding{
-    keys::required<&LayerSpec::outputs>("outputs", any_size),
-    keys::integer<&LayerSpec::vocabulary>("vocabulary", any_size),
-    keys::required<&LayerSpec::context>("context", any_size),
-    keys::probability<&LayerSpec::dropout>("dropout")};
-constexpr std::array<LayerKey, 3> keys_of_linear{
-    keys::required<&LayerSpec::outputs>("outputs", any_size),
-    keys::boolean<&LayerSpec::bias>("bias"),
-    keys::probability<&LayerSpec::dropout>("dropout")};
-constexpr std::array<LayerKey, 1> keys_of_dropout{
-    keys::probability<&LayerSpec::dropout>("probability")};
-constexpr std::array<LayerKey, 2> keys_of_attention{
-    keys::required<&LayerSpec::heads>("heads", any_size),
-    keys::probability<&LayerSpec::dropout>("dropout")};
-constexpr std::array<LayerKey, 1> keys_of_nested{LayerKey{.name = "layer"}};  // tables of their own
-
-struct LayerWord {
-    string_view word;
-    LayerType type;
-    std::span<const LayerKey> keys{};  ///< besides those of every layer
-};
-
-constexpr std::array<LayerWord, 9> layer_words{{
-    {"embedding", LayerType::Embedding, keys_of_embedding},
-    {"layer_norm", LayerType::LayerNorm},
-    {"linear", LayerType::Linear, keys_of_linear},
-    {"gelu", LayerType::Gelu},
-    {"dropout", LayerType::Dropout, keys_of_dropout},
-    {"attention", LayerType::Attention, keys_of_attention},
-    {"residual", LayerType::Residual, keys_of_nested},
-    {"sequence", LayerType::Sequence, keys_of_nested},
-    {"cross_entropy", LayerType::CrossEntropy},
-}};
-
-const LayerWord& layer_word(const TomlTable& table) {
-    std::array<string_view, layer_words.size()> names;
-    std::ranges::transform(layer_words, names.begin(), &LayerWord::word);
-    const std::optional<std::size_t> index = table.choice("type", names);
+const LayerKind& kind_of_layer(const TomlTable& table) {
+    std::vector<string_view> words;
+    for (const LayerKind& kind : written_layer_kinds()) {
+        words.push_back(kind.word);
+    }
+    const std::optional<std::size_t> index = table.choice("type", words);
     if (!index) {
         table.missing("type", "the type of the layer, as in type = \"linear\"");
     }
-    return layer_words.at(*index);
-}
-
-const LayerWord& layer_word(LayerType type) {
-    const auto* const word = std::ranges::find(layer_words, type, &LayerWord::type);
-    PIPETWIN_EXPECT(word != layer_words.end(), "a scenario has no such layer");
-    return *word;
+    return written_layer_kinds()[*index];
 }
 
 std::size_t count_layers(const LayerSpec& spec) {
@@ -103,22 +58,38 @@ constexpr int vocabulary_of_bytes = 256;
 
 std::vector<LayerSpec> read_layers(const TomlTable& parent);
 
+/// One value of a layer, by the type of the field that it goes to.
+struct LayerValueReader {
+    const TomlTable& table;
+    const LayerKey& key;
+    LayerSpec& spec;
+
+    void operator()(int LayerSpec::*number) const {
+        spec.*number = key.is_required ? table.required_int(key.name, any_size)
+                                       : as_int(table.integer(key.name, any_size), key.otherwise);
+    }
+    void operator()(bool LayerSpec::*answer) const {
+        spec.*answer = table.boolean(key.name).value_or(spec.*answer);
+    }
+    void operator()(double LayerSpec::*probability) const {
+        if (key.is_required && !table.has(key.name)) {
+            table.missing(key.name, fmt::format("of being dropped, as in {} = 0.1", key.name));
+        }
+        spec.*probability = keys::read_probability(table, key.name);
+    }
+};
+
 LayerSpec read_layer(const TomlTable& table) {
-    const LayerWord& word = layer_word(table);
-    std::vector<string_view> names = names_of(layer_keys());
-    std::ranges::move(names_of(word.keys), std::back_inserter(names));
+    const LayerKind& kind = kind_of_layer(table);
+    std::vector<string_view> names(keys_of_every_layer.begin(), keys_of_every_layer.end());
+    std::ranges::move(names_of(kind), std::back_inserter(names));
     table.expect_keys(names);
 
-    LayerSpec spec{.type = word.type};
-    if (word.type == LayerType::Embedding) {
-        spec.vocabulary = vocabulary_of_bytes;
+    LayerSpec spec{.name = table.text("name").value_or(""), .type = kind.type};
+    for (const LayerKey& key : kind.keys()) {
+        std::visit(LayerValueReader{table, key, spec}, key.value);
     }
-    read_keys(layer_keys(), table, spec);
-    if (word.type == LayerType::Dropout && !table.has("probability")) {
-        table.missing("probability", "of being dropped, as in probability = 0.1");
-    }
-    read_keys(word.keys, table, spec);
-    if (word.type == LayerType::Residual || word.type == LayerType::Sequence) {
+    if (kind.holds_layers) {
         spec.inner = read_layers(table);
     }
     return spec;
@@ -157,8 +128,13 @@ void print_layers(ScenarioWriter& writer,
                   const std::string& path) {
     for (const LayerSpec& layer : layers) {
         writer.list_entry(path);
-        print_keys(layer_keys(), writer, layer);
-        print_keys(layer_word(layer.type).keys, writer, layer);
+        writer.string("type", to_string(layer.type));
+        if (!layer.name.empty()) {
+            writer.string("name", layer.name);
+        }
+        for (const LayerKey& key : layer_kind(layer.type).keys()) {
+            std::visit([&](auto field) { writer.number(key.name, layer.*field); }, key.value);
+        }
         print_layers(writer, layer.inner, path + ".layer");
     }
 }
@@ -308,15 +284,27 @@ void print_model(ScenarioWriter& writer, const Scenario& scenario) {
     print_keys(keys_of(scenario.model.kind), writer, scenario);
 }
 
+namespace {
+
+std::vector<KeyFacts> facts_of_names(std::span<const string_view> names) {
+    std::vector<KeyFacts> facts;
+    for (const string_view name : names) {
+        facts.push_back({.name = name, .words = {}});
+    }
+    return facts;
+}
+
+}  // namespace
+
 std::vector<KeyGroup> model_key_groups() {
     std::vector<KeyGroup> groups{{"[model]", facts_of(model_keys())}};
     for (std::size_t kind = 0; kind < words::model_kinds.size(); ++kind) {
         groups.push_back({fmt::format("kind = \"{}\"", words::model_kinds.at(kind)),
                           facts_of(keys_of(static_cast<ModelKind>(kind)))});
     }
-    groups.push_back({"every layer", facts_of(layer_keys())});
-    for (const LayerWord& layer : layer_words) {
-        groups.push_back({std::string(layer.word), facts_of(layer.keys)});
+    groups.push_back({"every layer", facts_of_names(keys_of_every_layer)});
+    for (const LayerKind& kind : written_layer_kinds()) {
+        groups.push_back({std::string(kind.word), facts_of_names(names_of(kind))});
     }
     return groups;
 }

@@ -53,7 +53,7 @@ void read_schedule_file(const TomlTable& table,
     pipeline.stages = as_in_file(table, "stages", stage_range, schedule.rank_count());
     pipeline.micro_batches =
         as_in_file(table, "micro_batches", micro_batch_range, schedule.micro_batches);
-    pipeline.file_pieces = piece_count(schedule);
+    pipeline.file_pieces = model_stage_count(schedule);
     const int chunks = std::max(1, pipeline.file_pieces / schedule.rank_count());
     pipeline.chunks = as_in_file(table, "chunks", chunk_range, chunks);
 }
@@ -107,7 +107,7 @@ void read_recompute(const ScenarioKey& key, const TomlTable& table, Scenario& sc
     } else if (const auto recompute = table.choice(key.name, key.words)) {
         pipeline.recompute = static_cast<Recompute>(*recompute);
     } else if (pipeline.schedule) {
-        pipeline.recompute = *pipeline.schedule == "gpipe" ? Recompute::Always : Recompute::None;
+        pipeline.recompute = schedule_traits(*pipeline.schedule).recompute;
     }
 }
 

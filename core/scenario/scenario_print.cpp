@@ -1,6 +1,9 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_tables.h"
@@ -34,6 +37,14 @@ std::string print_scenario(const Scenario& scenario) {
         print_keys(table.keys, writer, scenario);
     }
     return writer.take();
+}
+
+std::vector<KeyFacts> facts_of(std::span<const ScenarioKey> keys) {
+    std::vector<KeyFacts> facts;
+    for (const ScenarioKey& key : keys) {
+        facts.push_back({.name = key.name, .words = key.words});
+    }
+    return facts;
 }
 
 std::vector<KeyGroup> all_key_groups() {

@@ -68,14 +68,7 @@ struct KeyGroup {
 };
 
 /// What a list of keys has to say about each of these.
-template <class Root>
-std::vector<KeyFacts> facts_of(std::span<const Key<Root>> keys) {
-    std::vector<KeyFacts> facts;
-    for (const Key<Root>& key : keys) {
-        facts.push_back({.name = key.name, .words = key.words});
-    }
-    return facts;
-}
+std::vector<KeyFacts> facts_of(std::span<const ScenarioKey> keys);
 
 /// The groups of [model] and its layers.
 std::vector<KeyGroup> model_key_groups();

@@ -30,7 +30,7 @@ void require_settled(const Scenario& scenario) {
     };
     expect(pipeline.stages.has_value(), "stages", fmt::to_string(stages));
     expect(pipeline.micro_batches.has_value(), "micro_batches", fmt::to_string(4 * stages));
-    expect(pipeline.schedule.has_value(), "schedule", "\"gpipe\"");
+    expect(pipeline.schedule.has_value(), "schedule", fmt::format("\"{}\"", default_schedule));
     expect(pipeline.chunks.has_value(), "chunks", "1");
     expect(!pipeline.recompute_auto, "recompute", "\"always\"");
     expect(pipeline.data_parallel.has_value(), "data_parallel", "1");
@@ -91,8 +91,7 @@ bool has_schedule_file(const SettledScenario& scenario) {
 }
 
 bool has_stale_gradients(const SettledScenario& scenario) {
-    return !has_schedule_file(scenario) &&
-           has_stale_gradients(schedule_kind(scenario.pipeline.schedule));
+    return schedule_traits(scenario.pipeline.schedule).stale_gradients;
 }
 
 Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptions& options) {

@@ -18,7 +18,7 @@ struct SettledScenario : ScenarioParts {
         int stages = 1;
         int micro_batches = 1;
         /// Our name of a generator, or the absolute path of a schedule file ("....csv").
-        std::string schedule = "gpipe";
+        std::string schedule{default_schedule};
         int chunks = 1;
         RecomputeRules recompute;  ///< of all pieces, or one of each
         int data_parallel = 1;

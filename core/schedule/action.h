@@ -6,8 +6,8 @@
 
 namespace pipetwin {
 
-/// What a rank can do. In the text form: F, B, I, W, R, NORM, OPT, SEND_F, ... (PyTorch's words,
-/// plus R, NORM and OPT).
+/// The kinds of actions of a rank. In the text form: F, B, I, W, R, NORM, OPT, SEND_F, ...
+/// (PyTorch's words, plus R, NORM and OPT).
 enum class Op {
     Forward,         ///< F
     Backward,        ///< B: both gradients
@@ -24,6 +24,7 @@ enum class Op {
     GradientNorm,    ///< NORM: of the stage's summed gradients; no micro-batch
     Optimizer,       ///< OPT: update of the stage's weights; no micro-batch
 };
+/// Number of values of `Op`.
 constexpr int op_count = 14;
 
 /// "2F0": stage 2, forward, micro-batch 0.
@@ -46,16 +47,19 @@ std::string_view op_words(Op op);
 constexpr bool is_compute(Op op) {
     return op <= Op::Recompute;
 }
+/// True for SEND_F and SEND_B.
 constexpr bool is_send(Op op) {
     return op == Op::SendForward || op == Op::SendBackward;
 }
+/// True for RECV_F and RECV_B.
 constexpr bool is_receive(Op op) {
     return op == Op::RecvForward || op == Op::RecvBackward;
 }
+/// True for sends and receives.
 constexpr bool is_message(Op op) {
     return is_send(op) || is_receive(op);
 }
-/// What an evaluation does of a row.
+/// True for F, SEND_F and RECV_F: the actions of a row that an evaluation runs.
 constexpr bool is_of_forward(Op op) {
     return op == Op::Forward || op == Op::SendForward || op == Op::RecvForward;
 }

@@ -111,7 +111,7 @@ class SymbolicRun {
         return std::nullopt;
     }
 
-    /// The first of those that an update waits for, its own rank's last.
+    /// The first of the NORMs that an update waits for, its own rank's last.
     std::optional<Awaited> norm_awaited_by(int rank) const {
         for (int step = 1; step <= schedule_.rank_count(); ++step) {
             const int peer = (rank + step) % schedule_.rank_count();
@@ -236,7 +236,7 @@ class SymbolicRun {
         return true;
     }
 
-    /// Capacity 0: whoever comes second takes both over.
+    /// For capacity 0: the end of a message that comes second moves both ends on.
     bool meets(int rank, const Action& action, Channel& channel) {
         int& other = is_send(action.op) ? channel.waiting_receiver : channel.waiting_sender;
         int& own = is_send(action.op) ? channel.waiting_sender : channel.waiting_receiver;
@@ -265,8 +265,7 @@ class SymbolicRun {
     std::deque<int> runnable_;
 };
 
-/// Follows "waits for" from a stuck rank until a rank comes twice: from there on it is the cycle. A
-/// chain that ends at a message nobody sends is returned whole.
+/// chain that ends at a message without a send is returned whole.
 std::vector<int> waiting_cycle(const Schedule& schedule, const SymbolicRun& run, int start) {
     std::vector<int> chain;
     std::vector<bool> seen(schedule.ranks.size(), false);
@@ -342,7 +341,7 @@ DeadlockReport find_deadlock(const Schedule& schedule, int capacity) {
     return report_of(schedule, SymbolicRun(schedule, capacity));
 }
 
-DeadlockReport find_deadlock_of_begun_receives(const Schedule& schedule) {
+DeadlockReport find_deadlock_with_preposted_receives(const Schedule& schedule) {
     return report_of(schedule, SymbolicRun(schedule, std::nullopt));
 }
 

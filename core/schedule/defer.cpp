@@ -25,7 +25,7 @@ bool passes_gradient_on(const Action& action) {
     return action.op == Op::Backward || action.op == Op::BackwardInput;
 }
 
-/// When the results of F and of I (or B) of every stage and micro-batch are complete.
+/// Times at which the results of F and of I (or B) of every stage and micro-batch are complete.
 class Ends {
   public:
     explicit Ends(const Schedule& schedule)
@@ -59,7 +59,7 @@ class Walk {
     Walk(const Schedule& schedule, const DeferralCosts& costs)
         : schedule_(schedule), costs_(costs), ends_(schedule), ranks_(schedule.ranks.size()) {}
 
-    /// When the last rank is done with the rows as they are.
+    /// Simulates the rows as they are; returns the end of the last rank.
     Duration time_of_rows() {
         for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
             ranks_[rank].fixed = schedule_.ranks[rank];
@@ -68,7 +68,8 @@ class Walk {
         return last_end_;
     }
 
-    /// The same with each W in the first gap that has at least `quarters` quarters of its length.
+    /// Simulates the rows with each W moved into the first gap that has at least `quarters`
+    /// quarters of its length; returns the end of the last rank and the new rows.
     std::pair<Duration, Schedule> defer(int quarters) {
         quarters_ = quarters;
         for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -129,7 +130,7 @@ class Walk {
             catch_up(rank, index, now);
         } else if (arrival != unknown) {
             wake(arrival, index);
-        }  // else whoever begins to make what is missing wakes this rank
+        }  // else the rank that begins to make what is missing wakes this rank
     }
 
     /// The next action of the row, or the pair that begins there.
@@ -209,8 +210,8 @@ class Walk {
         return std::nullopt;
     }
 
-    /// When everything that the actions need is there; unknown before all of it has begun to be
-    /// made.
+    /// Time at which everything that the actions need is there; unknown before all of it has begun
+    /// to be made.
     Duration arrival_of(std::span<const Action> actions) const {
         Duration latest{};
         for (const Action& action : actions) {

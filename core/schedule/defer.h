@@ -7,7 +7,7 @@
 
 namespace pipetwin {
 
-/// What decides where a weight gradient fits. One entry per stage.
+/// Costs that decide where a weight gradient fits. One entry per stage.
 struct DeferralCosts {
     std::vector<Duration> forward;
     std::vector<Duration> backward_input;  ///< with the recompute before it, where there is one

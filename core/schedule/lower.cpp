@@ -15,7 +15,7 @@ namespace pipetwin {
 
 std::string_view to_string(MessageOrder order) {
     switch (order) {
-        case MessageOrder::Plain:
+        case MessageOrder::AsScheduled:
             return "plain";
         case MessageOrder::LowerRankFirst:
             return "lower-rank-first";
@@ -82,11 +82,11 @@ std::optional<RecomputeRules> recompute_of(const Schedule& schedule) {
         int of_last = 0;
     };
     const int last = schedule.micro_batches - 1;
-    std::vector<Count> counts(as_index(std::max(1, piece_count(schedule))));
+    std::vector<Count> counts(as_index(std::max(1, model_stage_count(schedule))));
     for (const Row& row : schedule.ranks) {
         for (const Action& action : row) {
             if (action.op == Op::Recompute) {
-                Count& count = counts.at(as_index(piece_of(schedule, action.stage)));
+                Count& count = counts.at(as_index(model_stage_of(schedule, action.stage)));
                 ++count.all;
                 count.of_last += action.micro_batch == last ? 1 : 0;
             }
@@ -126,9 +126,10 @@ Schedule add_recompute(Schedule schedule, const RecomputeRules& recompute) {
         return schedule;
     }
     const auto before = [&](const Action& action, Row& row) {
-        if (starts_backward(action) && recomputes(recompute.of(piece_of(schedule, action.stage)),
-                                                  action.micro_batch,
-                                                  schedule.micro_batches)) {
+        if (starts_backward(action) &&
+            recomputes(recompute.of(model_stage_of(schedule, action.stage)),
+                       action.micro_batch,
+                       schedule.micro_batches)) {
             row.push_back(with_op(action, Op::Recompute));
         }
     };
@@ -303,23 +304,6 @@ Schedule split_backward(Schedule schedule) {
     return schedule;
 }
 
-Schedule merge_backward(Schedule schedule) {
-    for (Row& row : schedule.ranks) {
-        Row result;
-        for (const Action& action : row) {
-            const bool completes = action.op == Op::BackwardWeight && !result.empty() &&
-                                   result.back() == with_op(action, Op::BackwardInput);
-            if (completes) {
-                result.back().op = Op::Backward;
-            } else {
-                result.push_back(action);
-            }
-        }
-        row = std::move(result);
-    }
-    return schedule;
-}
-
 Schedule compute_only(Schedule schedule) {
     for (Row& row : schedule.ranks) {
         std::erase_if(row,
@@ -363,7 +347,7 @@ Schedule lower_messages(Schedule schedule, const Lowering& how) {
         return schedule;
     }
     schedule = add_communication(std::move(schedule), how.timing);
-    if (how.messages != MessageOrder::Plain) {
+    if (how.messages != MessageOrder::AsScheduled) {
         schedule = lower_rank_receives_first(std::move(schedule));
     }
     return schedule;

@@ -10,11 +10,13 @@
 /// so every schedule gets the same rules.
 namespace pipetwin {
 
+/// Order of the sends and receives that `add_communication` puts into the rows.
 enum class MessageOrder {
-    Plain,           ///< as the actions need and make them
+    AsScheduled,     ///< each receive right before, each send right after its action
     LowerRankFirst,  ///< where messages cross, the lower rank receives before it sends
 };
 
+/// The word in scenarios and output.
 std::string_view to_string(MessageOrder order);
 
 /// The modes that a schedule's recomputes follow, piece by piece; none if those of a piece follow
@@ -60,17 +62,14 @@ Schedule lower_rank_receives_first(Schedule schedule);
 /// Every B becomes I and, directly behind it, W. An overlapped pair stays one.
 Schedule split_backward(Schedule schedule);
 
-/// Every I with its own W directly behind it becomes B.
-Schedule merge_backward(Schedule schedule);
-
 /// The reverse of recompute, communication, reduction and optimizer: F, B, I and W only.
 Schedule compute_only(Schedule schedule);
 
-/// What `lower` adds.
+/// Options of `lower`: what it adds to the compute actions.
 struct Lowering {
     RecomputeRules recompute;
     RecomputeTiming timing = RecomputeTiming::Eager;
-    MessageOrder messages = MessageOrder::Plain;
+    MessageOrder messages = MessageOrder::AsScheduled;
     bool updates = false;   ///< reductions, NORM and OPT
     bool replicas = false;  ///< every stage reduces its gradients, with a twin or without
     bool norms = false;     ///< updates need the norm of all gradients

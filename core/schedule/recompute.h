@@ -7,17 +7,22 @@
 
 namespace pipetwin {
 
+/// Micro-batches of a stage whose forward is run again before their backward: none, all, or all but
+/// the last.
 enum class Recompute { None, Always, ExceptLast };
+/// Time of an R relative to the receive of the gradient that its backward needs.
 enum class RecomputeTiming {
     Eager,  ///< R before the gradient is received: it may run while the gradient is still on its
             ///< way
     Lazy,   ///< R after the gradient was received
 };
 
+/// The word in scenarios: "none", "always" or "except-last".
 std::string_view to_string(Recompute recompute);
+/// The word in scenarios: "eager" or "lazy".
 std::string_view to_string(RecomputeTiming timing);
 
-/// Whether the mode recomputes this micro-batch (C18): `ExceptLast` leaves out micro_batches - 1.
+/// Whether the mode recomputes this micro-batch: `ExceptLast` leaves out micro_batches - 1.
 bool recomputes(Recompute recompute, int micro_batch, int micro_batches);
 
 /// The mode of every piece of the model: one for all of them, or one for each.
@@ -44,8 +49,8 @@ class RecomputeRules {
     /// Whether there is a mode for each of that many pieces.
     bool fits(int pieces) const;
 
-    /// The same for steps of that many micro-batches: where there is one alone, `ExceptLast` is
-    /// `None`.
+    /// Returns the rules as they apply to steps of this many micro-batches: with one alone,
+    /// `ExceptLast` becomes `None`.
     RecomputeRules at(int micro_batches) const;
 
     bool operator==(const RecomputeRules&) const = default;

@@ -18,17 +18,17 @@ bool has_stage_before(const Schedule& schedule, int stage) {
     return stage > 0 && has_next_stage(schedule, stage - 1);
 }
 
-int piece_count(const Schedule& schedule) {
+int model_stage_count(const Schedule& schedule) {
     return schedule.weights_of_stage.empty() ? schedule.stage_count()
                                              : schedule.weights_of_stage.back() + 1;
 }
 
-int piece_of(const Schedule& schedule, int stage) {
+int model_stage_of(const Schedule& schedule, int stage) {
     return stage - first_stage_of_pipeline(schedule, stage);
 }
 
-std::optional<int> twin_of(const Schedule& schedule, int stage) {
-    const int pieces = piece_count(schedule);
+std::optional<int> weight_sharing_stage(const Schedule& schedule, int stage) {
+    const int pieces = model_stage_count(schedule);
     if (pieces == schedule.stage_count()) {
         return std::nullopt;
     }
@@ -40,7 +40,7 @@ std::optional<int> gradient_source(const Schedule& schedule, int stage) {
     if (schedule.tied_ends && last > 0 && (stage == 0 || stage == last)) {
         return last - stage;
     }
-    return twin_of(schedule, stage);
+    return weight_sharing_stage(schedule, stage);
 }
 
 bool has_gradient_norms(const Schedule& schedule) {
@@ -53,7 +53,7 @@ bool has_gradient_norms(const Schedule& schedule) {
 }
 
 int first_stage_of_pipeline(const Schedule& schedule, int stage) {
-    return stage - stage % piece_count(schedule);
+    return stage - stage % model_stage_count(schedule);
 }
 
 bool is_forward_only(const Schedule& schedule) {

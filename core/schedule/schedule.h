@@ -14,8 +14,9 @@ namespace pipetwin {
 struct Schedule {
     int micro_batches = 0;
     std::vector<int> rank_of_stage;
-    /// Whose weights a stage uses: itself, except in chimera, where two pipelines of one model run
-    /// in opposite directions and share out the micro-batches. Stages p..2p-1 are the second one.
+    /// [stage]: the stage whose weights it uses. That is itself, except in chimera, where two
+    /// pipelines of one model run in opposite directions and share out the micro-batches; stages
+    /// p..2p-1 are the second one.
     std::vector<int> weights_of_stage;
     std::vector<std::vector<Action>> ranks;
     /// The first stage and the last have a weight in common: each hands the other its gradient.
@@ -34,17 +35,17 @@ bool has_stage_before(const Schedule& schedule, int stage);
 
 /// Into how many pieces the model is cut: the stages, each weight counted once. Of a valid
 /// schedule.
-int piece_count(const Schedule& schedule);
+int model_stage_count(const Schedule& schedule);
 
 /// The piece of the model that a stage computes. Of a valid schedule.
-int piece_of(const Schedule& schedule, int stage);
+int model_stage_of(const Schedule& schedule, int stage);
 
 /// The stage of the other pipeline that has the same weights; none where a stage's weights are its
 /// own. Of a valid schedule.
-std::optional<int> twin_of(const Schedule& schedule, int stage);
+std::optional<int> weight_sharing_stage(const Schedule& schedule, int stage);
 
-/// The stage whose REDUCE_GRAD hands gradients to this one: its twin, or the other end where both
-/// ends are tied. None: nobody does. Of a valid schedule.
+/// The stage whose REDUCE_GRAD hands gradients to this one: the stage with the same weights, or the
+/// other end where both ends are tied. None if no stage does. The schedule must be valid.
 std::optional<int> gradient_source(const Schedule& schedule, int stage);
 
 /// Whether every update waits for the norm of all gradients: there are NORMs.

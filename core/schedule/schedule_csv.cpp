@@ -54,7 +54,7 @@ bool is_plain_compute(Op op) {
     return is_compute(op) && op != Op::Recompute;
 }
 
-/// Where a cell stands, for error texts; lines and columns count from 1, cells from 0.
+/// Place of a cell, for error texts; lines and columns count from 1, cells from 0.
 struct Place {
     std::string_view file;
     int line = 1;

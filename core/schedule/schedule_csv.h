@@ -9,13 +9,14 @@
 
 namespace pipetwin {
 
+/// Actions that `print_schedule_csv` writes.
 enum class CsvContent {
     Ours,          ///< PyTorch's compute_comms plus R, NORM and OPT
     ComputeComms,  ///< PyTorch's own words only: R, NORM and OPT left out
     ComputeOnly,   ///< F, B, I, W; no communication
 };
 
-/// Bytes.
+/// Largest schedule file that is read, in bytes.
 constexpr std::size_t largest_schedule_file = std::size_t{1} << 30;
 
 /// Refuses a file of too many cells while it is being read, before any of them is kept.
@@ -43,8 +44,8 @@ class CellCounter {
 /// all, for every s < S/2 - is two pipelines of one model (chimera): `weights_of_stage` says so.
 Schedule parse_schedule_csv(std::string_view text, std::string_view place);
 
-/// The same from a file, of which no more is kept than `largest_schedule` cells. Throws Error(Io),
-/// too.
+/// Reads a schedule from a file as `parse_schedule_csv` does; refuses more than `largest_schedule`
+/// cells while it reads. Throws Error(Io), too.
 Schedule read_schedule_csv(const std::filesystem::path& file);
 
 /// "....csv": the name of a schedule file, not of a generator.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int missing = -1;
 
-/// Where the actions of one stage stand in the row of its rank.
+/// Places of the actions of one stage in the row of its rank.
 class StageCells {
   public:
     /// Cell of the action, or `missing`. Actions without a micro-batch are asked for with 0.
@@ -49,7 +49,7 @@ class StageCells {
     std::array<std::vector<int>, op_count> messages_;
 };
 
-/// What every rule looks at, and where it puts what it finds.
+/// The schedule and its index that every rule reads, and the list to which it adds what it finds.
 struct Inspection {
     const Schedule& schedule;
     bool lowered = false;       ///< it has sends and receives, so it must have all of them
@@ -317,7 +317,7 @@ void check_backwards(Inspection& in, int stage) {
     }
 }
 
-/// Where there is no backward, nothing needs recomputing and no gradient is reduced or used.
+/// Reports recomputes, reductions and updates of a stage without a backward.
 void check_what_serves_a_backward(Inspection& in, int stage) {
     const StageCells& cells = in.cells(stage);
     const auto refuse = [&](Op op, int k) {

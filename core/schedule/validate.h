@@ -41,16 +41,17 @@ struct DeadlockReport {
 /// consumer, so the answer does not depend on timing.
 DeadlockReport find_deadlock(const Schedule& schedule, int capacity);
 
-/// The same for channels without any room of which each rank begins all receives before its first
-/// action, in the order of its row, as ranks in processes of their own do (exec/transport): a
-/// message leaves as soon as its receive has begun and the messages before it have left. It is what
-/// NCCL promises of a pair of GPUs, with a communicator for each direction and no groups.
-DeadlockReport find_deadlock_of_begun_receives(const Schedule& schedule);
+/// Deadlock check for rendezvous channels (capacity 0) whose ranks post all receives before their
+/// first action, in the order of their rows, as ranks in processes of their own do
+/// (exec/transport): a message leaves as soon as its receive is posted and the messages before it
+/// have left. NCCL promises this for a pair of GPUs with a communicator for each direction and no
+/// groups.
+DeadlockReport find_deadlock_with_preposted_receives(const Schedule& schedule);
 
 /// The smallest capacity at which the schedule does not deadlock; -1 if none does.
 int smallest_capacity(const Schedule& schedule);
 
-/// How many violations a text lists unless told otherwise.
+/// Number of violations that a text lists by default.
 constexpr std::size_t violations_shown = 20;
 
 /// The grid of the schedule, with an arrow at every violation, then one line for each. Of many rows

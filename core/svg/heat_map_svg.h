@@ -8,6 +8,7 @@ namespace pipetwin {
 
 /// A table whose cells are coloured by a value.
 struct HeatMapPicture {
+    /// One cell of the table.
     struct Cell {
         std::optional<double> value{};     ///< more is better; none: infeasible, drawn hatched
         std::vector<std::string> lines{};  ///< written into the cell, top to bottom, three at most
@@ -24,9 +25,9 @@ struct HeatMapPicture {
     std::string legend{};                    ///< what the colour, and the lines of a cell, mean
 };
 
-/// From pale to dark blue in as many steps as the eye tells apart, by the rank of the value between
-/// the least and the largest; every cell says its value in letters, too, and infeasible ones are
-/// hatched, so that colour is never the only carrier of meaning.
+/// The heat map as a picture, from pale to dark blue in as many steps as the eye tells apart, by
+/// the rank of the value between the least and the largest. Every cell says its value in letters,
+/// too, and infeasible ones are hatched, so that colour is never the only carrier of meaning.
 std::string render_heat_map(const HeatMapPicture& picture);
 
 }  // namespace pipetwin

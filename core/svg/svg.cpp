@@ -186,7 +186,7 @@ class Picture {
         thin = {};
     }
 
-    /// How many lines tell the action's stage from the first of its rank.
+    /// Number of lines that tell the action's stage from the first of its rank.
     int lines_of(const Action& action, const std::vector<int>& stages) {
         if (!is_compute(action.op)) {
             return 0;
@@ -281,7 +281,7 @@ class Picture {
         y_ += legend_line;
     }
 
-    /// Where the swatch of the next entry goes, with its words beside it; moves `x` behind them.
+    /// Place of the swatch of the next entry, with its words beside it; moves `x` behind them.
     Box legend_box(double& x, std::string_view words) {
         const double needed = 26 + text_width(words, 11) + 14;
         if (x > left_ && x + needed > right_) {
@@ -310,7 +310,8 @@ std::string rank_label(std::size_t rank) {
     return fmt::format("rank {}", rank);
 }
 
-/// "predicted 428.000 ms"; whoever sees an emulated timeline must know what that is.
+/// The origin in words, and the time: "predicted 428.000 ms". A picture of an emulated timeline
+/// must say that it is one.
 std::string facts_of(const Timeline& timeline) {
     return fmt::format("{}{} {}",
                        to_string(timeline.origin),

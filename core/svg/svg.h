@@ -6,6 +6,7 @@
 
 namespace pipetwin {
 
+/// Size, scale and title of a picture of a timeline.
 struct SvgOptions {
     int width = 960;  ///< pixels
     int row_height = 26;
@@ -23,7 +24,8 @@ struct SvgOptions {
 /// stands in the picture.
 std::string render_svg(const Timeline& timeline, const SvgOptions& options);
 
-/// Predicted above measured, per rank, on one time axis.
+/// Two timelines as one picture: for each rank the predicted row above the measured one, on one
+/// time axis.
 std::string render_svg_pair(const Timeline& predicted,
                             const Timeline& measured,
                             const SvgOptions& options);

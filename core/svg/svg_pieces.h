@@ -6,8 +6,7 @@
 
 #include "core/schedule/action.h"
 
-/// What the pictures of core/svg/svg.h are drawn with: the look of each kind of span, and
-/// pieces of SVG.
+/// Parts of the pictures of core/svg/svg.h: the look of each kind of span, and pieces of SVG.
 namespace pipetwin::svg {
 
 /// Kinds of rectangles, in the order of the legend.
@@ -24,11 +23,12 @@ enum class Look {
 };
 constexpr std::size_t look_count = 9;
 
+/// Letter, colours and pattern of a kind of rectangle.
 struct Style {
-    std::string_view letter;  ///< before the micro-batch, where there is room for it
-    std::string_view words;   ///< legend
-    std::string_view fill;  ///< Okabe and Ito's palette: told apart by every kind of colour vision
-    std::string_view ink;   ///< text on it
+    std::string_view letter;   ///< before the micro-batch, where there is room for it
+    std::string_view words;    ///< legend
+    std::string_view fill;     ///< Okabe and Ito's palette: clear to every kind of colour vision
+    std::string_view ink;      ///< text on it
     std::string_view pattern;  ///< laid over the fill; empty for none
 };
 
@@ -38,6 +38,7 @@ const Style& style_of(Look look);
 Look look_of(Op op);
 bool is_wait(Look look);
 
+/// Colour of text and lines; the others are of paler text, of the grid, and behind groups.
 constexpr std::string_view ink = "#1B2430";
 constexpr std::string_view pale_ink = "#5B6673";
 constexpr std::string_view grid_ink = "#DDE2E8";
@@ -46,7 +47,7 @@ constexpr std::string_view group_fill = "#F3F5F8";
 /// The patterns that `swatch` refers to; once per picture.
 std::string_view definitions();
 
-/// As it stands in XML.
+/// The text with XML's special characters escaped.
 std::string escaped(std::string_view text);
 
 enum class Anchor { Start, Middle, End };
@@ -66,6 +67,7 @@ std::string text_in_group(double x, double y, std::string_view text, std::string
 /// Width of a text in pixels, near enough to decide whether it fits.
 double text_width(std::string_view text, double size);
 
+/// A rectangle: its upper left corner and its size, in pixels.
 struct Box {
     double x = 0;
     double y = 0;

@@ -29,7 +29,7 @@ void check_size(const std::filesystem::path& file, std::size_t size, std::size_t
 void read_blocks(const std::filesystem::path& file,
                  std::size_t max_bytes,
                  const std::function<void(std::string_view)>& take) {
-    // Non-blocking, so that opening a FIFO nobody writes to does not wait for ever.
+    // Non-blocking, so that opening a FIFO without a writer does not wait for ever.
     const OpenFile source(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (!source.is_open()) {
         refuse_io(file, "cannot open");

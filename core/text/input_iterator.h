@@ -5,12 +5,13 @@
 
 namespace pipetwin {
 
-/// What an iterator over the characters of an input needs besides its `current()`, `next()` and
-/// `==`, for nlohmann's parser.
+/// The part of an input iterator over characters that nlohmann's parser needs and that is alike for
+/// all inputs. `Derived` adds `current()`, `next()` and `==`.
 template <class Derived>
 class InputIterator {
   public:
     using iterator_category = std::input_iterator_tag;
+    /// The types that std::iterator_traits asks for.
     using value_type = char;
     using difference_type = std::ptrdiff_t;
     using pointer = const char*;

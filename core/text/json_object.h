@@ -21,15 +21,19 @@ class JsonObject {
     /// Refuses every key that is not `known`, naming the nearest one that is.
     void expect_keys(std::span<const std::string_view> known) const;
 
+    /// True if the object has the key, whatever its value.
     bool has(std::string_view key) const;
 
-    /// A whole number from 0 to 2^53; required, or with what stands for a missing key.
+    /// A whole number from 0 to 2^53. Throws Error(BadInput) if the key is missing.
     std::int64_t whole(std::string_view key) const;
+    /// A whole number from 0 to 2^53; `otherwise` if the key is missing.
     std::int64_t whole_or(std::string_view key, std::int64_t otherwise) const;
 
     double number_or(std::string_view key, double otherwise) const;  ///< not negative
 
+    /// A string. Throws Error(BadInput) if the key is missing.
     std::string text(std::string_view key) const;
+    /// A string; `otherwise` if the key is missing.
     std::string text_or(std::string_view key, std::string otherwise) const;
     std::vector<std::string> texts(std::string_view key) const;  ///< a missing key is an empty list
 
@@ -38,15 +42,21 @@ class JsonObject {
 
     bool flag(std::string_view key) const;     ///< true or false; required
     bool is_null(std::string_view key) const;  ///< there, and null
+    /// All keys, in alphabetical order.
     std::vector<std::string> keys() const;
+    /// The object under the key. Throws Error(BadInput) if the key is missing or its value is no
+    /// object.
     JsonObject object(std::string_view key) const;
 
     std::vector<JsonObject> objects(
         std::string_view key) const;  ///< a missing key is an empty list
 
+    /// Throws Error(BadInput): the place of the key, the value found (or "missing") and what was
+    /// expected.
     [[noreturn]] void refuse(std::string_view key,
                              std::string_view expected,
                              std::string hint = {}) const;
+    /// Throws Error(BadInput): the place of the key, "missing", and what was expected.
     [[noreturn]] void missing(std::string_view key,
                               std::string_view expected,
                               std::string hint = {}) const;

@@ -208,7 +208,7 @@ class Builder final : public nlohmann::json_sax<json> {
                            shortened(text_.substr(begin, end - begin))));
     }
 
-    /// Where the string or number begins that was read last.
+    /// Index at which the string or number begins that was read last.
     std::size_t token_begin() const {
         std::size_t i = std::min(count_, text_.size());
         if (i > 0 && text_[i - 1] == '"') {

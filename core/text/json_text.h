@@ -10,14 +10,15 @@
 
 namespace pipetwin {
 
+/// Limits beyond which `parse_json` refuses a text.
 struct JsonLimits {
     std::size_t max_bytes = std::size_t{16} << 20;
     int max_depth = 64;
 };
 
-/// A whole regular file. `look`, if given, sees every part of it as it comes and may throw. Throws
-/// Error(Io) if it cannot be read, Error(BadInput) if it is larger than `max_bytes` (naming the
-/// limit) or not a regular file.
+/// Reads a whole regular file. `look`, if given, gets every part of it as it comes and may throw.
+/// Throws Error(Io) if it cannot be read, Error(BadInput) if it is larger than `max_bytes` (naming
+/// the limit) or not a regular file.
 std::string read_file(const std::filesystem::path& file,
                       std::size_t max_bytes,
                       const std::function<void(std::string_view)>& look = {});

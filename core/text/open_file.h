@@ -8,7 +8,7 @@ namespace pipetwin {
 /// An open file descriptor, closed at the end of its life.
 class OpenFile {
   public:
-    /// `flags` as for open(2). Whether it worked says `is_open`, and why not errno.
+    /// Opens the file; `flags` as for open(2). `is_open` says whether it worked, and errno why not.
     OpenFile(const std::filesystem::path& path, int flags);
     ~OpenFile();
     OpenFile(const OpenFile&) = delete;
@@ -19,14 +19,15 @@ class OpenFile {
     bool is_open() const { return descriptor_ >= 0; }
     int get() const { return descriptor_; }
 
-    /// Some file systems report a full disk no earlier than here.
+    /// Closes the file before the destructor does; false if that fails (errno). Some file systems
+    /// report a full disk no earlier than here.
     bool close();
 
   private:
     int descriptor_;
 };
 
-/// Throws Error(Io) with `what` could not be done and the reason that stands in errno.
+/// Throws Error(Io): `what` could not be done to the file, and the reason in errno.
 [[noreturn]] void refuse_io(const std::filesystem::path& file, std::string_view what);
 
 }  // namespace pipetwin

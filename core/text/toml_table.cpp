@@ -118,7 +118,7 @@ toml::table parse_value(const std::string& text, const std::string& place) {
     throw Error(ErrorKind::BadInput, place, "more than one value, expected one");
 }
 
-/// What the user sees of a value: short values as they are, others by their type.
+/// Text of a value in errors: short values as they are, others by their type.
 std::string describe(const toml::node& node) {
     constexpr std::size_t longest = 60;
     switch (node.type()) {

@@ -31,6 +31,7 @@ class TomlDocument {
     /// nested deeper than 64, and for an override whose key or value is none.
     TomlDocument(std::string_view text, std::string place, const std::vector<Override>& overrides);
 
+    /// The outermost table of the document, which must outlive the result.
     TomlTable root() const;
 
     /// Copies every key of `table` in `other` that `table` lacks here, but for those in `without`.
@@ -51,7 +52,8 @@ class TomlDocument {
     std::map<std::string, std::string, std::less<>> filled_in_;  ///< place of each such key
 };
 
-/// One table of a document, or the lack of it: a key that is not there reads as empty.
+/// One table of a document, or the lack of it: a key that is not there reads as empty. Every reader
+/// throws Error(BadInput) for a value of another type or outside its range.
 class TomlTable {
   public:
     TomlTable(const TomlDocument& document, const toml::table* table, std::string path)
@@ -60,24 +62,37 @@ class TomlTable {
     /// Refuses every key that is not `known`, naming the nearest one that is.
     void expect_keys(std::span<const std::string_view> known) const;
 
+    /// True if the table has the key, whatever its value.
     bool has(std::string_view key) const;
     bool is_auto(std::string_view key) const;  ///< the string "auto"
 
+    /// The table under the key; an empty one if the key is missing. Throws Error(BadInput) for any
+    /// other value.
     TomlTable table(std::string_view key) const;
     std::vector<TomlTable> tables(std::string_view key) const;  ///< an array of tables
 
+    /// true or false; none if the key is missing. Throws Error(BadInput) for a value of another
+    /// type.
     std::optional<bool> boolean(std::string_view key) const;
+    /// A whole number within `range`; none if the key is missing.
     std::optional<std::int64_t> integer(std::string_view key, Range range) const;
+    /// A list of whole numbers, each within `range`; none if the key is missing.
     std::optional<std::vector<int>> integers(std::string_view key, Range range) const;
+    /// A list of numbers, each within `range`; none if the key is missing.
     std::optional<std::vector<double>> numbers(std::string_view key, Range range) const;
+    /// A list of lists of numbers, each within `range`; none if the key is missing.
     std::optional<std::vector<std::vector<double>>> rows_of_numbers(std::string_view key,
                                                                     Range range) const;
     std::optional<double> number(std::string_view key, Range range) const;  ///< or a whole number
+    /// A string; none if the key is missing.
     std::optional<std::string> text(std::string_view key) const;
+    /// A list of strings; none if the key is missing.
     std::optional<std::vector<std::string>> texts(std::string_view key) const;
     std::optional<Bytes> bytes(std::string_view key) const;  ///< "4 GiB", or a number of bytes
 
+    /// True if the key has a list of any kind.
     bool is_list(std::string_view key) const;
+    /// True if the key has a string.
     bool is_text(std::string_view key) const;
     std::optional<std::vector<Bytes>> all_bytes(std::string_view key) const;  ///< a list of them
 
@@ -87,16 +102,17 @@ class TomlTable {
                                       std::span<const std::string_view> built,
                                       std::span<const std::string_view> later = {}) const;
 
-    /// The same of every word in a list.
+    /// The index in `built` of each word in the key's list; none if the key is missing.
     std::optional<std::vector<std::size_t>> choices(std::string_view key,
                                                     std::span<const std::string_view> built) const;
 
     /// As `integer`, within int, and the key must be there.
     int required_int(std::string_view key, Range range) const;
 
+    /// Throws Error(BadInput): "place: path.key is missing, expected <expected>".
     [[noreturn]] void missing(std::string_view key, std::string_view expected) const;
 
-    /// "place: path.key = <value>, expected <expected>".
+    /// Throws Error(BadInput): "place: path.key = <value>, expected <expected>".
     [[noreturn]] void refuse(std::string_view key,
                              std::string_view expected,
                              std::string hint = {}) const;
@@ -108,8 +124,8 @@ class TomlTable {
     const toml::node* find(std::string_view key) const;
     std::string path_of(std::string_view key) const;
 
-    /// What `read` makes of each element of a list; an element of which it makes nothing is
-    /// refused.
+    /// The values that `read` makes of the elements of a list; an element of which it makes nothing
+    /// is refused.
     template <class Read>
     auto list(std::string_view key,
               std::string_view of,

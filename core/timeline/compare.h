@@ -9,7 +9,7 @@
 
 namespace pipetwin {
 
-/// How noisy the machine was while it measured.
+/// Noise of the machine while it measured.
 struct Noise {
     double stolen_percent =
         0;  ///< 1 - thread CPU time / wall time of the compute spans, of the kept steps
@@ -17,7 +17,7 @@ struct Noise {
     int dropped_steps = 0;    ///< warm-up, and steps that something disturbed
     int steps = 0;            ///< the others
 
-    /// Fewer say little about the error of a prediction.
+    /// Fewest steps of a measurement that says something about the error of a prediction.
     static constexpr int fewest_steps = 11;
 };
 
@@ -32,10 +32,11 @@ struct TimelineSet {
     Noise noise;
 };
 
+/// A duration on both sides, and the error of the prediction.
 struct Pair {
     Duration predicted{};
     Duration measured{};
-    /// 100 (predicted - measured) / measured; 0 when both are 0.
+    /// 100 (predicted - measured) / measured, in percent; 0 when both are 0.
     double error_percent() const;
 };
 
@@ -48,19 +49,23 @@ struct ActionDelta {
     Pair begin;
 };
 
+/// Peak memory of a rank on both sides.
 struct PeakDelta {
     int rank = 0;
     Bytes predicted;
     Bytes measured;
+    /// 100 (predicted - measured) / measured, in percent; 0 when both are 0.
     double error_percent() const;
 };
 
+/// The predicted step beside the measured one: times, bubbles, memory, and every action.
 struct Comparison {
     Pair makespan;
     Pair step;
     double predicted_bubble_total = 0;
     double measured_bubble_total = 0;
     std::vector<PeakDelta> peaks;  ///< empty unless both sides know theirs
+    /// Total time of one kind of compute action on both sides.
     struct ByOp {
         Op op{};
         Pair total;  ///< sum over ranks of the op's durations
@@ -80,7 +85,8 @@ struct Comparison {
 /// Error(BadInput), naming rank, cell and both actions, if the rows differ.
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured);
 
-/// The step whose time is nearest the median of all, the first of two: the one to draw.
+/// The step whose time is nearest the median of all, the first of two; it is the one that pictures
+/// show.
 const Timeline& median_step(const TimelineSet& set);
 
 }  // namespace pipetwin

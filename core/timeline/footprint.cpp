@@ -18,12 +18,12 @@ namespace pipetwin {
 
 namespace {
 
-/// What an F leaves for the backward.
+/// Tensors that an F leaves for the backward.
 enum class Kept { Everything, Input, Nothing };
 
 }  // namespace
 
-/// What F keeps of each stage and micro-batch: its input where an R makes the rest again, nothing
+/// What each F keeps, by stage and micro-batch: its input where an R makes the rest again, nothing
 /// where no backward follows.
 class KeptByForward {
   public:
@@ -46,10 +46,10 @@ class KeptByForward {
         }
     }
 
-    /// Of a micro-batch that is not recomputed.
+    /// What a forward keeps of a micro-batch that is not recomputed.
     Kept usual() const { return usual_; }
 
-    /// Whether there is one that is.
+    /// True if any micro-batch is recomputed.
     bool any_input() const { return !pairs_.empty(); }
 
     Kept of(const Action& action) const {
@@ -138,7 +138,7 @@ MemoryUse operator+(MemoryUse a, const MemoryUse& b) {
     return a;
 }
 
-/// Of one action of a plan, at a cost that may be another than the plan's.
+/// The memory change of an action of a plan, at a cost that may be another than the plan's.
 MemoryChange change_of(const Plan& plan,
                        const StageCost& cost,
                        const Action& action,
@@ -154,8 +154,8 @@ MemoryChange change_of(const Plan& plan, const Action& action, const KeptByForwa
     return change_of(plan, plan.cost(action.stage, action.micro_batch), action, kept);
 }
 
-/// What the actions of a plan do to the memory of their ranks, worked out once for each op, stage
-/// and cost class: of the many actions few differ.
+/// Memory changes of the actions of a plan, worked out once for each op, stage and cost class: of
+/// the many actions few differ.
 class Changes {
   public:
     /// The total held during an action on top of what was there before, and what remains of it.
@@ -315,7 +315,7 @@ std::size_t event_at(const std::vector<Span>& row, std::size_t first, Duration t
     return first;
 }
 
-/// When the stashes of a rank leave and come back, in the order of time. Of one time, what leaves
+/// Times at which the stashes of a rank leave and come back, in order. At equal times what leaves
 /// makes room for what comes, and for the action that begins.
 std::vector<StashMove> stash_moves(std::vector<StashCopy> copies,
                                    const Timeline& timeline,
@@ -343,7 +343,7 @@ std::vector<StashMove> stash_moves(std::vector<StashCopy> copies,
     return moves;
 }
 
-/// Those that a timeline makes; empty where it makes none.
+/// [rank]: the copies of stashes that a timeline makes; empty where it makes none.
 std::vector<std::vector<StashCopy>> copies_in(const Plan& plan, const Timeline& timeline) {
     return timeline.host_copies.empty() ? std::vector<std::vector<StashCopy>>{}
                                         : stash_copies(plan);

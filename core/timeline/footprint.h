@@ -14,9 +14,12 @@
 
 namespace pipetwin {
 
-/// `Context` is what the runtime of a device takes before there is a model.
+/// The kinds of memory of a rank. `Context` is what the runtime of a device takes before there is a
+/// model.
 enum class MemoryKind { Weights, Gradients, Optimizer, Stash, Boundary, Workspace, Context };
+/// Number of values of `MemoryKind`.
 constexpr int memory_kind_count = 7;
+/// The word of a kind in JSON output and tables: "weights".
 std::string_view to_string(MemoryKind kind);
 
 /// Bytes per kind; the index is the MemoryKind.
@@ -25,6 +28,7 @@ struct MemoryUse {
 
     Bytes& operator[](MemoryKind kind) { return bytes[as_index(kind)]; }
     Bytes operator[](MemoryKind kind) const { return bytes[as_index(kind)]; }
+    /// Sum over the kinds.
     Bytes total() const;
     bool operator==(const MemoryUse&) const = default;
 };
@@ -47,13 +51,16 @@ struct MemoryChange {
     MemoryUse during;
     MemoryUse after;
 };
+/// The change that an action of the plan makes to its rank's memory, with every stash on its
+/// device.
 MemoryChange memory_change(const Plan& plan, const Action& action);
 
-/// What the rank holds before its first action: weights, gradients, optimizer state, workspace,
-/// context, and for each of its incoming boundaries room for `capacity` messages (none while the
-/// capacity is unbounded).
+/// Memory that the rank holds before its first action: weights, gradients, optimizer state,
+/// workspace, context, and for each of its incoming boundaries room for `capacity` messages (none
+/// while the capacity is unbounded).
 MemoryUse resident_memory(const Plan& plan, int rank);
 
+/// Live bytes of a rank from `time` on, until the next point of the curve.
 struct MemoryPoint {
     Duration time{};
     MemoryUse use;
@@ -68,11 +75,12 @@ using MemoryCurve = std::vector<MemoryPoint>;
 /// than without copies.
 std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline);
 
-/// Least and most of several.
+/// Least and most of several numbers of bytes.
 struct ByteRange {
     Bytes least;
     Bytes most;
 
+    /// Widens the range so that it includes `bytes`.
     void add(Bytes bytes) {
         least = std::min(least, bytes);
         most = std::max(most, bytes);
@@ -80,13 +88,15 @@ struct ByteRange {
     bool operator==(const ByteRange&) const = default;
 };
 
-/// What a rank holds in all, without a timeline, and with every stash on its device.
+/// Total bytes that a rank holds at each action of its row, without a timeline, and with every
+/// stash on its device.
 struct RankTotals {
     static constexpr std::size_t block = 16;
 
     std::vector<Bytes> values;        ///< [2 * cell] during an action of the row, [.. + 1] after it
     std::vector<ByteRange> of_block;  ///< of the values up to the next multiple of `block`
 };
+/// [rank]: total bytes at each action.
 std::vector<RankTotals> memory_totals(const Plan& plan);
 
 /// The highest total of a rank, at the first moment at which it is held.
@@ -100,30 +110,33 @@ struct MemoryPeak {
 /// row alone, never on the times.
 std::vector<MemoryPeak> memory_peaks(const Plan& plan);
 
-/// When the peak is reached, in a row of spans of the rank.
+/// Time at which the peak is reached, in a row of spans of the rank.
 Duration time_of(const MemoryPeak& peak, const std::vector<Span>& row);
 
-/// The peaks of a timeline, which depend on its times where it copies stashes to host memory.
+/// A rank's peak in a timeline, and its time. It depends on the times where the timeline copies
+/// stashes to host memory.
 struct PeakInTime {
     MemoryPeak peak;
     Duration time{};
 };
+/// [rank]: the peaks of a timeline.
 std::vector<PeakInTime> memory_peaks(const Plan& plan, const Timeline& timeline);
 
-/// The totals of the peaks alone.
+/// [rank]: peak bytes of a timeline, all kinds together.
 std::vector<Bytes> peak_totals(const Plan& plan, const Timeline& timeline);
 
-/// The same of a plan that offloads nothing, whatever its times.
+/// [rank]: peak bytes of a plan without offload, all kinds together; independent of timing.
 std::vector<Bytes> peak_totals(const Plan& plan);
 
-/// The bytes of the peaks alone.
+/// [rank]: bytes by kind at the peak of a plan without offload.
 std::vector<MemoryUse> peak_memory(const Plan& plan);
+/// [rank]: bytes by kind at the peak of a timeline.
 std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline);
 
 class KeptByForward;
 
-/// What the ranks of a plan with one stage each would hold if these stages were others: the rows
-/// stay, what their actions cost changes. The plan must outlive it.
+/// Peak memory of the ranks of a plan with one stage each, for other stages than its own: the rows
+/// stay, the costs of their actions change. The plan must outlive it.
 class StagePeaks {
   public:
     explicit StagePeaks(const Plan& plan);

@@ -43,7 +43,7 @@ std::string table_with_limits(const Plan& plan, const std::vector<MemoryUse>& pe
 bool is_all_recomputed(const Plan& plan, int rank) {
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         if (plan->schedule.rank_of_stage[as_index(stage)] == rank &&
-            plan->recompute.of(piece_of(plan->schedule, stage)) != Recompute::Always) {
+            plan->recompute.of(model_stage_of(plan->schedule, stage)) != Recompute::Always) {
             return false;
         }
     }

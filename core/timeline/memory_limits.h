@@ -10,19 +10,23 @@
 /// Whether a plan fits, and the table that says where it does not.
 namespace pipetwin {
 
-/// Bytes in all and by kind, a line each below a head that calls them `what`.
+/// One line of `memory_table`: a name and its bytes.
 struct NamedMemory {
     std::string name;
     MemoryUse use;
     std::string remark{};  ///< behind the line
 };
+/// A table of bytes in all and by kind, one line for each row, below a head that calls the names
+/// `what`.
 std::string memory_table(std::string_view what, const std::vector<NamedMemory>& rows);
 
 /// Throws Error(Infeasible) with a table of ranks, their bytes by kind and the limit, if the plan
-/// has a memory limit and a rank is above it (C29).
+/// has a memory limit and a rank is above it.
 void check_memory(const Plan& plan);
 
-/// The same for peaks of a timeline.
+/// Checks the peaks of a timeline, [rank], against the plan's memory limits. Throws
+/// Error(Infeasible) with a table of ranks, their bytes by kind and the limit, if a rank is above
+/// it.
 void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks);
 
 }  // namespace pipetwin

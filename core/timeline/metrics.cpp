@@ -29,7 +29,7 @@ struct Extent {
     Duration length() const { return first > last ? Duration{} : last - first; }
 };
 
-/// What one rank did, and how far its spans reach.
+/// Compute times of one rank, and the extent of its spans.
 struct RankTimes {
     RankWork work;
     Extent pipeline;

@@ -17,12 +17,12 @@ namespace pipetwin {
 /// own work.
 struct Bubble {
     double total = 0;                    ///< 1 - work / (p T). GPipe, section 2.3
-    double total_without_recompute = 0;  ///< the same with R left out of work
+    double total_without_recompute = 0;  ///< 1 - (work without R) / (p T)
     double ideal = 0;                    ///< T / ideal - 1. Megatron's "(p - 1) / m"
     double span = 0;  ///< 1 - ideal / (largest over ranks of last end - first start). Zero-bubble
 };
 
-/// What one rank did, of one timeline.
+/// Compute times of one rank in one timeline.
 struct RankWork {
     Duration busy{};  ///< F, B, I, W and R, without what they waited for
     Duration recompute{};
@@ -30,6 +30,7 @@ struct RankWork {
     Duration last_end = Duration::min();
 };
 
+/// Times and peak memory of one rank in one timeline.
 struct DeviceMetrics {
     int rank = 0;
     Duration busy{};  ///< F, B, I, W and R
@@ -42,7 +43,7 @@ struct DeviceMetrics {
 /// The action that reaches the device's peak; none where it is there before the first.
 std::optional<Action> peak_action(const Plan& plan, const DeviceMetrics& device);
 
-/// What the times of a step come to.
+/// Metrics that follow from the times of a step alone.
 struct TimeMetrics {
     Duration makespan{};                       ///< pipeline time
     Duration step{};                           ///< step time
@@ -50,20 +51,21 @@ struct TimeMetrics {
     Bubble bubble;
 };
 
+/// All metrics of a timeline: those of the times, and those of each rank.
 struct Metrics : TimeMetrics {
-    std::vector<DeviceMetrics> devices;
+    std::vector<DeviceMetrics> devices;  ///< [rank]
 };
 
-/// Compute ends what it measures at compute spans: T runs from the first begin to the last end of
-/// the pipeline's actions (NORM, OPT and REDUCE_GRAD excluded).
+/// Computes all metrics of a timeline. Pipeline time ends at compute spans: T runs from the first
+/// begin to the last end of the pipeline's actions (NORM, OPT and REDUCE_GRAD excluded).
 Metrics measure(const Plan& plan, const Timeline& timeline);
 
-/// The same without what concerns single devices and their memory.
+/// Computes the metrics that need times only, without those of single ranks and their memory.
 TimeMetrics measure_times(const Plan& plan, const Timeline& timeline);
 TimeMetrics measure_times(const Plan& plan, const StepTimes& times);
 
-/// The same from what the ranks did, where that is known. `makespan` is the pipeline time, `step`
-/// the step time.
+/// Computes the metrics of the times from the work of the ranks, where that is known. `makespan` is
+/// the pipeline time, `step` the step time.
 TimeMetrics measure_times(const Plan& plan,
                           const std::vector<RankWork>& ranks,
                           Duration makespan,
@@ -85,6 +87,7 @@ struct Breakdown {
     Duration optimizer{};
     Duration overhead{};  ///< dispatch, set-up
 
+    /// Sum of all parts: the step time.
     Duration sum() const;
 };
 
@@ -93,6 +96,7 @@ struct BreakdownPart {
     std::string_view word;
     Duration Breakdown::*value;
 };
+/// All parts of a breakdown, in the order in which they are listed.
 inline constexpr std::array breakdown_parts{
     BreakdownPart{"forward", &Breakdown::forward},
     BreakdownPart{"backward", &Breakdown::backward},
@@ -114,6 +118,7 @@ struct IdleTime {
     Duration back_pressure{};  ///< sends that waited for room
 };
 
+/// Computes the idle time of a timeline by its place in the row.
 IdleTime idle_time(const Plan& plan, const Timeline& timeline);
 
 }  // namespace pipetwin

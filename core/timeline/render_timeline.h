@@ -17,10 +17,10 @@ namespace pipetwin {
 /// A column shows what ran at its middle. This is the language of the golden tests.
 std::string render_timeline(const Timeline& timeline, Duration column);
 
-/// How long a column lasts so that at most `width` of them are drawn; `least` or more.
+/// Time of a column such that at most `width` columns are drawn; `least` or more.
 Duration fitted_column(const Timeline& timeline, int width, Duration least = Duration{1});
 
-/// What the letters and signs mean that are drawn: "digits forward, letters backward, '.' idle".
+/// Legend of the letters and signs that are drawn: "digits forward, letters backward, '.' idle".
 std::string timeline_legend(const Timeline& timeline);
 
 }  // namespace pipetwin

@@ -12,62 +12,66 @@
 
 namespace pipetwin {
 
-/// When the spans of a row begin, are ready and end, at 16 bytes a span. What they are spans of
-/// stands elsewhere: a plan's row, for one.
+/// Begin, ready and end of the spans of a row, at 16 bytes a span. The actions stand elsewhere: in
+/// a plan's row, for one.
 class SpanTimes {
   public:
     SpanTimes() = default;
 
-    /// So many, each of which is to be set before it is read.
+    /// Room for `size` spans, each of which must be set before it is read.
     explicit SpanTimes(std::size_t size) : cells_(size) {}
 
-    /// Those of a row, as core/timeline/timeline.h has it: InternalError if they overlap or go
-    /// backward.
+    /// The times of a row of a timeline. Throws InternalError if its spans overlap or go backward.
     explicit SpanTimes(std::span<const Span> row);
 
     int size() const { return static_cast<int>(cells_.size()); }
     bool empty() const { return cells_.empty(); }
 
-    /// begin <= ready <= end. Once for each cell.
+    /// Sets the times of a cell, begin <= ready <= end; once for each cell.
     void set(std::size_t cell, Duration begin, Duration ready, Duration end) {
         cells_[cell] = {begin.count(),
                         shortened((end - begin).count(), 2 * cell),
                         shortened((ready - begin).count(), 2 * cell + 1)};
     }
 
+    /// Time at which the rank turns to the action, since the start of the step.
     Duration begin(int cell) const { return Duration{cells_[as_index(cell)].begin}; }
+    /// Time at which the action has what it waited for.
     Duration ready(int cell) const { return begin(cell) + wait(cell); }
+    /// Time at which the action ends.
     Duration end(int cell) const { return begin(cell) + length(cell); }
 
-    /// begin to end
+    /// Time from begin to end.
     Duration length(int cell) const {
         return Duration{length_at(cells_[as_index(cell)].length, 2 * as_index(cell))};
     }
-    /// begin to ready
+    /// Time from begin to ready: the wait.
     Duration wait(int cell) const {
         return Duration{length_at(cells_[as_index(cell)].wait, 2 * as_index(cell) + 1)};
     }
 
-    /// The number of the first that begins after `time`, at or after cell `first` and before cell
-    /// `last`, or `last`.
+    /// The first cell that begins after `time`, of cells `first` to `last` - 1; `last` if none
+    /// does.
     int first_beginning_after(Duration time, int first, int last) const;
 
-    /// Takes all times from `zero` on, which costs nothing where that is 0.
+    /// Subtracts `zero` from all times; costs nothing where it is 0.
     void subtract(Duration zero);
 
-    /// Tells the processor that the row goes on behind `cell`: many rows are written in turns, so
-    /// it does not see that each does.
-    void write_soon(std::size_t cell) const {
+    /// Prefetches the row behind `cell` for writing: with many rows written in turn the hardware
+    /// prefetcher cannot follow.
+    void prefetch_for_write(std::size_t cell) const {
         constexpr std::size_t ahead = 16;  // it may be beyond the row, where nothing is fetched
         constexpr int to_write = 1;
         __builtin_prefetch(cells_.data() + cell + ahead, to_write);
     }
 
+    /// Bytes that the times take in memory.
     std::size_t bytes() const;
 
   private:
     struct Cell {
-        Cell() {}  // NOLINT(*-member-init, *-use-equals-default): nobody reads what nobody wrote
+        Cell() {
+        }  // NOLINT(*-member-init, *-use-equals-default): every cell is set before it is read
         Cell(std::int64_t begins, std::uint32_t lasts, std::uint32_t waits)
             : begin(begins), length(lasts), wait(waits) {}
         std::int64_t begin;
@@ -93,13 +97,13 @@ class SpanTimes {
 struct StepTimes {
     std::vector<SpanTimes> ranks;
     std::vector<std::vector<Span>> links;        ///< as in Timeline, where they were kept
-    std::vector<std::vector<Span>> host_copies;  ///< the same
+    std::vector<std::vector<Span>> host_copies;  ///< as in Timeline, where they were kept
 };
 
-/// Of a timeline whose rows are the plan's.
+/// The times of a timeline, without its actions, which stand in the plan's rows.
 StepTimes step_times(Timeline timeline);
 
-/// The other way round.
+/// The timeline of these rows with these times.
 Timeline timeline_of(const std::vector<std::vector<Action>>& rows, StepTimes times);
 
 }  // namespace pipetwin

@@ -8,8 +8,10 @@
 
 namespace pipetwin {
 
+/// Source of a timeline: the simulator, the executor, or the executor with paced devices.
 enum class Origin { Predicted, Measured, Emulated };
 
+/// The word in files: "predicted", "measured" or "emulated".
 std::string_view to_string(Origin origin);
 
 /// When each kind of span begins and ends - the same words for the simulator and the executor.
@@ -35,7 +37,7 @@ struct Span {
     bool operator==(const Span&) const = default;
 };
 
-/// ranks[r][i] is the span of schedule.ranks[r][i].
+/// When every rank did what, in one step: ranks[r][i] is the span of schedule.ranks[r][i].
 struct Timeline {
     Origin origin = Origin::Predicted;
     std::vector<std::vector<Span>> ranks;
@@ -57,7 +59,8 @@ struct Timeline {
 
     bool operator==(const Timeline&) const = default;
 
-    /// Of all replicas one after the other: `place` is replica * ranks + rank.
+    /// The row at `place` = replica * ranks + rank: rows of all replicas, one replica after the
+    /// other.
     std::vector<Span>& row_at(std::size_t place) {
         return place < ranks.size() ? ranks[place]
                                     : replicas[place / ranks.size() - 1][place % ranks.size()];

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "core/base/as_index.h"
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/product_scratch.h"
 #include "exec/cpu/products.h"
@@ -79,10 +79,10 @@ PIPETWIN_INLINE void end_row(T* row, std::int64_t count, std::int64_t positions)
 
 /// Scores become probabilities, row by row over columns 0..row; both may be one.
 template <class T>
-PIPETWIN_CLONES void causal_softmax(Computed<T>* scores,
-                                    T* probabilities,
-                                    std::int64_t positions,
-                                    Computed<T> scale) {
+PIPETWIN_SIMD_TARGETS void causal_softmax(Computed<T>* scores,
+                                          T* probabilities,
+                                          std::int64_t positions,
+                                          Computed<T> scale) {
     using C = Computed<T>;
     for (std::int64_t r = 0; r < positions; ++r) {
         C* const row = scores + r * positions;
@@ -104,10 +104,10 @@ PIPETWIN_CLONES void causal_softmax(Computed<T>* scores,
 
 /// dS = P * (dP - rowsum(dP * P)) scale, in the place of dP.
 template <class T>
-PIPETWIN_CLONES void causal_softmax_backward(const T* probabilities,
-                                             Computed<T>* dp,
-                                             std::int64_t positions,
-                                             Computed<T> scale) {
+PIPETWIN_SIMD_TARGETS void causal_softmax_backward(const T* probabilities,
+                                                   Computed<T>* dp,
+                                                   std::int64_t positions,
+                                                   Computed<T> scale) {
     using C = Computed<T>;
     for (std::int64_t r = 0; r < positions; ++r) {
         const T* const p = probabilities + r * positions;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
@@ -17,7 +17,7 @@ struct BFloat16 {
 template <>
 inline constexpr DType dtype_of<BFloat16> = DType::BF16;
 
-/// What numbers of type T are computed in.
+/// The type in which numbers of type T are computed.
 template <class T>
 struct ComputedIn {
     using Type = T;
@@ -29,6 +29,7 @@ struct ComputedIn<BFloat16> {
 template <class T>
 using Computed = typename ComputedIn<T>::Type;
 
+/// The number in the type in which it is computed.
 PIPETWIN_INLINE float computed(float x) {
     return x;
 }
@@ -39,7 +40,7 @@ PIPETWIN_INLINE float computed(BFloat16 x) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16U);
 }
 
-/// Rounded to the nearest, ties to even; what is not a number stays so. No branch.
+/// The number rounded to T: to the nearest, ties to even; what is not a number stays so. No branch.
 template <class T>
 PIPETWIN_INLINE T stored(Computed<T> x) {
     return x;

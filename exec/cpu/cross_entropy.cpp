@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
@@ -34,11 +34,11 @@ PIPETWIN_INLINE Computed<T> sum_of_exponentials(const T* row,
 
 // l = log(sum exp x) = largest + log(sum exp(x - largest)); returns the sum of l - x[target]
 template <class T>
-PIPETWIN_CLONES double cross_entropy_forward(const T* x,
-                                             const std::int32_t* targets,
-                                             Computed<T>* log_sums,
-                                             std::size_t n,
-                                             std::size_t width) {
+PIPETWIN_SIMD_TARGETS double cross_entropy_forward(const T* x,
+                                                   const std::int32_t* targets,
+                                                   Computed<T>* log_sums,
+                                                   std::size_t n,
+                                                   std::size_t width) {
     using C = Computed<T>;
     double sum = 0;
     for (std::size_t r = 0; r < n; ++r) {
@@ -56,7 +56,7 @@ PIPETWIN_CLONES double cross_entropy_forward(const T* x,
 
 // dx = scale (exp(x - l) - one at the target)
 template <class T>
-PIPETWIN_CLONES void cross_entropy_backward(const CrossEntropyOperands<T>& o, T* dx) {
+PIPETWIN_SIMD_TARGETS void cross_entropy_backward(const CrossEntropyOperands<T>& o, T* dx) {
     using C = Computed<T>;
     const C scale = static_cast<C>(o.scale);
     const std::size_t width = o.width;

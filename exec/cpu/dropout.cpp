@@ -1,4 +1,4 @@
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/base/random.h"
 #include "exec/cpu/loops.h"
 
@@ -33,7 +33,7 @@ PIPETWIN_INLINE void drop(const DropoutOperands<T>& o, T* y) {
 }  // namespace
 
 template <class T>
-PIPETWIN_CLONES void dropout(const DropoutOperands<T>& o, T* y) {
+PIPETWIN_SIMD_TARGETS void dropout(const DropoutOperands<T>& o, T* y) {
     if (o.skip == nullptr) {
         drop<T, false>(o, y);
     } else {

@@ -1,11 +1,11 @@
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
 namespace pipetwin::exec {
 
 template <class T, class Sum>
-PIPETWIN_CLONES void add(const T* x, Sum* y, std::size_t size) {
+PIPETWIN_SIMD_TARGETS void add(const T* x, Sum* y, std::size_t size) {
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
         y[i] = stored<Sum>(computed(y[i]) + computed(x[i]));
@@ -13,7 +13,8 @@ PIPETWIN_CLONES void add(const T* x, Sum* y, std::size_t size) {
 }
 
 template <class T>
-PIPETWIN_CLONES void lay_out(const T* skip, const T* bias, T* y, std::size_t n, std::size_t width) {
+PIPETWIN_SIMD_TARGETS void lay_out(
+    const T* skip, const T* bias, T* y, std::size_t n, std::size_t width) {
     for (std::size_t r = 0; r < n; ++r) {
         T* const row = y + r * width;
         const T* const from = skip == nullptr ? bias : skip + r * width;
@@ -32,7 +33,10 @@ PIPETWIN_CLONES void lay_out(const T* skip, const T* bias, T* y, std::size_t n, 
 }
 
 template <class T>
-PIPETWIN_CLONES void add_rows(const T* x, Computed<T>* sums, std::size_t n, std::size_t width) {
+PIPETWIN_SIMD_TARGETS void add_rows(const T* x,
+                                    Computed<T>* sums,
+                                    std::size_t n,
+                                    std::size_t width) {
     for (std::size_t r = 0; r < n; ++r) {
         const T* const row = x + r * width;
         PIPETWIN_ELEMENTWISE
@@ -44,7 +48,7 @@ PIPETWIN_CLONES void add_rows(const T* x, Computed<T>* sums, std::size_t n, std:
 
 // y = x Phi(x)
 template <class T>
-PIPETWIN_CLONES void gelu_forward(const T* x, T* y, std::size_t size) {
+PIPETWIN_SIMD_TARGETS void gelu_forward(const T* x, T* y, std::size_t size) {
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
         const Computed<T> value = computed(x[i]);
@@ -54,7 +58,7 @@ PIPETWIN_CLONES void gelu_forward(const T* x, T* y, std::size_t size) {
 
 // dx = dy (Phi(x) + x phi(x))
 template <class T>
-PIPETWIN_CLONES void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size) {
+PIPETWIN_SIMD_TARGETS void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size) {
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
         dx[i] = stored<T>(computed(dy[i]) * gelu_slope(computed(x[i])));

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
@@ -14,9 +14,9 @@ constexpr double epsilon = 1e-5;
 
 // y = gain * z + bias
 template <class T>
-PIPETWIN_CLONES void layer_norm_forward(const LayerNormOperands<T>& o,
-                                        T* y,
-                                        Computed<T>* statistics) {
+PIPETWIN_SIMD_TARGETS void layer_norm_forward(const LayerNormOperands<T>& o,
+                                              T* y,
+                                              Computed<T>* statistics) {
     using C = Computed<T>;
     const std::size_t width = o.width;
     const T* const gain = o.gain;
@@ -44,9 +44,9 @@ PIPETWIN_CLONES void layer_norm_forward(const LayerNormOperands<T>& o,
 
 // dx = skip + s (g - mean(g) - z mean(g * z)),  g = gain * dy
 template <class T>
-PIPETWIN_CLONES void layer_norm_backward_input(const LayerNormOperands<T>& o,
-                                               const Computed<T>* statistics,
-                                               T* dx) {
+PIPETWIN_SIMD_TARGETS void layer_norm_backward_input(const LayerNormOperands<T>& o,
+                                                     const Computed<T>* statistics,
+                                                     T* dx) {
     using C = Computed<T>;
     const std::size_t width = o.width;
     const T* const gain = o.gain;
@@ -86,10 +86,10 @@ PIPETWIN_CLONES void layer_norm_backward_input(const LayerNormOperands<T>& o,
 
 // dgain += sum of dy * z,  dbias += sum of dy
 template <class T>
-PIPETWIN_CLONES void layer_norm_backward_weight(const LayerNormOperands<T>& o,
-                                                const Computed<T>* statistics,
-                                                Computed<T>* dgain,
-                                                Computed<T>* dbias) {
+PIPETWIN_SIMD_TARGETS void layer_norm_backward_weight(const LayerNormOperands<T>& o,
+                                                      const Computed<T>* statistics,
+                                                      Computed<T>* dgain,
+                                                      Computed<T>* dbias) {
     using C = Computed<T>;
     const std::size_t width = o.width;
     for (std::size_t r = 0; r < o.n; ++r) {

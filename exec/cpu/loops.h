@@ -6,11 +6,13 @@
 #include "exec/cpu/bfloat16.h"
 #include "exec/device/kernels.h"
 
-/// The CPU's kernels on bare pointers, for T = float, double and BFloat16, of which only memory is
-/// made. `n` rows, `width` columns, row-major; what each computes stands in exec/device/kernels.h.
+/// The CPU's kernels on bare pointers, for T = float, double and BFloat16; numbers of BFloat16 are
+/// stored so, and computed as float. `n` rows, `width` columns, row-major. Formulas:
+/// exec/device/kernels.h.
 namespace pipetwin::exec {
 
 // elementwise.cpp
+/// y += x.
 template <class T, class Sum>
 void add(const T* x, Sum* y, std::size_t size);
 /// y[r] = skip[r] + bias; either may be null, not both.
@@ -19,14 +21,16 @@ void lay_out(const T* skip, const T* bias, T* y, std::size_t n, std::size_t widt
 /// sums += the sum of the rows.
 template <class T>
 void add_rows(const T* x, Computed<T>* sums, std::size_t n, std::size_t width);
+/// y = x Phi(x).
 template <class T>
 void gelu_forward(const T* x, T* y, std::size_t size);
+/// dx = dy (Phi(x) + x phi(x)); dx may be x itself.
 template <class T>
 void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size);
 
 // dropout.cpp
-/// One sample, of `size` numbers, with the bits of `key`; y = skip + x scale where it is kept.
-/// `skip` may be null.
+/// Operands of the dropout of one sample, of `size` numbers, with the bits of `key`. `skip` may be
+/// null.
 template <class T>
 struct DropoutOperands {
     std::size_t size = 0;
@@ -36,10 +40,12 @@ struct DropoutOperands {
     const T* x = nullptr;
     const T* skip = nullptr;
 };
+/// y = skip + x scale where x is kept, else skip.
 template <class T>
 void dropout(const DropoutOperands<T>& o, T* y);
 
 // layer_norm.cpp
+/// Operands of a layer norm's three functions; each reads those that its formula names.
 template <class T>
 struct LayerNormOperands {
     std::size_t n = 0;
@@ -50,10 +56,14 @@ struct LayerNormOperands {
     const T* dy = nullptr;
     const T* skip = nullptr;
 };
+/// y = gain * (x - mean) / sqrt(variance + 1e-5) + bias, per row; statistics (n, 2) = mean, 1 /
+/// sqrt(...).
 template <class T>
 void layer_norm_forward(const LayerNormOperands<T>& o, T* y, Computed<T>* statistics);
+/// The gradient by x, plus skip, which may be null; dx may be x itself.
 template <class T>
 void layer_norm_backward_input(const LayerNormOperands<T>& o, const Computed<T>* statistics, T* dx);
+/// dgain and dbias += their sums over the rows.
 template <class T>
 void layer_norm_backward_weight(const LayerNormOperands<T>& o,
                                 const Computed<T>* statistics,
@@ -61,8 +71,11 @@ void layer_norm_backward_weight(const LayerNormOperands<T>& o,
                                 Computed<T>* dbias);
 
 // attention.cpp
+/// Causal self-attention: probabilities (samples * heads * positions, positions) and context (n,
+/// width) from qkv (n, 3 width).
 template <class T>
 void attention_forward(const AttentionShape& shape, const T* qkv, T* probabilities, T* context);
+/// Puts dQ | dK | dV into the place of Q | K | V. `scratch` has `attention_scratch` bytes.
 template <class T>
 void attention_backward(const AttentionShape& shape,
                         const T* probabilities,
@@ -71,12 +84,14 @@ void attention_backward(const AttentionShape& shape,
                         std::byte* scratch);
 
 // cross_entropy.cpp
+/// Returns the sum over the rows of log(sum exp x) - x[target]; log_sums (n) = log(sum exp x).
 template <class T>
 double cross_entropy_forward(const T* x,
                              const std::int32_t* targets,
                              Computed<T>* log_sums,
                              std::size_t n,
                              std::size_t width);
+/// Operands of the gradient of a cross-entropy.
 template <class T>
 struct CrossEntropyOperands {
     std::size_t n = 0;
@@ -86,10 +101,13 @@ struct CrossEntropyOperands {
     const Computed<T>* log_sums = nullptr;
     double scale = 0;
 };
+/// dx = scale (softmax(x) - one at the target); dx may be x itself.
 template <class T>
 void cross_entropy_backward(const CrossEntropyOperands<T>& o, T* dx);
 
 // updates.cpp
+/// Operands of the update of one parameter, of `size` numbers. The updates return the sum of the
+/// squares of its gradient.
 template <class T>
 struct UpdateOperands {
     std::size_t size = 0;
@@ -100,14 +118,19 @@ struct UpdateOperands {
     Computed<T>* master = nullptr;  ///< where it has another type than the value
     double gradient_scale = 1;
 };
+/// The sum of the squares of the gradient, in double.
 template <class T>
 double sum_squares(const T* gradient, std::size_t size);
+/// Updates by SGD; returns the sum of the squares of the gradient.
 template <class T>
 double sgd(const UpdateOperands<T>& p, double rate);
+/// Updates by SGD with momentum `mu`; returns the sum of the squares of the gradient.
 template <class T>
 double momentum(const UpdateOperands<T>& p, double rate, double mu);
+/// Updates by RMSProp; returns the sum of the squares of the gradient.
 template <class T>
 double rmsprop(const UpdateOperands<T>& p, double rate, double decay, double epsilon);
+/// Updates by Adam or AdamW; returns the sum of the squares of the gradient.
 template <class T>
 double adam(const UpdateOperands<T>& p, const AdamFactors& factors);
 

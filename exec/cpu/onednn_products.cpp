@@ -36,7 +36,7 @@ memory::desc desc_of(std::int64_t rows,
         {rows, columns}, type_of(type), turned ? memory::dims{1, stride} : memory::dims{stride, 1}};
 }
 
-/// What decides which code oneDNN makes for a product.
+/// Properties of a product that decide which code oneDNN makes for it.
 using Shape = std::tuple<std::int64_t,
                          std::int64_t,
                          std::int64_t,
@@ -127,7 +127,7 @@ class Made {
     dnnl::matmul matmul_;
 };
 
-/// What a thread has of the library: it works alone, and nobody waits for its code.
+/// The library's objects of one thread: it works alone, and no thread waits for its code.
 struct OfThread {
     OfThread() { omp_set_num_threads(1); }
 

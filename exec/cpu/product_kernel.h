@@ -21,8 +21,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/base/clones.h"
 #include "core/base/error.h"
+#include "core/base/simd_targets.h"
 #include "exec/cpu/bfloat16.h"
 #include "exec/cpu/product_scratch.h"
 #include "exec/cpu/products.h"
@@ -100,8 +100,8 @@ PIPETWIN_INLINE_TARGET void transpose(V& r0, V& r1, V& r2, V& r3) {
     r3 = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
 }
 
-/// One panel of `width` columns and `depth` rows, of which `used` columns exist. In memory
-/// neighbours of a panel's row are neighbours.
+/// Copies one panel of `width` columns and `depth` rows, of which `used` columns exist, from a
+/// matrix in which neighbours of a panel's row are neighbours in memory.
 template <Index width, class Real, class Source>
 PIPETWIN_TARGET void copy_panel(
     const Source* from, Index stride, Index depth, Index used, Real* panel) {
@@ -130,7 +130,7 @@ PIPETWIN_TARGET void copy_panel(
     }
 }
 
-/// The same where neighbours of a panel's column are neighbours in memory.
+/// Copies one panel from a matrix in which neighbours of a panel's column are neighbours in memory.
 template <Index width, class Real, class Source>
 PIPETWIN_TARGET void turn_panel(
     const Source* from, Index stride, Index depth, Index used, Real* panel) {
@@ -217,7 +217,7 @@ PIPETWIN_TARGET void pack(const Factor& factor,
     make_panels<width, Real, Real>(factor, across, line, lines, begin, depth, panels);
 }
 
-/// Where a tile of c goes, and what is added on its way: `c`, `skip` and `bias` where the depth
+/// Destination of a tile of c, and what is added on its way: `c`, `skip` and `bias` where the depth
 /// begins, `partial` where it goes on.
 template <class Real, class Storage>
 struct Goal {
@@ -413,13 +413,13 @@ Index rounded_up(Index value, Index to) {
     return (value + to - 1) / to * to;
 }
 
-/// Of a so many rows at a time: a block of them fits into half of the second cache.
+/// Rows of a that are packed at a time: a block of them fits into half of the second cache.
 constexpr Index a_rows = 144;
-/// Up to so many numbers all of a is kept in panels, so that b may be cut small: they share the
-/// last cache. Else b is cut as little as that cache allows, since a is copied again for each part
-/// of it. A panel of b is used once for each panel of a: where those are few, the copy of b costs
-/// as much as its way to the last cache and back, so it is cut so small that it never leaves the
-/// first two. Measured on a Zen 3; none of these changes a bit.
+/// With at most `a_numbers` numbers all of a is kept in panels, so that b may be cut small: they
+/// share the last cache. Else b is cut as little as that cache allows, since a is copied again for
+/// each part of it. A panel of b is used once for each panel of a: where those are few, the copy of
+/// b costs as much as its way to the last cache and back, so it is cut so small that it never
+/// leaves the first two. Measured on a Zen 3; none of these changes a bit.
 constexpr Index a_numbers = Index{1} << 20U;
 constexpr Index few_rows = 512;
 constexpr Index b_numbers_few_rows = Index{1} << 14U;

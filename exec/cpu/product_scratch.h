@@ -7,13 +7,15 @@
 
 namespace pipetwin::exec {
 
-/// Into so many numbers the inner dimension of a product is cut: the only cut that its bits know.
+/// Length of the blocks into which the inner dimension of a product is cut. Bits depend on no other
+/// cut.
 inline constexpr std::int64_t block_depth = 384;
 
-/// Room of the calling thread: for panels of a and b, for sums of a product that are not rounded
-/// yet, and for the scores of a head of an attention in bf16. It grows to what was needed most, and
-/// is kept until the thread ends.
+/// Use of scratch memory: for panels of a and b, for sums of a product that are not rounded yet,
+/// and for the scores of a head of an attention in bf16.
 enum class ScratchUse { A, B, C, Scores };
+/// Scratch memory of the calling thread, of at least `bytes`. It grows to the largest request, and
+/// is kept until the thread ends.
 void* product_scratch(ScratchUse use, std::size_t bytes);
 
 template <class Real>

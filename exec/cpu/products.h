@@ -9,6 +9,7 @@
 /// Matrix products of the CPU, one thread, of fp32, bf16 (computed in fp32) and fp64.
 namespace pipetwin::exec {
 
+/// Whether a factor is used as it lies in memory or transposed.
 enum class Transposed { No, Yes };
 
 /// A row-major matrix inside a larger one: `stride` elements from row to row.
@@ -19,7 +20,7 @@ struct Factor {
     Transposed transposed = Transposed::No;
 };
 
-/// Where half of a product lies above a diagonal and is not computed; rows and columns of the
+/// Which half of a product lies above a diagonal and is not computed; rows and columns of the
 /// triangle are positions. What is read of it is zero from the diagonal on to the right for at
 /// least `causal_margin` numbers.
 enum class Causal {
@@ -28,9 +29,10 @@ enum class Causal {
     A,            ///< a is zero right of the diagonal
     ATransposed,  ///< the matrix that a is the transpose of is
 };
+/// Numbers right of the diagonal that are zero.
 inline constexpr std::int64_t causal_margin = 16;
 
-/// c = a b + (skip) + (bias), each of them where it is given.
+/// A product c = a b + (skip) + (bias); skip and bias may be null.
 ///
 /// a (m, k) and b (k, n) after they were transposed, c (m, n). fp64 goes with fp64 alone; else each
 /// may be fp32 or bf16. The sums are fp32 (or fp64) until c is stored.
@@ -54,13 +56,15 @@ struct Product {
     const void* bias = nullptr;  ///< (n), of c's type
     Causal causal = Causal::No;
 };
+/// Computes a product on the calling thread.
 void compute(const Product& product);
 
-/// Which of the kernels this machine got: "avx512f", "avx2", "baseline".
+/// Name of the kernels that this machine uses: "avx512f", "avx2", "baseline".
 std::string_view product_kernel();
 
-/// For tests: all that this machine can run, and a product by one of them.
+/// Names of all kernels that this machine can run; for tests.
 std::vector<std::string_view> product_kernels();
+/// Computes a product by the kernels of this name; for tests.
 void compute_with(std::string_view kernel, const Product& product);
 
 }  // namespace pipetwin::exec

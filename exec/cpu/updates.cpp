@@ -3,7 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
@@ -33,7 +33,7 @@ PIPETWIN_INLINE double by_blocks(const T* g, std::size_t size, F&& update) {
     return sum;
 }
 
-/// What an update changes: the value itself where it is exact.
+/// The numbers that an update changes: the value itself where it is exact.
 template <class T>
 PIPETWIN_INLINE Computed<T>* exact_value(const UpdateOperands<T>& p) {
     if constexpr (std::is_same_v<T, Computed<T>>) {
@@ -57,12 +57,12 @@ PIPETWIN_INLINE void round_value(const UpdateOperands<T>& p, std::size_t begin, 
 }  // namespace
 
 template <class T>
-PIPETWIN_CLONES double sum_squares(const T* gradient, std::size_t size) {
+PIPETWIN_SIMD_TARGETS double sum_squares(const T* gradient, std::size_t size) {
     return by_blocks(gradient, size, [](std::size_t, std::size_t) __attribute__((always_inline)){});
 }
 
 template <class T>
-PIPETWIN_CLONES double sgd(const UpdateOperands<T>& p, double rate) {
+PIPETWIN_SIMD_TARGETS double sgd(const UpdateOperands<T>& p, double rate) {
     using C = Computed<T>;
     C* const w = exact_value(p);
     const C* const g = p.gradient;
@@ -79,7 +79,7 @@ PIPETWIN_CLONES double sgd(const UpdateOperands<T>& p, double rate) {
 }
 
 template <class T>
-PIPETWIN_CLONES double momentum(const UpdateOperands<T>& p, double rate, double mu) {
+PIPETWIN_SIMD_TARGETS double momentum(const UpdateOperands<T>& p, double rate, double mu) {
     using C = Computed<T>;
     C* const w = exact_value(p);
     C* const v = p.first;
@@ -99,10 +99,10 @@ PIPETWIN_CLONES double momentum(const UpdateOperands<T>& p, double rate, double 
 }
 
 template <class T>
-PIPETWIN_CLONES double rmsprop(const UpdateOperands<T>& p,
-                               double rate,
-                               double decay,
-                               double epsilon) {
+PIPETWIN_SIMD_TARGETS double rmsprop(const UpdateOperands<T>& p,
+                                     double rate,
+                                     double decay,
+                                     double epsilon) {
     using C = Computed<T>;
     C* const w = exact_value(p);
     C* const v = p.first;
@@ -125,7 +125,7 @@ PIPETWIN_CLONES double rmsprop(const UpdateOperands<T>& p,
 }
 
 template <class T>
-PIPETWIN_CLONES double adam(const UpdateOperands<T>& p, const AdamFactors& factors) {
+PIPETWIN_SIMD_TARGETS double adam(const UpdateOperands<T>& p, const AdamFactors& factors) {
     using C = Computed<T>;
     C* const w = exact_value(p);
     C* const m = p.first;

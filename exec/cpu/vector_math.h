@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/cpu/bfloat16.h"
 
 /// Functions for the inside of loops. The float versions have no branch and no call, so a loop over
@@ -112,7 +112,7 @@ PIPETWIN_INLINE double gelu_slope(double x) {
     return normal_distribution(x) + x * (0.39894228040143267794 * std::exp(-0.5 * x * x));
 }
 
-/// So many sums run beside each other: a cache line of them.
+/// Number of sums that run beside each other: a cache line of them.
 template <class T>
 constexpr std::size_t lanes = 64 / sizeof(T);
 
@@ -138,6 +138,7 @@ class LaneSum {
         }
     }
 
+    /// The sum; may be called once.
     PIPETWIN_INLINE T total() {
         for (std::size_t half = width / 2; half > 0; half /= 2) {
             for (std::size_t l = 0; l < half; ++l) {
@@ -184,6 +185,7 @@ class LaneMaximum {
         }
     }
 
+    /// The largest number; may be called once.
     PIPETWIN_INLINE C total() {
         for (std::size_t half = width / 2; half > 0; half /= 2) {
             for (std::size_t l = 0; l < half; ++l) {

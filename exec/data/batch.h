@@ -32,17 +32,18 @@ struct MicroBatch {
     int step = 0;  ///< what is drawn for it belongs to this step, from 0
 };
 
-/// One of several equal parts of a batch: that of a replica.
+/// One of several equal parts of a batch: the part of a replica.
 struct BatchPart {
     int index = 0;
     int count = 1;
 };
 
-/// The slices of core/plan/plan.h's micro_batch_sizes, which cover the part.
+/// Cuts a part of the batch into slices of these sizes (`micro_batch_sizes` of core/plan/plan.h),
+/// which cover it.
 std::vector<MicroBatch> split(const Batch& batch,
                               const std::vector<int>& sizes,
                               const BatchPart& part = {});
-/// The same, in place of what `slices` were.
+/// Cuts a part of the batch into slices of these sizes, which replace the content of `slices`.
 void split(const Batch& batch,
            const std::vector<int>& sizes,
            const BatchPart& part,
@@ -61,17 +62,21 @@ std::span<const std::int32_t> targets_of(const MicroBatch& slice, int positions,
 class DataSource {
   public:
     virtual ~DataSource() = default;
+    /// The mini-batch of a step, which counts from 0.
     virtual Batch batch(int step, int samples) const = 0;
     /// "text, 303076 bytes in 17 files": for the log.
     virtual std::string description() const = 0;
-    /// Every byte that was read from files, in one order; it takes as long as reading them.
+    /// Adds every byte that was read from files to the hash, in a fixed order; it takes as long as
+    /// reading them.
     virtual void add_content(ContentHash& /*hash*/) const {}
 };
 
-/// Training and validation have no sample in common, unless two files of the user's do.
+/// Use of the data. Training and validation have no sample in common, unless two of the user's
+/// files do.
 enum class DataUse { Training, Validation };
 
-/// Throws Error(BadInput), naming path, what was found and what was expected; Error(Io).
+/// Opens the data that a scenario names. Throws Error(BadInput), naming path, what was found and
+/// what was expected; Error(Io).
 std::unique_ptr<DataSource> open_data(const ScenarioParts& scenario,
                                       const Model& model,
                                       DataUse use = DataUse::Training);

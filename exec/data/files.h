@@ -12,7 +12,7 @@ namespace pipetwin::exec {
 /// Error(Io).
 std::vector<std::filesystem::path> data_files(const std::filesystem::path& path);
 
-/// The bytes of a file, which are read from the disk when they are looked at; the file must not
+/// The bytes of a file, which are read from the disk when they are accessed; the file must not
 /// become shorter. Throws Error(Io).
 class MappedFile {
   public:
@@ -22,6 +22,7 @@ class MappedFile {
     MappedFile& operator=(const MappedFile&) = delete;
     ~MappedFile();
 
+    /// All bytes of the file.
     std::span<const std::byte> bytes() const {
         return {static_cast<const std::byte*>(data_), size_};
     }

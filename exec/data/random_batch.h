@@ -7,7 +7,7 @@
 
 namespace pipetwin::exec {
 
-/// A mini-batch of random inputs and targets that fits the model; the same for the same seed.
+/// A mini-batch of random inputs and targets that fits the model. Equal seeds give equal batches.
 Batch random_batch(const Model& model, int samples, std::uint64_t seed);
 
 }  // namespace pipetwin::exec

@@ -17,7 +17,7 @@ class Shuffle {
         }
     }
 
-    /// `n` below the count. Two steps on average.
+    /// The number at place `n`, which is below the count. Takes two steps on average.
     std::uint64_t at(std::uint64_t n) const {
         do {
             n = once(n);

@@ -36,25 +36,27 @@ std::unique_ptr<DataSource> make_synthetic(const ScenarioParts& scenario,
                                            const Model& model,
                                            DataUse use);
 
-/// Which part of which files is read, each file or all together from share `begin` to `end`.
+/// The files that are read, and the part of them: of each file or of all together, from share
+/// `begin` to `end`.
 struct DataRange {
     std::filesystem::path path;
     double begin = 0;
     double end = 1;
 
-    /// Of so many elements, the first one and the one behind the last.
+    /// The first of `count` elements that is in the range.
     std::size_t begin_in(std::size_t count) const;
+    /// The one behind the last of `count` elements that is in the range.
     std::size_t end_in(std::size_t count) const;
 };
 
-/// Relative paths start at the scenario's folder.
+/// The files and the part of them for a use. Relative paths start at the scenario's folder.
 DataRange data_range(const ScenarioParts& scenario, DataUse use);
 
-/// How many different token ids the model's embedding knows.
+/// Number of different token ids that the model's embedding has.
 int vocabulary_of(const Model& model);
 
-/// How many classes the model's loss tells apart. Throws Error(BadInput) if its last layer is no
-/// loss.
+/// Number of classes that the model's loss tells apart. Throws Error(BadInput) if its last layer is
+/// no loss.
 int classes_of(const Model& model);
 
 }  // namespace pipetwin::exec

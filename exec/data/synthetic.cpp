@@ -9,7 +9,7 @@
 namespace pipetwin::exec {
 namespace {
 
-/// What the streams beneath the seed are for.
+/// Uses of the random streams that are made from the seed.
 enum class Use : std::uint64_t { Centres, Rule, Samples, HeldOut };
 
 RandomStream stream(std::uint64_t seed, Use use) {

@@ -80,7 +80,7 @@ class TokenFile {
         return static_cast<std::int32_t>(std::min(token, most));
     }
 
-    /// Of the whole file.
+    /// All bytes of the file, its header included.
     std::span<const std::byte> bytes() const { return file_.bytes(); }
 
   private:

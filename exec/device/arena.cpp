@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/timeline/memory_limits.h"
-#include "exec/device/rehearsal.h"
+#include "exec/device/allocation_trace.h"
 
 namespace pipetwin::exec {
 
@@ -56,8 +56,8 @@ Tensor Arena::allocate(DType type, std::int64_t rows, std::int64_t columns, Memo
     return tensor;
 }
 
-void Arena::rehearse(Rehearsal* rehearsal) {
-    rehearsal_ = rehearsal;
+void Arena::rehearse(AllocationTrace* trace) {
+    trace_ = trace;
 }
 
 Tensor Arena::rehearse_arrival(DType type,
@@ -70,7 +70,7 @@ Tensor Arena::rehearse_arrival(DType type,
     tensor.dtype_ = type;
     tensor.kind_ = MemoryKind::Boundary;
     tensor.capacity_ = capacity_for(tensor.bytes());
-    tensor.data_ = rehearsal_->receive(tensor.capacity_, message);
+    tensor.data_ = trace_->receive(tensor.capacity_, message);
     tensor.memory_ = &memory_;
     tensor.arena_ = this;
     add(tensor.kind_, tensor.bytes());
@@ -97,7 +97,7 @@ void Arena::turn_to(std::size_t cell) {
     }
 }
 
-/// Where the plan has put what is asked for now; null: nowhere.
+/// The place that the plan has for the current request; null: none.
 void* Arena::next_place(std::size_t capacity) {
     if (!follows_) {
         return nullptr;
@@ -116,8 +116,8 @@ void Arena::leave_plan() {
 
 /// A freed block of that size, or a new one.
 void* Arena::take(std::size_t capacity) {
-    if (rehearsal_ != nullptr) {
-        return rehearsal_->take(capacity);
+    if (trace_ != nullptr) {
+        return trace_->take(capacity);
     }
     while (true) {
         std::vector<void*>& reusable = free_[capacity];
@@ -187,8 +187,8 @@ void Arena::add(MemoryKind kind, Bytes bytes) noexcept {
 }
 
 void Arena::take_back(void* block, std::size_t capacity) noexcept {
-    if (rehearsal_ != nullptr) {
-        rehearsal_->give_back(block);
+    if (trace_ != nullptr) {
+        trace_->give_back(block);
         return;
     }
     try {

@@ -13,11 +13,13 @@
 
 namespace pipetwin::exec {
 
-class Rehearsal;
+class AllocationTrace;
 struct MessageName;
 
-/// Where the tensors of a step lie, found by a rehearsal of it (exec/memory_plan/step_layout.h).
+/// Planned places of a step's tensors, found by a rehearsal of the step
+/// (exec/memory_plan/step_layout.h).
 struct StepPlaces {
+    /// The place of one requested tensor.
     struct Place {
         std::size_t bytes = 0;  ///< Arena::capacity_for
         void* address = nullptr;
@@ -52,41 +54,45 @@ class Arena {
     /// survive to the next call.
     std::byte* workspace(Bytes bytes);
 
-    /// Whoever can free tensors of this arena when there is no memory left: `free_some` says
-    /// whether it has freed any. Empty: nobody.
+    /// Sets the function that is called when no memory is left: `free_some` frees tensors of this
+    /// arena, and returns false if there was none to free. Empty: no function.
     void when_short(std::function<bool()> free_some) { free_some_ = std::move(free_some); }
 
-    /// From now on tensors have names instead of memory, which the rehearsal writes down. Null: no
-    /// more.
-    void rehearse(Rehearsal* rehearsal);
-    /// A tensor that another rank sends, where it rehearses.
+    /// Gives tensors names instead of memory from now on; `trace` records the requests. Null:
+    /// no more.
+    void rehearse(AllocationTrace* trace);
+    /// The tensor that arrives with a message of another rank, while the arena rehearses.
     Tensor rehearse_arrival(DType type,
                             std::int64_t rows,
                             std::int64_t columns,
                             const MessageName& message);
 
-    /// One piece of memory for the places of a step; its address. Once.
+    /// Takes one piece of memory for the places of a step, and returns its address. May be called
+    /// once.
     void* take_room(std::size_t bytes);
+    /// Sets the places of the tensors in all steps from now on.
     void follow(StepPlaces places) { places_ = std::move(places); }
     /// Requests are those of a step now, up to `end_step`. What is not asked for in the planned
     /// order, cell by cell, gets a block of its own, and so does the rest of the step.
     void begin_step();
+    /// Requests are those of the row's action in `cell` from now on.
     void turn_to(std::size_t cell);
     void end_step() { follows_ = false; }
-    /// Steps in which something was asked for that no plan foresaw.
+    /// Number of steps with a request that the plan did not have.
     int unforeseen() const { return unforeseen_; }
 
     const MemoryUse& live() const { return live_; }
     /// Composition at the first moment of the highest total since the last reset.
     const MemoryUse& peak() const { return peak_; }
+    /// Begins to look for the peak anew, from the live bytes.
     void reset_peak();
 
-    /// What a tensor of so many bytes takes of its memory: whole cache lines, so that the smallest
+    /// Bytes of memory that a tensor of `bytes` takes: whole cache lines, so that the smallest
     /// share none between threads.
     static std::size_t capacity_for(Bytes bytes);
 
-    /// Gives the blocks back that nobody uses. Those of an evaluation go from rank to rank in one
-    /// direction only, and would pile up at its end.
+    /// Gives all unused blocks back to the memory. The blocks of an evaluation go from rank to rank
+    /// in one direction only, and would pile up at its end.
     void give_back_free_blocks();
 
     /// Deals the free blocks of arenas with the same memory out anew, to each as many of a size as
@@ -112,7 +118,7 @@ class Arena {
     std::map<std::size_t, std::vector<void*>> free_;  ///< by capacity
     Tensor workspace_;
     std::function<bool()> free_some_;
-    Rehearsal* rehearsal_ = nullptr;
+    AllocationTrace* trace_ = nullptr;
     void* room_ = nullptr;
     std::size_t room_bytes_ = 0;
     StepPlaces places_;

@@ -19,23 +19,26 @@ namespace pipetwin::exec {
 class CopyEngine;
 class Kernels;
 
+/// A moment on a device's clock.
 using TimePoint = std::chrono::steady_clock::time_point;
 
+/// An amount of memory and its name, for messages.
 struct NamedBytes {
     std::string name;
     Bytes bytes;
 };
 
-/// Memory that a device takes beside what its arena counts. What ranks have in common, the first of
-/// them tells.
+/// Device memory outside the arena's count, such as the CUDA context or cuBLAS workspaces. What
+/// ranks share is reported by the first of them.
 struct MemoryBeside {
     std::vector<NamedBytes> own;
     std::vector<NamedBytes> common;
     Bytes pool;     ///< common: taken in advance, for the blocks of the arenas
-    Bytes of_pool;  ///< of what is `own`, so much lies in the pool
+    Bytes of_pool;  ///< the part of `own` that lies in the pool
 };
 
-/// Where a stage computes. One per rank, used by one thread at a time.
+/// A device that computes a stage: the CPU, a share of a GPU, or an emulated device. One per rank,
+/// used by one thread at a time.
 class Device {
   public:
     virtual ~Device() = default;
@@ -43,8 +46,7 @@ class Device {
     /// Called by a worker's thread before its first action: denormals to zero.
     virtual void enter_thread() = 0;
 
-    /// The calling thread has used the device and goes on with something else; a device may be
-    /// entered by one thread at a time.
+    /// Called by a thread that stops using the device, as only one thread may use it at a time.
     virtual void leave_thread() noexcept {}
 
     /// The time on this device's clock.
@@ -71,21 +73,23 @@ class Device {
     /// before `complete` or `finish` returns.
     virtual void mark(std::function<void(TimePoint)> then) { then(now()); }
 
-    /// Where tensors of this device lie.
+    /// The memory in which tensors of this device lie.
     virtual Memory& memory() { return host_memory(); }
 
-    /// Room for so many numbers that kernels write and the host reads once `complete` has returned;
-    /// all 0. Lives as long as the device.
+    /// Memory for `count` numbers that kernels write and the host reads once `complete` has
+    /// returned; all 0. Lives as long as the device.
     virtual std::span<double> results(std::size_t count);
 
-    /// Its way to other memories. To host memory it takes the time that `planned` says, where the
-    /// device emulates one. Null: it has no memory of its own.
+    /// Makes the engine that copies to and from other memories. Copies to host memory take the time
+    /// that `planned` says, where the device emulates one. Null: the device has no memory of its
+    /// own.
     virtual std::unique_ptr<CopyEngine> make_copy_engine(const LinkCost& planned);
 
-    /// After some steps: it grows while sizes are new.
+    /// Device memory outside the arena's count. Call it after some steps: it grows while sizes are
+    /// new.
     virtual MemoryBeside memory_beside() const { return {}; }
 
-    /// Why it works otherwise than it was asked to; empty: it does not.
+    /// The reason why the device works otherwise than it was asked to; empty: it does as asked.
     virtual std::string note() const { return {}; }
 
     /// The mathematics of this device. Stateless: any number of devices may share one object.
@@ -101,8 +105,8 @@ std::unique_ptr<Device> make_cpu_device();
 /// The CPU's kernels, for devices that compute there, too.
 const Kernels& cpu_kernels();
 
-/// What `enter_thread` of every device that computes on the CPU does: denormals count as zero in
-/// the calling thread (they would slow a step 16 times).
+/// Makes denormals count as zero in the calling thread (they would slow a step 16 times).
+/// `enter_thread` of every device that computes on the CPU calls it.
 void prepare_cpu_thread();
 
 }  // namespace pipetwin::exec

@@ -10,9 +10,10 @@ namespace pipetwin::exec {
 /// A device did not do what it was asked. Its place is where the executor was.
 class DeviceFailure : public Error {
   public:
-    /// For how long it fails: the one call, or every call of every rank of the device from now on.
+    /// Duration of a failure: the one call, or every call of every rank of the device from now on.
     enum class Lasts { Once, ForGood };
-    /// Whose doing a failure for good may be. The device says only that something on it went wrong.
+    /// Possible origin of a lasting failure: the device reports only that something on it went
+    /// wrong.
     enum class Cause { AnotherRank, Own };
 
     DeviceFailure(std::string text, std::string hint, Lasts lasts, Cause cause = Cause::AnotherRank)
@@ -21,7 +22,8 @@ class DeviceFailure : public Error {
           cause_(cause) {}
 
     bool is_for_good() const { return lasts_ == Lasts::ForGood; }
-    /// It cannot have come from the rank that met it, which had no work on the device.
+    /// True if the failure lasts and cannot have come from the rank that met it, which had no work
+    /// on the device.
     bool is_of_another_rank() const { return is_for_good() && cause_ == Cause::AnotherRank; }
 
   private:

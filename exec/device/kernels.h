@@ -20,11 +20,11 @@ struct AttentionShape {
     int width = 0;  ///< heads * size of a head
 };
 
-/// What the backward of an attention works in: one head's dS and dQ where the probabilities are
-/// kept, else dQ | dK | dV and a sum for each row of each head.
+/// Bytes of scratch memory for an attention's backward: one head's dS and dQ where the
+/// probabilities are kept, else dQ | dK | dV and a sum for each row of each head.
 Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format);
 
-/// What one update of a parameter needs; see exec/layers/optimizer.h for the formulas.
+/// Operands of the update of one parameter; see exec/layers/optimizer.h for the formulas.
 struct UpdateView {
     View value;
     ConstView gradient;
@@ -34,6 +34,7 @@ struct UpdateView {
     double* squares = nullptr;  ///< where the sum of the squares of the gradient goes
 };
 
+/// Factors of one Adam or AdamW update, with the bias corrections of its step.
 struct AdamFactors {
     double beta1 = 0;
     double beta2 = 0;
@@ -44,19 +45,21 @@ struct AdamFactors {
     double gradient_scale = 1;
 };
 
-/// Which numbers of a micro-batch's matrix are dropped: a function of the key, the sample's place
-/// in the mini-batch and the number's place in the sample, and so of no partition. Numbers 2k and
-/// 2k + 1 of sample s share the bits `RandomStream::with_key(key).of(s).bits(k)`, low half first;
-/// one is dropped whose half is below `threshold`.
+/// The numbers of a micro-batch's matrix that dropout drops: a function of the key, the sample's
+/// place in the mini-batch and the number's place in the sample, and so of no partition. Numbers 2k
+/// and 2k + 1 of sample s share the bits `RandomStream::with_key(key).of(s).bits(k)`, low half
+/// first; one is dropped whose half is below `threshold`.
 struct DropoutMask {
     std::uint64_t key = 0;
     int first_sample = 0;
     std::int64_t numbers_per_sample = 0;
     double probability = 0;  ///< of being dropped, 0 up to, but not, 1
 
+    /// A number is dropped if its 32 random bits are below this.
     std::uint32_t threshold() const {
         return static_cast<std::uint32_t>(std::min(probability * 0x1p32, 0x1p32 - 1));
     }
+    /// Factor of the numbers that are kept.
     double scale() const { return 1 / (1 - probability); }
 };
 
@@ -75,15 +78,16 @@ class Kernels {
   public:
     virtual ~Kernels() = default;
 
+    /// y = 0.
     virtual void fill_zero(View y) const = 0;
-    /// Host to device, converted to the type of y.
+    /// Copies host numbers to the device, converted to the type of y.
     virtual void upload(std::span<const std::int32_t> from, View y) const = 0;
     virtual void upload(std::span<const float> from, View y) const = 0;
     virtual void upload(std::span<const double> from, View y) const = 0;
-    /// The bytes of x as they lie there, to the host, once all that was issued before is done: it
+    /// Copies the bytes of x to the host, unconverted, once all that was issued before is done: it
     /// waits. `to` has room for all of them.
     virtual void download(ConstView x, std::span<std::byte> to) const = 0;
-    /// And back; `from` may go when it returns.
+    /// Copies the host's bytes into y, unconverted; `from` may go when it returns.
     virtual void upload(std::span<const std::byte> from, View y) const = 0;
     /// y += x.
     virtual void add(ConstView x, View y) const = 0;
@@ -139,6 +143,8 @@ class Kernels {
     /// y[r] = tokens[id of r] + places[position of r]; ids (n, 1) int32; places may be empty.
     virtual void embedding_forward(
         ConstView ids, ConstView tokens, ConstView places, int positions, View y) const = 0;
+    /// dtokens[id of r] += dy[r], dplaces[position of r] += dy[r], in the order of the rows;
+    /// dplaces may be empty.
     virtual void embedding_backward(
         ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const = 0;
 
@@ -155,23 +161,26 @@ class Kernels {
     /// y = skip + x / (1 - p), or skip where x is dropped; y may be x or skip. Also its gradient.
     virtual void dropout(const DropoutMask& mask, ConstView x, ConstView skip, View y) const = 0;
 
-    /// The sums of squares alone: nothing is updated.
+    /// Writes each gradient's sum of squares to `squares`, in double; nothing is updated.
     virtual void sum_squares(std::span<const UpdateView> parameters) const = 0;
 
-    /// One fused pass over every parameter, with gradient_scale times its gradient; the sums of
-    /// squares are in double, and of the gradient as it is.
+    /// SGD in one fused pass over every parameter, with gradient_scale times its gradient. Writes
+    /// each gradient's sum of squares to `squares`, in double, of the gradient as it is.
     virtual void sgd(std::span<const UpdateView> parameters,
                      double rate,
                      double gradient_scale) const = 0;
+    /// SGD with momentum `mu`; passes and sums of squares as `sgd`.
     virtual void momentum(std::span<const UpdateView> parameters,
                           double rate,
                           double mu,
                           double gradient_scale) const = 0;
+    /// RMSProp; passes and sums of squares as `sgd`.
     virtual void rmsprop(std::span<const UpdateView> parameters,
                          double rate,
                          double decay,
                          double epsilon,
                          double gradient_scale) const = 0;
+    /// Adam or AdamW; passes and sums of squares as `sgd`.
     virtual void adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const = 0;
 };
 

@@ -4,7 +4,7 @@
 
 namespace pipetwin::exec {
 
-/// Where an arena gets its blocks from. Any thread.
+/// The memory that an arena gets its blocks from: host memory or a GPU's. Any thread may call it.
 class Memory {
   public:
     virtual ~Memory() = default;
@@ -13,12 +13,12 @@ class Memory {
     /// the bytes, if there are none left.
     virtual void* take(std::size_t bytes) = 0;
 
-    /// A block of that size, which nobody uses any more.
+    /// Gives back an unused block that `take` returned for that size.
     virtual void give_back(void* block, std::size_t bytes) noexcept = 0;
 };
 
-/// Of this program. Large blocks lie on huge pages; fresh ones were touched once, so that page
-/// faults do not fall into a measured action.
+/// The memory of this process. Large blocks lie on huge pages; fresh ones were touched once, so
+/// that page faults do not fall into a measured action.
 Memory& host_memory();
 
 }  // namespace pipetwin::exec

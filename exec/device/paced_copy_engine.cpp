@@ -33,7 +33,7 @@ class Copier {
         done_ = 0;
     }
 
-    /// Of what was added as number `index`.
+    /// True if the copy that was added as number `index` is done.
     bool is_done(int index) {
         const std::lock_guard lock(mutex_);
         return done_ > index;

@@ -7,8 +7,9 @@
 
 namespace pipetwin::exec {
 
-/// A link to host memory that takes the time that `link` says on the clock of `device`, a paced
-/// one. The bytes are moved, too, by a thread of its own. `device` outlives it.
+/// Makes the copies to and from the host memory of `device`, a paced one: they take the time that
+/// `link` says on its clock. The bytes are moved, too, by a thread of its own. `device` outlives
+/// it.
 std::unique_ptr<CopyEngine> make_paced_copy_engine(Device& device, const LinkCost& link);
 
 }  // namespace pipetwin::exec

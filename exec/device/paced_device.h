@@ -15,6 +15,7 @@ namespace pipetwin::exec {
 /// `paced_lateness` could not keep the pace, and that shows: the clock jumps to the real time.
 std::unique_ptr<Device> make_paced_device();
 
+/// Longest delay of the host that a paced device's clock hides.
 constexpr std::chrono::microseconds paced_lateness{2000};
 
 }  // namespace pipetwin::exec

@@ -138,7 +138,7 @@ void Tensor::give_up_place() {
 }
 
 void Tensor::vanish() {
-    PIPETWIN_EXPECT(arena_ != nullptr && arena_->rehearsal_ != nullptr, "the arena rehearses");
+    PIPETWIN_EXPECT(arena_ != nullptr && arena_->trace_ != nullptr, "the arena rehearses");
     arena_->add(kind_, -bytes());
     arena_ = nullptr;
     data_ = nullptr;

@@ -11,15 +11,18 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/timeline/footprint.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 
 namespace pipetwin::exec {
 
 class Arena;
 class Memory;
 
+/// Type of a tensor's numbers.
 enum class DType { F32, F64, I32, BF16 };
+/// Bytes of one number.
 std::size_t size_of(DType type);
+/// "fp32", "fp64", "int32" or "bf16".
 std::string_view to_string(DType type);
 
 /// The DType of a C++ element type.
@@ -43,10 +46,10 @@ class Tensor {
     Tensor& operator=(const Tensor&) = delete;
     ~Tensor();
 
-    /// In nobody's account yet: a message that is written for another rank. Contents are undefined.
-    /// Throws what `memory` throws.
+    /// Makes a tensor that no arena counts yet: a message that is written for another rank.
+    /// Contents are undefined. Throws what `memory` throws.
     static Tensor detached(Memory& memory, DType type, std::int64_t rows, std::int64_t columns);
-    /// The same at an address that somebody else has planned for it.
+    /// Makes a tensor that no arena counts yet, at an address that the plan of a step has for it.
     static Tensor placed(
         Memory& memory, void* address, DType type, std::int64_t rows, std::int64_t columns);
 
@@ -55,6 +58,7 @@ class Tensor {
     std::int64_t rows() const { return rows_; }
     std::int64_t columns() const { return columns_; }
     std::int64_t size() const { return rows_ * columns_; }
+    /// Bytes of its numbers: rows * columns * size_of(dtype).
     Bytes bytes() const;
     MemoryKind kind() const { return kind_; }
 
@@ -82,15 +86,15 @@ class Tensor {
     void detach();
     /// Accounts a detached tensor in `arena`.
     void attach(Arena& arena, MemoryKind kind);
-    /// It stays in the account, but others decide when its place is used again.
+    /// Keeps the tensor in its arena's account, but leaves its place in the step's plan to others.
     void give_up_place();
-    /// It goes on in another rank, where arenas only rehearse.
+    /// Ends the tensor here, as it goes on in another rank; where arenas only rehearse.
     void vanish();
 
   private:
     friend class Arena;
-    /// Whose the place is when the tensor ends: its memory gets a block back, while a place of the
-    /// step's plan is used again as planned - by its arena, if the tensor is not handed on.
+    /// Owner of the memory when the tensor ends: a block goes back to its memory, while a place of
+    /// the step's plan is used again as planned - by its arena, if the tensor is not handed on.
     enum class Place { Block, Planned, HandedOn };
     void release() noexcept;
 
@@ -108,8 +112,8 @@ class Tensor {
 /// "(64, 128) fp32".
 std::string shape_text(DType type, std::int64_t rows, std::int64_t columns);
 
-/// A matrix that somebody else owns: what kernels read. Row-major, without gaps; empty where data
-/// is null.
+/// A matrix that the view does not own: what kernels read. Row-major, without gaps; empty where
+/// data is null.
 struct ConstView {
     const void* data = nullptr;
     DType dtype = DType::F32;
@@ -126,6 +130,7 @@ struct ConstView {
     bool empty() const { return data == nullptr; }
     std::int64_t size() const { return rows * columns; }
     std::size_t bytes() const { return static_cast<std::size_t>(size()) * size_of(dtype); }
+    /// The numbers. Throws InternalError if T is not their type.
     template <class T>
     const T* as() const {
         PIPETWIN_EXPECT(data == nullptr || dtype == dtype_of<T>, "element type of a view");
@@ -133,7 +138,8 @@ struct ConstView {
     }
 };
 
-/// The same, to be written.
+/// A matrix that the view does not own: what kernels write. Row-major, without gaps; empty where
+/// data is null.
 struct View {
     void* data = nullptr;
     DType dtype = DType::F32;
@@ -152,6 +158,7 @@ struct View {
 
     bool empty() const { return data == nullptr; }
     std::int64_t size() const { return rows * columns; }
+    /// The numbers. Throws InternalError if T is not their type.
     template <class T>
     T* as() const {
         PIPETWIN_EXPECT(data == nullptr || dtype == dtype_of<T>, "element type of a view");
@@ -159,9 +166,10 @@ struct View {
     }
 };
 
-/// Some of its numbers, as one row.
+/// A view of the numbers in `range`, counted in row-major order, as one row. Throws InternalError
+/// if they are not all there.
 template <class AnyView>
-AnyView part_of(const AnyView& view, const NumberRange& range) {
+AnyView part_of(const AnyView& view, const ElementRange& range) {
     PIPETWIN_EXPECT(range.begin >= 0 && range.end() <= view.size(), "a part of a view");
     AnyView part = view;
     using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(part.data)>>,

@@ -13,12 +13,13 @@
 #include "exec/base/cores.h"
 #include "exec/device/kernels.h"
 #include "exec/device/paced_device.h"
+#include "exec/executor/backend.h"
 #include "exec/executor/executor_impl.h"
 #include "exec/executor/flight_recorder.h"
 #include "exec/gpu/gpu_parts.h"
 #include "exec/memory_plan/schedule_order.h"
 #include "exec/transport/monitor.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -29,11 +30,12 @@ void refuse_what_cannot_be_executed(const Plan& plan,
                                     const Model& model,
                                     Backend backend,
                                     Precision precision) {
-    if (backend == Backend::Cuda && precision == Precision::Fp64) {
-        throw Error(ErrorKind::Unavailable,
-                    "training.precision",
-                    "the GPU computes in fp32 and bf16, not in fp64",
-                    "set precision = \"fp32\", or backend = \"cpu\"");
+    if (!traits(backend).has_fp64 && precision == Precision::Fp64) {
+        throw Error(
+            ErrorKind::Unavailable,
+            "training.precision",
+            fmt::format("{} computes in fp32 and bf16, not in fp64", traits(backend).device),
+            "set precision = \"fp32\", or backend = \"cpu\"");
     }
     if (!model.is_executable()) {
         throw Error(ErrorKind::BadInput,
@@ -50,29 +52,18 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
 }
 
-std::vector<int> ranks_elsewhere(const Plan& plan, const std::vector<int>& here) {
-    std::vector<int> others;
-    for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        if (std::ranges::find(here, rank) == here.end()) {
-            others.push_back(rank);
-        }
-    }
-    return others;
-}
-
 /// One for each rank; of those that other processes have, none.
 std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
+                                                  const std::vector<int>& here,
                                                   const ExecutorOptions& options) {
-    if (options.backend == Backend::Cuda && options.world == nullptr) {
-        return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
+    const BackendTraits& backend = traits(options.backend);
+    if (backend.make_devices != nullptr && options.place.group->is_alone()) {
+        return backend.make_devices(plan, options);
     }
     std::vector<std::unique_ptr<Device>> devices(as_index(plan.rank_count()));
-    for (const int rank : ranks_here(plan, options)) {
+    for (const int rank : here) {
         devices[as_index(rank)] = options.make_device ? options.make_device(rank)
-                                  : options.backend == Backend::Cuda
-                                      ? make_whole_gpu(plan, rank, options.gpu)
-                                  : options.backend == Backend::Paced ? make_paced_device()
-                                                                      : make_cpu_device();
+                                                      : backend.make_device(plan, rank, options);
     }
     return devices;
 }
@@ -85,67 +76,55 @@ Executor::Impl::Impl(Plan plan_to_walk,
     : plan(std::move(plan_to_walk)),
       model(trained_model),
       options(std::move(executor_options)),
-      here(ranks_here(plan, options)),
+      here(ranks_here(group(), plan, replica())),
       workers(static_cast<std::size_t>(plan.rank_count())),
-      at(workers.size()),
+      progress(workers.size()),
       cells(workers.size()),
       all_ready(std::ssize(here), BeginTogether{this}),
-      watchdog(plan,
-               options.hang_limits,
-               options.monitor == nullptr ? ranks_elsewhere(plan, here) : std::vector<int>{}),
-      crew(here.size()) {
+      watchdog(plan, options.hang_limits),
+      threads(here.size()) {
     refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
-    options.emulate_links =
-        options.emulate_links || (options.backend == Backend::Paced && options.world == nullptr);
-    const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
-    const bool own_core =
-        options.backend != Backend::Paced && !options.shares_cores && here.size() <= cores.size();
+    const ProcessPlace& place = options.place;
+    const bool is_emulated = traits(options.backend).is_emulated;
+    options.emulate_links = options.emulate_links || (is_emulated && group().is_alone());
+    const std::vector<int> cores = place.cores.empty() ? allowed_cores() : place.cores;
+    const bool own_core = !is_emulated && !place.shares_cores && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
     connect();
-    if (options.world != nullptr) {
-        clock.ask(*options.world);
-    }
+    clock.ask(group());
     const Worker::Settings settings{.options = &options,
                                     .cores = own_core ? cores : std::vector<int>{}};
-    std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options);
+    std::vector<std::unique_ptr<Device>> devices = make_devices(plan, here, options);
     for (const int rank : here) {
         add_worker(rank, std::move(devices[as_index(rank)]), settings);
     }
     connect_memories();
     connect_twins();
     connect_replicas();
-    if (options.world != nullptr) {
-        options.world->await_ends();
-    }
+    group().await_ends();
     plan_memory();
     order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
-    if (options.monitor != nullptr) {
-        options.monitor->follow([this] { return position(); });
-    }
+    place.monitor->follow([this] { return position(); });
 }
 
 Executor::Impl::~Impl() {
     end_remote();
-    if (options.monitor != nullptr) {
-        options.monitor->follow({});
-    }
+    options.place.monitor->follow({});
 }
 
 /// Channels to other processes end before the memories that they read and write, which are those of
 /// the workers.
 void Executor::Impl::end_remote() {
-    if (options.world != nullptr) {
-        options.world->abort_traffic();
-    }
+    group().abort_traffic();
     for (std::vector<Edge>* const direction : {&edges.forward, &edges.backward}) {
         for (Edge& edge : *direction) {
-            if (edge.is_remote) {
+            if (edge.is_remote()) {
                 edge.channel.reset();
             }
         }
     }
     for (Reduction& reduction : edges.reductions) {
-        if (reduction.is_remote) {
+        if (reduction.is_remote()) {
             reduction.channel.reset();
         }
     }
@@ -170,8 +149,8 @@ void Executor::Impl::connect() {
     }
     if (norms > 0) {
         edges.norm = std::make_unique<GradientNorm>(
-            static_cast<int>(norms), piece_count(plan->schedule), spin);
-        if (options.world != nullptr) {
+            static_cast<int>(norms), model_stage_count(plan->schedule), spin);
+        if (!group().is_alone()) {
             edges.norm->exchange_with(
                 [this](GradientNorm::Squares& squares) { exchange_squares(squares); });
         }
@@ -195,7 +174,7 @@ void Executor::Impl::connect(Edge& edge, int sender, int receiver) {
     if (is_here(sender) && is_here(receiver)) {
         edge.channel = make_local_channel(plan->channel_capacity, spin);
     } else if (is_here(sender) || is_here(receiver)) {
-        edge.is_remote = true;
+        edge.route = TensorRoute::Remote;
         edge.channel = open_edge(sender, receiver);
     }
 }
@@ -205,10 +184,13 @@ void Executor::Impl::connect_memories() {
     for (int stage = 0; stage + 1 < plan.stage_count(); ++stage) {
         if (is_here(stage) && is_here(stage + 1) && !share_memory(stage, stage + 1)) {
             const std::size_t boundary = as_index(stage);
-            edges.forward[boundary].room = &worker_of(stage + 1).room();
-            edges.backward[boundary].room = &worker_of(stage).room();
-            worker_of(stage).send_far();
-            worker_of(stage + 1).send_far();
+            for (const auto& [edge, receiver] : {std::pair(&edges.forward[boundary], stage + 1),
+                                                 std::pair(&edges.backward[boundary], stage)}) {
+                edge->route = TensorRoute::Copy;
+                edge->receive_buffers = &worker_of(receiver).receive_buffers();
+            }
+            worker_of(stage).copy_outgoing_messages();
+            worker_of(stage + 1).copy_outgoing_messages();
         }
     }
 }
@@ -221,14 +203,14 @@ void Executor::Impl::connect_twins() {
             continue;
         }
         if (!is_here(stage) || !is_here(*other)) {
-            reduction.is_remote = true;
+            reduction.route = TensorRoute::Remote;
             reduction.channel = open_remote(stage, *other, plan.stage_count() * plan.stage_count());
         } else {
             reduction.channel = make_local_channel(1, spin);
             reduction.receiver = &worker_of(*other).stage(*other);
             if (!share_memory(stage, *other)) {
-                reduction.is_far = true;
-                worker_of(stage).send_far();
+                reduction.route = TensorRoute::Copy;
+                worker_of(stage).copy_outgoing_messages();
             }
             reduction.link = plan->reductions[as_index(stage)];
         }
@@ -263,42 +245,33 @@ void Executor::Impl::connect_replicas() {
         }
         Device& device = worker_of(stage).device();
         const SummedTensors tensors = summed_tensors(own_stage.parameters(), has_both_ends);
-        std::unique_ptr<ReplicaNumbers> numbers =
-            gpu_sum ? numbers_by_gpus(tensors, member.rounds, *gpu_sum)
-                    : numbers_by_host(device, tensors, member);
-        edges.sums[as_index(stage)] = std::make_unique<ReplicaSum>(
-            device, tensors.weights.size(), std::move(member), std::move(numbers));
+        std::unique_ptr<AllReduceTransport> transport =
+            gpu_sum ? gpu_all_reduce(tensors, member.rounds, *gpu_sum)
+                    : host_all_reduce(device, tensors, member);
+        edges.sums[as_index(stage)] = std::make_unique<GradientAllReduce>(
+            device, tensors.weights.size(), std::move(member), std::move(transport));
     }
-}
-
-void Executor::Impl::begin_together() noexcept {
-    // Spinning workers meet at a moment that lies a little ahead, so that none is late for having
-    // been woken last.
-    constexpr std::chrono::microseconds wake_up{100};
-    start = Clock::now() + (spin == Spin::Briefly ? wake_up : std::chrono::microseconds{0});
 }
 
 /// Every worker walks its row. Returns when all are back, or one hangs and the others had time to
 /// stop.
 void Executor::Impl::walk_rows() {
-    for (Place& place : at) {
-        place.cell = preparing;
-        place.turned_to = preparing;
+    for (Progress& of_rank : progress) {
+        of_rank.cell = preparing;
+        of_rank.turned_to = preparing;
     }
     failures.clear();
     is_stopped = false;
     watchdog.begin_step(Clock::now());
     ++walks;
-    crew.send([this](std::size_t index) { work(as_index(here[index])); });
-    while (!crew.wait(watchdog.interval())) {
+    threads.run([this](std::size_t index) { work(as_index(here[index])); });
+    while (!threads.wait(watchdog.interval())) {
         std::ranges::transform(
-            at, cells.begin(), [](const Place& place) { return place.cell.load(); });
-        if (options.monitor != nullptr) {
-            look_at_others();
-        }
+            progress, cells.begin(), [](const Progress& of_rank) { return of_rank.cell.load(); });
+        poll_peers();
         if (const std::optional<Hang> hang = watchdog.look(cells, Clock::now())) {
             stop_all(*hang);
-            has_stragglers = !crew.wait(options.hang_limits.grace);
+            has_stragglers = !threads.wait(options.hang_limits.grace);
             return;
         }
     }
@@ -315,24 +288,21 @@ void Executor::Impl::work(std::size_t rank) {
     } catch (...) {
         failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
     }
-    at[rank].cell = prepared;
-    at[rank].turned_to = prepared;
-    if (options.world != nullptr) {
-        begins = agree_on_start() && begins;
-    } else {
-        all_ready.arrive_and_wait();
-    }
+    progress[rank].cell = prepared;
+    progress[rank].turned_to = prepared;
+    all_ready.arrive_and_wait();
+    begins = begins && all_begin;
     worker.start(start);
     const auto end = static_cast<int>(plan->schedule.ranks[rank].size());
     if (begins && walk_row(rank)) {
-        at[rank].turned_to = end;
+        progress[rank].turned_to = end;
     } else {
         is_stopped = true;
         worker.close_channels();
     }
     worker.arena().end_step();
     worker.device().leave_thread();
-    at[rank].cell = end;
+    progress[rank].cell = end;
 }
 
 /// False if the row was not walked to its end, because an action of it or of another rank failed.
@@ -342,15 +312,13 @@ bool Executor::Impl::walk_row(std::size_t rank) {
         if (!failures.allows(order[rank][cell])) {
             return false;
         }
-        at[rank].cell = static_cast<int>(cell);
-        at[rank].turned_to = static_cast<int>(cell);
+        progress[rank].cell = static_cast<int>(cell);
+        progress[rank].turned_to = static_cast<int>(cell);
         if (input.evaluation && !is_of_forward(row[cell].op)) {
             continue;
         }
         try {
-            if (options.flight != nullptr) {
-                options.flight->turn_to(input.step, static_cast<int>(rank), cell, row[cell]);
-            }
+            options.place.flight->turn_to(input.step, static_cast<int>(rank), cell, row[cell]);
             if (options.before_action) {
                 options.before_action(static_cast<int>(rank), row[cell]);
             }
@@ -391,12 +359,10 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
         edges.norm->restart();
     }
     walk_rows();
-    if (options.world != nullptr) {
-        try {
-            share_failures();
-        } catch (const ProcessLost&) {
-            throw_lost();
-        }
+    try {
+        share_failures();
+    } catch (const ProcessLost&) {
+        throw_lost();
     }
     if (!failures.empty()) {
         clean_up_and_throw();
@@ -415,9 +381,9 @@ double Executor::Impl::loss() const {
     return sum;
 }
 
-void Executor::Impl::tell(StepResult& result) {
+void Executor::Impl::collect_result(StepResult& result) {
     result.loss = loss();
-    result.timeline.origin = options.backend == Backend::Paced || options.emulate_links
+    result.timeline.origin = traits(options.backend).is_emulated || options.emulate_links
                                  ? Origin::Emulated
                                  : Origin::Measured;
     result.start = start;
@@ -440,18 +406,12 @@ void Executor::Impl::tell(StepResult& result) {
         time.wall += worker.recorder().compute_wall();
         time.cpu += worker.recorder().compute_cpu();
     }
-    if (options.world != nullptr) {
-        share(result, time);
-    } else {
-        result.grad_norm = grad_norm();
-    }
+    share(result, time);
     for (std::size_t rank = 0; rank < workers.size(); ++rank) {
         watchdog.learn(result.timeline.ranks[rank], static_cast<int>(rank));
     }
     watchdog.end_step();
-    // A paced device only makes believe that it computes all the time, and a GPU does it elsewhere.
-    const bool real = options.backend == Backend::Cpu;
-    result.stolen = real && time.wall > Duration{}
+    result.stolen = traits(options.backend).on_cores && time.wall > Duration{}
                         ? std::max(0.0, 1.0 - to_seconds(time.cpu) / to_seconds(time.wall))
                         : 0;
 }
@@ -459,7 +419,7 @@ void Executor::Impl::tell(StepResult& result) {
 /// Stage by stage, so in model order whatever the partition.
 double Executor::Impl::grad_norm() const {
     double sum = 0;
-    for (int stage = 0; stage < piece_count(plan->schedule); ++stage) {
+    for (int stage = 0; stage < model_stage_count(plan->schedule); ++stage) {
         for (const double squares : worker_of(stage).stage(stage).counted_squares()) {
             sum += squares;
         }
@@ -483,7 +443,7 @@ Executor::Executor(Plan plan, const Model& model, ExecutorOptions options)
     : impl_(std::make_unique<Impl>(std::move(plan), model, std::move(options))) {}
 
 Executor::~Executor() {
-    if (impl_->has_stragglers && !impl_->crew.wait(impl_->options.hang_limits.grace)) {
+    if (impl_->has_stragglers && !impl_->threads.wait(impl_->options.hang_limits.grace)) {
         // Their threads cannot be ended, so what they may use cannot be freed.
         static_cast<void>(impl_.release());
     }
@@ -497,7 +457,7 @@ StepResult Executor::run_step(const Batch& batch, int step) {
 
 void Executor::run_step(const Batch& batch, int step, StepResult& result) {
     impl_->walk(batch, step, false);
-    impl_->tell(result);
+    impl_->collect_result(result);
 }
 
 double Executor::evaluate(const Batch& batch, int step) {
@@ -505,7 +465,7 @@ double Executor::evaluate(const Batch& batch, int step) {
     for (Worker* const worker : impl_->workers_here()) {
         worker->arena().give_back_free_blocks();
     }
-    return impl_->options.world != nullptr ? impl_->shared_loss() : impl_->loss();
+    return impl_->shared_loss();
 }
 
 std::optional<Failure> Executor::last_failure() const {
@@ -530,7 +490,7 @@ std::vector<Parameter*> Executor::parameters() {
 
 TrainedParameters Executor::trained() {
     TrainedParameters trained;
-    for (int piece = 0; piece < piece_count(impl_->plan->schedule); ++piece) {
+    for (int piece = 0; piece < model_stage_count(impl_->plan->schedule); ++piece) {
         std::vector<Parameter*>& own = trained.pieces.emplace_back(stage(piece).parameters());
         std::erase_if(own, [](const Parameter* parameter) { return parameter->is_copy; });
     }
@@ -582,7 +542,7 @@ void spread_weights(const Schedule& schedule,
             }
         }
     };
-    const int pieces = piece_count(schedule);
+    const int pieces = model_stage_count(schedule);
     for (int index = pieces; index < schedule.stage_count(); ++index) {
         const int piece = schedule.weights_of_stage[as_index(index)];
         const std::vector<Parameter*>& originals = from.pieces[as_index(piece)];
@@ -624,8 +584,8 @@ Executor::Room Executor::room(int rank) const {
     return room;
 }
 
-std::vector<BesidePlan> Executor::memory_beside() const {
-    std::vector<BesidePlan> all;
+std::vector<UnplannedMemory> Executor::memory_beside() const {
+    std::vector<UnplannedMemory> all;
     Bytes pool;
     Bytes of_pool;  // what has its own line, or is the plan's
     for (Worker* const worker : impl_->workers_here()) {
@@ -634,7 +594,7 @@ std::vector<BesidePlan> Executor::memory_beside() const {
             all.push_back({.name = line.name, .total = line.bytes, .ranks = {}});
         }
         for (const NamedBytes& line : beside.own) {
-            auto found = std::ranges::find(all, line.name, &BesidePlan::name);
+            auto found = std::ranges::find(all, line.name, &UnplannedMemory::name);
             if (found == all.end()) {
                 found = all.insert(all.end(), {.name = line.name, .total = {}, .ranks = {}});
             }

@@ -28,8 +28,8 @@ struct StepResult {
     double stolen = 0;               ///< 1 - thread CPU time / wall time over all compute spans
 };
 
-/// Memory of the devices that no plan counts.
-struct BesidePlan {
+/// Memory of the devices that no plan counts, such as that of libraries.
+struct UnplannedMemory {
     std::string name;
     Bytes total;
     std::vector<Bytes> ranks;  ///< empty: the ranks have it in common
@@ -49,11 +49,11 @@ std::string place_of(const Failure& failure);
 /// its own device and arena, channels between them. A worker never decides an order. The threads
 /// live as long as the executor.
 ///
-/// The first error in schedule order wins (C31; the order is exec/memory_plan/schedule_order.h's):
+/// The first error in schedule order wins (the order is exec/memory_plan/schedule_order.h's):
 /// the other workers go on with what comes before it in that order and stop there, all come back,
 /// and run_step throws the original exception - an Error with rank, step and action put before its
-/// place, any other type untouched (C30); last_failure() tells where it was. After a failure the
-/// gradients are cleared, the stashes freed, and the next run_step works (C32). After a failure in
+/// place, any other type untouched; last_failure() tells where it was. After a failure the
+/// gradients are cleared, the stashes freed, and the next run_step works. After a failure in
 /// the forward part all weights are as before; later, stages that had ended their backward part may
 /// have been updated.
 ///
@@ -69,9 +69,9 @@ std::string place_of(const Failure& failure);
 ///
 /// Where there are as many cores as ranks, each worker is bound to its own.
 ///
-/// With ExecutorOptions::world this process has one rank of it. All processes call run_step and
-/// evaluate for the same steps; each gets the whole result of its pipeline, and all throw the same
-/// failure. After a failure there is no other step.
+/// Where each rank has a process of its own (ExecutorOptions::place) this one has one rank of it.
+/// All processes call run_step and evaluate for the same steps; each gets the whole result of its
+/// pipeline, and all throw the same failure. After a failure there is no other step.
 class Executor {
   public:
     Executor(Plan plan, const Model& model, ExecutorOptions options);
@@ -94,7 +94,7 @@ class Executor {
     std::optional<Failure> last_failure() const;
     const Plan& plan() const;
     Stage& stage(int index);
-    /// All parameters in model order, each once; names do not depend on the partition (C39).
+    /// All parameters in model order, each once; names do not depend on the partition.
     std::vector<Parameter*> parameters();
     /// For a checkpoint. Valid as long as the executor.
     TrainedParameters trained();
@@ -124,7 +124,7 @@ class Executor {
     };
     Room room(int rank) const;
     /// What lies beside the peaks of the last step.
-    std::vector<BesidePlan> memory_beside() const;
+    std::vector<UnplannedMemory> memory_beside() const;
     /// Why ranks work otherwise than asked, each reason once; empty: they do not.
     std::vector<std::string> notes() const;
 

@@ -65,11 +65,12 @@ void Executor::Impl::await_stragglers() {
     if (!has_stragglers) {
         return;
     }
-    if (!crew.wait(options.hang_limits.grace)) {
-        throw Error(ErrorKind::Hang,
-                    last_failure ? place_of(*last_failure) : "",
-                    fmt::format("rank {} has not come back yet", fmt::join(crew.away(), ", rank ")),
-                    "start the run again");
+    if (!threads.wait(options.hang_limits.grace)) {
+        throw Error(
+            ErrorKind::Hang,
+            last_failure ? place_of(*last_failure) : "",
+            fmt::format("rank {} has not come back yet", fmt::join(threads.busy(), ", rank ")),
+            "start the run again");
     }
     has_stragglers = false;
     clean_up();
@@ -91,10 +92,10 @@ void Executor::Impl::reopen_channels() {
 }
 
 void Executor::Impl::clean_up() {
-    if (options.world != nullptr) {
-        is_over = true;  // what is under way between processes cannot be called back
-    } else {
+    if (group().is_alone()) {
         reopen_channels();
+    } else {
+        is_over = true;  // what is under way between processes cannot be called back
     }
     for (Worker* const worker : workers_here()) {
         worker->abandon();
@@ -138,7 +139,7 @@ void Executor::Impl::throw_failure(const StepFailures::One& failure) {
 std::string Executor::Impl::first_not_finite(const Action& forward) {
     const int micro_batch = forward.micro_batch;
     const int first = first_stage_of_pipeline(plan->schedule, forward.stage);
-    const int end = first + piece_count(plan->schedule);
+    const int end = first + model_stage_count(plan->schedule);
     std::optional<int> found;
     const Kernels* kernels = nullptr;  // of the stage at work
     const auto watch = [&](int layer, const Tensor& output) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "exec/base/crew.h"
+#include "exec/base/rank_threads.h"
 #include "exec/executor/executor.h"
 #include "exec/executor/step_failures.h"
 #include "exec/executor/worker.h"
@@ -21,9 +21,6 @@
 /// Inside of the executor: setting up and walking rows (executor.cpp), where every tensor of a step
 /// lies (executor_memory.cpp), and what follows a failure (executor_failures.cpp).
 namespace pipetwin::exec {
-
-/// The ranks of the plan that this process has, ascending.
-std::vector<int> ranks_here(const Plan& plan, const ExecutorOptions& options);
 
 struct Executor::Impl {
     Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options);
@@ -37,8 +34,9 @@ struct Executor::Impl {
         return std::ranges::find(here, rank) != here.end();
     }
     std::vector<Worker*> workers_here() const;
-    int replica() const;
-    int first_process() const;
+    ProcessGroup& group() const { return *options.place.group; }
+    int replica() const { return options.replica.index; }
+    int process_of(int rank) const { return exec::process_of(group(), plan, replica(), rank); }
     void connect();
     void connect(Edge& edge, int sender, int receiver);
     std::unique_ptr<Channel> open_edge(int sender, int receiver);
@@ -48,9 +46,9 @@ struct Executor::Impl {
                                          std::optional<int> capacity = {});
     void connect_replicas();
     void exchange_squares(GradientNorm::Squares& squares) const;
-    bool agree_on_start();
+    bool agree_on_start() noexcept;
     Position position() const;
-    void look_at_others();
+    void poll_peers();
     [[noreturn]] void throw_lost() const;
     void share_failures();
     /// Over all compute actions.
@@ -73,13 +71,12 @@ struct Executor::Impl {
     void refuse_lost_device() const;
     bool has_planned_memory() const { return !layouts.empty(); }
     void repeat_addresses() const;
-    void begin_together() noexcept;
     void walk_rows();
     void work(std::size_t rank);
     bool walk_row(std::size_t rank);
     void stop_all(const Hang& hang);
     void await_stragglers();
-    void tell(StepResult& result);
+    void collect_result(StepResult& result);
     void walk(const Batch& data, int step, bool evaluation);
     double loss() const;
     double grad_norm() const;
@@ -119,9 +116,9 @@ struct Executor::Impl {
     // A step; a worker that hangs may be in it for longer than run_step:
     struct BeginTogether {
         Impl* impl;
-        void operator()() noexcept { impl->begin_together(); }
+        void operator()() noexcept { impl->all_begin = impl->agree_on_start(); }
     };
-    struct alignas(64) Place {  // a cache line each
+    struct alignas(64) Progress {  // a cache line each
         std::atomic<int> cell = preparing;
         std::atomic<int> turned_to = preparing;  ///< stays where a row was not walked to its end
     };
@@ -131,14 +128,15 @@ struct Executor::Impl {
     std::atomic<bool> is_stopped = false;  ///< a row was not walked to its end
     std::atomic<std::int64_t> walks = 0;   ///< begun
     bool is_over = false;                  ///< a process failed: no other step follows
-    std::vector<Place> at;                 ///< [rank]: where its worker is
+    std::vector<Progress> progress;        ///< [rank]: where its worker is
     std::vector<int> cells;                ///< the same, at the last look
     TimePoint start;
+    bool all_begin = true;  ///< no process is known that will never begin this step
     std::barrier<BeginTogether> all_ready;
     CommonClock clock;  ///< of all processes
     Watchdog watchdog;
     bool has_stragglers = false;  ///< not all workers came back from the last step
-    Crew crew;                    ///< last: its threads use all of the above
+    RankThreads threads;          ///< one per rank here; last: they use all of the above
 };
 
 }  // namespace pipetwin::exec

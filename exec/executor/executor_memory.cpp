@@ -4,6 +4,7 @@
 
 #include "core/base/as_index.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/backend.h"
 #include "exec/executor/executor_impl.h"
 
 namespace pipetwin::exec {
@@ -96,7 +97,7 @@ void Executor::Impl::plan_memory() {
 
 /// On a GPU an action with the addresses of a step before is a graph that is there already.
 void Executor::Impl::repeat_addresses() const {
-    if (options.backend == Backend::Cuda && !has_planned_memory()) {
+    if (traits(options.backend).replays_actions && !has_planned_memory()) {
         std::map<const Memory*, std::vector<Arena*>> arenas;
         for (Worker* const worker : workers_here()) {
             arenas[&worker->arena().memory()].push_back(&worker->arena());

@@ -6,16 +6,13 @@
 #include <vector>
 
 #include "core/scenario/scenario.h"
+#include "exec/executor/process_place.h"
 #include "exec/executor/watchdog.h"
 #include "exec/layers/optimizer.h"
 #include "exec/stage/stage.h"
 #include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
-
-class FlightRecorder;
-class Monitor;
-class World;
 
 /// One of the pipelines of a training, which share its mini-batch.
 struct ReplicaPlace {
@@ -25,6 +22,7 @@ struct ReplicaPlace {
     std::function<Channel*(int from, int to, int stage)> channel{};
 };
 
+/// What an executor is to do, beside the plan and the model.
 struct ExecutorOptions {
     Backend backend = Backend::Cpu;
     Precision precision = Precision::Fp32;
@@ -32,13 +30,9 @@ struct ExecutorOptions {
     OptimizerSettings optimizer;
     GpuShares gpu_shares = GpuShares::Own;
     std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
-    int gpu = 0;                   ///< with a world: the one that the rank of this process has
     bool input_gradient = false;   ///< the first stage produces the gradient of its input, too
-    /// Processors to bind the workers to, one each; empty: those that the program may use.
-    std::vector<int> cores{};
     /// Messages take no less than the plan says; within a process those of paced devices always do.
     bool emulate_links = false;
-    bool shares_cores = false;  ///< with other workers: none is bound to one, and none spins
     /// Makes the device of a rank; empty: one as `backend` says.
     std::function<std::unique_ptr<Device>(int rank)> make_device;
     /// Called by every worker before every action; what it throws is that action's failure. For the
@@ -47,13 +41,8 @@ struct ExecutorOptions {
     /// Called on the thread of the layer's rank; for the profiler.
     LayerTimer layer_done;
     HangLimits hang_limits{};
-    /// Where each rank has a process of its own: process replica * ranks + rank of them is this
-    /// one. Null: all ranks of the pipeline are here. Outlives the executor.
-    World* world = nullptr;
-    Monitor* monitor = nullptr;        ///< with it; where the other processes are
-    FlightRecorder* flight = nullptr;  ///< is told of every action; null: nobody
-    /// Of a training of several pipelines in this process, which one this is.
-    ReplicaPlace replica{};
+    ProcessPlace place{};    ///< which ranks are here, and what they may use
+    ReplicaPlace replica{};  ///< which pipeline of the training this is
 };
 
 /// As the scenario says.

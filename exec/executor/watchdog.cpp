@@ -65,12 +65,11 @@ Duration planned_time(const Plan& plan, const Action& action, Duration copies) {
 
 }  // namespace
 
-Watchdog::Watchdog(const Plan& plan, const HangLimits& limits, std::vector<int> elsewhere)
+Watchdog::Watchdog(const Plan& plan, const HangLimits& limits)
     : plan_(plan),
       limits_(limits),
-      elsewhere_(std::move(elsewhere)),
       interval_(std::max(limits.least / looks, Duration(1))),
-      awaited_(awaited_cells(plan->schedule, plan->channel_capacity.value_or(-1))),
+      awaited_(cross_rank_dependencies(plan->schedule, plan->channel_capacity.value_or(-1))),
       last_norms_(last_norms(plan->schedule)),
       stays_(plan->schedule.ranks.size()) {
     const std::vector<Duration> copies = copy_times(plan);
@@ -101,7 +100,7 @@ std::optional<Hang> Watchdog::look(std::span<const int> cells, TimePoint now) {
     Duration most{};
     for (int rank = 0; rank < static_cast<int>(stays_.size()); ++rank) {
         Stay& stay = stays_[as_index(rank)];
-        if (stay.time == Duration{} || is_excused(rank) || is_elsewhere(rank)) {
+        if (stay.time == Duration{} || is_excused(rank)) {
             continue;
         }
         stay.own += passed;
@@ -192,10 +191,6 @@ bool Watchdog::is_excused(int rank) const {
         other = waits_for(*other);
     }
     return !other;
-}
-
-bool Watchdog::is_elsewhere(int rank) const {
-    return std::ranges::find(elsewhere_, rank) != elsewhere_.end();
 }
 
 bool Watchdog::waits_for_replicas(int rank) const {

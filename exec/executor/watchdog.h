@@ -8,7 +8,7 @@
 #include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "exec/device/device.h"
-#include "exec/memory_plan/awaited.h"
+#include "exec/memory_plan/cross_rank_dependencies.h"
 
 namespace pipetwin::exec {
 
@@ -41,9 +41,7 @@ struct Hang {
 /// the machine slept.
 class Watchdog {
   public:
-    /// `elsewhere`: ranks of other processes, of which nothing is seen: who waits for them is
-    /// excused.
-    Watchdog(const Plan& plan, const HangLimits& limits, std::vector<int> elsewhere = {});
+    Watchdog(const Plan& plan, const HangLimits& limits);
 
     /// How long to wait between two looks.
     Duration interval() const { return interval_; }
@@ -69,7 +67,6 @@ class Watchdog {
     std::optional<Cell> awaited_by(int rank) const;
     std::optional<int> waits_for(int rank) const;
     bool is_excused(int rank) const;
-    bool is_elsewhere(int rank) const;
     bool waits_for_replicas(int rank) const;
     Duration limit(int rank) const;
     Duration expected(int rank) const;
@@ -78,7 +75,6 @@ class Watchdog {
 
     const Plan& plan_;
     HangLimits limits_;
-    std::vector<int> elsewhere_;
     Duration interval_{};
     std::vector<std::vector<std::optional<Cell>>> awaited_;
     std::vector<int> last_norms_;                  ///< [rank]

@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -18,8 +18,8 @@ namespace {
 StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
     const ExecutorOptions& options = *settings.options;
     std::function<void()> between_layers;
-    if (World* const world = options.world) {
-        between_layers = [world] { world->progress(); };
+    if (ProcessGroup& group = *options.place.group; !group.is_alone()) {
+        between_layers = [&group] { group.progress(); };
     }
     return {.format = number_format(options.precision, options.backend),
             .seed = options.seed,
@@ -27,9 +27,8 @@ StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
             .largest_micro_batch = std::ranges::max(plan->micro_batch_sizes),
             .optimizer = options.optimizer.kind,
             .input_gradient = options.input_gradient,
-            .shared_weights = piece_count(plan->schedule) < plan.stage_count(),
-            .replica = options.world != nullptr ? options.world->index() / plan.rank_count()
-                                                : options.replica.index,
+            .shared_weights = model_stage_count(plan->schedule) < plan.stage_count(),
+            .replica = options.replica.index,
             .optimizer_shards = plan->weight_gather.empty() ? 1 : plan->replicas,
             .layer_done = options.layer_done,
             .between_layers = std::move(between_layers)};
@@ -70,11 +69,11 @@ Worker::Worker(const Plan& plan,
       rank_(rank),
       edges_(edges),
       emulates_links_(settings.options->emulate_links),
-      world_(settings.options->world),
+      group_(*settings.options->place.group),
       cores_(settings.cores),
       device_(std::move(device)),
       arena_(device_->memory()),
-      room_(device_->memory()),
+      receive_buffers_(device_->memory()),
       recorder_(plan->schedule.ranks.at(as_index(rank))),
       offload_(StashOffload::of_rank(plan, rank, *device_, arena_)) {
     const StageOptions options = stage_options(plan, settings);
@@ -86,10 +85,10 @@ Worker::Worker(const Plan& plan,
         const Stage::Place place{.stage = index,
                                  .first_layer = plan->partition->first_layer(piece),
                                  .layer_count = plan->partition->layers_in(piece)};
-        Home& home = homes_.emplace_back();
-        home.index = index;
-        home.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
-        home.slots.resize(as_index(plan.micro_batches()));
+        LocalStage& local = local_stages_.emplace_back();
+        local.index = index;
+        local.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
+        local.slots.resize(as_index(plan.micro_batches()));
     }
     for (const Action& action : plan->schedule.ranks[as_index(rank)]) {
         if (action.op == Op::Recompute) {
@@ -109,29 +108,29 @@ void Worker::reserve_channel_room(const Plan& plan) {
 }
 
 RowNeeds Worker::rehearse(const StepInput& step) {
-    Rehearsal rehearsal;
-    arena_.rehearse(&rehearsal);
-    for (const Home& home : homes_) {
-        home.stage->rehearse(true);
+    AllocationTrace trace;
+    arena_.rehearse(&trace);
+    for (const LocalStage& local : local_stages_) {
+        local.stage->rehearse(true);
     }
     for (const Action& action : plan_->schedule.ranks[as_index(rank_)]) {
-        rehearsal.turn();
-        rehearse(action, step, rehearsal);
+        trace.turn();
+        rehearse(action, step, trace);
     }
-    for (Home& home : homes_) {
-        for (Slot& slot : home.slots) {
+    for (LocalStage& local : local_stages_) {
+        for (Slot& slot : local.slots) {
             slot.gradient = {};  // of the model's input
         }
-        home.stage->rehearse(false);
+        local.stage->rehearse(false);
     }
-    RowNeeds needs = rehearsal.end();
+    RowNeeds needs = trace.end();
     arena_.rehearse(nullptr);
     arena_.reset_peak();
     return needs;
 }
 
 /// What `perform` asks for.
-void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& rehearsal) {
+void Worker::rehearse(const Action& action, const StepInput& step, AllocationTrace& trace) {
     if (is_compute(action.op)) {
         return compute(action, step);
     }
@@ -143,7 +142,7 @@ void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& re
     Slot& place = slot(action.stage, action.micro_batch);
     Tensor& tensor = forward ? place.activation : place.gradient;
     if (is_receive(action.op)) {
-        const Stage& stage = *home(action.stage).stage;
+        const Stage& stage = *local_stage(action.stage).stage;
         const int samples = step.data[as_index(action.micro_batch)].samples;
         const Stage::Boundary boundary =
             forward ? stage.input_boundary(samples) : stage.output_boundary(samples);
@@ -154,10 +153,10 @@ void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& re
         return;
     }
     if (edge_at(action).copies()) {
-        rehearsal.free_copied(edge);
-        rehearsal.copy(tensor.data(), edge);
+        trace.free_copied(edge);
+        trace.copy(tensor.data(), edge);
     } else {
-        rehearsal.send(tensor.data(), {.edge = edge, .micro_batch = action.micro_batch});
+        trace.send(tensor.data(), {.edge = edge, .micro_batch = action.micro_batch});
     }
     tensor.vanish();
 }
@@ -168,21 +167,21 @@ void Worker::prepare(const StepInput& step) {
         pin_to(cores_[as_index(rank_) % cores_.size()]);
     }
     device_->enter_thread();
-    for (Home& home : homes_) {
-        for (Slot& slot : home.slots) {
+    for (LocalStage& local : local_stages_) {
+        for (Slot& slot : local.slots) {
             slot.gradient = {};  // of the model's input, kept since the last step
         }
         if (evaluation) {
-            home.stage->zero_losses();
+            local.stage->zero_losses();
         } else {
-            home.stage->zero_gradients();
+            local.stage->zero_gradients();
         }
     }
     device_->finish();
     recorder_.restart();
     norms_to_do_ = static_cast<int>(
         std::ranges::count(plan_->schedule.ranks[as_index(rank_)], Op::GradientNorm, &Action::op));
-    room_.settle();
+    receive_buffers_.settle();
     if (offload_) {
         offload_->restart();
     }
@@ -205,9 +204,9 @@ void Worker::expect_messages(const StepInput& step) {
         if (step.evaluation && !is_of_forward(action.op)) {
             continue;
         }
-        if (is_send(action.op) && edge_at(action).is_remote) {
+        if (is_send(action.op) && edge_at(action).is_remote()) {
             edge_at(action).channel->settle();
-        } else if (is_receive(action.op) && edge_at(action).is_remote) {
+        } else if (is_receive(action.op) && edge_at(action).is_remote()) {
             expect_message(action, step);
         }
     }
@@ -217,15 +216,15 @@ void Worker::expect_messages(const StepInput& step) {
 }
 
 void Worker::expect_gradients() {
-    for (const Home& home : homes_) {
-        if (ReplicaSum* const sum = replica_sum(home.index)) {
+    for (const LocalStage& local : local_stages_) {
+        if (GradientAllReduce* const sum = all_reduce(local.index)) {
             sum->expect();
         }
-        const auto source = gradient_source(plan_->schedule, home.index);
-        if (!source || !edges_.reductions[as_index(*source)].is_remote) {
+        const auto source = gradient_source(plan_->schedule, local.index);
+        if (!source || !edges_.reductions[as_index(*source)].is_remote()) {
             continue;
         }
-        for (Parameter* const parameter : home.stage->shared_parameters()) {
+        for (Parameter* const parameter : local.stage->shared_parameters()) {
             Tensor& received = parameter->received;
             edges_.reductions[as_index(*source)].channel->expect(
                 Tensor::placed(device_->memory(),
@@ -239,15 +238,15 @@ void Worker::expect_gradients() {
 
 void Worker::expect_message(const Action& action, const StepInput& step) {
     const std::size_t micro_batch = as_index(action.micro_batch);
-    const Stage& stage = *home(action.stage).stage;
+    const Stage& stage = *local_stage(action.stage).stage;
     const int samples = step.data[micro_batch].samples;
     const Stage::Boundary boundary = action.op == Op::RecvForward ? stage.input_boundary(samples)
                                                                   : stage.output_boundary(samples);
     Edge& edge = edge_at(action);
     edge.channel->expect(
         edge.places.empty() || step.evaluation
-            ? Tensor::detached(room_, boundary.type, boundary.rows, boundary.columns)
-            : Tensor::placed(room_.memory(),
+            ? Tensor::detached(receive_buffers_, boundary.type, boundary.rows, boundary.columns)
+            : Tensor::placed(receive_buffers_.memory(),
                              edge.places.at(micro_batch),
                              boundary.type,
                              boundary.rows,
@@ -302,7 +301,7 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
             break;
         case Op::GradientNorm:
             ready = complete_gradients(action.stage);
-            home(action.stage).stage->sum_squares();
+            local_stage(action.stage).stage->sum_squares();
             share_squares(action.stage);
             break;
         case Op::Optimizer:
@@ -318,14 +317,15 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
     ready = std::max(begin, ready);
     recorder_.record(begin, ready, device_->complete(action, ready, plan_.duration(action)));
     if (!is_send(action.op) && !is_receive(action.op)) {
-        room_.settle();
+        receive_buffers_.settle();
     }
     if (offload_ && offload_->leaves(cell)) {
-        offload_->send_out(cell, home(action.stage).stage->stash_tensors(action.micro_batch));
+        offload_->send_out(cell,
+                           local_stage(action.stage).stage->stash_tensors(action.micro_batch));
     }
     refuse_what_is_not_finite(action);
     if (action.op == Op::GradientNorm) {
-        edges_.norm->add(action.stage, home(action.stage).stage->counted_squares());
+        edges_.norm->add(action.stage, local_stage(action.stage).stage->counted_squares());
         --norms_to_do_;
     }
 }
@@ -341,7 +341,7 @@ void Worker::evaluate(const Action& action, const StepInput& step) {
             send(edges_.forward[as_index(action.stage)], action.micro_batch, std::move(activation));
             break;
         default:
-            activation = home(action.stage)
+            activation = local_stage(action.stage)
                              .stage->evaluate(action.micro_batch,
                                               std::move(activation),
                                               step.data[as_index(action.micro_batch)]);
@@ -350,7 +350,7 @@ void Worker::evaluate(const Action& action, const StepInput& step) {
     }
     device_->complete(action, device_->now(), plan_.duration(action));
     if (action.op == Op::Forward) {
-        room_.settle();
+        receive_buffers_.settle();
         refuse_what_is_not_finite(action);
     }
 }
@@ -367,7 +367,7 @@ TimePoint Worker::turn_to(std::size_t cell, const Action& action, TimePoint begi
 }
 
 void Worker::compute(const Action& action, const StepInput& step) {
-    Stage& stage = *home(action.stage).stage;
+    Stage& stage = *local_stage(action.stage).stage;
     Slot& place = slot(action.stage, action.micro_batch);
     switch (action.op) {
         case Op::Forward:
@@ -391,7 +391,7 @@ void Worker::compute(const Action& action, const StepInput& step) {
 }
 
 void Worker::forward(const Action& action, const StepInput& step) {
-    Home& here = home(action.stage);
+    LocalStage& here = local_stage(action.stage);
     Slot& place = slot(action.stage, action.micro_batch);
     place.activation = here.stage->forward(action.micro_batch,
                                            std::move(place.activation),
@@ -417,15 +417,15 @@ void Worker::pass_gradient_on(const Action& action) {
     }
 }
 
-ReplicaSum* Worker::replica_sum(int stage) const {
+GradientAllReduce* Worker::all_reduce(int stage) const {
     return edges_.sums.empty() ? nullptr : edges_.sums[as_index(stage)].get();
 }
 
 /// Over the replicas first: what goes to another stage are their sums.
 void Worker::reduce(int stage) {
     const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
-    if (ReplicaSum* const sum = replica_sum(stage)) {
-        TimePoint& begun = home(stage).sum_begun;
+    if (GradientAllReduce* const sum = all_reduce(stage)) {
+        TimePoint& begun = local_stage(stage).sum_begun;
         begun = device_->now();
         sum->begin();
         if (goes_on || !plan_->overlap_reduction) {
@@ -440,16 +440,16 @@ void Worker::reduce(int stage) {
 
 void Worker::hand_gradients_over(int stage) {
     Reduction& reduction = edges_.reductions.at(as_index(stage));
-    if (reduction.is_remote) {
+    if (reduction.is_remote()) {
         return hand_gradients_to_process(stage);
     }
     // The receiver reads them as soon as it has the message.
-    if (reduction.is_far) {
+    if (reduction.route == TensorRoute::Copy) {
         device_->finish();
         copies_->wait(copies_->start(CopyEngine::Direction::Out,
-                                     home(stage).stage->gradients_for(*reduction.receiver)));
+                                     local_stage(stage).stage->gradients_for(*reduction.receiver)));
     } else {
-        home(stage).stage->hand_gradients_to(*reduction.receiver);
+        local_stage(stage).stage->hand_gradients_to(*reduction.receiver);
         device_->finish();
     }
     Message message;
@@ -465,7 +465,7 @@ void Worker::hand_gradients_over(int stage) {
 void Worker::hand_gradients_to_process(int stage) {
     Channel& channel = *edges_.reductions[as_index(stage)].channel;
     device_->finish();
-    for (Parameter* const parameter : home(stage).stage->shared_parameters()) {
+    for (Parameter* const parameter : local_stage(stage).stage->shared_parameters()) {
         Tensor& gradient = parameter->gradient;
         channel.send({.micro_batch = 0,
                       .tensor = Tensor::placed(device_->memory(),
@@ -481,31 +481,32 @@ void Worker::hand_gradients_to_process(int stage) {
 /// last came.
 TimePoint Worker::complete_gradients(int stage) {
     TimePoint arrived;
-    if (ReplicaSum* const sum = replica_sum(stage); sum != nullptr && sum->is_under_way()) {
+    if (GradientAllReduce* const sum = all_reduce(stage); sum != nullptr && sum->is_under_way()) {
         arrived = sum->finish();
         arrived = std::max(
-            arrived, await_emulated(home(stage).sum_begun + plan_->all_reduce[as_index(stage)]));
+            arrived,
+            await_emulated(local_stage(stage).sum_begun + plan_->all_reduce[as_index(stage)]));
     }
     const auto source = gradient_source(plan_->schedule, stage);
     if (source) {
         const Reduction& reduction = edges_.reductions[as_index(*source)];
         const std::size_t messages =
-            reduction.is_remote ? home(stage).stage->shared_parameters().size() : 1;
+            reduction.is_remote() ? local_stage(stage).stage->shared_parameters().size() : 1;
         for (std::size_t i = 0; i < messages; ++i) {
             arrived = std::max(arrived, reduction.channel->receive().arrived);
         }
-        if (reduction.is_remote) {  // its own gradients are about to change
+        if (reduction.is_remote()) {  // its own gradients are about to change
             edges_.reductions[as_index(stage)].channel->settle();
         }
     }
-    home(stage).stage->add_received_gradients();
+    local_stage(stage).stage->add_received_gradients();
     return arrived;
 }
 
 /// Where each replica has a share of the gradients' sums.
 void Worker::share_squares(int stage) {
-    if (ReplicaSum* const sum = replica_sum(stage)) {
-        sum->share_squares(home(stage).stage->squares_of_share());
+    if (GradientAllReduce* const sum = all_reduce(stage)) {
+        sum->share_squares(local_stage(stage).stage->squares_of_share());
     }
 }
 
@@ -520,9 +521,9 @@ TimePoint Worker::update(int stage, const StepInput& step) {
     } else {
         ready = complete_gradients(stage);
     }
-    home(stage).stage->update(step.optimizer, step.step + 1, scale);
+    local_stage(stage).stage->update(step.optimizer, step.step + 1, scale);
     share_squares(stage);
-    if (ReplicaSum* const sum = replica_sum(stage)) {
+    if (GradientAllReduce* const sum = all_reduce(stage)) {
         const TimePoint begun = device_->now();
         sum->share_weights();
         if (!plan_->weight_gather.empty()) {
@@ -539,9 +540,7 @@ TimePoint Worker::await_emulated(TimePoint moment) {
         return {};
     }
     while (device_->now() < moment) {
-        if (world_ != nullptr) {
-            world_->progress();  // others may wait for what this one has sent
-        }
+        group_.progress();  // others may wait for what this one has sent
     }
     return moment;
 }
@@ -550,10 +549,10 @@ void Worker::refuse_what_is_not_finite(const Action& action) {
     if (action.op == Op::Forward && is_last(action.stage)) {
         // No stage has updated its weights yet: every OPT comes after a backward that needs this
         // forward.
-        refuse_loss_that_is_not_finite(*home(action.stage).stage, action.micro_batch);
+        refuse_loss_that_is_not_finite(*local_stage(action.stage).stage, action.micro_batch);
     }
     if (uses_gradients(action.op)) {
-        refuse_gradients_that_are_not_finite(*home(action.stage).stage);
+        refuse_gradients_that_are_not_finite(*local_stage(action.stage).stage);
     }
 }
 
@@ -565,10 +564,10 @@ TimePoint Worker::send(Edge& edge, int micro_batch, Tensor tensor) {
                                                 edge.link.bytes_per_second);
         message.available = edge.link_free + edge.link.latency;
     }
-    if (edge.room != nullptr) {
+    if (edge.route == TensorRoute::Copy) {
         return edge.channel->send(send_copy(edge, std::move(message)));
     }
-    if (edge.is_remote) {
+    if (edge.is_remote()) {
         device_->finish();  // the channel reads it
     }
     message.tensor.detach();
@@ -579,14 +578,14 @@ TimePoint Worker::send(Edge& edge, int micro_batch, Tensor tensor) {
 Message Worker::send_copy(Edge& edge, Message message) {
     wait_for_departures(&edge);  // by now the plan may use the place of the one before again
     Tensor& tensor = message.tensor;
-    Tensor there =
-        edge.places.empty() || evaluates_
-            ? Tensor::detached(*edge.room, tensor.dtype(), tensor.rows(), tensor.columns())
-            : Tensor::placed(edge.room->memory(),
-                             edge.places.at(as_index(message.micro_batch)),
-                             tensor.dtype(),
-                             tensor.rows(),
-                             tensor.columns());
+    Tensor there = edge.places.empty() || evaluates_
+                       ? Tensor::detached(
+                             *edge.receive_buffers, tensor.dtype(), tensor.rows(), tensor.columns())
+                       : Tensor::placed(edge.receive_buffers->memory(),
+                                        edge.places.at(as_index(message.micro_batch)),
+                                        tensor.dtype(),
+                                        tensor.rows(),
+                                        tensor.columns());
     const CopyEngine::Piece piece{.from = tensor.data(),
                                   .to = there.data(),
                                   .bytes = static_cast<std::size_t>(tensor.bytes().count)};
@@ -623,7 +622,7 @@ TimePoint Worker::receive(Edge& edge, Tensor& tensor) {
                                     : received.arrived;
 }
 
-void Worker::send_far() {
+void Worker::copy_outgoing_messages() {
     if (!copies_) {
         copies_ = device_->make_copy_engine({});
         PIPETWIN_EXPECT(copies_, "a device whose memory is its own can copy");
@@ -635,7 +634,7 @@ Tensor Worker::adopt(Tensor tensor) {
         tensor.attach(arena_, MemoryKind::Boundary);
         return tensor;
     }
-    send_far();
+    copy_outgoing_messages();
     copies_->restart();
     Tensor own =
         arena_.allocate(tensor.dtype(), tensor.rows(), tensor.columns(), MemoryKind::Boundary);
@@ -647,8 +646,8 @@ Tensor Worker::adopt(Tensor tensor) {
 }
 
 void Worker::close_channels() {
-    for (const Home& home : homes_) {
-        const std::size_t stage = as_index(home.index);
+    for (const LocalStage& local : local_stages_) {
+        const std::size_t stage = as_index(local.index);
         for (std::vector<Edge>* edges : {&edges_.forward, &edges_.backward}) {
             if (stage > 0 && (*edges)[stage - 1].channel) {
                 (*edges)[stage - 1].channel->close();
@@ -657,10 +656,10 @@ void Worker::close_channels() {
                 (*edges)[stage].channel->close();
             }
         }
-        if (ReplicaSum* const sum = replica_sum(home.index)) {
+        if (GradientAllReduce* const sum = all_reduce(local.index)) {
             sum->close();
         }
-        if (const auto other = gradient_source(plan_->schedule, home.index)) {
+        if (const auto other = gradient_source(plan_->schedule, local.index)) {
             edges_.reductions[stage].channel->close();
             edges_.reductions[as_index(*other)].channel->close();
         }
@@ -681,34 +680,34 @@ void Worker::abandon() {
     } catch (const std::exception&) {  // a lost device copies no more
         departures_.clear();
     }
-    for (Home& home : homes_) {
-        for (Slot& slot : home.slots) {
+    for (LocalStage& local : local_stages_) {
+        for (Slot& slot : local.slots) {
             slot.activation = {};
             slot.gradient = {};
         }
-        if (ReplicaSum* const sum = replica_sum(home.index)) {
+        if (GradientAllReduce* const sum = all_reduce(local.index)) {
             sum->abandon();
         }
-        home.stage->reset();
+        local.stage->reset();
     }
 }
 
 Stage& Worker::stage(int index) {
-    return *home(index).stage;
+    return *local_stage(index).stage;
 }
 
 const Tensor& Worker::input_gradient(int micro_batch) {
     return slot(0, micro_batch).gradient;
 }
 
-Worker::Home& Worker::home(int stage) {
-    const auto found = std::ranges::find(homes_, stage, &Home::index);
-    PIPETWIN_EXPECT(found != homes_.end(), "a rank works on its own stages only");
+Worker::LocalStage& Worker::local_stage(int stage) {
+    const auto found = std::ranges::find(local_stages_, stage, &LocalStage::index);
+    PIPETWIN_EXPECT(found != local_stages_.end(), "a rank works on its own stages only");
     return *found;
 }
 
 Worker::Slot& Worker::slot(int stage, int micro_batch) {
-    return home(stage).slots.at(as_index(micro_batch));
+    return local_stage(stage).slots.at(as_index(micro_batch));
 }
 
 }  // namespace pipetwin::exec

@@ -7,12 +7,12 @@
 
 #include "core/model/model.h"
 #include "core/plan/plan.h"
+#include "exec/device/allocation_trace.h"
 #include "exec/device/copy_engine.h"
-#include "exec/device/rehearsal.h"
 #include "exec/executor/executor_options.h"
+#include "exec/executor/gradient_all_reduce.h"
 #include "exec/executor/gradient_norm.h"
 #include "exec/executor/recorder.h"
-#include "exec/executor/replica_sum.h"
 #include "exec/memory_plan/message_room.h"
 #include "exec/stage/stage.h"
 #include "exec/stage/stash_offload.h"
@@ -20,21 +20,27 @@
 
 namespace pipetwin::exec {
 
-class World;
+/// How tensors get from one rank to another.
+enum class TensorRoute {
+    Handover,  ///< within one memory: they change hands, or are added where they belong
+    Copy,      ///< into another memory of this process: the sender copies them
+    Remote,    ///< to another process: its channel carries them
+};
 
 /// One boundary in one direction, between two ranks.
 struct Edge {
     std::unique_ptr<Channel> channel;
     LinkCost link;        ///< how long a message is under way on a paced device
     TimePoint link_free;  ///< when the paced link has sent its last message; of the sender
-    /// Of the receiver, where its memory is not the sender's; else tensors change hands.
-    MessageRoom* room = nullptr;
+    TensorRoute route = TensorRoute::Handover;
+    MessageRoom* receive_buffers = nullptr;  ///< of the receiver; with TensorRoute::Copy
     /// [micro-batch]: where copies go, in the receiver's arena; empty: wherever there is room.
     std::vector<void*> places{};
-    bool is_remote = false;  ///< another process has the other end
 
-    /// The sender writes a message when it sends it, having a tensor of its own until then.
-    bool copies() const { return room != nullptr || is_remote; }
+    /// Whether another process has the other end.
+    bool is_remote() const { return route == TensorRoute::Remote; }
+    /// Whether the sender writes a message when it sends it, having a tensor of its own until then.
+    bool copies() const { return route != TensorRoute::Handover; }
 };
 
 /// The gradients of one stage on their way to the stage that shares its weights, or one of them. A
@@ -43,9 +49,11 @@ struct Edge {
 struct Reduction {
     std::unique_ptr<Channel> channel;  ///< none where the stage's weights are its own
     Stage* receiver = nullptr;
-    bool is_far = false;     ///< its memory is not the sender's
-    bool is_remote = false;  ///< another process has the receiver, or the sender
+    TensorRoute route = TensorRoute::Handover;
     LinkCost link;
+
+    /// Whether another process has the receiver, or the sender.
+    bool is_remote() const { return route == TensorRoute::Remote; }
 };
 
 /// All edges of a plan; an edge without a channel lies between two stages of one rank.
@@ -53,8 +61,9 @@ struct Edges {
     std::vector<Edge> forward;          ///< [boundary]: outputs of stage b to stage b + 1
     std::vector<Edge> backward;         ///< [boundary]: gradients of stage b + 1 to stage b
     std::vector<Reduction> reductions;  ///< [stage]: from it to where its gradients go
-    std::vector<std::unique_ptr<ReplicaSum>> sums;  ///< [stage]; null: of one replica, or elsewhere
-    std::unique_ptr<GradientNorm> norm;             ///< null where nobody asks for it
+    std::vector<std::unique_ptr<GradientAllReduce>>
+        sums;                            ///< [stage]; null: of one replica, or elsewhere
+    std::unique_ptr<GradientNorm> norm;  ///< null where nobody asks for it
 };
 
 /// What every worker needs to know about the step.
@@ -103,10 +112,10 @@ class Worker {
     /// Frees what a failed step has left behind and clears the gradients.
     void abandon();
 
-    /// From now on it sends to memories that are not its own.
-    void send_far();
+    /// From now on copies what it sends, into memories that are not its own.
+    void copy_outgoing_messages();
     /// Where it gets what comes from other memories.
-    MessageRoom& room() { return room_; }
+    MessageRoom& receive_buffers() { return receive_buffers_; }
 
     /// A tensor of whatever rank of this executor, in nobody's account, as one of this rank.
     Tensor adopt(Tensor tensor);
@@ -128,7 +137,8 @@ class Worker {
         Tensor gradient;
         bool recomputed = false;  ///< the row has an R for it
     };
-    struct Home {
+    /// A stage of this rank, with what its micro-batches left there.
+    struct LocalStage {
         int index = 0;
         std::unique_ptr<Stage> stage;
         std::vector<Slot> slots;  ///< [micro-batch]
@@ -136,8 +146,8 @@ class Worker {
     };
 
     void reserve_channel_room(const Plan& plan);
-    void rehearse(const Action& action, const StepInput& step, Rehearsal& rehearsal);
-    Home& home(int stage);
+    void rehearse(const Action& action, const StepInput& step, AllocationTrace& trace);
+    LocalStage& local_stage(int stage);
     Slot& slot(int stage, int micro_batch);
     TimePoint turn_to(std::size_t cell, const Action& action, TimePoint begin);
     void compute(const Action& action, const StepInput& step);
@@ -147,7 +157,7 @@ class Worker {
     void reduce(int stage);
     void hand_gradients_over(int stage);
     void hand_gradients_to_process(int stage);
-    ReplicaSum* replica_sum(int stage) const;
+    GradientAllReduce* all_reduce(int stage) const;
     TimePoint complete_gradients(int stage);
     void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);
@@ -168,12 +178,12 @@ class Worker {
     const int rank_;
     Edges& edges_;
     const bool emulates_links_;  ///< messages take no less than the plan says
-    World* const world_;         ///< of other processes; null: all are threads of this one
+    ProcessGroup& group_;
     const std::vector<int> cores_;
     std::unique_ptr<Device> device_;
     Arena arena_;
-    MessageRoom room_;
-    std::vector<Home> homes_;  ///< the rank's stages, ascending
+    MessageRoom receive_buffers_;
+    std::vector<LocalStage> local_stages_;  ///< the rank's stages, ascending
     Recorder recorder_;
     bool evaluates_ = false;
     std::atomic<int> norms_to_do_ = 0;  ///< of this step; read where the channels are closed

@@ -57,7 +57,8 @@ struct Module {
     decltype(&pipetwin_cuda_make_gather) make_gather = nullptr;
 };
 
-/// As far as the environment says so; whoever trains refuses what is wrong with it.
+/// True if the environment says that this process is one of several. False where the environment is
+/// wrong: training refuses that with an error.
 bool is_one_of_several() {
     try {
         const auto launched = launched_process(environment_variables());
@@ -212,7 +213,7 @@ void require_usable(const CudaProbe& probe, int device) {
 
 bool own_attention_asked_for() {
     const char* const text =
-        std::getenv("PIPETWIN_OWN_ATTENTION");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+        std::getenv("PIPETWIN_OWN_ATTENTION");  // NOLINT(concurrency-mt-unsafe): it is never set
     return text != nullptr && *text != '\0';
 }
 

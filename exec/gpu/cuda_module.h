@@ -17,8 +17,10 @@
 /// there.
 namespace pipetwin::exec {
 
+/// Whether GPUs can be used here, and if not, why.
 enum class CudaState { Available, NoDriver, NoDevice, LibrariesMissing, NotBuilt };
 
+/// Properties of one GPU.
 struct CudaDevice {
     std::string name;
     int compute_capability = 0;  ///< 90 for 9.0
@@ -26,6 +28,7 @@ struct CudaDevice {
     int multiprocessors = 0;
 };
 
+/// Result of a probe: the state, its reason, and the GPUs.
 struct CudaProbe {
     CudaState state = CudaState::NotBuilt;
     std::string detail;    ///< "no driver (35)", or what dlopen said; empty when available
@@ -33,18 +36,18 @@ struct CudaProbe {
     std::vector<CudaDevice> devices;
 };
 
-/// Never throws for a missing GPU: that is an answer.
+/// Loads the module and asks for its GPUs. Never throws for a missing GPU: that is an answer.
 CudaProbe probe_cuda();
 
 /// Ranks that share one GPU.
 struct CudaRequest {
     int device = 0;  ///< index into CudaProbe::devices
-    int gpus = 1;    ///< the first so many of them are used together
+    int gpus = 1;    ///< number of GPUs, from the first on, that are used together
     int ranks = 1;
     /// Each rank has multiprocessors of its own, so that ranks run at the same time and a bubble is
     /// one; else they take what is free.
     bool own_multiprocessors = true;
-    std::vector<int> units{};  ///< [rank] how many times 8 multiprocessors; empty: as many each
+    std::vector<int> units{};  ///< [rank] in units of 8 multiprocessors; empty: equal shares
     bool graphs = true;        ///< repeated actions become CUDA graphs
     /// Attention by our own kernels, even where cuDNN has a faster plan. So does a non-empty
     /// environment variable PIPETWIN_OWN_ATTENTION, so that both can be compared.
@@ -52,20 +55,22 @@ struct CudaRequest {
     Bytes memory{};  ///< for all ranks
 };
 
+/// Free and total memory of a GPU.
 struct CudaMemory {
     Bytes free;
     Bytes total;
 };
 
-/// Of the device, now; makes this program's context on it. Throws Error(Unavailable).
+/// Memory of a GPU now; makes this program's context on it. Throws Error(Unavailable).
 CudaMemory cuda_memory(int device = 0);
 
-/// How much `measure_cuda` computes and copies at a time.
+/// Sizes with which `measure_cuda` computes and copies.
 struct CudaRateSizes {
     int matrix = 8192;  ///< rows and columns
     Bytes copy{std::int64_t{1} << 30};
-    int repeats = 9;  ///< the median of so many counts
+    int repeats = 9;  ///< measurements of each rate, of which the median counts
 };
+/// Measured rates of a GPU.
 struct CudaRates {
     double bf16_flops = 0;  ///< of a matrix product, per second
     double fp32_flops = 0;
@@ -73,14 +78,14 @@ struct CudaRates {
     double to_device = 0;    ///< from pinned host memory
     double from_device = 0;
 };
-/// Takes a second or two. Throws Error(Unavailable).
+/// Measures the rates of a GPU; takes a second or two. Throws Error(Unavailable).
 CudaRates measure_cuda(int device, const CudaRateSizes& sizes = {});
 
 /// Throws Error(Unavailable), saying why, if no GPU here can be trained on.
 void require_cuda(int device = 0);
 
-/// One device per rank. Throws Error(Unavailable) saying why where there is no usable GPU, or none
-/// that can be shared so, Error(Infeasible) where it has not so much memory or not so many
+/// Makes one device per rank. Throws Error(Unavailable) saying why where there is no usable GPU, or
+/// none that can be shared so, Error(Infeasible) where it has too little memory or too few
 /// multiprocessors.
 std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request);
 

@@ -15,13 +15,13 @@ namespace pipetwin::exec {
 namespace {
 
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
-/// What the pool is larger than the plan's peak, per rank: for what kernels work in, and for blocks
-/// that wait for a tensor of their size.
+/// Bytes by which the pool is larger than the plan's peak, per rank: for what kernels work in, and
+/// for blocks that wait for a tensor of their size.
 constexpr Bytes beside_in_pool{64 * mebibyte};
-/// Of what a step needs, at most such a part is lost between tensors
+/// At most 1 / lost_share of a step's memory is lost between tensors
 /// (exec/memory_plan/arena_layout.h).
 constexpr std::int64_t lost_share = 10;
-/// What a rank has beside the pool: cuBLAS's workspace, its stream, its green context.
+/// Bytes of a rank outside the pool: cuBLAS's workspace, its stream, its green context.
 constexpr Bytes beside_pool{64 * mebibyte};
 
 /// Neighbouring ranks on one GPU.
@@ -46,7 +46,7 @@ int gpu_count() {
     return static_cast<int>(probe_cuda().devices.size());
 }
 
-/// What a group needs of its GPU.
+/// Memory that a group needs of its GPU.
 struct Wanted {
     Group group;
     std::vector<MemoryUse> peaks;  ///< [rank of the group]; where stashes leave the GPU, the least
@@ -180,7 +180,7 @@ void check_memory(const SettledScenario& scenario,
     }
 }
 
-/// Of a group that `gpus` are used beside.
+/// Makes the devices of a group's ranks. `request.gpus` is the number of GPUs that the plan uses.
 std::vector<std::unique_ptr<Device>> make_group(const Plan& plan,
                                                 const Group& group,
                                                 CudaRequest request) {

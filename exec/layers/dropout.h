@@ -4,15 +4,17 @@
 
 namespace pipetwin::exec {
 
-/// What is dropped of some matrix in every step, drawn from (seed, unit of the model, number of the
+/// Drops numbers of a matrix in every step, drawn from (seed, unit of the model, number of the
 /// dropout in the unit, step, sample in the mini-batch, number in the sample): no mask is kept, as
 /// recompute and backward draw it again. Nothing is dropped in an evaluation.
 class Dropping {
   public:
     explicit Dropping(double probability) : probability_(probability) {}
 
+    /// Takes the unit's next random stream; called in the order of the layers.
     void create(ParameterMaker& maker);
 
+    /// True if numbers are dropped in this call.
     bool acts(const LayerCall& call) const { return probability_ > 0 && !call.evaluation; }
     /// y = skip + mask x / (1 - p); in an evaluation y = skip + x.
     void apply(const LayerCall& call, ConstView x, ConstView skip, View y) const;
@@ -49,18 +51,19 @@ class OutputDropout {
   public:
     explicit OutputDropout(double probability) : dropping_(probability) {}
 
+    /// Takes the unit's next random stream: streams depend on the order of these calls.
     void create(ParameterMaker& maker) { dropping_.create(maker); }
 
-    /// Of a gradient of y; nothing without dropout.
+    /// Scratch bytes for a gradient of y, which has `gradient` bytes; 0 without dropout.
     Bytes workspace_bytes(Bytes gradient) const {
         return dropping_.probability() > 0 ? gradient : Bytes{};
     }
 
-    /// What f itself may add: the skip where nothing is dropped.
+    /// The skip that f itself adds: all of it where nothing is dropped, else nothing.
     ConstView skip_of_layer(const LayerCall& call, ConstView skip) const {
         return dropping_.acts(call) ? ConstView{} : skip;
     }
-    /// Behind f, on its output.
+    /// y = skip + mask y / (1 - p), on the output of f; called behind f.
     void forward(const LayerCall& call, ConstView skip, View y) const;
     /// The gradient of f's output, in `place` or dy itself.
     ConstView gradient(const LayerCall& call, ConstView dy, std::byte* place) const;

@@ -1,5 +1,7 @@
 #include "exec/layers/layer.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -189,23 +191,6 @@ void ExecutableLayer::backward(
     backward_input(call, kept, x, dy, skip, dx);
 }
 
-NumberFormat number_format(Precision precision, Backend backend) {
-    NumberFormat format;
-    switch (precision) {
-        case Precision::Fp32:
-            format.real = DType::F32;
-            break;
-        case Precision::Fp64:
-            format.real = DType::F64;
-            break;
-        case Precision::Bf16:
-            format.real = DType::BF16;
-            break;
-    }
-    format.softmax = backend == Backend::Cuda ? SoftmaxKept::LogSums : SoftmaxKept::Probabilities;
-    return format;
-}
-
 LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
     const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.input, format);
     return {.input = made->input_bytes(samples),
@@ -215,35 +200,68 @@ LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
             .split = made->split_bytes(samples)};
 }
 
+namespace {
+
+using Made = std::unique_ptr<ExecutableLayer>;
+
+/// How a layer of a type is made; types that cannot be executed are not among them.
+struct LayerMaker {
+    LayerType type;
+    Made (*make)(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
+};
+
+constexpr std::array layer_makers{
+    LayerMaker{LayerType::Embedding,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Embedding>(spec, input, format);
+               }},
+    LayerMaker{LayerType::LayerNorm,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<LayerNorm>(input, format);
+               }},
+    LayerMaker{LayerType::Linear,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Linear>(input,
+                                                   LinearOptions{.outputs = spec.outputs,
+                                                                 .bias = spec.bias,
+                                                                 .tied = spec.tied,
+                                                                 .dropout = spec.dropout},
+                                                   format);
+               }},
+    LayerMaker{LayerType::Gelu,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Gelu>(input, format);
+               }},
+    LayerMaker{LayerType::Dropout,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Dropout>(input, spec.dropout, format);
+               }},
+    LayerMaker{LayerType::Attention,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Attention>(input, spec.heads, spec.dropout, format);
+               }},
+    LayerMaker{LayerType::CrossEntropy,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<CrossEntropy>(input, format);
+               }},
+    LayerMaker{LayerType::Sequence,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Sequence>(spec.inner, input, format);
+               }},
+    LayerMaker{LayerType::Residual,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Residual>(spec.inner, input, format);
+               }},
+};
+
+}  // namespace
+
 std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                                             const SampleShape& input,
                                             NumberFormat format) {
-    switch (spec.type) {
-        case LayerType::Embedding:
-            return std::make_unique<Embedding>(spec, input, format);
-        case LayerType::LayerNorm:
-            return std::make_unique<LayerNorm>(input, format);
-        case LayerType::Linear:
-            return std::make_unique<Linear>(input,
-                                            LinearOptions{.outputs = spec.outputs,
-                                                          .bias = spec.bias,
-                                                          .tied = spec.tied,
-                                                          .dropout = spec.dropout},
-                                            format);
-        case LayerType::Gelu:
-            return std::make_unique<Gelu>(input, format);
-        case LayerType::Dropout:
-            return std::make_unique<Dropout>(input, spec.dropout, format);
-        case LayerType::Attention:
-            return std::make_unique<Attention>(input, spec.heads, spec.dropout, format);
-        case LayerType::CrossEntropy:
-            return std::make_unique<CrossEntropy>(input, format);
-        case LayerType::Sequence:
-            return std::make_unique<Sequence>(spec.inner, input, format);
-        case LayerType::Residual:
-            return std::make_unique<Residual>(spec.inner, input, format);
-        case LayerType::Opaque:
-            break;
+    const auto maker = std::ranges::find(layer_makers, spec.type, &LayerMaker::type);
+    if (maker != layer_makers.end()) {
+        return maker->make(spec, input, format);
     }
     throw Error(ErrorKind::Unavailable,
                 fmt::format("layer \"{}\"", spec.name),

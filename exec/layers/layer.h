@@ -16,7 +16,8 @@
 
 namespace pipetwin::exec {
 
-/// What a layer is told about the micro-batch it works on, and where it may work.
+/// Arguments of a layer's functions: the micro-batch that it works on, and the memory that it may
+/// use.
 struct LayerCall {
     const Kernels& kernels;
     Arena& arena;
@@ -27,15 +28,16 @@ struct LayerCall {
     int first_sample = 0;              ///< of the micro-batch, in the mini-batch
     int step = 0;                      ///< counts from 0
     bool evaluation = false;           ///< forward only: nothing is dropped
-    bool recomputation = false;        ///< forward again: side effects happened already (C19)
+    bool recomputation = false;        ///< forward again: side effects happened already
     const MicroBatch* data = nullptr;  ///< in forward only
-    /// Where the loss layer puts the sum over its rows; null: not wanted. Read once the device is
+    /// Memory for the loss layer's sum over its rows; null: not wanted. Read once the device is
     /// done.
     double* loss_sum = nullptr;
     double loss_scale = 0;  ///< set by the loss layer: the mini-batch's mean loss has scale * sum
-    /// Told after each part of a primitive layer's backward; may be empty.
+    /// Called after each part of a primitive layer's backward; may be empty.
     std::function<void(Op part)> after_part{};
 
+    /// Reports that a part of the backward is done.
     void done(Op part) const {
         if (after_part) {
             after_part(part);
@@ -43,8 +45,8 @@ struct LayerCall {
     }
 };
 
-/// What a layer keeps of one micro-batch from forward to backward. Its input is kept by whoever
-/// called it: by the stage, or by the sequence it stands in.
+/// Tensors that a layer keeps of one micro-batch from forward to backward. Its input is kept by the
+/// caller: by the stage, or by the sequence that holds the layer.
 struct Kept {
     Tensor input;
     std::vector<Tensor> tensors;  ///< the layer's own
@@ -66,11 +68,11 @@ struct Kept {
 /// Cuts a share of a stage's numbers into what its parameters, in their order, have of it.
 class ShareCut {
   public:
-    explicit ShareCut(const NumberRange& share) : share_(share) {}
+    explicit ShareCut(const ElementRange& share) : share_(share) {}
 
-    /// The next so many numbers; counted from the first of them.
-    NumberRange next(std::int64_t size) {
-        NumberRange part = common(share_, {.begin = next_, .size = size});
+    /// The part of the next `size` numbers that is in the share, counted from the first of them.
+    ElementRange next(std::int64_t size) {
+        ElementRange part = common(share_, {.begin = next_, .size = size});
         part.begin -= next_;
         next_ += size;
         return part;
@@ -78,7 +80,7 @@ class ShareCut {
     std::int64_t passed() const { return next_; }
 
   private:
-    NumberRange share_;
+    ElementRange share_;
     std::int64_t next_ = 0;
 };
 
@@ -86,11 +88,12 @@ class ShareCut {
 /// the unit in the model, number of the parameter in the unit, element) and on nothing else.
 class ParameterMaker {
   public:
-    /// How weights are drawn. A model that begins with an embedding is drawn as GPT-2: normal with
-    /// deviation 0.02, the last product of every residual branch scaled by 1 / sqrt(number of
-    /// branches), biases zero. Any other as torch's Linear: uniform in +-1/sqrt(inputs), biases
-    /// too.
+    /// Distribution from which weights are drawn. A model that begins with an embedding is drawn as
+    /// GPT-2: normal with deviation 0.02, the last product of every residual branch scaled by 1 /
+    /// sqrt(number of branches), biases zero. Any other as torch's Linear: uniform in
+    /// +-1/sqrt(inputs), biases too.
     enum class Style { Gpt, Linear };
+    /// Everything that a unit's parameters depend on.
     struct Settings {
         Style style = Style::Linear;
         double residual_scale = 1;
@@ -105,10 +108,13 @@ class ParameterMaker {
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 
+    /// Kind of a parameter, which decides its initial values.
     enum class Role { Weight, ResidualWeight, Bias, Zeros, Ones, Table };
+    /// Number of places in the model that use a parameter.
     enum class Uses { One, Two };
-    /// `inputs`: over how many inputs the values of one output are summed. Where a parameter is
-    /// used in two places of the model, there is room for two gradients of it.
+    /// Makes the unit's next parameter. `inputs`: number of inputs over which the values of one
+    /// output are summed. Where a parameter is used in two places of the model, there is room for
+    /// two gradients of it.
     Parameter make(const std::string& name,
                    std::int64_t rows,
                    std::int64_t columns,
@@ -118,10 +124,11 @@ class ParameterMaker {
 
     /// The model's token table, if this stage has it; else null.
     Parameter* table() const { return settings_.table; }
-    /// Another one with the same name and values, for a stage that does not have it.
+    /// Makes a copy of the token table, with the same name and values, for a stage that does not
+    /// have the table.
     Parameter make_copy_of_table(std::int64_t rows, std::int64_t columns);
 
-    /// For the next dropout of the unit.
+    /// The random stream of the unit's next dropout.
     RandomStream dropout_stream();
 
   private:
@@ -143,8 +150,8 @@ class ParameterMaker {
 ///            forward           backward_input        backward_weight
 ///   x --> y = skip + f(x)   dx = skip + dy df/dx     dw += dy df/dw
 ///
-/// Every layer can add `skip` to its result (empty: nothing to add). `dx` may be empty: nobody
-/// wants it.
+/// Every layer can add `skip` to its result (empty: nothing to add). `dx` may be empty: it is
+/// not computed then.
 class ExecutableLayer {
   public:
     ExecutableLayer(SampleShape input, SampleShape output, NumberFormat format);
@@ -155,18 +162,17 @@ class ExecutableLayer {
     const SampleShape& input() const { return input_; }
     const SampleShape& output() const { return output_; }
 
-    /// Of a matrix of this shape for so many samples: rows = samples * positions. Token ids are
-    /// int32.
+    /// Bytes of the input of `samples` samples: rows = samples * positions. Token ids are int32.
     Bytes input_bytes(int samples) const;
     Bytes output_bytes(int samples) const;  ///< 0 after the loss
-    /// Kept from forward to backward, input included.
+    /// Bytes kept from forward to backward, input included.
     Bytes saved_bytes(int samples) const { return input_bytes(samples) + kept_bytes(samples); }
-    /// The same without the input.
+    /// Bytes that the layer keeps from forward to backward, without its input.
     virtual Bytes kept_bytes(int samples) const;
-    /// Scratch inside one call.
+    /// Bytes of scratch memory that one call needs.
     virtual Bytes workspace_bytes(int samples) const;
-    /// What I leaves behind for W beside `saved`: gradients between inner layers. 0 for a primitive
-    /// layer.
+    /// Bytes that I leaves behind for W in addition to `saved`: gradients between inner layers. 0
+    /// for a primitive layer.
     virtual Bytes split_bytes(int samples) const;
 
     /// Allocates and draws the parameters; `path` is put before their names. `ends_residual` marks
@@ -174,14 +180,17 @@ class ExecutableLayer {
     virtual void create_parameters(ParameterMaker& maker,
                                    const std::string& path,
                                    bool ends_residual);
-    /// In a fixed order.
+    /// All parameters of the layer, in a fixed order.
     virtual std::vector<Parameter*> parameters();
 
+    /// y = skip + f(x). Puts into `kept` what the gradients need.
     virtual void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) = 0;
+    /// dx = skip + dy df/dx; nothing if dx is empty.
     virtual void backward_input(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) = 0;
+    /// dw += dy df/dw.
     virtual void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy);
-    /// Both, the weights first: then nobody needs x any more, and dx may be x itself.
+    /// Both gradients, the weights' first: then x is not needed any more, and dx may be x itself.
     virtual void backward(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx);
 
@@ -192,7 +201,7 @@ class ExecutableLayer {
     DType real() const { return format_.real; }
     std::int64_t rows(int samples) const { return std::int64_t{samples} * input_.positions; }
     Bytes matrix_bytes(std::int64_t rows, std::int64_t columns) const;
-    /// Of numbers that half precision is too coarse for.
+    /// Bytes of a matrix of numbers that half precision is too coarse for.
     Bytes exact_bytes(std::int64_t rows, std::int64_t columns) const;
 
   private:

@@ -14,16 +14,18 @@ namespace pipetwin::exec {
 
 class Tensor;
 
-/// Told when a part of a layer's work is done: how the profiler times the layers inside a stage.
-/// `layer` is the index in the model; `part` is Forward (in F and R), BackwardInput, BackwardWeight
-/// (in B, I and W) or Optimizer (in OPT). A layer made of others tells of each of them before it
-/// tells of itself: parts of one layer come several times and add up.
+/// Function that is called when a part of a layer's work is done: how the profiler times the layers
+/// inside a stage. `layer` is the index in the model; `part` is Forward (in F and R),
+/// BackwardInput, BackwardWeight (in B, I and W) or Optimizer (in OPT). For a layer made of others
+/// it is called for each of them first: parts of one layer come several times and add up.
 using LayerTimer =
     std::function<void(int layer, Op part, std::chrono::steady_clock::time_point done)>;
 
-/// Shown the output of every layer of a forward but the loss, for as long as it looks.
+/// Function that is called with the output of every layer of a forward but the loss; the tensor is
+/// valid during the call.
 using LayerWatch = std::function<void(int layer, const Tensor& output)>;
 
+/// Options of a stage: number format, memory, optimizer, and functions to call.
 struct StageOptions {
     NumberFormat format{};
     std::uint64_t seed = 1;
@@ -37,11 +39,11 @@ struct StageOptions {
     int replica = 0;
     int optimizer_shards = 1;
     LayerTimer layer_done;  ///< may be empty
-    /// Called between layers, where messages go on only while somebody looks; may be empty.
+    /// Called between layers, where messages go on only while they are polled; may be empty.
     std::function<void()> between_layers{};
 };
 
-/// What one layer occupies for one micro-batch, byte for byte as the arena counts it; the words of
+/// Memory of one layer for one micro-batch, byte for byte as the arena counts it; the words of
 /// LayerSample.
 struct LayerBytes {
     Bytes input;
@@ -50,6 +52,8 @@ struct LayerBytes {
     Bytes workspace;
     Bytes split;
 };
+/// The memory of a layer for a micro-batch of `samples` samples. Throws Error(Unavailable) for an
+/// opaque layer.
 LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format);
 
 }  // namespace pipetwin::exec

@@ -5,6 +5,7 @@
 
 namespace pipetwin::exec {
 
+/// Output width and variants of a linear layer.
 struct LinearOptions {
     int outputs = 0;
     bool bias = true;
@@ -41,7 +42,7 @@ class Linear final : public ExecutableLayer {
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 
   private:
-    /// Both from the gradient of x w + b.
+    /// dx = skip + gradient w^T, where `gradient` is that of x w + b.
     void input_gradient(LayerCall& call, ConstView gradient, ConstView skip, View dx) const;
     void weight_gradient(LayerCall& call, ConstView x, ConstView gradient);
     ConstView weight() const { return table_ != nullptr ? table_->value : weight_.value; }

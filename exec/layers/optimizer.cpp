@@ -32,8 +32,8 @@ const std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
     views.clear();
     for (std::size_t index = 0; index < parameters.size(); ++index) {
         Parameter& parameter = *parameters[index];
-        const NumberRange share =
-            parameter.share.value_or(NumberRange{.begin = 0, .size = parameter.value.size()});
+        const ElementRange share =
+            parameter.share.value_or(ElementRange{.begin = 0, .size = parameter.value.size()});
         if (share.size == 0) {
             squares[index] = 0;
             continue;

@@ -4,14 +4,15 @@
 #include <span>
 
 #include "core/scenario/scenario.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
 
 class Device;
 
-/// Defaults are torch's; RMSProp as GPipe's own (decay 0.9, epsilon 1e-8, no momentum).
+/// Settings of the optimizer and of its learning rate. Defaults are torch's; RMSProp as GPipe's own
+/// (decay 0.9, epsilon 1e-8, no momentum).
 struct OptimizerSettings {
     OptimizerKind kind = OptimizerKind::AdamW;
     double learning_rate = 3e-4;
@@ -39,10 +40,11 @@ struct OptimizerSettings {
 /// From step n on, linear and cosine stay at f. As torch's LinearLR, then CosineAnnealingLR.
 double learning_rate(const OptimizerSettings& settings, int step);
 
-/// What gradients of this norm, all together, are multiplied with: min(1, clip_norm / (norm +
-/// 1e-6)), as torch's clip_grad_norm_; 1 where they are not clipped.
+/// Factor that clips gradients of this norm, all together: min(1, clip_norm / (norm + 1e-6)), as
+/// torch's clip_grad_norm_; 1 where they are not clipped.
 double clip_scale(const OptimizerSettings& settings, double norm);
 
+/// The settings that a scenario asks for.
 OptimizerSettings optimizer_settings(const ScenarioParts& scenario);
 
 /// A weight with its gradient and the optimizer's state for it; all of one shape, and but for a
@@ -57,14 +59,15 @@ struct Parameter {
     Tensor master;         ///< what `value` is rounded from; empty where nothing is rounded
     Tensor received;       ///< the gradient of another copy, or use; empty where there is none
     bool is_copy = false;  ///< of a parameter that an earlier stage has: it counts there
-    /// What this replica updates of the value; none: all of it.
-    std::optional<NumberRange> share{};
+    /// The part of the value that this replica updates; none: all of it.
+    std::optional<ElementRange> share{};
 };
 
 /// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam and adamw 2.
 int optimizer_slots(OptimizerKind kind);
 
-/// The sums of the squares alone, as `update` gives them.
+/// Writes the sum of the squares of each gradient to `squares`, as `update` does, without an
+/// update.
 void sum_squares(Device& device, std::span<Parameter* const> parameters, std::span<double> squares);
 
 /// One update of each parameter; `step` counts from 1 (Adam's bias correction). `squares`, memory

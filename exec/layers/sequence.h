@@ -12,12 +12,12 @@ namespace pipetwin::exec {
 ///      dx          dx_2       dx_3                      dy
 ///
 /// Keeps its input and x_2 ... x_n, and what the layers inside keep. In a full backward dx_i takes
-/// the place of x_i, which nobody needs any more: no scratch memory. I keeps x_i for W wherever f_i
-/// has weights, so there dx_i has memory of its own until W (`split_bytes`).
+/// the place of x_i, which is not needed any more: no scratch memory. I keeps x_i for W wherever
+/// f_i has weights, so there dx_i has memory of its own until W (`split_bytes`).
 class Sequence final : public ExecutableLayer {
   public:
     Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, NumberFormat format);
-    /// Of layers already made; their shapes must chain.
+    /// A sequence of layers that the caller has made; their shapes must chain.
     Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;

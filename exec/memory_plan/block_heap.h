@@ -8,21 +8,21 @@
 
 namespace pipetwin::exec {
 
-/// Which parts of one large piece of memory are taken, as offsets into it. A block comes from the
+/// Allocates blocks in one large piece of memory, as offsets into it. A block comes from the
 /// smallest free part that holds it, of several from the first; free neighbours become one. So the
 /// same requests in the same order get the same offsets.
 class BlockHeap {
   public:
     explicit BlockHeap(std::size_t bytes);
 
-    /// None if no free part is large enough. `bytes` > 0.
+    /// Offset of a new block; none if no free part is large enough. `bytes` > 0.
     std::optional<std::size_t> take(std::size_t bytes);
 
-    /// What `take` gave, with the same number of bytes.
+    /// Frees a block that `take` gave, with the same number of bytes.
     void give_back(std::size_t offset, std::size_t bytes);
 
     std::size_t free_bytes() const { return free_bytes_; }
-    /// Of the largest free part.
+    /// Bytes of the largest free part.
     std::size_t largest_free() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
 
   private:

@@ -9,13 +9,13 @@
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "exec/memory_plan/arena_layout.h"
-#include "exec/memory_plan/awaited.h"
+#include "exec/memory_plan/cross_rank_dependencies.h"
 #include "exec/memory_plan/schedule_order.h"
 
 namespace pipetwin::exec {
 namespace {
 
-/// What copies and vector instructions like, on a GPU too.
+/// Alignment of all blocks, in bytes: fast for copies and vector instructions, on a GPU too.
 constexpr std::size_t alignment = 256;
 
 std::size_t aligned(std::size_t bytes) {
@@ -33,7 +33,7 @@ struct Writer {
     int cell = 0;
 };
 
-/// Who writes each message, and at the earliest in which cell.
+/// The rank that writes each message, and the earliest cell in which it does.
 std::map<MessageKey, Writer> writers(const Plan& plan,
                                      std::span<const RowNeeds> needs,
                                      const std::vector<bool>& copied) {
@@ -57,9 +57,9 @@ std::map<MessageKey, Writer> writers(const Plan& plan,
 
 }  // namespace
 
-std::vector<std::vector<std::vector<int>>> known_progress(const Schedule& schedule, int capacity) {
+std::vector<std::vector<std::vector<int>>> vector_clocks(const Schedule& schedule, int capacity) {
     const auto order = schedule_order(schedule, capacity);
-    const auto awaited = awaited_cells(schedule, capacity);
+    const auto awaited = cross_rank_dependencies(schedule, capacity);
     std::vector<std::tuple<int, std::size_t, std::size_t>> cells;  // order, rank, cell
     std::vector<std::vector<std::vector<int>>> known(schedule.ranks.size());
     for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
@@ -75,7 +75,8 @@ std::vector<std::vector<std::vector<int>>> known_progress(const Schedule& schedu
         after = known[rank][cell];
         after[rank] = static_cast<int>(cell) + 1;
         if (const std::optional<Cell>& other = awaited[rank][cell]) {
-            // Whoever has turned to that cell has done those before it, and knew what it knew then.
+            // A rank that has turned to that cell has done those before it, and knew what it knew
+            // then.
             const std::size_t peer = as_index(other->rank);
             const std::vector<int>& theirs = known[peer][as_index(other->cell)];
             std::ranges::transform(
@@ -89,7 +90,7 @@ std::vector<std::vector<std::vector<int>>> known_progress(const Schedule& schedu
 std::vector<RowLayout> lay_out_step(const Plan& plan,
                                     std::span<const RowNeeds> needs,
                                     const std::vector<bool>& copied) {
-    const auto known = known_progress(plan->schedule, plan->channel_capacity.value_or(-1));
+    const auto known = vector_clocks(plan->schedule, plan->channel_capacity.value_or(-1));
     const std::map<MessageKey, Writer> writer_of = writers(plan, needs, copied);
     std::vector<RowLayout> layouts;
     for (std::size_t rank = 0; rank < needs.size(); ++rank) {

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "exec/device/rehearsal.h"
+#include "exec/device/allocation_trace.h"
 
 namespace pipetwin::exec {
 
-/// Where the memory of one rank's step lies in its arena.
+/// The places of one rank's tensors in its arena, for one step.
 struct RowLayout {
     std::vector<std::size_t> requests;  ///< [request]: offset; of what is sent: see `arrivals`
     std::vector<std::size_t> arrivals;  ///< [arrival]: offset
@@ -17,17 +17,17 @@ struct RowLayout {
     std::size_t least = 0;  ///< no layout of these needs is smaller
 };
 
-/// One layout per rank. A message lies in its receiver's arena from the moment at which its sender
-/// begins to write it. When that may be is known from the order of the rows alone: by then the
-/// receiver has done whatever the sender has waited for, and what it gave back before that may be
-/// written over. `copied[edge]`: the sender writes when it sends, having a tensor of its own; else
-/// when it makes the tensor.
+/// Finds a layout for each rank. A message lies in its receiver's arena from the moment at which
+/// its sender begins to write it. When that may be is known from the order of the rows alone: by
+/// then the receiver has done everything that the sender has waited for, and what it gave back
+/// before that may be written over. `copied[edge]`: the sender writes when it sends, having a
+/// tensor of its own; else when it makes the tensor.
 std::vector<RowLayout> lay_out_step(const Plan& plan,
                                     std::span<const RowNeeds> needs,
                                     const std::vector<bool>& copied);
 
-/// [rank][cell][other]: how many cells of another rank are done for sure when the rank turns to
-/// its cell. Of channels of `capacity` (negative: unbounded).
-std::vector<std::vector<std::vector<int>>> known_progress(const Schedule& schedule, int capacity);
+/// [rank][cell][other]: number of cells of another rank that are done for sure when the rank turns
+/// to its cell (a vector clock). Channels have `capacity` (negative: unbounded).
+std::vector<std::vector<std::vector<int>>> vector_clocks(const Schedule& schedule, int capacity);
 
 }  // namespace pipetwin::exec

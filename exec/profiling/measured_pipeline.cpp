@@ -14,12 +14,12 @@ std::vector<Duration> times_of(const Samples& samples) {
     return over_steps(samples, [](const StepSample& step) { return step.time; });
 }
 
-GateVerdict judged(const Samples& samples) {
+GateVerdict evaluate_gate(const Samples& samples) {
     std::vector<GatedStep> steps;
     for (const StepSample& sample : samples) {
         steps.push_back({.time = sample.time, .stolen = sample.stolen});
     }
-    return judged(steps);
+    return evaluate_gate(steps);
 }
 
 Samples quiet(Samples samples) {
@@ -48,7 +48,7 @@ ExecutorOptions MeasuredPipeline::executor_options(const Options& options) {
     executor.seed = options.seed;
     executor.optimizer.kind = options.optimizer;
     executor.optimizer.learning_rate = 1e-6;  // so that random data leads nowhere
-    executor.cores = options.cores;
+    executor.place.cores = options.cores;
     executor.input_gradient = options.input_gradient;
     // What actions last is what is to be found out.
     executor.hang_limits.first_step = std::chrono::minutes(10);

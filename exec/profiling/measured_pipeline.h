@@ -6,7 +6,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 #include "exec/data/batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/layer_clock.h"
@@ -56,8 +56,8 @@ Duration mean_over(const Samples& samples, const Value& value) {
 
 std::vector<Duration> times_of(const Samples& samples);
 
-/// What the gate says of them.
-GateVerdict judged(const Samples& samples);
+/// What the gate says of these samples.
+GateVerdict evaluate_gate(const Samples& samples);
 
 /// The quiet steps; where every step lost time to others, the calmest third of all.
 Samples quiet(Samples samples);
@@ -72,7 +72,7 @@ class MeasuredPipeline {
         GpuShares gpu_shares = GpuShares::Own;
         std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
         std::uint64_t seed = 1;
-        std::vector<int> cores{};     ///< as ExecutorOptions
+        std::vector<int> cores{};     ///< as ProcessPlace
         bool input_gradient = false;  ///< as ExecutorOptions
     };
     MeasuredPipeline(const Plan& plan, const Model& model, const Options& options);

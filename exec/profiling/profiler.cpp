@@ -13,7 +13,8 @@
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
+#include "exec/executor/backend.h"
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/transport/channel.h"
 
@@ -28,9 +29,8 @@ constexpr std::chrono::seconds patience{30};
 constexpr double quiet_p90_over_p10 = 1.03;
 
 int worker_count(const ProfilerOptions& options, const Model& model) {
-    // On a GPU, workers wait for it and need no core each.
-    const int most = options.backend == Backend::Cuda ? options.busy_workers
-                                                      : static_cast<int>(allowed_cores().size());
+    const int most = traits(options.backend).on_cores ? static_cast<int>(allowed_cores().size())
+                                                      : options.busy_workers;
     return std::max(1,
                     std::min({options.busy_workers, most, model.layer_count() / options.chunks}));
 }
@@ -65,7 +65,7 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
     scenario.pipeline.chunks = options.chunks;
     scenario.pipeline.group_size = options.group_size;
     if (!has_order(scenario)) {
-        scenario.pipeline.schedule = "1f1b";
+        scenario.pipeline.schedule = to_string(ScheduleKind::OneFOneB);
         scenario.pipeline.chunks = 1;
     }
     scenario.pipeline.recompute = options.recompute.fits(scenario.pipeline.pieces())
@@ -267,7 +267,7 @@ class Profiler {
                                        .budget = budget,
                                        .patience = Duration(patience) / size_count});
         fill_in(profile_, size, samples);
-        note_noise(profile_, judged(samples));
+        note_noise(profile_, evaluate_gate(samples));
     }
 
     struct HowMany {
@@ -344,14 +344,14 @@ ProfilerOptions profiler_options(const SettledScenario& scenario) {
     options.recompute = pipeline.recompute;
     options.recompute_timing = pipeline.recompute_timing;
     options.partition = pipeline.partition;
-    options.backend = scenario.cluster.backend == Backend::Cuda ? Backend::Cuda : Backend::Cpu;
-    options.offload = options.backend == Backend::Cuda && pipeline.offload == Offload::Stash;
+    options.backend = traits(scenario.cluster.backend).measured_on;
+    options.offload = traits(options.backend).offloads && pipeline.offload == Offload::Stash;
     options.precision = scenario.training.precision;
     options.optimizer = scenario.training.optimizer;
     options.gpu_shares = scenario.cluster.gpu_shares;
     options.gpu_units = scenario.cluster.gpu_units;
     options.seed = scenario.training.seed;
-    if (scenario.cluster.backend == Backend::Paced) {
+    if (traits(scenario.cluster.backend).is_emulated) {
         // All ranks share the cores, and an action must be done before its time is over.
         const double cores = static_cast<double>(allowed_cores().size());
         constexpr double slack = 1.5;

@@ -9,6 +9,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 
 namespace pipetwin::exec {
@@ -18,14 +19,14 @@ struct ProfilerOptions {
     std::vector<int> micro_batch_sizes;  ///< in samples; each is measured
     int micro_batches = 1;  ///< of a step, so as many stashes are alive as the schedule keeps
     int busy_workers = 1;   ///< ranks; at most as many as there are cores and layers
-    std::string schedule = "gpipe";
+    std::string schedule{default_schedule};
     int chunks = 1;      ///< per rank
     int group_size = 0;  ///< of interleaved-1f1b
     RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one
     int repeats = 0;                 ///< measured steps; 0: as many as a time budget holds
-    Backend backend = Backend::Cpu;  ///< or Cuda: ranks on multiprocessors of their own
+    Backend backend = Backend::Cpu;  ///< one that costs are measured on (exec/executor/backend.h)
     bool offload = false;  ///< stashes go to host memory and back; the link there is measured, too
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
@@ -40,16 +41,16 @@ struct ProfilerOptions {
 /// with random data through the executor, in the very schedule, and reads the clock after every
 /// layer. So the costs are those of the run: cold stashes, tensors that come from another core,
 /// neighbours that use the memory at the same time. (A layer measured alone is up to 50 % too
-/// fast.) For costs that hold for other plans than this one see exec/profiling/calibrate.h.
+/// fast.) For costs that hold for other plans than this one see bench/accuracy/calibration.h.
 ///
 /// The cost of a layer in a step is its mean over the micro-batches, since the first of them may
 /// find colder caches; the cost in the profile is the mean of that over the steps that nothing
-/// disturbed (exec/base/quiet.h), and `calibration` says how many were clean and how far they
+/// disturbed (exec/base/noise.h), and `calibration` says how many were clean and how far they
 /// spread. On a restless machine it measures longer, so that there are some. What is left of a
 /// rank's step when layers and waits are taken out is `dispatch`. The latency of a link is from the
 /// send of a message to the moment its waiting receiver has it.
 ///
-/// No weights, gradients or random state of anybody change (C28).
+/// No weights, gradients or random state of anybody change.
 Profile profile_model(const Model& model, const ProfilerOptions& options);
 
 /// Everything of such a profile that is known without measuring; every layer takes the same time.

@@ -12,75 +12,82 @@ namespace {
 
 enum class Request { Read, Write, Done, Failed };
 
-/// Of process 0: its own executor, and the other processes.
-class Processes final : public ParameterHolders {
+const Plan& plan_of(const ExecutorsHere& here) {
+    return here.begin()->second->plan();
+}
+
+/// Of process 0: its own executors, and the other processes.
+class Processes final : public ParameterStore {
   public:
-    Processes(World& world, Executor& executor) : world_(world), executor_(executor) {}
+    Processes(ProcessGroup& group, const ExecutorsHere& here) : group_(group), here_(here) {}
 
     std::vector<std::byte> read(const TensorPlace& from) override {
         const int process = owner(from);
-        if (process == world_.index()) {
-            return read_tensor(executor_, from);
+        if (process == group_.index()) {
+            return read_tensor(*here_.at(from.replica), from);
         }
         ask(process, Request::Read, from);
-        return world_.receive(process);
+        return group_.receive(process);
     }
 
     void write(std::span<const std::byte> bytes, const TensorPlace& to) override {
         const int process = owner(to);
-        if (process == world_.index()) {
-            return write_tensor(bytes, executor_, to);
+        if (process == group_.index()) {
+            return write_tensor(bytes, *here_.at(to.replica), to);
         }
         ask(process, Request::Write, to);
-        world_.send(process, bytes);
+        group_.send(process, bytes);
     }
 
     /// Nobody is asked any more.
     void end(const Error* failure) {
-        for (int process = 1; process < world_.size(); ++process) {
+        for (int process = 1; process < group_.size(); ++process) {
             ByteWriter message;
             message.put(failure == nullptr ? Request::Done : Request::Failed).put(TensorPlace{});
             if (failure != nullptr) {
                 message.put(failure->kind()).put_text(failure->place());
                 message.put_text(failure->text()).put_text(failure->hint());
             }
-            world_.send(process, message.bytes());
+            group_.send(process, message.bytes());
         }
     }
 
   private:
     int owner(const TensorPlace& place) const {
-        const Plan& plan = executor_.plan();
-        return place.replica * plan.rank_count() +
-               plan->schedule.rank_of_stage[as_index(place.stage)];
+        const Plan& plan = plan_of(here_);
+        return process_of(
+            group_, plan, place.replica, plan->schedule.rank_of_stage[as_index(place.stage)]);
     }
 
     void ask(int process, Request request, const TensorPlace& place) {
-        world_.send(process, ByteWriter().put(request).put(place).bytes());
+        group_.send(process, ByteWriter().put(request).put(place).bytes());
     }
 
-    World& world_;
-    Executor& executor_;
+    ProcessGroup& group_;
+    const ExecutorsHere& here_;
 };
 
-/// [replica], from what each process tells of its rank. To be called by all processes.
-std::vector<StageShapes> shapes_of_all(World& world, Executor& executor) {
+/// [replica], from what each process tells of its ranks. To be called by all processes.
+std::vector<StageShapes> shapes_of_all(ProcessGroup& group, const ExecutorsHere& here) {
     ByteWriter mine;
-    put(mine, stage_shapes(executor));
-    const Plan& plan = executor.plan();
-    std::vector<StageShapes> shapes(as_index(plan->replicas));
-    const auto all = world.all_gather(mine.bytes());
-    for (std::size_t process = 0; process < all.size(); ++process) {
-        ByteReader message(all[process]);
-        shapes[process / as_index(plan.rank_count())].merge(get_stage_shapes(message));
+    for (const auto& [replica, executor] : here) {
+        mine.put(replica);
+        put(mine, stage_shapes(*executor));
+    }
+    std::vector<StageShapes> shapes(as_index(plan_of(here)->replicas));
+    for (const auto& theirs : group.all_gather(mine.bytes())) {
+        for (ByteReader message(theirs); !message.at_end();) {
+            const int replica = message.get<int>();
+            shapes[as_index(replica)].merge(get_stage_shapes(message));
+        }
     }
     return shapes;
 }
 
 /// Of every other process.
-void serve(World& world, Executor& executor) {
+void serve(ProcessGroup& group, const ExecutorsHere& here) {
     while (true) {
-        const std::vector<std::byte> message = world.receive(0);
+        const std::vector<std::byte> message = group.receive(0);
         ByteReader text(message);
         const auto request = text.get<Request>();
         const auto place = text.get<TensorPlace>();
@@ -94,25 +101,25 @@ void serve(World& world, Executor& executor) {
             throw Error(kind, where, what, text.get_text());
         }
         if (request == Request::Read) {
-            world.send(0, read_tensor(executor, place));
+            group.send(0, read_tensor(*here.at(place.replica), place));
         } else {
-            write_tensor(world.receive(0), executor, place);
+            write_tensor(group.receive(0), *here.at(place.replica), place);
         }
     }
 }
 
 }  // namespace
 
-void with_all_parameters(World& world,
-                         Executor& executor,
+void with_all_parameters(ProcessGroup& group,
+                         const ExecutorsHere& here,
                          const std::function<void(const TrainedParameters&)>& use) {
-    const std::vector<StageShapes> shapes = shapes_of_all(world, executor);
-    if (world.index() != 0) {
-        return serve(world, executor);
+    const std::vector<StageShapes> shapes = shapes_of_all(group, here);
+    if (group.index() != 0) {
+        return serve(group, here);
     }
-    Processes processes(world, executor);
+    Processes processes(group, here);
     try {
-        with_whole_model(executor.plan(), shapes, processes, use);
+        gather_parameters(plan_of(here), shapes, processes, use);
     } catch (const Error& error) {
         processes.end(&error);
         throw;

@@ -1,19 +1,23 @@
 #pragma once
 
 #include <functional>
+#include <map>
 
 #include "exec/executor/executor.h"
 #include "exec/executor/trained_parameters.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
+
+/// The executors of this process, by replica.
+using ExecutorsHere = std::map<int, Executor*>;
 
 /// For whoever reads or writes the parameters of all ranks, such as a checkpoint: process 0 calls
 /// `use` with those of the whole model, and the others hand out and take what it asks for until it
 /// is done. What is written goes to all replicas, and to all stages that have the same weights. To
 /// be called by all processes; what `use` throws is thrown in all of them.
-void with_all_parameters(World& world,
-                         Executor& executor,
+void with_all_parameters(ProcessGroup& group,
+                         const ExecutorsHere& here,
                          const std::function<void(const TrainedParameters&)>& use);
 
 }  // namespace pipetwin::exec

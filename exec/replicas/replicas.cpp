@@ -5,35 +5,35 @@
 
 #include "core/base/as_index.h"
 #include "exec/base/cores.h"
-#include "exec/replicas/whole_model.h"
+#include "exec/replicas/remote_parameters.h"
 
 namespace pipetwin::exec {
 namespace {
 
-std::size_t replicas_here(const Plan& plan, const ExecutorOptions& options) {
-    return options.world != nullptr ? 1 : as_index(plan->replicas);
-}
-
 /// Each of several pipelines has cores of its own, where there are enough for all.
-void share_out_cores(ExecutorOptions& options, const Plan& plan, std::size_t replica) {
-    const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
+void share_out_cores(ProcessPlace& place, const Plan& plan, std::size_t replica) {
+    const std::vector<int> cores = place.cores.empty() ? allowed_cores() : place.cores;
     const auto ranks = static_cast<std::size_t>(plan.rank_count());
-    if (cores.size() < ranks * replicas_here(plan, options)) {
-        options.shares_cores = true;
+    if (cores.size() < ranks * as_index(plan->replicas)) {
+        place.shares_cores = true;
         return;
     }
     const auto begin = cores.begin() + static_cast<std::ptrdiff_t>(replica * ranks);
-    options.cores.assign(begin, begin + static_cast<std::ptrdiff_t>(ranks));
+    place.cores.assign(begin, begin + static_cast<std::ptrdiff_t>(ranks));
 }
 
 }  // namespace
 
 Replicas::Replicas(const Plan& plan, const Model& model, const ExecutorOptions& options)
-    : replicas_(replicas_here(plan, options)),
+    : group_(*options.place.group),
+      here_(replicas_here(group_, plan)),
+      replicas_(as_index(here_.count)),
       stages_(static_cast<std::size_t>(plan.stage_count())),
       others_(replicas_ - 1) {
     if (replicas_ == 1) {
-        pipelines_.push_back(std::make_unique<Executor>(plan, model, options));
+        ExecutorOptions own = options;
+        own.replica.index = here_.first;
+        pipelines_.push_back(std::make_unique<Executor>(plan, model, std::move(own)));
         return;
     }
     for (std::size_t i = 0; i < replicas_ * replicas_ * stages_; ++i) {
@@ -41,7 +41,7 @@ Replicas::Replicas(const Plan& plan, const Model& model, const ExecutorOptions& 
     }
     for (std::size_t replica = 0; replica < replicas_; ++replica) {
         ExecutorOptions own = options;
-        share_out_cores(own, plan, replica);
+        share_out_cores(own.place, plan, replica);
         own.replica.index = static_cast<int>(replica);
         own.replica.channel = [this](int from, int to, int stage) {
             return channel(from, to, stage);
@@ -77,7 +77,7 @@ void Replicas::on_all(const Work& work) {
             errors[replica] = std::current_exception();
         }
     };
-    others_.send([&](std::size_t index) { guarded(index + 1); });
+    others_.run([&](std::size_t index) { guarded(index + 1); });
     guarded(0);
     while (!others_.wait(std::chrono::seconds(1))) {
     }
@@ -127,35 +127,12 @@ double Replicas::evaluate(const Batch& batch, int step) {
     return sum;
 }
 
-namespace {
-
-/// The executors of this process.
-class Pipelines final : public ParameterHolders {
-  public:
-    explicit Pipelines(const std::vector<std::unique_ptr<Executor>>& all) : all_(all) {}
-
-    std::vector<std::byte> read(const TensorPlace& from) override {
-        return read_tensor(of(from), from);
-    }
-    void write(std::span<const std::byte> bytes, const TensorPlace& to) override {
-        write_tensor(bytes, of(to), to);
-    }
-
-  private:
-    Executor& of(const TensorPlace& place) const { return *all_[as_index(place.replica)]; }
-
-    const std::vector<std::unique_ptr<Executor>>& all_;
-};
-
-}  // namespace
-
 void Replicas::with_parameters(const std::function<void(const TrainedParameters&)>& use) {
-    std::vector<StageShapes> shapes;
-    for (const auto& pipeline : pipelines_) {
-        shapes.push_back(stage_shapes(*pipeline));
+    ExecutorsHere here;
+    for (std::size_t pipeline = 0; pipeline < pipelines_.size(); ++pipeline) {
+        here[here_.first + static_cast<int>(pipeline)] = pipelines_[pipeline].get();
     }
-    Pipelines holders(pipelines_);
-    with_whole_model(first().plan(), shapes, holders, use);
+    with_all_parameters(group_, here, use);
 }
 
 std::optional<Failure> Replicas::last_failure() const {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/base/crew.h"
+#include "exec/base/rank_threads.h"
 #include "exec/executor/executor.h"
 #include "exec/transport/channel.h"
 
@@ -14,7 +14,7 @@ namespace pipetwin::exec {
 
 /// The pipelines of one training: as many executors as the plan has replicas, each with its share
 /// of every mini-batch, which have the same weights after every step. Where each rank has a process
-/// of its own (ExecutorOptions::world) there is one executor here, with one rank.
+/// of its own (ProcessPlace) there is one executor here, with one rank.
 class Replicas {
   public:
     Replicas(const Plan& plan, const Model& model, const ExecutorOptions& options);
@@ -26,16 +26,18 @@ class Replicas {
     /// As Executor::evaluate.
     double evaluate(const Batch& batch, int step);
 
-    /// The first here.
+    /// The executor of the first replica here.
     Executor& first() { return *pipelines_.front(); }
 
-    /// Calls `use` with the parameters of the whole model; what is written goes to all that have
-    /// them. For executors that have all ranks.
+    /// Calls `use` with the parameters of the whole model, in the first process; what is written
+    /// goes to all that have them. To be called by all processes.
     void with_parameters(const std::function<void(const TrainedParameters&)>& use);
 
     /// Of the replica that failed, in the last step.
     std::optional<Failure> last_failure() const;
-    std::vector<BesidePlan> memory_beside() const { return pipelines_.front()->memory_beside(); }
+    std::vector<UnplannedMemory> memory_beside() const {
+        return pipelines_.front()->memory_beside();
+    }
     std::vector<std::string> notes() const;
 
   private:
@@ -43,12 +45,14 @@ class Replicas {
     void on_all(const Work& work);
     Channel* channel(int from, int to, int stage);
 
+    ProcessGroup& group_;
+    ReplicasHere here_;
     std::size_t replicas_;  ///< here
     std::size_t stages_;
     std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to][stage]
     std::vector<std::unique_ptr<Executor>> pipelines_;
     std::optional<std::size_t> failed_;
-    Crew others_;  ///< a thread each for all but the first
+    RankThreads others_;  ///< a thread each for all but the first
 };
 
 }  // namespace pipetwin::exec

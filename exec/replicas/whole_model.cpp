@@ -14,8 +14,8 @@ namespace {
 /// Parameters that have shapes but no contents, in place of those that are elsewhere or in parts.
 class WholeModel {
   public:
-    WholeModel(const Plan& plan, const std::vector<StageShapes>& shapes, ParameterHolders& holders)
-        : plan_(plan), shapes_(shapes), holders_(holders) {
+    WholeModel(const Plan& plan, const std::vector<StageShapes>& shapes, ParameterStore& store)
+        : plan_(plan), shapes_(shapes), store_(store) {
         for (const auto& [stage, parameters] : shapes.front()) {
             for (std::size_t index = 0; index < parameters.size(); ++index) {
                 add(stage, static_cast<int>(index));
@@ -25,7 +25,7 @@ class WholeModel {
 
     TrainedParameters trained() {
         TrainedParameters trained;
-        for (int piece = 0; piece < piece_count(plan_->schedule); ++piece) {
+        for (int piece = 0; piece < model_stage_count(plan_->schedule); ++piece) {
             std::vector<Parameter*>& own = trained.pieces.emplace_back(parameters_of(piece));
             std::erase_if(own, [](const Parameter* parameter) { return parameter->is_copy; });
         }
@@ -84,7 +84,7 @@ class WholeModel {
         constexpr std::size_t value = 0;
         TensorPlace place = places_.at(tensor.data());
         for (place.replica = 0; place.replica < plan_->replicas; ++place.replica) {
-            NumberRange share{.begin = 0, .size = tensor.size()};
+            ElementRange share{.begin = 0, .size = tensor.size()};
             if (const auto& own = shape_of(place).share; own && place.part != value) {
                 share = *own;
             }
@@ -103,7 +103,7 @@ class WholeModel {
             if (begin + size <= known) {
                 return;  // every replica has all of it
             }
-            const std::vector<std::byte> bytes = holders_.read(place);
+            const std::vector<std::byte> bytes = store_.read(place);
             PIPETWIN_EXPECT(bytes.size() == size, "a tensor has the size that was described");
             std::ranges::copy(bytes, to.begin() + static_cast<std::ptrdiff_t>(begin));
             known = begin + size;
@@ -113,14 +113,14 @@ class WholeModel {
 
     void write(std::span<const std::byte> from, const Tensor& to) {
         for_each_replica(to, [&](const TensorPlace& place, std::size_t begin, std::size_t size) {
-            holders_.write(from.subspan(begin, size), place);
+            store_.write(from.subspan(begin, size), place);
         });
         was_written_ = true;
     }
 
     const Plan& plan_;
     const std::vector<StageShapes>& shapes_;
-    ParameterHolders& holders_;
+    ParameterStore& store_;
     std::map<int, std::deque<Parameter>> stand_ins_;  ///< by stage
     std::deque<std::byte> addresses_;                 ///< one for each of their tensors
     std::map<const void*, TensorPlace> places_;       ///< by address
@@ -157,7 +157,7 @@ void put(ByteWriter& message, const StageShapes& shapes) {
         message.put(stage).put(parameters.size());
         for (const ParameterShape& shape : parameters) {
             message.put_text(shape.name).put(shape.is_copy).put(shape.rows).put(shape.columns);
-            message.put(shape.share.has_value()).put(shape.share.value_or(NumberRange{}));
+            message.put(shape.share.has_value()).put(shape.share.value_or(ElementRange{}));
             message.put(shape.parts);
         }
     }
@@ -174,7 +174,7 @@ StageShapes get_stage_shapes(ByteReader& message) {
             shape.rows = message.get<std::int64_t>();
             shape.columns = message.get<std::int64_t>();
             const bool has_share = message.get<bool>();
-            const auto share = message.get<NumberRange>();
+            const auto share = message.get<ElementRange>();
             if (has_share) {
                 shape.share = share;
             }
@@ -201,11 +201,11 @@ void write_tensor(std::span<const std::byte> bytes, Executor& executor, const Te
     executor.writer()(bytes, tensor_at(executor, place));
 }
 
-void with_whole_model(const Plan& plan,
-                      const std::vector<StageShapes>& shapes,
-                      ParameterHolders& holders,
-                      const std::function<void(const TrainedParameters&)>& use) {
-    WholeModel model(plan, shapes, holders);
+void gather_parameters(const Plan& plan,
+                       const std::vector<StageShapes>& shapes,
+                       ParameterStore& store,
+                       const std::function<void(const TrainedParameters&)>& use) {
+    WholeModel model(plan, shapes, store);
     use(model.trained());
     model.finish();
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 #include "exec/executor/executor.h"
 #include "exec/executor/trained_parameters.h"
 #include "exec/transport/byte_message.h"
@@ -35,7 +35,7 @@ struct ParameterShape {
     bool is_copy = false;
     std::int64_t rows = 0;
     std::int64_t columns = 0;
-    std::optional<NumberRange> share{};  ///< as Parameter
+    std::optional<ElementRange> share{};  ///< as Parameter
     std::array<Part, trained_parts.size()> parts{};
 };
 
@@ -45,10 +45,11 @@ StageShapes stage_shapes(Executor& executor);
 void put(ByteWriter& message, const StageShapes& shapes);
 StageShapes get_stage_shapes(ByteReader& message);
 
-/// Who has the parameters of a training: executors of this process, or of others.
-class ParameterHolders {
+/// Reads and writes the parameters of a training, wherever they lie: in executors of this process,
+/// or of others.
+class ParameterStore {
   public:
-    virtual ~ParameterHolders() = default;
+    virtual ~ParameterStore() = default;
     virtual std::vector<std::byte> read(const TensorPlace& from) = 0;
     virtual void write(std::span<const std::byte> bytes, const TensorPlace& to) = 0;
 };
@@ -58,12 +59,13 @@ Tensor& tensor_at(Executor& executor, const TensorPlace& place);
 std::vector<std::byte> read_tensor(Executor& executor, const TensorPlace& place);
 void write_tensor(std::span<const std::byte> bytes, Executor& executor, const TensorPlace& place);
 
-/// Calls `use` with the parameters of the whole model, such as for a checkpoint, wherever they are:
-/// each tensor is one whole, whatever share of it a replica has. What is written goes to all
-/// replicas, and to all stages that have the same weights. [replica] `shapes` of all its stages.
-void with_whole_model(const Plan& plan,
-                      const std::vector<StageShapes>& shapes,
-                      ParameterHolders& holders,
-                      const std::function<void(const TrainedParameters&)>& use);
+/// Gathers the parameters of the whole model from `store` and calls `use` with them, such as for a
+/// checkpoint: each tensor is one whole, whatever share of it a replica has. What is written goes
+/// to all replicas, and to all stages that have the same weights. [replica] `shapes` of all its
+/// stages.
+void gather_parameters(const Plan& plan,
+                       const std::vector<StageShapes>& shapes,
+                       ParameterStore& store,
+                       const std::function<void(const TrainedParameters&)>& use);
 
 }  // namespace pipetwin::exec

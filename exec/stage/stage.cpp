@@ -9,13 +9,13 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "exec/device/silent_kernels.h"
+#include "exec/device/null_kernels.h"
 #include "exec/layers/layer.h"
 
 namespace pipetwin::exec {
 namespace {
 
-/// What a stage keeps of one micro-batch.
+/// Tensors and sizes that a stage keeps of one micro-batch.
 struct Stash {
     bool alive = false;
     int samples = 0;
@@ -38,7 +38,7 @@ struct Stash {
     }
 };
 
-/// Those that hold something, in the order of the layers.
+/// Adds the tensors that hold something to the list, in the order of the layers.
 void collect(Kept& kept, std::vector<Tensor*>& tensors) {
     const auto add = [&](Tensor& tensor) {
         if (!tensor.empty()) {
@@ -53,7 +53,7 @@ void collect(Kept& kept, std::vector<Tensor*>& tensors) {
     }
 }
 
-/// What tells one model from another when weights are drawn.
+/// Rules by which the weights of a model are drawn.
 ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& options) {
     int branches = 0;
     for (int i = 0; i < model.layer_count(); ++i) {
@@ -523,7 +523,7 @@ void Stage::update(const OptimizerSettings& settings, int step, double gradient_
                      gradient_scale);
         done += some.size();
     };
-    if (!impl_->options.layer_done) {  // nobody asks how long each layer takes
+    if (!impl_->options.layer_done) {  // the layers are not timed
         return update_next(parameters());
     }
     for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
@@ -560,7 +560,7 @@ Stage::Boundary Stage::output_boundary(int samples) const {
 }
 
 void Stage::rehearse(bool on) {
-    impl_->kernels = on ? &silent_kernels() : &impl_->device.kernels();
+    impl_->kernels = on ? &null_kernels() : &impl_->device.kernels();
 }
 
 void Stage::watch_outputs(LayerWatch watch) {

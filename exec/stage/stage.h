@@ -24,6 +24,7 @@ class ExecutableLayer;
 /// core/timeline/footprint.h exactly.
 class Stage {
   public:
+    /// Number of the stage, and its layers in the model.
     struct Place {
         int stage = 0;
         int first_layer = 0;
@@ -34,7 +35,7 @@ class Stage {
     /// `largest_micro_batch` in samples sizes the workspace.
     Stage(
         Device& device, Arena& arena, const Model& model, Place place, const StageOptions& options);
-    /// Of layers made by the caller, without a model.
+    /// A stage of layers made by the caller, without a model.
     Stage(Device& device,
           Arena& arena,
           std::vector<std::unique_ptr<ExecutableLayer>> layers,
@@ -44,13 +45,13 @@ class Stage {
     /// F. `input` is the boundary from the stage before, empty for the first stage, which reads the
     /// batch. Returns the boundary for the next stage, empty for the last, which keeps the loss.
     /// With `keep` false only the input stays. Throws Error(BadInput), naming stage and layer, if
-    /// the input's shape or type is not the expected one (C36).
+    /// the input's shape or type is not the expected one.
     Tensor forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep);
 
     /// F of an evaluation: nothing is dropped, and nothing stays.
     Tensor evaluate(int micro_batch, Tensor input, const MicroBatch& data);
 
-    /// R: forward again from the kept input; the layers are told that it is a recomputation (C19).
+    /// R: forward again from the kept input; the layers know that it is a recomputation.
     void recompute(int micro_batch, const MicroBatch& data);
 
     /// B. `gradient` of the output, empty for the last stage. Returns the gradient of the input,
@@ -58,24 +59,29 @@ class Stage {
     /// gradients and frees the stash.
     Tensor backward(int micro_batch, Tensor gradient);
 
-    /// I and W: the same in two actions; W frees the stash. What W needs beside it - the gradients
-    /// between the layers that have weights - I adds to it: `split_bytes` of them.
+    /// I: the input half of the backward. `gradient` and result as in `backward`. Adds to the stash
+    /// what W needs beside it - the gradients between the layers that have weights: `split_bytes`
+    /// of them.
     Tensor backward_input(int micro_batch, Tensor gradient);
+    /// W: the weight half of the backward, after I. Adds to the weight gradients and frees the
+    /// stash.
     void backward_weight(int micro_batch);
 
     /// Clears gradients and losses: a new mini-batch begins.
     void zero_gradients();
     /// Clears the losses alone.
     void zero_losses();
-    /// Those that another stage has, too, or that the stage uses in two places.
+    /// Parameters that another stage has, too, or that the stage uses in two places.
     const std::vector<Parameter*>& shared_parameters() const;
-    /// REDUCE_GRAD: the gradients of a complete backward, of the parameters that the other stage
-    /// has, too.
+    /// REDUCE_GRAD: hands the gradients of a complete backward to the other stage, of the
+    /// parameters that it has, too.
     void hand_gradients_to(Stage& other);
-    /// The same as copies, where the other's device has another memory.
+    /// The copies that hand the shared gradients to the other stage, where its device has another
+    /// memory.
     std::vector<CopyEngine::Piece> gradients_for(Stage& other);
-    /// After the other has handed over its gradients: both stages then have the same sums, bit for
-    /// bit. Also of a parameter that the stage uses in two places.
+    /// Adds the gradients that the other stage has handed over: both stages then have the same
+    /// sums, bit for bit. Also adds the two gradients of a parameter that the stage uses in two
+    /// places.
     void add_received_gradients();
     /// NORM: the sums of squares without an update.
     void sum_squares();
@@ -85,33 +91,34 @@ class Stage {
     /// Sums of the squares of each parameter's gradient as of the last NORM or OPT, in double, in
     /// the order of `parameters`; once the device has completed it.
     std::span<const double> gradient_squares() const;
-    /// Where other replicas update a part of the weights: the same of this one's part, to be
-    /// replaced by the sums over all.
+    /// Sums of the squares of the gradient of this replica's part of each parameter, where other
+    /// replicas update the rest; to be replaced by the sums over all replicas.
     std::span<double> squares_of_share();
-    /// The same without those of copies: each parameter of the model once. Valid until the next
-    /// call.
+    /// Sums of the squares of the gradients without those of copies: each parameter of the model
+    /// once. Valid until the next call.
     std::span<const double> counted_squares();
 
-    /// What comes from the stage before and goes to the next one, for so many samples; gradients
-    /// likewise.
+    /// Type and shape of a tensor between two stages, or of its gradient.
     struct Boundary {
         DType type{};
         std::int64_t rows = 0;
         std::int64_t columns = 0;
     };
+    /// The tensor that comes from the stage before, for `samples` samples.
     Boundary input_boundary(int samples) const;
+    /// The tensor that goes to the next stage, for `samples` samples.
     Boundary output_boundary(int samples) const;
 
     /// While it rehearses, its layers ask for memory and compute nothing.
     void rehearse(bool on);
 
-    /// From now on `watch` sees the outputs of forwards; none: nobody does.
+    /// Calls `watch` with the outputs of all forwards from now on; empty: no longer.
     void watch_outputs(LayerWatch watch);
 
-    /// All tensors that are kept of a micro-batch between two actions; they stay where they are.
+    /// All tensors that are kept of a micro-batch between two actions. They stay where they are.
     std::vector<Tensor*> stash_tensors(int micro_batch);
 
-    /// Frees whatever stashes are left (after a failed step) and clears the gradients.
+    /// Frees all stashes that are left (after a failed step) and clears the gradients.
     void reset();
 
     /// Sum over the micro-batches since `zero_gradients` of their mean losses, each weighted by its
@@ -119,11 +126,13 @@ class Stage {
     /// double; once the device has completed the forwards.
     double loss() const;
 
-    /// In model order; names do not depend on the partition.
+    /// All parameters in model order; names do not depend on the partition.
     const std::vector<Parameter*>& parameters();
+    /// The number of the stage, and its layers in the model.
     const Place& place() const;
-    /// Micro-batches of which something is kept: from F to B, or to W.
+    /// Number of micro-batches of which something is kept: from F to B, or to W.
     int stash_count() const;
+    /// Bytes that I keeps for W in addition to the stash, for `samples` samples.
     Bytes split_bytes(int samples) const;
 
   private:

@@ -100,7 +100,7 @@ std::optional<TimePoint> StashOffload::wait_for(std::size_t cell) {
     Stash& stash = stashes_[*cells_[cell].needs];
     link_->wait(stash.in.value());
     stash.in_times = link_->times(*stash.in);
-    retire();  // its own copy out, if nobody has looked since
+    retire();  // its own copy out, if it has not been retired yet
     stash.parts.clear();
     return stash.in_times.end;
 }

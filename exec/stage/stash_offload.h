@@ -21,9 +21,9 @@ namespace pipetwin::exec {
 ///     in                          |--copy--|    retire(); let_in(X), wait_for(0B1)
 class StashOffload {
   public:
-    /// None where the plan keeps stashes on their devices. Throws Error(Unavailable) where the
-    /// device has no memory of its own. `device` and `arena` outlive it; while it lives, an arena
-    /// without memory left waits for stashes that are leaving.
+    /// Makes the offload of one rank; null where the plan keeps stashes on their devices. Throws
+    /// Error(Unavailable) where the device has no memory of its own. `device` and `arena` outlive
+    /// it; while it lives, an arena without memory left waits for stashes that are leaving.
     static std::unique_ptr<StashOffload> of_rank(const Plan& plan,
                                                  int rank,
                                                  Device& device,
@@ -45,17 +45,17 @@ class StashOffload {
     /// The action in `cell` begins to compute: the stash that the next one needs may come in.
     void let_in(std::size_t cell);
 
-    /// Whether the stash of the forward in `cell` leaves.
+    /// True if the stash of the forward in `cell` leaves the device.
     bool leaves(std::size_t cell) const { return cells_[cell].makes.has_value(); }
-    /// It leaves now: `tensors` are all of it. They are empty while it is away, and are not touched
-    /// by others until it is back.
+    /// Begins to copy out the stash of the forward in `cell`: `tensors` are all of it. They are
+    /// empty while it is away, and are not touched by others until it is back.
     void send_out(std::size_t cell, std::vector<Tensor*> tensors);
 
     /// Ends the copies of a step that failed: its stashes are about to go.
     void abandon() noexcept;
 
-    /// Two rows as in Timeline::host_copies, since `start`: out and in. Of a step that was walked
-    /// to its end.
+    /// The times of the copies since `start`, two rows as in Timeline::host_copies: out and in. The
+    /// step must have been walked to its end.
     std::vector<std::vector<Span>> spans(TimePoint start) const;
 
     /// The most bytes that lay in host memory at a time since the step began.
@@ -67,7 +67,7 @@ class StashOffload {
         std::optional<std::size_t> lets_in;
         std::optional<std::size_t> needs;
     };
-    /// A tensor and what it is while it is away.
+    /// A tensor of a stash, and its description while it is away.
     struct Part {
         Tensor* tensor = nullptr;
         Tensor host;

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -9,7 +9,7 @@ namespace pipetwin::exec {
 
 /// Decides which steps of a run are fit to be compared with a prediction. It drops the first
 /// `warm_up_steps`, in which caches, memory and clock rates settle, and every step that something
-/// disturbed (exec/base/quiet.h). Of what passes it keeps at most 31 timelines, from all over the
+/// disturbed (exec/base/noise.h). Of what passes it keeps at most 31 timelines, from all over the
 /// run and of all speeds, so that their median is that of all that pass. Where nothing passes, it
 /// keeps the one step nearest the median of all and says so: noise.steps is 0.
 class NoiseGate {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -10,7 +10,6 @@
 #include "core/base/error.h"
 #include "core/timeline/timeline.h"
 #include "exec/data/batch.h"
-#include "exec/replicas/remote_parameters.h"
 #include "exec/training/noise_gate.h"
 #include "exec/training/slow_stages.h"
 #include "exec/transport/byte_message.h"
@@ -86,32 +85,15 @@ void expect_same_steps(const CheckpointManifest& found,
 }
 
 /// What the first process says, in all of them.
-int as_first_says(const TrainingOptions& options, int value) {
-    if (options.world == nullptr) {
-        return value;
-    }
-    const auto all = options.world->all_gather(std::as_bytes(std::span(&value, 1)));
+int as_first_says(ProcessGroup& group, int value) {
+    const auto all = group.all_gather(std::as_bytes(std::span(&value, 1)));
     return ByteReader(all.front()).get<int>();
 }
 
 /// Whether all processes want to.
-bool all_agree(const TrainingOptions& options, bool wanted) {
-    if (options.world == nullptr) {
-        return wanted;
-    }
-    const auto all = options.world->all_gather(std::as_bytes(std::span(&wanted, 1)));
+bool all_agree(ProcessGroup& group, bool wanted) {
+    const auto all = group.all_gather(std::as_bytes(std::span(&wanted, 1)));
     return std::ranges::all_of(all, [](const auto& each) { return ByteReader(each).get<bool>(); });
-}
-
-/// Calls `use` with the parameters of all ranks: in this process, or in the first of several.
-void with_parameters(Replicas& pipelines,
-                     const TrainingOptions& options,
-                     const std::function<void(const TrainedParameters&)>& use) {
-    if (options.world != nullptr) {
-        with_all_parameters(*options.world, pipelines.first(), use);
-    } else {
-        pipelines.with_parameters(use);
-    }
 }
 
 /// The number of the step to go on with.
@@ -120,13 +102,13 @@ int load(const Checkpoints& checkpoints,
          Replicas& pipelines,
          const TrainingOptions& options) {
     std::optional<Checkpoints::Loaded> loaded;
-    with_parameters(pipelines, options, [&](const TrainedParameters& parameters) {
+    pipelines.with_parameters([&](const TrainedParameters& parameters) {
         loaded = checkpoints.load(parameters);
         if (loaded) {
             expect_same_steps(loaded->about, wanted, loaded->folder);
         }
     });
-    const int first = as_first_says(options, loaded ? loaded->about.steps_done : 0);
+    const int first = as_first_says(*options.place.group, loaded ? loaded->about.steps_done : 0);
     if (options.on_start) {
         options.on_start(first, loaded);
     }
@@ -141,7 +123,7 @@ void save(const Checkpoints& checkpoints,
           Replicas& pipelines,
           const TrainingOptions& options) {
     about.steps_done = steps_done;
-    with_parameters(pipelines, options, [&](const TrainedParameters& parameters) {
+    pipelines.with_parameters([&](const TrainedParameters& parameters) {
         if (options.before_checkpoint) {
             options.before_checkpoint();
         }
@@ -228,13 +210,9 @@ TrainingResult train(const ScenarioParts& scenario,
     const std::unique_ptr<DataSource> data = open_data(scenario, model);
     const Validation validation(scenario, model);
     const OptimizerSettings optimizer = optimizer_settings(scenario);
+    ProcessGroup& group = *options.place.group;
     ExecutorOptions executor = executor_options(scenario);
-    executor.world = options.world;
-    executor.gpu = options.gpu;
-    executor.monitor = options.monitor;
-    executor.flight = options.flight;
-    executor.cores = options.cores;
-    executor.shares_cores = options.shares_cores;
+    executor.place = options.place;
     Replicas pipelines(plan, model, executor);
     const CheckpointManifest about = manifest_of(scenario, *data);
     const Checkpoints checkpoints(options.checkpoints);
@@ -245,7 +223,7 @@ TrainingResult train(const ScenarioParts& scenario,
     const int samples = scenario.training.batch;
     const int steps = scenario.training.steps;
     const int every = scenario.output.checkpoint_every;
-    const bool keeps_checkpoints = as_first_says(options, options.checkpoints.empty() ? 0 : 1) != 0;
+    const bool keeps_checkpoints = as_first_says(group, options.checkpoints.empty() ? 0 : 1) != 0;
     NoiseGate gate;
     NewNotes notes;
     SlowStages slow(plan);
@@ -263,7 +241,7 @@ TrainingResult train(const ScenarioParts& scenario,
         training.steps.back().notes = notes.of_step(pipelines);
         std::ranges::move(slow.add(result.timeline),
                           std::back_inserter(training.steps.back().notes));
-        goes_on = all_agree(options, options.on_step(training.steps.back()));
+        goes_on = all_agree(group, options.on_step(training.steps.back()));
         const bool last = !goes_on || (step + 1 == steps && every > 0);
         const bool due = last || (every > 0 && (step + 1) % every == 0);
         if (due && keeps_checkpoints) {

@@ -30,7 +30,7 @@ struct TrainingResult {
     std::vector<StepReport> steps;
     TimelineSet
         measured;  ///< the steps that passed the noise gate (at most 32 of them), peaks and noise
-    std::vector<BesidePlan> memory_beside;  ///< of the devices; empty where there is none
+    std::vector<UnplannedMemory> memory_beside;  ///< of the devices; empty where there is none
 };
 
 /// One step of a run. What a worker throws arrives as Error(WorkerFailed) with rank, step and
@@ -41,6 +41,7 @@ StepResult training_step(Executor& executor, const Batch& batch, int step);
 /// The same, of all replicas; the memory of `result` is used again.
 void training_step(Replicas& pipelines, const Batch& batch, int step, StepResult& result);
 
+/// Where a training keeps what it learns, whom it tells what it does, and what it may use.
 struct TrainingOptions {
     std::filesystem::path checkpoints{};  ///< the folder they lie in; empty: none is kept
     bool resume = false;                  ///< go on from the newest of them
@@ -54,15 +55,8 @@ struct TrainingOptions {
     std::function<void()> before_checkpoint{};
     /// Told of what went wrong and is no reason to stop.
     std::function<void(const std::string&)> on_warning{};
-    /// Where each rank has a process of its own: those. Only process 0 has checkpoints; it stops
-    /// all as soon as one wants to.
-    World* world = nullptr;
-    /// As ExecutorOptions.
-    Monitor* monitor = nullptr;
-    FlightRecorder* flight = nullptr;
-    std::vector<int> cores{};
-    bool shares_cores = false;
-    int gpu = 0;
+    /// Of several processes only the first has checkpoints; all stop as soon as one wants to.
+    ProcessPlace place{};
 };
 
 /// Opens the data, builds the executor and runs the steps of the scenario, from the first or from

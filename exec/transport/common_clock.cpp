@@ -18,22 +18,22 @@ std::int64_t nanoseconds(TimePoint moment) {
     return moment.time_since_epoch().count();
 }
 
-void answer(World& world) {
-    for (int process = first + 1; process < world.size(); ++process) {
+void answer(ProcessGroup& group) {
+    for (int process = first + 1; process < group.size(); ++process) {
         for (int question = 0; question < questions; ++question) {
-            world.receive(process);
-            world.send(process, ByteWriter().put(nanoseconds(Clock::now())).bytes());
+            group.receive(process);
+            group.send(process, ByteWriter().put(nanoseconds(Clock::now())).bytes());
         }
     }
 }
 
-Duration how_far_ahead(World& world) {
+Duration how_far_ahead(ProcessGroup& group) {
     Duration soonest = Duration::max();
     Duration ahead{};
     for (int question = 0; question < questions; ++question) {
         const TimePoint asked = Clock::now();
-        world.send(first, {});
-        const std::vector<std::byte> message = world.receive(first);
+        group.send(first, {});
+        const std::vector<std::byte> message = group.receive(first);
         const TimePoint answered = Clock::now();
         if (answered - asked < soonest) {
             soonest = answered - asked;
@@ -46,14 +46,14 @@ Duration how_far_ahead(World& world) {
 
 }  // namespace
 
-void CommonClock::ask(World& world) {
-    if (world.index() == first) {
-        answer(world);
+void CommonClock::ask(ProcessGroup& group) {
+    if (group.index() == first) {
+        answer(group);
     } else {
-        ahead_ = how_far_ahead(world);
+        ahead_ = how_far_ahead(group);
     }
     const std::int64_t now = nanoseconds(Clock::now());
-    const auto all = world.all_gather(std::as_bytes(std::span(&now, 1)));
+    const auto all = group.all_gather(std::as_bytes(std::span(&now, 1)));
     asked_ = TimePoint(Duration(ByteReader(all.front()).get<std::int64_t>()));
 }
 

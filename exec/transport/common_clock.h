@@ -2,7 +2,7 @@
 
 #include "core/base/units.h"
 #include "exec/transport/channel.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 
@@ -13,7 +13,7 @@ class CommonClock {
     /// Asks process 0 what time it is, several times, and believes the answer that came back
     /// soonest (Cristian, "Probabilistic clock synchronization", 1989): off by no more than half of
     /// that way there and back. To be called by all processes.
-    void ask(World& world);
+    void ask(ProcessGroup& group);
 
     /// Whether it was asked too long ago: the same in all processes for the same moment on it.
     bool is_old(TimePoint common) const;

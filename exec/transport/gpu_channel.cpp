@@ -19,14 +19,14 @@ class GpuEnd : public Channel {
     GpuEnd(GpuWaits& waits, std::unique_ptr<GpuLink> link, const RemoteEnd& end)
         : waits_(waits), link_(std::move(link)), capacity_(end.capacity) {
         if (capacity_) {
-            room_ = waits_.world().open(
+            room_ = waits_.group().open(
                 {.peer = end.peer, .tag = end.tag, .sends = !end.sends, .capacity = {}});
         }
         waits_.add(*link_);
     }
     ~GpuEnd() override { waits_.remove(*link_); }
 
-    void close() final { waits_.world().stop(); }
+    void close() final { waits_.group().abort(); }
     void reopen() final { throw InternalError("a channel between processes is not opened again"); }
     std::optional<int> capacity() const final { return capacity_; }
 
@@ -151,18 +151,18 @@ std::unique_ptr<Channel> open_gpu_channel(GpuWaits& waits,
     const LinkMemory memory = end.on_device ? LinkMemory::Gpu : LinkMemory::Host;
     if (end.sends) {
         const std::vector<std::byte> id = links.make_id();
-        waits.world().send(end.peer, id);
+        waits.group().send(end.peer, id);
         return std::make_unique<GpuSendEnd>(waits, links.make(id, true, memory), end);
     }
-    const std::vector<std::byte> id = waits.world().receive(end.peer);
+    const std::vector<std::byte> id = waits.group().receive(end.peer);
     return std::make_unique<GpuReceiveEnd>(waits, links.make(id, false, memory), end);
 }
 
 std::unique_ptr<RemoteSum> open_gpu_sum(GpuWaits& waits,
                                         const GpuLinks& links,
                                         std::span<const int> members) {
-    World& world = waits.world();
-    const auto own = std::ranges::find(members, world.index());
+    ProcessGroup& group = waits.group();
+    const auto own = std::ranges::find(members, group.index());
     PIPETWIN_EXPECT(own != members.end(), "who opens a sum is one of its members");
     const GpuMember self{.index = static_cast<int>(own - members.begin()),
                          .count = static_cast<int>(members.size())};
@@ -170,10 +170,10 @@ std::unique_ptr<RemoteSum> open_gpu_sum(GpuWaits& waits,
     if (self.index == 0) {
         id = links.make_id();
         for (const int other : members.subspan(1)) {
-            world.send(other, id);
+            group.send(other, id);
         }
     } else {
-        id = world.receive(members.front());
+        id = group.receive(members.front());
     }
     return std::make_unique<RemoteSum>(waits, links.make_sum(id, self));
 }

@@ -10,15 +10,15 @@
 #include "exec/base/spin.h"
 #include "exec/device/device_failure.h"
 #include "exec/transport/gpu_link.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 
 /// How a process waits for what GPUs do, and what has to go on meanwhile.
 class GpuWaits {
   public:
-    /// `world` outlives it.
-    explicit GpuWaits(World& world) : world_(world) {}
+    /// `group` outlives it.
+    explicit GpuWaits(ProcessGroup& group) : group_(group) {}
 
     /// Of channels and sums, and what is told beside them.
     void add(GpuTraffic& traffic) { traffic_.push_back(&traffic); }
@@ -53,26 +53,27 @@ class GpuWaits {
         look_at(mail_);
     }
 
-    /// Calls `done` until it is true, and now and then `heed`, which throws where it never will be.
-    template <class Done, class Heed>
-    void look_until(const Done& done, const Heed& heed) {
+    /// Calls `done` until it is true, and now and then `check`, which throws where it never will
+    /// be.
+    template <class Done, class Check>
+    void look_until(const Done& done, const Check& check) {
         constexpr int looks_per_alarm = 16;
         constexpr std::chrono::milliseconds long_wait{100};
         const auto begin = std::chrono::steady_clock::now();
         for (int look = 1; !done(); ++look) {
             if (look % looks_per_alarm == 0) {
-                heed();
-                world_.progress();
+                check();
+                group_.progress();
             }
             pause_between_looks(std::chrono::steady_clock::now() - begin, long_wait);
         }
     }
 
     /// What `act` gives. A link that fails has lost its other end: which process that was is known
-    /// a little later, and `heed` throws it. What nobody explains is thrown as it is, and so is
+    /// a little later, and `check` throws it. What nobody explains is thrown as it is, and so is
     /// what has happened to this process's own GPU.
-    template <class Act, class Heed>
-    auto explained(const Act& act, const Heed& heed) {
+    template <class Act, class Check>
+    auto explained(const Act& act, const Check& check) {
         constexpr std::chrono::seconds patience{15};  // longer than a process may be silent
         constexpr std::chrono::milliseconds nap{1};
         try {
@@ -80,7 +81,7 @@ class GpuWaits {
         } catch (const DeviceFailure& failure) {
             const auto end = std::chrono::steady_clock::now() + patience;
             while (!failure.is_for_good() && std::chrono::steady_clock::now() < end) {
-                heed();
+                check();
                 std::this_thread::sleep_for(nap);
             }
             throw;
@@ -89,17 +90,17 @@ class GpuWaits {
 
     template <class Act>
     auto explained(const Act& act) {
-        return explained(act, [this] { world_.heed(); });
+        return explained(act, [this] { group_.throw_if_aborted(); });
     }
 
-    /// Ends as every wait for others does (World::heed).
+    /// Ends as every wait for others does (ProcessGroup::throw_if_aborted).
     template <class Done>
     void wait(const Done& done) {
-        const auto heed = [this] { world_.heed(); };
-        explained([&] { look_until(done, heed); }, heed);
+        const auto check = [this] { group_.throw_if_aborted(); };
+        explained([&] { look_until(done, check); }, check);
     }
 
-    World& world() { return world_; }
+    ProcessGroup& group() { return group_; }
 
   private:
     static void look_at(const std::vector<GpuTraffic*>& some) noexcept {
@@ -112,7 +113,7 @@ class GpuWaits {
         }
     }
 
-    World& world_;
+    ProcessGroup& group_;
     std::vector<GpuTraffic*> traffic_;
     std::vector<GpuTraffic*> mail_;
 };

@@ -24,10 +24,10 @@ constexpr Duration longest_round = std::chrono::milliseconds(400);
 /// One of the two ends of a ladder.
 class End {
   public:
-    End(World& world, int other, Memory* gpu)
+    End(ProcessGroup& group, int other, Memory* gpu)
         : memory_(gpu != nullptr ? *gpu : host_memory()),
-          out_(world.open({.peer = other, .tag = tag, .sends = true, .on_device = gpu != nullptr})),
-          in_(world.open({.peer = other, .tag = tag, .sends = false, .on_device = gpu != nullptr})),
+          out_(group.open({.peer = other, .tag = tag, .sends = true, .on_device = gpu != nullptr})),
+          in_(group.open({.peer = other, .tag = tag, .sends = false, .on_device = gpu != nullptr})),
           sent_(Tensor::detached(memory_, DType::I32, 1, largest / 4)),
           received_(Tensor::detached(memory_, DType::I32, 1, largest / 4)) {}
 
@@ -76,15 +76,15 @@ Duration there_and_back(End& end, std::int64_t bytes, bool begins) {
 
 }  // namespace
 
-std::vector<LadderRung> link_ladder(World& world, int first, int second, Memory* gpu) {
-    const bool begins = world.index() == first;
+std::vector<LadderRung> link_ladder(ProcessGroup& group, int first, int second, Memory* gpu) {
+    const bool begins = group.index() == first;
     std::optional<End> end;
-    if (begins || world.index() == second) {
-        end.emplace(world, begins ? second : first, gpu);
+    if (begins || group.index() == second) {
+        end.emplace(group, begins ? second : first, gpu);
     }
     // What the first of the two says, all do.
     const auto agreed = [&](std::int64_t value) {
-        const auto all = world.all_gather(std::as_bytes(std::span(&value, 1)));
+        const auto all = group.all_gather(std::as_bytes(std::span(&value, 1)));
         return ByteReader(all[as_index(first)]).get<std::int64_t>();
     };
     std::vector<LadderRung> rungs;
@@ -155,24 +155,27 @@ LinkCost link_of(const std::vector<LadderRung>& rungs) {
     return link;
 }
 
-MeasuredLinks measured_links(World& world, int ranks, const std::vector<int>& hosts, Memory* gpu) {
+MeasuredLinks measured_links(ProcessGroup& group,
+                             int ranks,
+                             const std::vector<int>& hosts,
+                             Memory* gpu) {
     constexpr Bytes usual{std::int64_t{1} << 20};  // which of two links is slower is asked for this
     MeasuredLinks links;
     std::vector<std::pair<int, int>> pairs;
     for (int rank = 0; rank + 1 < ranks; ++rank) {
         pairs.emplace_back(rank, rank + 1);
     }
-    if (world.size() > ranks && gpu == nullptr) {
+    if (group.size() > ranks && gpu == nullptr) {
         pairs.emplace_back(0, ranks);
     }
     for (const auto& [first, second] : pairs) {
-        const std::vector<LadderRung> rungs = link_ladder(world, first, second, gpu);
+        const std::vector<LadderRung> rungs = link_ladder(group, first, second, gpu);
         ByteWriter mine;
-        if (world.index() == first) {
+        if (group.index() == first) {
             const LinkCost link = link_of(rungs);
             mine.put(link.latency).put(link.bytes_per_second).put(link.half_bandwidth);
         }
-        const auto all = world.all_gather(mine.bytes());
+        const auto all = group.all_gather(mine.bytes());
         ByteReader text(all[as_index(first)]);
         const bool one_host = hosts.at(as_index(first)) == hosts.at(as_index(second));
         LinkCost link{.between = one_host ? "ranks" : "nodes"};

@@ -5,7 +5,7 @@
 
 #include "core/costs/profile.h"
 #include "exec/device/memory.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 
@@ -13,7 +13,10 @@ namespace pipetwin::exec {
 /// them: the median of half the time there and back. Larger ones are left out where they would take
 /// long. Of the two processes, and of all others, which wait: to be called by all. Empty but in
 /// processes `first` and `second`. With `gpu` messages lie in that memory.
-std::vector<LadderRung> link_ladder(World& world, int first, int second, Memory* gpu = nullptr);
+std::vector<LadderRung> link_ladder(ProcessGroup& group,
+                                    int first,
+                                    int second,
+                                    Memory* gpu = nullptr);
 
 /// What an end of it takes.
 constexpr Bytes ladder_memory{std::int64_t{129} << 20};
@@ -35,7 +38,7 @@ struct MeasuredLinks {
 
 /// [process] `hosts`: the same number for those of one host. With `gpu`, the memory of this
 /// process's, links are those between GPUs; replicas have none. In all processes the same.
-MeasuredLinks measured_links(World& world,
+MeasuredLinks measured_links(ProcessGroup& group,
                              int ranks,
                              const std::vector<int>& hosts,
                              Memory* gpu = nullptr);

@@ -19,21 +19,29 @@ constexpr std::chrono::milliseconds look_interval{100};
 
 }  // namespace
 
-Monitor::Monitor(World& world, std::vector<std::string> names, Duration silence_limit)
-    : world_(world),
+Monitor::Monitor(ProcessGroup& group, std::vector<std::string> names, Duration silence_limit)
+    : group_(group),
       names_(std::move(names)),
       limit_(silence_limit),
-      peers_(static_cast<std::size_t>(world.size())) {
+      peers_(static_cast<std::size_t>(group.size())) {
     thread_ = std::thread([this] {
         try {
             live();
         } catch (const std::exception&) {  // the network itself has failed
-            world_.give_up();
+            group_.mark_peer_lost();
         }
     });
 }
 
+Monitor& Monitor::of_no_peers() {
+    static Monitor monitor;
+    return monitor;
+}
+
 Monitor::~Monitor() {
+    if (!thread_.joinable()) {
+        return;
+    }
     {
         const std::lock_guard lock(mutex_);
         ends_ = true;
@@ -43,6 +51,9 @@ Monitor::~Monitor() {
 }
 
 void Monitor::follow(std::function<Position()> where) {
+    if (peers_.empty()) {
+        return;
+    }
     const std::lock_guard lock(mutex_);
     where_ = std::move(where);
 }
@@ -101,16 +112,16 @@ void Monitor::beat(bool leaves) {
         own_ = where_ ? where_() : own_;
         own = own_;
     }
-    world_.call_out(ByteWriter().put(own).put(leaves).bytes());
+    group_.post_status(ByteWriter().put(own).put(leaves).bytes());
 }
 
 void Monitor::listen() {
-    while (const std::optional<World::Call> call = world_.next_call()) {
+    while (const std::optional<ProcessGroup::Status> status = group_.poll_status()) {
         const std::lock_guard lock(mutex_);
-        Peer& peer = peers_[as_index(call->from)];
-        peer.is_gone = peer.is_gone || call->is_gone;
-        if (!call->bytes.empty()) {
-            ByteReader text(call->bytes);
+        Peer& peer = peers_[as_index(status->from)];
+        peer.is_gone = peer.is_gone || status->is_gone;
+        if (!status->bytes.empty()) {
+            ByteReader text(status->bytes);
             peer.position = text.get<Position>();
             peer.silence = {};
             peer.has_left = text.get<bool>() || peer.has_left;
@@ -124,7 +135,7 @@ void Monitor::look(Duration passed) {
         const std::lock_guard lock(mutex_);
         for (std::size_t process = 0; process < peers_.size(); ++process) {
             Peer& peer = peers_[process];
-            if (static_cast<int>(process) == world_.index() || peer.has_left) {
+            if (static_cast<int>(process) == group_.index() || peer.has_left) {
                 continue;
             }
             peer.silence += passed;
@@ -135,7 +146,7 @@ void Monitor::look(Duration passed) {
         }
     }
     if (any) {
-        world_.give_up();
+        group_.mark_peer_lost();
     }
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 
@@ -21,18 +21,24 @@ struct Position {
     int turned_to = 0;       ///< the same, but where it stopped, where it goes on no more
 };
 
-/// Tells all processes several times a second where this one is, and hears where they are. One that
-/// is not heard of for too long has been stopped, or the network to it is cut: then every wait for
-/// others ends (World::stop), and `lost` says who it is. Time in which this process itself did not
-/// run does not count.
+/// Tells all other processes several times a second where this one is, and hears where they are.
+/// One that is not heard of for too long has been stopped, or the network to it is cut: then every
+/// wait for others ends (ProcessGroup::mark_peer_lost), and `lost` says who it is. Time in which
+/// this process itself did not run does not count.
 class Monitor {
   public:
-    /// `names`: [process] for texts. All processes make one at the same time.
-    Monitor(World& world, std::vector<std::string> names, Duration silence_limit);
+    /// A monitor of no peers: of a process that trains alone, of which nobody asks where it is.
+    Monitor() : group_(local_process_group()) {}
+    /// Begins to listen to the group. `names`: [process] for texts. All processes make one at the
+    /// same time.
+    Monitor(ProcessGroup& group, std::vector<std::string> names, Duration silence_limit);
     Monitor(const Monitor&) = delete;
     Monitor& operator=(const Monitor&) = delete;
     /// The others are told that this one is silent from now on for a good reason.
     ~Monitor();
+
+    /// The monitor of every process that trains alone.
+    static Monitor& of_no_peers();
 
     /// Asks `where` from now on, from a thread of its own, where this process is; empty: it stays
     /// where it was.
@@ -59,15 +65,15 @@ class Monitor {
     void listen();
     void look(Duration passed);
 
-    World& world_;
+    ProcessGroup& group_;
     const std::vector<std::string> names_;
     mutable std::mutex mutex_;
     std::condition_variable ends_or_not_;
     bool ends_ = false;
     std::function<Position()> where_;
     Position own_;
-    Duration limit_;
-    std::vector<Peer> peers_;
+    Duration limit_{};
+    std::vector<Peer> peers_;  ///< [process]; empty: there are none, and nothing is said or heard
     std::thread thread_;
 };
 

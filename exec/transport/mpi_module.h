@@ -1,7 +1,7 @@
 #pragma once
 
 namespace pipetwin::exec {
-class World;
+class ProcessGroup;
 }
 
 /// The C interface of the module `pipetwin_mpi`, looked up by name after dlopen. Program and module
@@ -9,13 +9,13 @@ class World;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_mpi_interface = 3;
+inline constexpr int pipetwin_mpi_interface = 4;
 
 int pipetwin_mpi_interface_version();
 
-/// Joins the processes that MPI started; once in a program. `*world` is deleted by the caller.
+/// Joins the processes that MPI started; once in a program. `*group` is deleted by the caller.
 /// Throws Error(Unavailable).
-void pipetwin_mpi_join(pipetwin::exec::World** world);
+void pipetwin_mpi_join(pipetwin::exec::ProcessGroup** group);
 
 /// "Open MPI v4.1.4, ...".
 const char* pipetwin_mpi_library();

@@ -13,7 +13,8 @@ namespace pipetwin::exec {
 
 /// What the stages of a rank sum and exchange with the same rank of other replicas, on GPUs. They
 /// ask in the order of the rank's row, which is the same in every replica. What was asked for goes
-/// on by itself. Every function ends as a wait for other processes does (World::heed).
+/// on by itself. Every function ends as a wait for other processes does
+/// (ProcessGroup::throw_if_aborted).
 class RemoteSum {
   public:
     /// `waits` outlives it.
@@ -43,7 +44,7 @@ class RemoteSum {
     }
 
     /// This replica goes on no more.
-    void close() { waits_.world().stop(); }
+    void close() { waits_.group().abort(); }
 
   private:
     template <class Ask>

@@ -99,7 +99,7 @@ void Finder::ask(const QString& question, std::vector<Entry> entries) {
     line_->setFocus();
 }
 
-/// Whoever had the keys before has them again.
+/// Gives the keyboard focus back to the widget that had it before.
 void Finder::leave() {
     hide();
     if (asked_from_ != nullptr) {
@@ -111,7 +111,8 @@ int Finder::count() const {
     return list_->count();
 }
 
-/// What holds the text as it was typed before what only holds its letters.
+/// Lists the entries that fit: first those that hold the text as it was typed, then those that only
+/// hold its letters.
 void Finder::fill() {
     list_->clear();
     std::vector<std::size_t> found;

@@ -29,7 +29,7 @@ class Finder : public QFrame {
     /// Shows itself with these entries to choose from; the question stands in the empty line.
     void ask(const QString& question, std::vector<Entry> entries);
 
-    /// How many entries fit what was typed.
+    /// Number of entries that fit what was typed.
     int count() const;
 
   protected:
@@ -46,7 +46,7 @@ class Finder : public QFrame {
     QPointer<QWidget> asked_from_;
 };
 
-/// Whether the letters of `typed` occur in `text` in this order, words apart; whatever the case.
+/// True if the letters of `typed` occur in `text` in this order, words apart; whatever the case.
 bool fits(const QString& text, const QString& typed);
 
 /// The line of the search for actions: what was typed, and how many there are. Hidden until it is

@@ -6,9 +6,9 @@
 
 namespace pipetwin::gui {
 
-/// As QPainter::drawText draws one line, with the painter's font and pen, which has to find the
-/// glyphs of the text and their places; here once for each text and font. For words that each frame
-/// has again.
+/// Draws one line of text as QPainter::drawText does, with the painter's font and pen, but finds
+/// the glyphs and their places only once for each text and font. For words that each frame has
+/// again.
 void draw_label(QPainter& painter, const QRect& rect, Qt::Alignment alignment, const QString& text);
 
 }  // namespace pipetwin::gui

@@ -20,10 +20,10 @@ struct Options {
     std::string view;  ///< of the screenshot: a name of `view_names`; "" for the timeline
 };
 
-/// What --view can show beside the timeline: the panels of the window.
+/// Names that --view can show beside the timeline: the panels of the window.
 const std::vector<std::string>& view_names();
 
-/// Why the program ends before it has begun: --help, --version or wrong usage.
+/// The reason why the program ends before it has begun: --help, --version or wrong usage.
 struct EarlyEnd {
     int exit_code = 0;
     std::string text;
@@ -34,8 +34,8 @@ struct ParsedOptions {
     std::optional<EarlyEnd> end;
 };
 
-/// `arguments` without the program's name. Needs no QApplication, so that --help works without a
-/// display.
+/// Reads the command line; `arguments` are without the program's name. Needs no QApplication, so
+/// that --help works without a display.
 ParsedOptions parse_options(std::vector<std::string> arguments);
 
 }  // namespace pipetwin::gui

@@ -7,7 +7,7 @@ namespace pipetwin::gui {
 
 namespace {
 
-/// Of black and white the one that is read better on both colours.
+/// Black or white, whichever is read better on both colours.
 QColor text_on(const QColor& fill, const QColor& hatch) {
     const auto worst = [&](const QColor& text) {
         return std::min(contrast_ratio(text, fill), contrast_ratio(text, hatch));

@@ -22,10 +22,10 @@ inline constexpr std::array themes{Theme::Light, Theme::Dark, Theme::HighContras
 /// "light", "dark", "high-contrast", "print": in settings and on the command line.
 QString name_of(Theme theme);
 
-/// None for what is no theme.
+/// The theme of this name; none for what is no theme.
 std::optional<Theme> theme_called(const QString& name);
 
-/// How one kind of action looks. Colour is never alone: every kind also has its letter and its
+/// Look of one kind of action. Colour is never alone: every kind also has its letter and its
 /// hatching.
 struct OpStyle {
     QColor fill;
@@ -72,15 +72,15 @@ std::vector<Op> legend_ops();
 /// The colours of Qt's own widgets.
 QPalette widget_palette(const Palette& palette);
 
-/// Of these colours the edge that stands out by 3:1 (WCAG 2.1, 1.4.11) from window and ground; on
-/// a black window, in high contrast, the colour of text.
+/// The colour of an edge that stands out by 3:1 (WCAG 2.1, 1.4.11) from window and ground; on a
+/// black window, in high contrast, the colour of text.
 QColor edge_color(const QPalette& colors);
 
-/// What a palette of Qt's widgets cannot say: room in lists, scroll bars whose handle is seen, and
-/// in high contrast white borders.
+/// Style sheet for what a palette of Qt's widgets cannot say: room in lists, scroll bars whose
+/// handle is seen, and in high contrast white borders.
 QString style_sheet(const Palette& palette);
 
-/// WCAG 2.1, from 1 (the same) to 21 (black on white).
+/// Contrast of two colours by WCAG 2.1, from 1 (the same) to 21 (black on white).
 double contrast_ratio(const QColor& a, const QColor& b);
 
 /// `share` of `over` mixed into `under`, in the colour space of the screen.

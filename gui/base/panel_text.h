@@ -8,7 +8,7 @@
 
 namespace pipetwin::gui {
 
-/// Between the edge of a panel and its text, in pixels.
+/// Margin between the edge of a panel and its text, in pixels.
 inline constexpr int panel_margin = 10;
 
 inline QString text_of(const std::string& text) {

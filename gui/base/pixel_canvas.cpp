@@ -46,7 +46,7 @@ PixelCanvas::PixelCanvas(QPainter& painter, const QRect& area, std::span<const Q
     }
 }
 
-/// Where a coordinate of the painter lies, counted from its origin.
+/// The pixel of a coordinate of the painter, counted from its origin.
 int PixelCanvas::pixel(int coordinate) const {
     return scale_ == 1 ? coordinate : static_cast<int>(std::lround(coordinate * scale_));
 }

@@ -21,10 +21,10 @@ class PixelCanvas {
 
     void fill(const QRect& rect, const QColor& color);
 
-    /// From top to bottom; before anything that is not.
+    /// Fills columns from top to bottom; must come before anything that does not.
     void fill_columns(int x, int width, QRgb color);
 
-    /// The pattern begins at `origin` and at the top.
+    /// Hatches columns from top to bottom; the pattern begins at `origin` and at the top.
     void hatch_columns(int x, int width, QRgb color, Qt::BrushStyle pattern, int origin);
 
     /// Column `left` + i from tops[i] up to bottoms[i], which are of the same number; none where
@@ -35,11 +35,11 @@ class PixelCanvas {
     void finish();
 
   private:
-    /// Pixels that repeat every so many lines, as Qt's patterns do.
+    /// Pixels that repeat every `period` lines, as Qt's patterns do.
     static constexpr int period = 8;
     using Tile = std::array<std::array<bool, period>, period>;
 
-    /// From first up to last, in pixels of the canvas.
+    /// Columns from `first` up to `last`, in pixels of the canvas.
     struct Columns {
         int first = 0;
         int last = 0;

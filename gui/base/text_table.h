@@ -13,7 +13,7 @@ class QTreeView;
 
 namespace pipetwin::gui {
 
-/// A table whose texts are made when they are looked at.
+/// A table whose texts are made when they are shown.
 class TextTable : public QAbstractTableModel {
     Q_OBJECT
 
@@ -46,14 +46,14 @@ class TextTable : public QAbstractTableModel {
 /// A list that shows a table, row by row.
 QTreeView* table_view(QAbstractItemModel* model, const QString& name, QWidget* parent);
 
-/// Columns as wide as what is in them, headings too; the first takes what room is left. The width
-/// in pixels that the list needs to show all of it.
+/// Makes columns as wide as what is in them, headings too; the first takes what room is left.
+/// Returns the width in pixels that the list needs to show all of it.
 int fit_columns(QTreeView* view);
 
 /// Lists beside each other.
 QSplitter* splitter_of_lists(QWidget* parent);
 
-/// Shares the room by the widths that are needed, unless somebody has moved a border.
+/// Shares the room by the widths that are needed, unless the user has moved a border.
 void share_room(QSplitter* splitter, const QList<int>& widths);
 
 }  // namespace pipetwin::gui

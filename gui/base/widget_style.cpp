@@ -18,7 +18,7 @@ QPalette with_edges(const QPalette& colors) {
     return changed;
 }
 
-/// A copy of the option, if it is one of those, with other colours.
+/// Draws with a copy of the option that has other colours; false if the option is of another type.
 template <class Option, class Draw>
 bool drawn_as(const QStyleOption* option, const Draw& draw) {
     const auto* const own = qstyleoption_cast<const Option*>(option);

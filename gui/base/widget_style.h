@@ -5,7 +5,7 @@
 namespace pipetwin::gui {
 
 /// Qt's Fusion, the edges of whose controls stand out from what is around them in every theme: its
-/// own are darker than the window, which on a dark one nobody sees. The caller owns it.
+/// own are darker than the window, which cannot be seen on a dark one. The caller owns it.
 QStyle* make_widget_style();
 
 }  // namespace pipetwin::gui

@@ -9,18 +9,19 @@
 
 namespace pipetwin::gui {
 
-/// Has a step analysed on a worker. What was wanted last is what comes; nothing comes after the end
-/// of the loader.
+/// Analyses a step on a worker. Only the last request is answered; nothing comes after the end of
+/// the loader.
 class AnalysisLoader : public QObject {
     Q_OBJECT
 
   public:
     explicit AnalysisLoader(QObject* parent = nullptr);
 
-    /// `ready` follows, at once if it is there. The analysis of another step is dropped.
+    /// Requests the analysis of a step; `ready` follows, at once if it is there. The analysis of
+    /// another step is dropped.
     void want(const std::shared_ptr<const RunData>& run, Side side, int step);
 
-    /// Null before it is there, and where the side has no such step.
+    /// The analysis; null before it is there, and where the side has no such step.
     const StepAnalysis* get() const { return analysis_.get(); }
     std::shared_ptr<const StepAnalysis> share() const { return analysis_; }
     bool is_working() const { return working_; }

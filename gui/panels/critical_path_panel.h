@@ -18,8 +18,8 @@ class QTreeView;
 
 namespace pipetwin::gui {
 
-/// The longest chain of a step, predicted and measured side by side: what it is made of, what would
-/// be gained by making a part of it faster, and its actions in turn.
+/// The longest chain of a step, predicted and measured side by side: its composition, what would be
+/// gained by making a part of it faster, and its actions in turn.
 class CriticalPathPanel : public QWidget {
     Q_OBJECT
 

@@ -23,7 +23,7 @@ class DetailTable : public QWidget {
     explicit DetailTable(const QString& heading, QWidget* parent = nullptr);
 
     void set_heading(const QString& heading, const QString& subtitle);
-    /// `last`: what the last column is, of a run with two sides.
+    /// Sets the lines; `last` is the heading of the last column, of a run with two sides.
     void set_lines(const RunData& run,
                    const std::vector<DetailLine>& lines,
                    const char* last = "error");

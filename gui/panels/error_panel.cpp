@@ -281,7 +281,7 @@ void ErrorPanel::show_summary(const Result& summary) {
     emit settled();
 }
 
-/// Of a cost; of all of them where no row is chosen.
+/// Shows the errors of a cost, or of all of them where no row is chosen.
 void ErrorPanel::show_histogram(int row) {
     if (summary_ == nullptr || summary_->costs.empty()) {
         histogram_->show_errors({}, {});

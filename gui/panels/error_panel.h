@@ -38,8 +38,8 @@ class HistogramView : public QWidget {
     ErrorHistogram histogram_;
 };
 
-/// Which cost is profiled wrongly: errors by kind and stage over all steps, how they are spread,
-/// and the actions that were furthest off.
+/// Shows which cost is profiled wrongly: errors by kind and stage over all steps, how they are
+/// spread, and the actions that were furthest off.
 class ErrorPanel : public QWidget {
     Q_OBJECT
 

@@ -18,7 +18,7 @@ class QTableView;
 
 namespace pipetwin::gui {
 
-/// The actions of all steps. Rows are virtual: texts are made when they are looked at.
+/// The actions of all steps as a table. Rows are virtual: texts are made when they are shown.
 class OpTableModel : public QAbstractTableModel {
     Q_OBJECT
 
@@ -27,7 +27,7 @@ class OpTableModel : public QAbstractTableModel {
 
     void show(std::shared_ptr<const OpRows> rows);
 
-    /// The same rows, of which the longest chains are now known.
+    /// Replaces the rows by the same rows with their longest chains.
     void show_critical(std::shared_ptr<const OpRows> rows);
 
     const std::shared_ptr<const OpRows>& rows() const { return rows_; }
@@ -42,7 +42,7 @@ class OpTableModel : public QAbstractTableModel {
 };
 
 /// Some of the rows of an OpTableModel, in the order of a column. Filtering and sorting happen on a
-/// worker; what was asked for last is what comes, and until then the rows stay as they are. Of very
+/// worker; only the last request is answered, and until then the rows stay as they are. Of very
 /// many there are only the first ones: a view counts all rows on the thread of the window.
 class OpFilterProxy : public QAbstractProxyModel {
     Q_OBJECT
@@ -53,7 +53,7 @@ class OpFilterProxy : public QAbstractProxyModel {
     void set_filter(const OpFilter& filter);
     void set_most_rows(int rows);
 
-    /// How many rows the filter leaves, whether they are all there or not.
+    /// Number of rows that the filter leaves, whether they are all shown or not.
     int found() const;
     void sort(int column, Qt::SortOrder order) override;
 

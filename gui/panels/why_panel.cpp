@@ -341,7 +341,7 @@ void WhyPanel::show_all() {
     }
 }
 
-/// The wait of a message is told as that of the action which it keeps, as the list of the longest
+/// The wait of a message is shown as that of the action which it keeps, as the list of the longest
 /// waits has it.
 void WhyPanel::show_selected(const SpanRef& selected) {
     all_->show();

@@ -16,8 +16,8 @@ class QTreeView;
 
 namespace pipetwin::gui {
 
-/// What an action waited for, the latest first and then back to the start of the step, or the waits
-/// of a whole step, the longest first.
+/// A table of what an action waited for, the latest first and then back to the start of the step,
+/// or of the waits of a whole step, the longest first.
 class WaitModel : public QAbstractTableModel {
     Q_OBJECT
 
@@ -32,9 +32,10 @@ class WaitModel : public QAbstractTableModel {
 
     bool is_chain() const { return is_chain_; }
 
-    /// Where a row leads; after the last action of a rank to that action.
+    /// The action that a row leads to; for the time after the last action of a rank that action.
     std::optional<SpanRef> target(int row) const;
-    /// Of a row that is the time after the last action of a rank: that place, which has no action.
+    /// The place of a row that is the time after the last action of a rank, which has no action;
+    /// none for other rows.
     std::optional<SpanRef> end_of_step(int row) const;
 
     int rowCount(const QModelIndex& parent = {}) const override;
@@ -50,7 +51,7 @@ class WaitModel : public QAbstractTableModel {
     std::shared_ptr<const StepAnalysis> analysis_;
     bool is_chain_ = false;
     std::vector<WaitPiece> chain_;  ///< the latest first
-    int in_wait_ = 0;               ///< so many pieces of the chain fill the wait
+    int in_wait_ = 0;               ///< number of pieces of the chain that fill the wait
     std::vector<IdleTime> longest_;
 };
 
@@ -65,21 +66,22 @@ class WhyPanel : public QWidget {
     void set_colors(const Palette& palette);
 
   public slots:
-    /// Of the selected action; nothing where nothing is selected or it has none.
+    /// Goes to the action that the selected one waited for; does nothing without a selection or
+    /// without such an action.
     void go_to_blocker();
     void go_to_unblocked();
 
   signals:
-    /// What the selected action waited for, and what led to what.
+    /// Announces what the selected action waited for, and what led to what.
     void chain_changed(const std::vector<SpanRef>& chain, const std::vector<Arrow>& arrows);
 
-    /// The selection has gone there; whoever shows it may have to scroll.
+    /// The selection has gone there; views may have to scroll.
     void go_to(const SpanRef& ref);
 
-    /// What is said is about the time after this action, which is not selected.
+    /// The panel shows the time after this action, which is not selected.
     void look_at(const SpanRef& ref);
 
-    /// What the panel says is that of the selection.
+    /// The panel shows the selection.
     void settled();
 
   private:

@@ -10,7 +10,7 @@
 
 namespace pipetwin::gui {
 
-/// Looks at the folder of a training a few times a second, on a worker, and says what came.
+/// Polls the folder of a training a few times a second, on a worker, and announces what came.
 class LiveFeed : public QObject {
     Q_OBJECT
 
@@ -18,7 +18,7 @@ class LiveFeed : public QObject {
     explicit LiveFeed(QObject* parent = nullptr);
     ~LiveFeed() override;
 
-    /// `restarts`: as LiveFollower has it.
+    /// Begins to poll a folder; `restarts` as for LiveFollower.
     void watch(const std::filesystem::path& folder, bool restarts = false);
     void stop();
     bool is_watching() const { return follower_ != nullptr; }
@@ -33,7 +33,7 @@ class LiveFeed : public QObject {
 
     std::shared_ptr<LiveFollower> follower_;
     QFutureWatcher<LiveUpdate> looking_;
-    std::shared_ptr<LiveFollower> looked_at_;  ///< by the look that is under way
+    std::shared_ptr<LiveFollower> looked_at_;  ///< used by the poll that is under way
     QTimer timer_;
 };
 

@@ -38,7 +38,8 @@ QString share_text(const std::optional<double>& share) {
     return share ? QStringLiteral("%1 %").arg(100 * *share, 0, 'f', 1) : QString();
 }
 
-/// What a comparison of runs is about: the measured step, or where none was the predicted one.
+/// The step time by which runs are compared: the measured one, or the predicted one where none was
+/// measured.
 std::optional<Duration> step_of(const RunHeadline& run) {
     return run.measured_step ? run.measured_step : run.predicted_step;
 }
@@ -129,7 +130,7 @@ int RunListModel::columnCount(const QModelIndex& parent) const {
     return parent.isValid() ? 0 : column_count;
 }
 
-/// Of the step times; below 0 is faster.
+/// Text of the difference to the baseline's step time; below 0 is faster.
 QString RunListModel::difference(const RunHeadline& run) const {
     const RunHeadline& base = runs_[as_index(baseline_)];
     if (&run == &base) {

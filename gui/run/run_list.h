@@ -13,26 +13,26 @@ class QTableView;
 
 namespace pipetwin::gui {
 
-/// What is compared of a run. None where a side does not know it.
+/// Figures by which runs are compared. None where a side does not know it.
 struct RunHeadline {
     std::vector<std::filesystem::path> paths;  ///< at least one; the others laid over it
     std::string plan;                          ///< "gpipe, 2 ranks, 8 micro-batches"
     std::optional<Duration> predicted_step{};
     std::optional<Duration> measured_step{};
-    bool is_emulated = false;                  ///< what was "measured"
+    bool is_emulated = false;                  ///< the measured side was emulated
     std::optional<double> predicted_bubble{};  ///< shares of the pipeline time: 1 - busy / (p T)
     std::optional<double> measured_bubble{};
     std::optional<Bytes> peak{};  ///< of the fullest rank, measured where it was
 };
 RunHeadline headline_of(const RunData& run);
 
-/// What the run was read from.
+/// The paths that the run was read from.
 std::vector<std::filesystem::path> paths_of(const RunData& run);
 
-/// What the user would call the run: the names of its folders and files, "a + b".
+/// Name of a run for the user: the names of its folders and files, "a + b".
 QString name_of(const std::vector<std::filesystem::path>& paths);
 
-/// A line each.
+/// The full paths, a line each.
 QString whole_paths(const std::vector<std::filesystem::path>& paths);
 
 /// The runs that were opened, a row each, with what they differ by from the baseline.
@@ -54,7 +54,7 @@ class RunListModel : public QAbstractTableModel {
 
     using QAbstractTableModel::QAbstractTableModel;
 
-    /// Adds it, or replaces the one that was read from the same place.
+    /// Adds a run, or replaces the one that was read from the same place.
     void add(const RunData& run);
     void remove(int row);
 
@@ -85,7 +85,7 @@ class CompareRunsPanel : public QWidget {
 
     void add(const RunData& run);
 
-    /// Nothing happens if it is not in the list.
+    /// Makes the run of these paths the baseline; does nothing if it is not in the list.
     void make_baseline(const std::vector<std::filesystem::path>& paths);
     void make_current_baseline();
 

@@ -18,9 +18,9 @@ namespace pipetwin::gui {
 class LossPlot;
 
 /// Starts a training as a process of its own (`pipetwin run`, the command line beside this
-/// program), stops it kindly, watches it or one that somebody else has started with --live, and
-/// shows its loss and what it says. If the process dies, what it said stands here and the window
-/// lives.
+/// program), stops it so that it can finish its step, watches it or one that was started elsewhere
+/// with --live, and shows its loss and its output. If the process dies, its output stands here and
+/// the window lives.
 class RunPanel : public QWidget {
     Q_OBJECT
 
@@ -31,7 +31,7 @@ class RunPanel : public QWidget {
 
     void set_colors(const Palette& palette);
 
-    /// What the form holds.
+    /// Fills in the form.
     void set_scenario(const QString& file);
     void set_folder(const QString& folder);
 
@@ -41,13 +41,13 @@ class RunPanel : public QWidget {
     bool is_training() const { return process_.state() != QProcess::NotRunning; }
     bool is_watching() const { return feed_.is_watching(); }
 
-    /// What the training has said so far.
+    /// Output of the training so far.
     QString log() const;
 
   signals:
     /// The latest steps of the training that is watched.
     void run_grew(std::shared_ptr<const pipetwin::gui::RunData> run);
-    /// It is over; its folder is complete.
+    /// The training is over; its folder is complete.
     void finished(const std::filesystem::path& folder);
     void failed(const QString& sentence);
     void watching_changed();

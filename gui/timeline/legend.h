@@ -9,8 +9,7 @@
 
 namespace pipetwin::gui {
 
-/// One line that says what colours, letters and hatchings mean: those of the run, not all there
-/// are.
+/// One line that explains colours, letters and hatchings: those of the run, not all there are.
 class Legend : public QWidget {
     Q_OBJECT
 
@@ -29,10 +28,10 @@ class Legend : public QWidget {
     void paintEvent(QPaintEvent* event) override;
 
   private:
-    /// How much room the entries take.
+    /// Space that the entries take.
     struct Density;
 
-    /// Returns the width; paints where there is a painter.
+    /// Lays out the entries and returns their width; paints them where there is a painter.
     int layout_entries(QPainter* painter, const Density& density) const;
 
     Palette palette_;

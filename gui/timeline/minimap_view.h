@@ -10,9 +10,9 @@
 
 namespace pipetwin::gui {
 
-/// The whole run in a strip: how busy the ranks are, measured as an area and predicted as a line,
-/// the borders of the steps, the critical path, and the window that the timeline shows. Dragging
-/// the window or clicking beside it moves the timeline, dragging one of its edges zooms.
+/// The whole run in a strip: the utilisation of the ranks, measured as an area and predicted as a
+/// line, the borders of the steps, the critical path, and the window that the timeline shows.
+/// Dragging the window or clicking beside it moves the timeline, dragging one of its edges zooms.
 class MinimapView : public QWidget {
     Q_OBJECT
 

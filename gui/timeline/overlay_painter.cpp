@@ -57,7 +57,7 @@ void OverlayPainter::paint_range(const TimeRange& range) {
     }
 }
 
-/// What only one side has: hatched outlines.
+/// Paints actions that only one side has: hatched outlines.
 void OverlayPainter::paint_alone() {
     const TimelineScene::Steps steps = scene_.steps_in_sight();
     for (int step = steps.first; step <= steps.last; ++step) {
@@ -119,7 +119,7 @@ void OverlayPainter::paint_critical(const std::vector<SpanRef>& chain) {
     }
 }
 
-/// Where a span is done with waiting.
+/// The x at which the wait of a span ends.
 int OverlayPainter::x_of_ready(const SpanRef& ref) const {
     const StepPlace& place = scene_.places.of(ref.side, ref.step);
     return scene_.x_of(place.on_axis(scene_.run->twin.span(ref)->ready));

@@ -20,7 +20,7 @@ constexpr int label_margin = 4;
 
 constexpr double parting_darkness = 0.4;
 
-/// How much of the line between two actions is seen, by the width of the first.
+/// Strength of the line between two actions, 0 to 1, by the width of the first.
 double parting_share(double width) {
     constexpr double invisible_below = 3;
     constexpr double full_from = 14;
@@ -229,7 +229,7 @@ void RowPainter::paint_label(const Action& action, const QRect& seen, int room) 
     }
 }
 
-/// What was predicted, as outlines.
+/// Paints the predicted actions as outlines.
 void RowPainter::paint_ghosts(const Row& row, int step) {
     const QRect rect = scene_.rect_at(row.y, row.height);
     const RowIndex* const spans = scene_.run->twin.row(Side::Predicted, step, row.rank);
@@ -300,7 +300,7 @@ Bytes RowPainter::highest(int rank) const {
     return most;
 }
 
-/// What is held: an area as it was measured, a line as it was predicted, from 0 to the highest
+/// Paints the memory: an area as it was measured, a line as it was predicted, from 0 to the highest
 /// peak, and the limit where it is nearer than twice that.
 void RowPainter::paint_memory(const Band& band) {
     const QRect rect = scene_.rect_at(band.y, band.height);

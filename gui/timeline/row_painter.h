@@ -12,7 +12,7 @@
 
 namespace pipetwin::gui {
 
-/// Paints what a rank has on the scene: its rows, its errors, its memory, its links.
+/// Paints the parts of a rank: its rows, its errors, its memory, its links.
 class RowPainter {
   public:
     /// `ground`: what has been painted in the time area, the same in all lines of it.

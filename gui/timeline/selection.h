@@ -8,8 +8,7 @@
 
 namespace pipetwin::gui {
 
-/// What is selected: the one place that knows. Whoever shows it listens, whoever changes it says so
-/// here.
+/// What is selected. Views listen to its signals; every change of the selection is made here.
 class Selection : public QObject {
     Q_OBJECT
 

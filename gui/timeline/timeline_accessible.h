@@ -12,14 +12,14 @@
 
 namespace pipetwin::gui {
 
-/// What a screen reader meets in the timeline: a table with a row for each row on the screen and a
-/// cell for each action that is seen, at most `most_cells` of a row.
+/// The timeline for screen readers: a table with a row for each row on the screen and a cell for
+/// each action that is seen, at most `most_cells` of a row.
 class TimelineAccessible : public QAccessibleWidget, public QAccessibleTableInterface {
   public:
     explicit TimelineAccessible(TimelineView* view);
     ~TimelineAccessible() override;
 
-    /// From now on timelines answer to screen readers.
+    /// Makes timelines answer to screen readers from now on.
     static void install();
 
     static constexpr int most_cells = 500;
@@ -29,7 +29,7 @@ class TimelineAccessible : public QAccessibleWidget, public QAccessibleTableInte
     /// The actions that are seen of a row, in the order of time.
     std::vector<SpanRef> seen_of(int row) const;
 
-    /// Where an action is in the table; none where it is not seen.
+    /// The place of an action in the table; none where it is not seen.
     struct Place {
         int row = 0;
         int column = 0;
@@ -73,7 +73,7 @@ class TimelineAccessible : public QAccessibleWidget, public QAccessibleTableInte
     mutable std::map<std::array<int, 4>, QAccessible::Id> cells_;
 };
 
-/// One action.
+/// The cell of one action for screen readers.
 class TimelineCell : public QAccessibleInterface, public QAccessibleTableCellInterface {
   public:
     TimelineCell(TimelineView* view, const SpanRef& ref) : view_(view), ref_(ref) {}

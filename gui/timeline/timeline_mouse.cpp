@@ -12,7 +12,7 @@
 #include "gui/timeline/timeline_view.h"
 #include "gui/view/analysis/action_details.h"
 
-/// What the mouse does in the timeline.
+/// Mouse events of the timeline.
 namespace pipetwin::gui {
 
 namespace {

@@ -142,8 +142,8 @@ class ScenePainter {
         return columns;
     }
 
-    /// What no canvas covers: rows and curves bring the background with them. Where the painter's
-    /// units are no pixels their borders lie within some.
+    /// The region that no canvas covers: rows and curves bring the background with them. Where the
+    /// painter's units are no pixels their borders lie within some.
     QRegion beside_rows(const QRect& area, bool pinned) const {
         QRegion region(area);
         if (painter_.deviceTransform().m11() != 1 ||
@@ -166,7 +166,8 @@ class ScenePainter {
         return (steps.last - steps.first + 1) * narrowest_bordered_step <= scene_.time_width();
     }
 
-    /// Where there is room between them: lines at every few pixels would hide what they part.
+    /// Paints the borders of steps, where there is room between them: lines at every few pixels
+    /// would hide what they part.
     void paint_step_borders() {
         const TimelineScene::Steps steps = scene_.steps_in_sight();
         if (!has_room(steps)) {
@@ -332,8 +333,8 @@ class ScenePainter {
         }
     }
 
-    /// Where the time at the mouse stands, inside the ruler; empty where there is none. Times of
-    /// the axis give way to it.
+    /// The rectangle of the time at the mouse, inside the ruler; empty where there is none. Times
+    /// of the axis give way to it.
     QRect cursor_chip() const {
         if (!scene_.cursor_x || scene_.view.time_at(*scene_.cursor_x) < Duration{0}) {
             return {};

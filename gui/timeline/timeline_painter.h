@@ -6,11 +6,12 @@
 
 namespace pipetwin::gui {
 
-/// The whole scene: rows, what lies over them, labels and ruler.
+/// Paints the whole scene: rows, what lies over them, labels and ruler.
 void paint_timeline(QPainter& painter, const TimelineScene& scene);
 
-/// How wide the labels at the left need to be, and how high the ruler above the rows.
+/// Width that the labels at the left need.
 int label_width_for(const RunData& run, const QFont& font);
+/// Height that the ruler above the rows needs.
 int ruler_height_for(const RunData* run, const QFont& font);
 
 }  // namespace pipetwin::gui

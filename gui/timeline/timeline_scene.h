@@ -23,7 +23,7 @@ struct TimeRange {
     bool operator==(const TimeRange&) const = default;
 };
 
-/// From what was waited for to what waited.
+/// An arrow from an action to the one that waited for it.
 struct Arrow {
     SpanRef from;
     SpanRef to;
@@ -31,7 +31,7 @@ struct Arrow {
     bool operator==(const Arrow&) const = default;
 };
 
-/// What lies over the rows.
+/// Marks that lie over the rows.
 struct Overlay {
     std::vector<Arrow> arrows{};
     std::vector<SpanRef> chain{};     ///< outlined: what the selection waited for
@@ -76,22 +76,22 @@ struct TimelineScene {
     int time_width() const { return size.width() - label_width; }
     bool has_run() const { return run != nullptr && !run->empty(); }
 
-    /// Of the time area; as far as they are seen at all. First to last, at least one in a run.
+    /// The steps that are seen in the time area, first to last; at least one in a run.
     struct Steps {
         int first = 0;
         int last = -1;
     };
     Steps steps_in_sight() const;
 
-    /// Of a place of the layout, in pixels of the scene.
+    /// The rectangle of a place of the layout, in pixels of the scene.
     QRect rect_at(double y, double height) const;
     int x_of(Duration on_axis) const;  ///< a little outside the scene where it is far outside
 };
 
-/// Where a span lies on the scene, at least a pixel wide; empty where its row is not shown.
+/// The rectangle of a span on the scene, at least a pixel wide; empty where its row is not shown.
 QRect rect_of(const TimelineScene& scene, const SpanRef& ref);
 
-/// When a span begins and ends on the axis; none where there is no such span.
+/// Begin and end of a span on the axis; none where there is no such span.
 std::optional<TimeRange> range_of(const TimelineScene& scene, const SpanRef& ref);
 
 }  // namespace pipetwin::gui

@@ -36,7 +36,7 @@ ViewTransform between(const ViewTransform& from, const ViewTransform& to, double
 
 TimelineView::TimelineView(Selection* selection, QWidget* parent)
     : QAbstractScrollArea(parent), selection_(selection) {
-    TimelineAccessible::install();  // before anybody asks, for the first answer is kept
+    TimelineAccessible::install();  // before the first request, whose answer is kept
     scene_.palette = palette_of(Theme::Light);
     setFrameShape(QFrame::NoFrame);
     setFocusPolicy(Qt::StrongFocus);
@@ -480,7 +480,8 @@ void TimelineView::show_view(const ViewTransform& view) {
     emit view_changed();
 }
 
-/// Where the steps stand depends on the run, the alignment and, of that, on the selection.
+/// Computes the places of the steps, which depend on the run, the alignment and, with
+/// Alignment::Selected, on the selection.
 void TimelineView::replace_steps() {
     scene_.places =
         has_run() ? StepPlaces(twin(), scene_.alignment, scene_.selection) : StepPlaces();

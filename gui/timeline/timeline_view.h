@@ -15,10 +15,10 @@ namespace pipetwin::gui {
 
 /// QWheelEvent::angleDelta of one notch of a wheel, in eighths of a degree.
 inline constexpr double wheel_notch = 120;
-/// How much larger times are drawn for each notch.
+/// Factor by which times are drawn larger for each notch.
 inline constexpr double zoom_per_notch = 1.2;
 
-/// The timelines on one time axis: shows a run and keeps what is seen of it. What is selected
+/// The timelines on one time axis: shows a run, and keeps what part of it is seen. What is selected
 /// stands in the Selection.
 ///
 /// Mouse: the wheel scrolls the ranks, with Ctrl it zooms at the cursor, with Shift it pans;
@@ -52,60 +52,63 @@ class TimelineView : public QAbstractScrollArea {
 
     const Tracks& tracks() const { return scene_.tracks; }
     void set_tracks(Tracks tracks);
-    /// Of the rank of the selection, else of the one under the mouse.
+    /// Pins or frees the rank of the selection, else the one under the mouse.
     void toggle_pin();
+    /// Folds or unfolds the rank of the selection, else the one under the mouse.
     void toggle_fold();
 
-    /// What other parts of the window lay over the rows.
+    /// Sets the outlined actions and the arrows that the panels lay over the rows.
     void set_chain(std::vector<SpanRef> chain, std::vector<Arrow> arrows);
     void set_critical(std::vector<SpanRef> critical);
     void set_found(std::vector<SpanRef> found);
 
     /// Selects an action and brings it into sight.
     void go_to(const SpanRef& ref);
-    /// The same from afar: where it would be too narrow to be read, the view goes nearer.
+    /// Selects an action and brings it into sight; zooms in where it would be too narrow to be
+    /// read.
     void show_action(const SpanRef& ref);
 
-    /// Brings it into sight and leaves the selection as it is.
+    /// Brings an action into sight, and leaves the selection as it is.
     void look_at(const SpanRef& ref);
 
-    /// Whether the view moves to where it is told to go, for so long as the style animates; else it
-    /// is there at once, as it is where the style or the user wants none.
+    /// Sets whether changes of the view are animated, for the time that the style has for it; they
+    /// are not where the style or the user wants no animation.
     void set_animated(bool animated) { animated_ = animated; }
-    /// What is seen when it has come to rest.
+    /// The view that is seen when it has come to rest.
     const ViewTransform& destination() const {
         return flight_.state() == QAbstractAnimation::Running ? destination_ : scene_.view;
     }
 
-    /// At the mouse where it is over the time area, else at the middle.
+    /// Zooms at the mouse where it is over the time area, else at the middle.
     void zoom(double factor);
-    /// By a share of what is seen; above 0 to later times.
+    /// Pans by a share of what is seen; above 0 to later times.
     void pan(double share);
     void show_whole_run();
     void show_step(int step);
     void show_range(const TimeRange& range);
-    /// The same without margins, and without a way back to what was seen before.
+    /// Shows a range without margins, and without a way back to what was seen before.
     void show_exactly(const TimeRange& range);
-    /// The selected action in the middle; asked again while it is there, it fills the window.
-    /// Without a selection the whole run.
+    /// Centres the selected action; if it is centred already, zooms so that it fills the window.
+    /// Without a selection shows the whole run.
     void centre_or_fit_selection();
 
-    /// What was seen before, and after that again.
+    /// Shows what was seen before the last jump.
     void go_back();
+    /// Shows what was seen before `go_back`.
     void go_forward();
 
     /// Selects the next (+1) or previous (-1) action of the row, or the first one of all.
     void select_next(int direction);
-    /// Selects what runs at the same time one row down (+1) or up (-1).
+    /// Selects the action that runs at the same time one row down (+1) or up (-1).
     void select_in_next_row(int direction);
     /// Goes to the same action on the other side, showing that side if it is hidden.
     void swap_to_twin();
-    /// The selected action becomes the selected range.
+    /// Makes the times of the selected action the selected range.
     void select_range_of_action();
-    /// At the selected action's begin, else at the mouse, else in the middle.
+    /// Adds a mark at the selected action's begin, else at the mouse, else in the middle.
     void add_mark();
     void clear_marks();
-    /// The selection, the range, the ruler; the marks stay.
+    /// Clears the selection, the range and the ruler; the marks stay.
     void clear();
 
     /// The step in the middle of the window.
@@ -117,7 +120,7 @@ class TimelineView : public QAbstractScrollArea {
     /// The action at a place of the viewport.
     std::optional<SpanRef> span_at(QPoint position) const;
 
-    /// Where a span lies on the viewport.
+    /// The rectangle of a span on the viewport.
     QRect place_of(const SpanRef& ref) const { return rect_of(scene_, ref); }
 
   signals:
@@ -141,7 +144,7 @@ class TimelineView : public QAbstractScrollArea {
   private:
     enum class DragKind { Select, Pan, Measure };
 
-    /// Where a button went down, and how far the picture has followed since.
+    /// The place where a button went down, and how far the picture has followed since.
     struct Drag {
         DragKind kind{};
         QPoint start;
@@ -150,7 +153,7 @@ class TimelineView : public QAbstractScrollArea {
         bool moving = false;
     };
 
-    /// What the window keeps in sight: a step, the whole run of several, or neither.
+    /// The part of the run that stays in sight: a step, the whole run of several, or neither.
     struct Kept {
         std::optional<int> step;
         bool whole_run = false;
@@ -163,9 +166,9 @@ class TimelineView : public QAbstractScrollArea {
     std::optional<int> rank_in_question() const;
     void set_view(const ViewTransform& view);
     void show_view(const ViewTransform& view);
-    /// As set_view, but so that the eye can follow.
+    /// Sets the view with an animation.
     void move_to(const ViewTransform& view);
-    /// As set_view, but what was seen can be come back to.
+    /// Sets the view, and remembers the one before for `go_back`.
     void jump_to(const ViewTransform& view);
     void remember_view();
     void relayout();

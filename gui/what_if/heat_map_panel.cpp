@@ -357,7 +357,7 @@ void HeatMapView::focus(const Cell& cell) {
     update();
 }
 
-/// What cannot be planned may be chosen all the same: the panel says why it cannot.
+/// Chooses a cell, even one that cannot be planned: the panel says why it cannot.
 void HeatMapView::choose(const Cell& cell) {
     emit chosen(map_.stages[cell.row], map_.micro_batches[cell.column]);
 }

@@ -16,12 +16,13 @@ class QLabel;
 
 namespace pipetwin::gui {
 
-/// From dark blue to yellow, growing in lightness only: Nunez, Anderton and Renslow, "Optimizing
-/// colormaps with consideration for color vision deficiency" (2018). `share` from 0 to 1.
+/// Colour of a share, 0 to 1, from dark blue to yellow, growing in lightness only: Nunez, Anderton
+/// and Renslow, "Optimizing colormaps with consideration for color vision deficiency" (2018).
 QColor cividis(double share);
 
-/// Stages down, micro-batches across, a rectangle each. What cannot be is hatched; the settings are
-/// ringed, and what was measured has a dot. The arrows move, Enter or a click takes a cell.
+/// The heat map: stages down, micro-batches across, a rectangle each. What cannot be planned is
+/// hatched; the settings are ringed, and what was measured has a dot. The arrows move, Enter or a
+/// click takes a cell.
 class HeatMapView : public QWidget {
     Q_OBJECT
 
@@ -39,7 +40,8 @@ class HeatMapView : public QWidget {
     void show_map(HeatMap map);
     void show_value(HeatValue value);
 
-    /// None: no such cell is marked. `measured_name`: "measured" or "emulated".
+    /// Marks the cells of the settings and of the measured run; none: no such cell.
+    /// `measured_name`: "measured" or "emulated".
     void show_marks(const std::optional<Cell>& current,
                     const std::optional<Cell>& measured,
                     const QString& measured_name);
@@ -52,7 +54,7 @@ class HeatMapView : public QWidget {
     /// "4 stages, 8 micro-batches: 512.3 samples/s, bubble 27.3 %, peak 1.2 GiB", or the reason.
     QString sentence_of(const Cell& cell) const;
 
-    /// The best cell, and what the marks mean.
+    /// Text that names the best cell, and explains the marks.
     QString summary() const;
 
     QSize sizeHint() const override;
@@ -101,18 +103,18 @@ class HeatMapPanel : public QWidget {
 
     void set_colors(const Palette& palette);
 
-    /// A null source, or one without what-ifs: a sentence.
+    /// Shows the map of a what-if, or a sentence where the source is null or has no what-ifs.
     void show_what_if(std::shared_ptr<const WhatIfSource> source, const WhatIf& settings);
 
     HeatMapView& view() { return *view_; }
 
   signals:
     void chosen(int stages, int micro_batches);
-    /// The map is that of the settings.
+    /// The map that is shown is that of the settings.
     void settled();
 
   protected:
-    /// A map that nobody sees is not computed.
+    /// Computes the map, which is not done while it is hidden.
     void showEvent(QShowEvent* event) override;
 
   private:

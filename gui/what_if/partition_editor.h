@@ -25,13 +25,12 @@ class PartitionEditor : public QWidget {
 
     const std::vector<int>& pieces() const { return pieces_; }
     bool is_dragging() const { return dragging_; }
-    int selected_cut() const { return cut_; }
     int cut_count() const { return std::max(0, static_cast<int>(pieces_.size()) - 1); }
 
-    /// Where a cut is drawn, in pixels.
+    /// The x of a cut, in pixels.
     int place_of_cut(int cut) const;
 
-    /// A line for each piece is too long: its least, its longest, and how far that is above the
+    /// Text about the times of all stages: the least, the longest, and how far that is above the
     /// mean.
     QString summary() const;
 
@@ -44,7 +43,7 @@ class PartitionEditor : public QWidget {
 
   signals:
     void drag_begun();
-    /// By hand; `dragging` while the button is down.
+    /// The user has moved a cut; `dragging` while the button is down.
     void cuts_moved(const std::vector<int>& pieces, bool dragging);
 
   protected:

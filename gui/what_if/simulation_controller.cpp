@@ -22,7 +22,7 @@ double actions_of(const WhatIf& settings) {
 
 WhatIfResult simulate_what_if(const WhatIfSource& source,
                               const WhatIf& settings,
-                              sim::LinkRows links) {
+                              sim::RecordLinks links) {
     const auto begin = std::chrono::steady_clock::now();
     WhatIfSimulation simulation = apply(source, settings, links);
     WhatIfResult result{.settings = settings, .outcome = simulation.outcome, .run = nullptr};

@@ -10,7 +10,7 @@
 
 namespace pipetwin::gui {
 
-/// A what-if and what came of it.
+/// A what-if and its result.
 struct WhatIfResult {
     WhatIf settings;
     WhatIfOutcome outcome;
@@ -18,13 +18,13 @@ struct WhatIfResult {
     Duration took{};                     ///< from the settings to the run
 };
 
-/// Of unchanged settings the run is the one that the source has.
+/// Simulates a what-if; for unchanged settings the run is the one that the source has.
 WhatIfResult simulate_what_if(const WhatIfSource& source,
                               const WhatIf& settings,
-                              sim::LinkRows links = sim::LinkRows::LeftOut);
+                              sim::RecordLinks links = sim::RecordLinks::No);
 
 /// Simulates again when settings change: at once where that is expected to take less than 5 ms,
-/// else on a worker. Of several wishes the last one wins; nothing comes after the end of the
+/// else on a worker. Only the last request is answered; nothing comes after the end of the
 /// controller.
 class SimulationController : public QObject {
     Q_OBJECT
@@ -32,16 +32,16 @@ class SimulationController : public QObject {
   public:
     explicit SimulationController(QObject* parent = nullptr);
 
-    /// What-ifs are about this run from now on; `source_changed` follows. Null: there is none.
+    /// Makes what-ifs of this run from now on; `source_changed` follows. Null: there is none.
     void show_run(std::shared_ptr<const RunData> run);
 
-    /// Null before it is there.
+    /// The source of the run's what-ifs; null before it is there.
     const std::shared_ptr<const WhatIfSource>& source() const { return source_; }
 
-    /// Whether the runs of later wishes know when messages are on their links.
-    void keep_link_rows(bool kept) { links_ = kept ? sim::LinkRows::Kept : sim::LinkRows::LeftOut; }
+    /// Sets whether the runs of later requests know when messages are on their links.
+    void keep_link_rows(bool kept) { links_ = kept ? sim::RecordLinks::Yes : sim::RecordLinks::No; }
 
-    /// `simulated` follows, at once or later. There is a source.
+    /// Requests a simulation; `simulated` follows, at once or later. There is a source.
     void want(const WhatIf& settings);
 
     bool is_working() const { return worker_.isRunning() || pending_.has_value(); }
@@ -71,7 +71,7 @@ class SimulationController : public QObject {
     std::optional<WhatIf> pending_;  ///< wanted after the one that the worker has
     bool outdated_ = false;          ///< what the worker has is no longer wanted
     std::optional<double> seconds_per_action_;
-    sim::LinkRows links_ = sim::LinkRows::LeftOut;
+    sim::RecordLinks links_ = sim::RecordLinks::No;
 };
 
 }  // namespace pipetwin::gui

@@ -509,7 +509,7 @@ void WhatIfPanel::show_settings() {
     partition_->setVisible(ranges.has_partition);
 }
 
-/// Of a balanced one the pieces are known when it has been planned.
+/// Shows the partition; the stages of a balanced one are known when it has been planned.
 void WhatIfPanel::show_partition() {
     if (shown_ == nullptr || !shown_->plan->partition) {
         return;
@@ -584,7 +584,7 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
     show_peaks(step);
 }
 
-/// Of the rank that needs most; all of them where the mouse rests.
+/// Shows the peak of the rank that needs most; the tooltip lists all of them.
 void WhatIfPanel::show_peaks(const WhatIfStep& step) {
     constexpr std::size_t most_ranks = 32;
     QStringList all;

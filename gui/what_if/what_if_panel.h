@@ -23,8 +23,8 @@ namespace pipetwin::gui {
 
 class PartitionEditor;
 
-/// What can be turned, and what would come of it. Every change can be undone; the ones of one drag
-/// are one.
+/// The settings of a what-if, and its result. Every change can be undone; the ones of one drag are
+/// one.
 class WhatIfPanel : public QWidget {
     Q_OBJECT
 
@@ -36,31 +36,31 @@ class WhatIfPanel : public QWidget {
 
     void set_colors(const Palette& palette);
 
-    /// Whether link rows are shown: what-ifs that are drawn then know them.
+    /// Sets whether link rows are shown: what-ifs that are drawn then have them.
     void show_links(bool shown);
 
     QUndoStack* undo_stack() const { return undo_; }
 
-    /// Null before it is there.
+    /// The source of the run's what-ifs; null before it is there.
     const std::shared_ptr<const WhatIfSource>& source() const { return controller_->source(); }
     const WhatIf& settings() const { return settings_; }
 
-    /// As if they had been chosen here; can be undone.
+    /// Chooses these settings as if it had been done here; can be undone.
     void choose(int stages, int micro_batches);
 
   public slots:
-    /// Back to the settings of the run; can be undone.
+    /// Goes back to the settings of the run; can be undone.
     void reset();
 
   signals:
-    /// To be drawn in place of the run: the what-if, or the run itself where nothing is turned. Not
-    /// sent for what cannot be planned.
+    /// The run to be drawn: the what-if, or the run itself where nothing is changed. Not sent for
+    /// what cannot be planned.
     void run_changed(const std::shared_ptr<const RunData>& run);
 
-    /// Of another run, or by hand.
+    /// The settings have changed, by hand or because another run is shown.
     void settings_changed();
 
-    /// What the panel says is about its settings.
+    /// The panel shows the result of its settings.
     void settled();
 
   private:
@@ -71,7 +71,8 @@ class WhatIfPanel : public QWidget {
         QSlider* slider = nullptr;
         QSpinBox* number = nullptr;
     };
-    /// The same on a logarithmic scale; its least value means: as in the run.
+    /// A slider on a logarithmic scale with the number beside it; its least value means: as in the
+    /// run.
     struct LogTurn {
         QSlider* slider = nullptr;
         QDoubleSpinBox* number = nullptr;

@@ -30,7 +30,7 @@ void leave_out_complaints(QtMsgType /*type*/,
     }
 }
 
-/// Everything at once and on this thread: nobody waits in front of the window.
+/// Reads and draws everything at once and on this thread: no user waits at the window.
 int write_screenshot(MainWindow& window, const Options& options) {
     RunData run = options.runs.empty() ? RunData{} : load_runs(options.runs, options.replica);
     for (const std::string& problem : run.problems) {

@@ -109,6 +109,20 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     build_panels();
     build_menus();
     build_search();
+    build_status_bar();
+    connect_panels();
+    connect_run();
+    const std::optional<Theme> remembered =
+        settings_ == nullptr ? std::nullopt
+                             : theme_called(settings_->value(QStringLiteral("theme")).toString());
+    set_theme(remembered.value_or(system_is_dark() ? Theme::Dark : Theme::Light));
+    show_step();
+    timeline_->setFocus();
+}
+
+MainWindow::~MainWindow() = default;
+
+void MainWindow::build_status_bar() {
     statusBar()->addPermanentWidget(step_, 1);
     statusBar()->addPermanentWidget(range_);
     statusBar()->addPermanentWidget(live_);
@@ -117,7 +131,10 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     range_->setIndent(margin);  // margins of these two are lost to the style sheet
     live_->setIndent(margin);
     live_->setAlignment(Qt::AlignRight | Qt::AlignVCenter);
+}
 
+/// What is selected in one panel is shown in all.
+void MainWindow::connect_panels() {
     connect(selection_, &Selection::span_changed, this, [this] {
         details_->show_selection(*run_, selection_->span());
         follow_step();
@@ -148,6 +165,9 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
         runs_, &CompareRunsPanel::open_wanted, this, [this](const std::vector<fs::path>& paths) {
             open_all(paths);
         });
+}
+
+void MainWindow::connect_run() {
     connect(training_, &RunPanel::run_grew, this, &MainWindow::show_live);
     connect(training_, &RunPanel::finished, this, &MainWindow::open);
     connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);
@@ -161,15 +181,7 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
         }
         emit opened();
     });
-    const std::optional<Theme> remembered =
-        settings_ == nullptr ? std::nullopt
-                             : theme_called(settings_->value(QStringLiteral("theme")).toString());
-    set_theme(remembered.value_or(system_is_dark() ? Theme::Dark : Theme::Light));
-    show_step();
-    timeline_->setFocus();
 }
-
-MainWindow::~MainWindow() = default;
 
 /// Timeline below its minimap, panels at its right and below it.
 void MainWindow::build_panels() {
@@ -320,8 +332,8 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     critical_path_->show_run(run_);
 }
 
-/// The step in numbers is that of the selection, else the one that is looked at; of many in sight
-/// the main one.
+/// Shows the step of the selection in numbers, else the one in sight; of many in sight the main
+/// one.
 void MainWindow::follow_step() {
     if (run_->empty()) {
         return;
@@ -442,7 +454,7 @@ QFrame* MainWindow::build_banner() {
     return banner_;
 }
 
-/// Where what is shown lies, for dialogs: its neighbours are what a user looks for.
+/// The folder of the shown run, for dialogs: its neighbours are what a user looks for.
 QString MainWindow::shown_folder() const {
     return paths_.empty()
                ? QString()
@@ -515,7 +527,7 @@ void MainWindow::show_step() {
     step_->setText(parts.join(QStringLiteral("   ")));
 }
 
-/// What lies in the selected range, on both sides.
+/// Shows the use of the time in the selected range, on both sides.
 void MainWindow::show_range() {
     if (!selection_->range() || run_->empty()) {
         range_->clear();
@@ -574,7 +586,7 @@ void MainWindow::go_to_found(int direction) {
     }
 }
 
-/// What Esc leaves: the search, if there is one, else what is selected.
+/// Leaves the search, if there is one, else clears the selection; bound to Esc.
 void MainWindow::step_back() {
     if (search_->isVisible()) {
         search_->leave();

@@ -50,27 +50,28 @@ class MainWindow : public QMainWindow {
     /// of it. The last call wins.
     void open(const std::filesystem::path& path);
 
-    /// The same of several, laid over each other; `replica` as of `load_runs`.
+    /// Reads several runs on a worker and shows them laid over each other; `replica` as for
+    /// `load_runs`. `opened` follows.
     void open_all(std::vector<std::filesystem::path> paths, int replica = 0);
 
-    /// Reads what is shown again, for the rows of another replica; what is seen and selected stays.
+    /// Reads the shown run again, for the rows of another replica; what is seen and selected stays.
     /// `opened` follows.
     void show_replica(int replica);
 
-    /// Shows what was read. A run that holds no timeline leaves the one before it in place, below
-    /// the banner.
+    /// Shows a run that was read. A run that holds no timeline leaves the one before it in place,
+    /// below the banner.
     void show_run(RunData run);
 
     void set_theme(Theme theme);
 
-    /// The latest steps of a training that is watched: what is seen stays, or follows the last
-    /// step.
+    /// Shows the latest steps of a training that is watched: what is seen stays, or follows the
+    /// last step.
     void show_live(std::shared_ptr<const RunData> run);
 
     /// Brings a panel to the front, by its name in `view_names`.
     void show_view(const QString& name);
 
-    /// Until nothing is computed any more that will be shown: for pictures and tests.
+    /// Waits until nothing is computed any more that will be shown: for pictures and tests.
     void wait_for_workers();
 
     const RunData& run() const { return *run_; }
@@ -86,7 +87,7 @@ class MainWindow : public QMainWindow {
 
   private:
     // Menus: main_window_menus.cpp.
-    /// `name` is what a rebound key is remembered by.
+    /// Adds an entry to a menu; `name` is the key under which a rebound shortcut is remembered.
     QAction* add_action(QMenu* menu,
                         const char* name,
                         const QString& text,
@@ -98,8 +99,8 @@ class MainWindow : public QMainWindow {
                         const QList<QKeySequence>& keys,
                         bool on,
                         const std::function<void(bool)>& act);
-    /// Its keys work where the timeline has the focus; elsewhere they are those of lists and
-    /// sliders.
+    /// Makes an entry's keys work only where the timeline has the focus; elsewhere they are those
+    /// of lists and sliders.
     void only_in_timeline(QAction* action);
     void build_menus();
     void build_run_menu();
@@ -124,11 +125,15 @@ class MainWindow : public QMainWindow {
     void rebind_keys();
     void restore_keys();
     void bind_key(QAction* action, const QKeySequence& key);
-    /// "Rows: Ghost of the prediction": by itself, what stands in a menu of a menu says too little.
+    /// Name of an entry with its menu, "Rows: Ghost of the prediction", as an entry of a menu of a
+    /// menu says too little by itself.
     static QString words_of(const QAction& action);
     std::vector<QAction*> commands() const;
 
     void build_panels();
+    void build_status_bar();
+    void connect_panels();
+    void connect_run();
     void add_panel(QTabWidget* tabs, QWidget* panel, const char* name, const QString& title);
     void build_search();
     QWidget* build_header();

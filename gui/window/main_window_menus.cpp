@@ -323,7 +323,7 @@ void MainWindow::build_replica_menu(QMenu* view_menu) {
     fill_replica_menu();
 }
 
-/// Of a run with one there is nothing to choose.
+/// Fills the menu of replicas; a run with one has nothing to choose.
 void MainWindow::fill_replica_menu() {
     replicas_->clear();
     for (int replica = 0; replica < run_->replicas; ++replica) {
@@ -523,7 +523,7 @@ void MainWindow::rebind_keys() {
     auto* const column = new QVBoxLayout(dialog);
     column->addWidget(area);
     column->addWidget(buttons);
-    // A line takes every key that it gets, Esc too: nobody begins in one by chance.
+    // A line takes every key, Esc too, so none has the focus at the start.
     buttons->button(QDialogButtonBox::Close)->setFocus();
     dialog->open();
 }

@@ -78,7 +78,7 @@ namespace {
 class EqualRecompute {
   public:
     EqualRecompute(const Plan& plan, Duration mean) : plan_(plan) {
-        const int pieces = piece_count(plan->schedule);
+        const int pieces = model_stage_count(plan->schedule);
         for (int k = 0; k < plan.micro_batches(); ++k) {
             int with = 0;
             for (int piece = 0; piece < pieces; ++piece) {
@@ -90,7 +90,7 @@ class EqualRecompute {
         }
     }
 
-    /// How long an R lasts, or by how much a backward is longer.
+    /// The duration of an R, or the time by which recompute makes a backward longer.
     Duration operator()(const Action& action) const {
         const bool backward = action.op == Op::Backward || action.op == Op::BackwardInput;
         if (action.op != Op::Recompute && (!backward || has_recompute(action))) {
@@ -101,7 +101,7 @@ class EqualRecompute {
 
   private:
     bool has_recompute(const Action& action) const {
-        return recomputes(plan_->recompute.of(piece_of(plan_->schedule, action.stage)),
+        return recomputes(plan_->recompute.of(model_stage_of(plan_->schedule, action.stage)),
                           action.micro_batch,
                           plan_.micro_batches());
     }

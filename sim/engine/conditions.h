@@ -9,17 +9,18 @@
 
 namespace pipetwin::sim {
 
-/// What a replay of a plan's rows takes as given: the plan's own numbers, or others.
+/// Costs and limits under which a plan's rows are replayed: the plan's own, or others.
 struct Conditions {
     /// [rank][cell]; those of sends and receives are not read. Empty: as the plan says.
     std::vector<std::vector<Duration>> durations;
-    /// By op, in place of the two above: every action of an op lasts the same.
+    /// [op]: every action of an op lasts the same, in place of the plan's durations and of
+    /// `durations`.
     std::optional<std::array<Duration, op_count>> duration_of_op;
     std::vector<LinkCost> links;  ///< [boundary]
-    /// [edge][micro-batch]: how many times as long each message is on its link; empty: once.
+    /// [edge][micro-batch]: factor of each message's time on its link; empty: 1.
     std::vector<std::vector<double>> message_factors;
-    /// [rank][cell]: the same for copies of stashes, by the F that makes one (out) and the action
-    /// that needs it (in).
+    /// [rank][cell]: factor of the time of each copy of a stash, by the F that makes it (out) and
+    /// the action that needs it (in); empty: 1.
     std::vector<std::vector<double>> copy_factors;
     std::vector<LinkCost> reductions;  ///< as in the plan
     /// [stage]: reductions over replicas that their rank does not wait for; empty: none.
@@ -30,7 +31,7 @@ struct Conditions {
     Contention contention;
 };
 
-/// What the plan itself says.
+/// The conditions that the plan itself states.
 Conditions planned_conditions(const Plan& plan);
 
 /// Durations as they stand in a timeline of the plan's rows; the rest as in the plan, but with a
@@ -38,32 +39,32 @@ Conditions planned_conditions(const Plan& plan);
 /// rows differ in length.
 Conditions conditions_of(const Plan& plan, const Timeline& timeline);
 
-/// The same with links that are free and instant, that to host memory among them, and with room for
-/// every message.
+/// Returns the conditions with links that are free and instant, that to host memory among them, and
+/// with room for every message.
 Conditions without_communication(Conditions conditions);
 
-/// The same with every action at the mean of its op, rounded up so that no rank gets less than its
-/// share of the work. Where pieces recompute differently, each gets its share of that, too. For
-/// conditions with durations.
+/// Returns the conditions with every action at the mean of its op, rounded up so that no rank gets
+/// less than its share of the work. Where model stages recompute differently, each gets its share
+/// of that, too. The conditions must have durations.
 Conditions with_equal_pieces(const Plan& plan, Conditions conditions);
 
-/// The plan's own, with the duration of every action written down.
+/// The plan's own conditions, with the duration of every action written down.
 Conditions with_planned_durations(const Plan& plan);
 
-/// The plan's own, with all that a rank does lasting `factor` times as long, rounded to a
-/// nanosecond.
+/// The plan's own conditions, with all that a rank does lasting `factor` times as long, rounded to
+/// a nanosecond.
 Conditions with_slower_rank(const Plan& plan, int rank, double factor);
 
-/// Rounded to a nanosecond; half a nanosecond to the even one.
+/// time * factor, rounded to a nanosecond; half a nanosecond to the even one.
 Duration times(Duration time, double factor);
 
-/// How long a message occupies a link: n / rate(n) with rate(n) = rate * n / (n + half_bandwidth),
-/// that is (n + half_bandwidth) / rate. The latency is not in it: the next message may follow at
-/// once.
+/// Time for which a message occupies a link: n / rate(n) with rate(n) = rate * n / (n +
+/// half_bandwidth), that is (n + half_bandwidth) / rate. The latency is not in it: the next message
+/// may follow at once.
 Duration occupation(const LinkCost& link, Bytes message);
 
-/// What travels over an edge (core/schedule/edge.h): the output of the stage before a boundary, or
-/// the gradient of the input of the stage behind it.
+/// Bytes of a message over an edge (core/schedule/edge.h): of the output of the stage before a
+/// boundary, or of the gradient of the input of the stage behind it.
 Bytes message_bytes(const Plan& plan, int edge, int micro_batch);
 
 }  // namespace pipetwin::sim

@@ -8,10 +8,10 @@
 #include "core/schedule/edge.h"
 #include "sim/engine/event_queue.h"
 #include "sim/engine/host_copies.h"
+#include "sim/engine/prefetch_for_write.h"
 #include "sim/engine/shared_cores.h"
 #include "sim/engine/shared_links.h"
 #include "sim/engine/step_costs.h"
-#include "sim/engine/write_soon.h"
 #include "sim/stats/fifo.h"
 
 namespace pipetwin::sim {
@@ -39,8 +39,8 @@ struct Edge {
     }
 };
 
-/// What a stage's norm or update waits for: its own gradients' way over the replicas, and those of
-/// the stage with the same weights.
+/// State of the reductions that a stage's norm or update waits for: its own gradients' way over the
+/// replicas, and those of the stage with the same weights.
 struct Reduction {
     int awaited = 0;
     bool user_waits = false;
@@ -61,13 +61,13 @@ struct Rank {
         acts = false;
         ++action;
         ++span;
-        write_soon(span);
+        prefetch_for_write(span);
     }
 };
 
-/// Who announces events: every rank, which has at most one to come - the end of its action, or the
-/// message or the stash that it waits for - and, where there are any, the shared cores and links,
-/// and the gradients of each stage.
+/// Numbers of the sources of events: every rank, which has at most one to come - the end of its
+/// action, or the message or the stash that it waits for - and, where there are any, the shared
+/// cores and links, and the gradients of each stage.
 struct Sources {
     Sources(const Plan& plan, const Conditions& conditions)
         : cores(plan->schedule.ranks.size()),
@@ -204,7 +204,8 @@ class Simulation {
         }
     }
 
-    /// The same switch as the executor's worker. Returns whether the action took no time.
+    /// Lets the rank begin or pass its action, with the same switch as the executor's worker.
+    /// Returns whether the action took no time.
     bool goes_on(int rank, Rank& state, const Action& action) {
         if (is_compute(action.op)) {
             return (!offloads_ || has_stash(rank, state)) && compute(rank, state, action);
@@ -357,8 +358,9 @@ class Simulation {
         cores_changed_ = true;
     }
 
-    /// Once all that happens at this moment has been followed: each change may make an end earlier
-    /// or later. An announcement that nobody renews is an event at which nothing happens.
+    /// Announces the ends of shared work, once all that happens at this moment has been followed:
+    /// each change may make an end earlier or later. An announcement that is not renewed is an
+    /// event at which nothing happens.
     void announce_ends() {
         if (cores_changed_) {
             cores_changed_ = false;

@@ -8,24 +8,27 @@
 /// processors. Discrete events in integer nanoseconds; of equal times the lower rank's comes first.
 namespace pipetwin::sim {
 
-/// Where nothing is shared, the same timeline as `in_fixed_order`. `recycled` is an older timeline
-/// whose memory is used again. Throws InternalError if the rows
-/// wait for each other.
+/// Simulates a plan's rows by events; where nothing is shared the result is that of
+/// `in_fixed_order`. `recycled` is an older timeline whose memory is used again. Throws
+/// InternalError if the rows wait for each other.
 ///
-/// - Cores: with `cores` = c and more than c ranks that compute, each goes on at c / n of its
+/// - Cores: with `cores` = c and n > c ranks that compute, each goes on at c / n of its
 ///   speed. REDUCE_GRAD, NORM and OPT are work of a core, too.
 /// - Interference: a rank's speed is 1 / (1 + the sum of its shares with those that compute).
 /// - Shared links, Fifo: a message has every link of its way for itself, at the rate of the
-///   slowest, in the order in which messages came; one that waits lets nobody pass on its links.
+///   slowest, in the order in which messages came; one that waits blocks its links for those
+///   behind it.
 /// - Shared links, Fair: each message goes on at its max-min fair rate.
+///
 /// An edge carries one message after the other in any case.
 Timeline by_events(const Plan& plan, const Conditions& conditions, Timeline recycled = {});
 
-/// How many events the queue has handled, for the benchmark.
+/// A timeline, and the number of events that the queue has handled; for the benchmark.
 struct CountedTimeline {
     Timeline timeline;
     std::int64_t events = 0;
 };
+/// As `by_events`, and counts the events.
 CountedTimeline by_counted_events(const Plan& plan,
                                   const Conditions& conditions,
                                   Timeline recycled = {});

@@ -11,6 +11,7 @@
 
 namespace pipetwin::sim {
 
+/// The next event of a source.
 struct Event {
     Duration time{};
     std::size_t source = 0;
@@ -18,20 +19,20 @@ struct Event {
     bool operator==(const Event&) const = default;
 };
 
-/// What happens next, where each of a fixed number of sources has at most one event to come: a rank
-/// that will be free, a message that will be there. Equal times go to the lower source, so that a
-/// run is the same on every machine.
+/// A queue of events in which each of a fixed number of sources has at most one event to come: a
+/// rank that will be free, a message that will be there. Equal times go to the lower source, so
+/// that a run is the same on every machine.
 ///
 /// A tournament tree: the leaves are the sources' events, each inner node the earlier of its two
 /// children, the root the next of all. An announcement plays the games from one leaf to the root,
-/// whatever their outcome: no branch to guess wrong, where a heap has one at each level.
-/// Source: Knuth, The Art of Computer Programming, volume 3, section 5.4.1 (replacement selection).
+/// whatever their outcome: no branch to guess wrong, where a heap has one at each level. Source:
+/// Knuth, The Art of Computer Programming, volume 3, section 5.4.1 (replacement selection).
 class EventQueue {
   public:
     explicit EventQueue(std::size_t sources)
         : sources_(std::max<std::size_t>(sources, 1)), nodes_(2 * sources_, never) {}
 
-    /// Takes the place of what the source announced before. O(log sources).
+    /// Announces the source's next event, in place of an earlier one. O(log sources).
     void announce(std::size_t source, Duration time) {
         if (source == taken_) {
             taken_ = nobody;
@@ -39,7 +40,7 @@ class EventQueue {
         play(source, key_of(time, source));
     }
 
-    /// The next event, if one is to come; then it is no more.
+    /// Removes and returns the next event; none if none is announced.
     std::optional<Event> take_next() {
         // The source of the last event often announces its next one: until then its old one stays,
         // and its games are played once, not twice.

@@ -31,7 +31,7 @@ std::vector<std::int64_t> max_min_fair_rates(std::span<const Claim* const> claim
         for (std::size_t i = 0; i < claims.size(); ++i) {
             least = settled[i] ? least : std::min(least, limit_of(*claims[i]));
         }
-        // Whoever is held at the lowest level stays there. All are found before any takes its
+        // A claim that is held at the lowest level stays there. All are found before any takes its
         // share, as taking it changes what the others would find.
         std::vector<std::size_t> held;
         for (std::size_t i = 0; i < claims.size(); ++i) {

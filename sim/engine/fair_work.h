@@ -9,18 +9,19 @@
 
 namespace pipetwin::sim {
 
-/// What somebody wants of resources that several use at once.
+/// Demand of one owner on resources that several use at once.
 struct Claim {
     std::int64_t most = 0;    ///< its own limit, in units per second
     std::vector<int> shared;  ///< resources that it occupies at whatever rate it gets
 };
 
-/// Max-min fair rates: nobody can get more without somebody who has less, or as much, getting less.
+/// Max-min fair rates, [claim]: no claim can get more without another that has less, or as much,
+/// getting less.
 ///
-/// Progressive filling: all rates rise together; who comes to its own limit, or to that of a full
-/// resource, stays there, and the others go on. Rates are whole units per second and at least 1.
-/// `capacities` are those of the resources. O(claims * (claims + resources)).
-/// Source: Bertsekas and Gallager, Data Networks, section 6.5.2.
+/// Progressive filling: all rates rise together; a claim that reaches its own limit, or that of a
+/// full resource, stays there, and the others go on. Rates are whole units per second and at least
+/// 1. `capacities` are those of the resources. O(claims * (claims + resources)). Source: Bertsekas
+/// and Gallager, Data Networks, section 6.5.2.
 std::vector<std::int64_t> max_min_fair_rates(std::span<const Claim* const> claims,
                                              std::span<const std::int64_t> capacities);
 

@@ -5,9 +5,9 @@
 #include "core/base/as_index.h"
 #include "core/schedule/lower.h"
 #include "sim/engine/host_copies.h"
+#include "sim/engine/prefetch_for_write.h"
 #include "sim/engine/row_walk.h"
 #include "sim/engine/step_costs.h"
-#include "sim/engine/write_soon.h"
 #include "sim/stats/fifo.h"
 
 namespace pipetwin::sim {
@@ -31,7 +31,7 @@ void add_message(std::vector<std::vector<Span>>& links,
                  Duration through) {
     std::vector<Span>& row = links[as_index(end.edge)];
     row.push_back({end.action, begin, begin, through});
-    write_soon(&row.back());
+    prefetch_for_write(&row.back());
 }
 
 /// No rows at all where no link carries anything.
@@ -41,7 +41,7 @@ void leave_out_empty(std::vector<std::vector<Span>>& links) {
     }
 }
 
-/// Keeps what it is told as a timeline.
+/// Writes the times of actions and messages into a timeline.
 class Spans {
   public:
     using Row = Span*;
@@ -65,7 +65,7 @@ class Spans {
                         Duration ready,
                         Duration end) {
         spans[cell] = {action, begin, ready, end};
-        write_soon(spans + cell);
+        prefetch_for_write(spans + cell);
     }
 
     void on_link(const MessageEnd& end, Duration begin, Duration through) {
@@ -91,8 +91,8 @@ class TimesAndRoom {
   public:
     using Row = SpanTimes*;
 
-    TimesAndRoom(const Schedule& schedule, LinkRows links)
-        : keeps_links_(links == LinkRows::Kept),
+    TimesAndRoom(const Schedule& schedule, RecordLinks links)
+        : keeps_links_(links == RecordLinks::Yes),
           occupancy_(edge_count(schedule), schedule.micro_batches) {
         times_.ranks.reserve(schedule.ranks.size());
         for (const std::vector<Action>& row : schedule.ranks) {
@@ -112,7 +112,7 @@ class TimesAndRoom {
                         Duration ready,
                         Duration end) {
         row->set(cell, begin, ready, end);
-        row->write_soon(cell);
+        row->prefetch_for_write(cell);
     }
 
     void on_link(const MessageEnd& end, Duration begin, Duration through) {
@@ -232,7 +232,7 @@ class Times {
 
     void finish() { keeper_.host_copies(host_copies_); }
 
-    /// When the last rank has come to the end of its row.
+    /// Time at which the last rank has come to the end of its row.
     Duration last() const {
         return rank_free_.empty() ? Duration{} : *std::ranges::max_element(rank_free_);
     }
@@ -245,7 +245,7 @@ class Times {
                                   ///< of 0, began
     };
 
-    /// When the rank goes on with an action that is no compute action.
+    /// Time at which the rank goes on after an action that is no compute action.
     Duration update_or_reduce(int rank, const Action& action, Duration begin) {
         if (action.op == Op::ReduceGradient) {
             reduce(rank, action.stage, begin);
@@ -313,7 +313,7 @@ Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline
     return spans.timeline();
 }
 
-Unblocked in_fixed_order_unblocked(const Plan& plan, LinkRows links) {
+Unblocked in_fixed_order_unblocked(const Plan& plan, RecordLinks links) {
     Conditions conditions = planned_conditions(plan);
     conditions.channel_capacity.reset();
     TimesAndRoom times(plan->schedule, links);

@@ -4,26 +4,28 @@
 #include "core/timeline/span_times.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
-#include "sim/engine/link_rows.h"
 #include "sim/engine/occupancy.h"
+#include "sim/engine/record_links.h"
 
 /// The engine for plans whose times depend on their rows alone: every time is the largest of the
 /// times it has to wait for, the longest path through rows and messages. One visit per action, no
 /// queue.
 namespace pipetwin::sim {
 
-/// `recycled` is an older timeline whose memory is used again. Throws InternalError for conditions
-/// with contention, or if the rows wait for each other.
+/// The timeline of a plan's rows under some conditions. `recycled` is an older timeline whose
+/// memory is used again. Throws InternalError for conditions with contention, or if the rows wait
+/// for each other.
 Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline recycled = {});
 
-/// What a plan comes to where no send waits for room.
+/// Times of a plan where no send waits for room, and the room that its messages took.
 struct Unblocked {
     StepTimes times;
     Occupancy::Room room;
 };
-Unblocked in_fixed_order_unblocked(const Plan& plan, LinkRows links);
+/// Simulates a plan with unbounded channels.
+Unblocked in_fixed_order_unblocked(const Plan& plan, RecordLinks links);
 
-/// The step time of that timeline, without the timeline.
+/// The step time of `in_fixed_order`, without making the timeline.
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);
 
 }  // namespace pipetwin::sim

@@ -19,24 +19,26 @@ namespace pipetwin::sim {
 ///            that two stashes are on their way or in use at most; and not before it is out
 class HostCopies {
   public:
-    /// None at all if the conditions have no link to host memory. Keeps a reference to the plan.
+    /// Prepares the copies of all ranks; none if the conditions have no link to host memory. Keeps
+    /// a reference to the plan.
     HostCopies(const Plan& plan, const Conditions& conditions);
 
-    /// When the stash that a compute action needs has come back; 0 where it never left. Its rank
-    /// has begun all that is before it in the row.
+    /// Time at which the stash that a compute action needs has come back; 0 where it never left.
+    /// Call it when the rank has begun all that is before the action in its row.
     Duration came(int rank, std::size_t cell) const;
 
-    /// A compute action of the row begins to compute, ends.
+    /// A compute action of the row begins to compute.
     void begins(int rank, std::size_t cell, Duration now);
+    /// A compute action of the row ends.
     void ends(int rank, std::size_t cell, Duration now);
 
-    /// As in a timeline.
+    /// The copies as rows of a timeline, Timeline::host_copies.
     std::vector<std::vector<Span>> take_rows();
 
   private:
     static constexpr std::int32_t none = -1;
 
-    /// Of a cell: which copies of its rank it makes, lets in, and needs.
+    /// The copies of its rank that a cell makes, lets in, and needs.
     struct Cell {
         std::int32_t makes = none;
         std::int32_t lets_in = none;
@@ -55,7 +57,7 @@ class HostCopies {
         return copies_[as_index(rank)][as_index(number)];
     }
 
-    /// Over a direction of a rank's link: returns when the copy is complete.
+    /// Carries a copy over a direction of a rank's link; returns when it is complete.
     Duration carry(std::size_t direction,
                    const Action& action,
                    Duration earliest,

@@ -10,37 +10,40 @@
 
 namespace pipetwin::sim {
 
-/// When the messages of every edge were handed over and taken, and how many waited in between.
+/// Times at which the messages of every edge were handed over and taken, from which follows how
+/// many waited in between.
 class Occupancy {
   public:
-    /// At most `messages` on each edge.
+    /// Room for `messages` messages on each edge.
     Occupancy(std::size_t edges, int messages)
         : messages_(as_index(messages)),
           sent_(edges),
           times_(std::make_unique_for_overwrite<Times[]>(edges * messages_)) {}
 
-    /// Each message of an edge once, and in the order of their numbers.
+    /// Records the hand-over of a message; each message of an edge once, in the order of their
+    /// numbers.
     void hand_over(int edge, int number, Duration time) {
         Times* const times = &times_[place(edge, number)];
         times->handed_over = time;
         sent_[as_index(edge)] = number + 1;
-        // So many edges are written in turns that the processor does not see that each goes on.
+        // With many edges written in turn the hardware prefetcher cannot follow.
         constexpr int ahead = 6;  // it may be beyond the edge, where nothing is fetched
         constexpr int to_write = 1;
         __builtin_prefetch(times + ahead, to_write);
     }
+    /// Records that the receiver has taken a message.
     void take(int edge, int number, Duration time) { times_[place(edge, number)].taken = time; }
 
-    /// How much room messages took, of the edge with most.
+    /// Most messages that waited on an edge at a time.
     struct Room {
         bool any = false;      ///< message
         int most_waiting = 0;  ///< handed over and not yet taken
-        /// The same if a message that is taken at the moment at which another is handed over does
-        /// not make room for it.
+        /// Most that waited, if a message that is taken at the moment at which another is handed
+        /// over does not make room for it.
         int most_without_ties = 0;
     };
 
-    /// Once every message was handed over and taken.
+    /// The room that messages took, once every message was handed over and taken.
     Room room() const {
         Room room;
         for (std::size_t edge = 0; edge < sent_.size(); ++edge) {
@@ -66,7 +69,8 @@ class Occupancy {
 
   private:
     struct Times {
-        Times() {}  // NOLINT(*-member-init, *-use-equals-default): nobody reads what nobody wrote
+        Times() {
+        }  // NOLINT(*-member-init, *-use-equals-default): each is written before it is read
         Duration handed_over;
         Duration taken;
     };

@@ -12,13 +12,13 @@
 
 namespace pipetwin::sim {
 
-/// Two for each boundary.
+/// Number of edges: two for each boundary.
 inline std::size_t edge_count(const Schedule& schedule) {
     return schedule.rank_of_stage.empty() ? 0 : 2 * (schedule.rank_of_stage.size() - 1);
 }
 
-/// One end of a message: the place in the row of the rank at hand, the action, the edge, and how
-/// many messages of the edge came before.
+/// One end of a message: the place in the row of the rank at hand, the action, the edge, and the
+/// number of earlier messages of the edge.
 struct MessageEnd {
     std::size_t cell = 0;
     const Action& action;
@@ -49,7 +49,7 @@ struct MessageEnd {
 template <class Visitor>
 class RowWalk {
   public:
-    /// `capacity` as of the channels; none: there is always room.
+    /// Walks the schedule's rows with channels of `capacity`; none: there is always room.
     RowWalk(const Schedule& schedule, std::optional<int> capacity, Visitor& visitor)
         : schedule_(schedule),
           capacity_(capacity.value_or(unlimited)),
@@ -61,7 +61,7 @@ class RowWalk {
           runnable_(schedule.ranks.size()),
           at_stretch_end_(schedule.ranks.size()) {}
 
-    /// InternalError if the rows wait for each other.
+    /// Visits all actions. Throws InternalError if the rows wait for each other.
     void run() {
         for (int rank = schedule_.rank_count() - 1; rank >= 0; --rank) {
             runnable_.push(rank);
@@ -89,7 +89,7 @@ class RowWalk {
         bool receive_begun = false;  ///< of message `received`
     };
 
-    /// Last in, first out; each at most once. A rank goes in for every message.
+    /// A stack of ranks, each at most once. A rank goes in for every message.
     class Ranks {
       public:
         explicit Ranks(std::size_t most) : ranks_(most) {}
@@ -237,8 +237,8 @@ class RowWalk {
     static constexpr int unlimited = 1 << 30;
     static constexpr std::size_t stretch = 256;  ///< cells
 
-    /// Rows are read in turns, so many of them that the processor does not see that each goes on:
-    /// it is told what the next visit reads, which may be beyond the row, where nothing is fetched.
+    /// Cells that are prefetched ahead: with many rows read in turn the hardware prefetcher cannot
+    /// follow. They may be beyond the row, where nothing is fetched.
     static constexpr std::size_t ahead = 12;
 
     const Schedule& schedule_;
@@ -248,7 +248,7 @@ class RowWalk {
     std::vector<Edge> edges_;
     std::vector<bool> reduced_;                 ///< [stage]
     std::vector<bool> gradients_awaited_;       ///< [stage]
-    std::optional<std::ptrdiff_t> norms_left_;  ///< none: not counted yet, and nobody waits
+    std::optional<std::ptrdiff_t> norms_left_;  ///< none: not counted yet, and no rank waits
     std::vector<int> norm_awaited_by_;          ///< ranks
     Ranks runnable_;
     Ranks at_stretch_end_;  ///< can go on, in the next stretch

@@ -17,7 +17,7 @@ class SharedCores : public SharedWork {
   public:
     SharedCores(const Contention& contention, std::size_t ranks);
 
-    /// Whether there is anything to share.
+    /// True if ranks share processors or disturb each other.
     static bool needed(const Contention& contention) {
         return contention.cores > 0 || !contention.interference.empty();
     }

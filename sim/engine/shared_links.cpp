@@ -13,7 +13,7 @@ namespace {
 /// Faster than any link; slow enough that no sum of a few overflows.
 constexpr double fastest_rate = 1e17;
 
-/// Whole bytes per second; 0 stands for infinitely fast.
+/// The rate in whole bytes per second; 0 stands for infinitely fast.
 std::int64_t whole_rate(double bytes_per_second) {
     return bytes_per_second > 0 ? std::llround(std::clamp(bytes_per_second, 1.0, fastest_rate))
                                 : static_cast<std::int64_t>(fastest_rate);

@@ -18,19 +18,21 @@ class SharedLinks {
     /// Whether the messages of an edge pass any shared link.
     bool is_shared(int edge) const;
 
-    /// A message wants to set out. It begins when its edge and, if links are used one after the
-    /// other, its way are free.
+    /// Adds a message that is ready to leave. It begins when its edge and, if links are used one
+    /// after the other, its way are free.
     void request(Duration now, int edge, const Action& send);
 
-    /// When the next message will be through, if no other comes before; none while there is none.
+    /// Time at which the next message will be through, if no other comes before; none while there
+    /// is none.
     std::optional<Duration> next_end() { return work_.next_end(); }
 
+    /// A message on its way.
     struct Carried {
         int edge = 0;
         Action send;
         Duration begin{};
     };
-    /// The messages that are through at `now`.
+    /// Removes and returns the messages that are through at `now`.
     std::vector<Carried> take_done(Duration now);
 
   private:

@@ -9,7 +9,7 @@
 
 namespace pipetwin::sim {
 
-/// Amounts of work, which are long durations at high rates.
+/// Amount of work: units are products of long durations and high rates.
 __extension__ using Units = __int128;
 
 /// Pieces of work that go on at the same time, at rates that change whenever one comes or goes.
@@ -24,11 +24,11 @@ class SharedWork {
     /// From `now` on, `owner` works on `units`, as fast as it may. Times never go back.
     void begin(Duration now, int owner, Units units);
 
-    /// When the next piece of work will be done, if none comes or goes before; none while nothing
-    /// is going on.
+    /// Time at which the next piece of work will be done, if none comes or goes before; none while
+    /// nothing is going on.
     std::optional<Duration> next_end();
 
-    /// Those whose work is done at `now`, in the order in which they began.
+    /// Removes the work that is done at `now`; returns its owners in the order in which they began.
     std::vector<int> take_done(Duration now);
 
   protected:
@@ -40,7 +40,7 @@ class SharedWork {
 
     SharedWork() = default;
 
-    /// Gives each its rate, while these and no others go on; there is at least one.
+    /// Gives each piece its rate, while these and no others go on; there is at least one.
     virtual void set_rates(std::span<Piece> pieces) = 0;
 
   private:

@@ -9,19 +9,19 @@
 
 namespace pipetwin::sim {
 
-/// What every action and every message of a plan's step lasts under some conditions: worked out
+/// Durations of every action and every message of a plan's step under some conditions: worked out
 /// once for each stage, kind of micro-batch and edge, then looked up. Keeps a reference to both.
 class StepCosts {
   public:
     StepCosts(const Plan& plan, const Conditions& conditions);
 
-    /// How long a rank is busy with the action at its place; zero for sends and receives.
+    /// Time for which a rank is busy with the action at its place; zero for sends and receives.
     Duration action(int rank, std::size_t cell, const Action& action) const {
         return own_durations_ ? conditions_.durations[as_index(rank)][cell]
                               : table_[number(action)];
     }
 
-    /// How long a message is on its link.
+    /// Time of a message on its link.
     Duration message(int edge, int micro_batch) const {
         const Duration usual = table_[message_number(edge, micro_batch)];
         return own_messages_
@@ -30,21 +30,24 @@ class StepCosts {
                    : usual;
     }
 
+    /// Latency of the link of an edge.
     Duration latency(int edge) const { return latencies_[as_index(edge)]; }
 
-    /// From a REDUCE_GRAD to the moment when the stage with the same weights has the gradients.
+    /// Time from a REDUCE_GRAD to the moment when the stage with the same weights has the
+    /// gradients.
     Duration hand_over_of_gradients(int stage) const { return hand_overs_[as_index(stage)]; }
 
-    /// How long a REDUCE_GRAD that its rank does not wait for occupies the rank's network.
+    /// Time for which a REDUCE_GRAD that its rank does not wait for occupies the rank's network.
     Duration overlapped_reduction(int stage) const { return overlapped_[as_index(stage)]; }
 
-    /// Places in the table, for those who keep a number and look the cost up later.
+    /// Index of an action in the table, for callers that keep a number and look the cost up later.
     std::size_t number(const Action& action) const {
         const std::size_t cost_class =
             has_micro_batch(action.op) && classes_ > 1 ? class_of(action.micro_batch) : 0;
         return (cost_class * stages_ + as_index(action.stage)) * op_count +
                static_cast<std::size_t>(action.op);
     }
+    /// Index of a message in the table.
     std::size_t message_number(int edge, int micro_batch) const {
         const std::size_t cost_class = classes_ > 1 ? class_of(micro_batch) : 0;
         return first_message_ + cost_class * edges_ + as_index(edge);

@@ -9,7 +9,7 @@ namespace pipetwin::sim {
 
 namespace {
 
-/// What the ranks did together: sums over all of them.
+/// Work of all ranks: sums over them.
 struct Work {
     Breakdown sums;       ///< the parts that are actions
     Duration dispatch{};  ///< host time inside actions

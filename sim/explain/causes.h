@@ -11,7 +11,7 @@
 
 namespace pipetwin::sim {
 
-/// How a piece of time held up what came after it.
+/// Way in which a piece of time held up what came after it.
 enum class Reason {
     Compute,       ///< the action made what was needed
     RowOrder,      ///< the rank was busy with an action that its row puts first
@@ -26,8 +26,9 @@ enum class Reason {
 /// "compute", "row_order", "latency", ...
 std::string_view to_string(Reason reason);
 
-/// A piece of time and what filled it: an action on its rank, or the message of a send, whose rank
-/// is the sender's, or the copy of the stash that an F makes or another action needs.
+/// A piece of time and the action or message that filled it: an action on its rank, or the message
+/// of a send, whose rank is the sender's, or the copy of the stash that an F makes or another
+/// action needs.
 struct Cause {
     Action action;
     int rank = 0;
@@ -38,7 +39,7 @@ struct Cause {
     bool operator==(const Cause&) const = default;
 };
 
-/// A span by its place.
+/// The place of a span in a timeline.
 struct SpanPlace {
     std::uint32_t rank = 0;
     std::uint32_t cell = 0;
@@ -48,7 +49,7 @@ struct SpanPlace {
 /// step without actions.
 std::optional<SpanPlace> last_span(const Timeline& timeline);
 
-/// What every moment of a predicted step waited for, from the timeline and the rules of the
+/// Finds what every moment of a predicted step waited for, from the timeline and the rules of the
 /// simulator:
 ///
 ///     an action begins       when the one before it in its row has ended
@@ -65,11 +66,12 @@ class Causes {
   public:
     Causes(const Plan& plan, const Timeline& timeline);
 
-    /// What led to the moment at which a span was ready, or ended, back to `until` or to the start
+    /// The causes that led to the moment at which a span was ready, back to `until` or to the start
     /// of the step: the earliest first, without gaps; pieces without length are left out. Where a
     /// moment has two reasons, the one in the rank's own row counts. O(actions and messages
     /// passed); behind a link that several edges share also O(edges) per message.
     std::vector<Cause> of_ready(SpanPlace place, Duration until = {}) const;
+    /// The causes that led to the moment at which a span ended; as `of_ready`.
     std::vector<Cause> of_end(SpanPlace place, Duration until = {}) const;
 
     const Plan& plan() const { return plan_; }
@@ -78,7 +80,7 @@ class Causes {
   private:
     friend class CauseWalk;
 
-    /// The k-th send and the k-th receive of an edge belong together.
+    /// Both ends of an edge's messages: the k-th send and the k-th receive belong together.
     struct Edge {
         std::vector<SpanPlace> sends;
         std::vector<SpanPlace> receives;
@@ -94,7 +96,7 @@ class Causes {
         int stage_before = -1;  ///< whose gradients the network carried before
     };
 
-    /// The stashes of a rank that are copied, in the order of F; and that of the copies in.
+    /// The stashes of a rank that are copied, in the order of F; and the order of the copies in.
     struct Copies {
         std::vector<StashCopy> out;
         std::vector<std::size_t> in;  ///< indices of `out`

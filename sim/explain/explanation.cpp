@@ -16,7 +16,7 @@ namespace {
 /// Tasks that are evaluated for all what-ifs together: some tenths of a second.
 constexpr std::int64_t most_task_evaluations = 40'000'000;
 
-/// When a rank computes.
+/// Begin, end and sum of a rank's compute.
 struct Extent {
     bool computes = false;
     Duration begin{};
@@ -92,7 +92,7 @@ Conditions without_recompute(const Plan& plan, Conditions conditions) {
     return conditions;
 }
 
-/// What the step would be if something were away, by replaying its rows with one cause less.
+/// Finds the step time without one cause at a time, by replaying the rows.
 void explain_causes(const Plan& plan,
                     const Timeline& timeline,
                     const Breakdown& breakdown,
@@ -142,7 +142,7 @@ void explain_causes(const Plan& plan,
     result.step_without_recompute = replayed_step(plan, without_recompute(plan, planned));
 }
 
-/// What could be faster, by kind.
+/// [kind]: the targets of one kind of work everywhere, of one stage, of links, of one rank.
 std::vector<std::vector<Target>> kinds_of_targets(const std::vector<Target>& targets) {
     std::vector<std::vector<Target>> kinds(4);
     for (const Target& target : targets) {

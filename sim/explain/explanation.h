@@ -23,6 +23,7 @@ struct Explanation {
     Duration back_pressure{};
     Duration sharing{};
 
+    /// A rank, and a time of it.
     struct RankTime {
         int rank = 0;
         Duration time{};
@@ -33,7 +34,7 @@ struct Explanation {
     Duration mean_compute{};
     std::optional<Duration> equal_step;  ///< the step if every action lasted the mean of its kind
 
-    /// The way of a message over the boundary where it takes longest.
+    /// Time of a message over the boundary where it takes longest.
     struct Link {
         int boundary = 0;
         Duration message{};  ///< latency and time on the link
@@ -50,7 +51,7 @@ struct Explanation {
     Duration dispatch{};
     std::optional<Duration> step_without_dispatch;
 
-    /// The same pipeline with twice as many micro-batches.
+    /// The plan's pipeline with twice as many micro-batches.
     struct MoreMicroBatches {
         int micro_batches = 0;
         double bubble_share = 0;  ///< of the step
@@ -59,11 +60,12 @@ struct Explanation {
     };
     std::optional<MoreMicroBatches> more;
 
+    /// A wait, and what it waited for.
     struct ExplainedWait {
         Wait wait;
         std::vector<Cause> chain;
-        /// How much longer the wait could be without making the step longer; none after a rank's
-        /// last action, under contention, and where there are no what-ifs.
+        /// Time by which the wait could be longer without making the step longer; none after a
+        /// rank's last action, under contention, and where there are no what-ifs.
         std::optional<Duration> slack{};
     };
     std::vector<ExplainedWait> waits;  ///< the longest, longest first
@@ -75,16 +77,19 @@ struct Explanation {
     std::vector<std::vector<WhatIf>> best_of_kind;
 };
 
-constexpr std::size_t most_explained = 20;  ///< waits, and what-ifs
+/// Most waits, and most what-ifs, in an explanation.
+constexpr std::size_t most_explained = 20;
+/// Most actions of a plan for which what-ifs are tried.
 constexpr std::size_t largest_explained = 1'000'000;
 
-/// `more`: the plan with twice as many micro-batches, where there is one.
+/// Explains a predicted step. `more` is the plan with twice as many micro-batches, where there is
+/// one.
 Explanation explain(const Plan& plan,
                     const Timeline& timeline,
                     const Breakdown& breakdown,
                     const std::optional<Plan>& more);
 
-/// Actions of all ranks.
+/// Number of actions of all ranks.
 std::size_t action_count(const Plan& plan);
 
 }  // namespace pipetwin::sim

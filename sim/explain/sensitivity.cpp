@@ -21,7 +21,7 @@ bool is_backward(Op op) {
     return op == Op::Backward || op == Op::BackwardInput || op == Op::BackwardWeight;
 }
 
-/// Whose duration has the host's time in it.
+/// True for actions whose duration includes the host's time.
 bool is_dispatched(Op op) {
     return is_compute(op) || uses_gradients(op);
 }

@@ -11,7 +11,7 @@
 
 namespace pipetwin::sim {
 
-/// What could be faster.
+/// Kind of a cost that could be smaller.
 enum class Part {
     Forward,         ///< of a stage
     Backward,        ///< of a stage: B, and I and W where they are apart
@@ -24,11 +24,13 @@ enum class Part {
     HostLink,        ///< stashes to host memory and back, of all ranks
     Rank,            ///< all that a rank computes, its updates included
     Dispatch,        ///< the host's time before each action
-    Cores,           ///< processors that ranks share: so many times as many
+    Cores,           ///< processors that ranks share: a factor more of them
 };
 
+/// Index of a target that is all stages, boundaries or ranks.
 constexpr int everywhere = -1;
 
+/// Costs that could be smaller: of one kind, everywhere or at one stage, boundary or rank.
 struct Target {
     Part part{};
     int index = everywhere;  ///< the stage, boundary or rank
@@ -36,7 +38,7 @@ struct Target {
     bool operator==(const Target&) const = default;
 };
 
-/// What a step would gain.
+/// Step time if the costs of a target were smaller.
 struct WhatIf {
     Target target;
     double factor = 1;      ///< how many times as fast
@@ -44,20 +46,21 @@ struct WhatIf {
     Duration least_step{};  ///< infinitely fast: no factor brings it below this
 };
 
+/// Factor of costs that vanish.
 constexpr double infinitely = std::numeric_limits<double>::infinity();
 
-/// By how much a plan's step would change with its costs: by evaluating its tasks again or, where
+/// Changes of a plan's step time with its costs: found by evaluating its tasks again or, where
 /// ranks or messages share something, by playing the step through again; so exactly. Keeps a
 /// reference to the plan.
 class Sensitivity {
   public:
     explicit Sensitivity(const Plan& plan);
 
-    /// As the plan is.
+    /// The step time of the plan as it is.
     Duration step() const { return step_; }
 
-    /// All that takes any time: every stage's forward, backward and recompute, every link and every
-    /// rank; and each kind of work everywhere.
+    /// All targets that take any time: every stage's forward, backward and recompute, every link
+    /// and every rank; and each kind of work everywhere.
     const std::vector<Target>& targets() const { return targets_; }
 
     /// The step time if all targets were `factor` times as fast: times are divided by it, and
@@ -77,14 +80,15 @@ class Sensitivity {
                              std::size_t most,
                              std::int64_t evaluations) const;
 
-    /// [rank][cell]: by how much each action could end later without making the step longer.
-    /// InternalError for plans with contention: who ends later gives way to others.
+    /// [rank][cell]: time by which each action could end later without making the step longer.
+    /// Throws InternalError for plans with contention, where an action that ends later gives way to
+    /// others.
     std::vector<std::vector<Duration>> slack() const;
 
     std::size_t task_count() const { return graph_.tasks().size(); }
 
   private:
-    /// Whose cost an entry of the graph's costs or lags is.
+    /// The action or message whose cost or lag an entry of the graph is.
     struct Owner {
         enum class Kind : std::uint8_t { Nobody, Action, Reduction, Message, Copy };
         Kind kind = Kind::Nobody;
@@ -95,12 +99,13 @@ class Sensitivity {
     };
     static bool concerns(const Target& target, const Owner& owner);
 
-    /// Places among the costs and lags, so that a stage among many is found at once.
+    /// Places among the costs and lags of a stage, rank or boundary, so that they are found at
+    /// once.
     struct Entries {
         std::vector<std::uint32_t> costs;
         std::vector<std::uint32_t> lags;
     };
-    /// Those that a target may concern.
+    /// The entries that a target may concern.
     const Entries& entries_of(const Target& target) const;
     bool takes_time(const Target& target) const;
 
@@ -125,7 +130,7 @@ class Sensitivity {
     std::vector<Entries> of_boundary_;
     std::vector<Target> targets_;
     std::vector<std::int64_t> in_chain_;      ///< how often each cost is in one longest chain
-    std::vector<std::int64_t> lag_in_chain_;  ///< the same of the lags
+    std::vector<std::int64_t> lag_in_chain_;  ///< how often each lag is in it
     Duration step_{};
 };
 

@@ -129,14 +129,14 @@ class TaskWriter {
         std::uint32_t lag = none;
     };
 
-    /// Where a rank has come to: to the end of a task, and of what it has received since.
+    /// Progress of a rank: the task at whose end it is, and what it has received since.
     struct Rank {
         std::uint32_t task = start;
         Signal waits_for;
         bool receives = false;  ///< and the last cell is the receive, whose end is not known yet
     };
 
-    /// Of a stash to host memory and back.
+    /// A copy of a stash to host memory and back.
     struct Copy {
         std::size_t user = 0;        ///< cell
         std::uint32_t cost = 0;      ///< of either direction

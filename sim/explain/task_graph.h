@@ -28,23 +28,25 @@ struct Task {
     std::uint32_t lag = 0;    ///< index into the lags: a latency
 };
 
+/// Kind of a task.
 enum class TaskKind : std::uint8_t { Action, Message, Copy, Moment };
 
-/// What a task is: the action of a rank at a cell, or the message of the send there, or the copy of
-/// the stash that the action there makes or needs.
+/// The place of a task in the rows: the action of a rank at a cell, or the message of the send
+/// there, or the copy of the stash that the action there makes or needs.
 struct TaskPlace {
     std::int32_t rank = 0;
     std::int32_t cell = 0;
     TaskKind kind{};
 };
 
-/// When an action of a row is over: at the end of a task, or where a task begins, since a rank that
-/// has received goes on to what needs the message.
+/// The moment at which an action of a row is over: at the end of a task, or where a task begins,
+/// since a rank that has received goes on to what needs the message.
 struct CellEnd {
     std::uint32_t task = 0;
     bool at_begin = false;
 };
 
+/// The tasks of a plan's step with their costs, and evaluations of them.
 class TaskGraph {
   public:
     /// Task 0 is the start of the step: it ends at 0 and waits for nothing. Throws InternalError
@@ -62,21 +64,22 @@ class TaskGraph {
     /// Which of the lags is the latency of the links to host memory; none where nothing is copied.
     std::optional<std::uint32_t> host_lag() const { return host_lag_; }
 
-    /// For every action of a rank's row.
+    /// [cell]: the moment at which each action of a rank's row is over.
     std::span<const CellEnd> cells(int rank) const { return cells_[as_index(rank)]; }
 
     /// The tasks with which the ranks come to the end of their rows.
     std::span<const std::uint32_t> last_tasks() const { return last_; }
 
-    /// When every task ends. `ends` has room for all of them.
+    /// Computes the time at which every task ends, from these costs and lags. `ends` has room for
+    /// all tasks.
     void evaluate(std::span<const Duration> costs,
                   std::span<const Duration> lags,
                   std::span<Duration> ends) const;
 
-    /// The step time of such an evaluation.
+    /// The step time of an evaluation, from the ends of the tasks.
     Duration step(std::span<const Duration> ends) const;
 
-    /// By how much each task could end later without making the step longer.
+    /// [task]: time by which it could end later without making the step longer.
     std::vector<Duration> slack(std::span<const Duration> costs,
                                 std::span<const Duration> lags,
                                 std::span<const Duration> ends) const;

@@ -6,7 +6,7 @@
 
 namespace pipetwin::sim {
 
-/// What a rank waited for.
+/// Kind of a wait: what the rank waited for.
 enum class WaitKind {
     Message,    ///< a receive, for its message
     Room,       ///< a send, for room in its channel
@@ -31,12 +31,12 @@ struct Wait {
 /// that a rank does besides computing, summing gradients and updating. O(actions).
 std::vector<Wait> waits_of(const Timeline& timeline);
 
-/// The longest `most` of them, longest first; equal ones by rank and time.
+/// The `most` longest waits of a step, longest first; equal ones by rank and time.
 std::vector<Wait> longest_waits(const Timeline& timeline, std::size_t most);
 
-/// What a rank waited for in turn, from the begin of the wait to its end, without gaps: each piece
-/// had to end before the next could begin. The first is what was going on when the wait began, and
-/// is cut off there.
+/// The causes that a rank waited for in turn, from the begin of the wait to its end, without gaps:
+/// each piece had to end before the next could begin. The first is the one that was going on when
+/// the wait began, and is cut off there.
 std::vector<Cause> chain_of(const Causes& causes, const Wait& wait);
 
 }  // namespace pipetwin::sim

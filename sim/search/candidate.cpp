@@ -4,11 +4,13 @@
 #include <array>
 #include <bit>
 #include <set>
-#include <string_view>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::sim {
 
@@ -81,40 +83,20 @@ std::vector<int> micro_batch_counts(const Scenario& scenario, int replicas) {
     return result;
 }
 
-/// Which numbers of chunks a schedule can have.
-enum class Chunks { One, Two, Several };
-
-struct SearchedSchedule {
-    std::string_view name;
-    Chunks chunks;
-};
-
-constexpr std::array<SearchedSchedule, 11> searched{{{"1f1b", Chunks::One},
-                                                     {"gpipe", Chunks::One},
-                                                     {"zb-h1", Chunks::One},
-                                                     {"zb-h2", Chunks::One},
-                                                     {"chimera", Chunks::One},
-                                                     {"zb-v", Chunks::Two},
-                                                     {"dualpipe-v", Chunks::Two},
-                                                     {"hanayo", Chunks::Two},
-                                                     {"interleaved-1f1b", Chunks::Several},
-                                                     {"looped-bfs", Chunks::Several},
-                                                     {"interleaved-zb", Chunks::Several}}};
-
 /// More than eight chunks of one rank are never seen in practice.
 constexpr std::array several_chunks{2, 3, 4, 6, 8};
 
-std::vector<int> chunk_counts(const Scenario& scenario, Chunks chunks, int most) {
+std::vector<int> chunk_counts(const Scenario& scenario, ChunkCounts chunks, int most) {
     const std::optional<int> fixed = scenario.pipeline.chunks;
     std::vector<int> result;
     switch (chunks) {
-        case Chunks::One:
+        case ChunkCounts::One:
             result = {1};
             break;
-        case Chunks::Two:
+        case ChunkCounts::Two:
             result = {2};
             break;
-        case Chunks::Several:
+        case ChunkCounts::Several:
             result.assign(several_chunks.begin(), several_chunks.end());
             if (fixed && *fixed > 1) {
                 result = {*fixed};
@@ -136,47 +118,60 @@ std::vector<Recompute> recomputes_of(const Scenario& scenario, const Shape& shap
     return {Recompute::None, Recompute::ExceptLast, Recompute::Always};
 }
 
-/// A written list does. Else, on one rank that is one of the three; chimera's ranks share their
-/// weights with another one; and where stashes are copied away, what fits depends on times.
+/// A written list does. Else, on one rank that is one of the three; ranks of two pipelines share
+/// their weights with another one; and where stashes are copied away, what fits depends on times.
 bool may_recompute_by_rank(const Scenario& scenario, const Style& style, const Shape& shape) {
     if (!scenario.pipeline.recompute_auto) {
         return scenario.pipeline.recompute && !scenario.pipeline.recompute->everywhere();
     }
-    return shape.stages > 1 && style.schedule != "chimera" &&
-           scenario.pipeline.offload == Offload::None &&
-           std::ranges::find(searched, style.schedule, &SearchedSchedule::name) != searched.end();
+    const ScheduleTraits& row = schedule_traits(style.schedule);
+    return shape.stages > 1 && row.placement != StagePlacement::BothWays &&
+           scenario.pipeline.offload == Offload::None && row.searched != Searched::No;
+}
+
+/// The rows that are searched for a shape: by their chunks, then as they are listed.
+std::vector<const ScheduleTraits*> searched_rows(const Shape& shape) {
+    std::vector<const ScheduleTraits*> rows;
+    for (const ScheduleName& known : known_schedules()) {
+        if (const ScheduleTraits& row = schedule_traits(known.kind); is_searched(row, shape)) {
+            rows.push_back(&row);
+        }
+    }
+    std::ranges::stable_sort(rows, {}, [](const ScheduleTraits* row) {
+        return std::pair(row->searched != Searched::First, row->chunks);
+    });
+    return rows;
 }
 
 /// Schedules with their chunks.
 std::vector<Style> orders_of(const Scenario& scenario, const Model& model, const Shape& shape) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const int most_chunks = std::max(1, model.layer_count() / shape.stages);
-    std::vector<Style> orders;
-    if (pipeline.schedule) {
-        const auto* const known =
-            std::ranges::find(searched, *pipeline.schedule, &SearchedSchedule::name);
-        if (pipeline.chunks || known == searched.end()) {
-            return {{.schedule = *pipeline.schedule, .chunks = pipeline.chunks.value_or(1)}};
-        }
-        for (const int chunks : chunk_counts(scenario, known->chunks, most_chunks)) {
-            orders.push_back({.schedule = *pipeline.schedule, .chunks = chunks});
-        }
-        return orders;
+    if (pipeline.schedule && pipeline.chunks) {
+        return {{.schedule = *pipeline.schedule, .chunks = *pipeline.chunks}};
     }
-    for (const SearchedSchedule& schedule : searched) {
-        const bool alone = shape.stages == 1 && schedule.name != searched.front().name;
-        const bool two_pipelines = schedule.name == "chimera" && shape.data_parallel > 1;
-        if (alone || two_pipelines) {
-            continue;
-        }
-        for (const int chunks : chunk_counts(scenario, schedule.chunks, most_chunks)) {
-            orders.push_back({.schedule = std::string(schedule.name), .chunks = chunks});
+    const std::vector<const ScheduleTraits*> rows =
+        pipeline.schedule ? std::vector{&schedule_traits(*pipeline.schedule)}
+                          : searched_rows(shape);
+    std::vector<Style> orders;
+    for (const ScheduleTraits* const row : rows) {
+        for (const int chunks : chunk_counts(scenario, row->chunks, most_chunks)) {
+            orders.push_back(
+                {.schedule = pipeline.schedule.value_or(std::string(row->name)), .chunks = chunks});
         }
     }
     return orders;
 }
 
 }  // namespace
+
+bool is_searched(const ScheduleTraits& row, const Shape& shape) {
+    if (shape.stages == 1) {
+        return row.searched == Searched::First;
+    }
+    const bool shares_weights = row.placement == StagePlacement::BothWays;
+    return row.searched != Searched::No && !(shares_weights && shape.data_parallel > 1);
+}
 
 SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate) {
     SettledScenario settled;

@@ -5,6 +5,7 @@
 
 #include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/lower.h"
 
 /// What a plan search chooses from: every value of every key of a scenario that is "auto".
@@ -40,6 +41,10 @@ struct Candidate {
     auto operator<=>(const Candidate&) const = default;
 };
 
+/// Whether the schedule is tried for a shape where the scenario leaves it open. Two pipelines of
+/// one model have no replicas.
+bool is_searched(const ScheduleTraits& row, const Shape& shape);
+
 /// The scenario with the candidate in place of every "auto" but the partition. Where recompute is
 /// by rank, it is what the scenario writes down, or none.
 SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate);
@@ -60,8 +65,9 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model);
 /// stage less: 1000 layers on 500 stages are 2 each, and so they are, at the most, on 501 to 999.
 std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int layers);
 
-/// Every style that the scenario leaves open for a shape. Schedules with stale gradients, without a
-/// backward, and zb-auto, which searches by itself, are taken only where the scenario names them.
+/// Every style that the scenario leaves open for a shape. Schedules whose rows do not say
+/// `searched` (with stale gradients, without a backward, or with a search of their own) are taken
+/// only where the scenario names them.
 std::vector<Style> styles_of(const Scenario& scenario, const Model& model, const Shape& shape);
 
 }  // namespace pipetwin::sim

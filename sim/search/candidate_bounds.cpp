@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <span>
-#include <string_view>
+#include <string>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -10,36 +10,31 @@
 #include "core/partition/partition.h"
 #include "core/scenario/cluster.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule_csv.h"
 #include "sim/engine/conditions.h"
 
 namespace pipetwin::sim {
 
 namespace {
 
-/// Where the pieces of a candidate are, and so which partitions are tried.
-enum class StagePlacement {
-    OnePerRank,  ///< those that the bound finds
-    Loop,        ///< the balanced one
-    V,           ///< the balanced one
-    Other,       ///< the balanced one, and no bound of its own
-};
-
+/// Where the pieces of a candidate are for its bound, and so which partitions are tried: for one on
+/// each rank those that the bound finds, else the balanced one.
 StagePlacement placement_of(const Scenario& scenario, const Style& style) {
-    const bool alike = scenario.cluster.devices.empty() && scenario.cluster.speeds.empty();
-    if (has_schedule_file(scenario) ||
-        has_stale_gradients(with_candidate(scenario, {.shape = {}, .style = style})) ||
-        style.schedule == "chimera" || style.schedule == "forward-only") {
-        return StagePlacement::Other;
+    const ScheduleTraits& row = schedule_traits(style.schedule);
+    const bool one_pipeline = row.placement == StagePlacement::OnePerRank ||
+                              row.placement == StagePlacement::Loop ||
+                              row.placement == StagePlacement::V;
+    if (!one_pipeline || row.stale_gradients || !row.trains) {
+        return StagePlacement::Unknown;
     }
     if (style.chunks == 1) {
         return StagePlacement::OnePerRank;
     }
-    if (!alike) {  // the balanced partition depends on which device holds what
-        return StagePlacement::Other;
-    }
-    const bool turns =
-        style.schedule == "zb-v" || style.schedule == "dualpipe-v" || style.schedule == "hanayo";
-    return turns ? StagePlacement::V : StagePlacement::Loop;
+    // Where devices differ the balanced partition depends on which of them holds what.
+    const bool alike = scenario.cluster.devices.empty() && scenario.cluster.speeds.empty();
+    return !alike                               ? StagePlacement::Unknown
+           : row.placement == StagePlacement::V ? StagePlacement::V
+                                                : StagePlacement::Loop;
 }
 
 int recomputed(Recompute recompute, int micro_batches) {
@@ -86,79 +81,72 @@ std::optional<Bytes> most_memory(const Cluster& cluster) {
     return most;
 }
 
-Duration least_of_any(const Scenario& scenario, const LayerSums& sums, int stages, int count) {
-    return scenario.pipeline.schedule == "forward-only" ? Duration{}
-                                                        : share_of_work(sums, stages, count);
+/// All have, but some files and the schedules that cannot train.
+bool all_have_backwards(const Scenario& scenario) {
+    const std::optional<std::string>& schedule = scenario.pipeline.schedule;
+    if (has_schedule_file(scenario)) {
+        return !is_forward_only(read_schedule_csv(*schedule));
+    }
+    return !schedule || schedule_traits(*schedule).trains;
+}
+
+Duration least_of_any(const LayerSums& sums, const BoundQuestion& question) {
+    return question.has_backward ? share_of_work(sums, question.stages, question.micro_batches)
+                                 : Duration{};
+}
+
+/// Which ranks the first micro-batch comes to late: those further down, or those further from both
+/// ends.
+enum class Fill { Unknown, Down, BothWays };
+
+Fill fill_of(const Scenario& scenario, const Shape& shape) {
+    const std::optional<std::string>& schedule = scenario.pipeline.schedule;
+    if (schedule) {
+        return placement_of(scenario, {.schedule = *schedule}) == StagePlacement::Unknown
+                   ? Fill::Unknown
+                   : Fill::Down;
+    }
+    Fill fill = Fill::Down;
+    for (const ScheduleName& known : known_schedules()) {
+        const ScheduleTraits& row = schedule_traits(known.kind);
+        if (!is_searched(row, shape)) {
+            continue;
+        }
+        if (row.placement == StagePlacement::Unknown) {
+            return Fill::Unknown;
+        }
+        if (row.placement == StagePlacement::BothWays) {
+            fill = Fill::BothWays;
+        }
+    }
+    return fill;
 }
 
 }  // namespace
 
-StashCount stashes_of(std::string_view schedule, int stages, int micro_batches) {
-    if (schedule == "gpipe") {
-        return {.most = micro_batches};
-    }
-    if (schedule == "1f1b") {
-        return {.most = micro_batches, .falls = true};
-    }
-    if (schedule == "zb-h1") {
-        return {.most = std::min(micro_batches, stages)};
-    }
-    if (schedule == "zb-h2") {
-        return {.most = std::min(micro_batches, 2 * stages - 1)};
-    }
-    return {};
-}
-
-std::optional<InFlight> in_flight_of(std::string_view schedule) {
-    if (schedule == "1f1b" || schedule == "zb-h1") {
-        return InFlight{.least = 1, .slope = 1};
-    }
-    if (schedule == "zb-h2") {
-        return InFlight{.least = 1, .slope = 2};
-    }
-    return std::nullopt;
-}
-
-std::vector<PieceStashes> stashes_of_pieces(const Style& style, int ranks, int micro_batches) {
-    const int p = ranks;
-    const int m = micro_batches;
-    const int v = style.chunks;
-    const std::string_view schedule = style.schedule;
-    std::vector<PieceStashes> stashes(as_index(p));
-    for (int r = 0; r < p; ++r) {
-        PieceStashes& of_rank = stashes[as_index(r)];
-        if (schedule == "interleaved-1f1b") {
-            of_rank.all = std::min(m * v, (v - 1) * p + 2 * (p - 1 - r) + 1);
-        } else if (schedule == "interleaved-zb") {
-            const int group = m / std::max(1, m / p);
-            const int in_flight = std::min(m * v, (v - 1) * group + p - r);
-            of_rank.all = std::min(m * v, (v - 1) * group + p);
-            of_rank.pending = of_rank.all - in_flight;
-        } else if (schedule == "looped-bfs") {
-            of_rank.all = m * v;
-        } else if (schedule == "zb-v" || schedule == "hanayo") {
-            of_rank.all = std::min(m + 1, 2 * p);
-        } else if (schedule == "dualpipe-v") {
-            of_rank.all = 2 * p + 1;
-        } else {
-            return {};
-        }
-    }
-    return stashes;
-}
+CandidateBounds::CandidateBounds(const Scenario& scenario,
+                                 const Model& model,
+                                 const Profile& profile)
+    : scenario_(scenario),
+      model_(model),
+      profile_(profile),
+      has_backward_(all_have_backwards(scenario)) {}
 
 CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape) const {
     const int samples = scenario_.training.batch / shape.data_parallel;
-    return {shape.tensor_parallel, std::max(1, samples / shape.micro_batches)};
+    return {shape.tensor_parallel,
+            std::max(1, samples / shape.micro_batches),
+            scenario_.pipeline.shard_optimizer ? shape.data_parallel : 1};
 }
 
-/// A mini-batch has no more micro-batches than samples (C17).
+/// A mini-batch has no more micro-batches than samples.
 int CandidateBounds::micro_batches_of(const Shape& shape) const {
     return std::min(shape.micro_batches, scenario_.training.batch / shape.data_parallel);
 }
 
 SettledScenario CandidateBounds::with_shape(const Shape& shape) const {
-    return with_candidate(scenario_, {.shape = shape, .style = {.schedule = "1f1b"}});
+    return with_candidate(scenario_,
+                          {.shape = shape, .style = {.schedule = std::string(default_schedule)}});
 }
 
 void CandidateBounds::learn(const Shape& shape) {
@@ -170,8 +158,8 @@ void CandidateBounds::learn(const Shape& shape) {
     try {
         const SettledScenario settled = with_shape(shape);
         const Cluster cluster(settled, profile_, shape.stages);
-        sums =
-            std::make_unique<LayerSums>(layer_sums(settled, model_, profile_, cluster, key.second));
+        sums = std::make_unique<LayerSums>(
+            layer_sums(settled, model_, profile_, cluster, std::get<1>(key)));
     } catch (const Error& error) {
         unknown_[key] = error.text();
     }
@@ -188,16 +176,19 @@ const std::string* CandidateBounds::unknown(const Shape& shape) const {
 ///     (M t(0, L) + F(0) + F(1) + ... + F(p - 1)) / p
 Duration CandidateBounds::least(const Shape& shape) const {
     const LayerSums& sums = sums_of(shape);
-    const std::optional<std::string>& schedule = scenario_.pipeline.schedule;
-    const Duration share = least_of_any(scenario_, sums, shape.stages, micro_batches_of(shape));
-    if (shape.stages > sums.layers() ||
-        (schedule && placement_of(scenario_, {.schedule = *schedule}) == StagePlacement::Other)) {
+    const Duration share = least_of_any(sums,
+                                        {.stages = shape.stages,
+                                         .micro_batches = micro_batches_of(shape),
+                                         .has_backward = has_backward_});
+    const Fill order = fill_of(scenario_, shape);
+    if (shape.stages > sums.layers() || order == Fill::Unknown) {
         return share;
     }
-    const bool both_ways = !schedule && shape.data_parallel == 1;  // chimera begins at both ends
     Duration fill{};
     for (int rank = 0; rank < shape.stages; ++rank) {
-        fill += sums.forward[as_index(both_ways ? std::min(rank, shape.stages - 1 - rank) : rank)];
+        const int nearest =
+            order == Fill::BothWays ? std::min(rank, shape.stages - 1 - rank) : rank;
+        fill += sums.forward[as_index(nearest)];
     }
     return share + fill / shape.stages;
 }
@@ -208,6 +199,7 @@ ShapeBounds CandidateBounds::of(const Shape& shape) const {
     BoundQuestion question{
         .stages = shape.stages,
         .micro_batches = micro_batches_of(shape),
+        .has_backward = has_backward_,
         .hops = hops_of(
             cluster, scenario_.cluster.transfer, shape.stages, sums_of(shape).least_boundary),
         .memory_limit = most_memory(cluster),
@@ -226,23 +218,31 @@ ShapeBounds CandidateBounds::of(const Shape& shape) const {
 
 BoundQuestion ShapeBounds::question(const Style& style) const {
     BoundQuestion question = of_shape_;
-    const std::string& schedule = style.schedule;
     const bool puts_off = scenario_.pipeline.deferred_weights > 0;
     // What a rank does not hold it computes again, but for the last micro-batch.
     question.where_needed = style.recompute_by_rank;
     const Recompute least = question.micro_batches == 1 ? Recompute::Always : Recompute::ExceptLast;
     question.recomputed =
         recomputed(style.recompute_by_rank ? least : style.recompute, question.micro_batches);
-    question.split = schedule.starts_with("zb-") || schedule == "interleaved-zb" ||
-                     schedule == "dualpipe-v" || puts_off || has_schedule_file(scenario_);
-    // Stashes that are copied to host memory need room one at a time.
-    if (scenario_.pipeline.offload == Offload::None) {
-        question.stashes = stashes_of(schedule, question.stages, question.micro_batches);
+    const ScheduleTraits& row = schedule_traits(style.schedule);
+    question.split = puts_off ? BackwardSplit::Sometimes : row.split;
+    question.forwards_first = row.forwards_first;
+    const ScheduleShape shape{
+        .ranks = question.stages, .chunks = style.chunks, .micro_batches = question.micro_batches};
+    // Forms of schedules with chunks are asked for more than one. Stashes that are copied to host
+    // memory need room one at a time; and what puts W off takes some sooner than the rows have
+    // them.
+    const bool has_form = row.stashes && (row.chunks == ChunkCounts::One) == (style.chunks == 1);
+    const bool may_hold_less = scenario_.pipeline.offload != Offload::None ||
+                               (puts_off && row.split != BackwardSplit::Never);
+    for (int rank = 0; rank < question.stages; ++rank) {
+        if (has_form && !may_hold_less) {
+            question.stashes.push_back(row.stashes(shape, rank));
+        }
+        if (row.in_flight && !puts_off) {
+            question.in_flight.push_back(row.in_flight(shape, rank));
+        }
     }
-    if (!puts_off) {
-        question.in_flight = in_flight_of(schedule);
-    }
-    question.forward_first = schedule == "gpipe";
     return question;
 }
 
@@ -270,13 +270,10 @@ std::optional<Duration> ShapeBounds::least(const Style& style, Duration ceiling)
     if (placement == StagePlacement::OnePerRank) {
         return StepBound(sums_, asked).least(ceiling);
     }
-    if (placement == StagePlacement::Other || scenario_.pipeline.partition) {
-        return least_of_any(scenario_, sums_, asked.stages, asked.micro_batches);
+    if (placement == StagePlacement::Unknown || scenario_.pipeline.partition) {
+        return least_of_any(sums_, asked);
     }
-    Pieces pieces{.layers = {}, .v_shape = placement == StagePlacement::V, .stashes = {}};
-    if (scenario_.pipeline.offload == Offload::None) {
-        pieces.stashes = stashes_of_pieces(style, asked.stages, asked.micro_batches);
-    }
+    Pieces pieces{.layers = {}, .v_shape = placement == StagePlacement::V};
     std::optional<Duration> least;
     for (std::vector<int>& layers : balanced_ones(style, asked)) {
         pieces.layers = std::move(layers);
@@ -327,7 +324,8 @@ std::vector<std::vector<int>> ShapeBounds::partitions(const Style& style, Durati
         case StagePlacement::Loop:
         case StagePlacement::V:
             return balanced_ones(style, asked);
-        case StagePlacement::Other:
+        case StagePlacement::BothWays:
+        case StagePlacement::Unknown:
             return {{}};
     }
     PIPETWIN_EXPECT(false, "placement out of range");
@@ -342,23 +340,15 @@ std::optional<std::vector<std::vector<int>>> ShapeBounds::faster_partitions(
     const Style& style, Duration best, std::int64_t most) const {
     const BoundQuestion asked = question(style);
     const StepBound bound(sums_, asked);
-    const FeasibleSplits splits(
-        sums_.layers(),
-        asked.stages,
-        [&](int stage, int first, int end) {
-            return bound.fits(stage, first, end) && bound.cost(stage, first, end) < best;
-        },
-        LongerStage::NeverFits);
+    const FeasibleSplits splits(sums_.layers(), asked.stages, [&](int stage, int first, int end) {
+        return bound.fits(stage, first, end) && bound.cost(stage, first, end) < best;
+    });
     if (std::cmp_greater(splits.count(), std::max<std::int64_t>(most, 0))) {
         return std::nullopt;
     }
     std::vector<std::vector<int>> partitions;
-    splits.walk([&](std::span<const int> sizes) {
-        if (std::cmp_equal(sizes.size(), asked.stages)) {
-            partitions.emplace_back(sizes.begin(), sizes.end());
-        }
-        return Walk::Into;
-    });
+    splits.for_each(
+        [&](std::span<const int> sizes) { partitions.emplace_back(sizes.begin(), sizes.end()); });
     return partitions;
 }
 

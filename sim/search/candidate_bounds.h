@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -25,8 +25,7 @@ class ShapeBounds;
 class CandidateBounds {
   public:
     /// Keeps references to all of them.
-    CandidateBounds(const Scenario& scenario, const Model& model, const Profile& profile)
-        : scenario_(scenario), model_(model), profile_(profile) {}
+    CandidateBounds(const Scenario& scenario, const Model& model, const Profile& profile);
 
     /// Reads the costs that the shape needs. Before anything else is asked of it; the rest may be
     /// asked by several threads at once.
@@ -42,7 +41,8 @@ class CandidateBounds {
     ShapeBounds of(const Shape& shape) const;
 
   private:
-    using SumsKey = std::pair<int, int>;  ///< tensor_parallel, size of a micro-batch
+    /// tensor_parallel, size of a micro-batch, shares of the optimizer's state
+    using SumsKey = std::tuple<int, int, int>;
 
     /// Where sizes differ by one, the smaller is the bound's.
     SumsKey key_of(const Shape& shape) const;
@@ -54,6 +54,7 @@ class CandidateBounds {
     const Scenario& scenario_;
     const Model& model_;
     const Profile& profile_;
+    bool has_backward_;
     std::map<SumsKey, std::unique_ptr<LayerSums>> sums_{};  ///< null: costs are not known there
     std::map<SumsKey, std::string> unknown_{};              ///< why
 };
@@ -97,15 +98,5 @@ class ShapeBounds {
     BoundQuestion of_shape_;
     std::map<std::pair<int, bool>, std::vector<int>> balanced_{};  ///< known ones
 };
-
-/// Of a schedule with one piece to a rank.
-StashCount stashes_of(std::string_view schedule, int stages, int micro_batches);
-
-/// Of such a schedule; none where all micro-batches may be on their way at once.
-std::optional<InFlight> in_flight_of(std::string_view schedule);
-
-/// The stashes of each rank; empty where nothing is known. Of the searched schedules with several
-/// pieces to a rank, in their closed forms (see the generators).
-std::vector<PieceStashes> stashes_of_pieces(const Style& style, int ranks, int micro_batches);
 
 }  // namespace pipetwin::sim

@@ -16,6 +16,7 @@
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {
@@ -275,7 +276,7 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
                      Partition(std::vector<int>(samples.size(), 1), one->model.layer_count()),
                      {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
                       .devices = pipeline.tensor_parallel});
-    const bool keeps = !has_schedule_file(settled) && pipeline.schedule != "forward-only";
+    const bool keeps = !has_schedule_file(settled) && schedule_traits(pipeline.schedule).trains;
     const std::int64_t parts = std::int64_t{pipeline.chunks} * pipeline.tensor_parallel;
     Room result{.left = room};
     for (int layer = 0; layer < one->model.layer_count(); ++layer) {

@@ -222,7 +222,7 @@ Step Search::simulate(const Open& open) const {
     ShapeBounds bounds = bounds_.of(candidate.shape);
     Step step;
     step.outcome = try_candidate(space_, candidate, bounds.partitions(candidate.style, open.bound));
-    if (bounds.has_more_partitions(candidate.style)) {
+    if (!step.outcome.breaks_a_rule && bounds.has_more_partitions(candidate.style)) {
         step.outcome.contenders.push_back({.least = open.bound, .candidate = candidate});
     }
     return step;

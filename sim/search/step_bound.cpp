@@ -32,17 +32,19 @@ struct Work {
     }
     /// One backward on its way back.
     Duration backward(const BoundQuestion& question) const {
-        return input + (question.split ? Duration{} : weight);
+        return input + (question.puts_off() ? Duration{} : weight);
     }
 };
 
-Work work_of(const LayerSums& sums, bool split, int first, int end) {
+/// A W has a dispatch of its own only where every backward is split.
+Work work_of(const LayerSums& sums, BackwardSplit split, int first, int end) {
     const auto part = [&](const std::vector<Duration>& of) {
         return of[as_index(end)] - of[as_index(first)];
     };
     return {.forward = part(sums.forward) + sums.dispatch,
             .input = part(sums.backward_input) + sums.dispatch,
-            .weight = part(sums.backward_weight) + (split ? sums.dispatch : Duration{})};
+            .weight = part(sums.backward_weight) +
+                      (split == BackwardSplit::Always ? sums.dispatch : Duration{})};
 }
 
 Duration update_of(const LayerSums& sums, const BoundQuestion& question, int first, int end) {
@@ -63,14 +65,14 @@ struct StashBytes {
     Bytes split{};  ///< in addition, from I to W
 };
 
-/// By a rank with so many stashes at once, of which `pending` at least wait for their W.
-Bytes held_at_least(const StashBytes& of, bool recomputes, int stashes, int pending) {
+/// By a rank with these stashes at once.
+Bytes held_at_least(const StashBytes& of, bool recomputes, const LiveStashes& live) {
     if (!recomputes) {
-        return stashes * of.saved + pending * of.split;
+        return live.all * of.saved + live.pending * of.split;
     }
-    // Whole are those that wait and the one at work; of the others there is the input.
-    const int whole = std::max(pending, 1);
-    return whole * of.saved + (stashes - whole) * of.input + pending * of.split;
+    // Whole are those that wait for their W and the one at work; of the others there is the input.
+    const int whole = std::max(live.pending, 1);
+    return whole * of.saved + (live.all - whole) * of.input + live.pending * of.split;
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ Duration StepBound::before(int stage, int first) const {
 Duration StepBound::after(int stage, int first) const {
     return sums_.backward_input[as_index(first)] + stage * sums_.dispatch +
            question_.hops_to(stage) +
-           (question_.split ? Duration{} : sums_.backward_weight[as_index(first)]);
+           (question_.puts_off() ? Duration{} : sums_.backward_weight[as_index(first)]);
 }
 
 /// Of one micro-batch from the stage to the last one and back.
@@ -94,13 +96,13 @@ Duration StepBound::way(int stage, int first) const {
     };
     const int stages = question_.stages;
     return behind(sums_.forward) + behind(sums_.backward_input) +
-           (question_.split ? Duration{} : behind(sums_.backward_weight)) +
+           (question_.puts_off() ? Duration{} : behind(sums_.backward_weight)) +
            2 * ((stages - stage) * sums_.dispatch + question_.hops_to(stages - 1) -
                 question_.hops_to(stage));
 }
 
 Duration StepBound::cycles(int stage, int first, int end) const {
-    const int at_once = question_.in_flight->of(stage, question_.stages);
+    const int at_once = question_.in_flight[as_index(stage)];
     const int cycles = (question_.micro_batches - 1) / at_once;
     const int more = (question_.micro_batches - 1) % at_once;
     const Duration forward =
@@ -121,20 +123,20 @@ Duration StepBound::waits(int stage, int first, int end) const {
     const Duration hops = (stages - 1 - stage) * sums_.dispatch + question_.hops_to(stages - 1) -
                           question_.hops_to(stage);
     const Duration there = sums_.forward.back() - sums_.forward[as_index(end)] + hops;
-    const Duration back =
-        sums_.backward_input.back() - sums_.backward_input[as_index(end)] + hops +
-        (question_.split ? Duration{}
-                         : sums_.backward_weight.back() - sums_.backward_weight[as_index(end)]);
+    const Duration back = sums_.backward_input.back() - sums_.backward_input[as_index(end)] + hops +
+                          (question_.puts_off() ? Duration{}
+                                                : sums_.backward_weight.back() -
+                                                      sums_.backward_weight[as_index(end)]);
     const Duration away = after(stage, first);
     const Duration update = update_of(sums_, question_, first, end);
     const Duration backwards = micro_batches * backward + all_again;
-    const Duration weights = question_.split ? micro_batches * work.weight : Duration{};
+    const Duration weights = question_.puts_off() ? micro_batches * work.weight : Duration{};
     const Duration end_of_all = std::max(weights + update, away);
-    if (question_.forward_first) {
+    if (question_.forwards_first) {
         return before(stage, first) + micro_batches * work.forward + there + back + backwards +
                end_of_all;
     }
-    const int in_flight = question_.in_flight->of(stage, stages);
+    const int in_flight = question_.in_flight[as_index(stage)];
     const int later = std::max(micro_batches - in_flight, 0);
     const Duration first_backward = before(stage, first) + work.forward + there + back;
     const Duration start = first_backward + later * work.forward + backwards + end_of_all;
@@ -153,12 +155,13 @@ Duration StepBound::cost(int stage, int first, int end) const {
     const Duration all = work.all(question_, again);
     Duration cost = before(stage, first) +
                     std::max(all + update,
-                             (question_.split ? work.before_weights(question_, again) : all) +
+                             (question_.puts_off() ? work.before_weights(question_, again) : all) +
                                  after(stage, first));
-    if (question_.in_flight) {
+    const bool knows_in_flight = !question_.in_flight.empty();
+    if (knows_in_flight) {
         cost = std::max(cost, cycles(stage, first, end));
     }
-    if (question_.in_flight || question_.forward_first) {
+    if (knows_in_flight || question_.forwards_first) {
         cost = std::max(cost, waits(stage, first, end));
     }
     return cost;
@@ -169,14 +172,11 @@ bool StepBound::holds(int stage, int first, int end, bool recomputes) const {
     if (!question_.memory_limit) {
         return true;
     }
-    const int stashes = question_.stashes.of(stage, question_.stages);
-    const int in_flight =
-        question_.in_flight ? question_.in_flight->of(stage, question_.stages) : stashes;
     const StashBytes of{.input = stage == 0 ? sums_.input : sums_.least_boundary,
                         .saved = sums_.saved[as_index(end)] - sums_.saved[as_index(first)],
                         .split = sums_.split_of(first, end)};
     return sums_.state[as_index(end)] - sums_.state[as_index(first)] +
-               held_at_least(of, recomputes, stashes, std::max(stashes - in_flight, 0)) <=
+               held_at_least(of, recomputes, question_.stashes_of(stage)) <=
            *question_.memory_limit;
 }
 
@@ -317,11 +317,10 @@ std::optional<Duration> bound_of_pieces(const LayerSums& sums,
     Duration drain{};
     for (int r = 0; r < ranks; ++r) {
         const RankSum& rank = of_rank[as_index(r)];
-        const PieceStashes held =
-            pieces.stashes.empty() ? PieceStashes{} : pieces.stashes[as_index(r)];
+        const LiveStashes held = question.stashes_of(r);
         const auto holds = [&](bool recomputes) {
             return !question.memory_limit ||
-                   rank.state + held_at_least(rank.smallest, recomputes, held.all, held.pending) <=
+                   rank.state + held_at_least(rank.smallest, recomputes, held) <=
                        *question.memory_limit;
         };
         if (!holds(question.recomputed > 0)) {
@@ -331,7 +330,7 @@ std::optional<Duration> bound_of_pieces(const LayerSums& sums,
         const Duration hops = question.hops_to(r);
         const Duration all = rank.all.all(question, recomputed);
         const Duration before =
-            question.split ? rank.all.before_weights(question, recomputed) : all;
+            question.puts_off() ? rank.all.before_weights(question, recomputed) : all;
         bound = std::max(bound, fill + hops + std::max(all + rank.update, before + drain + hops));
         fill += rank.first.forward;
         drain += rank.first.backward(question);

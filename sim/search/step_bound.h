@@ -1,45 +1,31 @@
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "core/base/as_index.h"
 #include "core/costs/all_reduce.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "sim/search/layer_sums.h"
 
 /// What no plan can go below: cheap enough to leave most of them out.
 namespace pipetwin::sim {
 
-/// Of how many micro-batches a rank holds the stashes, at least.
-struct StashCount {
-    int most = 1;
-    /// Stage k of S has the smaller of that and S - k; else every stage has as many.
-    bool falls = false;
-
-    int of(int stage, int stages) const { return falls ? std::min(most, stages - stage) : most; }
-};
-
-/// How many micro-batches are on their way from a stage to the last one and back, at most: on stage
-/// k of S `least + slope * (S - 1 - k)`.
-struct InFlight {
-    int least = 1;
-    int slope = 1;
-
-    int of(int stage, int stages) const { return least + slope * (stages - 1 - stage); }
-};
-
 /// What the bounds of a candidate depend on beside its layers.
 struct BoundQuestion {
     int stages = 1;
     int micro_batches = 1;
+    bool has_backward = true;
     int recomputed =
         0;  ///< micro-batches of which a rank computes the forward again, where it does
     bool where_needed = false;  ///< a rank does that only if it cannot hold what it would keep
-    bool split = false;         ///< the schedule may put weight gradients off
-    StashCount stashes{};
-    std::optional<InFlight> in_flight{};  ///< none: as many as there are
-    bool forward_first = false;           ///< every rank has all forwards before its first backward
+    BackwardSplit split = BackwardSplit::Sometimes;
+    std::vector<LiveStashes>
+        stashes{};  ///< [rank] what it holds at once, at least; empty: one each
+    /// [rank] how many micro-batches are on their way to the last stage and back, at most; empty:
+    /// as many as there are.
+    std::vector<int> in_flight{};
+    bool forwards_first = false;  ///< every rank has all forwards before its first backward
     /// [rank]: how long a message takes from the first rank to this one, at least, passed on from
     /// each to the next; empty: no time.
     std::vector<Duration> hops{};
@@ -48,6 +34,11 @@ struct BoundQuestion {
     AllReduceKind all_reduce = AllReduceKind::Ring;
     bool overlap_reduction = false;
 
+    /// Whether weight gradients may be put off.
+    bool puts_off() const { return split != BackwardSplit::Never; }
+    LiveStashes stashes_of(int rank) const {
+        return stashes.empty() ? LiveStashes{} : stashes[as_index(rank)];
+    }
     Duration hops_to(int rank) const { return hops.empty() ? Duration{} : hops[as_index(rank)]; }
 };
 
@@ -134,17 +125,10 @@ class StepBound {
     const BoundQuestion& question_;
 };
 
-/// What a rank holds at once at least, of all its pieces together.
-struct PieceStashes {
-    int all = 1;
-    int pending = 0;  ///< of them, those whose W is still to come
-};
-
 /// The pieces of every rank: r has r, r + p, r + 2p, ..., or with `v_shape` r and 2p - 1 - r.
 struct Pieces {
     std::vector<int> layers;  ///< of each
     bool v_shape = false;
-    std::vector<PieceStashes> stashes{};  ///< [rank]; empty: not known
 };
 
 /// The same bound for given pieces. The first of a rank is piece r, from which every backward goes

@@ -201,6 +201,7 @@ Outcome try_candidate(const SearchSpace& space,
     } catch (const Error& error) {
         Outcome refused;
         refused.refuse(error.text(), candidate);
+        refused.breaks_a_rule = true;
         return refused;
     }
     if (own.found.empty()) {

@@ -34,7 +34,8 @@ struct Outcome {
     std::int64_t candidates = 0;
     std::int64_t searched = 0;
     std::int64_t pruned = 0;
-    std::int64_t actions = 0;  ///< that were planned
+    std::int64_t actions = 0;    ///< that were planned
+    bool breaks_a_rule = false;  ///< one candidate's: it is no plan, whatever the partition
 
     void refuse(std::string_view why, const Candidate& candidate);
     void missed(ClosestPlan plan);

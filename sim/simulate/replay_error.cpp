@@ -9,9 +9,9 @@ namespace pipetwin::sim {
 
 namespace {
 
-/// What the rank did with its time since `free`, the end of what came before, up to the span's
-/// begin, and then in it; waiting is no doing. A receive that waited ends when its message has been
-/// handed over: that is the link's latency.
+/// Time of a span in which the rank worked: since `free`, the end of what came before, up to the
+/// span's begin, and then in it; waits do not count. A receive that waited ends when its message
+/// has been handed over: that is the link's latency.
 Duration own_time(const Span& span, Duration free) {
     const Duration before = span.begin - free;
     const bool waited = is_receive(span.action.op) && span.ready > span.begin;

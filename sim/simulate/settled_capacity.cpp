@@ -13,7 +13,7 @@ namespace pipetwin::sim {
 
 namespace {
 
-/// How much room messages took, from when they were handed over and taken.
+/// The room that messages took, from the times at which they were handed over and taken.
 Occupancy::Room room_of(const Timeline& timeline, int micro_batches) {
     const std::size_t edges = timeline.links.size();
     Occupancy occupancy(edges, micro_batches);
@@ -33,7 +33,7 @@ Occupancy::Room room_of(const Timeline& timeline, int micro_batches) {
     return occupancy.room();
 }
 
-Unblocked unblocked(const Plan& plan, LinkRows links) {
+Unblocked unblocked(const Plan& plan, RecordLinks links) {
     if (!plan->contention.any()) {
         return in_fixed_order_unblocked(plan, links);
     }
@@ -65,7 +65,7 @@ int capacity_of(const Plan& plan, const Unblocked& run) {
 }  // namespace
 
 int settled_capacity(const Plan& plan) {
-    return capacity_of(plan, unblocked(plan, LinkRows::LeftOut));
+    return capacity_of(plan, unblocked(plan, RecordLinks::No));
 }
 
 Plan with_settled_capacity(Plan plan) {
@@ -76,7 +76,7 @@ Plan with_settled_capacity(Plan plan) {
     return std::move(plan).with_proven_capacity(capacity);
 }
 
-SettledStep simulate_settled(Plan plan, LinkRows links) {
+SettledStep simulate_settled(Plan plan, RecordLinks links) {
     if (plan->channel_capacity) {
         StepTimes times = step_times(simulate(plan));
         return {.plan = std::move(plan), .times = std::move(times)};

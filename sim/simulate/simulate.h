@@ -4,12 +4,12 @@
 #include "core/timeline/span_times.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
-#include "sim/engine/link_rows.h"
+#include "sim/engine/record_links.h"
 
 namespace pipetwin::sim {
 
-/// What every device would do, and when, in integer nanoseconds: the same on every machine, byte
-/// for byte.
+/// Predicts what every device would do, and when, in integer nanoseconds: the same on every
+/// machine, byte for byte.
 ///
 /// A transfer leaves when its link is free and occupies it for bytes / rate; it arrives `latency`
 /// later. Links are FIFO, one per boundary and direction. With a channel capacity c a send waits
@@ -25,7 +25,8 @@ namespace pipetwin::sim {
 /// than the simulation.
 Timeline simulate(const Plan& plan, Timeline recycled = {});
 
-/// The same under other conditions than the plan's own. Its timelines count as predicted.
+/// Simulates a plan under other conditions than its own. The timeline counts as predicted.
+/// `recycled` is an older timeline whose memory is used again.
 Timeline replay(const Plan& plan, const Conditions& conditions, Timeline recycled = {});
 
 /// The step time of a replay.
@@ -35,7 +36,7 @@ Duration replayed_step(const Plan& plan, const Conditions& conditions);
 /// (0 where the plan has no edges): with this capacity no send blocks.
 int settled_capacity(const Plan& plan);
 
-/// The plan with that capacity, unless it has one already.
+/// Returns the plan with its settled capacity, unless it has a capacity already.
 Plan with_settled_capacity(Plan plan);
 
 /// A plan with its capacity, and its simulation.
@@ -44,8 +45,8 @@ struct SettledStep {
     StepTimes times;
 };
 
-/// `with_settled_capacity` and `simulate` of its plan; where nothing is shared in one run, as no
-/// send waits in either.
-SettledStep simulate_settled(Plan plan, LinkRows links = LinkRows::Kept);
+/// Settles the plan's capacity and simulates it; where nothing is shared in one run, as no send
+/// waits in either.
+SettledStep simulate_settled(Plan plan, RecordLinks links = RecordLinks::Yes);
 
 }  // namespace pipetwin::sim

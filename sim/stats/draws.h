@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 
 /// Random numbers that depend on nothing but what they are for: a draw is a function of a seed, a
 /// sample and a counter. Integers only, so they are the same bits everywhere.
@@ -19,6 +19,7 @@ PIPETWIN_INLINE constexpr void mix(Bits& x) {
     x ^= x >> 16U;
 }
 
+/// The bits of x after `mix`.
 constexpr std::uint32_t mixed(std::uint32_t x) {
     mix(x);
     return x;
@@ -29,7 +30,7 @@ constexpr std::uint32_t spread(std::uint32_t counter) {
     return counter * 0x9e3779b1U;
 }
 
-/// What the draws of a sample for one purpose begin with: draw n is mixed(spread(n) ^ key).
+/// Key of a sample's draws for one purpose: draw n is mixed(spread(n) ^ key).
 constexpr std::uint32_t key_of(std::uint64_t seed, std::uint32_t sample, std::uint32_t purpose) {
     const auto low = static_cast<std::uint32_t>(seed);
     const auto high = static_cast<std::uint32_t>(seed >> 32U);
@@ -42,7 +43,7 @@ class Draws {
     Draws(std::uint64_t seed, std::uint32_t sample)
         : high_(key_of(seed, sample, 2)), low_(key_of(seed, sample, 3)) {}
 
-    /// Never 0 and never 1.
+    /// The next number; never 0 and never 1.
     double uniform() {
         const std::uint32_t counter = spread(++count_);
         constexpr double step = 1.0 / 4294967296.0;

@@ -10,13 +10,15 @@
 
 namespace pipetwin::sim {
 
-/// First in, first out, in a ring that grows: what is under way on an edge, of which there are few
-/// at a time, however many come. The first few lie here, beside what else is known of the edge.
+/// A first-in, first-out queue in a ring that grows: for what is under way on an edge, of which
+/// there are few at a time, however many come. The first few lie in the object itself, beside the
+/// other data of the edge.
 template <class Value>
 class Fifo {
   public:
     bool empty() const { return count_ == 0; }
 
+    /// Adds a value at the end.
     void push(const Value& value) {
         if (count_ > mask_) {
             grow();
@@ -25,11 +27,13 @@ class Fifo {
         ++count_;
     }
 
+    /// The value that came first. Throws InternalError for an empty queue.
     const Value& front() const {
         PIPETWIN_EXPECT(count_ > 0, "something has come");
         return ring()[first_];
     }
 
+    /// Removes and returns the value that came first. Throws InternalError for an empty queue.
     Value pop() {
         PIPETWIN_EXPECT(count_ > 0, "something has come");
         const Value value = ring()[first_];
@@ -44,7 +48,7 @@ class Fifo {
     const Value* ring() const { return mask_ < few ? few_.data() : many_.data(); }
     Value* ring() { return mask_ < few ? few_.data() : many_.data(); }
 
-    /// To the next power of two, with the first in front.
+    /// Grows the ring to the next power of two, with the first value in front.
     void grow() {
         std::vector<Value> larger(std::size_t{2} * (mask_ + 1));
         for (std::uint32_t i = 0; i < count_; ++i) {

@@ -7,6 +7,7 @@ namespace pipetwin::sim {
 
 /// Factors in units of 2^-16.
 constexpr int factor_bits = 16;
+/// Number of quantiles in a table, and its logarithm.
 constexpr int quantile_bits = 10;
 constexpr int quantile_count = 1 << quantile_bits;
 

@@ -1,14 +1,12 @@
 #include "sim/variation/goodput.h"
 
-#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "sim/stats/draws.h"
-#include "sim/stats/portable_math.h"
 
 namespace pipetwin::sim {
 
@@ -16,7 +14,7 @@ namespace {
 
 constexpr double seconds_per_hour = 3600;
 
-/// 31 years: no run is played through beyond.
+/// 31 years.
 constexpr Duration longest_run = std::chrono::seconds(1'000'000'000);
 
 /// Between failures of any of the devices.
@@ -99,41 +97,6 @@ Goodput best_goodput(const Failures& failures) {
         }
     }
     return goodput_of(failures, static_cast<int>(low));
-}
-
-std::vector<Duration> sample_runs(const Failures& failures,
-                                  int checkpoint_every,
-                                  std::int64_t steps,
-                                  int samples,
-                                  std::uint64_t seed) {
-    expected_goodput(failures, checkpoint_every);  // refuses what makes no sense
-    const double mean = mean_seconds(failures) * std::nano::den;
-    std::vector<Duration> runs;
-    for (int sample = 0; sample < samples; ++sample) {
-        Draws draws(seed, static_cast<std::uint32_t>(sample));
-        const auto until_failure = [&] {
-            const double wait = -mean * portable_log(draws.uniform());
-            return Duration{static_cast<std::int64_t>(
-                std::min(wait, 2 * static_cast<double>(longest_run.count())))};
-        };
-        Duration now{};
-        Duration failure = until_failure();
-        for (std::int64_t done = 0; done < steps && now < longest_run;) {
-            const std::int64_t next = std::min(steps - done, std::int64_t{checkpoint_every});
-            Duration end = now + next * failures.step + failures.checkpoint;
-            while (failure < end && end < longest_run) {
-                // Restarts until one is not hit, then the same steps once more.
-                now = failure + failures.restart;
-                failure += until_failure();
-                end = failure < now ? now : now + next * failures.step + failures.checkpoint;
-            }
-            now = end;
-            done += next;
-        }
-        runs.push_back(std::min(now, longest_run));
-    }
-    std::ranges::sort(runs);
-    return runs;
 }
 
 }  // namespace pipetwin::sim

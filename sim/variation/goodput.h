@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "core/base/units.h"
 
 namespace pipetwin::sim {
@@ -39,13 +36,5 @@ Goodput expected_goodput(const Failures& failures, int checkpoint_every);
 
 /// The number of steps between checkpoints with the largest share, of several the smallest.
 Goodput best_goodput(const Failures& failures);
-
-/// How long runs of `steps` steps take, ascending: played through, with failures at random moments,
-/// for 31 years at most. The same bits on every machine.
-std::vector<Duration> sample_runs(const Failures& failures,
-                                  int checkpoint_every,
-                                  std::int64_t steps,
-                                  int samples,
-                                  std::uint64_t seed);
 
 }  // namespace pipetwin::sim

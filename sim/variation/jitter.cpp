@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
-#include "core/base/clones.h"
 #include "core/base/error.h"
+#include "core/base/simd_targets.h"
 #include "core/schedule/edge.h"
 #include "sim/explain/task_graph.h"
 #include "sim/simulate/simulate.h"
@@ -44,8 +44,8 @@ Quantiles quantiles_of(double deviation) {
 
 constexpr std::uint32_t bits_below_quantile = 32 - quantile_bits;
 
-/// What a task's cost is multiplied by: a table for each kind of cost, by the highest bits of a
-/// draw, and what happens rarely, by the others.
+/// Factors of a task's cost: a table for each kind of cost, by the highest bits of a draw, and rare
+/// spikes, by the other bits.
 struct Factors {
     std::array<Quantiles, 3> tables;
     std::uint32_t spike_threshold = 0;
@@ -74,7 +74,7 @@ struct DrawnTask {
     double lag = 0;
 };
 
-/// How a rank's own factors of a sample are drawn.
+/// Draws of a rank's own factors in a sample.
 std::vector<double> factors_of_ranks(const Quantiles& device, int rank_count, std::uint32_t key) {
     std::vector<double> factors;
     for (int rank = 0; rank < rank_count; ++rank) {
@@ -86,7 +86,7 @@ std::vector<double> factors_of_ranks(const Quantiles& device, int rank_count, st
 
 /// A block of samples, task by task: the latest of what each waits for, and its cost times a drawn
 /// factor.
-PIPETWIN_CLONES
+PIPETWIN_SIMD_TARGETS
 void evaluate_block(const std::vector<DrawnTask>& tasks,
                     const std::vector<Lanes>& costs,
                     const Factors& factors,
@@ -269,7 +269,7 @@ class SharingSampler {
         return hit ? factor * factors_.spike_factor : factor;
     }
 
-    /// Of a send, or of gradients on their way to the replicas.
+    /// Sets the factor of a send, or of gradients on their way to the replicas.
     void set_message(const Action& action, Duration cost, double factor) {
         if (action.op == Op::ReduceGradient) {
             drawn_.overlapped_reductions[as_index(action.stage)] = times(cost, factor);

@@ -6,7 +6,7 @@
 /// All tests of the desktop program share one application and need no display.
 int main(int argc, char** argv) {
     qputenv("QT_QPA_PLATFORM", "offscreen");
-    testing::InitGoogleTest(&argc, argv);
+    ::testing::InitGoogleTest(&argc, argv);
     QApplication::setStyle(pipetwin::gui::make_widget_style());
     QApplication const application(argc, argv);
     return RUN_ALL_TESTS();

@@ -13,7 +13,7 @@
 
 /// What is predicted of a step and what is measured of it, where both must be the same exactly.
 namespace pipetwin::exec {
-namespace {
+namespace agreement_test {
 
 using test::expect_predicted_peaks;
 using test::Shape;
@@ -39,21 +39,21 @@ std::vector<Shape> many_shapes() {
     return shapes;
 }
 
-TEST(Agreement, C20PeakBytesPerRankAreThoseOfThePlanByteForByteForAnMlp) {
+TEST(Agreement, PeakBytesPerRankAreThoseOfThePlanByteForByteForAnMlp) {
     const Model model = test::small_mlp();
     for (const Shape& shape : many_shapes()) {
         expect_predicted_peaks(model, shape);
     }
 }
 
-TEST(Agreement, C20PeakBytesPerRankAreThoseOfThePlanByteForByteForAGpt) {
+TEST(Agreement, PeakBytesPerRankAreThoseOfThePlanByteForByteForAGpt) {
     const Model model = test::small_gpt();
     for (const Shape& shape : many_shapes()) {
         expect_predicted_peaks(model, shape);
     }
 }
 
-TEST(Agreement, C20TheRoomOfTheChannelsIsPartOfThePeak) {
+TEST(Agreement, TheRoomOfTheChannelsIsPartOfThePeak) {
     const Model model = test::small_gpt();
     for (const int capacity : {0, 1, 3}) {
         for (const char* schedule : {"gpipe", "1f1b"}) {
@@ -66,7 +66,7 @@ TEST(Agreement, C20TheRoomOfTheChannelsIsPartOfThePeak) {
     }
 }
 
-TEST(Agreement, C20InDoublePrecisionAndWithOtherOptimizersToo) {
+TEST(Agreement, InDoublePrecisionAndWithOtherOptimizersToo) {
     const Model model = test::small_mlp();
     for (const OptimizerKind optimizer :
          {OptimizerKind::Sgd, OptimizerKind::RmsProp, OptimizerKind::Adam}) {
@@ -75,7 +75,7 @@ TEST(Agreement, C20InDoublePrecisionAndWithOtherOptimizersToo) {
     }
 }
 
-TEST(Agreement, C05SimulatorAndExecutorHaveTheSameActionsInTheSameOrder) {
+TEST(Agreement, SimulatorAndExecutorHaveTheSameActionsInTheSameOrder) {
     const Model model = test::small_mlp();
     for (const Shape& shape : many_shapes()) {
         const Plan plan = test::plan_of(model, shape);
@@ -89,7 +89,7 @@ TEST(Agreement, C05SimulatorAndExecutorHaveTheSameActionsInTheSameOrder) {
     }
 }
 
-TEST(Agreement, C18RecomputesPerStageAreMOrOneLessOrNone) {
+TEST(Agreement, RecomputesPerStageAreMOrOneLessOrNone) {
     const Model model = test::small_mlp();
     const auto recomputes = [&](const RecomputeRules& recompute) {
         const Shape shape{.stages = 2, .micro_batches = 4, .recompute = recompute};
@@ -106,5 +106,5 @@ TEST(Agreement, C18RecomputesPerStageAreMOrOneLessOrNone) {
     EXPECT_EQ(recomputes(RecomputeRules({Recompute::Always, Recompute::None})), 0);
 }
 
-}  // namespace
+}  // namespace agreement_test
 }  // namespace pipetwin::exec

@@ -9,14 +9,14 @@
 #include "core/schedule/generators/generate.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
-#include "exec/executor/reference.h"
+#include "tests/support/reference.h"
 #include "tests/support/small_training.h"
 #include "tests/support/training_step.h"
 
 /// The pipeline computes what the model says, whatever the number of stages, the recompute mode and
 /// the schedule.
 namespace pipetwin::exec {
-namespace {
+namespace numerics_test {
 
 using test::pipeline_step;
 using test::reference_step;
@@ -31,24 +31,24 @@ void PrintTo(const NamedModel& named, std::ostream* out) {
     *out << named.name;
 }
 
-std::string name_of(const testing::TestParamInfo<NamedModel>& named) {
+std::string name_of(const ::testing::TestParamInfo<NamedModel>& named) {
     return named.param.name;
 }
 
-class EveryModel : public testing::TestWithParam<NamedModel> {
+class EveryModel : public ::testing::TestWithParam<NamedModel> {
   protected:
     const Model& model = GetParam().model;
 };
 INSTANTIATE_TEST_SUITE_P(Numerics,
                          EveryModel,
-                         testing::Values(NamedModel{"mlp", test::small_mlp()},
-                                         NamedModel{"gpt", test::small_gpt()},
-                                         NamedModel{"gpt_with_dropout",
-                                                    test::small_gpt_with(0.25, false)},
-                                         NamedModel{"tied_gpt", test::small_gpt_with(0, true)}),
+                         ::testing::Values(NamedModel{"mlp", test::small_mlp()},
+                                           NamedModel{"gpt", test::small_gpt()},
+                                           NamedModel{"gpt_with_dropout",
+                                                      test::small_gpt_with(0.25, false)},
+                                           NamedModel{"tied_gpt", test::small_gpt_with(0, true)}),
                          name_of);
 
-TEST_P(EveryModel, C08LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
+TEST_P(EveryModel, LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
         for (const int micro_batches : {1, 3, 4}) {
             Shape shape{.stages = 1, .micro_batches = micro_batches, .schedule = schedule};
@@ -64,7 +64,7 @@ TEST_P(EveryModel, C08LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEv
     }
 }
 
-TEST_P(EveryModel, C08TheSameHoldsInHalfPrecision) {
+TEST_P(EveryModel, TheSameHoldsInHalfPrecision) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
         Shape shape{.stages = 1, .schedule = schedule, .precision = Precision::Bf16};
         const StepOutcome alone = pipeline_step(model, shape);
@@ -90,7 +90,7 @@ TEST_P(EveryModel, OneFOneBEqualsTheReferenceWithAscendingBackwardBitForBit) {
                 reference_step(model, shape, BackwardOrder::Ascending));
 }
 
-TEST_P(EveryModel, C09C11TheGradientsAreThoseOfTheUnsplitBatchAlsoWhereItDoesNotDivide) {
+TEST_P(EveryModel, TheGradientsAreThoseOfTheUnsplitBatchAlsoWhereItDoesNotDivide) {
     for (const int batch : {8, 7, 10}) {
         for (const int micro_batches : {2, 3, 4}) {
             Shape shape{.stages = 2, .micro_batches = micro_batches, .batch = batch};
@@ -132,13 +132,13 @@ TEST_P(EveryModel, HalfPrecisionTrainsAsWellAsSingle) {
     }
 }
 
-TEST_P(EveryModel, C10OneStageAndOneMicroBatchAreBitIdenticalToTheUnpipelinedRun) {
+TEST_P(EveryModel, OneStageAndOneMicroBatchAreBitIdenticalToTheUnpipelinedRun) {
     const Shape shape{.stages = 1, .micro_batches = 1};
     EXPECT_TRUE(pipeline_step(model, shape) ==
                 reference_step(model, shape, BackwardOrder::Ascending));
 }
 
-TEST_P(EveryModel, C10ARepeatedRunIsBitIdentical) {
+TEST_P(EveryModel, ARepeatedRunIsBitIdentical) {
     const Shape shape{.stages = 4, .schedule = "1f1b", .recompute = Recompute::Always};
     const StepOutcome first = pipeline_step(model, shape);
     for (int repeat = 0; repeat < 5; ++repeat) {
@@ -146,11 +146,11 @@ TEST_P(EveryModel, C10ARepeatedRunIsBitIdentical) {
     }
 }
 
-TEST_P(EveryModel, C14ATrainingCurveEqualsThePlainOne) {
+TEST_P(EveryModel, ATrainingCurveEqualsThePlainOne) {
     for (const OptimizerKind optimizer : {OptimizerKind::Sgd, OptimizerKind::AdamW}) {
         const Shape shape{.stages = 3, .precision = Precision::Fp64, .optimizer = optimizer};
         Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
-        Reference reference(model, test::options_of(shape));
+        test::Reference reference(model, test::options_of(shape));
         for (int step = 0; step < 20; ++step) {
             const Batch batch = random_batch(model, shape.batch, static_cast<std::uint64_t>(step));
             const double plain =
@@ -257,7 +257,7 @@ TEST(Chimera, ClipsByTheNormOfTheSumsOfBothPipelines) {
 
 // --- Dropout. ---
 
-TEST(DropoutInAModel, C12MasksOfRecomputeAndOfEveryPartitionAreThoseOfTheForward) {
+TEST(DropoutInAModel, MasksOfRecomputeAndOfEveryPartitionAreThoseOfTheForward) {
     const Model model = test::small_gpt_with(0.5, false);
     const StepOutcome alone = pipeline_step(model, {.stages = 1});
     for (const int stages : {1, 2, 4}) {
@@ -335,11 +335,11 @@ TEST(Evaluation, BetweenStepsChangesNoBitOfThemAndNoPlannedPlace) {
         }
         EXPECT_TRUE(test::weights_of(validated.parameters()) ==
                     test::weights_of(plain.parameters()));
-        EXPECT_THAT(validated.notes(), testing::IsEmpty());
+        EXPECT_THAT(validated.notes(), ::testing::IsEmpty());
     }
 }
 
-TEST(Evaluation, C18RunsEveryForwardOnceAndNothingElse) {
+TEST(Evaluation, RunsEveryForwardOnceAndNothingElse) {
     const Model model = test::small_gpt();
     const Shape shape{.stages = 2, .schedule = "1f1b", .recompute = Recompute::Always};
     std::atomic<int> forwards = 0;
@@ -361,7 +361,7 @@ TEST(Evaluation, C18RunsEveryForwardOnceAndNothingElse) {
 
 /// The gradient of the table is that of the embedding's rows and that of the head's matrix, turned
 /// round, in a model that has both.
-TEST(TiedEmbedding, C37ItsGradientIsTheSumOfThoseOfBothUses) {
+TEST(TiedEmbedding, ItsGradientIsTheSumOfThoseOfBothUses) {
     const Model untied = test::small_gpt();
     const Model tied = test::small_gpt_with(0, true);
     for (const int stages : {1, 2, 4}) {
@@ -444,5 +444,5 @@ TEST(TiedEmbedding, OneStageHasTheTableOnce) {
     }
 }
 
-}  // namespace
+}  // namespace numerics_test
 }  // namespace pipetwin::exec

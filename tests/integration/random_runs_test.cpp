@@ -11,8 +11,8 @@
 #include "core/schedule/generators/generate.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
-#include "exec/executor/reference.h"
 #include "exec/training/checkpoint.h"
+#include "tests/support/reference.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"
 #include "tests/support/soak.h"
@@ -22,7 +22,7 @@
 /// backwards has the same losses and the same weights, bit by bit: those of the run without a
 /// pipeline.
 namespace pipetwin::exec {
-namespace {
+namespace random_runs_test {
 
 using test::NamedValues;
 using test::Shape;
@@ -105,7 +105,7 @@ Batch batch_of(const Model& model, const Shape& shape, int step) {
 }
 
 Outcome without_a_pipeline(const Model& model, const Shape& shape, BackwardOrder order) {
-    Reference reference(model, test::options_of(shape));
+    test::Reference reference(model, test::options_of(shape));
     Outcome outcome;
     for (int step = 0; step < steps; ++step) {
         const Batch batch = batch_of(model, shape, step);
@@ -196,5 +196,5 @@ TEST(RandomRuns, HaveTheBitsOfTheRunWithoutAPipeline) {
     }
 }
 
-}  // namespace
+}  // namespace random_runs_test
 }  // namespace pipetwin::exec

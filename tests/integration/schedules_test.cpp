@@ -17,7 +17,7 @@
 /// Every synchronous schedule trains: same gradients, the memory that was predicted, as many
 /// activations alive as its closed form says.
 namespace pipetwin::exec {
-namespace {
+namespace schedules_test {
 
 using test::expect_predicted_peaks;
 using test::pipeline_step;
@@ -136,7 +136,7 @@ TEST_P(SynchronousSchedule, GivesTheSameGradientsWithRecompute) {
     }
 }
 
-TEST_P(SynchronousSchedule, C20PeaksAtThePredictedBytes) {
+TEST_P(SynchronousSchedule, PeaksAtThePredictedBytes) {
     for (const Model& model :
          {test::small_mlp(), test::small_gpt(), test::small_gpt_with(0.25, true)}) {
         for (Shape shape : shapes_of(GetParam())) {
@@ -236,7 +236,7 @@ TEST(Chimera, KeepsBothCopiesOfTheWeightsTheSameBitForBit) {
     }
 }
 
-TEST(Chimera, C20PeaksAtThePredictedBytes) {
+TEST(Chimera, PeaksAtThePredictedBytes) {
     for (const Model& model : {test::small_mlp(), test::small_gpt()}) {
         for (const int ranks : {2, 4}) {
             for (const RecomputeRules& recompute : test::every_recompute(ranks)) {
@@ -287,5 +287,5 @@ TEST(SimulatedOnly, IsRefusedByTheExecutor) {
     }
 }
 
-}  // namespace
+}  // namespace schedules_test
 }  // namespace pipetwin::exec

@@ -1,3 +1,5 @@
+#include "bench/accuracy/profiled_plan.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -16,13 +18,12 @@
 #include "exec/executor/executor.h"
 #include "exec/profiling/profiler.h"
 #include "sim/simulate/simulate.h"
-#include "tests/support/accuracy.h"
 #include "tests/support/small_training.h"
 
 /// Tests whose result depends on time. A busy machine only ever makes a step longer, so each takes
 /// the best of several.
 namespace pipetwin::exec {
-namespace {
+namespace timing_test {
 
 using std::chrono::milliseconds;
 using test::Shape;
@@ -65,7 +66,7 @@ Duration lateness_beside(const std::function<void()>& call) {
 }
 
 /// A busy machine is no judge: the test then says so and skips.
-class OnACalmMachine : public testing::Test {
+class OnACalmMachine : public ::testing::Test {
   protected:
     void SetUp() override {
         if (!machine_is_calm()) {
@@ -78,7 +79,7 @@ using PacedAgreement = OnACalmMachine;
 using Profiler = OnACalmMachine;
 using Accuracy = OnACalmMachine;
 
-TEST_F(Overlap, C34EachRankHasItsOwnWorker) {
+TEST_F(Overlap, EachRankHasItsOwnWorker) {
     // Forward of K = 4, M = 4 with sleeps of 5 ms: 7 ticks if the ranks work at the same time, 16
     // if they take turns.
     const Model model = test::small_mlp();
@@ -108,7 +109,7 @@ TEST_F(Overlap, C34EachRankHasItsOwnWorker) {
 /// messages, some 50 us each, far below an action's milliseconds. So 4 % is ample while nobody is
 /// woken later than that, and no step tells anything in which somebody was: only those count in
 /// which sleepers beside it were woken in half of that. Five such steps are a verdict.
-TEST_F(PacedAgreement, C40AgreesWithItsPredictionWithin4PercentFor4And8DevicesOnFewCores) {
+TEST_F(PacedAgreement, AgreesWithItsPredictionWithin4PercentFor4And8DevicesOnFewCores) {
     const Model model = test::small_mlp();
     for (const int stages : {4, 8}) {
         for (const int micro_batches : {4, 16}) {
@@ -168,7 +169,7 @@ TEST_F(Profiler, AWiderLayerCostsMore) {
 
 /// A profile in the running pipeline repeats within 2 to 3 % on a quiet machine; 10 % tells a wrong
 /// model from a slow hour.
-TEST_F(Accuracy, C40PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
+TEST_F(Accuracy, PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
     const Model model = mlp_model({256, 256, 256, 256, 256, 256, 256, 256, 256});
     for (const int stages : {1, 2}) {
         if (static_cast<std::size_t>(stages) > allowed_cores().size()) {
@@ -180,9 +181,9 @@ TEST_F(Accuracy, C40PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
             int clean = 0;
             for (int attempt = 0; attempt < 3 && best > 10; ++attempt) {
                 const SettledScenario scenario = test::scenario_of(shape);
-                const Plan plan = test::profiled_plan(scenario, model);
+                const Plan plan = accuracy::profiled_plan(scenario, model);
                 const Comparison comparison =
-                    test::predicted_against_measured(plan, model, scenario, 60);
+                    accuracy::predicted_against_measured(plan, model, scenario, 60);
                 best = std::min(best, std::abs(comparison.step.error_percent()));
                 clean = std::max(clean, comparison.noise.steps);
             }
@@ -194,5 +195,5 @@ TEST_F(Accuracy, C40PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
     }
 }
 
-}  // namespace
+}  // namespace timing_test
 }  // namespace pipetwin::exec

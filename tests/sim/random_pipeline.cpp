@@ -195,7 +195,8 @@ Plan plan_with_updates(const Pipeline& x, std::optional<int> capacity) {
         }
         parts.schedule = with_reduction_of_every_stage(std::move(parts.schedule));
     } else {
-        if (!twin_of(parts.schedule, 0) && parts.schedule.stage_count() > 1 && number(0, 1) == 1) {
+        if (!weight_sharing_stage(parts.schedule, 0) && parts.schedule.stage_count() > 1 &&
+            number(0, 1) == 1) {
             parts.schedule.tied_ends = true;
             parts.tied_gradient = Bytes{number(0, 4) * 1'000'000LL};
             parts.reductions.assign(parts.schedule.rank_of_stage.size(), LinkCost{});

@@ -172,7 +172,7 @@ struct Graph {
         if (schedule.tied_ends) {
             return stage == 0 || stage == last ? std::optional(last - stage) : std::nullopt;
         }
-        return twin_of(schedule, stage);
+        return weight_sharing_stage(schedule, stage);
     }
 
     /// A norm and an update need the gradients that another stage has handed over.

@@ -16,21 +16,22 @@ struct Layout {
     const Schedule& schedule;
 
     int rank_of(int stage) const { return schedule.rank_of_stage.at(index(stage)); }
-    int piece_of(int stage) const { return schedule.weights_of_stage.at(index(stage)); }
+    int model_stage_of(int stage) const { return schedule.weights_of_stage.at(index(stage)); }
     int after(int stage) const {
         const int next = stage + 1;
-        return next < schedule.stage_count() && piece_of(next) == piece_of(stage) + 1 ? next
-                                                                                      : nowhere;
+        return next < schedule.stage_count() && model_stage_of(next) == model_stage_of(stage) + 1
+                   ? next
+                   : nowhere;
     }
-    int before(int stage) const { return piece_of(stage) == 0 ? nowhere : stage - 1; }
+    int before(int stage) const { return model_stage_of(stage) == 0 ? nowhere : stage - 1; }
     bool on_rank(int stage, int rank) const {
         return stage >= 0 && stage < schedule.stage_count() && rank_of(stage) == rank;
     }
 
     /// The stage of the other pipeline with the same piece of the model.
-    int twin_of(int stage) const {
+    int weight_sharing_stage(int stage) const {
         for (int other = 0; other < schedule.stage_count(); ++other) {
-            if (other != stage && piece_of(other) == piece_of(stage)) {
+            if (other != stage && model_stage_of(other) == model_stage_of(stage)) {
                 return other;
             }
         }
@@ -206,7 +207,7 @@ class Worker {
         const bool first = earlier == used_.end();
         const bool follows = !first && earlier->second < a.op;
         used_[a.stage] = a.op;
-        const bool alone = layout_.twin_of(a.stage) == nowhere;
+        const bool alone = layout_.weight_sharing_stage(a.stage) == nowhere;
         return a.op == Op::ReduceGradient ? first : (first && alone) || follows;
     }
 
@@ -331,7 +332,7 @@ class Interleavings {
     /// What an update needs of the other pipeline, where there is one, is there.
     bool twin_has_reduced(const Action& update) const {
         const Layout layout{schedule_};
-        const int twin = layout.twin_of(update.stage);
+        const int twin = layout.weight_sharing_stage(update.stage);
         if (twin == nowhere) {
             return true;
         }
@@ -418,11 +419,11 @@ bool does_everything_once(const Schedule& schedule, bool trains) {
     int updates = 0;
     int pieces = 0;
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-        pieces = std::max(pieces, layout.piece_of(stage) + 1);
+        pieces = std::max(pieces, layout.model_stage_of(stage) + 1);
     }
     for (const auto& row : schedule.ranks) {
         for (const Action& a : row) {
-            const std::pair place{layout.piece_of(a.stage), a.micro_batch};
+            const std::pair place{layout.model_stage_of(a.stage), a.micro_batch};
             forwards[place] += a.op == Op::Forward ? 1 : 0;
             gradients[place] += a.op == Op::Backward || a.op == Op::BackwardWeight ? 1 : 0;
             updates += a.op == Op::Optimizer ? 1 : 0;

@@ -8,6 +8,7 @@
 
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"
+#include "exec/executor/backend.h"
 #include "exec/layers/layers.h"
 
 namespace pipetwin::test {

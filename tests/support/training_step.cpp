@@ -9,7 +9,7 @@
 #include "core/timeline/footprint.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
-#include "exec/executor/reference.h"
+#include "tests/support/reference.h"
 
 namespace pipetwin::test {
 namespace {
@@ -38,7 +38,7 @@ StepOutcome pipeline_step(const Model& model, const Shape& shape) {
 }
 
 StepOutcome reference_step(const Model& model, const Shape& shape, BackwardOrder order) {
-    exec::Reference reference(model, options_of(shape));
+    Reference reference(model, options_of(shape));
     const exec::Batch batch = exec::random_batch(model, shape.batch, 1);
     const std::vector<int> sizes = micro_batch_sizes(shape.batch, shape.micro_batches);
     const double loss = reference.run_step(exec::split(batch, sizes), order, 0);

@@ -10,7 +10,7 @@
 /// The formats that `export` writes for other systems, one file each.
 namespace pipetwin::cli {
 
-/// What an exporter hands back: the file, and the rest of the result.
+/// Result of an exporter: the content of the file, and its description.
 struct Exported {
     std::string content;
     Exchanged result;
@@ -21,8 +21,8 @@ Exported export_megatron_layout(const ExportSource& source,
                                 const ExportOptions& options,
                                 Console& console);
 
-/// The part of Megatron's command line that says the same, and batch, recompute and tensor
-/// parallelism with it.
+/// The part of Megatron's command line that describes the same layout, with batch, recompute and
+/// tensor parallelism.
 Exported export_megatron_flags(const ExportSource& source,
                                const ExportOptions& options,
                                Console& console);

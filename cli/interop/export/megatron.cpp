@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/interop/megatron_flags.h"
 #include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 
@@ -117,7 +118,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags);
     const std::string& schedule = scenario.pipeline.schedule;
-    if (schedule != "1f1b" && schedule != "interleaved-1f1b") {
+    if (!schedule_traits(schedule).in_megatron) {
         console.note(fmt::format(
             "Megatron runs 1f1b, or interleaved-1f1b where a rank holds several stages, and not {}",
             schedule));

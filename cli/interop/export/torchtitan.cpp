@@ -10,7 +10,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// The other settings that belong to the lists.
+/// Text of the other settings that belong to the lists.
 std::string settings(const ExportSource::Placed& placed) {
     std::string text = fmt::format(
         "for torchtitan's parallelism.module_fqns_per_model_part, with pipeline_parallel_degree = "
@@ -29,7 +29,7 @@ std::string settings(const ExportSource::Placed& placed) {
 Exported export_torchtitan(const ExportSource& source, const ExportOptions&, Console& console) {
     const ExportSource::Placed placed = source.placed();
     const std::string place = placed.scenario.file.string();
-    if (piece_count(placed.schedule) != placed.schedule.stage_count()) {
+    if (model_stage_count(placed.schedule) != placed.schedule.stage_count()) {
         throw Error(ErrorKind::Infeasible,
                     place,
                     "the schedule holds the model twice, but torchtitan's lists have every module "

@@ -145,7 +145,7 @@ void apply_weights(const ImportOptions& options,
                                 format_bytes(before)));
 }
 
-/// What no profile can hold is due to the sizes that the user chose.
+/// Checks the profile; sizes that no profile can hold come from the options, which the error names.
 void check_size(const Profile& profile, const std::string& place, const EstimateOptions& options) {
     try {
         check_profile(profile,

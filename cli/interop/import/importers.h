@@ -9,14 +9,15 @@
 /// The formats that `import` reads, one file each.
 namespace pipetwin::cli {
 
-/// What an importer hands back: the file, and the rest of the result.
+/// Result of an importer: the content of the file, its description and notes.
 struct Imported {
     std::string content;
     Exchanged result;
     std::vector<std::string> notes{};  ///< what the reader should know, for stderr
 };
 
-/// Throws Error(Usage) where `--micro-batch-size` was left out, with `why` it is needed.
+/// The value of --micro-batch-size. Throws Error(Usage) where it was left out, with `why` it is
+/// needed.
 int required_micro_batch_size(const ImportOptions& options, std::string why);
 
 /// A profile written by hand as CSV.
@@ -35,7 +36,7 @@ Imported import_pipedream(const ImportOptions& options);
 /// Traces of PyTorch's profiler, one per rank: a profile of one layer per stage.
 Imported import_torch_trace(const ImportOptions& options);
 
-/// A trace of ours: the same.
+/// A trace of ours: a profile of one layer per stage.
 Imported import_chrome_trace(const ImportOptions& options);
 
 }  // namespace pipetwin::cli

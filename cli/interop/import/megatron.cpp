@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::size_t largest_layout_file = std::size_t{1} << 20;
 
-/// What the numbers of the partition count, for whoever reads the fragment.
+/// The unit of the partition's numbers in words, for a reader of the fragment.
 std::string unit_words(const LayoutPartition& partition) {
     switch (partition.unit) {
         case LayoutUnit::Blocks:
@@ -55,7 +56,7 @@ LayoutPartition partition_of(const MegatronLayout& layout, const std::string& pl
     }
 }
 
-/// Where whole blocks are counted, the same in units: a profile knows no blocks.
+/// The partition in units where it counts whole blocks, which a profile does not know; else empty.
 std::string in_units(const LayoutPartition& partition) {
     if (partition.unit != LayoutUnit::Blocks) {
         return {};
@@ -214,10 +215,11 @@ Imported import_flags(const MegatronFlags& flags,
     if (flags.global_batch_size) {
         text += fmt::format("[training]\nbatch = {}\n", *flags.global_batch_size);
     }
-    text += fmt::format("[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
-                        ranks,
-                        chunks,
-                        chunks > 1 ? "interleaved-1f1b" : "1f1b");
+    text +=
+        fmt::format("[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
+                    ranks,
+                    chunks,
+                    to_string(chunks > 1 ? ScheduleKind::Interleaved1F1B : ScheduleKind::OneFOneB));
     text += micro_batches_line(flags, place);
     text += fmt::format("recompute = \"{}\"\n", flags.recompute_full ? "always" : "none");
     if (flags.tensor_size) {

@@ -5,6 +5,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// Chimera: two pipelines of one model in opposite directions, each with half of the micro-batches.
 /// Where one is filling the other is at work.
 ///
@@ -23,7 +25,7 @@ namespace pipetwin::schedules {
 ///
 /// Source: Li and Hoefler, "Chimera: Efficiently Training Large-Scale Neural Networks with
 /// Bidirectional Pipelines".
-Schedule chimera(const ScheduleShape& shape) {
+Schedule chimera(const ScheduleShape& shape, const GeneratorOptions&) {
     require_one_chunk(shape, "chimera");
     const int p = shape.ranks;
     const int m = shape.micro_batches;
@@ -43,5 +45,15 @@ Schedule chimera(const ScheduleShape& shape) {
     list_schedule(schedule, p, [p, m](int k) { return k < m / 2 ? 0 : p; });
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits chimera_traits{
+    .name = "chimera",
+    .generate = chimera,
+    .placement = StagePlacement::BothWays,
+    .split = BackwardSplit::Never,
+    .searched = Searched::Yes,
+};
 
 }  // namespace pipetwin::schedules

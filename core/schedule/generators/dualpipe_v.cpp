@@ -105,8 +105,6 @@ class DualPipeRow {
     std::deque<Pending> pending_;     ///< weight gradients to be computed
 };
 
-}  // namespace
-
 /// DualPipeV: two chunks per rank in a V; in the middle of the step every rank runs a forward of
 /// one micro-batch and a backward of another as one overlapped pair, whose computation hides the
 /// communication between experts of the other.
@@ -120,7 +118,7 @@ class DualPipeRow {
 ///
 /// Source: DeepSeek-AI, "DualPipe" (github.com/deepseek-ai/DualPipe), cut in half as proposed by
 /// Qi et al.
-Schedule dualpipe_v(const ScheduleShape& shape) {
+Schedule dualpipe_v(const ScheduleShape& shape, const GeneratorOptions&) {
     require_two_chunks(shape, "dualpipe-v");
     const int p = shape.ranks;
     const int m = shape.micro_batches;
@@ -132,5 +130,18 @@ Schedule dualpipe_v(const ScheduleShape& shape) {
     fill_rows(schedule, [p, m](int rank, RowWriter& row) { DualPipeRow(row, rank, p, m).write(); });
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits dualpipe_v_traits{
+    .name = "dualpipe-v",
+    .torch_name = "DualPipeV",
+    .generate = dualpipe_v,
+    .chunks = ChunkCounts::Two,
+    .placement = StagePlacement::V,
+    .split = BackwardSplit::Sometimes,
+    .searched = Searched::Yes,
+    .stashes = [](const ScheduleShape& shape, int) { return LiveStashes{2 * shape.ranks + 1}; },
+};
 
 }  // namespace pipetwin::schedules

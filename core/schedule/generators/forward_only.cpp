@@ -2,6 +2,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// Inference, or the validation at the end of an epoch: nothing comes back.
 ///
 ///     rank 0   0 1 2 3 4 5 . . .
@@ -10,7 +12,7 @@ namespace pipetwin::schedules {
 ///     rank 3   . . . 0 1 2 3 4 5
 ///
 /// (m + p - 1) F. It cannot train.
-Schedule forward_only(const ScheduleShape& shape) {
+Schedule forward_only(const ScheduleShape& shape, const GeneratorOptions&) {
     require_one_chunk(shape, "forward-only");
     Schedule schedule = loop_placement(shape);
     fill_rows(schedule, [&shape](int, RowWriter& row) {
@@ -20,5 +22,15 @@ Schedule forward_only(const ScheduleShape& shape) {
     });
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits forward_only_traits{
+    .name = "forward-only",
+    .generate = forward_only,
+    .placement = StagePlacement::OnePerRank,
+    .split = BackwardSplit::Never,
+    .trains = false,
+};
 
 }  // namespace pipetwin::schedules

@@ -1,12 +1,14 @@
 #include "core/schedule/generators/generate.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "core/schedule/generators/generators.h"
@@ -15,24 +17,8 @@ namespace pipetwin {
 
 namespace {
 
-constexpr std::array names{
-    ScheduleName{ScheduleKind::Naive, "naive", ""},
-    ScheduleName{ScheduleKind::GPipe, "gpipe", "GPipe"},
-    ScheduleName{ScheduleKind::OneFOneB, "1f1b", "1F1B"},
-    ScheduleName{ScheduleKind::Interleaved1F1B, "interleaved-1f1b", "Interleaved1F1B"},
-    ScheduleName{ScheduleKind::LoopedBfs, "looped-bfs", "LoopedBFS"},
-    ScheduleName{ScheduleKind::ZbH1, "zb-h1", ""},
-    ScheduleName{ScheduleKind::ZbH2, "zb-h2", ""},
-    ScheduleName{ScheduleKind::ZbAuto, "zb-auto", ""},
-    ScheduleName{ScheduleKind::ZbV, "zb-v", "ZBVZeroBubble"},
-    ScheduleName{ScheduleKind::InterleavedZb, "interleaved-zb", "InterleavedZeroBubble"},
-    ScheduleName{ScheduleKind::DualPipeV, "dualpipe-v", "DualPipeV"},
-    ScheduleName{ScheduleKind::Chimera, "chimera", ""},
-    ScheduleName{ScheduleKind::Hanayo, "hanayo", ""},
-    ScheduleName{ScheduleKind::ForwardOnly, "forward-only", ""},
-    ScheduleName{ScheduleKind::PipeDream, "pipedream", ""},
-    ScheduleName{ScheduleKind::PipeDream2Bw, "pipedream-2bw", ""},
-};
+/// The row of an order that is read from a file.
+constexpr ScheduleTraits file_traits{.name = "file", .chunks = ChunkCounts::Several};
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
     const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
@@ -50,8 +36,50 @@ void check_range(std::string_view what, int value, int largest) {
 
 }  // namespace
 
-std::span<const ScheduleName> known_schedules() {
+std::vector<const ScheduleTraits*>& schedules::rows() {
+    static std::vector<const ScheduleTraits*> rows{&naive_traits,
+                                                   &gpipe_traits,
+                                                   &one_f_one_b_traits,
+                                                   &interleaved_1f1b_traits,
+                                                   &looped_bfs_traits,
+                                                   &zb_h1_traits,
+                                                   &zb_h2_traits,
+                                                   &zb_auto_traits,
+                                                   &zb_v_traits,
+                                                   &interleaved_zb_traits,
+                                                   &dualpipe_v_traits,
+                                                   &chimera_traits,
+                                                   &hanayo_traits,
+                                                   &forward_only_traits,
+                                                   &pipedream_traits,
+                                                   &pipedream_2bw_traits};
+    return rows;
+}
+
+std::vector<ScheduleName> known_schedules() {
+    std::vector<ScheduleName> names;
+    for (const ScheduleTraits* const row : schedules::rows()) {
+        names.push_back({.kind = static_cast<ScheduleKind>(names.size()),
+                         .name = row->name,
+                         .torch_name = row->torch_name});
+    }
     return names;
+}
+
+const ScheduleTraits& schedule_traits(ScheduleKind kind) {
+    if (kind == ScheduleKind::FromFile) {
+        return file_traits;
+    }
+    const auto& rows = schedules::rows();
+    PIPETWIN_EXPECT(std::cmp_less(static_cast<int>(kind), rows.size()),
+                    "schedule kind out of range");
+    return *rows[as_index(static_cast<int>(kind))];
+}
+
+const ScheduleTraits& schedule_traits(std::string_view our_name) {
+    const auto& rows = schedules::rows();
+    const auto row = std::ranges::find(rows, our_name, &ScheduleTraits::name);
+    return row == rows.end() ? file_traits : **row;
 }
 
 ScheduleKind schedule_kind(std::string_view name) {
@@ -62,6 +90,7 @@ ScheduleKind schedule_kind(std::string_view name) {
     if (word.size() > prefix.size() && equal_ignoring_case(word.substr(0, prefix.size()), prefix)) {
         word.remove_prefix(prefix.size());
     }
+    const std::vector<ScheduleName> names = known_schedules();
     for (const ScheduleName& known : names) {
         const bool ours = equal_ignoring_case(word, known.name);
         const bool torchs =
@@ -81,56 +110,13 @@ ScheduleKind schedule_kind(std::string_view name) {
 }
 
 std::string_view to_string(ScheduleKind kind) {
-    for (const ScheduleName& known : names) {
-        if (known.kind == kind) {
-            return known.name;
-        }
-    }
-    PIPETWIN_EXPECT(kind == ScheduleKind::FromFile, "schedule kind out of range");
-    return "file";
-}
-
-bool has_stale_gradients(ScheduleKind kind) {
-    return kind == ScheduleKind::PipeDream || kind == ScheduleKind::PipeDream2Bw;
+    return schedule_traits(kind).name;
 }
 
 Schedule generate(ScheduleKind kind, const ScheduleShape& shape, const GeneratorOptions& options) {
-    switch (kind) {
-        case ScheduleKind::Naive:
-            return schedules::naive(shape);
-        case ScheduleKind::GPipe:
-            return schedules::gpipe(shape, options.gpipe_order);
-        case ScheduleKind::OneFOneB:
-            return schedules::one_f_one_b(shape);
-        case ScheduleKind::Interleaved1F1B:
-            return schedules::interleaved_1f1b(shape, options.group_size);
-        case ScheduleKind::LoopedBfs:
-            return schedules::looped_bfs(shape);
-        case ScheduleKind::ZbH1:
-            return schedules::zb_h1(shape);
-        case ScheduleKind::ZbH2:
-            return schedules::zb_h2(shape);
-        case ScheduleKind::ZbAuto:
-            return schedules::zb_auto(shape, options.zero_bubble);
-        case ScheduleKind::ZbV:
-            return schedules::zb_v(shape);
-        case ScheduleKind::InterleavedZb:
-            return schedules::interleaved_zb(shape);
-        case ScheduleKind::DualPipeV:
-            return schedules::dualpipe_v(shape);
-        case ScheduleKind::Chimera:
-            return schedules::chimera(shape);
-        case ScheduleKind::Hanayo:
-            return schedules::hanayo(shape);
-        case ScheduleKind::ForwardOnly:
-            return schedules::forward_only(shape);
-        case ScheduleKind::PipeDream:
-        case ScheduleKind::PipeDream2Bw:
-            return schedules::pipedream(shape, to_string(kind));
-        case ScheduleKind::FromFile:
-            break;
-    }
-    PIPETWIN_EXPECT(false, "a schedule from a file is read, not generated");
+    const ScheduleTraits& row = schedule_traits(kind);
+    PIPETWIN_EXPECT(row.generate, "a schedule from a file is read, not generated");
+    return row.generate(shape, options);
 }
 
 void check_shape(const ScheduleShape& shape) {

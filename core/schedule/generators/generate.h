@@ -1,15 +1,18 @@
 #pragma once
 
-#include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin {
 
+/// The place of a schedule in the list of all (`known_schedules`). A schedule has a name here if
+/// code asks for it by name; its row alone says what it is.
 enum class ScheduleKind {
+    FromFile = -1,  ///< not generated
     Naive,
     GPipe,
     OneFOneB,
@@ -25,9 +28,11 @@ enum class ScheduleKind {
     Hanayo,
     ForwardOnly,
     PipeDream,
-    PipeDream2Bw,
-    FromFile
+    PipeDream2Bw
 };
+
+/// Our name of the schedule that is meant where nothing says another.
+inline constexpr std::string_view default_schedule = "gpipe";
 
 enum class BackwardOrder { Descending, Ascending };
 
@@ -60,6 +65,7 @@ struct GeneratorOptions {
     ZeroBubbleCosts zero_bubble{};  ///< zb-auto
 };
 
+/// A schedule that can be generated, and what it is called.
 struct ScheduleName {
     ScheduleKind kind;
     std::string_view name;        ///< ours: "gpipe"
@@ -67,16 +73,21 @@ struct ScheduleName {
 };
 
 /// The schedules that can be generated, in the order in which they are listed to a user.
-std::span<const ScheduleName> known_schedules();
+std::vector<ScheduleName> known_schedules();
+
+/// The row of a schedule; that of an order from a file claims nothing.
+const ScheduleTraits& schedule_traits(ScheduleKind kind);
+
+/// The row of the schedule that we call so; for any other name, as that of a file, the row of an
+/// order from a file.
+const ScheduleTraits& schedule_traits(std::string_view our_name);
 
 /// Reads our names and PyTorch's, whatever the case. Throws Error(BadInput) with the nearest known
 /// name.
 ScheduleKind schedule_kind(std::string_view name);
-std::string_view to_string(ScheduleKind kind);
 
-/// Weights are updated while micro-batches are under way, so gradients belong to older weights:
-/// such a schedule is simulated only, and says so wherever it is offered.
-bool has_stale_gradients(ScheduleKind kind);
+/// Our name of the schedule: "gpipe"; "file" for an order from a file.
+std::string_view to_string(ScheduleKind kind);
 
 /// Compute actions only, no recompute and no communication: `lower` adds those.
 /// Throws Error(Infeasible) naming the rule that the shape breaks ("naive: one micro-batch, got

@@ -2,33 +2,39 @@
 
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/row_writer.h"
 
-/// One generator per file, each with its picture in the .cpp. Callers use `generate` of
-/// core/schedule/generators/generate.h.
+/// One generator per file, each with its picture and, below it, the row that says what the rest of
+/// the program has to know of the schedule. Callers use core/schedule/generators/generate.h.
 ///
 /// Every generator writes compute actions only (F, B, I and W), checks its shape before it
 /// allocates, and is total: it returns a valid schedule or throws Error(Infeasible) naming the rule
 /// that the shape breaks.
 namespace pipetwin::schedules {
 
-Schedule naive(const ScheduleShape& shape);
-Schedule gpipe(const ScheduleShape& shape, BackwardOrder order);
-Schedule one_f_one_b(const ScheduleShape& shape);
-Schedule interleaved_1f1b(const ScheduleShape& shape, int group_size);
-Schedule looped_bfs(const ScheduleShape& shape);
-Schedule zb_h1(const ScheduleShape& shape);
-Schedule zb_h2(const ScheduleShape& shape);
-Schedule zb_auto(const ScheduleShape& shape, const ZeroBubbleCosts& costs);
-Schedule zb_v(const ScheduleShape& shape);
-Schedule interleaved_zb(const ScheduleShape& shape);
-Schedule dualpipe_v(const ScheduleShape& shape);
-Schedule chimera(const ScheduleShape& shape);
-Schedule hanayo(const ScheduleShape& shape);
-Schedule forward_only(const ScheduleShape& shape);
-Schedule pipedream(const ScheduleShape& shape, std::string_view name);
+extern const ScheduleTraits naive_traits;
+extern const ScheduleTraits gpipe_traits;
+extern const ScheduleTraits one_f_one_b_traits;
+extern const ScheduleTraits interleaved_1f1b_traits;
+extern const ScheduleTraits looped_bfs_traits;
+extern const ScheduleTraits zb_h1_traits;
+extern const ScheduleTraits zb_h2_traits;
+extern const ScheduleTraits zb_auto_traits;
+extern const ScheduleTraits zb_v_traits;
+extern const ScheduleTraits interleaved_zb_traits;
+extern const ScheduleTraits dualpipe_v_traits;
+extern const ScheduleTraits chimera_traits;
+extern const ScheduleTraits hanayo_traits;
+extern const ScheduleTraits forward_only_traits;
+extern const ScheduleTraits pipedream_traits;
+extern const ScheduleTraits pipedream_2bw_traits;
+
+/// Every row, in the order of `ScheduleKind`. A test may add one of its own before others read the
+/// list.
+std::vector<const ScheduleTraits*>& rows();
 
 /// The empty grid that a generator fills: stage s on rank s mod p, every stage with its own
 /// weights.

@@ -3,6 +3,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// GPipe: all forwards, then all backwards, and one update for the whole mini-batch.
 ///
 ///     rank 0   0 1 2 3 . . . . . . . . . d d c c b b a a
@@ -22,7 +24,7 @@ namespace pipetwin::schedules {
 ///
 /// Source: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline
 /// Parallelism", section 2.3, figure 2c.
-Schedule gpipe(const ScheduleShape& shape, BackwardOrder order) {
+Schedule gpipe(const ScheduleShape& shape, const GeneratorOptions& options) {
     require_one_chunk(shape, "gpipe");
     Schedule schedule = loop_placement(shape);
     const int m = shape.micro_batches;
@@ -33,11 +35,26 @@ Schedule gpipe(const ScheduleShape& shape, BackwardOrder order) {
             row.push_back({.op = Op::Forward, .stage = stage, .micro_batch = k});
         }
         for (int k = 0; k < m; ++k) {
-            const int micro_batch = order == BackwardOrder::Descending ? m - 1 - k : k;
+            const int micro_batch =
+                options.gpipe_order == BackwardOrder::Descending ? m - 1 - k : k;
             row.push_back({.op = Op::Backward, .stage = stage, .micro_batch = micro_batch});
         }
     }
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits gpipe_traits{
+    .name = "gpipe",
+    .torch_name = "GPipe",
+    .generate = gpipe,
+    .placement = StagePlacement::OnePerRank,
+    .split = BackwardSplit::Never,
+    .forwards_first = true,
+    .recompute = Recompute::Always,
+    .searched = Searched::Yes,
+    .stashes = [](const ScheduleShape& shape, int) { return LiveStashes{shape.micro_batches}; },
+};
 
 }  // namespace pipetwin::schedules

@@ -5,6 +5,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// Hanayo with one wave: the pieces go down the ranks and up again, and actions are taken as they
 /// become ready.
 ///
@@ -18,7 +20,7 @@ namespace pipetwin::schedules {
 ///
 /// Source: Liu et al., "Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced Large Model
 /// Training Efficiency".
-Schedule hanayo(const ScheduleShape& shape) {
+Schedule hanayo(const ScheduleShape& shape, const GeneratorOptions&) {
     require_two_chunks(shape, "hanayo");
     const int p = shape.ranks;
     require_rule(
@@ -30,5 +32,18 @@ Schedule hanayo(const ScheduleShape& shape) {
     list_schedule(schedule, 2 * p, [](int) { return 0; });
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits hanayo_traits{
+    .name = "hanayo",
+    .generate = hanayo,
+    .chunks = ChunkCounts::Two,
+    .placement = StagePlacement::V,
+    .split = BackwardSplit::Never,
+    .searched = Searched::Yes,
+    .stashes = [](const ScheduleShape& shape,
+                  int) { return LiveStashes{std::min(shape.micro_batches + 1, 2 * shape.ranks)}; },
+};
 
 }  // namespace pipetwin::schedules

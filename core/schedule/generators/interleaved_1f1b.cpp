@@ -8,6 +8,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// Interleaved 1F1B: the model is cut into more pieces than there are ranks, and every rank holds
 /// several of them, a loop apart.
 ///
@@ -25,12 +27,12 @@ namespace pipetwin::schedules {
 ///
 /// Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 /// Megatron-LM", section 2.2.2.
-Schedule interleaved_1f1b(const ScheduleShape& shape, int group_size) {
+Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& options) {
     Schedule schedule = loop_placement(shape);
     const int p = shape.ranks;
     const int m = shape.micro_batches;
     const int v = shape.chunks;
-    const int g = group_size == 0 ? p : group_size;
+    const int g = options.group_size == 0 ? p : options.group_size;
     require_rule(
         g >= p,
         "interleaved-1f1b",
@@ -64,5 +66,24 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, int group_size) {
     });
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits interleaved_1f1b_traits{
+    .name = "interleaved-1f1b",
+    .torch_name = "Interleaved1F1B",
+    .generate = interleaved_1f1b,
+    .chunks = ChunkCounts::Several,
+    .placement = StagePlacement::Loop,
+    .split = BackwardSplit::Never,
+    .in_megatron = true,
+    .searched = Searched::Yes,
+    .stashes =  // in groups of p, the smallest
+    [](const ScheduleShape& shape, int rank) {
+        const int p = shape.ranks;
+        const int v = shape.chunks;
+        return LiveStashes{std::min(shape.micro_batches * v, (v - 1) * p + 2 * (p - 1 - rank) + 1)};
+    },
+};
 
 }  // namespace pipetwin::schedules

@@ -7,6 +7,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// Interleaved 1F1B with split backwards: the weight gradients (capitals) fill the gaps.
 ///
 ///     rank 0   0 1 2 0 1 2 . . a A 3 b B 4 c C 5 a A 3 b B 4 c C 5 d D e E f F d D e E f F
@@ -19,7 +21,7 @@ namespace pipetwin::schedules {
 ///
 /// Source: the schedule of that name in PyTorch (torch.distributed.pipelining), after Qi et al.,
 /// "Zero Bubble Pipeline Parallelism".
-Schedule interleaved_zb(const ScheduleShape& shape) {
+Schedule interleaved_zb(const ScheduleShape& shape, const GeneratorOptions&) {
     Schedule schedule = loop_placement(shape);
     const int p = shape.ranks;
     const int m = shape.micro_batches;
@@ -55,5 +57,26 @@ Schedule interleaved_zb(const ScheduleShape& shape) {
     });
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits interleaved_zb_traits{
+    .name = "interleaved-zb",
+    .torch_name = "InterleavedZeroBubble",
+    .generate = interleaved_zb,
+    .chunks = ChunkCounts::Several,
+    .placement = StagePlacement::Loop,
+    .split = BackwardSplit::Always,
+    .searched = Searched::Yes,
+    .stashes =
+        [](const ScheduleShape& shape, int rank) {
+            const int p = shape.ranks;
+            const int m = shape.micro_batches;
+            const int before = (shape.chunks - 1) * (m / std::max(1, m / p));
+            const int all = std::min(m * shape.chunks, before + p);
+            const int in_flight = std::min(m * shape.chunks, before + p - rank);
+            return LiveStashes{.all = all, .pending = all - in_flight};
+        },
+};
 
 }  // namespace pipetwin::schedules

@@ -2,6 +2,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// Breadth-first: each rank sends all micro-batches through its first chunk before it turns to the
 /// next, and comes back the same way.
 ///
@@ -14,7 +16,7 @@ namespace pipetwin::schedules {
 /// activations. With m < p a rank waits for the others after every chunk.
 ///
 /// Source: Lamy-Poirier, "Breadth-First Pipeline Parallelism".
-Schedule looped_bfs(const ScheduleShape& shape) {
+Schedule looped_bfs(const ScheduleShape& shape, const GeneratorOptions&) {
     Schedule schedule = loop_placement(shape);
     fill_rows(schedule, [&shape](int, RowWriter& row) {
         for (int chunk = 0; chunk < shape.chunks; ++chunk) {
@@ -30,5 +32,19 @@ Schedule looped_bfs(const ScheduleShape& shape) {
     });
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits looped_bfs_traits{
+    .name = "looped-bfs",
+    .torch_name = "LoopedBFS",
+    .generate = looped_bfs,
+    .chunks = ChunkCounts::Several,
+    .placement = StagePlacement::Loop,
+    .split = BackwardSplit::Never,
+    .searched = Searched::Yes,
+    .stashes = [](const ScheduleShape& shape,
+                  int) { return LiveStashes{shape.micro_batches * shape.chunks}; },
+};
 
 }  // namespace pipetwin::schedules

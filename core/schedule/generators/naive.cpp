@@ -5,6 +5,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// Naive model parallelism: the mini-batch goes through the stages in one piece, and one rank works
 /// at a time.
 ///
@@ -15,7 +17,7 @@ namespace pipetwin::schedules {
 ///
 /// It is what GPipe improves on, and GPipe with a single micro-batch. p ranks take p (F + B); each
 /// of them is idle for the share 1 - 1/p of it.
-Schedule naive(const ScheduleShape& shape) {
+Schedule naive(const ScheduleShape& shape, const GeneratorOptions& options) {
     check_shape(shape);
     if (shape.micro_batches != 1) {
         throw Error(ErrorKind::Infeasible,
@@ -24,7 +26,16 @@ Schedule naive(const ScheduleShape& shape) {
                     "set micro_batches = 1, or schedule = \"gpipe\"");
     }
     require_one_chunk(shape, "naive");
-    return gpipe(shape, BackwardOrder::Descending);
+    return gpipe_traits.generate(shape, options);
 }
+
+}  // namespace
+
+const ScheduleTraits naive_traits{
+    .name = "naive",
+    .generate = naive,
+    .placement = StagePlacement::OnePerRank,
+    .split = BackwardSplit::Never,
+};
 
 }  // namespace pipetwin::schedules

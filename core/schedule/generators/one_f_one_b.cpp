@@ -5,6 +5,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// 1F1B: a few forwards to fill the pipeline, then one forward and one backward in turn, then the
 /// rest.
 ///
@@ -25,7 +27,7 @@ namespace pipetwin::schedules {
 ///
 /// Source: Narayanan et al., "PipeDream" (the order), and "Efficient Large-Scale Language Model
 /// Training on GPU Clusters", section 2.2.1 (with a flush per step).
-Schedule one_f_one_b(const ScheduleShape& shape) {
+Schedule one_f_one_b(const ScheduleShape& shape, const GeneratorOptions&) {
     require_one_chunk(shape, "1f1b");
     Schedule schedule = loop_placement(shape);
     const int m = shape.micro_batches;
@@ -45,5 +47,22 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
     }
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits one_f_one_b_traits{
+    .name = "1f1b",
+    .torch_name = "1F1B",
+    .generate = one_f_one_b,
+    .placement = StagePlacement::OnePerRank,
+    .split = BackwardSplit::Never,
+    .in_megatron = true,
+    .searched = Searched::First,
+    .stashes =
+        [](const ScheduleShape& shape, int rank) {
+            return LiveStashes{std::min(shape.micro_batches, shape.ranks - rank)};
+        },
+    .in_flight = [](const ScheduleShape& shape, int rank) { return shape.ranks - rank; },
+};
 
 }  // namespace pipetwin::schedules

@@ -4,6 +4,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// PipeDream and PipeDream-2BW: 1F1B that never flushes. New mini-batches enter while older ones
 /// are on their way back, so in the long run there is no bubble at all.
 ///
@@ -19,9 +21,33 @@ namespace pipetwin::schedules {
 ///
 /// Source: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", and
 /// "Memory-Efficient Pipeline-Parallel DNN Training".
-Schedule pipedream(const ScheduleShape& shape, std::string_view name) {
-    require_one_chunk(shape, name);
-    return one_f_one_b(shape);
+Schedule pipedream(const ScheduleShape& shape, const GeneratorOptions& options) {
+    require_one_chunk(shape, "pipedream");
+    return one_f_one_b_traits.generate(shape, options);
 }
+
+/// PipeDream-2BW: the same rows.
+Schedule pipedream_2bw(const ScheduleShape& shape, const GeneratorOptions& options) {
+    require_one_chunk(shape, "pipedream-2bw");
+    return one_f_one_b_traits.generate(shape, options);
+}
+
+}  // namespace
+
+const ScheduleTraits pipedream_traits{
+    .name = "pipedream",
+    .generate = pipedream,
+    .placement = StagePlacement::OnePerRank,
+    .split = BackwardSplit::Never,
+    .stale_gradients = true,
+};
+
+const ScheduleTraits pipedream_2bw_traits{
+    .name = "pipedream-2bw",
+    .generate = pipedream_2bw,
+    .placement = StagePlacement::OnePerRank,
+    .split = BackwardSplit::Never,
+    .stale_gradients = true,
+};
 
 }  // namespace pipetwin::schedules

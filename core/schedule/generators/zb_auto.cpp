@@ -230,7 +230,8 @@ TimedRows best_rows(const ScheduleShape& shape, const ZeroBubbleProblem& problem
     TimedRows best;
     follow_rules(problem, Search(problem).best().rules, &best.rows);
     best.spans = time_rows(problem, best.rows);
-    for (Schedule& known : std::array{zb_h1(shape), zb_h2(shape)}) {
+    for (Schedule& known :
+         std::array{zb_h1_traits.generate(shape, {}), zb_h2_traits.generate(shape, {})}) {
         if (fits(problem, known.ranks)) {
             const Spans spans = time_rows(problem, known.ranks);
             if (spans < best.spans) {
@@ -240,8 +241,6 @@ TimedRows best_rows(const ScheduleShape& shape, const ZeroBubbleProblem& problem
     }
     return best;
 }
-
-}  // namespace
 
 /// ZB-auto: no fixed order, but the best one that a search finds for the costs of the stages and
 /// the memory of the ranks.
@@ -266,10 +265,10 @@ TimedRows best_rows(const ScheduleShape& shape, const ZeroBubbleProblem& problem
 /// step lasts longer than a plan may.
 /// Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, section 3 (automatic
 /// scheduling): the problem and the order of choices; the numbers per rank and the climb are ours.
-Schedule zb_auto(const ScheduleShape& shape, const ZeroBubbleCosts& costs) {
+Schedule zb_auto(const ScheduleShape& shape, const GeneratorOptions& options) {
     require_one_chunk(shape, "zb-auto");
     Schedule schedule = loop_placement(shape);
-    const ZeroBubbleProblem problem = problem_of(shape, costs);
+    const ZeroBubbleProblem problem = problem_of(shape, options.zero_bubble);
     ZeroBubbleProblem strict = problem;
     strict.kept_for_weight = strict.activation;
     TimedRows best = best_rows(shape, strict);
@@ -282,5 +281,15 @@ Schedule zb_auto(const ScheduleShape& shape, const ZeroBubbleCosts& costs) {
     schedule.ranks = std::move(best.rows);
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits zb_auto_traits{
+    .name = "zb-auto",
+    .generate = zb_auto,
+    .placement = StagePlacement::OnePerRank,
+    .split = BackwardSplit::Always,
+    .order_from_costs = true,
+};
 
 }  // namespace pipetwin::schedules

@@ -4,6 +4,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// ZB-H1: the backward is split in two. The gradient of the input (a) goes on to the stage before;
 /// that of the weights (A) is needed by nobody until the update, so it fills what would be idle.
 ///
@@ -17,7 +19,7 @@ namespace pipetwin::schedules {
 /// bubble where all three are equal; every rank keeps min(m, p) activations, as 1F1B's first does.
 ///
 /// Source: Qi et al., "Zero Bubble Pipeline Parallelism", section 2 (handcrafted schedules).
-Schedule zb_h1(const ScheduleShape& shape) {
+Schedule zb_h1(const ScheduleShape& shape, const GeneratorOptions&) {
     require_one_chunk(shape, "zb-h1");
     Schedule schedule = loop_placement(shape);
     const int m = shape.micro_batches;
@@ -41,5 +43,21 @@ Schedule zb_h1(const ScheduleShape& shape) {
     });
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits zb_h1_traits{
+    .name = "zb-h1",
+    .generate = zb_h1,
+    .placement = StagePlacement::OnePerRank,
+    .split = BackwardSplit::Always,
+    .searched = Searched::Yes,
+    .stashes =
+        [](const ScheduleShape& shape, int rank) {
+            const int all = std::min(shape.micro_batches, shape.ranks);
+            return LiveStashes{.all = all, .pending = std::max(all - (shape.ranks - rank), 0)};
+        },
+    .in_flight = [](const ScheduleShape& shape, int rank) { return shape.ranks - rank; },
+};
 
 }  // namespace pipetwin::schedules

@@ -4,6 +4,8 @@
 
 namespace pipetwin::schedules {
 
+namespace {
+
 /// ZB-H2: as ZB-H1, but with twice as many forwards at the start, so that no rank ever waits once
 /// it has begun.
 ///
@@ -17,7 +19,7 @@ namespace pipetwin::schedules {
 /// activations, about twice as many as 1F1B's first.
 ///
 /// Source: Qi et al., "Zero Bubble Pipeline Parallelism", section 2 (handcrafted schedules).
-Schedule zb_h2(const ScheduleShape& shape) {
+Schedule zb_h2(const ScheduleShape& shape, const GeneratorOptions&) {
     require_one_chunk(shape, "zb-h2");
     Schedule schedule = loop_placement(shape);
     const int p = shape.ranks;
@@ -46,5 +48,22 @@ Schedule zb_h2(const ScheduleShape& shape) {
     });
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits zb_h2_traits{
+    .name = "zb-h2",
+    .generate = zb_h2,
+    .placement = StagePlacement::OnePerRank,
+    .split = BackwardSplit::Always,
+    .searched = Searched::Yes,
+    .stashes =
+        [](const ScheduleShape& shape, int rank) {
+            const int all = std::min(shape.micro_batches, 2 * shape.ranks - 1);
+            const int in_flight = 2 * (shape.ranks - rank) - 1;
+            return LiveStashes{.all = all, .pending = std::max(all - in_flight, 0)};
+        },
+    .in_flight = [](const ScheduleShape& shape, int rank) { return 2 * (shape.ranks - rank) - 1; },
+};
 
 }  // namespace pipetwin::schedules

@@ -49,8 +49,6 @@ void write_full_row(RowWriter& row, int rank, int p, int n) {
     }
 }
 
-}  // namespace
-
 /// ZB-V: two chunks per rank, laid out in a V, so that a micro-batch ends on the rank where it
 /// began, and its backward starts there at once.
 ///
@@ -64,7 +62,7 @@ void write_full_row(RowWriter& row, int rank, int p, int n) {
 ///
 /// Source: Qi et al., "Pipeline Parallelism with Controllable Memory" and "Zero Bubble Pipeline
 /// Parallelism", section 6.
-Schedule zb_v(const ScheduleShape& shape) {
+Schedule zb_v(const ScheduleShape& shape, const GeneratorOptions&) {
     require_two_chunks(shape, "zb-v");
     Schedule schedule = v_placement(shape);
     const int p = shape.ranks;
@@ -77,5 +75,19 @@ Schedule zb_v(const ScheduleShape& shape) {
     }
     return schedule;
 }
+
+}  // namespace
+
+const ScheduleTraits zb_v_traits{
+    .name = "zb-v",
+    .torch_name = "ZBVZeroBubble",
+    .generate = zb_v,
+    .chunks = ChunkCounts::Two,
+    .placement = StagePlacement::V,
+    .split = BackwardSplit::Always,
+    .searched = Searched::Yes,
+    .stashes = [](const ScheduleShape& shape,
+                  int) { return LiveStashes{std::min(shape.micro_batches + 1, 2 * shape.ranks)}; },
+};
 
 }  // namespace pipetwin::schedules

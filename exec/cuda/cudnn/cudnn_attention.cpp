@@ -21,9 +21,9 @@ constexpr std::size_t least_version = 91002;
 /// that are no multiple of 128. Source: the frontend, which adds such a mask up to there.
 constexpr std::size_t last_version_without_padding = 91500;
 
-/// One part of so many of the device's memory may be a workspace, in which the backward has 2 bytes
-/// for each pair of positions. Not of the memory that is free: what is taken may depend on shape
-/// and device alone, or stages would have other bits in another partition.
+/// A workspace may take 1 / workspaces_in_memory of the device's memory; the backward has 2 bytes
+/// in it for each pair of positions. The free memory does not count: what is taken may depend on
+/// shape and device alone, or stages would have other bits in another partition.
 constexpr std::size_t workspaces_in_memory = 64;
 
 std::string text_of_version(std::size_t version) {
@@ -40,7 +40,7 @@ bool equal(const AttentionShape& a, const AttentionShape& b) {
            std::tie(b.samples, b.positions, b.heads, b.width);
 }
 
-/// Why cuDNN is not even asked; empty: it is.
+/// The reason why cuDNN is not asked for a plan; empty: it is.
 std::string why_not_asked(const AttentionShape& shape,
                           AttentionDirection direction,
                           int compute_capability,

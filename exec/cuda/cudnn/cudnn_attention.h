@@ -19,6 +19,7 @@ namespace pipetwin::cuda {
 
 struct CudnnFunctions;  // exec/cuda/cudnn/cudnn_library.h
 
+/// cuDNN's functions, or the reason why there are none.
 struct CudnnLoaded {
     const CudnnFunctions* functions = nullptr;
     std::string why_not;  ///< where there are none
@@ -27,12 +28,14 @@ struct CudnnLoaded {
 /// Loads cuDNN when first called. Never throws for a missing library: that is an answer.
 CudnnLoaded load_cudnn();
 
+/// Which half of attention a plan computes.
 enum class AttentionDirection : std::uint8_t { Forward, Backward };
 
 /// cuDNN's plans for attention on one rank's lane, one per shape and direction. Used by one thread
 /// at a time, with the lane's context current.
 class CudnnAttention {
   public:
+    /// What decides whether cuDNN is used.
     struct Options {
         int compute_capability = 0;  ///< 90 for 9.0
         bool wanted = true;          ///< false: own kernels only
@@ -44,24 +47,26 @@ class CudnnAttention {
     CudnnAttention& operator=(CudnnAttention&&) = delete;
     ~CudnnAttention();
 
+    /// A plan that cuDNN found for a shape and a direction.
     struct Plan {
         int number = 0;
         std::size_t workspace_bytes = 0;  ///< of device memory, contents do not matter
     };
-    /// Found, or found wanting, when first asked for; nullopt: own kernels. Operands of a plan
-    /// begin at multiples of 16 bytes.
+    /// The plan of a shape and a direction, searched for when first asked for; none: our own
+    /// kernels compute it. Operands of a plan begin at multiples of 16 bytes.
     std::optional<Plan> plan(const AttentionShape& shape, AttentionDirection direction);
 
     /// "cuDNN 9.19.0", or "own kernels: " and why.
     std::string describe(const AttentionShape& shape, AttentionDirection direction);
 
-    /// As those of attention_forward and attention_backward; `row_dots` is the backward's scratch.
+    /// Operands of a forward, as those of attention_forward.
     struct Forward {
         const void* qkv;
         void* context;
         float* log_sums;
         void* workspace;
     };
+    /// Operands of a backward, as those of attention_backward; `row_dots` is its scratch.
     struct Backward {
         const void* qkv;
         const void* context;
@@ -72,8 +77,10 @@ class CudnnAttention {
         void* workspace;
     };
 
-    /// By a plan's number. Throws CudaFailure. Returns success: it is called by a CommandList.
+    /// Runs the forward of a plan, by its number. Throws CudaFailure. Returns success: it is called
+    /// by a CommandList.
     cudaError_t forward(int number, const Forward& operands, cudaStream_t stream);
+    /// Runs the backward of a plan, by its number. Throws CudaFailure. Returns success.
     cudaError_t backward(int number, const Backward& operands, cudaStream_t stream);
 
   private:

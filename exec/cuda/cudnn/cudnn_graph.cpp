@@ -193,7 +193,7 @@ class Builder {
     std::int64_t next_name_ = 100;
 };
 
-/// Where the tensors of attention lie, (samples, heads, positions, size of a head).
+/// Shapes and strides of the tensors of attention, (samples, heads, positions, size of a head).
 struct Layouts {
     Layout heads_of_qkv;      ///< Q, K or V, or their gradients
     Layout heads_of_context;  ///< the context or its gradient

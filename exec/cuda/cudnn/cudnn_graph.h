@@ -15,8 +15,8 @@
 /// 9.21 on, and is proposed for a backward from 9.27 on.
 namespace pipetwin::cuda {
 
-/// What a plan reads and writes, by the numbers that name it in a variant pack. Shapes are those of
-/// exec/cuda/kernels/attention.h; the last three are fp32 numbers in host memory.
+/// Tensors that a plan reads and writes, by the numbers that name them in a variant pack. Shapes
+/// are those of exec/cuda/kernels/attention.h; the last three are fp32 numbers in host memory.
 enum class AttentionTensor : std::int64_t {
     Q = 1,
     K,
@@ -33,13 +33,14 @@ enum class AttentionTensor : std::int64_t {
     MinusInfinity
 };
 
+/// An operation graph, and the descriptors that it consists of.
 struct CudnnGraph {
     std::deque<CudnnDescriptor> parts;  ///< what the graph is made of, which lives as long
     CudnnDescriptor graph;              ///< finalized
 };
 
-/// `handle` may be null where plans are made for a device that is not there. Throws CudaFailure
-/// where cuDNN refuses a part.
+/// Makes the operation graph of attention for a shape and a direction. `handle` may be null where
+/// plans are made for a device that is not there. Throws CudaFailure where cuDNN refuses a part.
 CudnnGraph attention_graph(const CudnnFunctions& cudnn,
                            cudnnHandle_t handle,
                            const AttentionShape& shape,

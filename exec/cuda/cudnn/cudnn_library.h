@@ -17,7 +17,7 @@
 /// it. Source: cuDNN's "Graph API" and cudnn_graph.h.
 namespace pipetwin::cuda {
 
-/// A test may put other functions in their places.
+/// cuDNN's functions, found at run time. A test may put other functions in their places.
 struct CudnnFunctions {
     decltype(&cudnnGetVersion) get_version = nullptr;
     decltype(&cudnnGetErrorString) get_error_string = nullptr;
@@ -53,7 +53,7 @@ class CudnnHandle {
     cudnnHandle_t handle_ = nullptr;
 };
 
-/// How an attribute's values are passed. Pointers to memory are set by set_pointers, since a
+/// cuDNN's type of an attribute's values. Pointers to memory are set by set_pointers, since a
 /// descriptor is a void*, too.
 template <class T>
 inline constexpr auto cudnn_type_of = nullptr;  // there are no such values
@@ -95,6 +95,7 @@ class CudnnDescriptor {
 
     cudnnBackendDescriptor_t get() const { return descriptor_; }
 
+    /// Sets an attribute: several values, one value, or another descriptor.
     template <class T>
     void set(cudnnBackendAttributeName_t name, std::span<const T> values) {
         set_bytes(name, cudnn_type_of<T>, values.size(), values.data());
@@ -111,7 +112,7 @@ class CudnnDescriptor {
     }
     void finalize();
 
-    /// How many values an attribute has.
+    /// Number of values that an attribute has.
     std::int64_t count_of(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
     template <class T>
     std::vector<T> values_of(cudnnBackendAttributeName_t name) const {

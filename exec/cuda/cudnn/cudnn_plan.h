@@ -6,12 +6,14 @@
 
 namespace pipetwin::cuda {
 
-/// Whom a plan is for: the device of a handle, or one that is described, which need not be there.
+/// The device that a plan is for: that of a handle, or one that is described, which need not be
+/// there.
 struct CudnnTarget {
     cudnnHandle_t handle = nullptr;
     const CudnnDescriptor* device = nullptr;  ///< its properties
 };
 
+/// A plan, and the workspace that it needs.
 struct CudnnPlan {
     CudnnDescriptor plan;
     std::size_t workspace_bytes = 0;

@@ -23,7 +23,7 @@ class PinnedMemory final : public exec::Memory {
 /// (Rhu et al., MICRO 2016).
 class CudaCopyEngine final : public exec::CopyEngine {
   public:
-    /// Where the rank computes; of the thread that uses it.
+    /// Makes the engine of a rank that computes at `place`, on the thread that uses it.
     explicit CudaCopyEngine(const Place& place);
     CudaCopyEngine(const CudaCopyEngine&) = delete;
     CudaCopyEngine& operator=(const CudaCopyEngine&) = delete;

@@ -41,7 +41,8 @@ class CudaDevice final : public exec::Device {
     exec::MemoryBeside memory_beside() const override;
     std::string note() const override;
 
-    /// It is the first of its GPU, whose contexts take so many bytes, if that is known.
+    /// Makes this device report what all ranks of its GPU have in common. The GPU's contexts take
+    /// `context_bytes`, if that is known.
     void tell_for_all(std::optional<std::int64_t> context_bytes);
 
   private:

@@ -15,7 +15,7 @@
 
 namespace pipetwin::cuda {
 
-/// Where a rank computes: a device, or a part of it that nobody else has.
+/// The place where a rank computes: a device, or a part of it that no other rank uses.
 struct Place {
     int device = 0;
     const GreenContext* part = nullptr;  ///< null: ranks share the whole device
@@ -28,8 +28,10 @@ struct Place {
 /// thread at a time.
 class Lane {
   public:
+    /// A moment on the host's clock.
     using TimePoint = std::chrono::steady_clock::time_point;
 
+    /// Options of a lane.
     struct Options {
         CommandQueue::Graphs graphs = CommandQueue::Graphs::Yes;
         int multiprocessors = 0;  ///< of the whole device
@@ -46,7 +48,7 @@ class Lane {
     CudnnAttention& attention() { return attention_; }
 
     /// Host memory that copies to the GPU are made from, valid until the lane has finished; null
-    /// where so much is not left. The same requests after `finish` get the same addresses.
+    /// where not enough is left. The same requests after `finish` get the same addresses.
     std::byte* stage(std::size_t bytes);
     std::size_t staging_bytes() const { return most_staged; }
     std::size_t scratch_bytes() const { return scratch_bytes_; }
@@ -54,7 +56,7 @@ class Lane {
     /// Device memory for the inside of one call. Contents do not survive to the next.
     void* scratch(std::size_t bytes);
 
-    /// Starts what is listed and waits until everything is done; the moment when it was.
+    /// Starts what is listed and waits until everything is done; returns the moment when it was.
     TimePoint finish();
 
     const std::string& why_no_graphs() const { return queue_.why_no_graphs(); }
@@ -62,7 +64,7 @@ class Lane {
     /// Forgets what is listed, and waits for what is under way.
     void discard() noexcept;
 
-    /// `finish` will call `then` with the moment at which all that is listed now was done.
+    /// Makes `finish` call `then` with the moment at which all that is listed now was done.
     void mark(std::function<void(TimePoint)> then);
 
     cudaStream_t stream() const { return queue_.stream(); }

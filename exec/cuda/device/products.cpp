@@ -17,7 +17,7 @@ cudaDataType_t type_of(Real real) {
 }
 
 /// cuBLAS counts by columns: a row-major (rows, columns) matrix is its column-major (columns, rows)
-/// one. So it is told to compute d^T = b^T a^T, and the matrices change places.
+/// one. So it is asked for d^T = b^T a^T, and the matrices change places.
 MatrixLayout row_major(Real real, std::int64_t rows, std::int64_t columns) {
     cublasLtMatrixLayout_t layout = nullptr;
     PIPETWIN_CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&layout,
@@ -34,9 +34,9 @@ void set(const MatmulDesc& operation, cublasLtMatmulDescAttributes_t attribute, 
         cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)));
 }
 
-/// The sum of b's rows, for d = a b. What cuBLAS is told to multiply is b^T a^T, so b is its A, of
-/// op N since b is not transposed here, and its "k" counts b's rows; BGRADA sums op(A) over k, one
-/// number for each row of D, a column of b. It overwrites. Bias and sum have D's type.
+/// The sum of b's rows, for d = a b. cuBLAS multiplies b^T a^T, so b is its A, of op N since b is
+/// not transposed here, and its "k" counts b's rows; BGRADA sums op(A) over k, one number for each
+/// row of D, a column of b. It overwrites. Bias and sum have D's type.
 cublasLtEpilogue_t epilogue_of(const Product& product) {
     return product.sums_b     ? CUBLASLT_EPILOGUE_BGRADA
            : product.has_bias ? CUBLASLT_EPILOGUE_BIAS
@@ -75,8 +75,9 @@ void set(const MatmulPreference& preference,
         cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)));
 }
 
-/// What may be chosen from. Sums in parts are allowed, or the gradient of a small weight would keep
-/// most of the device idle; but not parts in the result's type, half precision perhaps.
+/// Conditions on the algorithms that may be chosen. Sums in parts are allowed, or the gradient of a
+/// small weight would keep most of the device idle; but not parts in the result's type, half
+/// precision perhaps.
 MatmulPreference make_preference(std::size_t workspace_bytes) {
     cublasLtMatmulPreference_t made = nullptr;
     PIPETWIN_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&made));
@@ -144,7 +145,7 @@ Products::Impl::Known Products::Impl::describe(const Product& product) const {
                .b = matrix(product.b_transposed, product.k, product.n),
                .d = row_major(product.result, product.m, product.n),
                .algorithm = {}};
-    if (has_row(product)) {  // the heuristic looks at its alignment only
+    if (has_row(product)) {  // the heuristic reads its alignment only
         set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, workspace);
     }
     return made;

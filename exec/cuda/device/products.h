@@ -35,7 +35,7 @@ struct Product {
 /// divide a sum keep the parts in fp32 and add them in a step of its own.
 class Products {
   public:
-    /// Bytes that an algorithm may work in; NVIDIA recommends so many for Hopper.
+    /// Bytes of workspace that an algorithm may use; NVIDIA recommends 32 MiB for Hopper.
     static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
     /// All operands begin at multiples of it, as blocks of DeviceMemory do: algorithms are chosen
@@ -66,7 +66,8 @@ class Products {
         void* d = nullptr;
         void* sums = nullptr;
     };
-    /// `number` from above. Throws CudaFailure. Returns success: it is called by a CommandList.
+    /// Computes a product; `number` is from `number_of` or `number_of_summing`. Throws CudaFailure.
+    /// Returns success: it is called by a CommandList.
     cudaError_t multiply(int number, const Operands& operands, cudaStream_t stream);
 
   private:

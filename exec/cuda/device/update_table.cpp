@@ -9,10 +9,11 @@ namespace {
 /// Parts of one block, each at a multiple of 256 bytes.
 class Parts {
   public:
-    /// Returns the offset of a part of so many bytes.
+    /// Adds a part of `bytes`; returns its offset.
     std::size_t add(std::size_t bytes) {
-        constexpr std::size_t alignment = 256;
-        return std::exchange(end_, end_ + (bytes + alignment - 1) / alignment * alignment);
+        constexpr std::size_t part_alignment = 256;
+        return std::exchange(end_,
+                             end_ + (bytes + part_alignment - 1) / part_alignment * part_alignment);
     }
     std::size_t bytes() const { return end_; }
 
@@ -20,7 +21,7 @@ class Parts {
     std::size_t end_ = 0;
 };
 
-cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+cudaError_t copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
 }
 
@@ -37,7 +38,7 @@ UpdateTable::UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors)
     bytes_ = parts.bytes();
     lane.finish();
     memory_ = static_cast<std::byte*>(lane.memory().take(bytes_));
-    try {  // done before anybody uses it: a copy that fails must leave no table
+    try {  // done before the table is used: a copy that fails must leave no table
         upload(tensors_at, std::as_bytes(std::span(tensors_)));
         upload(chunks_at, std::as_bytes(std::span(chunks)));
     } catch (...) {
@@ -58,7 +59,7 @@ void UpdateTable::upload(std::size_t at, std::span<const std::byte> bytes) {
         const std::size_t count = std::min(bytes.size(), lane_.staging_bytes());
         std::byte* const staged = lane_.stage(count);
         std::ranges::copy(bytes.first(count), staged);
-        lane_.list().add("cudaMemcpyAsync", copy, memory_ + at, staged, count);
+        lane_.list().add("cudaMemcpyAsync", copy_to_device, memory_ + at, staged, count);
         lane_.finish();
         at += count;
         bytes = bytes.subspan(count);

@@ -8,8 +8,8 @@
 
 namespace pipetwin::cuda {
 
-/// What one launch needs to update many parameters, in device memory. It stays the same from step
-/// to step, but for the factors.
+/// The table with which one launch updates many parameters, in device memory. It stays the same
+/// from step to step, but for the factors.
 class UpdateTable {
   public:
     /// `lane` outlives it. All tensors are of one type.
@@ -18,9 +18,10 @@ class UpdateTable {
     UpdateTable(const UpdateTable&) = delete;
     UpdateTable& operator=(const UpdateTable&) = delete;
 
+    /// True if the table is for exactly these tensors.
     bool is_of(const std::vector<UpdateTensor>& tensors) const;
     const Updates& updates() const { return updates_; }
-    /// Where the factors of a step go.
+    /// Device memory for the factors of a step.
     void* factors() const { return factors_; }
 
   private:

@@ -11,9 +11,10 @@
 #define PIPETWIN_ROLLED
 #endif
 
-/// What the kernels of attention share; see exec/cuda/kernels/attention.h for the shapes.
+/// Parts that the kernels of attention share; see exec/cuda/kernels/attention.h for the shapes.
 namespace pipetwin::cuda {
 
+/// log2(e): exp(x) is computed as exp2(x log2(e)).
 constexpr float log2_e = 1.44269504088896341F;
 
 /// The operands of one forward, as its kernels take them.
@@ -25,6 +26,7 @@ struct AttentionForward {
     float* log_sums;
 };
 
+/// The operands of one backward, as its kernels take them.
 template <class T>
 struct AttentionBackward {
     AttentionShape shape;
@@ -38,43 +40,49 @@ struct AttentionBackward {
 /// 1 / sqrt(size of a head), what scores are multiplied by.
 float attention_scale(const AttentionShape& shape);
 
+/// True if the kernels for tensor cores can compute heads of this size.
 bool tensor_cores_take(int head_size);
+/// Launches the forward on tensor cores.
 cudaError_t tensor_core_forward(const AttentionForward<Bf16>& call, cudaStream_t stream);
+/// Launches the gradients of Q, K and V on tensor cores.
 cudaError_t tensor_core_backward(const AttentionBackward<Bf16>& call, cudaStream_t stream);
 
+/// Launches the forward without tensor cores.
 template <class T>
 cudaError_t plain_forward(const AttentionForward<T>& call, cudaStream_t stream);
+/// Launches the gradients of Q, K and V without tensor cores.
 template <class T>
 cudaError_t plain_backward(const AttentionBackward<T>& call, cudaStream_t stream);
 
-/// One sample's head: where its rows begin, and how far apart they are.
+/// The rows of one sample's head: their begin, and the distance from one to the next.
 template <class T>
 struct Rows {
     T* data;
     std::int64_t stride;
 };
 
-/// Where a block works: heads are counted sample by sample, blocks of one head lie side by side so
-/// that they find its rows in the L2 cache.
+/// The part of the work that a block does: heads are counted sample by sample, blocks of one head
+/// lie side by side so that they find its rows in the L2 cache.
 struct BlockPlace {
     int head;  ///< of samples * heads
     int tile;  ///< of the head's positions
 };
 
-/// The tiles with the most work have to begin first. Those are the first where a tile is one of
-/// keys, which later queries use,
+/// The block's place where tiles are of keys. Tiles with the most work have to begin first: the
+/// first ones, as later queries use their keys.
 __device__ inline BlockPlace block_from_first(int tiles) {
     const int block = static_cast<int>(blockIdx.x);
     return {block / tiles, block % tiles};
 }
 
-/// and the last where it is one of queries.
+/// The block's place where tiles are of queries. Tiles with the most work have to begin first: the
+/// last ones.
 __device__ inline BlockPlace block_from_last(int tiles) {
     const BlockPlace place = block_from_first(tiles);
     return {place.head, tiles - 1 - place.tile};
 }
 
-/// Of qkv or dqkv; part 0 is Q, 1 is K, 2 is V.
+/// The rows of a head in qkv or dqkv; part 0 is Q, 1 is K, 2 is V.
 template <class T>
 __device__ inline Rows<T> qkv_rows(const AttentionShape& shape, T* qkv, int head, int part) {
     const std::int64_t stride = 3 * std::int64_t{shape.width};
@@ -84,7 +92,7 @@ __device__ inline Rows<T> qkv_rows(const AttentionShape& shape, T* qkv, int head
     return {qkv + sample * shape.positions * stride + column, stride};
 }
 
-/// Of context or dcontext.
+/// The rows of a head in context or dcontext.
 template <class T>
 __device__ inline Rows<T> context_rows(const AttentionShape& shape, T* context, int head) {
     const std::int64_t sample = head / shape.heads;
@@ -102,7 +110,7 @@ __host__ __device__ constexpr int ceil_divide(int a, int b) {
     return (a + b - 1) / b;
 }
 
-/// Blocks for all heads with so many rows to a tile.
+/// Number of blocks for all heads, with `tile_rows` rows to a tile.
 inline unsigned attention_blocks(const AttentionShape& shape, int tile_rows) {
     return static_cast<unsigned>(shape.samples) * static_cast<unsigned>(shape.heads) *
            static_cast<unsigned>(ceil_divide(shape.positions, tile_rows));

@@ -249,7 +249,7 @@ __device__ inline void store_rows(const HeadSums<parts>& sums,
     }
 }
 
-/// Of the 16 threads, half a warp, that share a row.
+/// The largest x of the 16 threads, half a warp, that share a row.
 __device__ inline float row_largest(float x) {
     for (int distance = side / 2; distance > 0; distance /= 2) {
         x = fmaxf(x, __shfl_xor_sync(all_lanes, x, distance));
@@ -268,7 +268,7 @@ __device__ inline float row_sum(float x) {
 // Forward: FlashAttention-2, algorithm 1
 // ------------------------------------------------------------------------------------------------
 
-/// What a thread knows of its rows so far.
+/// State of a thread's rows so far.
 struct Softmax {
     float largest[each];  ///< scaled score
     float sum[each];      ///< of exp(score - largest), this thread's columns only
@@ -353,7 +353,7 @@ __device__ inline float number_of(const float* numbers, int position, const Head
     return position < head.positions ? numbers[position] : 0;
 }
 
-/// What a block of either kernel of gradients reads, and its tile's first row.
+/// Operands of a block of either kernel of gradients, and its tile's first row.
 template <class T>
 struct GradientBlock {
     Head<T> head;

@@ -33,6 +33,7 @@
 namespace pipetwin::cuda::tensor_cores {
 
 constexpr int warps = 4;
+/// Threads of a block.
 constexpr int threads = warps * warp_lanes;
 
 /// Elements from one row of a tile to the next in shared memory. The 8 more than the row has move
@@ -62,6 +63,7 @@ struct Tiling {
     static constexpr int column_elements = columns * pitch<size>;  ///< likewise
 };
 
+/// The extent of an array as std::size_t.
 constexpr std::size_t extent(int size) {
     return static_cast<std::size_t>(size);
 }
@@ -72,7 +74,7 @@ struct Sums {
     float at[extent(row_tiles)][extent(columns / 8)][4];
 };
 
-/// The same elements, rounded to bf16, as the left operand of the next product.
+/// The elements of `Sums`, rounded to bf16, as the left operand of the next product.
 template <int row_tiles, int inner>
 struct LeftOperand {
     std::uint32_t at[extent(row_tiles)][extent(inner / 16)][4];
@@ -98,7 +100,8 @@ __device__ inline Place lane_place() {
     return {lane_index() / 4, lane_index() % 4 * 2};
 }
 
-/// f(i, n, e, row, column) for each of this thread's elements at[i][n][e] of so many 16-row tiles.
+/// Calls f(i, n, e, row, column) for each of this thread's elements at[i][n][e] of `row_tiles`
+/// 16-row tiles.
 template <int row_tiles, int columns, class F>
 __device__ inline void for_each_element(const F& f) {
     const Place place = lane_place();
@@ -120,6 +123,7 @@ __device__ inline void set_zero(Sums<row_tiles, columns>& sums) {
         [&](int i, int n, int e, int, int) { sums.at[i][n][e] = 0; });
 }
 
+/// Two numbers, rounded to bf16, in 32 bits; `first` in the low half.
 __device__ inline std::uint32_t pack(float first, float second) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
     std::uint32_t bits = 0;
@@ -265,7 +269,7 @@ __device__ inline void mask_scores(Sums<row_tiles, columns>& scores, int row, in
     }
 }
 
-/// Where a warp works, rows and columns counted in the head's positions.
+/// The rows that a warp works on, counted in the head's positions.
 struct WarpPlace {
     int head;
     int first_row;  ///< of the block
@@ -282,6 +286,7 @@ __device__ inline WarpPlace warp_place(const BlockPlace& block) {
 
 /// For columns that need no numbers beside their matrices.
 struct NoNumbers {
+    /// Stores and fetches nothing.
     __device__ void put(int /*stage*/) {}
     __device__ void fetch(int /*column*/) {}
 };
@@ -295,9 +300,11 @@ struct Columns {
     Rows<const Bf16> second;
     int positions;
 
+    /// The tile of the first matrix in a stage of shared memory; that of the second lies behind it.
     __device__ const Bf16* tile(int stage) const {
         return memory + 2 * stage * Tiles::column_elements;
     }
+    /// Begins to copy the columns from `column` on into a stage.
     __device__ void copy(int stage, int column) const {
         Bf16* const to = memory + 2 * stage * Tiles::column_elements;
         copy_tile<Tiles::size, Tiles::columns>(to, first, column, positions);
@@ -316,7 +323,7 @@ struct Columns {
         int stage = 0;
         for (int column = begin; column < end; column += Tiles::columns) {
             numbers.put(stage);
-            // This thread's copies, then everyone's; and nobody reads the other stage any more.
+            // This thread's copies, then all threads'; the other stage is not read any more.
             wait_for_copies<0>();
             __syncthreads();
             if (column + Tiles::columns < end) {

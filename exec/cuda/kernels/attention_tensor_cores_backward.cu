@@ -5,7 +5,8 @@ namespace {
 
 using namespace tensor_cores;
 
-/// The same where rows are keys and columns queries.
+/// Masks the scores where rows are keys and columns queries: -infinity for keys at later positions
+/// than the query.
 template <int row_tiles, int columns>
 __device__ inline void mask_transposed(Sums<row_tiles, columns>& scores, int row, int column) {
     if (row + 16 * row_tiles - 1 > column) {

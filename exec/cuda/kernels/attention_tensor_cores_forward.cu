@@ -5,7 +5,7 @@ namespace {
 
 using namespace tensor_cores;
 
-/// Of the four lanes that share a row.
+/// The largest x of the four lanes that share a row.
 __device__ inline float row_largest(float x) {
     x = fmaxf(x, __shfl_xor_sync(all_lanes, x, 1));
     return fmaxf(x, __shfl_xor_sync(all_lanes, x, 2));
@@ -16,7 +16,7 @@ __device__ inline float row_sum(float x) {
     return x + __shfl_xor_sync(all_lanes, x, 2);
 }
 
-/// What a thread knows of its rows so far.
+/// State of a thread's rows so far.
 template <int row_tiles>
 struct Softmax {
     RowNumbers<row_tiles> largest;  ///< score, unscaled

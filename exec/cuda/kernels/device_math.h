@@ -6,12 +6,13 @@
 
 #include "exec/cuda/kernels/launch.h"
 
-/// What kernels share on the device: numbers of both types, 16 bytes at a time, sums in fixed
-/// order.
+/// Helpers that kernels share on the device: numbers of both types, 16 bytes at a time, sums in
+/// fixed order.
 // Plain arrays: the functions of std::array are none of the device.
 // NOLINTBEGIN(modernize-avoid-c-arrays)
 namespace pipetwin::cuda {
 
+/// CUDA's type of a bf16 number.
 using Bf16 = __nv_bfloat16;
 
 constexpr int warp_lanes = 32;
@@ -24,7 +25,7 @@ __device__ __forceinline__ float to_float(Bf16 value) {
     return __bfloat162float(value);
 }
 
-/// float or bf16, rounded to the nearest, ties to even.
+/// The number as float or bf16, rounded to the nearest, ties to even.
 template <class T>
 __device__ __forceinline__ T from_float(float value);
 template <>
@@ -36,7 +37,7 @@ __device__ __forceinline__ Bf16 from_float<Bf16>(float value) {
     return __float2bfloat16_rn(value);
 }
 
-/// So many elements of T make 16 bytes, the most that one load brings.
+/// Number of elements of T in 16 bytes, the most that one load brings.
 template <class T>
 constexpr int pack_size = static_cast<int>(16 / sizeof(T));
 
@@ -46,7 +47,7 @@ struct alignas(sizeof(T) * size) Pack {
     T at[static_cast<std::size_t>(size)];
 };
 
-/// `address` is a multiple of the pack's size.
+/// Loads a pack at once; `address` is a multiple of its size.
 template <class T, int size = pack_size<T>>
 __device__ __forceinline__ Pack<T, size> load_pack(const T* address) {
 #ifndef __CUDACC__
@@ -71,10 +72,11 @@ __device__ __forceinline__ void store_pack(T* address, const Pack<T, size>& pack
     *reinterpret_cast<Pack<T, size>*>(address) = pack;
 }
 
-/// Of the calling thread in a one-dimensional grid.
+/// Index of the calling thread in a one-dimensional grid.
 __device__ __forceinline__ std::int64_t thread_of_grid() {
     return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
+/// Number of threads in a one-dimensional grid.
 __device__ __forceinline__ std::int64_t threads_of_grid() {
     return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
@@ -89,6 +91,7 @@ __device__ __forceinline__ T warp_sum(T value) {
     return value;
 }
 
+/// The largest value of a warp's lanes, in all of them.
 __device__ __forceinline__ float warp_max(float value) {
     PIPETWIN_UNROLL
     for (int with = warp_lanes / 2; with > 0; with /= 2) {
@@ -112,6 +115,8 @@ __device__ __forceinline__ T block_sum(T value) {
     return warp_sum(lane < blockDim.x / warp_lanes ? of_warps[lane] : T(0));
 }
 
+/// The largest value of a one-dimensional block of whole warps, in all threads. All threads call
+/// it; it may be called again and again.
 __device__ __forceinline__ float block_max(float value) {
     PIPETWIN_SHARED(of_warps, float[32]);
     const unsigned lane = threadIdx.x % warp_lanes;
@@ -133,6 +138,7 @@ __device__ __forceinline__ T group_sum(T value) {
         return block_sum(value);
     }
 }
+/// The largest value of the `threads` neighbours that share a row: a warp, or the block.
 template <int threads>
 __device__ __forceinline__ float group_max(float value) {
     if constexpr (threads == warp_lanes) {

@@ -7,7 +7,7 @@
 #include "exec/cuda/kernels/device_math.h"
 #include "exec/cuda/kernels/kernels.h"
 
-/// How the host's halves of kernels choose types and grids.
+/// Choice of types and grids in the host's halves of kernels.
 namespace pipetwin::cuda {
 
 /// f(T{}) with T = float or Bf16.

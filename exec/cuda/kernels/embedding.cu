@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(block_size) forward_kernel(Forward<T> o) {
     }
 }
 
-/// So many ids are looked through at once.
+/// Number of ids that are searched at once.
 constexpr int window = 4 * block_size;
 
 // Whether `id` is among the first `count` ids; the same answer in all threads of the block.
@@ -80,7 +80,7 @@ struct Matches {
 };
 
 // The rows of the window at `begin` that have this id, in ascending order; returns their number.
-// Warp w looks at offsets 128 w ... 128 w + 127. The first barrier also waits for those who still
+// Warp w searches offsets 128 w ... 128 w + 127. The first barrier also waits for those who still
 // read the last window's offsets.
 __device__ __forceinline__ int find_matches(
     const std::int32_t* ids, std::int64_t rows, std::int64_t begin, int id, Matches& matches) {

@@ -19,6 +19,7 @@
 /// wide; other addresses are correct, too, but sums along a row then have another order.
 namespace pipetwin::cuda {
 
+/// Type of the numbers that layers read and write.
 enum class Real : std::uint8_t { F32, BF16 };
 
 // elementwise.cu
@@ -36,11 +37,13 @@ struct MemberSum {
     const float* x = nullptr;
     float* y = nullptr;
 };
+/// Launches the sum y = x_0 + x_1 + ... of `MemberSum`.
 cudaError_t sum_members(const MemberSum& sum, cudaStream_t stream);
 
-/// y = scale x, rounded to the nearest, ties to even.
+/// y = scale x, from fp32, rounded to the nearest, ties to even.
 cudaError_t convert_from_float(
     Real real, std::int64_t size, float scale, const float* x, void* y, cudaStream_t stream);
+/// y = x in fp32.
 cudaError_t convert_to_float(
     Real real, std::int64_t size, const void* x, float* y, cudaStream_t stream);
 
@@ -81,6 +84,8 @@ cudaError_t dropout(Real real,
 
 // layer_norm.cu; per row z = (x - mean) s, s = 1 / sqrt(variance + 1e-5)
 
+/// Operands that the three functions of a layer norm share; per row z = (x - mean) s, s = 1 /
+/// sqrt(variance + 1e-5).
 struct LayerNorm {
     std::int64_t rows = 0;
     std::int64_t width = 0;
@@ -108,8 +113,9 @@ cudaError_t layer_norm_backward_input(Real real,
 
 // column_sums.cu
 
-/// Floats of scratch for a sum over rows of so many columns, and for two of them.
+/// Number of fp32 scratch numbers that `column_sums` needs.
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
+/// Number of fp32 scratch numbers that `layer_norm_backward_weight` needs.
 std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width);
 
 /// db += the sum of the rows of dy: the gradient of a bias.
@@ -159,6 +165,7 @@ cudaError_t embedding_backward(Real real,
 
 // cross_entropy.cu; per row l = log(sum exp x)
 
+/// Operands that both functions of a cross-entropy share.
 struct CrossEntropy {
     std::int64_t rows = 0;
     std::int64_t width = 0;
@@ -184,7 +191,7 @@ cudaError_t cross_entropy_backward(Real real,
 
 // updates.cu
 
-/// See exec/layers/optimizer.h for the formulas; AdamW is Adam with a decay factor.
+/// Formula of an update; see exec/layers/optimizer.h. AdamW is Adam with a decay factor.
 enum class UpdateRule : std::uint8_t {
     None,  ///< the sums of squares alone
     Sgd,
@@ -193,7 +200,7 @@ enum class UpdateRule : std::uint8_t {
     Adam
 };
 
-/// One parameter.
+/// Operands of the update of one parameter.
 struct UpdateTensor {
     void* value = nullptr;  ///< what layers read
     float* master =
@@ -211,12 +218,13 @@ struct UpdateChunk {
     std::int32_t tensor = 0;
     std::int32_t index = 0;  ///< its place in the tensor, counted in chunks
 };
+/// Numbers of a chunk.
 constexpr std::int64_t update_chunk_size = 16'384;
 
-/// Cuts the tensors into chunks, and tells each its first one.
+/// Cuts the tensors into chunks, and sets each tensor's `first_chunk`.
 std::vector<UpdateChunk> update_chunks(std::vector<UpdateTensor>& tensors);
 
-/// The numbers of a step, fp32 as the CPU's kernels round them.
+/// Factors of one step's update, in fp32 as the CPU's kernels round them.
 struct UpdateFactors {
     float rate = 0;         ///< learning rate; of Adam divided by 1 - beta1^step
     float keep_first = 0;   ///< Momentum's mu, RmsProp's decay, Adam's beta1
@@ -229,8 +237,8 @@ struct UpdateFactors {
     float gradient_scale = 1;
 };
 
-/// All arrays in memory that the device reads; `factors`, too, since a captured graph runs again
-/// with the numbers of another step.
+/// Operands of one launch that updates all parameters. All arrays lie in memory that the device
+/// reads; `factors`, too, since a captured graph runs again with the numbers of another step.
 struct Updates {
     const UpdateTensor* tensors = nullptr;
     std::int64_t tensor_count = 0;

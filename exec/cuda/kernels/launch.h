@@ -16,7 +16,7 @@
 /// The bytes that the launch asked for, as unsigned char*; aligned to 128 bytes.
 #define PIPETWIN_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #define PIPETWIN_UNROLL _Pragma("unroll")
-/// For loops of unknown length: so many loads are in flight.
+/// Unrolls a loop of unknown length four times, so that several loads are in flight.
 #define PIPETWIN_UNROLL_4 _Pragma("unroll 4")
 #else
 #define PIPETWIN_SHARED(name, ...)                  \

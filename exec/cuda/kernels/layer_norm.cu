@@ -82,7 +82,7 @@ struct BackwardInput {
     T* dx;
 };
 
-// Each thread reads again what it writes to and nobody else does, so dx may be x, dy or skip.
+// A number is read and written by one thread only, so dx may be x, dy or skip.
 template <class T, int pack, int threads>
 __global__ void __launch_bounds__(row_block) backward_input_kernel(BackwardInput<T> o) {
     const std::int64_t row = row_of_thread<threads>();

@@ -17,7 +17,7 @@
 namespace pipetwin::cuda {
 namespace {
 
-/// What attention computes, both ways; as floats, whatever the device's type.
+/// Results of attention, both directions; as floats, whatever the device's type.
 struct Attention {
     std::vector<float> context;
     std::vector<float> log_sums;

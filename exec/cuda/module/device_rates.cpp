@@ -90,7 +90,8 @@ class Rates {
         stream_ = make_stream();
     }
 
-    /// Of a square product; operations per second, a multiplication and an addition being two.
+    /// Rate of a square product, in operations per second; a multiplication and an addition are
+    /// two.
     double flops(Real real) const {
         const std::size_t width = real == Real::BF16 ? 2 : 4;
         const auto n = static_cast<std::size_t>(sizes_.matrix);

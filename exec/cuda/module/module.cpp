@@ -59,7 +59,7 @@ using pipetwin::cuda::GreenContext;
 /// A part for each rank; null where they share all. Throws Error(Unavailable) where the driver
 /// cannot divide the device.
 std::vector<std::unique_ptr<GreenContext>> make_parts(const PipetwinCudaRequest& request) {
-    const std::size_t ranks = as_index(request.ranks);
+    const std::size_t ranks = pipetwin::as_index(request.ranks);
     if (request.own_multiprocessors == 0) {
         return std::vector<std::unique_ptr<GreenContext>>(ranks);
     }
@@ -79,7 +79,7 @@ std::vector<std::unique_ptr<GreenContext>> make_parts(const PipetwinCudaRequest&
     }
 }
 
-/// What the program's context on the device takes, which is made once, by whatever needs it first.
+/// Bytes of the program's context on the device, which is made once, when it is first needed.
 class ContextMemory {
   public:
     explicit ContextMemory(int device)

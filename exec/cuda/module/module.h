@@ -18,6 +18,7 @@ extern "C" {
 /// Grows with every incompatible change; a program refuses a module of another version.
 inline constexpr int pipetwin_cuda_interface = 9;
 
+/// Versions of the libraries that the module uses.
 struct PipetwinCudaVersions {
     int runtime;  ///< 13000 for 13.0
     int driver;   ///< newest runtime that the driver serves, same form; 0 without a driver
@@ -25,6 +26,7 @@ struct PipetwinCudaVersions {
     int nccl;     ///< 22809 for 2.28.9
 };
 
+/// Properties of one GPU.
 struct PipetwinCudaDevice {
     char name[256];
     int compute_capability;  ///< 90 for 9.0
@@ -32,25 +34,26 @@ struct PipetwinCudaDevice {
     std::int64_t memory_bytes;
 };
 
-/// What `pipetwin_cuda_make_devices` makes.
+/// The devices that `pipetwin_cuda_make_devices` shall make.
 struct PipetwinCudaRequest {
     int device;               ///< index of the GPU
     int gpus;                 ///< 0 .. gpus-1 are used together: it copies to all of them
     int ranks;                ///< that share it
     int own_multiprocessors;  ///< not 0: each rank has its own, else they share all
-    const int* units;         ///< [rank] how many times 8 multiprocessors; null: as many each
+    const int* units;         ///< [rank] in units of 8 multiprocessors; null: equal shares
     int graphs;               ///< not 0: repeated calls become CUDA graphs
     int own_attention;        ///< not 0: attention by our own kernels, even where cuDNN has a plan
     std::int64_t memory_bytes;
 };
 
-/// How much `pipetwin_cuda_measure` computes and copies at a time.
+/// Sizes with which `pipetwin_cuda_measure` computes and copies.
 struct PipetwinCudaSizes {
     int matrix;  ///< rows and columns
     std::int64_t copy_bytes;
     int repeats;
 };
 
+/// Measured rates of a GPU, as exec/gpu/cuda_module.h's CudaRates.
 struct PipetwinCudaRates {
     double bf16_flops;  ///< per second
     double fp32_flops;
@@ -59,59 +62,70 @@ struct PipetwinCudaRates {
     double from_device;
 };
 
+/// Id of a communicator, which all its ends are made with.
 struct PipetwinCudaLinkId {
     char bytes[128];
 };
 
+/// Which end of a link to make.
 struct PipetwinCudaLinkEnd {
     int sends;           ///< not 0: the end that sends
     int in_host_memory;  ///< not 0: its messages lie there, else in the GPU's
 };
 
-/// A process among all that are gathered.
+/// A process's place among all that are gathered, or that sum.
 struct PipetwinCudaMember {
     int index;
     int count;
 };
 
-/// Called once per check; both texts live until it returns.
+/// Function that is called once per check; both texts live until it returns.
 using PipetwinCudaReport = void (*)(void* context,
                                     const char* name,
                                     int passed,
                                     const char* detail);
 
+/// The `pipetwin_cuda_interface` that the module was built with.
 int pipetwin_cuda_interface_version();
+/// Fills the versions; a library that cannot say its version leaves 0.
 void pipetwin_cuda_versions(PipetwinCudaVersions* versions);
+/// Counts the GPUs.
 int pipetwin_cuda_device_count(int* count);
+/// Describes GPU `index`.
 int pipetwin_cuda_describe(int index, PipetwinCudaDevice* device);
+/// CUDA's text for an error that a function returned.
 const char* pipetwin_cuda_error_text(int error);
 /// Fills devices[0..ranks-1], which the caller deletes. Throws what their constructors throw:
 /// program and module come from one build, and the interface version says so.
 void pipetwin_cuda_make_devices(const PipetwinCudaRequest* request,
                                 pipetwin::exec::Device** devices);
+/// Free and total bytes of GPU `index`; makes this program's context on it.
 int pipetwin_cuda_memory(int index, std::int64_t* free_bytes, std::int64_t* total_bytes);
-/// Throws CudaFailure.
+/// Measures the rates of GPU `index`. Throws CudaFailure.
 void pipetwin_cuda_measure(int index, const PipetwinCudaSizes* sizes, PipetwinCudaRates* rates);
-/// What names a link between processes. Throws CudaFailure, as all that make one do.
+/// Makes a new id of a link between processes. Throws CudaFailure, as all functions that make a
+/// link do.
 void pipetwin_cuda_make_link_id(PipetwinCudaLinkId* id);
-/// One end of it, at GPU `index`. The caller deletes it.
+/// Makes one end of a link, at GPU `index`. The caller deletes it.
 void pipetwin_cuda_make_link(int index,
                              const PipetwinCudaLinkId* id,
                              const PipetwinCudaLinkEnd* end,
                              pipetwin::exec::GpuLink** link);
-/// Of all processes; `place` or `id` is null. The caller deletes it.
+/// Makes the exchange that gathers bytes of all processes; `place` or `id` is null. The caller
+/// deletes it.
 void pipetwin_cuda_make_gather(int index,
                                const PipetwinCudaLinkId* id,
                                const char* place,
                                const PipetwinCudaMember* member,
                                pipetwin::exec::GpuGather** gather);
-/// Over some processes. The caller deletes it.
+/// Makes the sum over some processes. The caller deletes it.
 void pipetwin_cuda_make_sum(int index,
                             const PipetwinCudaLinkId* id,
                             const PipetwinCudaMember* member,
                             pipetwin::exec::GpuSum** sum);
-/// Ends so many at once.
+/// Aborts `count` links and sums at once.
 void pipetwin_cuda_abort(pipetwin::exec::GpuTraffic* const* traffic, int count);
+/// Runs the self-test on GPU `index`; calls `report` with `context` for each check.
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context);
 
 }  // extern "C"

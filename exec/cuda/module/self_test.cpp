@@ -127,12 +127,12 @@ void multiply(const Shape& shape,
     PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(stream.get()));
 }
 
-Communicator make_lonely_communicator() {
+OwnedCommunicator make_lonely_communicator() {
     ncclUniqueId id{};
     PIPETWIN_NCCL_CHECK(ncclGetUniqueId(&id));
     ncclComm_t communicator = nullptr;
     PIPETWIN_NCCL_CHECK(ncclCommInitRank(&communicator, 1, id, 0));
-    return Communicator(communicator);
+    return OwnedCommunicator(communicator);
 }
 
 }  // namespace
@@ -191,7 +191,7 @@ std::string check_loopback() {
     const Stream stream = make_stream();
     const DeviceBuffer sent(values, stream);
     const DeviceBuffer received(values.size());
-    const Communicator communicator = make_lonely_communicator();
+    const OwnedCommunicator communicator = make_lonely_communicator();
     PIPETWIN_NCCL_CHECK(ncclGroupStart());
     PIPETWIN_NCCL_CHECK(
         ncclSend(sent.data(), sent.size(), ncclFloat, 0, communicator.get(), stream.get()));

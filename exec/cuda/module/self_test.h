@@ -6,12 +6,12 @@
 
 namespace pipetwin::cuda {
 
-/// A library that cannot say its version leaves 0.
+/// Versions of the libraries; one that cannot say its version leaves 0.
 PipetwinCudaVersions library_versions();
 
 }  // namespace pipetwin::cuda
 
-/// What shows that a device computes: each check throws CudaFailure when a call fails or a result
+/// Checks that show that a device computes. Each throws CudaFailure when a call fails or a result
 /// is wrong, and returns what it compared. They run on the current device.
 namespace pipetwin::cuda {
 

@@ -9,7 +9,8 @@
 namespace pipetwin::cuda {
 namespace {
 
-/// Of the highest priority where a message is short, and somebody waits for it.
+/// Makes a stream, of the highest priority where messages are short and another rank waits for
+/// them.
 Stream make_stream(bool is_urgent) {
     if (!is_urgent) {
         return cuda::make_stream();
@@ -71,7 +72,8 @@ bool Communicator::is_free() {
     return true;
 }
 
-/// What the last call has left to other threads of NCCL may still be on its way to the others.
+/// Finalizes the communicator, and waits for it a few seconds: messages of the last call may still
+/// be on their way to the other ends, on threads of NCCL.
 void Communicator::finish() noexcept {
     constexpr std::chrono::seconds patience{3};
     constexpr std::chrono::milliseconds nap{1};

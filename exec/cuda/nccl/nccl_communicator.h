@@ -9,7 +9,7 @@
 
 namespace pipetwin::cuda {
 
-/// What all ends of a communicator are made with.
+/// Makes a new id, with which all ends of a communicator are made.
 std::vector<std::byte> make_nccl_id();
 
 /// A communicator of NCCL with a stream of its own, on few multiprocessors, so that it waits for no
@@ -17,6 +17,7 @@ std::vector<std::byte> make_nccl_id();
 /// goes on with on a thread of its own, and takes no other call meanwhile.
 class Communicator {
   public:
+    /// One end of a communicator.
     struct Member {
         int rank = 0;
         int ranks = 2;
@@ -61,7 +62,9 @@ class Communicator {
 using GpuBytes = Owned<std::byte*, cudaFree>;
 GpuBytes gpu_bytes(int device, std::size_t bytes);
 
+/// Owner of a CUDA event.
 using Event = Owned<cudaEvent_t, cudaEventDestroy>;
+/// Makes an event, to be recorded on the communicator's stream.
 Event make_event();
 
 /// Whether what was recorded before the event is done.

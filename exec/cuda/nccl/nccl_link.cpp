@@ -21,8 +21,8 @@ Owned<std::byte*, cudaFreeHost> host_bytes(int device, std::size_t bytes) {
     return Owned<std::byte*, cudaFreeHost>(static_cast<std::byte*>(memory));
 }
 
-/// Where messages between host memories pass through, in pieces: NCCL reaches the GPU's memory
-/// only. While one piece is on its way the next is filled.
+/// Buffers in pinned host memory and on the GPU, through which messages between host memories pass
+/// in pieces: NCCL reaches the GPU's memory only. While one piece is on its way the next is filled.
 class Slots {
   public:
     static constexpr std::size_t piece = std::size_t{1} << 20;
@@ -107,7 +107,7 @@ class NcclLink final : public exec::GpuLink {
         Event done{};  ///< null until NCCL has it
     };
 
-    /// It is in host memory.
+    /// True if the piece passes through a slot: it is in host memory.
     bool passes_through(const Piece& piece) const { return slots_ && !piece.is_hello; }
 
     bool has_room() const { return !slots_ || under_way_.size() < Slots::count; }
@@ -273,7 +273,7 @@ class NcclGather final : public exec::GpuGather {
 class Variable {
   public:
     Variable(const char* name, const std::string& value) : name_(name) {
-        setenv(name_, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): before anybody trains
+        setenv(name_, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): before training begins
     }
     Variable(const Variable&) = delete;
     Variable& operator=(const Variable&) = delete;

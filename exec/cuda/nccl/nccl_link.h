@@ -15,11 +15,11 @@ std::unique_ptr<exec::GpuLink> make_link(int device,
                                          bool sends,
                                          exec::LinkMemory memory);
 
-/// NCCL's abort of one communicator may wait for all that the GPU has under way, and so for the
-/// others: it is told of all before it begins with the first.
+/// Aborts several at once. NCCL's abort of one communicator may wait for all that the GPU has under
+/// way, and so for the others: NCCL gets all of them before it begins with the first.
 void abort_together(std::span<exec::GpuTraffic* const> traffic) noexcept;
 
-/// By a communicator of all.
+/// Makes the exchange that gathers bytes of all processes, by a communicator of all.
 std::unique_ptr<exec::GpuGather> make_gather(int device,
                                              std::span<const std::byte> id,
                                              const exec::GpuMember& member);

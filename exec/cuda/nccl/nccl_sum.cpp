@@ -8,15 +8,15 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 #include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/nccl/nccl_communicator.h"
 
 namespace pipetwin::cuda {
 namespace {
 
+using exec::ElementRange;
 using exec::GpuNumbers;
-using exec::NumberRange;
 
 /// Everything is listed on one stream, which no host has to look after: the GPU goes on by itself.
 /// A sum of D members, seen from one of them; of each share a piece at a time, since what the
@@ -88,7 +88,7 @@ class NcclSum final : public exec::GpuSum {
     void abort() noexcept override { communicator_.abort(); }
 
   private:
-    /// Gradients are large, and somebody waits for them; not measured on a GPU yet.
+    /// Gradients are large, and ranks wait for them; not measured on a GPU yet.
     static constexpr int multiprocessors = 8;
     /// Addresses that are no multiples of 16 bytes make NCCL copy byte by byte.
     static constexpr std::int64_t aligned = 4;
@@ -96,10 +96,11 @@ class NcclSum final : public exec::GpuSum {
     static constexpr std::int64_t grain = 64;
     /// Beside the numbers of a slot: parts of tensors begin there as they do in their tensors.
     static constexpr std::int64_t room_to_align = 4096;
-    /// A stream that has much more makes who gives it something wait where nobody can end that.
+    /// Most messages on a stream at a time: with many more the caller would wait where nothing can
+    /// end its wait.
     static constexpr std::size_t most_under_way = 64;
 
-    /// Of one share.
+    /// Numbers of a piece of one share.
     static std::int64_t piece_numbers(int members) {
         constexpr std::int64_t all_slots = std::int64_t{8} << 20;
         constexpr std::int64_t least = std::int64_t{64} << 10;
@@ -136,12 +137,12 @@ class NcclSum final : public exec::GpuSum {
     /// Calls act(where they are, how many, how many of the range came before).
     template <class Do>
     static void for_each_part(std::span<const GpuNumbers> numbers,
-                              const NumberRange& range,
+                              const ElementRange& range,
                               std::size_t bytes_each,
                               const Do& act) {
         std::int64_t passed = 0;
         for (const GpuNumbers& some : numbers) {
-            const NumberRange part = common(range, {.begin = passed, .size = some.count});
+            const ElementRange part = common(range, {.begin = passed, .size = some.count});
             if (part.size > 0) {
                 act(static_cast<std::byte*>(some.data) + as_index(part.begin - passed) * bytes_each,
                     part.size);
@@ -150,15 +151,16 @@ class NcclSum final : public exec::GpuSum {
         }
     }
 
-    /// Where nobody minds who has which: cut where addresses are aligned.
-    NumberRange even_share(std::int64_t count, int member) const {
-        const NumberRange grains = exec::share_of((count + grain - 1) / grain, member, members_);
+    /// The member's share of numbers, cut where addresses are aligned, for uses where it does not
+    /// matter which member has which.
+    ElementRange even_share(std::int64_t count, int member) const {
+        const ElementRange grains = exec::share_of((count + grain - 1) / grain, member, members_);
         const std::int64_t begin = std::min(count, grains.begin * grain);
         return {.begin = begin, .size = std::min(count, grains.end() * grain) - begin};
     }
 
-    /// What begins so far behind the begin of a share.
-    NumberRange piece_of(const NumberRange& share, std::int64_t begin) const {
+    /// The piece of a share that begins `begin` numbers behind the share's begin.
+    ElementRange piece_of(const ElementRange& share, std::int64_t begin) const {
         return {.begin = share.begin + begin,
                 .size = std::clamp<std::int64_t>(share.size - begin, 0, most_)};
     }
@@ -208,7 +210,7 @@ class NcclSum final : public exec::GpuSum {
                                    .is_sent = true});
                           });
         });
-        const NumberRange own = piece_of(share(self_), begin);
+        const ElementRange own = piece_of(share(self_), begin);
         std::int64_t place = 0;  // in a slot
         std::int64_t room = room_to_align;
         for_each_part(numbers, own, sizeof(float), [&](std::byte* data, std::int64_t size) {

@@ -12,25 +12,27 @@
 /// number. Not for destructors: those call the library directly and drop the result.
 namespace pipetwin::cuda {
 
+/// Failure of a call of CUDA or one of its libraries.
 class CudaFailure : public exec::DeviceFailure {
   public:
     using DeviceFailure::DeviceFailure;
     explicit CudaFailure(std::string text) : DeviceFailure(std::move(text), "", Lasts::Once) {}
 };
 
-/// Whether CUDA says of `error` that all further work of the process returns it, too.
+/// True if CUDA documents that after `error` all further work of the process fails with it, too.
 bool is_for_good(cudaError_t error);
 
 /// Throws the CudaFailure; `call` may have its arguments, which are left out.
 [[noreturn]] void fail(std::string_view call, cudaError_t error);
 
+/// Throws CudaFailure unless the call succeeded; use PIPETWIN_CUDA_CHECK.
 inline void check_runtime(const char* call, cudaError_t error) {
     if (error != cudaSuccess) {
         fail(call, error);
     }
 }
 
-/// For libraries with errors of their own.
+/// Throws CudaFailure unless `ok`, with a library's own text and number of the error.
 void check(const char* call, bool ok, const char* text, int number);
 
 }  // namespace pipetwin::cuda

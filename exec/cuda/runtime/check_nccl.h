@@ -7,6 +7,7 @@
 /// Checks of NCCL's calls.
 namespace pipetwin::cuda {
 
+/// Throws CudaFailure unless NCCL's call succeeded.
 inline void check_nccl(const char* call, ncclResult_t result) {
     check(call, result == ncclSuccess, ncclGetErrorString(result), static_cast<int>(result));
 }

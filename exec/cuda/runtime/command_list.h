@@ -37,17 +37,20 @@ class CommandList {
 
     bool empty() const { return bytes_.empty(); }
     void clear() { bytes_.clear(); }
+    /// Exchanges the calls of two lists.
     void swap(CommandList& other) noexcept { bytes_.swap(other.bytes_); }
+    /// The calls as bytes: equal for lists that make equal calls.
     std::string_view bytes() const {
         return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
     }
 
-    /// In order. Throws CudaFailure, naming the call, if one is refused. `made` counts those that
-    /// were not.
+    /// Makes all calls in order. Throws CudaFailure, naming the call, if one is refused. `made`
+    /// counts those that were not.
     void run(cudaStream_t stream, std::size_t& made) const;
 
+    /// Number of calls.
     std::size_t size() const;
-    /// What the first `calls` are called, each name once, in order.
+    /// Names of the first `calls` calls, each name once, in order.
     std::vector<std::string_view> names(std::size_t calls) const;
 
   private:
@@ -58,7 +61,7 @@ class CommandList {
         std::size_t size;  ///< of the function and its arguments
     };
 
-    /// Where values stand when each begins at a multiple of 8 bytes; the last place is the end.
+    /// Offsets of values that each begin at a multiple of 8 bytes; the last one is the end.
     template <class... Values>
     struct Layout {
         static constexpr std::array<std::size_t, sizeof...(Values) + 1> places = [] {

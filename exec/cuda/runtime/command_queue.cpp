@@ -6,8 +6,8 @@
 namespace pipetwin::cuda {
 namespace {
 
-/// Of lists that are remembered. Those of a step are a few megabytes; a run whose addresses never
-/// repeat must not fill the memory.
+/// Most bytes of all lists that are remembered. Those of a step are a few megabytes; a run whose
+/// addresses never repeat must not fill the memory.
 constexpr std::size_t most_known_bytes = std::size_t{256} << 20U;
 
 }  // namespace

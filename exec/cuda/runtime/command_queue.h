@@ -15,6 +15,7 @@ namespace pipetwin::cuda {
 /// made of the stream's calls, they are made one by one.
 class CommandQueue {
   public:
+    /// Whether repeated lists become CUDA graphs.
     enum class Graphs { No, Yes };
     CommandQueue(cudaStream_t stream, Graphs graphs) : stream_(stream), graphs_(graphs) {}
 
@@ -24,13 +25,15 @@ class CommandQueue {
     /// Hands what is listed to the stream. Does not wait for it. Throws CudaFailure.
     void flush();
 
-    /// What was handed over is done, or nobody cares any more.
+    /// Forgets the calls that were handed over: they are done, or a failure has made their results
+    /// useless.
     void forget() noexcept;
 
-    /// `failure` with what is known here: a failure for good may be that of any call on its way.
+    /// Returns `failure` with what is known here: a lasting failure may come from any call that is
+    /// under way.
     CudaFailure explained(const CudaFailure& failure) const;
 
-    /// Why there are no graphs although they were wanted; empty: there are.
+    /// The reason why there are no graphs although they were wanted; empty: there are.
     const std::string& why_no_graphs() const { return why_no_graphs_; }
 
   private:
@@ -45,7 +48,7 @@ class CommandQueue {
     Graphs graphs_;
     CommandList list_;
     CommandList under_way_;  ///< handed over, or being so
-    std::size_t made_ = 0;   ///< so many of those
+    std::size_t made_ = 0;   ///< of `under_way_`, calls that were made
     std::unordered_map<std::string, GraphExec>
         known_;  ///< by the bytes of the list; null: seen once
     std::size_t known_bytes_ = 0;

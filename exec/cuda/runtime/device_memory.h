@@ -17,10 +17,11 @@ namespace pipetwin::cuda {
 /// still reads it.
 class DeviceMemory final : public exec::Memory {
   public:
-    /// Throws Error(Infeasible), naming what there is, if the device has not so many bytes left.
+    /// Takes `bytes` of the device. Throws Error(Infeasible), naming what there is, if it has fewer
+    /// left.
     DeviceMemory(int device, std::size_t bytes);
 
-    /// What was taken from the device.
+    /// Bytes that were taken from the device.
     std::size_t bytes();
 
     void* take(std::size_t bytes) override;

@@ -34,17 +34,17 @@ class GreenContext {
     int multiprocessors_ = 0;
 };
 
-/// Multiprocessors are given out in so many at a time.
+/// Multiprocessors of a unit: parts of a GPU consist of whole units.
 inline constexpr int multiprocessors_of_a_unit = 8;
 
-/// Into how many units each part's share comes, where parts are `wanted` (in units; empty: alike)
-/// and the device has `units`. Throws Error(Infeasible), naming both, if they are not enough.
+/// [part]: its share in units, where parts are `wanted` (in units; empty: equal shares) and the
+/// device has `units`. Throws Error(Infeasible), naming both, if they are not enough.
 std::vector<int> shares(int units, int parts, std::span<const int> wanted);
 
-/// One green context per part, of so many units each. Throws CudaFailure.
+/// Makes one green context per part; `parts` are their sizes in units. Throws CudaFailure.
 std::vector<std::unique_ptr<GreenContext>> cut_device(int device, std::span<const int> parts);
 
-/// How many units the device has.
+/// Number of units that the device has.
 int units_of_device(int device);
 
 }  // namespace pipetwin::cuda

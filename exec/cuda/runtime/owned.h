@@ -7,9 +7,9 @@
 
 #include "exec/cuda/runtime/check.h"
 
-/// What the CUDA libraries hand out, owned: freed when it goes out of scope. An error while freeing
-/// is dropped, since destructors do not throw; the next checked call reports a broken device
-/// anyway.
+/// Owners of what the CUDA libraries hand out: freed when it goes out of scope. An error while
+/// freeing is dropped, since destructors do not throw; the next checked call reports a broken
+/// device anyway.
 namespace pipetwin::cuda {
 
 /// A handle of type T, a pointer to something opaque, freed by `free`.
@@ -17,11 +17,14 @@ template <class T, auto free>
 struct Freed {
     void operator()(T handle) const noexcept { static_cast<void>(free(handle)); }
 };
+/// Owner of a handle, which `free` frees.
 template <class T, auto free>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, Freed<T, free>>;
 
+/// Owner of a stream.
 using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
 
+/// Makes a stream that does not wait for the default stream. Throws CudaFailure.
 inline Stream make_stream() {
     cudaStream_t stream = nullptr;
     PIPETWIN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -48,7 +51,7 @@ class DeviceBuffer {
     float* data() const { return data_.get(); }
     std::size_t size() const { return size_; }
 
-    /// Waits for the stream.
+    /// Copies the numbers to the host; waits for the stream.
     std::vector<float> to_host(const Stream& stream) const {
         std::vector<float> values(size_);
         PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(

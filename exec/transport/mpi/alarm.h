@@ -6,7 +6,7 @@
 
 #include "exec/base/spin.h"
 #include "exec/transport/channel.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec::mpi {
 
@@ -23,10 +23,10 @@ class Alarm {
     bool raised() noexcept;
 
     /// Nothing that is waited for will come. Any thread.
-    void give_up() noexcept { hopeless_ = true; }
+    void mark_peer_lost() noexcept { hopeless_ = true; }
 
     /// Throws what `wait` would.
-    void heed() {
+    void throw_if_aborted() {
         if (hopeless_) {
             throw ProcessLost();
         }
@@ -36,10 +36,10 @@ class Alarm {
     }
 
     /// Calls `done` until it is true: nothing wakes who waits for MPI, whose messages move with
-    /// every look. Throws ChannelClosed where the alarm is raised meanwhile and `heeds` it,
+    /// every look. Throws ChannelClosed where the alarm is raised meanwhile and `may_abort`,
     /// ProcessLost where all is given up.
     template <class Done>
-    void wait(const Done& done, bool heeds = true) {
+    void wait(const Done& done, bool may_abort = true) {
         constexpr int looks_per_alarm = 16;
         constexpr std::chrono::seconds long_wait{2};
         const auto begin = std::chrono::steady_clock::now();
@@ -47,7 +47,7 @@ class Alarm {
             if (hopeless_) {
                 throw ProcessLost();
             }
-            if (heeds && look % looks_per_alarm == 0 && raised()) {
+            if (may_abort && look % looks_per_alarm == 0 && raised()) {
                 throw ChannelClosed();
             }
             pause_between_looks(std::chrono::steady_clock::now() - begin, long_wait);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exec/transport/mpi/alarm.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec::mpi {
 

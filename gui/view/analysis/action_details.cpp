@@ -34,8 +34,8 @@ Duration length_of(const RowIndex& row, int cell) {
     return row.end(cell) - row.begin(cell);
 }
 
-/// How long the rank did nothing useful just before an action: of a message its own wait, of any
-/// other the time since the end of the one before it that is no message.
+/// Time in which the rank did nothing useful just before an action: of a message its own wait, of
+/// any other the time since the end of the one before it that is no message.
 Duration wait_of(const RowIndex& row, int cell) {
     const Span span = row[cell];
     if (is_message(span.action.op)) {
@@ -187,7 +187,7 @@ std::string& text_of(DetailLine& line, Side side) {
     return side == Side::Predicted ? line.predicted : line.measured;
 }
 
-/// Of a quantity that a side may not have: [side].
+/// [side]: a quantity that a side may not have.
 template <class Value>
 using OnSides = std::array<std::optional<Value>, 2>;
 

@@ -6,7 +6,7 @@
 
 #include "gui/view/run/run_data.h"
 
-/// What the window says in words: numbers to text, without a widget.
+/// Texts of the window: numbers to words, without a widget.
 namespace pipetwin::gui {
 
 /// A line of a table: a quantity on both sides. Texts that do not apply are empty.
@@ -17,31 +17,33 @@ struct DetailLine {
     std::string error;  ///< (predicted - measured) / measured, or a difference of times
 };
 
+/// Texts about one action on both sides.
 struct ActionDetails {
     std::string title;     ///< "1F2"
     std::string subtitle;  ///< "forward, rank 1, stage 1, micro-batch 2"
     std::vector<DetailLine> lines;
-    std::string note;  ///< whom a message comes from, or how many steps the medians are over
+    std::string note;  ///< the rank that a message comes from, or the number of steps measured
 };
 
-/// Both sides of the action that `ref` points to; empty if it points nowhere.
+/// Texts about the action that `ref` points to, on both sides; empty if it points nowhere.
 ActionDetails details_of(const RunData& run, const SpanRef& ref);
 
 /// One sentence for the tooltip and for screen readers: "1F2, forward, rank 1, measured: 1.200 ms
 /// at 3.400 ms".
 std::string sentence_of(const RunData& run, const SpanRef& ref);
 
-/// Of a step: step time, pipeline time and the share of the bubble.
+/// Lines about a step: step time, pipeline time and the share of the bubble.
 std::vector<DetailLine> step_lines(const RunData& run, int step);
 
-/// The same as medians over the run; empty where there is one step, or nothing to compare.
+/// Lines about the whole run: the medians of step time, pipeline time and bubble; empty where there
+/// is one step, or nothing to compare.
 std::vector<DetailLine> run_lines(const RunData& run);
 
 /// A line per compute op of a step: the sum over ranks. Empty for a step that is missing.
 std::vector<DetailLine> op_lines(const RunData& run, int step);
 
-/// Where the time of the main step went, in the words of the command line. Empty where neither side
-/// knows.
+/// Lines about where the time of the main step went, in the words of the command line. Empty where
+/// neither side knows.
 std::vector<DetailLine> breakdown_lines(const RunData& run);
 
 /// "gpipe, 4 ranks, 8 micro-batches".

@@ -40,7 +40,7 @@ std::vector<double> magnitudes(const std::vector<double>& values) {
     return result;
 }
 
-/// What has been seen of one cost.
+/// Errors of one cost so far.
 struct Seen {
     std::vector<double> percents;
     Pair total{};

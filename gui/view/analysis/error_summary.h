@@ -6,15 +6,15 @@
 
 #include "gui/view/run/run_data.h"
 
-/// How far off the predicted durations were.
+/// Errors of the predicted durations.
 namespace pipetwin::gui {
 
-/// How many errors lie where: `counts.size()` bins of `bin_percent` each, as many below 0 as above;
-/// what lies outside is in the outermost.
+/// Numbers of errors: `counts.size()` bins of `bin_percent` each, as many below 0 as above; what
+/// lies outside is in the outermost.
 struct ErrorHistogram {
     double bin_percent = 1;
     std::vector<std::int64_t> counts;
-    std::int64_t outside = 0;  ///< how many these are
+    std::int64_t outside = 0;  ///< number of errors beyond the outermost bins
 };
 
 /// The errors of one cost: of all actions of a kind on a stage, in all steps. Durations are from
@@ -33,12 +33,14 @@ struct CostError {
     ErrorHistogram histogram;
 };
 
+/// The error of one action.
 struct ActionError {
     SpanRef ref;  ///< on the measured side
     Action action;
     Pair duration;
 };
 
+/// Errors of all actions, by cost, and the largest of them.
 struct ErrorSummary {
     std::vector<CostError> costs;    ///< the one that distorts the step most first
     std::vector<ActionError> worst;  ///< furthest off, in time, first; at most `most_worst`
@@ -48,10 +50,11 @@ struct ErrorSummary {
     std::int64_t left_out = 0;  ///< actions without a measured duration, which have no error
 };
 
+/// Most actions in the list of the worst.
 constexpr std::size_t most_worst = 50;
 
-/// Of all actions that are no messages, in all measured steps. Empty unless both sides are there
-/// and have the same rows. O(actions of all steps): call it on a worker.
+/// Summary of the errors of all actions that are no messages, in all measured steps. Empty unless
+/// both sides are there and have the same rows. O(actions of all steps): call it on a worker.
 ErrorSummary error_summary(const RunData& run);
 
 /// "Furthest off is the backward of stage 1: ..."; says what is missing where there is nothing.

@@ -264,7 +264,7 @@ bool add_condition(OpFilter& filter, const std::string& text) {
     return false;
 }
 
-/// Of a run with one side the numbers are that side's.
+/// Returns the filter with its numbers on the only side, where a run has one side.
 OpFilter for_sides_of(OpFilter filter, const OpRows& rows) {
     for (OpFilter::Limit& limit : filter.limits) {
         if (rows.size() == 0 || rows.run().measured) {

@@ -14,6 +14,7 @@
 /// The actions of all steps as the rows of a table.
 namespace pipetwin::gui {
 
+/// Columns of the table of actions.
 enum class OpColumn {
     Step,
     Rank,
@@ -29,12 +30,13 @@ enum class OpColumn {
     MeasuredWait,
     Critical
 };
+/// Number of values of `OpColumn`.
 constexpr int op_column_count = 13;
 
 constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
 
-/// Of each step and rank one row after the other; nothing is copied, numbers are looked up. Waits
-/// are those of StepAnalysis, durations are without them.
+/// The rows of the table: those of each step and rank one after the other; nothing is copied,
+/// numbers are looked up. Waits are those of StepAnalysis, durations are without them.
 class OpRows {
   public:
     OpRows() = default;
@@ -43,26 +45,27 @@ class OpRows {
     int size() const { return starts_.empty() ? 0 : starts_.back(); }
     const RunData& run() const { return *run_; }
 
-    /// On the measured side where there is one.
+    /// The action of a row, on the measured side where there is one.
     SpanRef ref(int row) const;
-    /// Of a span of either side; none where there is no such row.
+    /// The row of a span of either side; none where there is no such row.
     std::optional<int> row_of(const SpanRef& ref) const;
     Action action(int row) const;
 
-    /// What a column is sorted and filtered by: nanoseconds, percent, numbers; `no_number` where
-    /// the side or the micro-batch is missing; a message has no error. The critical path of both
-    /// sides is 3, of the measured one 2, of the predicted one 1.
+    /// Number by which a column is sorted and filtered: nanoseconds, percent, numbers; `no_number`
+    /// where the side or the micro-batch is missing; a message has no error. The critical path of
+    /// both sides is 3, of the measured one 2, of the predicted one 1.
     double number(int row, OpColumn column) const;
 
-    /// The longest chains of all steps, for the last column. O(actions of all steps).
+    /// The actions on the longest chains of all steps, for the last column.
     struct CriticalCells {
         std::vector<std::uint8_t> of_row;
     };
+    /// Finds the longest chains of all steps. O(actions of all steps).
     CriticalCells find_critical() const;
+    /// Sets the actions on the longest chains, for the last column.
     void set_critical(std::shared_ptr<const CriticalCells> critical) {
         critical_ = std::move(critical);
     }
-    bool has_critical() const { return critical_ != nullptr; }
 
   private:
     std::optional<SpanRef> on(Side side, const SpanRef& ref) const;
@@ -74,7 +77,7 @@ class OpRows {
     std::shared_ptr<const CriticalCells> critical_;
 };
 
-/// Which rows are shown. Every condition has to hold; they are divided by commas or "and".
+/// A filter of rows. Every condition has to hold; they are divided by commas or "and".
 ///
 ///     1B2, F, rank 1     as in the search for actions
 ///     step 3             of that step
@@ -94,13 +97,15 @@ struct OpFilter {
     std::optional<int> step{};
     bool critical = false;
 
+    /// True if the filter lets the row through.
     bool matches(const OpRows& rows, int row) const;
 };
 
-/// None for what is no filter; the empty text is one that lets everything through.
+/// Reads a filter; none for what is no filter. The empty text is one that lets everything through.
 std::optional<OpFilter> parse_filter(std::string_view text);
 
-/// Rows in the order of a column, those without a number last, equal ones as they stand.
+/// Row numbers that the filter lets through, in the order of a column, those without a number last,
+/// equal ones as they stand.
 std::vector<int> ordered_rows(const OpRows& rows,
                               const OpFilter& filter,
                               OpColumn column,

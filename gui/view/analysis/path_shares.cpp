@@ -22,7 +22,7 @@ using sim::Target;
 
 constexpr std::int64_t most_evaluations = 20'000'000;  ///< actions, in all
 
-/// What a share is of.
+/// The part that a share is of.
 struct Group {
     enum class By { Kind, Stage, Link };
     By by{};

@@ -37,7 +37,7 @@ struct Drawn {
     Duration end(int cell) const { return row.end(cell); }
 };
 
-/// When the wait of a cell begins; `length` of the row is the place after it.
+/// Time at which the wait of a cell begins; `length` of the row is the place after it.
 template <class Row>
 Duration wait_begin(const Row& row, int length, int cell) {
     if (cell < length && is_message(row.op(cell))) {
@@ -268,7 +268,7 @@ void StepAnalysis::know_path() {
     }
 }
 
-/// Null for another side, rank or cell; the cell after the last is one.
+/// The row of an action; null for another side, rank or cell. The cell after the last is one.
 const RowIndex* StepAnalysis::row_of(const SpanRef& ref) const {
     if (ref.side != side_ || ref.rank < 0 ||
         std::cmp_greater_equal(ref.rank, rows_->ranks.size())) {
@@ -451,7 +451,7 @@ int next_action(const RowIndex& row, int cell, int direction) {
 
 }  // namespace
 
-/// Whom the message came from that a receive took.
+/// The action that made the message of a receive.
 std::optional<SpanRef> StepAnalysis::maker_of(const SpanRef& receive) const {
     const bool receives = is_receive(row_of(receive)->action(receive.cell).op);
     std::optional<SpanRef> maker = receives ? partner_of(receive) : std::nullopt;

@@ -11,25 +11,26 @@
 #include "gui/view/run/run_data.h"
 #include "sim/explain/causes.h"
 
-/// What the actions of one step waited for.
+/// Waits of the actions of one step, and their causes.
 namespace pipetwin::gui {
 
-/// What a piece of a wait was spent on.
+/// Cause of a piece of a wait.
 enum class WaitPart {
     Compute,     ///< an action made what was needed, here or on another rank
     RankBusy,    ///< a rank was busy with an action that its row puts first
     Link,        ///< a message was on its way, or waited for its link
     Room,        ///< a receiver had no room, or a stash was on its way to host memory or back
     Gradients,   ///< gradients were summed
-    Unexplained  ///< of a measured step: what its replay has not; below 0 where that waits longer
+    Unexplained  ///< of a measured step: not in its replay; below 0 where that waits longer
 };
 constexpr int wait_part_count = 6;
 
 /// "compute", "rank busy", "link", "room", "gradients", "unexplained".
 std::string_view words(WaitPart part);
+/// The part of a wait that a reason of the simulator counts to.
 WaitPart part_of(sim::Reason reason);
 
-/// The wait before a cell of a row, as StepAnalysis has it.
+/// The wait before a cell of a row, as StepAnalysis counts it.
 Duration wait_before(const RowIndex& row, int cell);
 
 /// A wait and its parts, which sum to it.
@@ -41,9 +42,9 @@ struct WaitSplit {
     Duration operator[](WaitPart part) const { return parts[as_index(part)]; }
 };
 
-/// A piece of time that something waited for, and what filled it: an action, or the message of a
-/// send, or the copy of a stash that an action makes or needs. Of a measured step the times are
-/// those of the replay.
+/// A piece of time that something waited for, and the action that filled it, or the message of a
+/// send, or the copy of a stash that an action makes or needs. Times of a measured step are those
+/// of the replay.
 struct WaitPiece {
     SpanRef ref;
     Action action;
@@ -51,11 +52,12 @@ struct WaitPiece {
     Duration begin{};
     Duration end{};
 
-    /// Filled by an action on its rank: no message, no copy.
+    /// True if an action on its rank filled it: no message, no copy.
     bool on_rank() const;
 };
 
-/// A wait by who waited. After the last action of a rank `ref.cell` is the length of its row.
+/// A wait and the action that waited. After the last action of a rank `ref.cell` is the length of
+/// its row.
 struct IdleTime {
     SpanRef ref;
     Duration wait{};
@@ -70,32 +72,31 @@ struct PathPiece {
     bool host_copy = false;
 };
 
-/// Why the actions of a step of one side began when they did.
+/// Analysis of a step of one side: why its actions began when they did.
 ///
 /// The wait of a message is from its begin to the moment at which it was ready. That of any other
 /// action is all the time since the one before it in its row that is no message, or since the start
 /// of the step, until it is ready; so the waits of a rank and its actions fill the step.
 ///
-/// What was waited for follows from the rules of the simulator (sim/explain/causes.h). A predicted
-/// step is simulated again. A measured one is replayed with the durations it had, and so is a
-/// predicted one that the plan does not give; what such a replay waits less than the step did is
-/// unexplained. A run without a plan knows how long an action waited and whom its message came
-/// from, no more.
+/// The causes follow from the rules of the simulator (sim/explain/causes.h). A predicted step is
+/// simulated again. A measured one is replayed with the durations it had, and so is a predicted one
+/// that the plan does not give; what such a replay waits less than the step did is unexplained. A
+/// run without a plan has only the length of each wait and the sender of each message.
 ///
 /// Never throws for what a run holds.
 class StepAnalysis {
   public:
-    /// O(actions), some microseconds for each: call it on a worker. `run` must outlive it, which
-    /// the pointer sees to; `step` has to be one of the side's.
+    /// Analyses a step of a side, which has to exist. `run` must outlive it, which the pointer
+    /// ensures. O(actions), some microseconds for each: call it on a worker.
     StepAnalysis(std::shared_ptr<const RunData> run, Side side, int step);
 
     Side side() const { return side_; }
     int step() const { return step_; }
     const RunData& run() const { return *run_; }
 
-    /// The rules are known: waits are split and there is a longest chain.
+    /// True if the rules are known: waits are split and there is a longest chain.
     bool has_causes() const { return causes_.has_value(); }
-    /// The step is the one that the plan gives, to the nanosecond.
+    /// True if the step is the one that the plan gives, to the nanosecond.
     bool as_planned() const { return as_planned_; }
     /// One sentence on what is missing; "" where nothing is.
     const std::string& note() const { return note_; }
@@ -104,57 +105,60 @@ class StepAnalysis {
     // predicted step stands for all. For a reference to nothing: nothing.
 
     Duration wait_of(const SpanRef& ref) const;
+    /// The wait of an action, by cause.
     WaitSplit split_of(const SpanRef& ref) const;
 
-    /// Of a message that waits the action, or the end of the row, whose wait that is a part of;
-    /// anything else itself.
+    /// The action, or the end of the row, whose wait includes the wait of this message; any other
+    /// action itself.
     SpanRef whose_wait(const SpanRef& ref) const;
 
-    /// What filled its wait, the earliest first. In all the wait, without what is unexplained.
+    /// The pieces that filled an action's wait, the earliest first. They sum to the wait, without
+    /// what is unexplained.
     std::vector<WaitPiece> pieces_of(const SpanRef& ref) const;
 
-    /// The same back to the start of the step, past the wait. O(pieces).
+    /// The pieces that led to an action, past its wait back to the start of the step. O(pieces).
     std::vector<WaitPiece> chain_of(const SpanRef& ref) const;
 
     /// The action that had to end for this one to begin; what takes no time is passed over.
     std::optional<SpanRef> blocker_of(const SpanRef& ref) const;
 
-    /// Of the actions that it blocks the one that waited longest.
+    /// The action that this one blocks; of several the one that waited longest.
     std::optional<SpanRef> unblocked_by(const SpanRef& ref) const;
 
-    /// The other end of a message; nothing for what is none.
+    /// The other end of a message; none for an action that is no message.
     std::optional<SpanRef> partner_of(const SpanRef& ref) const;
 
-    /// By how much it could end later without making the predicted step longer. None where ranks or
-    /// messages share something, or where the plan is not known.
+    /// Time by which an action could end later without making the predicted step longer. None where
+    /// ranks or messages share something, or where the plan is not known.
     std::optional<Duration> slack_of(const SpanRef& ref) const;
 
     // About the whole step.
 
     /// Every wait that takes time, the longest first; equal ones by rank and time.
     const std::vector<IdleTime>& idle_times() const { return idle_times_; }
-    /// The sum of those.
+    /// Sum of all waits, by cause.
     const WaitSplit& idle() const { return idle_; }
-    /// Of it, by rank, what was spent waiting for what that rank did.
+    /// [rank]: time that all ranks waited for the work of this rank.
     const std::vector<Duration>& waited_for() const { return waited_for_; }
 
     const std::vector<PathPiece>& critical_path() const { return path_; }
     bool on_critical_path(const SpanRef& ref) const;
 
-    /// As it is drawn, and as the rules have it: the sum of the longest chain.
+    /// Length of the step as it is drawn.
     Duration length() const { return length_; }
+    /// Length of the step as the rules have it: the sum of the longest chain.
     Duration replayed_length() const;
 
     /// The step as the rules have it; without rows where they are not known.
     const Timeline& replayed() const { return replayed_; }
 
   private:
-    /// Where each action of a rank stands in its row.
+    /// An action of a rank, and its cell in the row.
     struct Place {
         Action action;
         int cell = 0;
     };
-    /// Of a row: who blocked each cell, and whom it unblocked; {-1, -1}: nobody.
+    /// The cell that another cell unblocked; {-1, -1}: none.
     struct Cell {
         int rank = -1;
         int cell = -1;
@@ -196,8 +200,8 @@ class StepAnalysis {
     std::vector<std::vector<bool>> in_path_;
 };
 
-/// The analysis of a step, made or, where somebody still holds it, taken as it is. Any thread;
-/// those who ask at the same time wait for each other.
+/// The analysis of a step, made or, while another holder keeps it, shared. Any thread; threads that
+/// ask at the same time wait for each other.
 std::shared_ptr<const StepAnalysis> analysis_of(const std::shared_ptr<const RunData>& run,
                                                 Side side,
                                                 int step);

@@ -42,7 +42,7 @@ struct Reasoned {
     Duration time{};
 };
 
-/// The same reason once, the longest first.
+/// Reasons of a wait, each once, the longest first.
 std::vector<Reasoned> reasons_of(const StepAnalysis& analysis, const SpanRef& ref) {
     std::vector<Reasoned> reasons;
     for (const WaitPiece& piece : analysis.pieces_of(ref)) {

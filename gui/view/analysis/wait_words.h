@@ -20,10 +20,10 @@ std::string idle_sentence(const StepAnalysis& analysis);
 /// Whole percents of `whole` that add up to those of the sum: the largest rests are rounded up.
 std::vector<int> percents(const std::vector<Duration>& parts, Duration whole);
 
-/// Who waited: "1B2", or after the last action of a rank "end of the step".
+/// Name of what waited: "1B2", or after the last action of a rank "end of the step".
 std::string who(const StepAnalysis& analysis, const SpanRef& ref);
 
-/// How a piece held up what came after it: "compute", "link from rank 2 to rank 1".
+/// Way in which a piece held up what came after it: "compute", "link from rank 2 to rank 1".
 std::string how(const StepAnalysis& analysis, const WaitPiece& piece);
 
 }  // namespace pipetwin::gui

@@ -57,7 +57,7 @@ LiveFollower::LiveFollower(fs::path folder, bool restarts) : folder_(std::move(f
     }
 }
 
-/// When the training wrote what it had measured; none while it goes on.
+/// Time at which the training wrote its measured trace; none while it goes on.
 std::optional<fs::file_time_type> LiveFollower::end() const {
     std::error_code failed;
     const fs::file_time_type time = fs::last_write_time(folder_ / "measured.trace.json", failed);

@@ -19,7 +19,7 @@ struct StepMetrics {
     double step_ms = 0;
 };
 
-/// What came since the last look.
+/// News of a training since the last call of `look`.
 struct LiveUpdate {
     bool anything = false;
     std::vector<StepMetrics> metrics{};    ///< of new steps; of all after `restarted`
@@ -29,25 +29,25 @@ struct LiveUpdate {
     std::string problem{};                 ///< a sentence; "" for none
 };
 
-/// Looks at the folder of a training in progress again and again, and reads what was appended.
-/// Steps come from live.jsonl (`pipetwin train --live`), the prediction from the folder as load_run
-/// has it. Not for two threads at a time.
+/// Polls the folder of a training in progress, and reads what was appended. Steps come from
+/// live.jsonl (`pipetwin train --live`), the prediction from the folder as load_run has it. Not for
+/// two threads at a time.
 class LiveFollower {
   public:
-    /// `restarts`: a training is about to begin in the folder; what an older one left there is no
-    /// end of it.
+    /// Follows the training in `folder`. `restarts`: a training is about to begin there; files of
+    /// an older one are no end of it.
     explicit LiveFollower(std::filesystem::path folder, bool restarts = false);
 
     const std::filesystem::path& folder() const { return folder_; }
 
-    /// Reads no more than some megabytes at a time.
+    /// Reads what was appended, at most some megabytes at a time.
     LiveUpdate look();
 
-    /// How many steps are drawn: the latest ones.
+    /// Number of steps that are drawn: the latest ones.
     static constexpr std::size_t most_steps = 32;
 
   private:
-    /// A file that grows.
+    /// A file that grows, and how much of it was read.
     struct Tail {
         std::filesystem::path path;
         std::uintmax_t read = 0;

@@ -43,8 +43,8 @@ void MemoryRow::take(Values values) {
     values_ = std::make_shared<const Values>(std::move(values));
 }
 
-/// The place of the last value that has begun by then; of those that have not, the first. `near` is
-/// such a place of an earlier time.
+/// The place of the last value that has begun by `time`, or of the first value. `near` is such a
+/// place of an earlier time.
 std::size_t MemoryRow::last_until(const RowIndex& row, Duration time, std::size_t near) const {
     if (!values_->times.empty()) {
         const auto next = std::upper_bound(

@@ -22,23 +22,24 @@ class MemoryRow {
   public:
     MemoryRow() = default;
 
-    /// From a curve of `footprint`; `cells` are those of the row.
+    /// The memory of a curve of `footprint`; `cells` are those of the row.
     MemoryRow(const MemoryCurve& curve, int cells);
 
-    /// From a rank's `memory_totals`.
+    /// The memory of a rank's `memory_totals`.
     explicit MemoryRow(RankTotals totals);
 
     bool empty() const { return values_ == nullptr || values_->totals.empty(); }
     Bytes peak() const { return values_ == nullptr ? Bytes{} : values_->peak; }
 
-    /// What is held at a time of the step; before the first action what it begins with.
+    /// Bytes that are held at a time of the step; before the first action what it begins with.
     Bytes at(const RowIndex& row, Duration time) const;
 
-    /// Of all that is held from `begin` up to `end`.
+    /// Least and most bytes that are held from `begin` up to `end`.
     ByteRange between(const RowIndex& row, Duration begin, Duration end) const;
 
-    /// The same of `count` pixels of a view of the step, from the one at `x` on. Where many actions
-    /// share each pixel, one that is near its border may count to both sides of it.
+    /// Least and most bytes in each of `count` pixels of a view of the step, from the one at `x`
+    /// on. Where many actions share each pixel, one that is near its border may count to both sides
+    /// of it.
     std::vector<ByteRange> columns(const RowIndex& row,
                                    const ViewTransform& view,
                                    int x,

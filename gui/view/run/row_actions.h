@@ -14,7 +14,7 @@ class RowActions {
   public:
     RowActions() = default;
 
-    /// At most 65536 stages and micro-batches.
+    /// The actions of a row; at most 65536 stages and micro-batches.
     explicit RowActions(std::span<const Action> row);
     explicit RowActions(std::span<const Span> row);
 

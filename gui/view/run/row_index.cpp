@@ -13,7 +13,7 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int spans_per_bin = 16;
-constexpr int fewest_spans = 64;       // of a row that has bins: of fewer each can be looked at
+constexpr int fewest_spans = 64;       // of a row that has bins: fewer are drawn one by one
 constexpr std::int64_t full = 65'280;  // a bin that is filled, while levels are made: 255 << 8
 
 }  // namespace
@@ -151,7 +151,7 @@ class RowIndex::BinFiller {
   public:
     static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
-    /// Of no bins: sums alone.
+    /// Without bins it computes sums alone.
     BinFiller(std::size_t bins, std::int64_t bin, bool from_zero)
         : bin_(bin), until_(bins == 0 ? never : 0), current_(bins), bins_(bins) {
         if (bins > 0 && from_zero) {
@@ -226,7 +226,7 @@ class RowIndex::BinFiller {
 /// Finds where each slot begins while the cells go by.
 class RowIndex::SlotFiller {
   public:
-    /// So many, as long as a bin each; of none `next_begin` never comes.
+    /// Fills `count` slots, as long as a bin each; without any, `next_begin` never comes.
     SlotFiller(std::size_t count, std::int64_t bin)
         : bin_(bin), next_begin_(count == 0 ? BinFiller::never : 0), slots_(count) {}
 
@@ -240,7 +240,7 @@ class RowIndex::SlotFiller {
         }
     }
 
-    /// Those that are left begin behind the last cell.
+    /// Ends the slots: those that are left begin behind the last cell.
     std::vector<Slot> finish(int cells, std::int64_t compute) {
         while (count_ < slots_.size()) {
             begin_next(cells, compute);

@@ -12,7 +12,7 @@
 
 namespace pipetwin::gui {
 
-/// What a rank spends a moment on.
+/// Kind of work that a rank spends a moment on.
 enum class RowPart : std::uint8_t {
     Forward,
     Backward,
@@ -23,9 +23,10 @@ enum class RowPart : std::uint8_t {
     Message,  ///< sends and receives, without their waits
     Wait,     ///< for a message, for room, for a stash: begin to ready
 };
+/// Number of values of `RowPart`.
 constexpr int row_part_count = 8;
 
-/// The part that the time from ready to end of an action is.
+/// The part that the time between ready and end of an action counts to.
 constexpr RowPart part_of(Op op) {
     constexpr std::array<RowPart, op_count> parts{RowPart::Forward,
                                                   RowPart::Backward,
@@ -49,7 +50,7 @@ static_assert(part_of(Op::Recompute) == RowPart::Recompute &&
               part_of(Op::ReduceGradient) == RowPart::Update &&
               part_of(Op::Optimizer) == RowPart::Update);
 
-/// An action of that part; of Wait any.
+/// An action that counts to a part; for Wait any message.
 constexpr Op op_of(RowPart part) {
     constexpr std::array<Op, row_part_count> ops{Op::Forward,
                                                  Op::Backward,
@@ -62,11 +63,12 @@ constexpr Op op_of(RowPart part) {
     return ops[as_index(part)];
 }
 
+/// True for F, B, I, W and R.
 constexpr bool is_compute(RowPart part) {
     return part <= RowPart::Recompute;
 }
 
-/// By part.
+/// [part]: a number for each part.
 template <class Number>
 struct PerPart {
     std::array<Number, row_part_count> of{};
@@ -75,9 +77,10 @@ struct PerPart {
     const Number& operator[](RowPart part) const { return of[as_index(part)]; }
     bool operator==(const PerPart&) const = default;
 };
+/// [part]: a time for each part.
 using PartTimes = PerPart<Duration>;
 
-/// Of F, B, I, W and R together.
+/// Time of F, B, I, W and R together.
 Duration compute_of(const PartTimes& times);
 
 /// The spans of one row of one step, at 21 bytes each, with what is needed to draw millions of them
@@ -92,11 +95,11 @@ class RowIndex {
   public:
     RowIndex() = default;
 
-    /// Spans follow each other and do not overlap, as core/timeline/timeline.h says; their times
-    /// are taken from `zero` on.
+    /// Indexes the spans of a row, which follow each other and do not overlap, as
+    /// core/timeline/timeline.h says; their times are taken from `zero` on.
     explicit RowIndex(std::span<const Span> row, Duration zero = Duration{0});
 
-    /// Times of those actions.
+    /// Indexes these actions with their times.
     RowIndex(std::shared_ptr<const RowActions> actions, SpanTimes times);
 
     int size() const { return times_.size(); }
@@ -114,7 +117,7 @@ class RowIndex {
 
     const std::shared_ptr<const RowActions>& share_actions() const { return actions_; }
 
-    /// Whether both hold the same actions in the same order.
+    /// True if both rows have the same actions in the same order.
     bool same_actions(const RowIndex& other) const {
         return actions_ == other.actions_ ||
                (size() == other.size() && (empty() || *actions_ == *other.actions_));
@@ -123,53 +126,55 @@ class RowIndex {
     bool waits(int cell) const { return times_.wait(cell) > Duration{0}; }
     bool takes_time(int cell) const { return times_.length(cell) > Duration{0}; }
 
-    /// The last end; zero where there is none.
+    /// Time at which the last span ends; zero in an empty row.
     Duration last_end() const { return empty() ? Duration{0} : end(size() - 1); }
 
-    /// `size()` where none does. Found fast where it is `near` or soon after it, which is no later
-    /// than the one that is looked for.
+    /// The first cell that ends after `time`; `size()` where none does. Found fast if it is `near`
+    /// or soon after it; it may not lie before `near`.
     int first_ending_after(Duration time, int near = 0) const;
 
-    /// How long each part lasts between two times.
+    /// Time of each part between two times.
     PartTimes between(Duration begin, Duration end) const;
 
     /// The sum of end - begin over the F, B, I, W and R of the cells from `first` up to `last`.
     Duration compute_between(int first, int last) const;
 
-    /// The same of all cells before `cell`.
+    /// The sum of end - begin over the F, B, I, W and R of all cells before `cell`.
     Duration compute_before(int cell) const {
         const int whole = cell / block;
         return sums_[as_index(whole)].compute + compute_between(whole * block, cell);
     }
 
-    /// Shares of a stretch of time by part, from 0 to 1, taken from the coarsest bins that are no
-    /// longer than the stretch; false where even the finest are longer: then its spans are few
-    /// enough to be walked.
+    /// Share of each part in a stretch of time, from 0 to 1.
     struct Column {
         PerPart<float> share;
     };
+    /// Fills the shares of neighbouring stretches of time, from the coarsest bins that are no
+    /// longer than a stretch; false where even the finest are longer: then its spans are few enough
+    /// to be walked.
     bool columns(Duration begin, double ns_per_column, std::span<Column> columns) const;
 
-    /// Stretches of time as long as the finest bins, one after the other from time 0: for pixels
-    /// that hold many spans. There are none in a row of few.
+    /// Number of slots: stretches of time as long as the finest bins, one after the other from time
+    /// 0, for pixels that hold many spans. There are none in a row of few spans.
     int slot_count() const { return static_cast<int>(slots_.size()); }
     Duration slot_length() const {
         return levels_.empty() ? Duration{0} : Duration{levels_[0].bin};
     }
 
-    /// The one whose begin is nearest; the first or the last where it lies outside.
+    /// The slot whose begin is nearest to `time`; the first or the last where it lies outside.
     int slot_at(Duration time) const;
 
     /// The first cell that ends after the slot begins.
     int cell_of_slot(int slot) const { return static_cast<int>(slots_[as_index(slot)].cell); }
 
-    /// The compute of the cells from that of slot `first` up to that of slot `last`, in ns; rounded
-    /// to a ten-millionth.
+    /// Compute time of the cells from that of slot `first` up to that of slot `last`, in ns;
+    /// rounded to a ten-millionth.
     double compute_of_slots(int first, int last) const;
 
+    /// All spans of the row.
     std::vector<Span> spans() const;
 
-    /// What it occupies.
+    /// Bytes that the index takes in memory.
     std::size_t bytes() const;
 
   private:

@@ -32,7 +32,7 @@ constexpr const char* scenario_file = "scenario.toml";
 constexpr const char* profile_file = "profile.json";
 constexpr std::size_t most_violations = 10;
 
-/// What lies in the files, before it is drawn.
+/// Content of the files, before it is drawn.
 struct Sides {
     std::optional<Trace> predicted;
     std::optional<Trace> measured;
@@ -60,7 +60,7 @@ std::optional<Trace> simulated(const fs::path& file, std::vector<std::string>& p
     if (!violations.empty()) {
         return std::nullopt;
     }
-    const std::size_t pieces = as_index(piece_count(schedule));
+    const std::size_t pieces = as_index(model_stage_count(schedule));
     PlainCosts costs;
     costs.schedule_from_file = schedule;
     costs.schedule_name = file.stem().string();
@@ -124,7 +124,8 @@ void read_or_note(const fs::path& file, Sides& sides, std::vector<std::string>& 
     }
 }
 
-/// Where a step's times cannot be: a rank does one thing at a time. Empty if they can.
+/// Place at which a step's times are impossible, as a rank does one thing at a time. Empty if they
+/// are possible.
 std::string impossible_place(const Trace& trace) {
     for (std::size_t step = 0; step < trace.timelines.steps.size(); ++step) {
         const auto& ranks = trace.timelines.steps[step].ranks;
@@ -168,7 +169,8 @@ bool take_side(RunData& run, const Trace& trace, Side side) {
     return true;
 }
 
-/// What the folder was planned from. A run without a scenario is fine: it has no what-ifs.
+/// Reads the scenario and profile that the folder was planned from. A run without a scenario is
+/// fine: it has no what-ifs.
 void take_plan(RunData& run, const fs::path& folder, const std::string& plan_hash) {
     const fs::path scenario_path = folder / scenario_file;
     const fs::path profile_path = folder / profile_file;
@@ -319,7 +321,7 @@ void choose_replica(RunData& run, Trace& trace, int replica) {
     trace.timelines.breakdown.reset();
 }
 
-/// Where the step went, of a trace that does not say it of the step that is drawn.
+/// Computes the breakdown of the step that is drawn, where the trace has none.
 void break_down(RunData& run, Trace& trace) {
     if (trace.timelines.breakdown || !run.planned || run.planned->plan.hash() != trace.plan_hash) {
         return;

@@ -16,13 +16,13 @@
 
 namespace pipetwin::gui {
 
-/// What the window says about one rank of one side.
+/// Figures of one rank of one side.
 struct RankSummary {
     Duration busy{};         ///< F, B, I, W and R
     double utilisation = 0;  ///< busy / pipeline time of that side; 0 without any time
 };
 
-/// What is known about one side beside its timelines.
+/// Figures of one side beside its timelines.
 struct SideData {
     Origin origin{};
     int steps = 0;        ///< in the file
@@ -33,7 +33,7 @@ struct SideData {
     std::vector<MemoryRow> memory{};  ///< [rank]; empty where bytes are not known
 };
 
-/// What a run was planned from: where what-ifs begin.
+/// The scenario, model, profile and plan of a run, from which what-ifs are made.
 struct PlannedRun {
     SettledScenario scenario;
     Model model;
@@ -41,12 +41,12 @@ struct PlannedRun {
     Plan plan;
 };
 
-/// A run as the window shows it: read, aligned and compared once, then only looked at.
+/// A run as the window shows it: read, aligned and compared once, then never changed.
 struct RunData {
     std::filesystem::path path;
     std::vector<std::filesystem::path> over;  ///< what was laid over it
     std::string schedule_name;
-    bool is_what_if = false;  ///< nobody ran it
+    bool is_what_if = false;  ///< predicted only, not a run
     int micro_batches = 0;
     int replicas = 1;  ///< pipelines of the measured run, each with rows of its own
     int replica = 0;   ///< the one of them that is shown and spoken of
@@ -60,12 +60,13 @@ struct RunData {
 
     bool empty() const { return twin.rank_count() == 0; }
 
-    /// What its rules are known from; null where they are not.
+    /// The plan that its rules follow from; null where it is not known.
     const Plan* plan() const { return planned ? &planned->plan : own_plan ? &*own_plan : nullptr; }
+    /// The figures of a side; none where it is missing.
     const std::optional<SideData>& side(Side side) const;
 
-    /// The step that is shown first and that is spoken of where none is selected: of the measured
-    /// ones the one nearest the median.
+    /// The step that is shown first, and that sentences are about where no step is selected: the
+    /// measured one nearest the median.
     int main_step() const { return measured ? measured->median_step : 0; }
 };
 
@@ -76,26 +77,27 @@ struct RunData {
 /// written the steps before that byte - and what cannot stands in `problems`; never throws for what
 /// lies in the files. Takes as long as the files are large: call it on a worker.
 ///
-/// Of a measured run of several replicas the rows are those of `replica`; of one that is not there,
-/// those of replica 0, and a problem says so.
+/// A measured run of several replicas has the rows of `replica`, or those of replica 0 where there
+/// is no such replica; then a problem says so.
 RunData load_run(const std::filesystem::path& path, int replica = 0);
 
-/// The same of several, laid over each other: what is predicted becomes the predicted side, what is
+/// Reads several runs, laid over each other: what is predicted becomes the predicted side, what is
 /// measured the measured one, and a later one takes the place of an earlier one. Traces of
 /// PyTorch's profiler are merged by rank and brought into the rows of the prediction.
 RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica = 0);
 
-/// "measured" or "emulated", "predicted": what the side is called, "" where it is missing.
+/// Name of a side: "measured", "emulated" or "predicted"; "" where it is missing.
 std::string side_name(const RunData& run, Side side);
 
-/// The rows of all steps of a side, and what is to be said about them. At least one step.
+/// The rows of all steps of a side, and its figures. At least one step.
 struct DrawnSide {
     std::vector<StepRows> steps;
     SideData data;
 };
+/// The rows and figures of a side; `memory` is [rank], empty where it is not known.
 DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve>& memory = {});
 
-/// The same of one step.
+/// The rows and figures of a side with one step.
 DrawnSide drawn_side(StepRows step);
 
 }  // namespace pipetwin::gui

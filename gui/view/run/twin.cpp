@@ -24,7 +24,7 @@ void subtract(Duration zero, std::vector<std::vector<Span>>& rows) {
     }
 }
 
-/// How far `time` lies outside the span; zero inside.
+/// Time by which `time` lies outside the span; zero inside.
 Duration distance(const RowIndex& row, int cell, Duration time) {
     return std::max({Duration{0}, row.begin(cell) - time, time - row.end(cell)});
 }
@@ -151,8 +151,8 @@ StepRows::StepRows(const std::vector<std::shared_ptr<const RowActions>>& rows, S
     begin_at(zero);
 }
 
-/// Where the ranks do already. Spans of a row follow each other, so the first and the last tell how
-/// far it goes.
+/// Subtracts `zero` from links and copies, as it was subtracted from the ranks' rows, and finds the
+/// lengths. Spans of a row follow each other, so the first and the last tell how far it goes.
 void StepRows::begin_at(Duration zero) {
     subtract(zero, links);
     subtract(zero, host_copies);
@@ -300,7 +300,7 @@ std::vector<int> same_in(const RowIndex& other, const RowIndex& row) {
     return found;
 }
 
-/// Of a rank that the other side does not have.
+/// The matching of a rank that the other side does not have: -1 for each cell.
 std::vector<int> none_in(const RowIndex* row) {
     return std::vector<int>(row == nullptr ? 0 : static_cast<std::size_t>(row->size()), -1);
 }

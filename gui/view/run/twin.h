@@ -11,11 +11,14 @@
 
 namespace pipetwin::gui {
 
+/// The two sides of a run.
 enum class Side { Predicted, Measured };
 
+/// The other side.
 Side other(Side side);
 
-/// What is on the screen of a run with both sides. A run with one side shows that in every mode.
+/// Content of the rows on the screen, of a run with both sides. A run with one side shows that in
+/// every mode.
 enum class Mode {
     Both,
     Predicted,
@@ -24,13 +27,13 @@ enum class Mode {
     Ghost   ///< the measured rows, with the outlines of the predicted actions over them
 };
 
-/// Whether the side has rows of its own.
+/// True if a mode shows rows of the side.
 bool shows(Mode mode, Side side);
 
-/// The side of which the first row is.
+/// The side of the first row.
 Side main_side(Mode mode);
 
-/// In the order above, and round.
+/// The next mode in the order of the enumeration, and from the last to the first.
 Mode next(Mode mode);
 
 /// One span of one timeline. The same action on the other side is its twin: of timelines that
@@ -57,17 +60,17 @@ struct StepRows {
     Origin origin{};
     std::vector<RowIndex> ranks;
     std::vector<std::vector<Span>> links;        ///< as in Timeline; their spans may overlap
-    std::vector<std::vector<Span>> host_copies;  ///< the same
+    std::vector<std::vector<Span>> host_copies;  ///< as in Timeline; their spans may overlap
     Duration length{};                           ///< step time
     Duration pipeline{};                         ///< pipeline time
 
     StepRows() = default;
     explicit StepRows(const Timeline& timeline);
 
-    /// Of the times of these rows, as predicted.
+    /// The step of these rows with predicted times.
     StepRows(const std::vector<std::vector<Action>>& rows, StepTimes times);
 
-    /// The same of rows that others have, too.
+    /// The step of rows that other steps share, with predicted times.
     StepRows(const std::vector<std::shared_ptr<const RowActions>>& rows, StepTimes times);
 
     /// The timeline that it was made from, moved to 0.
@@ -81,8 +84,9 @@ struct StepRows {
 /// of the measured side any number. Timelines of different plans, or of which one was cut short,
 /// have rows that differ.
 struct Twin {
-    /// Two rows with different actions, or in another order, or a row that the other side does not
-    /// have: which cell of the other side has the same action; -1 where none has.
+    /// Matching of two rows with different actions, or in another order, or of a row that the other
+    /// side does not have: for each cell the cell of the other side that has the same action; -1
+    /// where none has.
     struct RowPair {
         std::vector<int> of_predicted;
         std::vector<int> of_measured;
@@ -96,37 +100,38 @@ struct Twin {
     std::vector<StepRows> measured;
     std::map<std::pair<int, int>, RowPair> apart{};  ///< by step and rank
 
-    /// Finds the rows that differ, and what belongs together in them. To be called when both sides
-    /// are there. O(actions).
+    /// Finds the rows that differ, and matches their actions. Call it when both sides are there.
+    /// O(actions).
     void match();
 
-    /// Null where both rows have the same actions.
+    /// The matching of a rank's rows; null where both have the same actions.
     const RowPair* pair(int step, int rank) const;
 
+    /// True if the side has a step.
     bool has(Side side) const;
 
     /// Steps on the time axis: the measured ones, or the predicted one; 0 without any.
     int step_count() const;
 
-    /// Null where the side or the step is missing.
+    /// The rows of a step of a side; null where the side or the step is missing.
     const StepRows* step(Side side, int step) const;
 
-    /// Null where the side, the step or the rank is missing.
+    /// The row of a rank; null where the side, the step or the rank is missing.
     const RowIndex* row(Side side, int step, int rank) const;
     const RowIndex* row(const SpanRef& ref) const { return row(ref.side, ref.step, ref.rank); }
 
-    /// None where the side, the step, the rank or the cell is missing.
+    /// The span; none where the side, the step, the rank or the cell is missing.
     std::optional<Span> span(const SpanRef& ref) const;
 
-    /// Of the side that has more; 0 without any.
+    /// Number of ranks of the side that has more; 0 without any.
     int rank_count() const;
 
-    /// Of the longer side of a step.
+    /// Length of a step: that of its longer side.
     Duration length(int step) const;
 };
 
-/// The side that tells when messages pass over links: measured, else predicted; none where neither
-/// does.
+/// The side that records when messages pass over links: measured, else predicted; none where
+/// neither does.
 std::optional<Side> linked_side(const Twin& twin);
 
 /// The rows on the screen, rank by rank.
@@ -142,7 +147,7 @@ std::optional<SpanRef> next_in_row(const Twin& twin, const SpanRef& from, int di
 /// Compute actions that take time and have no twin, though the other side has their rank.
 std::vector<SpanRef> alone(const Twin& twin, int step);
 
-/// The same action on the other side.
+/// The twin of an action: the same action on the other side; none where there is none.
 std::optional<SpanRef> twin_of(const Twin& twin, const SpanRef& of);
 
 /// The action nearest in time on the next row down (+1) or up (-1) among the sides shown.
@@ -151,7 +156,7 @@ std::optional<SpanRef> in_next_row(const Twin& twin, Mode mode, const SpanRef& f
 /// The first action of a step that takes time on a side that is shown.
 std::optional<SpanRef> first_action(const Twin& twin, Mode mode, int step);
 
-/// The other end of a message: of a receive its send, of a send its receive. Nothing for other
+/// The other end of a message: of a receive its send, of a send its receive. None for other
 /// actions.
 std::optional<SpanRef> partner_of(const Twin& twin, const SpanRef& of);
 

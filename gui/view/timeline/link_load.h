@@ -4,10 +4,10 @@
 
 #include "gui/view/timeline/timeline_layout.h"
 
-/// How busy the links that lead away from a rank are.
+/// Load of the links that lead away from a rank.
 namespace pipetwin::gui {
 
-/// [stage] the rank whose row it stands in; -1 where it has no action. Empty for rows that exchange
+/// [stage]: the rank whose row has its actions; -1 where it has none. Empty for rows that exchange
 /// no messages over links.
 std::vector<int> ranks_of_stages(const StepRows& rows);
 
@@ -17,6 +17,7 @@ struct LinkLoad {
     std::vector<double> forward;
     std::vector<double> backward;
 };
+/// Computes the load of a rank's links in `width` pixels.
 LinkLoad link_load(const StepRows& rows, int rank, const ViewTransform& view, int width);
 
 }  // namespace pipetwin::gui

@@ -196,7 +196,7 @@ class NearlyPlaced {
     double pixels_per_ns_;
 };
 
-/// The pixels that a row has something in, of those between 0 and `width`.
+/// The pixels between 0 and `width` in which a row has something.
 struct PixelRange {
     int left = 0;
     int right = 0;

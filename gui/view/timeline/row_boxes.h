@@ -9,6 +9,7 @@
 /// From the actions of a row to the rectangles that stand for them.
 namespace pipetwin::gui {
 
+/// Kind of a rectangle.
 enum class BoxKind {
     Action,    ///< a compute action, or the part of a message that is no wait
     Wait,      ///< the part of a message in which the rank waits
@@ -41,10 +42,10 @@ struct Box {
 /// - Where thousands of pieces share each pixel, their shares come from the row's bins.
 std::vector<Box> boxes_of(const RowIndex& row, const ViewTransform& view, int width);
 
-/// The same in place of what `boxes` held.
+/// Computes the rectangles of a row, which replace the content of `boxes`.
 void boxes_of(const RowIndex& row, const ViewTransform& view, int width, std::vector<Box>& boxes);
 
-/// How far off the prediction of one action was, at the place where it was measured.
+/// Error of the prediction of one action, at the place where it was measured.
 struct ErrorBar {
     int x = 0;
     int width = 0;
@@ -62,7 +63,7 @@ std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
                                     int width,
                                     std::span<const int> twins = {});
 
-/// The same in place of what `bars` held.
+/// Computes the bars of a row, which replace the content of `bars`.
 void error_bars_of(const RowIndex& predicted,
                    const RowIndex& measured,
                    const ViewTransform& view,

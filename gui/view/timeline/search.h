@@ -9,7 +9,7 @@
 
 namespace pipetwin::gui {
 
-/// What a search looks for. Every part that is there has to fit.
+/// Query of a search for actions. Every part that is there has to fit.
 ///
 ///     1B2        the backward of micro-batch 2 on stage 1
 ///     B2, 1B, B  the same on any stage, of any micro-batch, or both
@@ -22,18 +22,19 @@ struct SearchQuery {
     std::optional<int> micro_batch{};
     std::optional<int> rank{};
 
+    /// True if an action of a rank fits the query.
     bool matches(const Action& action, int of_rank) const;
     bool operator==(const SearchQuery&) const = default;
 };
 
-/// None for what is no query, and for the empty one.
+/// Reads a query; none for what is no query, and for the empty text.
 std::optional<SearchQuery> parse_query(std::string_view text);
 
 /// All actions of a step's side that match, rank by rank. O(actions).
 std::vector<SpanRef> find_spans(const Twin& twin, Side side, int step, const SearchQuery& query);
 
-/// The one after (+1) or before (-1) `from` in time and then rank, round the end of the step. None
-/// where nothing was found.
+/// The found action after (+1) or before (-1) `from` in time and then rank, round the end of the
+/// step. None where nothing was found.
 std::optional<SpanRef> next_found(const Twin& twin,
                                   const std::vector<SpanRef>& found,
                                   const std::optional<SpanRef>& from,

@@ -7,9 +7,10 @@
 #include "gui/view/run/twin.h"
 #include "gui/view/timeline/timeline_layout.h"
 
-/// Where the steps of a run stand on its time axis.
+/// Places of the steps of a run on its time axis.
 namespace pipetwin::gui {
 
+/// Alignment of both sides of a step on the axis.
 enum class Alignment {
     Start,     ///< both sides of a step begin at the same time
     Selected,  ///< both sides of one action do
@@ -19,11 +20,14 @@ enum class Alignment {
 /// Start, Selected, Stretched, Start, ...
 Alignment next(Alignment alignment);
 
+/// The place of a step of one side on the axis.
 struct StepPlace {
     Duration begin{};    ///< of the step's own time 0 on the axis of the run
     double stretch = 1;  ///< how many times as long it is drawn
 
+    /// The time of the axis at a time of the step.
     Duration on_axis(Duration in_step) const;
+    /// The time of the step at a time of the axis.
     Duration in_step(Duration on_axis) const;
 
     /// The view of the axis as one of the step's own time.
@@ -32,25 +36,28 @@ struct StepPlace {
     bool operator==(const StepPlace&) const = default;
 };
 
-/// Step after step, each after the longer side of the one before. Nothing stands before time 0.
+/// Places of all steps: step after step, each after the longer side of the one before. Nothing
+/// stands before time 0.
 class StepPlaces {
   public:
     StepPlaces() = default;
 
-    /// `selected`: by which Alignment::Selected moves the predicted side, in every step; without
-    /// it, or where it has no twin, the same as Start.
+    /// Places the steps of a run. `selected` is the action by which Alignment::Selected moves the
+    /// predicted side, in every step; without it, or where it has no twin, the same as Start.
     StepPlaces(const Twin& twin,
                Alignment alignment,
                const std::optional<SpanRef>& selected = std::nullopt);
 
     int step_count() const { return static_cast<int>(borders_.size()) - 1; }
+    /// The place of a step of a side.
     const StepPlace& of(Side side, int step) const;
 
-    /// Where a step begins on the axis, and where the next one does.
+    /// Time of the axis at which a step begins.
     Duration begin(int step) const { return borders_[as_index(step)]; }
+    /// Time of the axis at which the next step begins.
     Duration end(int step) const { return borders_[as_index(step) + 1]; }
 
-    /// Of all steps.
+    /// Length of all steps on the axis.
     Duration length() const { return borders_.back(); }
 
     /// The step that a time of the axis lies in, or the nearest one. There has to be a step.

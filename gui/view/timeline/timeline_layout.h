@@ -13,12 +13,14 @@
 /// x counts pixels from the left edge of the time area, y from the top of the first row.
 namespace pipetwin::gui {
 
+/// A tick of the time axis.
 struct Tick {
     double x = 0;
     Duration time{};
     std::string label;  ///< empty for the short ticks between labelled ones
 };
 
+/// The ticks of the time axis.
 struct Axis {
     std::string unit;  ///< one for all labels: "ns", "us", "ms" or "s"
     std::vector<Tick> ticks;
@@ -28,6 +30,7 @@ struct Axis {
 /// ones between them where whole nanoseconds allow it. Only ticks at or after time 0.
 Axis axis_ticks(const ViewTransform& view, double width, double min_spacing);
 
+/// Heights of the parts of a rank, in pixels.
 struct RowMetrics {
     double row_height = 24;
     double strip_height = 12;   ///< the error strip of a rank
@@ -47,12 +50,13 @@ struct Track {
     bool operator==(const Track&) const = default;
 };
 
-/// From top to bottom: pinned ones first, each group in the order in which it was put.
+/// All ranks from top to bottom: pinned ones first, each group in the order in which it was put.
 using Tracks = std::vector<Track>;
 
-/// Rank by rank, all of them shown.
+/// The tracks of `ranks` ranks in order, all of them shown.
 Tracks tracks_of(int ranks);
 
+/// The row of a rank and a side.
 struct Row {
     int rank = 0;
     Side side{};
@@ -68,6 +72,7 @@ struct Band {
     double height = 0;
 };
 
+/// Places of all rows and bands, in pixels.
 struct RowLayout {
     std::vector<Row> rows;     ///< top to bottom
     std::vector<Band> strips;  ///< of errors; only where both sides are there
@@ -76,28 +81,32 @@ struct RowLayout {
     double height = 0;         ///< of all of it, gaps included
     double pinned_height = 0;  ///< down to here it stays when the rest is scrolled
 
-    /// Null between rows and outside.
+    /// The row at a place; null between rows and outside.
     const Row* row_at(double y) const;
+    /// The row of a rank and a side; null where it is not shown.
     const Row* row_of(Side side, int rank) const;
 
-    /// The rank whose room, gap included, this is; none below the last.
+    /// The rank whose room, gap included, a place is in; none below the last.
     std::optional<int> rank_at(double y) const;
 
-    /// From a place on the screen to one of the layout, and back, `scroll` pixels down.
+    /// The place of the layout at a place on the screen, with the layout scrolled `scroll` pixels
+    /// down.
     double from_screen(double y, double scroll) const;
+    /// The place on the screen of a place of the layout.
     double on_screen(double y, double scroll) const;
 };
 
-/// Rank after rank: predicted, errors, measured, memory, links. What is missing takes no room.
+/// Lays out the rows rank after rank: predicted, errors, measured, memory, links. What is missing
+/// takes no room.
 RowLayout layout_rows(const Twin& twin, Mode mode, const Tracks& tracks, const RowMetrics& metrics);
 
-/// How high a row may be.
+/// Least and largest height of a row, in pixels.
 struct RowHeights {
     int least = 20;
     int most = 72;
 };
 
-/// What there is beside the rows.
+/// Bands that are shown beside the rows.
 struct ShownBands {
     bool memory = true;
     bool links = false;

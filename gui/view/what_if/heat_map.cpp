@@ -19,7 +19,7 @@ constexpr int most_columns = 32;
 HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
     HeatCell cell;
     try {
-        sim::SettledStep step = source.step(settings, sim::LinkRows::LeftOut);
+        sim::SettledStep step = source.step(settings, sim::RecordLinks::No);
         const Plan& plan = step.plan;
         const TimeMetrics metrics = measure_times(plan, step.times);
         cell.bubble = metrics.bubble.total;
@@ -39,8 +39,8 @@ HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
     return cell;
 }
 
-/// Of the columns at either end in which nothing can be planned only the innermost stays: it says
-/// why, and the others would say the same. Columns of `kept` stay, too.
+/// Removes all but the innermost of the columns at either end in which nothing can be planned: it
+/// says why, and the others would say the same. Columns of `kept` stay, too.
 void trim_columns(HeatMap& map, const std::vector<int>& kept) {
     const std::size_t columns = map.micro_batches.size();
     const auto stays = [&](std::size_t column) {

@@ -7,10 +7,10 @@
 
 #include "gui/view/what_if/what_if.h"
 
-/// What every number of stages and of micro-batches would come to.
+/// What-ifs for every number of stages and of micro-batches.
 namespace pipetwin::gui {
 
-/// What the colour of a cell says.
+/// Quantity that the colour of a cell shows.
 enum class HeatValue { Throughput, Bubble, PeakMemory };
 
 /// One what-if of the map.
@@ -21,11 +21,13 @@ struct HeatCell {
     std::string reason;     ///< why there is no such plan, or it does not fit; "" where it does
 
     bool fits() const { return reason.empty(); }
-    /// There is one, though it may not fit.
+    /// True if there is such a plan, though it may not fit.
     bool has_plan() const { return per_second > 0; }
+    /// The quantity that the colour shows.
     double value(HeatValue of) const;
 };
 
+/// What-ifs by number of stages and of micro-batches.
 struct HeatMap {
     std::vector<int> stages;         ///< a row each, ascending
     std::vector<int> micro_batches;  ///< a column each, ascending
@@ -37,7 +39,7 @@ struct HeatMap {
     const HeatCell& at(std::size_t row, std::size_t column) const {
         return cells.at(row * micro_batches.size() + column);
     }
-    /// Least and most over the cells that fit; none where none does.
+    /// Least and largest value of the cells that fit; none where none does.
     std::optional<std::pair<double, double>> range(HeatValue of) const;
 };
 
@@ -45,7 +47,7 @@ struct HeatMap {
 /// else ones whose ratios are alike, with both ends and what has to be among them.
 std::vector<int> spread_numbers(int least, int last, int most, const std::vector<int>& among);
 
-/// The settings of a cell: another number of stages as `with_pieces` has it.
+/// The settings of a cell: another number of stages as by `with_pieces`.
 WhatIf at_cell(const WhatIf& settings, int stages, int micro_batches);
 
 /// Plans and simulates every cell with the schedule of `settings`; never throws. At the most 16

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,42 +26,17 @@ std::string joined_lines(std::string text) {
     return text;
 }
 
-/// What the generators take; of more chunks a rank would hardly gain anything.
+/// Numbers of chunks that the schedule takes; with more a rank would hardly gain anything.
 std::vector<int> chunks_of(const std::string& schedule) {
-    constexpr int most_chunks = 8;
-    std::vector<int> all;
-    for (int chunks = 1; chunks <= most_chunks; ++chunks) {
-        all.push_back(chunks);
+    switch (schedule_traits(schedule).chunks) {
+        case ChunkCounts::One:
+            return {1};
+        case ChunkCounts::Two:
+            return {2};
+        case ChunkCounts::Several:
+            return {1, 2, 3, 4, 5, 6, 7, 8};
     }
-    if (schedule.ends_with(".csv")) {
-        return all;
-    }
-    const ScheduleKind kind = schedule_kind(schedule);
-    std::erase_if(all, [&](int chunks) {
-        for (const int micro_batches : {1, 2, 4, 8}) {
-            try {
-                generate(kind, {.ranks = 2, .chunks = chunks, .micro_batches = micro_batches});
-                return false;
-            } catch (const Error&) {
-                continue;  // its rules forbid this shape, another may be fine
-            }
-        }
-        return true;
-    });
-    return all;
-}
-
-const std::vector<int>& known_chunks(const std::string& schedule) {
-    static const std::map<std::string, std::vector<int>> of_schedule = [] {
-        std::map<std::string, std::vector<int>> result;
-        for (const ScheduleName& known : known_schedules()) {
-            result[std::string(known.name)] = chunks_of(std::string(known.name));
-        }
-        return result;
-    }();
-    static const std::vector<int> any = chunks_of(".csv");
-    const auto found = of_schedule.find(schedule);
-    return found == of_schedule.end() ? any : found->second;
+    PIPETWIN_EXPECT(false, "number of chunks out of range");
 }
 
 /// The run's own plan, where the settings are its own.
@@ -75,7 +49,7 @@ std::vector<std::vector<StageCost>> scaled_costs(const Plan& plan,
     std::vector<std::vector<StageCost>> costs = plan->costs;
     for (std::vector<StageCost>& of_class : costs) {
         for (std::size_t stage = 0; stage < of_class.size(); ++stage) {
-            const int piece = piece_of(plan->schedule, static_cast<int>(stage));
+            const int piece = model_stage_of(plan->schedule, static_cast<int>(stage));
             const double scale = scales.at(as_index(piece));
             StageCost& cost = of_class[stage];
             for (Duration* const time :
@@ -94,7 +68,7 @@ Plan with_scale(Plan plan, const WhatIf& settings) {
     if (plain) {
         return plan;
     }
-    const std::size_t pieces = as_index(piece_count(plan->schedule));
+    const std::size_t pieces = as_index(model_stage_count(plan->schedule));
     if (settings.cost_scale.size() != pieces) {
         throw Error(
             ErrorKind::BadInput,
@@ -201,7 +175,7 @@ Recompute mode_of(std::size_t recomputes, int micro_batches) {
     return recomputes < as_index(micro_batches) ? Recompute::ExceptLast : Recompute::Always;
 }
 
-/// How long messages are under way; none where the trace does not say.
+/// Median time of messages on their links; zero where the trace does not say.
 Duration median_link(const Timeline& step) {
     std::vector<Duration> times;
     for (const auto& link : step.links) {
@@ -238,7 +212,8 @@ void WhatIfSource::take_trace() {
     PlainCosts costs;
     costs.schedule = schedule_kind(run_->schedule_name);
     costs.schedule_name = run_->schedule_name;
-    const bool two_pipelines = costs.schedule == ScheduleKind::Chimera;
+    const bool two_pipelines =
+        schedule_traits(costs.schedule).placement == StagePlacement::BothWays;
     const int pieces = two_pipelines ? order.stages / 2 : order.stages;
     costs.shape = {.ranks = ranks, .chunks = pieces / ranks, .micro_batches = run_->micro_batches};
     add_stage_times(costs, order, pieces);
@@ -280,7 +255,7 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
     }
     ranges.most_stages = std::max({1, ranges.most_stages, settings_.stages});
     ranges.most_micro_batches = std::max(replica_batch(scenario), settings_.micro_batches);
-    for (const int chunks : known_chunks(settings.schedule)) {
+    for (const int chunks : chunks_of(settings.schedule)) {
         if (chunks * settings.stages <= layers) {
             ranges.chunks.push_back(chunks);
         }
@@ -336,7 +311,7 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
 }
 
 sim::SettledStep WhatIfSource::step(const WhatIf& settings,
-                                    sim::LinkRows links,
+                                    sim::RecordLinks links,
                                     const Plan* same_rows) const {
     PIPETWIN_EXPECT(why_not_.empty(), "a source without what-ifs has no plans");
     const auto plan_of = [&] {
@@ -450,7 +425,7 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const StepRows& step) {
     return rows;
 }
 
-/// What a rank begins with can be all that it ever has.
+/// [rank]: peak bytes; what a rank begins with can be all that it ever has.
 std::vector<Bytes> peaks_of(const Plan& plan, const std::vector<MemoryRow>& memory) {
     std::vector<Bytes> peaks;
     for (const MemoryRow& row : memory) {
@@ -460,7 +435,7 @@ std::vector<Bytes> peaks_of(const Plan& plan, const std::vector<MemoryRow>& memo
     return peaks;
 }
 
-/// From the sums that the rows have, without a look at their spans.
+/// [rank]: its work, from the sums of the rows without reading their spans.
 std::vector<RankWork> works_of(const StepRows& rows) {
     std::vector<RankWork> works;
     for (const RowIndex& row : rows.ranks) {
@@ -497,7 +472,7 @@ std::vector<std::shared_ptr<const RowActions>> actions_of(const StepRows& rows) 
 
 }  // namespace
 
-WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings, sim::LinkRows links) {
+WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings, sim::RecordLinks links) {
     if (!source.why_not().empty()) {
         return {.outcome = {.step = nullptr, .reason = source.why_not()}, .rows = {}, .memory = {}};
     }
@@ -561,7 +536,7 @@ Duration total_of(const Timeline& timeline, Op op) {
     return total;
 }
 
-/// What was measured was measured: only the predicted side of the comparison is another.
+/// The comparison with another predicted side; what was measured stays.
 Comparison with_predicted(Comparison comparison, const WhatIfStep& step, const Timeline& timeline) {
     comparison.makespan.predicted = step.metrics.makespan;
     comparison.step.predicted = step.metrics.step;

@@ -7,35 +7,36 @@
 #include <vector>
 
 #include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/recompute.h"
 #include "core/timeline/metrics.h"
 #include "gui/view/run/run_data.h"
 #include "sim/simulate/simulate.h"
 
-/// What a run would be if it were planned otherwise.
+/// Runs as they would be if they were planned otherwise.
 namespace pipetwin::gui {
 
-/// What can be turned. The words are those of a scenario.
+/// Settings of a what-if. The words are those of a scenario.
 struct WhatIf {
     int stages = 1;  ///< K: ranks of one pipeline
     int micro_batches = 1;
-    std::string schedule = "gpipe";  ///< our name, or the path of the run's own file
+    std::string schedule{default_schedule};  ///< our name, or the path of the run's own file
     int chunks = 1;
     RecomputeRules recompute;
     std::optional<std::vector<int>> partition;     ///< layers of each piece; none: balanced
     std::optional<double> gigabytes_per_second{};  ///< of the links; none: as the run has it
-    std::optional<double> latency_us{};            ///< the same
-    /// [piece]: how many times as long as known its forward, recompute and backward take; empty: 1.
+    std::optional<double> latency_us{};            ///< of the links; none: as the run has it
+    /// [model stage]: factor of the known times of its forward, recompute and backward; empty: 1.
     std::vector<double> cost_scale{};
 
     bool operator==(const WhatIf&) const = default;
 };
 
-/// The settings with another number of stages or chunks. What speaks of single pieces goes: the
-/// partition is balanced, costs are as known, recompute is that of the first piece.
+/// The settings with another number of stages or chunks. What is said of single model stages goes:
+/// the partition is balanced, costs are as known, recompute is that of the first one.
 WhatIf with_pieces(WhatIf settings, int stages, int chunks);
 
-/// What can be chosen from; what a schedule refuses beyond that, it says itself.
+/// Values that can be chosen; what a schedule refuses beyond that, it says itself.
 struct WhatIfRanges {
     int least_stages = 1;
     int most_stages = 1;
@@ -51,7 +52,7 @@ struct LayerTime {
     Duration time{};  ///< forward, recompute where there is one, and backward of a micro-batch
 };
 
-/// What the simulator says about a plan, in figures.
+/// A simulated plan in figures.
 struct WhatIfStep {
     Plan plan;
     TimeMetrics metrics;
@@ -65,15 +66,15 @@ struct WhatIfOutcome {
     std::string reason;
 };
 
-/// A step, and what is drawn of it.
+/// A simulated step, and what is drawn of it.
 struct WhatIfSimulation {
     WhatIfOutcome outcome;
     StepRows rows;                  ///< empty where there is no step
     std::vector<MemoryRow> memory;  ///< [rank]; empty where bytes are not known
 };
 
-/// What follows from the order of the actions alone: while a slider of links or costs is dragged,
-/// each what-if takes it over from the one before.
+/// The part of a what-if that follows from the order of the actions alone: while a slider of links
+/// or costs is dragged, each what-if takes it over from the one before.
 struct WhatIfRows {
     WhatIf settings;
     Plan plan;
@@ -81,49 +82,53 @@ struct WhatIfRows {
     std::vector<MemoryRow> memory;  ///< [rank], with the plan's capacity of channels
 };
 
-/// What what-ifs of a run are made from: its scenario, model and profile, or, of a trace alone, the
+/// The source of a run's what-ifs: its scenario, model and profile, or, of a trace alone, the
 /// median durations of its own stages, its order and its links' median time.
 ///
-/// Any thread may ask it: what it says never changes, and what it keeps only saves time.
+/// Any thread may call it: its answers never change, and what it keeps only saves time.
 class WhatIfSource {
   public:
-    /// Never throws for what a run holds: see `why_not`.
+    /// Prepares what-ifs of a run. Never throws for what a run holds: see `why_not`.
     explicit WhatIfSource(std::shared_ptr<const RunData> run);
 
-    /// Why there are no what-ifs, in one sentence; "" where there are.
+    /// The reason why there are no what-ifs, in one sentence; "" where there are.
     const std::string& why_not() const { return why_not_; }
 
-    /// What a reader has to know about all of its results; "" if there is nothing.
+    /// Note that a reader needs for all of its results; "" if there is none.
     const std::string& note() const { return note_; }
 
     const RunData& run() const { return *run_; }
     const std::shared_ptr<const RunData>& share_run() const { return run_; }
 
-    /// Those of the run.
+    /// The settings of the run itself.
     const WhatIf& settings() const { return settings_; }
 
-    /// The slowest link of the run's plan; of one without any nothing.
+    /// The slowest link of the run's plan; none where it has no links.
     const std::optional<LinkCost>& link() const { return link_; }
 
+    /// Values that can be chosen, given the other settings.
     WhatIfRanges ranges(const WhatIf& settings) const;
 
-    /// Settled and validated; of unchanged settings the run's own. Throws what `make_plan` throws.
-    /// With the rows of another plan, where they are the same.
+    /// Plans the settings: settled and validated; for unchanged settings the run's own plan. Throws
+    /// what `make_plan` throws. `same_rows` is a plan whose rows are taken over, if they are the
+    /// same.
     sim::SettledStep step(const WhatIf& settings,
-                          sim::LinkRows links,
+                          sim::RecordLinks links,
                           const Plan* same_rows = nullptr) const;
 
-    /// The latest what-if that was kept, if those of these settings have its rows: no more than
-    /// links and costs are others. Null where there is none; the latest is then forgotten, so that
-    /// its memory is used again.
+    /// The latest what-if that was kept, if these settings give its rows: they differ in no more
+    /// than links and costs. Null where there is none; the latest is then forgotten, so that its
+    /// memory is used again.
     std::shared_ptr<const WhatIfRows> same_rows(const WhatIf& settings) const;
+    /// Keeps the latest what-if for `same_rows`.
     void keep(std::shared_ptr<const WhatIfRows> latest) const;
 
-    /// What the plan of `settings` was made from; null for a trace alone.
+    /// The scenario, model and profile that the plan of `settings` was made from; null for a trace
+    /// alone.
     std::shared_ptr<const PlannedRun> planned(const WhatIf& settings, const Plan& plan) const;
 
-    /// [layer] at the size of the largest micro-batch, on the run's first kind of device. Empty for
-    /// a trace alone, and where the profile does not know the size.
+    /// [layer]: its time at the size of the largest micro-batch, on the run's first kind of device.
+    /// Empty for a trace alone, and where the profile does not know the size.
     std::vector<LayerTime> layer_times(const WhatIf& settings) const;
 
   private:
@@ -143,16 +148,17 @@ class WhatIfSource {
     mutable std::shared_ptr<const WhatIfRows> latest_;
 };
 
-/// Those of the run's scenario; its partition is written down in layers, or balanced.
+/// The settings of the run's scenario; its partition is written down in layers, or balanced.
 WhatIf settings_of(const PlannedRun& planned);
 
-/// Plans, simulates and measures. Never throws: what cannot be planned is a reason.
+/// Plans and simulates the settings, and computes their metrics. Never throws: what cannot be
+/// planned is a reason.
 WhatIfSimulation apply(const WhatIfSource& source,
                        const WhatIf& settings,
-                       sim::LinkRows links = sim::LinkRows::LeftOut);
+                       sim::RecordLinks links = sim::RecordLinks::No);
 
-/// The run with the step as its predicted side. What was measured stays, and is compared, where the
-/// rows are those of the step. There is a step.
+/// The run with the simulated step as its predicted side, for a simulation that has a step. What
+/// was measured stays, and is compared, where the rows are those of the step.
 std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
                                            const WhatIf& settings,
                                            WhatIfSimulation simulation);
@@ -160,10 +166,10 @@ std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
 /// The schedules to choose from, in the order of the command line.
 std::vector<std::string> schedule_choices(const WhatIfSource& source);
 
-/// Which rank needs more than its limit, and how much; "" where none does.
+/// Text that names the rank that needs more than its limit, and how much; "" where none does.
 std::string over_limit(const Plan& plan, const std::vector<Bytes>& peaks);
 
-/// What went wrong in one line, without its place.
+/// The error in one line, without its place.
 std::string sentence_of(const std::exception& error);
 
 }  // namespace pipetwin::gui

@@ -8,11 +8,13 @@
 
 #include <gmock/gmock.h>
 
+#include "cli/base/stop_signal.h"
+#include "cli/command_line.h"
 #include "core/base/error.h"
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace exit_test {
 
 using ::testing::HasSubstr;
 
@@ -199,5 +201,5 @@ TEST_F(Failures, DevicesNeverFail) {
     EXPECT_THAT(pipetwin({"devices"}).out, HasSubstr("h100-sxm"));
 }
 
-}  // namespace
+}  // namespace exit_test
 }  // namespace pipetwin::cli

@@ -7,7 +7,7 @@
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace options_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -141,5 +141,5 @@ TEST(Colour, IsForTerminalsAndCanBeForcedAndForbidden) {
     EXPECT_THAT(pipetwin({"check", "no-such.csv", "--color", "always"}).err, HasSubstr(escape));
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace pipetwin::cli

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 namespace pipetwin::cli {
-namespace {
+namespace progress_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -84,5 +84,5 @@ TEST(Progress, IsSilentWhenQuiet) {
     EXPECT_EQ(streams.err.str(), "");
 }
 
-}  // namespace
+}  // namespace progress_test
 }  // namespace pipetwin::cli

@@ -6,7 +6,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace bad_input_test {
 
 /// Broken inputs end in an exit code of the contract and an error text, never in a crash: 0 where
 /// the change kept the file valid, 3 for what the grammar refuses, 4 for what reads well but is no
@@ -266,5 +266,5 @@ batch = 8
     }
 }
 
-}  // namespace
+}  // namespace bad_input_test
 }  // namespace pipetwin::cli

@@ -4,7 +4,7 @@
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace check_test {
 
 using ::testing::AllOf;
 using ::testing::EndsWith;
@@ -165,5 +165,5 @@ schedule = "1f1b"
     EXPECT_THAT(outcome.out, HasSubstr("rank 1  "));
 }
 
-}  // namespace
+}  // namespace check_test
 }  // namespace pipetwin::cli

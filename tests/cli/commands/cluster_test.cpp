@@ -10,7 +10,7 @@
 
 /// Scenarios that describe clusters: what is said of them, and what is refused.
 namespace pipetwin::cli {
-namespace {
+namespace cluster_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -291,5 +291,5 @@ TEST_F(Cluster, OffloadIsWhatTheMemoryLimitIsComparedWith) {
     EXPECT_THAT(refused.err, HasSubstr("peaks at 5000200 bytes"));
 }
 
-}  // namespace
+}  // namespace cluster_test
 }  // namespace pipetwin::cli

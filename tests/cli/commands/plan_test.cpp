@@ -9,7 +9,7 @@
 
 /// `pipetwin plan`, from a scenario to the plan that it proves.
 namespace pipetwin::cli {
-namespace {
+namespace plan_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -306,5 +306,5 @@ TEST_F(PlanCommand, DrawsAHeatMap) {
     EXPECT_THAT(forced.out, HasSubstr("Samples per second of the best plan"));
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace pipetwin::cli

@@ -6,7 +6,7 @@
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace simulate_test {
 
 using ::testing::HasSubstr;
 
@@ -577,5 +577,5 @@ TEST(Simulate, RefusesUncertaintyThatMakesNoSense) {
     EXPECT_THAT(refused({"--mtbf-hours", "0"}), HasSubstr("mean time between failures of 0 hours"));
 }
 
-}  // namespace
+}  // namespace simulate_test
 }  // namespace pipetwin::cli

@@ -15,7 +15,7 @@
 #include "tests/support/builders.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace exchange_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -482,5 +482,5 @@ TEST_F(Exchange, MisusedOptionsAreUsageErrors) {
     EXPECT_EQ(refused({"export", "svg", path("missing.csv")}).code, 6);
 }
 
-}  // namespace
+}  // namespace exchange_test
 }  // namespace pipetwin::cli

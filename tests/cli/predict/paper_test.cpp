@@ -12,7 +12,7 @@
 
 /// Published results of pipeline-parallel training, from the command lines of docs/validation.md.
 namespace pipetwin::cli {
-namespace {
+namespace paper_test {
 
 using ::testing::HasSubstr;
 
@@ -331,5 +331,5 @@ TEST(ValidationPage, EveryCommandRuns) {
     EXPECT_GE(run, 10);
 }
 
-}  // namespace
+}  // namespace paper_test
 }  // namespace pipetwin::cli

@@ -11,7 +11,7 @@
 
 /// ... which reach each other by MPI for all but what crosses a boundary.
 namespace pipetwin::cli {
-namespace {
+namespace gpu_processes_test {
 
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
@@ -164,5 +164,5 @@ TEST_F(StoppedGpuProcesses, OneThatStandsStillIsFoundByItsSilence) {
     EXPECT_TRUE(processes().empty());
 }
 
-}  // namespace
+}  // namespace gpu_processes_test
 }  // namespace pipetwin::cli

@@ -21,7 +21,7 @@
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace processes_test {
 
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
@@ -441,5 +441,5 @@ TEST_F(TwoHosts, AreBothToldThatTheNetworkBetweenThemIsCut) {
     EXPECT_THAT(record(1), HasSubstr("process 0 (rank 0, pid"));
 }
 
-}  // namespace
+}  // namespace processes_test
 }  // namespace pipetwin::cli

@@ -64,6 +64,8 @@ class SeveralProcesses : public InFolder {
                 const std::string& log = "") const {
         std::vector<std::string> variables = more_environment;
         variables.emplace_back("ASAN_OPTIONS=detect_leaks=0");  // MPI leaves a lot behind
+        // Open MPI's jobs share a folder, and one that ends may remove it while another begins.
+        variables.emplace_back("OMPI_MCA_orte_tmpdir_base=" + folder().string());
         for (char** variable = environ; *variable != nullptr; ++variable) {
             variables.emplace_back(*variable);
         }

@@ -12,7 +12,7 @@
 
 /// Processes that torchrun starts have no MPI: whatever they say goes by NCCL. It is emulated.
 namespace pipetwin::cli {
-namespace {
+namespace torchrun_test {
 
 using ::testing::AllOf;
 using ::testing::Each;
@@ -312,5 +312,5 @@ TEST_F(StoppedTorchrun, TheFirstThatStandsStillIsFoundByItsSilence) {
     after(SIGSTOP, 0, std::chrono::seconds(30));
 }
 
-}  // namespace
+}  // namespace torchrun_test
 }  // namespace pipetwin::cli

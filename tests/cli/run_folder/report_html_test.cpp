@@ -7,7 +7,7 @@
 #include "tests/support/builders.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace report_html_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -116,5 +116,5 @@ TEST(LossCurve, HasAPointPerStepAndStandsALoneStep) {
     EXPECT_THAT(three, Not(HasSubstr("inf")));
 }
 
-}  // namespace
+}  // namespace report_html_test
 }  // namespace pipetwin::cli

@@ -9,7 +9,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace run_folder_test {
 
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -69,5 +69,5 @@ TEST_F(RunFolderTest, FolderWithoutWritePermissionIsRefused) {
     std::filesystem::permissions(folder(), std::filesystem::perms::owner_all);
 }
 
-}  // namespace
+}  // namespace run_folder_test
 }  // namespace pipetwin::cli

@@ -12,7 +12,7 @@
 /// and B = 2 a step takes (m + p - 1)(F + B), a rank works m (F + B) of it, and the last rank
 /// begins after (p - 1) F and is done (p - 1) B before the end.
 namespace pipetwin::cli {
-namespace {
+namespace explanation_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -217,5 +217,5 @@ TEST(Explanation, StandsInTheJsonOfSimulate) {
     EXPECT_TRUE(found->contains("least_step_ms"));
 }
 
-}  // namespace
+}  // namespace explanation_test
 }  // namespace pipetwin::cli

@@ -11,7 +11,7 @@
 
 /// What a user with a GPU reads, on the emulated one.
 namespace pipetwin::cli {
-namespace {
+namespace gpu_test {
 
 using cuda::emulation::Call;
 using cuda::emulation::Injection;
@@ -116,5 +116,5 @@ TEST_F(Gpu, DevicesMeasuresWhereItIsAskedTo) {
     EXPECT_THAT(text.out, ContainsRegex("matrix products .* TFLOP/s bf16, .* TFLOP/s fp32"));
 }
 
-}  // namespace
+}  // namespace gpu_test
 }  // namespace pipetwin::cli

@@ -21,7 +21,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace resume_test {
 
 using ::testing::HasSubstr;
 
@@ -227,5 +227,5 @@ TEST_F(Resume, KilledAgainAndAgainItEndsAsIfNothingHadHappened) {
     std::cout << kills << " kills in " << tests::soaked(1) << " runs\n";
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace pipetwin::cli

@@ -14,7 +14,7 @@
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace training_test {
 
 using ::testing::HasSubstr;
 
@@ -451,5 +451,5 @@ TEST_F(Training, WeightGradientsThatArePutOffTrainToTheSameLoss) {
     EXPECT_THAT(content_of(folder() / "run" / "schedule.csv"), HasSubstr("0W3"));
 }
 
-}  // namespace
+}  // namespace training_test
 }  // namespace pipetwin::cli

@@ -6,7 +6,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace checkpoint_json_test {
 
 CheckpointManifest manifest() {
     return {.steps_done = 50,
@@ -48,5 +48,5 @@ TEST(CheckpointJson, SaysWhereItIsWrong) {
     EXPECT_EQ(error.place(), "x: /schema_version");
 }
 
-}  // namespace
+}  // namespace checkpoint_json_test
 }  // namespace pipetwin

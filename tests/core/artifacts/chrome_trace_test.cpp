@@ -15,7 +15,7 @@
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin {
-namespace {
+namespace chrome_trace_test {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
@@ -457,5 +457,5 @@ TEST_F(DamagedTrace, GivesItsStepsOrAnError) {
     EXPECT_GT(with_steps, 100);
 }
 
-}  // namespace
+}  // namespace chrome_trace_test
 }  // namespace pipetwin

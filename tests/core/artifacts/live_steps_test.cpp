@@ -7,11 +7,11 @@
 #include "core/plan/plan.h"
 
 namespace pipetwin {
-namespace {
+namespace live_steps_test {
 
-using testing::HasSubstr;
-using testing::SizeIs;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::ThrowsMessage;
 
 LiveHeader header() {
     PlainCosts costs;
@@ -95,5 +95,5 @@ TEST(LiveSteps, AnotherFileIsRefusedAtItsFirstLine) {
                 ThrowsMessage<Error>(HasSubstr("metrics.jsonl:1")));
 }
 
-}  // namespace
+}  // namespace live_steps_test
 }  // namespace pipetwin

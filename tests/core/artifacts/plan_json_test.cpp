@@ -8,7 +8,7 @@
 #include "tests/support/builders.h"
 
 namespace pipetwin {
-namespace {
+namespace plan_json_test {
 
 using nlohmann::json;
 using testing::uniform_plan;
@@ -88,5 +88,5 @@ TEST(PlanJson, PeakBytesAreTheFootprintsAndSumToTheirTotal) {
     }
 }
 
-}  // namespace
+}  // namespace plan_json_test
 }  // namespace pipetwin

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin {
-namespace {
+namespace error_test {
 
 TEST(Error, WhatIsPlaceTextAndHintOnALineOfItsOwn) {
     const Error error(ErrorKind::BadInput, "a.toml:3:1", "unknown key 'x'", "did you mean 'y'?");
@@ -45,5 +45,5 @@ TEST(Expect, DoesNothingWhereTheConditionHolds) {
     EXPECT_NO_THROW(PIPETWIN_EXPECT(true, "fine"));
 }
 
-}  // namespace
+}  // namespace error_test
 }  // namespace pipetwin

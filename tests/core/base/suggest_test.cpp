@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin {
-namespace {
+namespace suggest_test {
 
 using std::string_view;
 
@@ -50,5 +50,5 @@ TEST(Suggestion, AsksOrLists) {
     EXPECT_EQ(suggestion("zzz", std::array<string_view, 2>{"cpu", "paced"}), "known: cpu, paced");
 }
 
-}  // namespace
+}  // namespace suggest_test
 }  // namespace pipetwin

@@ -8,7 +8,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace units_test {
 
 using namespace std::chrono_literals;
 using testing::error_of;
@@ -87,5 +87,5 @@ TEST(ParseBytes, RefusesAnythingElseAndNamesTheUnits) {
     }
 }
 
-}  // namespace
+}  // namespace units_test
 }  // namespace pipetwin

@@ -6,7 +6,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace all_reduce_test {
 
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -100,5 +100,5 @@ TEST(AllReduce, RefusesMoreThanAStepMayLast) {
     EXPECT_THAT(error.place(), HasSubstr("all-reduce"));
 }
 
-}  // namespace
+}  // namespace all_reduce_test
 }  // namespace pipetwin

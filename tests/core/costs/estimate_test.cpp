@@ -13,7 +13,7 @@
 #include "tests/support/hf_texts.h"
 
 namespace pipetwin {
-namespace {
+namespace estimate_test {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
@@ -320,5 +320,5 @@ TEST(Calibration, WhatDoesNotFitIsRefused) {
                 HasSubstr("x: /points/1/kind: \"head\", expected each kind once"));
 }
 
-}  // namespace
+}  // namespace estimate_test
 }  // namespace pipetwin

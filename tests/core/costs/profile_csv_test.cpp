@@ -13,7 +13,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace profile_csv_test {
 
 using testing::error_of;
 
@@ -144,5 +144,5 @@ TEST(ParseProfileCsv, ThrowsNothingButErrorForDamagedTexts) {
     }
 }
 
-}  // namespace
+}  // namespace profile_csv_test
 }  // namespace pipetwin

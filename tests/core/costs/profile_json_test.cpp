@@ -14,7 +14,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace profile_json_test {
 
 using testing::error_of;
 
@@ -321,5 +321,5 @@ TEST(ParseProfile, RefusesEveryShorterText) {
     }
 }
 
-}  // namespace
+}  // namespace profile_json_test
 }  // namespace pipetwin

@@ -11,7 +11,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace profile_test {
 
 using testing::error_of;
 
@@ -194,5 +194,5 @@ TEST(CostSource, HasTheWordsOfTheFile) {
     EXPECT_EQ(to_string(CostSource::Estimated), "estimated");
 }
 
-}  // namespace
+}  // namespace profile_test
 }  // namespace pipetwin

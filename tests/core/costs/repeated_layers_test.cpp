@@ -7,7 +7,7 @@
 #include "tests/support/scenario_plans.h"
 
 namespace pipetwin {
-namespace {
+namespace repeated_layers_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -103,5 +103,5 @@ TEST(RepeatedLayers, KeepWhatTheyRead) {
     EXPECT_THAT(more.layers[9].inputs, ElementsAre("in", "b3"));
 }
 
-}  // namespace
+}  // namespace repeated_layers_test
 }  // namespace pipetwin

@@ -7,7 +7,7 @@
 #include "tests/support/scenario_plans.h"
 
 namespace pipetwin {
-namespace {
+namespace whole_blocks_test {
 
 using ::testing::ElementsAre;
 using testing::layer;
@@ -89,5 +89,5 @@ TEST(WholeBlocks, ArePlacedWhereTheirHalvesWouldBe) {
     EXPECT_EQ(partition_in_halves(Partition({2, 4}, 6), names_of(halves())), Partition({2, 4}, 6));
 }
 
-}  // namespace
+}  // namespace whole_blocks_test
 }  // namespace pipetwin

@@ -15,7 +15,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace hf_config_test {
 
 using nlohmann::json;
 using ::testing::AllOf;
@@ -266,5 +266,5 @@ TEST(HfConfig, DamagedTextIsReadOrRefusedAndNothingElse) {
     }
 }
 
-}  // namespace
+}  // namespace hf_config_test
 }  // namespace pipetwin

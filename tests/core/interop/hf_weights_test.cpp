@@ -14,7 +14,7 @@
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin {
-namespace {
+namespace hf_weights_test {
 
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -174,5 +174,5 @@ TEST_F(HfWeights, OfAnotherModelAreRefused) {
                 HasSubstr("no weights of layer 'block1.attention'"));
 }
 
-}  // namespace
+}  // namespace hf_weights_test
 }  // namespace pipetwin

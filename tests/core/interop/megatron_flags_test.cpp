@@ -9,7 +9,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace megatron_flags_test {
 
 using ::testing::ElementsAre;
 using testing::error_of;
@@ -92,5 +92,5 @@ TEST(ParseMegatronFlags, RefusesWithLineAndColumn) {
               "x.sh: --pipeline-model-parallel-layout");
 }
 
-}  // namespace
+}  // namespace megatron_flags_test
 }  // namespace pipetwin

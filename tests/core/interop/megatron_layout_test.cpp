@@ -11,7 +11,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace megatron_layout_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -239,5 +239,5 @@ TEST(PartitionOfAMegatronLayout, EmptyStagesAreRefusedByNumber) {
               "stage 1 is empty, expected at least one layer");
 }
 
-}  // namespace
+}  // namespace megatron_layout_test
 }  // namespace pipetwin

@@ -13,7 +13,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace pipedream_graph_test {
 
 using testing::error_of;
 
@@ -193,5 +193,5 @@ TEST(ParsePipeDreamGraph, ThrowsNothingButErrorForDamagedTexts) {
     }
 }
 
-}  // namespace
+}  // namespace pipedream_graph_test
 }  // namespace pipetwin

@@ -14,7 +14,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace safetensors_test {
 
 using ::testing::AllOf;
 using testing::error_of;
@@ -235,5 +235,5 @@ TEST(Safetensors, DamagedHeadersAreReadOrRefusedAndNothingElse) {
     }
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace pipetwin

@@ -17,7 +17,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace torch_trace_test {
 
 using ::testing::ElementsAre;
 using testing::error_of;
@@ -232,5 +232,5 @@ TEST(StageProfile, NamesTheStageThatLacksSomething) {
               "stage 0 has no backward of the weights (W), but one of the input (I)");
 }
 
-}  // namespace
+}  // namespace torch_trace_test
 }  // namespace pipetwin

@@ -11,7 +11,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace torchtitan_test {
 
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -64,5 +64,5 @@ TEST(TransformerBlocks, AreCountedWhereTheLayersAreThoseOfAGpt) {
     }
 }
 
-}  // namespace
+}  // namespace torchtitan_test
 }  // namespace pipetwin

@@ -10,7 +10,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace model_test {
 
 using testing::error_of;
 
@@ -99,7 +99,7 @@ TEST(GptModel, DropsBehindTheEmbeddingAndAtTheEndOfBothHalvesOfABlock) {
     EXPECT_EQ(parameters_of(model), parameters_of(gpt_model(small_gpt)));
 }
 
-TEST(Model, C37RefusesATiedLayerThatIsNotTheTableTurnedRound) {
+TEST(Model, RefusesATiedLayerThatIsNotTheTableTurnedRound) {
     const auto model_with = [](int outputs, bool bias) {
         return Model::chain({.token_ids = true, .positions = 4},
                             {{.name = "embedding",
@@ -203,7 +203,7 @@ TEST(Chain, CountsTheParametersOfEveryType) {
     EXPECT_EQ(model.layer(5).parameter_count, 0);
 }
 
-TEST(Chain, C37RefusesTwoLayersOfOneName) {
+TEST(Chain, RefusesTwoLayersOfOneName) {
     const Error error = error_of([] {
         linear_chain(
             {{.name = "a", .type = LayerType::Gelu}, {.name = "a", .type = LayerType::Gelu}});
@@ -313,5 +313,5 @@ TEST(Model, AnIndexOutOfRangeIsABug) {
     EXPECT_THROW((void)model.inputs_of(1), InternalError);
 }
 
-}  // namespace
+}  // namespace model_test
 }  // namespace pipetwin

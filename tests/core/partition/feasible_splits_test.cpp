@@ -11,7 +11,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace feasible_splits_test {
 
 using testing::all_splits;
 using testing::Dice;
@@ -24,15 +24,11 @@ std::size_t place_of(int stage, int first) {
 
 const auto anything = [](int, int, int) { return true; };
 
-std::vector<Sizes> walked(const FeasibleSplits& splits, int stages) {
-    std::vector<Sizes> whole;
-    EXPECT_TRUE(splits.walk([&](std::span<const int> sizes) {
-        if (static_cast<int>(sizes.size()) == stages) {
-            whole.emplace_back(sizes.begin(), sizes.end());
-        }
-        return Walk::Into;
-    }));
-    return whole;
+std::vector<Sizes> all_of(const FeasibleSplits& splits) {
+    std::vector<Sizes> all;
+    splits.for_each(
+        [&](std::span<const int> sizes) { all.emplace_back(sizes.begin(), sizes.end()); });
+    return all;
 }
 
 template <class Feasible>
@@ -52,84 +48,49 @@ std::vector<Sizes> brute_force(int layers, int stages, const Feasible& feasible)
 
 TEST(FeasibleSplits, AreThoseOfBruteForceInLexicographicOrder) {
     Dice dice(tests::seed());
-    for (int round = 0; round < tests::soaked(100); ++round) {
-        const int layers = dice.between(1, 12);
-        const int stages = dice.between(1, std::min(layers, 6));
-        const int shares = dice.between(1, 4);
-        const auto coins = dice.several<int>(stages * 13 * 13, 4);
-        const auto feasible = [&](int stage, int first, int end) {
-            return coins.at(place_of(stage, first) * 13 + static_cast<std::size_t>(end)) < shares;
-        };
-        const FeasibleSplits splits(layers, stages, feasible, LongerStage::MayFit);
-        const std::vector<Sizes> expected = brute_force(layers, stages, feasible);
-        SCOPED_TRACE(fmt::format("round {}", round));
-        ASSERT_EQ(splits.count(), expected.size());
-        ASSERT_EQ(walked(splits, stages), expected);
-    }
-}
-
-TEST(FeasibleSplits, KnowThatLongerStagesNeverFit) {
-    Dice dice(tests::seed());
-    for (int round = 0; round < tests::soaked(100); ++round) {
+    for (int round = 0; round < tests::soaked(200); ++round) {
         const int layers = dice.between(1, 12);
         const int stages = dice.between(1, std::min(layers, 6));
         const auto longest = dice.several<int>(stages * 13, 7);
         const auto feasible = [&](int stage, int first, int end) {
             return end - first <= longest.at(place_of(stage, first));
         };
-        const FeasibleSplits splits(layers, stages, feasible, LongerStage::NeverFits);
-        ASSERT_EQ(walked(splits, stages), brute_force(layers, stages, feasible)) << round;
+        const FeasibleSplits splits(layers, stages, feasible);
+        const std::vector<Sizes> expected = brute_force(layers, stages, feasible);
+        ASSERT_EQ(splits.count(), expected.size()) << round;
+        ASSERT_EQ(all_of(splits), expected) << round;
     }
 }
 
-TEST(FeasibleSplits, BeginOnlyWhatCanBeCompleted) {
-    // Stage 1 holds 3 layers or none, so of six layers stage 0 gets 1 or 2.
+TEST(FeasibleSplits, KnowDeadEnds) {
+    // Stage 0 holds at most 2 of six layers, and stage 1 at most 2: stage 2 has the rest.
     const auto feasible = [](int stage, int first, int end) {
-        return stage != 1 || end - first == 3;
+        return end - first <= (stage == 2 ? 3 : 2);
     };
-    const FeasibleSplits splits(6, 3, feasible, LongerStage::MayFit);
-    std::vector<Sizes> visited;
-    splits.walk([&](std::span<const int> sizes) {
-        visited.emplace_back(sizes.begin(), sizes.end());
-        return Walk::Into;
-    });
-    const std::vector<Sizes> expected{{1}, {1, 3}, {1, 3, 2}, {2}, {2, 3}, {2, 3, 1}};
-    EXPECT_EQ(visited, expected);
-    EXPECT_EQ(splits.count_from(1, 3), 0U);
-    EXPECT_EQ(splits.count_from(1, 2), 1U);
-}
-
-TEST(FeasibleSplits, AWalkCanPassByABeginningAndStop) {
-    const FeasibleSplits splits(5, 3, anything, LongerStage::NeverFits);
-    std::vector<Sizes> visited;
-    const bool finished = splits.walk([&](std::span<const int> sizes) {
-        visited.emplace_back(sizes.begin(), sizes.end());
-        if (sizes.size() == 1 && sizes[0] == 1) {
-            return Walk::Past;
-        }
-        return sizes.size() == 3 ? Walk::Stop : Walk::Into;
-    });
-    EXPECT_FALSE(finished);
-    EXPECT_EQ(visited, (std::vector<Sizes>{{1}, {2}, {2, 1}, {2, 1, 2}}));
+    const FeasibleSplits splits(6, 3, feasible);
+    EXPECT_EQ(all_of(splits), (std::vector<Sizes>{{1, 2, 3}, {2, 1, 3}, {2, 2, 2}}));
+    EXPECT_EQ(splits.count_from(1, 0), 0U);
+    EXPECT_EQ(splits.count_from(1, 1), 1U);
+    EXPECT_EQ(splits.count_from(1, 2), 2U);
 }
 
 TEST(FeasibleSplits, AreCountedByTheBinomialAndNeverOverflow) {
     // k - 1 boundaries among n - 1 places.
-    EXPECT_EQ(FeasibleSplits(30, 4, anything, LongerStage::NeverFits).count(), 3654U);
-    EXPECT_EQ(FeasibleSplits(64, 32, anything, LongerStage::NeverFits).count(),
+    EXPECT_EQ(FeasibleSplits(30, 4, anything).count(), 3654U);
+    EXPECT_EQ(FeasibleSplits(64, 32, anything).count(),
               916'312'070'471'295'267U);  // 63 over 31
-    EXPECT_EQ(FeasibleSplits(200, 100, anything, LongerStage::NeverFits).count(),
+    EXPECT_EQ(FeasibleSplits(200, 100, anything).count(),
               std::numeric_limits<std::uint64_t>::max());
 }
 
 TEST(FeasibleSplits, NoneAtAllIsAnAnswerAndMoreStagesThanLayersAreRefused) {
     const auto nothing = [](int, int, int) { return false; };
-    const FeasibleSplits splits(5, 2, nothing, LongerStage::NeverFits);
+    const FeasibleSplits splits(5, 2, nothing);
     EXPECT_EQ(splits.count(), 0U);
-    EXPECT_TRUE(walked(splits, 2).empty());
-    const Error error = error_of([] { FeasibleSplits(5, 6, anything, LongerStage::NeverFits); });
+    EXPECT_TRUE(all_of(splits).empty());
+    const Error error = error_of([] { FeasibleSplits(5, 6, anything); });
     EXPECT_EQ(error.text(), "5 layers cannot fill 6 stages");
 }
 
-}  // namespace
+}  // namespace feasible_splits_test
 }  // namespace pipetwin

@@ -1,5 +1,7 @@
 #include "core/partition/graph.h"
 
+#include "bench/support/graphs.h"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -9,22 +11,20 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/partition/chain.h"
 #include "core/partition/ideals.h"
 #include "core/partition/layer_order.h"
 #include "tests/core/partition/brute_force.h"
 #include "tests/support/error_of.h"
-#include "tests/support/graphs.h"
 #include "tests/support/nanoseconds.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace graph_test {
 
+using bench::parallel_arms;
 using testing::Dice;
 using testing::error_of;
 using testing::nanoseconds_of;
-using testing::parallel_arms;
 
 std::string name_of(int layer) {
     return fmt::format("n{}", layer);
@@ -294,5 +294,5 @@ TEST(LayerOrder, OfAChainThereIsOne) {
     EXPECT_FALSE(better_order(profile_of(model, {1, 2, 3, 4, 5, 6, 7, 8}), model, 3, 1));
 }
 
-}  // namespace
+}  // namespace graph_test
 }  // namespace pipetwin

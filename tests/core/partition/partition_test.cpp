@@ -14,7 +14,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace partition_test {
 
 using testing::error_of;
 using testing::nanoseconds_of;
@@ -72,7 +72,7 @@ TEST(Partition, KnowsTheLayersOfEveryStage) {
     EXPECT_THROW((void)partition.stage_of_layer(6), InternalError);
 }
 
-TEST(Partition, C26RefusesAWrongSumNamingBothNumbersAndTheBalancer) {
+TEST(Partition, RefusesAWrongSumNamingBothNumbersAndTheBalancer) {
     const Error error = error_of([] { Partition({2, 3}, 6); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_NE(error.text().find("5 layers"), std::string::npos) << error.text();
@@ -82,14 +82,14 @@ TEST(Partition, C26RefusesAWrongSumNamingBothNumbersAndTheBalancer) {
     EXPECT_THROW(Partition({}, 6), Error);
 }
 
-TEST(Partition, C26RefusesAnEmptyStageNamingIt) {
+TEST(Partition, RefusesAnEmptyStageNamingIt) {
     const Error error = error_of([] { Partition({4, 0, 2}, 6); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_NE(error.text().find("stage 1 has 0 layers"), std::string::npos) << error.text();
     EXPECT_THROW(Partition({7, -1}, 6), Error);
 }
 
-TEST(BalancedPartition, C26RefusesMoreStagesThanLayersNamingBoth) {
+TEST(BalancedPartition, RefusesMoreStagesThanLayersNamingBoth) {
     const std::vector<Duration> costs = nanoseconds_of({1, 2, 3});
     const Error error = error_of([&] { balanced_partition(costs, 4); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
@@ -98,13 +98,13 @@ TEST(BalancedPartition, C26RefusesMoreStagesThanLayersNamingBoth) {
     EXPECT_THROW(balanced_partition({}, 1), Error);
 }
 
-TEST(BalancedPartition, C27SplitsOneToSixWhereTheLargestStageIsSmallest) {
+TEST(BalancedPartition, SplitsOneToSixWhereTheLargestStageIsSmallest) {
     // Block partition by count gives [3, 3] with 15; by variance [4, 2] with 11.
     EXPECT_EQ(balanced_partition(nanoseconds_of({1, 2, 3, 4, 5, 6}), 2).layers_per_stage(),
               (std::vector<int>{4, 2}));
 }
 
-TEST(BalancedPartition, C27EqualsBruteForceOnEverySmallVector) {
+TEST(BalancedPartition, EqualsBruteForceOnEverySmallVector) {
     // Every vector over {0, 1, 2, 5} of up to 6 layers, and every number of stages.
     const std::vector<int> values{0, 1, 2, 5};
     for (int layers = 1; layers <= 6; ++layers) {
@@ -123,7 +123,7 @@ TEST(BalancedPartition, C27EqualsBruteForceOnEverySmallVector) {
     }
 }
 
-TEST(BalancedPartition, C27EqualsBruteForceOnRandomVectors) {
+TEST(BalancedPartition, EqualsBruteForceOnRandomVectors) {
     const std::uint64_t seed = tests::seed();
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
     std::mt19937_64 random(seed);
@@ -157,7 +157,7 @@ Duration by_recurrence(const std::vector<Duration>& costs, int stages) {
     return best.back();
 }
 
-TEST(BalancedPartition, C27IsExactAndNotWorseThanBlocksUpTo200LayersAnd16Stages) {
+TEST(BalancedPartition, IsExactAndNotWorseThanBlocksUpTo200LayersAnd16Stages) {
     std::mt19937_64 random(7);
     for (int round = 0; round < 8; ++round) {
         std::vector<Duration> costs(50 + random() % 151);
@@ -179,7 +179,7 @@ TEST(BalancedPartition, CoversEveryLayerWhereAllCostsAreZero) {
     EXPECT_EQ(partition.layers_per_stage(), (std::vector<int>{1, 1, 3}));
 }
 
-TEST(BalancedPartition, C27HandlesTwoHundredThousandLayersAtOnce) {
+TEST(BalancedPartition, HandlesTwoHundredThousandLayersAtOnce) {
     std::mt19937_64 random(3);
     std::vector<Duration> costs(200'000);
     std::ranges::generate(costs, [&] { return Duration{static_cast<int>(random() % 1'000'000)}; });
@@ -195,5 +195,5 @@ TEST(BalancedPartition, RefusesCostsWhoseSumOverflows) {
     EXPECT_EQ(error_of([&] { balanced_partition(costs, 2); }).kind(), ErrorKind::BadInput);
 }
 
-}  // namespace
+}  // namespace partition_test
 }  // namespace pipetwin

@@ -11,7 +11,7 @@
 #include "tests/support/nanoseconds.h"
 
 namespace pipetwin {
-namespace {
+namespace unequal_partition_test {
 
 using ::testing::ElementsAre;
 using testing::error_of;
@@ -113,5 +113,5 @@ TEST(UnequalPartition, MoreStagesThanLayersAreRefusedNamingBoth) {
     EXPECT_EQ(error.text(), "2 layers cannot fill 3 stages");
 }
 
-}  // namespace
+}  // namespace unequal_partition_test
 }  // namespace pipetwin

@@ -14,7 +14,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace plan_test {
 
 using ::testing::ElementsAre;
 using testing::error_of;
@@ -29,7 +29,7 @@ using Ms = std::chrono::milliseconds;
 
 // --- Micro-batches. ---
 
-TEST(MicroBatchSizes, C15DifferByOneAtMostNumberMinOfBatchAndMAndSumToTheBatch) {
+TEST(MicroBatchSizes, DifferByOneAtMostNumberMinOfBatchAndMAndSumToTheBatch) {
     for (int batch = 1; batch <= 40; ++batch) {
         for (int m = 1; m <= 40; ++m) {
             const std::vector<int> sizes = micro_batch_sizes(batch, m);
@@ -47,11 +47,11 @@ TEST(MicroBatchSizes, PutTheLargerOnesFirst) {
     EXPECT_THAT(micro_batch_sizes(8, 4), ElementsAre(2, 2, 2, 2));
 }
 
-TEST(MicroBatchSizes, C17ABatchSmallerThanMIsLegal) {
+TEST(MicroBatchSizes, ABatchSmallerThanMIsLegal) {
     EXPECT_THAT(micro_batch_sizes(3, 8), ElementsAre(1, 1, 1));
 }
 
-TEST(MicroBatchSizes, C17EmptyBatchesAndMBelowOneAreRefusedNamingTheValue) {
+TEST(MicroBatchSizes, EmptyBatchesAndMBelowOneAreRefusedNamingTheValue) {
     EXPECT_THAT(error_of([] { micro_batch_sizes(0, 4); }).text(), HasSubstr("batch = 0"));
     EXPECT_THAT(error_of([] { micro_batch_sizes(4, 0); }).text(), HasSubstr("micro_batches = 0"));
     EXPECT_THAT(error_of([] { micro_batch_sizes(4, -3); }).text(), HasSubstr("micro_batches = -3"));
@@ -251,16 +251,18 @@ TEST(Plan, RowsOfOurGeneratorsKeepEveryRuleHoweverTheyAreLowered) {
                 continue;  // its rules forbid the shape
             }
             const bool replicas = way / 12 % 2 == 1;
-            grid.tied_ends = way / 24 == 1 && !twin_of(grid, 0) && piece_count(grid) > 1;
-            const Schedule rows = lower(
-                std::move(grid),
-                {.recompute = static_cast<Recompute>(way % 3),
-                 .timing = way / 3 % 2 == 1 ? RecomputeTiming::Lazy : RecomputeTiming::Eager,
-                 .messages = way / 6 % 2 == 1 ? MessageOrder::LowerRankFirst : MessageOrder::Plain,
-                 .updates = way % 4 != 0,
-                 .replicas = replicas,
-                 .norms = way % 4 == 1},
-                "");
+            grid.tied_ends =
+                way / 24 == 1 && !weight_sharing_stage(grid, 0) && model_stage_count(grid) > 1;
+            const Schedule rows =
+                lower(std::move(grid),
+                      {.recompute = static_cast<Recompute>(way % 3),
+                       .timing = way / 3 % 2 == 1 ? RecomputeTiming::Lazy : RecomputeTiming::Eager,
+                       .messages = way / 6 % 2 == 1 ? MessageOrder::LowerRankFirst
+                                                    : MessageOrder::AsScheduled,
+                       .updates = way % 4 != 0,
+                       .replicas = replicas,
+                       .norms = way % 4 == 1},
+                      "");
             ASSERT_THAT(validate(rows), ::testing::IsEmpty())
                 << known.name << " p " << shape.ranks << " v " << shape.chunks << " m "
                 << shape.micro_batches << " way " << way;
@@ -396,5 +398,5 @@ TEST(Plan, HashesItsRowsAndNothingElse) {
         uniform_plan({.ranks = 2, .micro_batches = 3, .recompute = Recompute::Always}).hash());
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace pipetwin

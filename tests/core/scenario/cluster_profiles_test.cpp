@@ -7,7 +7,7 @@
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin {
-namespace {
+namespace cluster_profiles_test {
 
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
@@ -136,5 +136,5 @@ TEST(ClusterFiles, ThatAreNotThereAreErrorsOfTheirOwn) {
     EXPECT_THAT(error.place(), EndsWith("/home/u/scenarios/none.toml"));
 }
 
-}  // namespace
+}  // namespace cluster_profiles_test
 }  // namespace pipetwin

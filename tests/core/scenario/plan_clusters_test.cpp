@@ -10,7 +10,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace plan_clusters_test {
 
 using testing::chain_profile;
 using ::testing::ElementsAre;
@@ -324,5 +324,5 @@ TEST(PlanClusters, RanksDisturbEachOtherPairByPair) {
     EXPECT_EQ(plan_of(scenario)->contention.interference, scenario.cluster.pair_interference);
 }
 
-}  // namespace
+}  // namespace plan_clusters_test
 }  // namespace pipetwin

@@ -4,7 +4,7 @@
 #include "tests/support/scenario_plans.h"
 
 namespace pipetwin {
-namespace {
+namespace plan_devices_test {
 
 using testing::chain_profile;
 using ::testing::ElementsAre;
@@ -157,5 +157,5 @@ TEST(PlanDevices, SizesOutsideTheSamplesAreNamed) {
                 HasSubstr("no cost at micro-batch size 3: the only sample is of size 1"));
 }
 
-}  // namespace
+}  // namespace plan_devices_test
 }  // namespace pipetwin

@@ -10,7 +10,7 @@
 #include "tests/support/scenario_plans.h"
 
 namespace pipetwin {
-namespace {
+namespace plan_from_scenario_test {
 
 using testing::chain_profile;
 using ::testing::ElementsAre;
@@ -109,13 +109,13 @@ TEST(ScenarioPlan, MicroBatchesOfTwoSizesHaveTwoCostClasses) {
     EXPECT_EQ(plan.samples(), 10);
 }
 
-TEST(ScenarioPlan, C17ABatchSmallerThanMGivesAsManyMicroBatchesAsSamples) {
+TEST(ScenarioPlan, ABatchSmallerThanMGivesAsManyMicroBatchesAsSamples) {
     const Plan plan = plan_of(partitioned({2, 3}, 8, 3));
     EXPECT_EQ(plan.micro_batches(), 3);
     EXPECT_EQ(plan->schedule.ranks[0].size(), 3U * 4U + 1U);
 }
 
-TEST(ScenarioPlan, C16ExceptLastMeansTheReallyLastMicroBatchOfASmallBatch) {
+TEST(ScenarioPlan, ExceptLastMeansTheReallyLastMicroBatchOfASmallBatch) {
     SettledScenario scenario = partitioned({2, 3}, 8, 3);
     scenario.pipeline.recompute = Recompute::ExceptLast;
     const Plan plan = plan_of(scenario);
@@ -284,7 +284,7 @@ TEST(ScenarioPlan, ADeadlockAtTheStatedCapacityIsRefused) {
     EXPECT_EQ(plan_error_of(scenario).kind(), ErrorKind::Infeasible);
 }
 
-TEST(ScenarioPlan, C26MoreStagesThanDevicesAreRefusedNamingBothAndTheBalancer) {
+TEST(ScenarioPlan, MoreStagesThanDevicesAreRefusedNamingBothAndTheBalancer) {
     SettledScenario scenario = scenario_of(4, 2, 2);
     scenario.cluster.count = 3;
     const Error error = plan_error_of(scenario);
@@ -292,7 +292,7 @@ TEST(ScenarioPlan, C26MoreStagesThanDevicesAreRefusedNamingBothAndTheBalancer) {
     EXPECT_THAT(error.hint(), HasSubstr("partition = \"auto\""));
 }
 
-TEST(ScenarioPlan, C26APartitionThatDoesNotSumToTheModelIsRefusedNamingBothAndTheBalancer) {
+TEST(ScenarioPlan, APartitionThatDoesNotSumToTheModelIsRefusedNamingBothAndTheBalancer) {
     const Error error = plan_error_of(partitioned({2, 4}));
     EXPECT_THAT(error.text(), AllOf(HasSubstr("6"), HasSubstr("5 layers")));
     EXPECT_THAT(error.hint(), HasSubstr("partition = \"auto\""));
@@ -391,7 +391,7 @@ TEST(ScenarioPlan, TiedEndsHandEachOtherTheirGradientsAndEitherHasRoomForTwo) {
     EXPECT_EQ(alone->states[0].gradients.count, weights + table);
 }
 
-TEST(ScenarioPlan, C37WeightsThatTwoPipelinesShareAreNotTiedBesides) {
+TEST(ScenarioPlan, WeightsThatTwoPipelinesShareAreNotTiedBesides) {
     SettledScenario scenario = tied_gpt(2);
     scenario.pipeline.schedule = "chimera";
     scenario.pipeline.micro_batches = 2;
@@ -419,5 +419,5 @@ TEST(ScenarioPlan, BlocksOfAGptCountTheEmbeddingFirstAndTheHeadLast) {
     EXPECT_EQ(make_plan(scenario, model, profile)->partition, Partition({2, 6}, 8));
 }
 
-}  // namespace
+}  // namespace plan_from_scenario_test
 }  // namespace pipetwin

@@ -13,7 +13,7 @@
 #include "tests/support/places.h"
 
 namespace pipetwin {
-namespace {
+namespace scenario_keys_test {
 
 using Keys = std::set<std::string>;
 
@@ -116,5 +116,5 @@ TEST(ScenarioKeys, HaveTheirWordsDocumented) {
     }
 }
 
-}  // namespace
+}  // namespace scenario_keys_test
 }  // namespace pipetwin

@@ -9,7 +9,7 @@
 #include "tests/core/scenario/scenario_texts.h"
 
 namespace pipetwin {
-namespace {
+namespace scenario_model_test {
 
 using testing::expect_refused;
 using testing::gpt;
@@ -90,7 +90,7 @@ TEST(ScenarioPartition, CountsWholeBlocksOfAGptOrItsUnits) {
     EXPECT_EQ(scenario_partition(parse(gpt), scenario_model(parse(gpt))), std::nullopt);
 }
 
-TEST(ScenarioPartition, C26RefusesAWrongSumOrLengthNamingBothNumbersAndTheBalancer) {
+TEST(ScenarioPartition, RefusesAWrongSumOrLengthNamingBothNumbersAndTheBalancer) {
     const auto refused = [](std::string_view base, std::string_view list, int stages) {
         return refusal(base,
                        {{"pipeline.partition", std::string(list)},
@@ -118,5 +118,5 @@ TEST(ScenarioModel, TakesTheLayersOfAProfile) {
     EXPECT_THROW(scenario_model(s), InternalError);
 }
 
-}  // namespace
+}  // namespace scenario_model_test
 }  // namespace pipetwin

@@ -6,7 +6,7 @@
 #include "tests/core/scenario/scenario_texts.h"
 
 namespace pipetwin {
-namespace {
+namespace scenario_overrides_test {
 
 using testing::full;
 using testing::gpt;
@@ -64,5 +64,5 @@ TEST(Overrides, AreThePlaceOfTheirErrors) {
               "/home/u/scenarios/s.toml:8:9");
 }
 
-}  // namespace
+}  // namespace scenario_overrides_test
 }  // namespace pipetwin

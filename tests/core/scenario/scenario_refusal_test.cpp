@@ -12,7 +12,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace scenario_refusal_test {
 
 using testing::expect_refused;
 using testing::full;
@@ -232,13 +232,13 @@ TEST(ParseScenario, TextNeedsAVocabularyOfAllBytes) {
     EXPECT_NE(error.text().find("at least 256"), std::string::npos) << error.text();
 }
 
-TEST(ParseScenario, C26RefusesMoreStagesThanDevicesNamingBoth) {
+TEST(ParseScenario, RefusesMoreStagesThanDevicesNamingBoth) {
     const Error error = refusal(with(gpt, "[pipeline]\nstages = 4\n[cluster]\ncount = 2"));
     EXPECT_EQ(error.text(), "cluster.count = 2, expected at least the 4 of pipeline.stages");
     EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:10:9");
 }
 
-TEST(ParseScenario, C26RefusesMoreStagesOfReplicasThanDevices) {
+TEST(ParseScenario, RefusesMoreStagesOfReplicasThanDevices) {
     const Error error =
         refusal(with(gpt, "[pipeline]\nstages = 2\ndata_parallel = 2\n[cluster]\ncount = 3"));
     EXPECT_EQ(error.text(),
@@ -323,5 +323,5 @@ TEST(ParseScenario, ReadsNoShorterTextAsIfItWereWhole) {
     }
 }
 
-}  // namespace
+}  // namespace scenario_refusal_test
 }  // namespace pipetwin

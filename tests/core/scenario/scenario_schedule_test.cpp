@@ -9,7 +9,7 @@
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin {
-namespace {
+namespace scenario_schedule_test {
 
 using testing::error_of;
 using testing::gpt;
@@ -55,5 +55,5 @@ TEST_F(OwnSchedule, NeedsASampleForEveryMicroBatch) {
     EXPECT_THAT(error.what(), HasSubstr("3 micro-batches, but a mini-batch has 2 samples"));
 }
 
-}  // namespace
+}  // namespace scenario_schedule_test
 }  // namespace pipetwin

@@ -11,7 +11,7 @@
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin {
-namespace {
+namespace scenario_test {
 
 using testing::error_of;
 using testing::full;
@@ -268,5 +268,5 @@ TEST(Settle, NamesEveryOtherAutoAndAValueToSet) {
     }
 }
 
-}  // namespace
+}  // namespace scenario_test
 }  // namespace pipetwin

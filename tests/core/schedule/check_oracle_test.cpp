@@ -18,7 +18,7 @@
 /// What `validate` and `find_deadlock` say about randomly damaged schedules, against carrying those
 /// out in every possible order.
 namespace pipetwin {
-namespace {
+namespace check_oracle_test {
 
 using testing::every_interleaving_completes;
 using ::testing::HasSubstr;
@@ -329,7 +329,7 @@ TEST(FindDeadlock, AgreesWithEveryInterleavingWhateverTheMessagesHold) {
             ASSERT_EQ(report.waiting.empty(), expected);
         }
         // Where all receives are begun first a send finds its own: as if there were room for all.
-        const DeadlockReport begun = find_deadlock_of_begun_receives(schedule);
+        const DeadlockReport begun = find_deadlock_with_preposted_receives(schedule);
         ASSERT_EQ(begun.deadlock_free, no_interleaving_blocks(schedule, 2 * schedule.micro_batches))
             << "seed " << seed << ", case " << i << ": " << to_string(of_kind.kind) << "\n"
             << explain(schedule, begun.waiting);
@@ -354,5 +354,5 @@ TEST(FindDeadlock, ReportsACycleThatCloses) {
     }
 }
 
-}  // namespace
+}  // namespace check_oracle_test
 }  // namespace pipetwin

@@ -8,7 +8,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace deadlock_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -113,7 +113,7 @@ TEST(FindDeadlock, ReceivesThatAreBegunFirstNeedNoRoom) {
          testing::every_schedule({1, 2, 3, 4}, {1, 2, 3}, {1, 2, 4, 8})) {
         const Schedule schedule = lowered(kind, shape);
         EXPECT_GE(smallest_capacity(schedule), 0);
-        EXPECT_TRUE(find_deadlock_of_begun_receives(schedule).deadlock_free)
+        EXPECT_TRUE(find_deadlock_with_preposted_receives(schedule).deadlock_free)
             << testing::to_string({kind, shape});
     }
 }
@@ -121,10 +121,10 @@ TEST(FindDeadlock, ReceivesThatAreBegunFirstNeedNoRoom) {
 TEST(FindDeadlock, ReceivesThatAreBegunFirstDoNotHelpAWrongOrder) {
     const Schedule schedule =
         schedule_of({"0RECV_B0 0F0 0SEND_F0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"});
-    EXPECT_EQ(find_deadlock_of_begun_receives(schedule).waiting,
+    EXPECT_EQ(find_deadlock_with_preposted_receives(schedule).waiting,
               find_deadlock(schedule, 5).waiting);
     const DeadlockReport unreceived =
-        find_deadlock_of_begun_receives(schedule_of({"0F0 0SEND_F0 0B0", "1F0 1B0"}));
+        find_deadlock_with_preposted_receives(schedule_of({"0F0 0SEND_F0 0B0", "1F0 1B0"}));
     ASSERT_EQ(unreceived.waiting.size(), 1U);
     EXPECT_EQ(unreceived.waiting[0].why, "waits for room, but nobody receives this message");
 }
@@ -230,5 +230,5 @@ TEST(FindDeadlock, AllowsUpdatesAsTheyAreAppended) {
     EXPECT_TRUE(find_deadlock(schedule, 1).deadlock_free);
 }
 
-}  // namespace
+}  // namespace deadlock_test
 }  // namespace pipetwin

@@ -11,7 +11,7 @@
 #include "tests/support/builders.h"
 
 namespace pipetwin {
-namespace {
+namespace defer_test {
 
 using std::chrono::milliseconds;
 using testing::row_text;
@@ -94,5 +94,5 @@ TEST(DeferWeightGradients, NeverPutsOffMoreThanAllowed) {
     }
 }
 
-}  // namespace
+}  // namespace defer_test
 }  // namespace pipetwin

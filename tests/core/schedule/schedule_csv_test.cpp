@@ -13,7 +13,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace schedule_csv_test {
 
 using ::testing::HasSubstr;
 using testing::lowered;
@@ -282,5 +282,5 @@ TEST(ScheduleCsv, LongCellsAreCutInErrors) {
     }
 }
 
-}  // namespace
+}  // namespace schedule_csv_test
 }  // namespace pipetwin

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -13,7 +16,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace schedule_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -61,7 +64,7 @@ TEST(GPipe, MayRunBackwardsAscending) {
 
 /// The forward of (i, j) needs the rank, i.e. (i - 1, j), and its input, i.e. (i, j - 1). With
 /// every forward lasting one tick the longest path to it gives the tick in which it runs.
-TEST(GPipe, C01ForwardTickKHoldsExactlyThePairsThatSumToK) {
+TEST(GPipe, ForwardTickKHoldsExactlyThePairsThatSumToK) {
     for (int stages = 1; stages <= 8; ++stages) {
         for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
             const Schedule schedule =
@@ -86,7 +89,7 @@ TEST(GPipe, C01ForwardTickKHoldsExactlyThePairsThatSumToK) {
     }
 }
 
-TEST(GPipe, C02EachStageRunsForwardsAscendingOnceThenBackwardsDescendingOnceAndNothingElse) {
+TEST(GPipe, EachStageRunsForwardsAscendingOnceThenBackwardsDescendingOnceAndNothingElse) {
     for_every_shape([](const ScheduleShape& shape) {
         const Schedule schedule = generate(ScheduleKind::GPipe, shape);
         std::vector<int> descending = counting(shape.micro_batches);
@@ -103,7 +106,7 @@ TEST(GPipe, C02EachStageRunsForwardsAscendingOnceThenBackwardsDescendingOnceAndN
     });
 }
 
-TEST(GPipe, C07OneMicroBatchEqualsNaiveModelParallelism) {
+TEST(GPipe, OneMicroBatchEqualsNaiveModelParallelism) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
         const ScheduleShape shape{.ranks = ranks, .micro_batches = 1};
         EXPECT_EQ(generate(ScheduleKind::GPipe, shape), generate(ScheduleKind::Naive, shape));
@@ -234,6 +237,32 @@ TEST(ScheduleKindName, GoesToTextAndBack) {
     EXPECT_EQ(to_string(ScheduleKind::FromFile), "file");
 }
 
+/// A name in code is a place in the list.
+TEST(ScheduleKindName, IsThatOfItsRow) {
+    const std::vector<std::pair<ScheduleKind, std::string_view>> names{
+        {ScheduleKind::Naive, "naive"},
+        {ScheduleKind::GPipe, "gpipe"},
+        {ScheduleKind::OneFOneB, "1f1b"},
+        {ScheduleKind::Interleaved1F1B, "interleaved-1f1b"},
+        {ScheduleKind::LoopedBfs, "looped-bfs"},
+        {ScheduleKind::ZbH1, "zb-h1"},
+        {ScheduleKind::ZbH2, "zb-h2"},
+        {ScheduleKind::ZbAuto, "zb-auto"},
+        {ScheduleKind::ZbV, "zb-v"},
+        {ScheduleKind::InterleavedZb, "interleaved-zb"},
+        {ScheduleKind::DualPipeV, "dualpipe-v"},
+        {ScheduleKind::Chimera, "chimera"},
+        {ScheduleKind::Hanayo, "hanayo"},
+        {ScheduleKind::ForwardOnly, "forward-only"},
+        {ScheduleKind::PipeDream, "pipedream"},
+        {ScheduleKind::PipeDream2Bw, "pipedream-2bw"}};
+    for (const auto& [kind, name] : names) {
+        EXPECT_EQ(to_string(kind), name);
+    }
+    EXPECT_THROW(schedule_traits(static_cast<ScheduleKind>(1000)), InternalError);
+    EXPECT_NO_THROW(schedule_kind(default_schedule));
+}
+
 TEST(ScheduleKindName, UnknownOnesAreRefusedWithTheNearest) {
     const Error error = testing::error_of([] { schedule_kind("gpie"); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
@@ -243,5 +272,5 @@ TEST(ScheduleKindName, UnknownOnesAreRefusedWithTheNearest) {
     EXPECT_THROW(schedule_kind("schedule"), Error);
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace pipetwin

@@ -16,7 +16,7 @@ static void PrintTo(const Violation& v,
     *out << "rank " << v.rank << ", cell " << v.cell << ": " << v.action << " " << v.why;
 }
 
-namespace {
+namespace validate_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -184,13 +184,13 @@ TEST(Validate, FindsMessagesWithoutAnybodyToExchangeWith) {
 
 /// C03: a stage never starts a micro-batch before the stage before it has finished it. In a row
 /// that means: behind its receive.
-TEST(Validate, C03FindsAForwardBeforeItsReceiveAndASendBeforeItsForward) {
+TEST(Validate, FindsAForwardBeforeItsReceiveAndASendBeforeItsForward) {
     EXPECT_THAT(validate(schedule_of({"0SEND_F0 0F0 0RECV_B0 0B0", "1F0 1RECV_F0 1B0 1SEND_B0"})),
                 ElementsAre(violation(0, 0, "0SEND_F0", "stands before 0F0 (cell 1)"),
                             violation(1, 0, "1F0", "stands before 1RECV_F0 (cell 1)")));
 }
 
-TEST(Validate, C03FindsABackwardBeforeItsReceiveAndASendBeforeItsBackward) {
+TEST(Validate, FindsABackwardBeforeItsReceiveAndASendBeforeItsBackward) {
     EXPECT_THAT(validate(schedule_of({"0F0 0SEND_F0 0B0 0RECV_B0", "1RECV_F0 1F0 1SEND_B0 1B0"})),
                 ElementsAre(violation(0, 2, "0B0", "stands before 0RECV_B0 (cell 3)"),
                             violation(1, 2, "1SEND_B0", "stands before 1B0 (cell 3)")));
@@ -381,5 +381,5 @@ TEST(Validate, TwoPipelinesAddUpTheirGradientsBeforeTheUpdate) {
     EXPECT_THAT(violations.front().why, HasSubstr("stage 2 has the same weights"));
 }
 
-}  // namespace
+}  // namespace validate_test
 }  // namespace pipetwin

@@ -10,7 +10,7 @@
 #include "tests/support/spans.h"
 
 namespace pipetwin {
-namespace {
+namespace svg_test {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
@@ -223,5 +223,5 @@ TEST(Svg, BarsTooThinToBeSeenAreDrawnTogether) {
     EXPECT_TRUE(is_well_formed(svg));
 }
 
-}  // namespace
+}  // namespace svg_test
 }  // namespace pipetwin

@@ -16,7 +16,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace json_text_test {
 
 using testing::error_of;
 
@@ -233,5 +233,5 @@ TEST_F(WriteFile, ReportsAFullDisk) {
     EXPECT_EQ(error.text(), "cannot write: No space left on device");
 }
 
-}  // namespace
+}  // namespace json_text_test
 }  // namespace pipetwin

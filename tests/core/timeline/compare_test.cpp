@@ -10,7 +10,7 @@
 #include "tests/support/spans.h"
 
 namespace pipetwin {
-namespace {
+namespace compare_test {
 
 using std::chrono::milliseconds;
 using testing::error_of;
@@ -141,5 +141,5 @@ TEST(MedianStep, OfTwoEquallyNearStepsIsTheFirst) {
     EXPECT_EQ(&median_step(set), set.steps.data());
 }
 
-}  // namespace
+}  // namespace compare_test
 }  // namespace pipetwin

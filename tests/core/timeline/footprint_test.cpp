@@ -14,7 +14,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin {
-namespace {
+namespace footprint_test {
 
 using testing::plain;
 
@@ -79,7 +79,7 @@ TEST(Footprint, KeepsEverythingOfEveryMicroBatchWithoutRecompute) {
               (std::vector<std::int64_t>{resident_0 + 2 * 300 + 380, resident_1 + 2 * 400 + 460}));
 }
 
-TEST(Footprint, C20KeepsInputsAndOneMicroBatchInFullWithRecompute) {
+TEST(Footprint, KeepsInputsAndOneMicroBatchInFullWithRecompute) {
     const Plan plan = two_stages(ScheduleKind::GPipe, 3, Recompute::Always);
     EXPECT_EQ(totals(peak_memory(plan)),
               (std::vector<std::int64_t>{resident_0 + 2 * 1 + 380, resident_1 + 2 * 20 + 460}));
@@ -251,7 +251,7 @@ TEST(CheckMemory, EveryRankHasItsOwnLimitWhereTheyDiffer) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("over the limit of 12.96 KiB"));
 }
 
-TEST(CheckMemory, C29RefusesAPlanAboveTheLimitWithThePredictedBytes) {
+TEST(CheckMemory, RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     PlanParts parts = two_stages(ScheduleKind::GPipe, 3, Recompute::None).parts();
     parts.memory_limit = Bytes{13268};
     const Error error = testing::error_of([&] { check_memory(Plan::make(parts)); });
@@ -282,5 +282,5 @@ TEST(CheckMemory, C29RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     EXPECT_NO_THROW(check_memory(Plan::make(parts)));
 }
 
-}  // namespace
+}  // namespace footprint_test
 }  // namespace pipetwin

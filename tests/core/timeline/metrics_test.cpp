@@ -7,7 +7,7 @@
 #include "tests/support/spans.h"
 
 namespace pipetwin {
-namespace {
+namespace metrics_test {
 
 using testing::milliseconds;
 using testing::span;
@@ -107,5 +107,5 @@ TEST(Breakdown, SumAddsEveryPart) {
     EXPECT_EQ(parts.sum(), Duration{2047});
 }
 
-}  // namespace
+}  // namespace metrics_test
 }  // namespace pipetwin

@@ -11,7 +11,7 @@
 #include "tests/support/builders.h"
 
 namespace pipetwin {
-namespace {
+namespace render_test {
 
 using testing::action_of;
 using testing::schedule_of;
@@ -193,5 +193,5 @@ TEST(RenderSchedule, ShowsOfAWideScheduleOnlyTheRanksThatAreMarked) {
               "              ^^^^\n");
 }
 
-}  // namespace
+}  // namespace render_test
 }  // namespace pipetwin

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 
 namespace pipetwin {
-namespace {
+namespace span_times_test {
 
 using namespace std::chrono_literals;
 
@@ -70,5 +70,5 @@ TEST(StepTimes, AndTheirActionsAreTheTimeline) {
     EXPECT_THROW(timeline_of({{forward, update}}, step_times(timeline)), InternalError);
 }
 
-}  // namespace
+}  // namespace span_times_test
 }  // namespace pipetwin

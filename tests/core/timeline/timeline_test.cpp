@@ -5,7 +5,7 @@
 #include "tests/support/spans.h"
 
 namespace pipetwin {
-namespace {
+namespace timeline_test {
 
 using std::chrono::milliseconds;
 using testing::span;
@@ -48,5 +48,5 @@ TEST(Timeline, OriginHasAWord) {
     EXPECT_EQ(to_string(Origin::Emulated), "emulated");
 }
 
-}  // namespace
+}  // namespace timeline_test
 }  // namespace pipetwin

@@ -15,7 +15,7 @@
 #include "tests/support/compare_tensors.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace products_test {
 
 using testing::agree;
 using testing::Numbers;
@@ -324,5 +324,5 @@ TEST(BFloat16, RoundsToTheNearestWithTiesToEven) {
     EXPECT_TRUE(std::isnan(rounded(std::nan(""))));
 }
 
-}  // namespace
+}  // namespace products_test
 }  // namespace pipetwin::exec

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::exec {
-namespace {
+namespace vector_math_test {
 
 /// Calls check(x) for floats from `from` to `to`, evenly spaced, ends included.
 template <class F>
@@ -123,5 +123,5 @@ TEST(Largest, IsTheStandardLibrarysForEveryType) {
     EXPECT_EQ(largest_of(x.data() + x.size() - 1, 1), -std::numeric_limits<float>::infinity());
 }
 
-}  // namespace
+}  // namespace vector_math_test
 }  // namespace pipetwin::exec

@@ -19,7 +19,7 @@
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace data_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -536,5 +536,5 @@ TEST(ShuffleTest, IsFair) {
     EXPECT_LT(chi_squared, 130);  // 81 degrees of freedom: 126 is passed once in a thousand times
 }
 
-}  // namespace
+}  // namespace data_test
 }  // namespace pipetwin::exec

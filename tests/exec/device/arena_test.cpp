@@ -11,7 +11,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace arena_test {
 
 constexpr Bytes kilobyte{1024};
 
@@ -294,5 +294,5 @@ TEST(Tensor, RefusesAccessAsAnotherElementType) {
     EXPECT_THROW(tensor.as<std::int32_t>(), InternalError);
 }
 
-}  // namespace
+}  // namespace arena_test
 }  // namespace pipetwin::exec

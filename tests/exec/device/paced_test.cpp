@@ -6,7 +6,7 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace paced_test {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
@@ -86,5 +86,5 @@ TEST(PacedExecutor, ComputesTheSameNumbersAsTheCpu) {
     EXPECT_EQ(test::gradients_of(cpu.parameters()), test::gradients_of(paced.parameters()));
 }
 
-}  // namespace
+}  // namespace paced_test
 }  // namespace pipetwin::exec

@@ -12,10 +12,10 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace executor_test {
 
 using test::Shape;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<std::vector<Action>> actions_of(const Timeline& timeline) {
     std::vector<std::vector<Action>> rows;
@@ -39,7 +39,7 @@ Outcome one_step(const Plan& plan, const Model& model, const Shape& shape) {
     return {.loss = loss, .gradients = test::gradients_of(executor.parameters())};
 }
 
-TEST(Executor, C05TheTraceHoldsExactlyThePlansActionsInThePlansOrder) {
+TEST(Executor, TheTraceHoldsExactlyThePlansActionsInThePlansOrder) {
     const Model model = test::small_mlp();
     for (const char* schedule : {"gpipe", "1f1b"}) {
         for (const RecomputeRules& recompute :
@@ -90,7 +90,7 @@ TEST(Executor, NoMessageIsReceivedBeforeItIsSent) {
     }
 }
 
-TEST(Executor, C07OneMicroBatchAndOneStageAndFewerMicroBatchesThanStagesAreLegal) {
+TEST(Executor, OneMicroBatchAndOneStageAndFewerMicroBatchesThanStagesAreLegal) {
     const Model model = test::small_mlp();
     for (const Shape& shape : {Shape{.stages = 3, .micro_batches = 1, .schedule = "naive"},
                                Shape{.stages = 1, .micro_batches = 4},
@@ -100,7 +100,7 @@ TEST(Executor, C07OneMicroBatchAndOneStageAndFewerMicroBatchesThanStagesAreLegal
     }
 }
 
-TEST(Executor, C07OneMicroBatchComputesWhatOneStageDoes) {
+TEST(Executor, OneMicroBatchComputesWhatOneStageDoes) {
     const Model model = test::small_gpt();
     const Shape naive{.stages = 3, .micro_batches = 1, .schedule = "naive"};
     const Shape alone{.stages = 1, .micro_batches = 1};
@@ -108,7 +108,7 @@ TEST(Executor, C07OneMicroBatchComputesWhatOneStageDoes) {
               one_step(test::plan_of(model, alone), model, alone));
 }
 
-TEST(Executor, C13TheInputsGradientIsProducedWhenAskedAndChangesNoOther) {
+TEST(Executor, TheInputsGradientIsProducedWhenAskedAndChangesNoOther) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2};
     const Plan plan = test::plan_of(model, shape);
@@ -120,22 +120,22 @@ TEST(Executor, C13TheInputsGradientIsProducedWhenAskedAndChangesNoOther) {
         const Tensor& gradient = executor.input_gradient(micro_batch);
         ASSERT_EQ(gradient.rows(), 2);
         ASSERT_EQ(gradient.columns(), 6);
-        EXPECT_THAT(test::values_of(gradient), testing::Contains(testing::Ne(0.0)));
+        EXPECT_THAT(test::values_of(gradient), ::testing::Contains(::testing::Ne(0.0)));
     }
     EXPECT_EQ(test::gradients_of(executor.parameters()), one_step(plan, model, shape).gradients);
 }
 
-TEST(Executor, C13WithoutBeingAskedThereIsNoInputGradient) {
+TEST(Executor, WithoutBeingAskedThereIsNoInputGradient) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2, .recompute = Recompute::Always};
     Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
     executor.run_step(random_batch(model, shape.batch, 1), 0);
     EXPECT_TRUE(executor.input_gradient(0).empty());
     EXPECT_THAT(test::gradients_of(executor.parameters()).front().values,
-                testing::Contains(testing::Ne(0.0)));
+                ::testing::Contains(::testing::Ne(0.0)));
 }
 
-TEST(Executor, C17FewerSamplesThanMicroBatchesMakeFewerMicroBatches) {
+TEST(Executor, FewerSamplesThanMicroBatchesMakeFewerMicroBatches) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2, .micro_batches = 8, .batch = 3};
     const Plan plan = test::plan_of(model, shape);
@@ -201,7 +201,7 @@ TEST(Executor, BackwardInTwoPartsGivesTheBitsOfTheWhole) {
     EXPECT_EQ(one_step(Plan::make(parts), model, shape), expected);
 }
 
-TEST(Executor, C33TwoOfThemRunSideBySideAndAreDestroyedInAnyOrder) {
+TEST(Executor, TwoOfThemRunSideBySideAndAreDestroyedInAnyOrder) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2};
     const Plan plan = test::plan_of(model, shape);
@@ -217,7 +217,7 @@ TEST(Executor, C33TwoOfThemRunSideBySideAndAreDestroyedInAnyOrder) {
     }
 }
 
-TEST(Executor, C36ABatchOfAnotherShapeIsRefusedWithStageAndLayer) {
+TEST(Executor, ABatchOfAnotherShapeIsRefusedWithStageAndLayer) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2};
     Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
@@ -233,7 +233,7 @@ TEST(Executor, C36ABatchOfAnotherShapeIsRefusedWithStageAndLayer) {
     }
 }
 
-TEST(Executor, C39NamesOfParametersDoNotDependOnThePartition) {
+TEST(Executor, NamesOfParametersDoNotDependOnThePartition) {
     const Model model = test::small_gpt();
     const auto names = [&](int stages) {
         const Shape shape{.stages = stages};
@@ -294,5 +294,5 @@ TEST(Executor, RefusesTheCudaBackendByName) {
     }
 }
 
-}  // namespace
+}  // namespace executor_test
 }  // namespace pipetwin::exec

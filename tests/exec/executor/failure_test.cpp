@@ -13,10 +13,10 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace failure_test {
 
 using test::Shape;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// An exception type that only this test knows.
 struct Broken : std::runtime_error {
@@ -55,12 +55,12 @@ bool every_update_needs(const Action& action, const Plan& plan) {
     }
 }
 
-class FailingAtEveryAction : public testing::TestWithParam<Shape> {};
+class FailingAtEveryAction : public ::testing::TestWithParam<Shape> {};
 
 INSTANTIATE_TEST_SUITE_P(
     Failure,
     FailingAtEveryAction,
-    testing::Values(
+    ::testing::Values(
         three_stages("gpipe"),
         three_stages("gpipe", Recompute::Always),
         three_stages("1f1b"),
@@ -69,10 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{.stages = 3, .schedule = "1f1b", .clip_norm = 0.05},
         Shape{.stages = 2, .micro_batches = 2, .schedule = "chimera", .clip_norm = 0.05}));
 
-// One executor for all: it also shows that after each failure the same object can be used again
-// (C32).
-TEST_P(FailingAtEveryAction,
-       C30TheCallerGetsTheExceptionItselfAndC32TheNextStepIsAsIfNothingHadBeen) {
+// One executor for all: it also shows that after each failure the same object can be used again.
+TEST_P(FailingAtEveryAction, TheCallerGetsTheExceptionItselfAndTheNextStepIsAsIfNothingHadBeen) {
     const Shape shape = GetParam();
     const Model model = test::small_mlp();
     const Plan plan = test::plan_of(model, shape);
@@ -116,7 +114,7 @@ TEST_P(FailingAtEveryAction,
     }
 }
 
-TEST(Failure, C30AnErrorKeepsItsKindAndTextAndGetsItsPlace) {
+TEST(Failure, AnErrorKeepsItsKindAndTextAndGetsItsPlace) {
     const Shape shape = three_stages("gpipe");
     const Model model = test::small_mlp();
     ExecutorOptions options = test::options_of(shape);
@@ -131,14 +129,14 @@ TEST(Failure, C30AnErrorKeepsItsKindAndTextAndGetsItsPlace) {
         FAIL() << "expected an error";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::Io);
-        EXPECT_THAT(error.place(), testing::StartsWith("rank 1, step 3, 1F2"));
+        EXPECT_THAT(error.place(), ::testing::StartsWith("rank 1, step 3, 1F2"));
         EXPECT_THAT(error.place(), HasSubstr("data.txt"));
         EXPECT_EQ(error.text(), "the disk is gone");
         EXPECT_EQ(error.hint(), "look for it");
     }
 }
 
-TEST(Failure, C30WhatIsNoStandardExceptionArrivesToo) {
+TEST(Failure, WhatIsNoStandardExceptionArrivesToo) {
     const Shape shape = three_stages("1f1b");
     const Model model = test::small_mlp();
     ExecutorOptions options = test::options_of(shape);
@@ -151,7 +149,7 @@ TEST(Failure, C30WhatIsNoStandardExceptionArrivesToo) {
     EXPECT_THROW(executor.run_step(random_batch(model, shape.batch, 1), 0), int);
 }
 
-TEST(Failure, C30NoOtherStageGoesOnAfterTheFailedActionInScheduleOrder) {
+TEST(Failure, NoOtherStageGoesOnAfterTheFailedActionInScheduleOrder) {
     const Shape shape = three_stages("gpipe");
     const Model model = test::small_mlp();
     std::atomic<int> backwards = 0;
@@ -167,7 +165,7 @@ TEST(Failure, C30NoOtherStageGoesOnAfterTheFailedActionInScheduleOrder) {
     EXPECT_EQ(backwards, 0);
 }
 
-TEST(Failure, C31OfSeveralTheFirstInScheduleOrderIsReportedHoweverLateItComes) {
+TEST(Failure, OfSeveralTheFirstInScheduleOrderIsReportedHoweverLateItComes) {
     const Shape shape = three_stages("gpipe");
     const Model model = test::small_mlp();
     ExecutorOptions options = test::options_of(shape);
@@ -192,7 +190,7 @@ TEST(Failure, C31OfSeveralTheFirstInScheduleOrderIsReportedHoweverLateItComes) {
     }
 }
 
-TEST(Failure, C31WhereEveryActionFailsTheFirstOfAllIsReported) {
+TEST(Failure, WhereEveryActionFailsTheFirstOfAllIsReported) {
     const Shape shape = three_stages("1f1b");
     const Model model = test::small_mlp();
     ExecutorOptions options = test::options_of(shape);
@@ -220,7 +218,7 @@ void fill(Executor& executor, const std::string& name, float value, std::int64_t
     FAIL() << "no parameter " << name;
 }
 
-class NotFinite : public testing::Test {
+class NotFinite : public ::testing::Test {
   protected:
     const Shape shape{.stages = 3, .micro_batches = 4, .partition = std::vector<int>{3, 3, 2}};
     const Model model = test::small_mlp();
@@ -283,5 +281,5 @@ TEST_F(NotFinite, FiniteDataWorkAgainAfterIt) {
     EXPECT_GT(executor.run_step(random_batch(model, shape.batch, 1), 0).loss, 0);
 }
 
-}  // namespace
+}  // namespace failure_test
 }  // namespace pipetwin::exec

@@ -8,9 +8,9 @@
 
 /// Ranks whose devices have memories of their own, as GPUs have: messages are copied, by a thread
 /// beside the rank's. Under the thread sanitizer a buffer that is used again before its copy has
-/// ended is a race (C38).
+/// ended is a race.
 namespace pipetwin::exec {
-namespace {
+namespace far_memory_test {
 
 using test::Shape;
 
@@ -52,7 +52,7 @@ class FarDevice final : public Device {
     Memory& memory_;
 };
 
-class FarMemories : public testing::TestWithParam<Shape> {
+class FarMemories : public ::testing::TestWithParam<Shape> {
   protected:
     ExecutorOptions options(std::size_t memory_count) {
         memories_.resize(memory_count);
@@ -80,12 +80,12 @@ class FarMemories : public testing::TestWithParam<Shape> {
 INSTANTIATE_TEST_SUITE_P(
     Schedules,
     FarMemories,
-    testing::Values(Shape{.stages = 3, .schedule = "gpipe"},
-                    Shape{.stages = 3, .schedule = "gpipe", .recompute = Recompute::Always},
-                    Shape{.stages = 3, .micro_batches = 6, .schedule = "1f1b"},
-                    Shape{.stages = 3, .schedule = "zb-h1", .channel_capacity = 1},
-                    Shape{.stages = 2, .chunks = 2, .schedule = "interleaved-1f1b"},
-                    Shape{.stages = 4, .schedule = "chimera"}));
+    ::testing::Values(Shape{.stages = 3, .schedule = "gpipe"},
+                      Shape{.stages = 3, .schedule = "gpipe", .recompute = Recompute::Always},
+                      Shape{.stages = 3, .micro_batches = 6, .schedule = "1f1b"},
+                      Shape{.stages = 3, .schedule = "zb-h1", .channel_capacity = 1},
+                      Shape{.stages = 2, .chunks = 2, .schedule = "interleaved-1f1b"},
+                      Shape{.stages = 4, .schedule = "chimera"}));
 
 TEST_P(FarMemories, GiveTheSameBitsAsOne) {
     const Model model = test::small_gpt();
@@ -150,5 +150,5 @@ TEST(MessageRoom, ABlockIsFreeAgainOnceTheDeviceHasDoneEverything) {
     room.give_back(second, 64);
 }
 
-}  // namespace
+}  // namespace far_memory_test
 }  // namespace pipetwin::exec

@@ -14,7 +14,7 @@
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace flight_recorder_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -93,5 +93,5 @@ TEST(FlightRecorder, NamesAFileThatCannotBeMade) {
     EXPECT_EQ(error.place(), "/proc/none/record.txt");
 }
 
-}  // namespace
+}  // namespace flight_recorder_test
 }  // namespace pipetwin::exec

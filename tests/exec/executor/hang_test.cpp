@@ -15,7 +15,7 @@
 
 /// Workers that hang, until the test lets them go.
 namespace pipetwin::exec {
-namespace {
+namespace hang_test {
 
 using std::chrono::milliseconds;
 using test::Shape;
@@ -244,5 +244,5 @@ TEST(Hang, AMessageThatNeverComesIsFoundAtItsReceiver) {
     EXPECT_GT(executor.run_step(batch, 0).loss, 0);
 }
 
-}  // namespace
+}  // namespace hang_test
 }  // namespace pipetwin::exec

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace recorder_test {
 
 constexpr Action forward{.op = Op::Forward, .stage = 1, .micro_batch = 2};
 constexpr Action receive{.op = Op::RecvBackward, .stage = 1, .micro_batch = 2};
@@ -28,8 +28,8 @@ TEST(Recorder, GivesTheSpansOfItsRowSinceTheStart) {
     recorder.record(at(100), at(100), at(130));
     recorder.record(at(130), at(150), at(155));
     EXPECT_THAT(spans_of(recorder, at(100)),
-                testing::ElementsAre(Span{forward, Duration(0), Duration(0), Duration(30)},
-                                     Span{receive, Duration(30), Duration(50), Duration(55)}));
+                ::testing::ElementsAre(Span{forward, Duration(0), Duration(0), Duration(30)},
+                                       Span{receive, Duration(30), Duration(50), Duration(55)}));
 }
 
 TEST(Recorder, AnotherStepForgetsTheFirst) {
@@ -59,5 +59,5 @@ TEST(Recorder, SleepingIsWallTimeWithoutCpuTime) {
     EXPECT_LT(recorder.compute_cpu(), std::chrono::milliseconds(5));
 }
 
-}  // namespace
+}  // namespace recorder_test
 }  // namespace pipetwin::exec

@@ -1,4 +1,4 @@
-#include "exec/executor/reference.h"
+#include "tests/support/reference.h"
 
 #include <cmath>
 #include <span>
@@ -9,12 +9,13 @@
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/random.h"
+#include "exec/executor/backend.h"
 #include "exec/stage/stage.h"
 #include "tests/exec/layers/layer_run.h"
 #include "tests/support/compare_tensors.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace reference_test {
 
 using testing::agree;
 using testing::Numbers;
@@ -63,7 +64,7 @@ Outcome run(const Batch& batch,
             const std::vector<int>& sizes,
             Precision precision,
             BackwardOrder order = BackwardOrder::Descending) {
-    Reference reference(small_gpt(), options(precision));
+    test::Reference reference(small_gpt(), options(precision));
     Outcome outcome;
     outcome.loss = reference.run_step(split(batch, sizes), order, 0);
     for (Parameter* const parameter : reference.parameters()) {
@@ -73,7 +74,7 @@ Outcome run(const Batch& batch,
     return outcome;
 }
 
-TEST(Reference, C10OneStageAndOneMicroBatchHaveItsBits) {
+TEST(Reference, OneStageAndOneMicroBatchHaveItsBits) {
     const Batch batch = random_batch(4);
     const std::vector<MicroBatch> slices = split(batch, {4});
     const std::unique_ptr<Device> device = make_cpu_device();
@@ -106,12 +107,12 @@ TEST(Reference, C10OneStageAndOneMicroBatchHaveItsBits) {
     }
 }
 
-TEST(Reference, C10ARepeatedRunHasTheSameBits) {
+TEST(Reference, ARepeatedRunHasTheSameBits) {
     const Batch batch = random_batch(5);
     EXPECT_EQ(run(batch, {3, 2}, Precision::Fp32), run(batch, {3, 2}, Precision::Fp32));
 }
 
-TEST(Reference, C09C11MicroBatchesOfAnySizeGiveTheGradientsAndLossOfTheWholeBatch) {
+TEST(Reference, MicroBatchesOfAnySizeGiveTheGradientsAndLossOfTheWholeBatch) {
     const Batch batch = random_batch(7);
     // In bf16, too, as rows are computed alike in every micro-batch and gradients are summed in
     // fp32.
@@ -133,7 +134,7 @@ TEST(Reference, C09C11MicroBatchesOfAnySizeGiveTheGradientsAndLossOfTheWholeBatc
     }
 }
 
-TEST(Reference, C11VeryUnequalMicroBatchesWeighByTheirSamples) {
+TEST(Reference, VeryUnequalMicroBatchesWeighByTheirSamples) {
     const Batch batch = random_batch(9);
     const Outcome whole = run(batch, {9}, Precision::Fp64);
     const Outcome parts = run(batch, {1, 8}, Precision::Fp64);
@@ -144,7 +145,7 @@ TEST(Reference, C11VeryUnequalMicroBatchesWeighByTheirSamples) {
 }
 
 TEST(Reference, LossStartsNearThatOfGuessingAndFalls) {
-    Reference reference(small_gpt(), options(Precision::Fp32));
+    test::Reference reference(small_gpt(), options(Precision::Fp32));
     const Batch batch = random_batch(4);
     const std::vector<MicroBatch> slices = split(batch, {2, 2});
     const double first = reference.run_step(slices, BackwardOrder::Descending, 0);
@@ -170,5 +171,5 @@ TEST(Agree, ComparesByTheNormOfTheWholeAndByTheWorstElement) {
     EXPECT_FALSE(agree<double>(Numbers(3), Numbers(2), 1));
 }
 
-}  // namespace
+}  // namespace reference_test
 }  // namespace pipetwin::exec

@@ -7,16 +7,16 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace watchdog_test {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Three stages of two micro-batches, two units of 1 ms forward each: rank 1 receives in cell 0,
 /// computes in cell 1 and sends in cell 2.
-class Watching : public testing::Test {
+class Watching : public ::testing::Test {
   protected:
     Watching(Duration unit = milliseconds(1), Backend backend = Backend::Cpu)
         : plan(test::plan_of(test::small_mlp(),
@@ -156,5 +156,5 @@ TEST(Watchdog, AFirstStepHasMorePatience) {
     }
 }
 
-}  // namespace
+}  // namespace watchdog_test
 }  // namespace pipetwin::exec

@@ -17,7 +17,7 @@
 
 /// What the threads of an executor are set to while they walk their rows.
 namespace pipetwin::exec {
-namespace {
+namespace worker_thread_test {
 
 using test::Shape;
 
@@ -82,5 +82,5 @@ TEST(WorkerThreads, GoWhereTheyLikeWhereTheyEmulateDevices) {
                 [&](int) { EXPECT_EQ(allowed_cores(), cores); });
 }
 
-}  // namespace
+}  // namespace worker_thread_test
 }  // namespace pipetwin::exec

@@ -12,13 +12,13 @@
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace cuda_module_test {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Points the program at a folder of modules and undoes it, with the fake module's answers, at the
 /// end.
-class CudaModule : public testing::Test {
+class CudaModule : public ::testing::Test {
   protected:
     CudaModule() { set("PIPETWIN_MODULE_PATH", folder().string()); }
     ~CudaModule() override {
@@ -120,5 +120,5 @@ TEST_F(CudaModule, TheSelfTestWithoutAModuleFailsAndSaysWhy) {
     EXPECT_THAT(checks[0].detail, HasSubstr("PIPETWIN_MODULE_PATH"));
 }
 
-}  // namespace
+}  // namespace cuda_module_test
 }  // namespace pipetwin::exec

@@ -14,7 +14,7 @@
 #include "tests/support/finite_difference.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace layers_test {
 
 using testing::agree;
 using testing::finite_difference;
@@ -550,5 +550,5 @@ TEST(Attention, InHalfPrecisionRoundsItsProbabilitiesAndItsResultsOnly) {
     EXPECT_TRUE(agree<double>(half.gradients, exact.gradients, 6e-3));
 }
 
-}  // namespace
+}  // namespace layers_test
 }  // namespace pipetwin::exec

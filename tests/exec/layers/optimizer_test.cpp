@@ -17,7 +17,7 @@
 #include "tests/support/compare_tensors.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace optimizer_test {
 
 using testing::agree;
 using testing::Numbers;
@@ -285,5 +285,5 @@ TEST(OptimizerSettings, ComeFromTheScenario) {
     EXPECT_EQ(settings.momentum, 0.9);
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace pipetwin::exec

@@ -6,9 +6,9 @@
 #include "exec/base/random.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace arena_layout_test {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 /// The claim itself: what is needed at the same time lies apart, within the extent.
 void expect_apart(const std::vector<Block>& blocks, const ArenaLayout& layout) {
@@ -101,5 +101,5 @@ TEST(ArenaLayout, WastesNothingOnStashesOfOneSize) {
     }
 }
 
-}  // namespace
+}  // namespace arena_layout_test
 }  // namespace pipetwin::exec

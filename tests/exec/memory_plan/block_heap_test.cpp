@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace block_heap_test {
 
 TEST(BlockHeap, TakesTheSmallestPartThatHoldsTheBlock) {
     BlockHeap heap(100);
@@ -83,5 +83,5 @@ TEST(BlockHeap, KeepsBlocksApartWhateverComesAndGoes) {
     EXPECT_EQ(play(), play());
 }
 
-}  // namespace
+}  // namespace block_heap_test
 }  // namespace pipetwin::exec

@@ -9,9 +9,9 @@
 #include "core/schedule/lower.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace schedule_order_test {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 Schedule two_ranks(std::vector<Action> first, std::vector<Action> second) {
     Schedule schedule;
@@ -61,5 +61,5 @@ TEST(ScheduleOrder, RefusesADeadlock) {
     EXPECT_THROW(schedule_order(schedule, -1), InternalError);
 }
 
-}  // namespace
+}  // namespace schedule_order_test
 }  // namespace pipetwin::exec

@@ -12,10 +12,10 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace step_layout_test {
 
 using test::Shape;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 /// Two micro-batches go from rank 0 to rank 1, whose answers rank 0 waits for.
 TEST(KnownProgress, ComesWithWhatIsWaitedFor) {
@@ -31,7 +31,7 @@ TEST(KnownProgress, ComesWithWhatIsWaitedFor) {
                        {Op::Forward, 1, 0},
                        {Op::Backward, 1, 0},
                        {Op::SendBackward, 1, 0}}};
-    const auto known = known_progress(schedule, -1);
+    const auto known = vector_clocks(schedule, -1);
     // Of rank 1, rank 0 knows nothing until it has the gradient: all before the sending is done.
     EXPECT_THAT(known[0],
                 ElementsAre(ElementsAre(0, 0),
@@ -100,8 +100,8 @@ std::vector<Shape> shapes() {
     return all;
 }
 
-class PlannedMemory : public testing::TestWithParam<Shape> {};
-INSTANTIATE_TEST_SUITE_P(Shapes, PlannedMemory, testing::ValuesIn(shapes()));
+class PlannedMemory : public ::testing::TestWithParam<Shape> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, PlannedMemory, ::testing::ValuesIn(shapes()));
 
 TEST_P(PlannedMemory, IsAllThatAStepNeedsAndIsThereBeforeTheFirst) {
     const Shape& shape = GetParam();
@@ -122,7 +122,7 @@ TEST_P(PlannedMemory, IsAllThatAStepNeedsAndIsThereBeforeTheFirst) {
             EXPECT_EQ(executor.room(rank).unforeseen, 0);
             EXPECT_GE(executor.room(rank).bytes, executor.room(rank).least);
         }
-        EXPECT_THAT(executor.notes(), testing::IsEmpty());
+        EXPECT_THAT(executor.notes(), ::testing::IsEmpty());
     }
 }
 
@@ -154,5 +154,5 @@ TEST_P(PlannedMemory, LosesLittleBetweenTensorsAndTakesLittleMoreThanThePlanPred
     EXPECT_LE(static_cast<double>(room.count), 1.1 * static_cast<double>(planned.count));
 }
 
-}  // namespace
+}  // namespace step_layout_test
 }  // namespace pipetwin::exec

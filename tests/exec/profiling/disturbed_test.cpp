@@ -14,7 +14,7 @@
 /// action, so that ranks meet in ever new ways; under the thread sanitizer that is also where a
 /// race between them would be seen.
 namespace pipetwin::exec {
-namespace {
+namespace disturbed_test {
 
 using test::NamedValues;
 using test::Shape;
@@ -77,8 +77,8 @@ std::vector<Shape> shapes() {
     return all;
 }
 
-class Disturbed : public testing::TestWithParam<Shape> {};
-INSTANTIATE_TEST_SUITE_P(Schedules, Disturbed, testing::ValuesIn(shapes()));
+class Disturbed : public ::testing::TestWithParam<Shape> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, Disturbed, ::testing::ValuesIn(shapes()));
 
 TEST_P(Disturbed, StepsGiveTheBitsOfUndisturbedOnes) {
     const Shape& shape = GetParam();
@@ -95,7 +95,7 @@ TEST_P(Disturbed, StepsGiveTheBitsOfUndisturbedOnes) {
     }
 }
 
-TEST(TwoExecutors, C33TrainAtTheSameTimeAndAreDestroyedInAnyOrder) {
+TEST(TwoExecutors, TrainAtTheSameTimeAndAreDestroyedInAnyOrder) {
     const Model model = test::small_gpt();
     const Shape shape{.stages = 2, .schedule = "1f1b"};
     const Plan plan = test::plan_of(model, shape);
@@ -120,5 +120,5 @@ TEST(TwoExecutors, C33TrainAtTheSameTimeAndAreDestroyedInAnyOrder) {
     }
 }
 
-}  // namespace
+}  // namespace disturbed_test
 }  // namespace pipetwin::exec

@@ -10,7 +10,7 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace profiler_test {
 
 using test::Shape;
 
@@ -63,7 +63,7 @@ TEST(Profiler, APlanCanBeMadeFromWhatItMeasured) {
     }
 }
 
-TEST(Profiler, C28LeavesATrainingUntouched) {
+TEST(Profiler, LeavesATrainingUntouched) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2};
     Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
@@ -100,7 +100,7 @@ TEST(Profiler, TellsHowFarItIs) {
     std::vector<double> shares;
     options.progress = [&](double share, const std::string& what) {
         shares.push_back(share);
-        EXPECT_THAT(what, testing::HasSubstr("1 worker"));
+        EXPECT_THAT(what, ::testing::HasSubstr("1 worker"));
     };
     profile_model(model, options);
     ASSERT_EQ(shares.size(), 4U);
@@ -139,9 +139,9 @@ TEST(Profiler, AStretchMultipliesEveryTimeAndSaysSo) {
     options.repeats = 3;
     options.stretch = 1000;
     const Profile profile = profile_model(model, options);
-    EXPECT_THAT(profile.device, testing::HasSubstr("1000.00 times slower"));
+    EXPECT_THAT(profile.device, ::testing::HasSubstr("1000.00 times slower"));
     EXPECT_GT(profile.layers.front().samples.front().forward, std::chrono::microseconds(100));
 }
 
-}  // namespace
+}  // namespace profiler_test
 }  // namespace pipetwin::exec

@@ -7,12 +7,13 @@
 #include <gmock/gmock.h>
 
 #include "exec/data/random_batch.h"
+#include "exec/training/checkpoint.h"
 #include "tests/support/compare_tensors.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace replicas_test {
 
 using test::Shape;
 
@@ -291,5 +292,5 @@ TEST(Replicas, AnEvaluationIsThatOfTheWholeBatch) {
     EXPECT_NEAR(two.evaluate(batch, 0), one.evaluate(batch, 0), 1e-6);
 }
 
-}  // namespace
+}  // namespace replicas_test
 }  // namespace pipetwin::exec

@@ -13,12 +13,12 @@
 /// Stashes in host memory, on devices that emulate a link to it: the copies are made by a thread
 /// beside the rank's, and take the time that the plan says.
 namespace pipetwin::exec {
-namespace {
+namespace offload_test {
 
 using std::chrono::microseconds;
 using test::NamedValues;
 using test::Shape;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr test::LayerTimes quick{.forward = microseconds(20), .backward = microseconds(40)};
 /// A stash of small_gpt is on such a link for about as long as its forward takes.
@@ -61,8 +61,8 @@ Shape offloaded(Shape shape, double gbps = matching_gbps) {
     return shape;
 }
 
-class Offloading : public testing::TestWithParam<Shape> {};
-INSTANTIATE_TEST_SUITE_P(Schedules, Offloading, testing::ValuesIn(shapes()));
+class Offloading : public ::testing::TestWithParam<Shape> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, Offloading, ::testing::ValuesIn(shapes()));
 
 TEST_P(Offloading, ChangesNoBit) {
     const Model model = test::small_gpt();
@@ -185,5 +185,5 @@ TEST(Offload, ACpuHasNoMemoryOfItsOwn) {
     }
 }
 
-}  // namespace
+}  // namespace offload_test
 }  // namespace pipetwin::exec

@@ -8,6 +8,7 @@
 
 #include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
+#include "exec/executor/backend.h"
 #include "exec/layers/layer.h"
 #include "exec/stage/stage.h"
 #include "tests/exec/stage/stage_pipeline.h"
@@ -15,7 +16,7 @@
 
 /// What the arenas of stages hold, beside what the plan says of every action.
 namespace pipetwin::exec {
-namespace {
+namespace stage_memory_test {
 
 using test_stages::gpt_batch;
 using test_stages::options;
@@ -188,7 +189,7 @@ class ByteWalk {
     std::array<Bytes, stage_limit> highest_{};
 };
 
-TEST(Stage, C20HoldsTheBytesThatThePlanTellsAfterAndDuringEveryAction) {
+TEST(Stage, HoldsTheBytesThatThePlanTellsAfterAndDuringEveryAction) {
     const Model model = small_gpt();
     for (const Precision precision : {Precision::Fp32, Precision::Fp64, Precision::Bf16}) {
         for (const std::vector<int>& partition :
@@ -205,5 +206,5 @@ TEST(Stage, C20HoldsTheBytesThatThePlanTellsAfterAndDuringEveryAction) {
     }
 }
 
-}  // namespace
+}  // namespace stage_memory_test
 }  // namespace pipetwin::exec

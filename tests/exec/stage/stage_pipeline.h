@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/model/model.h"
+#include "exec/executor/backend.h"
 #include "exec/stage/stage.h"
 #include "tests/exec/layers/layer_run.h"
 #include "tests/support/small_training.h"

@@ -16,7 +16,7 @@
 #include "tests/exec/stage/stage_pipeline.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace stage_test {
 
 using test_stages::gpt_batch;
 using test_stages::options;
@@ -70,7 +70,7 @@ bool never(int /*micro_batch*/) {
     return false;
 }
 
-TEST(Stage, C08GradientsHaveTheSameBitsForEveryPartitionAndRecomputeMode) {
+TEST(Stage, GradientsHaveTheSameBitsForEveryPartitionAndRecomputeMode) {
     const Model model = small_gpt();
     for (const Precision precision : {Precision::Fp32, Precision::Fp64}) {
         const Outcome expected = run(model, {6}, never, options(precision));
@@ -110,7 +110,7 @@ TEST(Stage, InputAndWeightGradientsInTwoActionsHaveTheBitsOfOne) {
     EXPECT_EQ(split_up.arenas[1].live()[MemoryKind::Boundary], Bytes{});
 }
 
-TEST(Stage, C13FirstStageTrainsWithoutAGradientOfItsInputAndGivesOneWhenAsked) {
+TEST(Stage, FirstStageTrainsWithoutAGradientOfItsInputAndGivesOneWhenAsked) {
     const Model model = mlp_model({5, 7, 3});
     const Batch batch = mlp_batch(4, 5, 3);
     const MicroBatch data = split(batch, {4}).front();
@@ -181,7 +181,7 @@ TEST(Stage, DrawsWeightsOfAGptAsGpt2Does) {
     }
 }
 
-TEST(Stage, C36RefusesABoundaryOfAWrongShapeOrTypeNamingStageAndLayer) {
+TEST(Stage, RefusesABoundaryOfAWrongShapeOrTypeNamingStageAndLayer) {
     const Model model = small_gpt();
     const Batch batch = gpt_batch(3);
     const MicroBatch data = split(batch, {3}).front();
@@ -212,7 +212,7 @@ TEST(Stage, C36RefusesABoundaryOfAWrongShapeOrTypeNamingStageAndLayer) {
     EXPECT_THROW(pipeline.stages[0]->backward(0, std::move(gradient)), Error);
 }
 
-TEST(Stage, C36RefusesABatchThatTheModelCannotRead) {
+TEST(Stage, RefusesABatchThatTheModelCannotRead) {
     const Batch batch = mlp_batch(3, 4, 2);
     const MicroBatch data = split(batch, {3}).front();
     Pipeline pipeline(mlp_model({5, 2}), {1}, options());
@@ -269,7 +269,7 @@ class Counting final : public ExecutableLayer {
     Calls& calls_;
 };
 
-TEST(Stage, C19ALayerIsToldWhetherItRunsAsARecomputation) {
+TEST(Stage, ALayerIsToldWhetherItRunsAsARecomputation) {
     Counting::Calls calls;
     const SampleShape shape{.token_ids = false, .positions = 1, .width = 4};
     std::vector<std::unique_ptr<ExecutableLayer>> layers;
@@ -338,5 +338,5 @@ TEST(Stage, TellsOfEveryLayerAndPartWhenItIsDone) {
     EXPECT_EQ(told, (std::vector<std::string>{"OPT2", "OPT3", "OPT4", "OPT5"}));
 }
 
-}  // namespace
+}  // namespace stage_test
 }  // namespace pipetwin::exec

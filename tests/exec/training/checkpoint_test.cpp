@@ -18,7 +18,7 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace checkpoint_test {
 
 namespace fs = std::filesystem;
 using test::NamedValues;
@@ -288,5 +288,5 @@ TEST_F(CheckpointTest, AWriteThatFailsLeavesTheOldOneAndNothingHalf) {
     EXPECT_EQ(checkpoints_.load(run.parameters())->about.steps_done, 1);
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace pipetwin::exec

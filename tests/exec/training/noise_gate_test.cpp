@@ -5,7 +5,7 @@
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace noise_gate_test {
 
 /// A step of one action that lasted so long.
 StepResult step_of(double milliseconds, double stolen = 0, std::int64_t peak = 100) {
@@ -22,7 +22,7 @@ StepResult step_of(double milliseconds, double stolen = 0, std::int64_t peak = 1
     return step;
 }
 
-class Gate : public testing::Test {
+class Gate : public ::testing::Test {
   protected:
     void add(int count, double milliseconds, double stolen = 0) {
         for (int index = 0; index < count; ++index) {
@@ -177,5 +177,5 @@ TEST_F(Gate, RefusesToJudgeNothing) {
     EXPECT_THROW(gate.result(), InternalError);
 }
 
-}  // namespace
+}  // namespace noise_gate_test
 }  // namespace pipetwin::exec

@@ -25,7 +25,7 @@
 /// What is left on a disk when the power goes: an ext4 in a file, which is told to shut down
 /// without writing anything more, is mounted again.
 namespace pipetwin::exec {
-namespace {
+namespace power_loss_test {
 
 namespace fs = std::filesystem;
 
@@ -127,5 +127,5 @@ TEST(PowerLoss, WhatWasSavedIsThereAndWhole) {
     RecordProperty("lost", lost);
 }
 
-}  // namespace
+}  // namespace power_loss_test
 }  // namespace pipetwin::exec

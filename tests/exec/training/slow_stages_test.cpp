@@ -6,12 +6,12 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace slow_stages_test {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-class OfThreeStages : public testing::Test {
+class OfThreeStages : public ::testing::Test {
   protected:
     /// Every compute action takes so many times what is planned for its stage.
     Timeline step(const std::vector<double>& factors) const {
@@ -87,5 +87,5 @@ TEST(SlowStages, OneStageHasNoOthers) {
     }
 }
 
-}  // namespace
+}  // namespace slow_stages_test
 }  // namespace pipetwin::exec

@@ -10,7 +10,7 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace trainer_test {
 
 using test::Shape;
 
@@ -40,7 +40,7 @@ TEST(Trainer, ReportsEveryStepInItsOrder) {
                   seen.push_back(step.step);
                   return true;
               }));
-    EXPECT_THAT(seen, testing::ElementsAre(0, 1, 2, 3, 4));
+    EXPECT_THAT(seen, ::testing::ElementsAre(0, 1, 2, 3, 4));
     ASSERT_EQ(result.steps.size(), 5U);
     for (const StepReport& step : result.steps) {
         EXPECT_GT(step.loss, 0);
@@ -64,7 +64,7 @@ TEST(Trainer, TellsTheLearningRateOfEveryStep) {
               rates.push_back(step.learning_rate);
               return true;
           }));
-    EXPECT_THAT(rates, testing::ElementsAre(0.005, 0.01, 0.01, 0.005));
+    EXPECT_THAT(rates, ::testing::ElementsAre(0.005, 0.01, 0.01, 0.005));
 }
 
 /// Of a run with so many stages.
@@ -86,14 +86,14 @@ std::vector<std::optional<double>> validation_losses(int stages, int every) {
 TEST(Trainer, ValidatesEverySoManyStepsWhateverTheNumberOfStages) {
     const auto losses = validation_losses(1, 2);
     EXPECT_THAT(losses,
-                testing::ElementsAre(std::nullopt,
-                                     testing::Optional(testing::Gt(0)),
-                                     std::nullopt,
-                                     testing::Optional(testing::Gt(0)),
-                                     std::nullopt));
+                ::testing::ElementsAre(std::nullopt,
+                                       ::testing::Optional(::testing::Gt(0)),
+                                       std::nullopt,
+                                       ::testing::Optional(::testing::Gt(0)),
+                                       std::nullopt));
     EXPECT_EQ(validation_losses(2, 2), losses);
     EXPECT_EQ(validation_losses(4, 2), losses);
-    EXPECT_THAT(validation_losses(2, 0), testing::Each(std::nullopt));
+    EXPECT_THAT(validation_losses(2, 0), ::testing::Each(std::nullopt));
 }
 
 /// The same held-out samples every time: with a learning rate of 0 nothing changes.
@@ -171,11 +171,11 @@ TEST(Trainer, ALossThatIsNotFiniteArrivesAsItIs) {
         FAIL() << "expected an error";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::NotFinite);
-        EXPECT_THAT(error.place(), testing::MatchesRegex("rank [01], step [0-9]+, .*"));
+        EXPECT_THAT(error.place(), ::testing::MatchesRegex("rank [01], step [0-9]+, .*"));
     }
 }
 
-class FailedWorker : public testing::Test {
+class FailedWorker : public ::testing::Test {
   protected:
     Error error_of(const std::function<void()>& failing) {
         ExecutorOptions options = test::options_of(two_stages);
@@ -205,7 +205,7 @@ TEST_F(FailedWorker, KeepsItsMessageAndNamesRankStepAndAction) {
 TEST_F(FailedWorker, KeepsTextAndHintOfAnError) {
     const Error error = error_of([] { throw Error(ErrorKind::Io, "disk", "it is gone", "look"); });
     EXPECT_EQ(error.kind(), ErrorKind::WorkerFailed);
-    EXPECT_THAT(error.place(), testing::StartsWith("rank 1, step 5, 1B1"));
+    EXPECT_THAT(error.place(), ::testing::StartsWith("rank 1, step 5, 1B1"));
     EXPECT_EQ(error.text(), "it is gone");
     EXPECT_EQ(error.hint(), "look");
 }
@@ -216,5 +216,5 @@ TEST(TrainingStep, ABatchThatIsNotThePlansIsABugAndNoFailedWorker) {
     EXPECT_THROW(training_step(executor, random_batch(model, 7, 1), 0), InternalError);
 }
 
-}  // namespace
+}  // namespace trainer_test
 }  // namespace pipetwin::exec

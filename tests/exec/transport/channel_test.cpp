@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::exec {
-namespace {
+namespace channel_test {
 
 using Clock = std::chrono::steady_clock;
 
@@ -22,20 +22,20 @@ struct Kind {
     std::optional<int> capacity;
     Spin spin;
 };
-class EveryChannel : public testing::TestWithParam<Kind> {
+class EveryChannel : public ::testing::TestWithParam<Kind> {
   protected:
     std::unique_ptr<Channel> channel = make_local_channel(GetParam().capacity, GetParam().spin);
 };
 
 INSTANTIATE_TEST_SUITE_P(Channel,
                          EveryChannel,
-                         testing::Values(Kind{std::nullopt, Spin::Briefly},
-                                         Kind{std::nullopt, Spin::Never},
-                                         Kind{0, Spin::Briefly},
-                                         Kind{0, Spin::Never},
-                                         Kind{1, Spin::Briefly},
-                                         Kind{1, Spin::Never},
-                                         Kind{3, Spin::Never}));
+                         ::testing::Values(Kind{std::nullopt, Spin::Briefly},
+                                           Kind{std::nullopt, Spin::Never},
+                                           Kind{0, Spin::Briefly},
+                                           Kind{0, Spin::Never},
+                                           Kind{1, Spin::Briefly},
+                                           Kind{1, Spin::Never},
+                                           Kind{3, Spin::Never}));
 
 TEST_P(EveryChannel, DeliversEveryMessageInTheOrderOfSending) {
     constexpr int count = 2000;
@@ -150,5 +150,5 @@ TEST(Channel, AMessageHasArrivedWhenItWasSent) {
     EXPECT_LE(arrived, after);
 }
 
-}  // namespace
+}  // namespace channel_test
 }  // namespace pipetwin::exec

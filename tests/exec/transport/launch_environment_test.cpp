@@ -8,7 +8,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace launch_environment_test {
 
 using ::testing::HasSubstr;
 using Values = std::map<std::string, std::string>;
@@ -137,5 +137,5 @@ INSTANTIATE_TEST_SUITE_P(LaunchEnvironment,
                                            Broken{"WORLD_SIZE", "99999999999"},
                                            Broken{"LOCAL_RANK", "9"}));
 
-}  // namespace
+}  // namespace launch_environment_test
 }  // namespace pipetwin::exec

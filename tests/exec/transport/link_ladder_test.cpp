@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::exec {
-namespace {
+namespace link_ladder_test {
 
 LinkCost link(Duration latency, double bytes_per_second, std::int64_t half_bandwidth) {
     return {.latency = latency,
@@ -54,5 +54,5 @@ TEST(LinkLadder, ALatencyIsNotNegative) {
     EXPECT_GT(found.bytes_per_second, 0.9e8);
 }
 
-}  // namespace
+}  // namespace link_ladder_test
 }  // namespace pipetwin::exec

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::gui {
-namespace {
+namespace finder_test {
 
 TEST(Fits, WhatHasTheLettersInThisOrder) {
     EXPECT_TRUE(fits("Zoom in", "zi"));
@@ -17,7 +17,7 @@ TEST(Fits, WhatHasTheLettersInThisOrder) {
     EXPECT_FALSE(fits("Zoom in", "zoomed"));
 }
 
-class FinderTest : public testing::Test {
+class FinderTest : public ::testing::Test {
   protected:
     FinderTest() {
         window_.resize(800, 600);
@@ -103,5 +103,5 @@ TEST(SearchLineTest, SaysWhatWasTypedAndWhichWayToGo) {
     EXPECT_FALSE(search.isVisible());
 }
 
-}  // namespace
+}  // namespace finder_test
 }  // namespace pipetwin::gui

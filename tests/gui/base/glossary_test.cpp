@@ -10,7 +10,7 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace glossary_test {
 
 using ::testing::Not;
 using ::testing::StrEq;
@@ -50,5 +50,5 @@ TEST(Glossary, IsAtHandWhereAWordStands) {
     EXPECT_EQ(found, 1);
 }
 
-}  // namespace
+}  // namespace glossary_test
 }  // namespace pipetwin::gui

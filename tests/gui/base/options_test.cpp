@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::gui {
-namespace {
+namespace options_test {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(Options, NothingIsAWindowWithoutARun) {
     const ParsedOptions parsed = parse_options({});
@@ -49,12 +49,12 @@ TEST(Options, HelpEndsWellAndNamesEveryOption) {
     }
 }
 
-class BadSize : public testing::TestWithParam<const char*> {};
+class BadSize : public ::testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(
     Options,
     BadSize,
-    testing::Values(
+    ::testing::Values(
         "", "1920", "1920x", "x1080", "1920x1080x3", "0x500", "-5x500", "1e9x400", "99999x400"));
 
 TEST_P(BadSize, IsAUsageErrorThatSaysWhatWasExpected) {
@@ -77,5 +77,5 @@ TEST(Options, WrongOnesAreUsageErrors) {
     }
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace pipetwin::gui

@@ -7,13 +7,13 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::gui {
-namespace {
+namespace palette_test {
 
 constexpr double readable = 4.5;  // WCAG 2.1, level AA for text
 
-class EveryTheme : public testing::TestWithParam<Theme> {};
+class EveryTheme : public ::testing::TestWithParam<Theme> {};
 
-INSTANTIATE_TEST_SUITE_P(Palette, EveryTheme, testing::ValuesIn(themes), [](const auto& theme) {
+INSTANTIATE_TEST_SUITE_P(Palette, EveryTheme, ::testing::ValuesIn(themes), [](const auto& theme) {
     return name_of(theme.param).remove('-').toStdString();
 });
 
@@ -106,5 +106,5 @@ TEST(Fonts, AreInstalled) {
         << "install fonts-dejavu-core";
 }
 
-}  // namespace
+}  // namespace palette_test
 }  // namespace pipetwin::gui

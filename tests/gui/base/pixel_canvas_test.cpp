@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::gui {
-namespace {
+namespace pixel_canvas_test {
 
 constexpr int width = 83;
 constexpr int height = 40;
@@ -99,5 +99,5 @@ TEST(PixelCanvas, HatchesInPixelsOfTheScreen) {
     }
 }
 
-}  // namespace
+}  // namespace pixel_canvas_test
 }  // namespace pipetwin::gui

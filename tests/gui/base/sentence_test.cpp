@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::gui {
-namespace {
+namespace sentence_test {
 
 TEST(Sentence, NumbersStayWithTheirUnits) {
     QString text = unbroken(QStringLiteral("rank 3 (375.914 ms), 12 us. 4 % of 2.5 GiB, 7 B; 3 s"));
@@ -18,5 +18,5 @@ TEST(Sentence, OtherWordsBehindNumbersAreNotUnits) {
     }
 }
 
-}  // namespace
+}  // namespace sentence_test
 }  // namespace pipetwin::gui

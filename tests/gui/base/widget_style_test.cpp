@@ -12,7 +12,7 @@
 #include "gui/base/palette.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace widget_style_test {
 
 constexpr double seen = 3;  // WCAG 2.1, 1.4.11: what is needed to see a control and its state
 
@@ -66,5 +66,5 @@ TEST(WidgetStyle, EdgesAreNoBolderThanTheyMustBe) {
     }
 }
 
-}  // namespace
+}  // namespace widget_style_test
 }  // namespace pipetwin::gui

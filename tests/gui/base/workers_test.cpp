@@ -14,7 +14,7 @@
 #include "tests/support/places.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace workers_test {
 
 /// Large areas are what Qt's painter shares out.
 TEST(Workers, MayBeBusyWhileTheWindowIsPainted) {
@@ -46,5 +46,5 @@ TEST(Workers, AreWhereEverythingIsComputed) {
     }
 }
 
-}  // namespace
+}  // namespace workers_test
 }  // namespace pipetwin::gui

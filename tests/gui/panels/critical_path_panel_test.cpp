@@ -17,7 +17,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace critical_path_panel_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -116,5 +116,5 @@ TEST_F(CriticalPathPanelTest, ItsModelsKeepTheRulesOfModels) {
     show_run(nullptr);
 }
 
-}  // namespace
+}  // namespace critical_path_panel_test
 }  // namespace pipetwin::gui

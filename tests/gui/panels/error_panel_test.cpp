@@ -15,7 +15,7 @@
 #include "tests/gui/panels.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace error_panel_test {
 
 using ::testing::HasSubstr;
 
@@ -146,5 +146,5 @@ TEST_F(ErrorPanelTest, ItsModelsKeepTheRulesOfModels) {
     show_run(nullptr);
 }
 
-}  // namespace
+}  // namespace error_panel_test
 }  // namespace pipetwin::gui

@@ -12,7 +12,7 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace op_table_test {
 
 class OpTableTest : public ::testing::Test {
   protected:
@@ -182,5 +182,5 @@ TEST_F(OpTableTest, MayGoWhileAWorkerIsBusy) {
     QTest::qWait(1);
 }
 
-}  // namespace
+}  // namespace op_table_test
 }  // namespace pipetwin::gui

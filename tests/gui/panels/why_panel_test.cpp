@@ -19,7 +19,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace why_panel_test {
 
 using std::chrono::microseconds;
 using ::testing::AllOf;
@@ -310,5 +310,5 @@ TEST(WaitSentence, NamesWhatIsUnexplained) {
     EXPECT_THAT(idle_sentence(analysis), HasSubstr("unexplained"));
 }
 
-}  // namespace
+}  // namespace why_panel_test
 }  // namespace pipetwin::gui

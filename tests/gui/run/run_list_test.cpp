@@ -11,7 +11,7 @@
 #include "tests/gui/panels.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace run_list_test {
 
 RunData run_at(const char* path, int micro_batches) {
     RunData run = canned_run({.ranks = 2, .micro_batches = micro_batches, .jitter = 0.1});
@@ -19,7 +19,7 @@ RunData run_at(const char* path, int micro_batches) {
     return run;
 }
 
-class RunListTest : public testing::Test {
+class RunListTest : public ::testing::Test {
   protected:
     QString text(int row, RunListModel::Column column) const {
         return model_.index(row, column).data().toString();
@@ -130,5 +130,5 @@ TEST(CompareRunsPanelTest, ItsButtonsAreAboutTheChosenRun) {
     EXPECT_EQ(panel.model().baseline(), 1);
 }
 
-}  // namespace
+}  // namespace run_list_test
 }  // namespace pipetwin::gui

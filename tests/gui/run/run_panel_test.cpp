@@ -12,13 +12,13 @@
 #include "gui/run/loss_plot.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace run_panel_test {
 
 constexpr int patience = 20'000;  // milliseconds
 
 /// A program that stands for the command line: a script that gets "run SCENARIO --out FOLDER
 /// --live".
-class RunPanelTest : public testing::Test {
+class RunPanelTest : public ::testing::Test {
   protected:
     QString program(const QString& body) {
         const QString path = folder_.filePath("program");
@@ -173,5 +173,5 @@ TEST_F(RunPanelTest, ClosingTheWindowEndsTheTraining) {
     EXPECT_TRUE(QFile::exists(folder_.filePath("run/saved")));
 }
 
-}  // namespace
+}  // namespace run_panel_test
 }  // namespace pipetwin::gui

@@ -11,13 +11,13 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace export_view_test {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
-class ExportTest : public testing::Test {
+class ExportTest : public ::testing::Test {
   protected:
     ExportTest() {
         timeline_.resize(900, 400);
@@ -75,7 +75,7 @@ TEST_F(ExportTest, ActionsThatAreEquallyLongHaveTheSameLabel) {
         for (int micro_batch = 0; micro_batch < 9; ++micro_batch) {
             labelled += svg.find(">F" + std::to_string(micro_batch) + "<") != std::string::npos;
         }
-        EXPECT_THAT(labelled, testing::AnyOf(0, 9)) << width;
+        EXPECT_THAT(labelled, ::testing::AnyOf(0, 9)) << width;
         ++(labelled == 9 ? whole : short_ones);
     }
     EXPECT_GT(whole, 0);
@@ -94,5 +94,5 @@ TEST_F(ExportTest, OtherEndingsAndPlacesAreRefusedWithASentence) {
     EXPECT_THAT(write("not/there/a.pdf"), HasSubstr("cannot be written"));
 }
 
-}  // namespace
+}  // namespace export_view_test
 }  // namespace pipetwin::gui

@@ -8,9 +8,9 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace legend_test {
 
-class LegendInEveryTheme : public testing::TestWithParam<Theme> {
+class LegendInEveryTheme : public ::testing::TestWithParam<Theme> {
   protected:
     std::set<QRgb> colours() { return colours(legend_.sizeHint().width()); }
 
@@ -32,7 +32,7 @@ class LegendInEveryTheme : public testing::TestWithParam<Theme> {
 
 INSTANTIATE_TEST_SUITE_P(Theme,
                          LegendInEveryTheme,
-                         testing::ValuesIn(themes),
+                         ::testing::ValuesIn(themes),
                          [](const auto& theme) {
                              return name_of(theme.param).remove('-').toStdString();
                          });
@@ -79,5 +79,5 @@ TEST_P(LegendInEveryTheme, OfOneSideHasNoErrors) {
     EXPECT_FALSE(colours().contains(palette_.slower.rgb()));
 }
 
-}  // namespace
+}  // namespace legend_test
 }  // namespace pipetwin::gui

@@ -8,9 +8,9 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace minimap_view_test {
 
-class MinimapTest : public testing::Test {
+class MinimapTest : public ::testing::Test {
   protected:
     MinimapTest() {
         timeline_.resize(1000, 400);
@@ -91,5 +91,5 @@ TEST_F(MinimapTest, WithoutARunNothingHappens) {
     EXPECT_FALSE(minimap_.grab().isNull());
 }
 
-}  // namespace
+}  // namespace minimap_view_test
 }  // namespace pipetwin::gui

@@ -5,9 +5,9 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace timeline_accessible_test {
 
-class TimelineAccessibleTest : public testing::Test {
+class TimelineAccessibleTest : public ::testing::Test {
   protected:
     TimelineAccessibleTest() {
         view_.resize(1000, 500);
@@ -78,5 +78,5 @@ TEST_F(TimelineAccessibleTest, OnlyWhatIsSeenIsThereAndAnOldCellKnowsThatItIsGon
     EXPECT_EQ(cell->text(QAccessible::Name), "");
 }
 
-}  // namespace
+}  // namespace timeline_accessible_test
 }  // namespace pipetwin::gui

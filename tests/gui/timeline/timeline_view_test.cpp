@@ -15,12 +15,12 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace timeline_view_test {
 
 const Action f1_of_0{.op = Op::Forward, .stage = 0, .micro_batch = 1};
 const Action b2_of_1{.op = Op::Backward, .stage = 1, .micro_batch = 2};
 
-class TimelineViewTest : public testing::Test {
+class TimelineViewTest : public ::testing::Test {
   protected:
     TimelineViewTest() {
         view_.resize(1000, 420);
@@ -463,5 +463,5 @@ TEST_F(TimelineViewTest, MovesToWhereItIsToldSoThatTheEyeCanFollow) {
     EXPECT_EQ(view_.transform(), view_.destination()) << "what is dragged is there at once";
 }
 
-}  // namespace
+}  // namespace timeline_view_test
 }  // namespace pipetwin::gui

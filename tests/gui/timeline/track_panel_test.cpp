@@ -12,9 +12,9 @@
 #include "tests/gui/panels.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace track_panel_test {
 
-class TrackPanelTest : public testing::Test {
+class TrackPanelTest : public ::testing::Test {
   protected:
     TrackPanelTest() {
         timeline_.resize(1000, 600);
@@ -123,5 +123,5 @@ TEST_F(TrackPanelTest, PinnedRanksStayWhenTheOthersScroll) {
     EXPECT_LT(timeline_.place_of(other).y(), before);
 }
 
-}  // namespace
+}  // namespace track_panel_test
 }  // namespace pipetwin::gui

@@ -9,9 +9,9 @@
 #include "tests/gui/what_if_runs.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace heat_map_panel_test {
 
-class HeatMapPanelTest : public testing::Test {
+class HeatMapPanelTest : public ::testing::Test {
   protected:
     HeatMapPanelTest() {
         panel.resize(800, 300);
@@ -43,7 +43,7 @@ TEST_F(HeatMapPanelTest, AClickTakesTheCell) {
     const auto cell = panel.view().cell_of(3, 8);
     ASSERT_TRUE(cell);
     QTest::mouseClick(&panel.view(), Qt::LeftButton, {}, panel.view().place_of(*cell).center());
-    EXPECT_THAT(chosen, testing::ElementsAre(std::pair(3, 8)));
+    EXPECT_THAT(chosen, ::testing::ElementsAre(std::pair(3, 8)));
 }
 
 TEST_F(HeatMapPanelTest, KeysGoFromTheSettingsToACell) {
@@ -53,7 +53,7 @@ TEST_F(HeatMapPanelTest, KeysGoFromTheSettingsToACell) {
     QTest::keyClick(&view, Qt::Key_Right);
     EXPECT_EQ(view.accessibleDescription(), view.sentence_of(*view.cell_of(3, 5)));
     QTest::keyClick(&view, Qt::Key_Return);
-    EXPECT_THAT(chosen, testing::ElementsAre(std::pair(3, 5)));
+    EXPECT_THAT(chosen, ::testing::ElementsAre(std::pair(3, 5)));
     for (int i = 0; i < 20; ++i) {
         QTest::keyClick(&view, Qt::Key_Left);
     }
@@ -143,5 +143,5 @@ TEST_F(HeatMapPanelTest, CellsArePaintedByTheirValue) {
     }
 }
 
-}  // namespace
+}  // namespace heat_map_panel_test
 }  // namespace pipetwin::gui

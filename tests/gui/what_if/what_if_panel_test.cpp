@@ -16,9 +16,9 @@
 #include "tests/gui/what_if_runs.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace what_if_panel_test {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 std::shared_ptr<const RunData> panel_run(const std::vector<std::string>& keys = {}) {
     std::vector<std::string> all{"training.batch = 8",
@@ -29,7 +29,7 @@ std::shared_ptr<const RunData> panel_run(const std::vector<std::string>& keys = 
     return run_of(weighted_profile({1, 1, 1, 1, 4, 4}), all, 1);
 }
 
-class WhatIfPanelTest : public testing::Test {
+class WhatIfPanelTest : public ::testing::Test {
   protected:
     WhatIfPanelTest() {
         panel.resize(360, 800);
@@ -321,5 +321,5 @@ TEST(SimulationController, NothingComesAfterItsEnd) {
     EXPECT_EQ(results, 0);
 }
 
-}  // namespace
+}  // namespace what_if_panel_test
 }  // namespace pipetwin::gui

@@ -34,12 +34,12 @@
 
 /// Every key that docs/gui.md names, pressed in the window.
 namespace pipetwin::gui {
-namespace {
+namespace keys_test {
 
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
-class KeysTest : public testing::Test {
+class KeysTest : public ::testing::Test {
   protected:
     KeysTest() : settings_(folder_.filePath("settings.ini"), QSettings::IniFormat) {
         window_.resize(1280, 720);
@@ -516,5 +516,5 @@ TEST_F(KeysTest, ChangeKeysShowsWhoLostAKeyAndGivesAllBack) {
     EXPECT_FALSE(settings_.contains("keys/zoom_in"));
 }
 
-}  // namespace
+}  // namespace keys_test
 }  // namespace pipetwin::gui

@@ -39,7 +39,7 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace main_window_test {
 
 const Action f1_of_0{.op = Op::Forward, .stage = 0, .micro_batch = 1};
 
@@ -55,7 +55,7 @@ QString visible_text(const QWidget& widget) {
     return texts.join('\n');
 }
 
-class MainWindowTest : public testing::Test {
+class MainWindowTest : public ::testing::Test {
   protected:
     MainWindowTest() : settings_(folder_.filePath("settings.ini"), QSettings::IniFormat) {
         window_.resize(1280, 720);
@@ -622,12 +622,12 @@ TEST_F(MainWindowTest, EveryModelKeepsTheRulesOfModels) {
         }
     }
     EXPECT_THAT(ours,
-                testing::UnorderedElementsAre("OpFilterProxy",
-                                              "OpTableModel",
-                                              "RunListModel",
-                                              "TextTable",
-                                              "TrackModel",
-                                              "WaitModel"));
+                ::testing::UnorderedElementsAre("OpFilterProxy",
+                                                "OpTableModel",
+                                                "RunListModel",
+                                                "TextTable",
+                                                "TrackModel",
+                                                "WaitModel"));
     for (const int ranks : {2, 5, 2}) {
         window_.show_run(canned_run({.ranks = ranks, .jitter = 0.1, .steps = 2}));
         window_.wait_for_workers();
@@ -654,11 +654,12 @@ TEST_F(MainWindowTest, NoTwoActionsShareAKey) {
     EXPECT_GE(seen.size(), 20);
 }
 
-class MainWindowInEveryTheme : public MainWindowTest, public testing::WithParamInterface<Theme> {};
+class MainWindowInEveryTheme : public MainWindowTest,
+                               public ::testing::WithParamInterface<Theme> {};
 
 INSTANTIATE_TEST_SUITE_P(Theme,
                          MainWindowInEveryTheme,
-                         testing::ValuesIn(themes),
+                         ::testing::ValuesIn(themes),
                          [](const auto& theme) {
                              return name_of(theme.param).remove('-').toStdString();
                          });
@@ -835,5 +836,5 @@ TEST_P(MainWindowInEveryTheme, ShowsEveryPanelAndClipsNoText) {
     }
 }
 
-}  // namespace
+}  // namespace main_window_test
 }  // namespace pipetwin::gui

@@ -6,7 +6,7 @@
 #include "tests/support/places.h"
 
 /// The program itself, started as a user would.
-namespace {
+namespace program_test {
 
 struct Ended {
     int exit_code = -1;
@@ -76,4 +76,4 @@ TEST(Program, ScreenshotThatCannotBeWrittenFails) {
     EXPECT_TRUE(ended.err.contains("cannot write"));
 }
 
-}  // namespace
+}  // namespace program_test

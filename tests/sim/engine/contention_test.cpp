@@ -19,7 +19,7 @@
 /// What only the event engine knows: ranks that share processors or disturb each other, messages
 /// that share links.
 namespace pipetwin::sim {
-namespace {
+namespace contention_test {
 
 using ::testing::ElementsAre;
 using testing::expect_relation;
@@ -282,5 +282,5 @@ TEST(SharedLinks, CarryMessagesAtTheirFairRates) {
     EXPECT_THAT(ends[2], ElementsAre(milliseconds(10), milliseconds(13)));
 }
 
-}  // namespace
+}  // namespace contention_test
 }  // namespace pipetwin::sim

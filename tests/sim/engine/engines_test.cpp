@@ -17,7 +17,7 @@
 /// the oracle, which raises all times until none changes. Where nothing is shared they agree to the
 /// nanosecond.
 namespace pipetwin::sim {
-namespace {
+namespace engines_test {
 
 using testing::expect_relation;
 using testing::milliseconds;
@@ -136,5 +136,5 @@ TEST(TaskGraph, SlackIsHowMuchLaterATaskMayEnd) {
     });
 }
 
-}  // namespace
+}  // namespace engines_test
 }  // namespace pipetwin::sim

@@ -11,7 +11,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace event_queue_test {
 
 TEST(EventQueue, GivesTheEarliestFirstAndOfEqualTimesTheLowestSource) {
     EventQueue queue(5);
@@ -70,5 +70,5 @@ TEST(EventQueue, DoesWhatAnOrderedMapDoes) {
     }
 }
 
-}  // namespace
+}  // namespace event_queue_test
 }  // namespace pipetwin::sim

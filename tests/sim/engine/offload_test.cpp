@@ -15,7 +15,7 @@
 #include "tests/support/relation.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace offload_test {
 
 using testing::expect_relation;
 using testing::milliseconds;
@@ -206,5 +206,5 @@ TEST(Offload, EveryRankThatWaitsForItsStashIsIdle) {
     });
 }
 
-}  // namespace
+}  // namespace offload_test
 }  // namespace pipetwin::sim

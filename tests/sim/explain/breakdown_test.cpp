@@ -7,7 +7,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace breakdown_test {
 
 using testing::microseconds;
 using testing::milliseconds;
@@ -200,5 +200,5 @@ TEST(Breakdown, AnOrderThatSuitsItsUnequalStagesHasNoImbalance) {
     EXPECT_EQ(parts.sum(), Duration(milliseconds(77)));
 }
 
-}  // namespace
+}  // namespace breakdown_test
 }  // namespace pipetwin::sim

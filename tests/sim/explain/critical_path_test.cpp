@@ -11,7 +11,7 @@
 #include "tests/support/relation.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace critical_path_test {
 
 using testing::milliseconds;
 using testing::plain;
@@ -138,5 +138,5 @@ TEST(CriticalPath, IsKnownForPredictedTimelinesOnly) {
     EXPECT_THROW(critical_path(plan, measured), InternalError);
 }
 
-}  // namespace
+}  // namespace critical_path_test
 }  // namespace pipetwin::sim

@@ -11,7 +11,7 @@
 #include "tests/support/relation.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace explanation_test {
 
 using testing::expect_relation;
 using testing::milliseconds;
@@ -162,5 +162,5 @@ TEST(Explanation, CausesSumToTheWait) {
     });
 }
 
-}  // namespace
+}  // namespace explanation_test
 }  // namespace pipetwin::sim

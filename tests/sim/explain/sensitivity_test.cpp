@@ -12,7 +12,7 @@
 #include "tests/support/relation.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace sensitivity_test {
 
 using testing::expect_relation;
 using testing::milliseconds;
@@ -256,5 +256,5 @@ TEST(Sensitivity, TheBestAreTheBestOfAll) {
     });
 }
 
-}  // namespace
+}  // namespace sensitivity_test
 }  // namespace pipetwin::sim

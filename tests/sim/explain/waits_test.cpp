@@ -16,7 +16,7 @@
 #include "tests/support/relation.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace waits_test {
 
 using testing::expect_relation;
 using testing::milliseconds;
@@ -315,5 +315,5 @@ TEST(Waits, TheLongestComeFirst) {
     }());
 }
 
-}  // namespace
+}  // namespace waits_test
 }  // namespace pipetwin::sim

@@ -13,7 +13,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace largest_model_test {
 
 using ::testing::HasSubstr;
 using testing::layer;
@@ -195,5 +195,5 @@ TEST(LargestModel, EndsWhereAModelMayHaveNoMoreLayers) {
     EXPECT_FALSE(largest.next);
 }
 
-}  // namespace
+}  // namespace largest_model_test
 }  // namespace pipetwin::sim

@@ -11,7 +11,7 @@
 /// Step times and peaks that theory knows: closed forms over many shapes, and single published
 /// values.
 namespace pipetwin::sim {
-namespace {
+namespace closed_form_test {
 
 using testing::microseconds;
 using testing::milliseconds;
@@ -132,14 +132,14 @@ TEST(Naive, TakesTheTimeOfItsClosedForm) {
     }
 }
 
-TEST(GPipe, C07OneMicroBatchEqualsNaiveModelParallelism) {
+TEST(GPipe, OneMicroBatchEqualsNaiveModelParallelism) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
         EXPECT_EQ(simulate(make_plan(plain(ScheduleKind::GPipe, ranks, 1))),
                   simulate(make_plan(plain(ScheduleKind::Naive, ranks, 1))));
     }
 }
 
-TEST(GPipe, C07OneStageHasNoBubble) {
+TEST(GPipe, OneStageHasNoBubble) {
     for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
         for (const Recompute recompute :
              {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
@@ -153,12 +153,12 @@ TEST(GPipe, C07OneStageHasNoBubble) {
     }
 }
 
-TEST(GPipe, C07FewerMicroBatchesThanStagesAreLegal) {
+TEST(GPipe, FewerMicroBatchesThanStagesAreLegal) {
     EXPECT_EQ(time_of(plain(ScheduleKind::GPipe, 8, 2)), Duration(milliseconds(27)));
     EXPECT_EQ(time_of(plain(ScheduleKind::OneFOneB, 8, 2)), Duration(milliseconds(27)));
 }
 
-TEST(Bubble, C06OfBalancedGPipeIsExactlyKMinus1OverMPlusKMinus1) {
+TEST(Bubble, OfBalancedGPipeIsExactlyKMinus1OverMPlusKMinus1) {
     for (int stages = 1; stages <= 8; ++stages) {
         for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
             const Bubble bubble =
@@ -200,7 +200,7 @@ TEST(GPipe, WithRecomputeOnSomeStagesTakesTheTimeOfItsClosedForm) {
     });
 }
 
-TEST(Bubble, C06WithEagerRecomputeIsExactly3KMinus3Over4MPlus3KMinus3) {
+TEST(Bubble, WithEagerRecomputeIsExactly3KMinus3Over4MPlus3KMinus3) {
     for (int stages = 1; stages <= 8; ++stages) {
         for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
             PlainCosts costs = plain(ScheduleKind::GPipe, stages, micro_batches);
@@ -321,5 +321,5 @@ TEST(GoldenValues, EightStagesRunThreeAndAHalfTimesAsFastAsTwo) {
     EXPECT_NEAR(step(2) / step(8), 3.517, 0.0005);
 }
 
-}  // namespace
+}  // namespace closed_form_test
 }  // namespace pipetwin::sim

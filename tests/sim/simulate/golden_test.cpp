@@ -19,7 +19,7 @@
 /// the pictures are written anew: look at every changed character, and give the reason for it in
 /// the commit.
 namespace pipetwin::sim {
-namespace {
+namespace golden_test {
 
 namespace fs = std::filesystem;
 
@@ -143,5 +143,5 @@ INSTANTIATE_TEST_SUITE_P(Files,
                          ::testing::ValuesIn(golden_names()),
                          [](const auto& file) { return file.param; });
 
-}  // namespace
+}  // namespace golden_test
 }  // namespace pipetwin::sim

@@ -12,7 +12,7 @@
 /// Where actions stand in a step of gpipe and 1f1b, over all small shapes and random integer costs.
 /// What holds for every kind of schedule is in relations_test.cpp.
 namespace pipetwin::sim {
-namespace {
+namespace property_test {
 
 constexpr int largest_ranks = 6;
 constexpr int largest_micro_batches = 12;
@@ -48,7 +48,7 @@ std::map<Place, Span> by_place(const Timeline& timeline) {
     return spans;
 }
 
-TEST(Simulation, C03NoStageStartsAMicroBatchBeforeItsNeighbourHasFinishedIt) {
+TEST(Simulation, NoStageStartsAMicroBatchBeforeItsNeighbourHasFinishedIt) {
     for_random_plans(10, [](const PlainCosts& costs) {
         const Plan plan = make_plan(costs);
         const auto spans = by_place(simulate(plan));
@@ -63,7 +63,7 @@ TEST(Simulation, C03NoStageStartsAMicroBatchBeforeItsNeighbourHasFinishedIt) {
     });
 }
 
-TEST(Simulation, C04RecomputeStartsAfterTheBackwardOfTheNextMicroBatch) {
+TEST(Simulation, RecomputeStartsAfterTheBackwardOfTheNextMicroBatch) {
     for_random_plans(11, [](PlainCosts costs) {
         costs.schedule = ScheduleKind::GPipe;
         costs.recompute = Recompute::Always;
@@ -78,7 +78,7 @@ TEST(Simulation, C04RecomputeStartsAfterTheBackwardOfTheNextMicroBatch) {
     });
 }
 
-TEST(Simulation, C04AtMostOneRecomputedSetOfAStageIsAlive) {
+TEST(Simulation, AtMostOneRecomputedSetOfAStageIsAlive) {
     for_random_plans(12, [](PlainCosts costs) {
         costs.recompute = Recompute::Always;
         const Timeline timeline = simulate(make_plan(costs));
@@ -93,7 +93,7 @@ TEST(Simulation, C04AtMostOneRecomputedSetOfAStageIsAlive) {
     });
 }
 
-TEST(Simulation, C04EagerRecomputeMayStartBeforeTheGradientArrives) {
+TEST(Simulation, EagerRecomputeMayStartBeforeTheGradientArrives) {
     PlainCosts costs = testing::plain(ScheduleKind::GPipe, 2, 1);
     costs.recompute = Recompute::Always;
     const auto eager = by_place(simulate(make_plan(costs)));
@@ -104,7 +104,7 @@ TEST(Simulation, C04EagerRecomputeMayStartBeforeTheGradientArrives) {
     EXPECT_GE(lazy.at({Op::Recompute, 0, 0}).begin, lazy.at({Op::RecvBackward, 0, 0}).end);
 }
 
-TEST(Simulation, C02EveryStageRunsForwardAscendingAndGPipesBackwardDescending) {
+TEST(Simulation, EveryStageRunsForwardAscendingAndGPipesBackwardDescending) {
     for_random_plans(13, [](PlainCosts costs) {
         costs.schedule = ScheduleKind::GPipe;
         const Timeline timeline = simulate(make_plan(costs));
@@ -127,7 +127,7 @@ TEST(Simulation, C02EveryStageRunsForwardAscendingAndGPipesBackwardDescending) {
     });
 }
 
-TEST(Simulation, C01ForwardTickKHoldsExactlyThePairsWhoseSumIsK) {
+TEST(Simulation, ForwardTickKHoldsExactlyThePairsWhoseSumIsK) {
     for (int stages = 1; stages <= 8; ++stages) {
         for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
             const Timeline timeline =
@@ -145,5 +145,5 @@ TEST(Simulation, C01ForwardTickKHoldsExactlyThePairsWhoseSumIsK) {
     }
 }
 
-}  // namespace
+}  // namespace property_test
 }  // namespace pipetwin::sim

@@ -20,7 +20,7 @@
 /// What holds exactly for every kind of schedule and whatever its actions cost: random shapes,
 /// random integer costs per stage.
 namespace pipetwin::sim {
-namespace {
+namespace relations_test {
 
 using testing::expect_relation;
 using testing::milliseconds;
@@ -197,5 +197,5 @@ TEST(Relations, AddingMicroBatchesNeverShortensTheStep) {
     });
 }
 
-}  // namespace
+}  // namespace relations_test
 }  // namespace pipetwin::sim

@@ -10,7 +10,7 @@
 #include "tests/support/spans.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace replay_error_test {
 
 using testing::microseconds;
 using testing::milliseconds;
@@ -69,5 +69,5 @@ TEST(ReplayError, AWaitWithoutAReasonIsTheSimulatorsError) {
     EXPECT_EQ(step_time(measured) - replay_of_own_durations(plan, measured), late);
 }
 
-}  // namespace
+}  // namespace replay_error_test
 }  // namespace pipetwin::sim

@@ -14,7 +14,7 @@
 /// Step times, spans and peaks of the schedules with chunks, split backwards or two directions, as
 /// closed forms over all small shapes. docs/schedules.md has them in one table.
 namespace pipetwin::sim {
-namespace {
+namespace schedule_forms_test {
 
 using testing::microseconds;
 using testing::milliseconds;
@@ -383,5 +383,5 @@ TEST(DeferredWeights, NeverMakeAPipelineSlower) {
     }
 }
 
-}  // namespace
+}  // namespace schedule_forms_test
 }  // namespace pipetwin::sim

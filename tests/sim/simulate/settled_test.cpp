@@ -14,7 +14,7 @@
 /// One run settles the capacity and gives the step, and memory is told from tables: against the
 /// long way round, for random plans of every kind of schedule.
 namespace pipetwin::sim {
-namespace {
+namespace settled_test {
 
 using testing::expect_relation;
 
@@ -80,7 +80,7 @@ void expect_same_as_two_runs(const Plan& plan) {
     RC_ASSERT(timeline_of(plan->schedule.ranks, step.times) ==
               simulate(plan.with_capacity(capacity)));
     RC_ASSERT(!plan->channel_capacity.has_value());
-    const SettledStep without_links = simulate_settled(plan, LinkRows::LeftOut);
+    const SettledStep without_links = simulate_settled(plan, RecordLinks::No);
     RC_ASSERT(without_links.plan->channel_capacity == capacity);
     RC_ASSERT(timeline_of(plan->schedule.ranks, without_links.times).ranks ==
               timeline_of(plan->schedule.ranks, step.times).ranks);
@@ -196,5 +196,5 @@ TEST(MemoryPeaks, TotalsAreThoseOfThePeaksWhereStashesAreOffloaded) {
     });
 }
 
-}  // namespace
+}  // namespace settled_test
 }  // namespace pipetwin::sim

@@ -11,7 +11,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace simulate_test {
 
 using testing::milliseconds;
 using testing::plain;
@@ -215,5 +215,5 @@ TEST(TwoPipelines, BothEnginesAgreeAndTheCriticalPathIsWhole) {
     }
 }
 
-}  // namespace
+}  // namespace simulate_test
 }  // namespace pipetwin::sim

@@ -1,5 +1,6 @@
 #include "sim/variation/goodput.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -8,10 +9,11 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "sim/stats/draws.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace goodput_test {
 
 using std::chrono::milliseconds;
 using std::chrono::minutes;
@@ -52,6 +54,42 @@ TEST(Goodput, IsBestWhereNoOtherNumberOfStepsIsBetter) {
             EXPECT_LE(expected_goodput(failures, every).share, best.share) << every;
         }
     }
+}
+
+/// How long runs of `steps` steps take, played through, with failures at random moments.
+std::vector<Duration> sample_runs(const Failures& failures,
+                                  int checkpoint_every,
+                                  std::int64_t steps,
+                                  int samples,
+                                  std::uint64_t seed) {
+    const double mean = failures.mtbf_hours * 3600 / failures.devices * std::nano::den;
+    constexpr Duration longest_run = std::chrono::seconds(1'000'000'000);
+    std::vector<Duration> runs;
+    for (int sample = 0; sample < samples; ++sample) {
+        Draws draws(seed, static_cast<std::uint32_t>(sample));
+        const auto until_failure = [&] {
+            const double wait = -mean * std::log(draws.uniform());
+            return Duration{static_cast<std::int64_t>(
+                std::min(wait, 2 * static_cast<double>(longest_run.count())))};
+        };
+        Duration now{};
+        Duration failure = until_failure();
+        for (std::int64_t done = 0; done < steps && now < longest_run;) {
+            const std::int64_t next = std::min(steps - done, std::int64_t{checkpoint_every});
+            Duration end = now + next * failures.step + failures.checkpoint;
+            while (failure < end && end < longest_run) {
+                // Restarts until one is not hit, then the same steps once more.
+                now = failure + failures.restart;
+                failure += until_failure();
+                end = failure < now ? now : now + next * failures.step + failures.checkpoint;
+            }
+            now = end;
+            done += next;
+        }
+        runs.push_back(std::min(now, longest_run));
+    }
+    std::ranges::sort(runs);
+    return runs;
 }
 
 /// Played through, the mean is that of the formula. Tolerance: 5 standard errors of the samples.
@@ -107,5 +145,5 @@ TEST(Goodput, RefusesWhatMakesNoSense) {
     EXPECT_THAT(refused(cluster(), 0), HasSubstr("every 0 steps"));
 }
 
-}  // namespace
+}  // namespace goodput_test
 }  // namespace pipetwin::sim

@@ -9,7 +9,7 @@
 #include "tests/support/hf_texts.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace hf_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -273,5 +273,5 @@ count = 3
                 AllOf(HasSubstr("--num-layers 6"), HasSubstr("--pipeline-model-parallel-size 3")));
 }
 
-}  // namespace
+}  // namespace hf_test
 }  // namespace pipetwin::cli

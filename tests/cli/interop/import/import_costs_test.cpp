@@ -8,7 +8,7 @@
 
 /// `import` of other tools' measurements: PipeDream's graphs, PyTorch's traces, ours.
 namespace pipetwin::cli {
-namespace {
+namespace import_costs_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -175,5 +175,5 @@ TEST_F(ImportCosts, OptionsOfOtherFormatsAreUsageErrors) {
     EXPECT_EQ(refused({"import", "torch-csv", csv, "--micro-batch-size", "2"}).code, 2);
 }
 
-}  // namespace
+}  // namespace import_costs_test
 }  // namespace pipetwin::cli

@@ -14,7 +14,7 @@
 /// The search for zero-bubble orders. Its published bubble rates are in
 /// tests/sim/simulate/schedule_forms_test.cpp.
 namespace pipetwin {
-namespace {
+namespace zb_auto_test {
 
 using schedules::Rows;
 using schedules::ZeroBubbleProblem;
@@ -363,5 +363,5 @@ TEST(ZbAuto, SmallShapesComeCloseToTheBestOfAllOrders) {
     EXPECT_GE(10 * equal, 9 * all) << equal << " of " << all;
 }
 
-}  // namespace
+}  // namespace zb_auto_test
 }  // namespace pipetwin

@@ -20,7 +20,7 @@
 
 /// Which attention is taken, and what cuDNN is told, against a cuDNN that only remembers.
 namespace pipetwin::cuda {
-namespace {
+namespace cudnn_attention_test {
 
 using test::fake_cudnn_functions;
 using test::FakeCudnn;
@@ -371,5 +371,5 @@ TEST(CudnnAttention, ComputesWhatOurKernelsCompute) {
     EXPECT_LT(relative_error(its_log_sums, log_sums), 1e-5);
 }
 
-}  // namespace
+}  // namespace cudnn_attention_test
 }  // namespace pipetwin::cuda

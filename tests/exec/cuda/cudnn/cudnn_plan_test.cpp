@@ -18,7 +18,7 @@
 /// and its engines for an A100 and an H100 recognise them. cuDNN makes plans for a device that is
 /// described to it; it only wants a driver to load the kernels into, and gets a stand-in.
 namespace pipetwin::cuda {
-namespace {
+namespace cudnn_plan_test {
 
 using ::testing::HasSubstr;
 
@@ -156,5 +156,5 @@ TEST_F(RealCudnn, IsPassedOverWhereItFindsNoGpu) {
                 HasSubstr("own kernels: cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED"));
 }
 
-}  // namespace
+}  // namespace cudnn_plan_test
 }  // namespace pipetwin::cuda

@@ -6,7 +6,7 @@
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
-namespace {
+namespace gpu_shares_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -82,5 +82,5 @@ TEST(CudaProductsOnShares, HaveTheBitsOfTheWholeDevice) {
     }
 }
 
-}  // namespace
+}  // namespace gpu_shares_test
 }  // namespace pipetwin::cuda

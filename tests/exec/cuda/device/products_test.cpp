@@ -9,7 +9,7 @@
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
-namespace {
+namespace products_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -215,5 +215,5 @@ TEST_P(CudaProducts, SumTheRowsOfTheSecondFactorWhereTheyKnowHow) {
     std::printf("%d products sum rows on the way\n", known);
 }
 
-}  // namespace
+}  // namespace products_test
 }  // namespace pipetwin::cuda

@@ -17,7 +17,7 @@
 
 // Attention's CUDA kernels against the formulas in plain loops and double precision.
 namespace pipetwin::cuda {
-namespace {
+namespace attention_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -178,7 +178,7 @@ TEST(AttentionOracle, GradientsAreTheSlopesOfTheForward) {
 // The kernels
 // ------------------------------------------------------------------------------------------------
 
-class CudaAttention : public testing::TestWithParam<Sizes> {
+class CudaAttention : public ::testing::TestWithParam<Sizes> {
   protected:
     void SetUp() override { set_order(order_count() - 1); }
     void TearDown() override { set_order(0); }
@@ -195,41 +195,41 @@ TEST_P(CudaAttention, InBf16AgreesWithTheFormulas) {
 // Every size with every edge of the tiles of 16, 32, 64 and 128.
 INSTANTIATE_TEST_SUITE_P(Shapes,
                          CudaAttention,
-                         testing::Values(Sizes{2, 1, 3, 8},
-                                         Sizes{1, 7, 2, 8},
-                                         Sizes{1, 16, 3, 8},
-                                         Sizes{2, 33, 1, 8},
-                                         Sizes{1, 64, 1, 8},
-                                         Sizes{1, 100, 2, 8},
-                                         Sizes{1, 129, 1, 8},
-                                         Sizes{1, 1, 2, 16},
-                                         Sizes{2, 7, 3, 16},
-                                         Sizes{1, 16, 1, 16},
-                                         Sizes{1, 33, 2, 16},
-                                         Sizes{1, 64, 1, 16},
-                                         Sizes{1, 100, 1, 16},
-                                         Sizes{1, 129, 1, 16},
-                                         Sizes{1, 1, 1, 64},
-                                         Sizes{1, 7, 1, 64},
-                                         Sizes{1, 16, 2, 64},
-                                         Sizes{2, 33, 1, 64},
-                                         Sizes{1, 64, 1, 64},
-                                         Sizes{1, 100, 1, 64},
-                                         Sizes{1, 129, 2, 64},
-                                         Sizes{2, 1, 1, 128},
-                                         Sizes{1, 7, 2, 128},
-                                         Sizes{1, 16, 1, 128},
-                                         Sizes{1, 33, 3, 128},
-                                         Sizes{1, 64, 1, 128},
-                                         Sizes{1, 100, 1, 128},
-                                         Sizes{1, 129, 1, 128},
-                                         Sizes{1, 200, 1, 32},
-                                         Sizes{1, 40, 1, 96},
-                                         Sizes{1, 70, 1, 80},
-                                         Sizes{1, 20, 1, 200},
-                                         Sizes{1, 70, 1, 256}));
+                         ::testing::Values(Sizes{2, 1, 3, 8},
+                                           Sizes{1, 7, 2, 8},
+                                           Sizes{1, 16, 3, 8},
+                                           Sizes{2, 33, 1, 8},
+                                           Sizes{1, 64, 1, 8},
+                                           Sizes{1, 100, 2, 8},
+                                           Sizes{1, 129, 1, 8},
+                                           Sizes{1, 1, 2, 16},
+                                           Sizes{2, 7, 3, 16},
+                                           Sizes{1, 16, 1, 16},
+                                           Sizes{1, 33, 2, 16},
+                                           Sizes{1, 64, 1, 16},
+                                           Sizes{1, 100, 1, 16},
+                                           Sizes{1, 129, 1, 16},
+                                           Sizes{1, 1, 1, 64},
+                                           Sizes{1, 7, 1, 64},
+                                           Sizes{1, 16, 2, 64},
+                                           Sizes{2, 33, 1, 64},
+                                           Sizes{1, 64, 1, 64},
+                                           Sizes{1, 100, 1, 64},
+                                           Sizes{1, 129, 2, 64},
+                                           Sizes{2, 1, 1, 128},
+                                           Sizes{1, 7, 2, 128},
+                                           Sizes{1, 16, 1, 128},
+                                           Sizes{1, 33, 3, 128},
+                                           Sizes{1, 64, 1, 128},
+                                           Sizes{1, 100, 1, 128},
+                                           Sizes{1, 129, 1, 128},
+                                           Sizes{1, 200, 1, 32},
+                                           Sizes{1, 40, 1, 96},
+                                           Sizes{1, 70, 1, 80},
+                                           Sizes{1, 20, 1, 200},
+                                           Sizes{1, 70, 1, 256}));
 
-class CudaAttentionOrders : public testing::TestWithParam<Sizes> {};
+class CudaAttentionOrders : public ::testing::TestWithParam<Sizes> {};
 
 TEST_P(CudaAttentionOrders, DoNotShow) {
     in_every_order([] { return both_ways<float>(GetParam()).bytes(); });
@@ -239,11 +239,11 @@ TEST_P(CudaAttentionOrders, DoNotShow) {
 // Tiles of columns come into each of the two stages of shared memory again and again.
 INSTANTIATE_TEST_SUITE_P(Shapes,
                          CudaAttentionOrders,
-                         testing::Values(Sizes{2, 33, 2, 8},
-                                         Sizes{1, 200, 1, 16},
-                                         Sizes{1, 129, 1, 64},
-                                         Sizes{1, 100, 1, 128},
-                                         Sizes{1, 65, 1, 200}));
+                         ::testing::Values(Sizes{2, 33, 2, 8},
+                                           Sizes{1, 200, 1, 16},
+                                           Sizes{1, 129, 1, 64},
+                                           Sizes{1, 100, 1, 128},
+                                           Sizes{1, 65, 1, 200}));
 
 // 20 times the input is 400 times the score: up to 1500 here, where exp without its largest
 // subtracted is infinite. An error of 1500 * 6e-8 in a score is one of 1e-4 in its exponential.
@@ -322,8 +322,8 @@ bool same(const Buffer<T>& first, const Buffer<T>& second, const Region& region)
 }
 
 template <class T>
-class CudaAttentionCausality : public testing::Test {};
-using RealTypes = testing::Types<float, Bf16>;
+class CudaAttentionCausality : public ::testing::Test {};
+using RealTypes = ::testing::Types<float, Bf16>;
 TYPED_TEST_SUITE(CudaAttentionCausality, RealTypes);
 
 TYPED_TEST(CudaAttentionCausality, LaterPositionsChangeNoBitOfEarlierRows) {
@@ -397,5 +397,5 @@ TEST(CudaAttentionRefusal, SparesNothingToDo) {
     }
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace pipetwin::cuda

@@ -1,7 +1,7 @@
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
-namespace {
+namespace column_sums_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -33,5 +33,5 @@ TEST(CudaColumnSumsOfNothing, DoNothing) {
     EXPECT_EQ(column_sums(Real::F32, 0, 5, nullptr, nullptr, nullptr, nullptr), cudaSuccess);
 }
 
-}  // namespace
+}  // namespace column_sums_test
 }  // namespace pipetwin::cuda

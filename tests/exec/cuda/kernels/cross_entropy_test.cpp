@@ -6,7 +6,7 @@
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
-namespace {
+namespace cross_entropy_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -96,5 +96,5 @@ TEST(CudaCrossEntropyOfNothing, IsZero) {
     EXPECT_EQ(cross_entropy_backward(Real::F32, {0, 5}, nullptr, 1, nullptr, nullptr), cudaSuccess);
 }
 
-}  // namespace
+}  // namespace cross_entropy_test
 }  // namespace pipetwin::cuda

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::cuda::test {
-namespace {
+namespace device_array_test {
 
 TEST(DeviceArray, HoldsNoNumberUntilOneIsWritten) {
     DeviceArray<float> array(3);
@@ -31,5 +31,5 @@ TEST(DeviceArray, NoticesWhatIsWrittenBehindIt) {
     write(array.data() + 5, &poison, 1);
 }
 
-}  // namespace
+}  // namespace device_array_test
 }  // namespace pipetwin::cuda::test

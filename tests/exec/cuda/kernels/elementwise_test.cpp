@@ -4,7 +4,7 @@
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
-namespace {
+namespace elementwise_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -190,5 +190,5 @@ TEST(CudaElementwiseOfNothing, DoesNothing) {
     EXPECT_EQ(add(Real::F32, 0, nullptr, nullptr, nullptr), cudaSuccess);
 }
 
-}  // namespace
+}  // namespace elementwise_test
 }  // namespace pipetwin::cuda

@@ -3,7 +3,7 @@
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
-namespace {
+namespace embedding_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -111,5 +111,5 @@ TEST(CudaEmbeddingOfNothing, DoesNothing) {
               cudaSuccess);
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace pipetwin::cuda

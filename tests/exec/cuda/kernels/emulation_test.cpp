@@ -23,14 +23,14 @@
 // NOLINTBEGIN(modernize-avoid-c-arrays, bugprone-implicit-widening-of-multiplication-result): as
 // kernels are written
 namespace pipetwin::cuda {
-namespace {
+namespace emulation_test {
 
 using emulation::Failure;
 using emulation::Order;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string failure_of(const std::function<void()>& call) {
     try {
@@ -405,6 +405,6 @@ TEST(CudaEmulation, BlocksRunInTheOrderToo) {
     EXPECT_EQ(sum_in(Order::Descending), 10);
 }
 
-}  // namespace
+}  // namespace emulation_test
 }  // namespace pipetwin::cuda
 // NOLINTEND(modernize-avoid-c-arrays, bugprone-implicit-widening-of-multiplication-result)

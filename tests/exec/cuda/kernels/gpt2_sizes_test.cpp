@@ -8,7 +8,7 @@
 // Kernels at the sizes of GPT-2 124M, a micro-batch of 16 x 1024, where that is quick; some rows,
 // columns or heads of each against the CPU.
 namespace pipetwin::cuda {
-namespace {
+namespace gpt2_sizes_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -380,5 +380,5 @@ TEST_P(CudaGpt2, AttentionAndItsGradient) {
     }
 }
 
-}  // namespace
+}  // namespace gpt2_sizes_test
 }  // namespace pipetwin::cuda

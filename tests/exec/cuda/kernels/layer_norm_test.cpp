@@ -3,7 +3,7 @@
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
-namespace {
+namespace layer_norm_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -134,5 +134,5 @@ TEST(CudaLayerNormOfNothing, DoesNothing) {
               cudaSuccess);
 }
 
-}  // namespace
+}  // namespace layer_norm_test
 }  // namespace pipetwin::cuda

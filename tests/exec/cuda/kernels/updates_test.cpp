@@ -7,7 +7,7 @@
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
-namespace {
+namespace updates_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
@@ -229,5 +229,5 @@ TEST(CudaUpdateChunks, CoverEveryTensorInOrder) {
     EXPECT_EQ(tensors[2].first_chunk, 2);
 }
 
-}  // namespace
+}  // namespace updates_test
 }  // namespace pipetwin::cuda

@@ -9,9 +9,9 @@
 // With the real module, and a GPU where there is one.
 
 namespace pipetwin::exec {
-namespace {
+namespace cuda_self_test {
 
-class CudaSelfTest : public testing::Test {
+class CudaSelfTest : public ::testing::Test {
   protected:
     static void SetUpTestSuite() {
         setenv("PIPETWIN_MODULE_PATH", places::program_folder().c_str(), 0);
@@ -22,7 +22,7 @@ TEST_F(CudaSelfTest, TheModuleLoadsAndAnswersOnEveryMachine) {
     const CudaProbe probe = probe_cuda();
     ASSERT_NE(probe.state, CudaState::NotBuilt) << probe.detail;
     ASSERT_NE(probe.state, CudaState::LibrariesMissing) << probe.detail;
-    EXPECT_THAT(probe.versions, testing::StartsWith("CUDA "));
+    EXPECT_THAT(probe.versions, ::testing::StartsWith("CUDA "));
     EXPECT_EQ(probe.devices.empty(), probe.state != CudaState::Available);
 }
 
@@ -48,9 +48,9 @@ TEST_F(CudaSelfTest, WithoutAGpuEveryCheckFailsWithCudasOwnWords) {
     }
     for (const CudaCheck& check : self_test_cuda(0)) {
         EXPECT_FALSE(check.passed) << check.name;
-        EXPECT_THAT(check.detail, testing::HasSubstr("cudaSetDevice: ")) << check.name;
+        EXPECT_THAT(check.detail, ::testing::HasSubstr("cudaSetDevice: ")) << check.name;
     }
 }
 
-}  // namespace
+}  // namespace cuda_self_test
 }  // namespace pipetwin::exec

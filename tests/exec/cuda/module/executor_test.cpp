@@ -26,7 +26,7 @@
 /// and graphs. Compiled twice: for the module on a GPU, and, with PIPETWIN_EMULATED, for
 /// the one whose CUDA is tests/support/cuda_emulation.
 namespace pipetwin::exec {
-namespace {
+namespace executor_test {
 
 using test::NamedValues;
 using test::Shape;
@@ -293,7 +293,7 @@ TEST_F(CudaExecutor, EvaluatesAsTheCpuDoesAndLeavesTheStepsAsTheyAre) {
     }
 }
 
-// What a copy reads is not used again before it has ended (C38): the emulation makes copies as late
+// What a copy reads is not used again before it has ended: the emulation makes copies as late
 // as it may.
 TEST_F(CudaExecutor, GivesTheSameBitsWhereStashesGoToHostMemory) {
     const Model model = gpt_with_heads_of_8();
@@ -387,5 +387,5 @@ TEST_F(CudaExecutor, RefusesDoublePrecision) {
     EXPECT_THROW(train(test::small_gpt(), on_cuda(shape), 1), Error);
 }
 
-}  // namespace
+}  // namespace executor_test
 }  // namespace pipetwin::exec

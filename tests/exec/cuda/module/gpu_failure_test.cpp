@@ -27,7 +27,7 @@
 
 /// Trouble with a GPU, on the emulated one: every call of a step fails once.
 namespace pipetwin::exec {
-namespace {
+namespace gpu_failure_test {
 
 using cuda::emulation::Call;
 using cuda::emulation::Injected;
@@ -360,8 +360,8 @@ TEST_F(GpuFailure, AModelTooLargeForTheGpuIsToldSo) {
 TEST_F(GpuFailure, MemoryBesideThePlanIsToldLineByLine) {
     Warm warm(plan, model, batch, options(), 3);
     constexpr std::int64_t mebibyte = 1 << 20;
-    std::map<std::string, BesidePlan> lines;
-    for (const BesidePlan& line : warm.executor.memory_beside()) {
+    std::map<std::string, UnplannedMemory> lines;
+    for (const UnplannedMemory& line : warm.executor.memory_beside()) {
         lines[line.name] = line;
         EXPECT_GE(line.total, Bytes{}) << line.name;
     }
@@ -431,5 +431,5 @@ TEST_F(GpuFailure, EveryRateOfADeviceIsMeasured) {
     EXPECT_EQ(memory.free.count, memory.total.count);  // all is given back
 }
 
-}  // namespace
+}  // namespace gpu_failure_test
 }  // namespace pipetwin::exec

@@ -15,19 +15,19 @@
 
 #include <gmock/gmock.h>
 
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 #include "exec/device/device_failure.h"
 #include "exec/device/kernels.h"
 #include "exec/device/tensor.h"
 #include "exec/gpu/cuda_module.h"
-#include "exec/transport/nccl_world.h"
+#include "exec/transport/nccl_process_group.h"
 #include "tests/support/places.h"
 
 /// Links and sums by NCCL between processes, which this program starts again for. On the emulation,
 /// and on a GPU: of one GPU NCCL takes several processes only where NCCL_HOSTID tells it that they
 /// are on hosts of their own.
 namespace pipetwin::exec {
-namespace {
+namespace link_test {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
@@ -113,7 +113,7 @@ class Lists {
     }
 
     /// Those of the range, counted through all lists, are sums in the order of the members.
-    void expect_sums(const NumberRange& range) const {
+    void expect_sums(const ElementRange& range) const {
         std::int64_t passed = 0;
         for (std::size_t list = 0; list < tensors_.size(); ++list) {
             std::vector<float> found(static_cast<std::size_t>(numbers_[list].count));
@@ -220,19 +220,19 @@ class Part {
 
     static constexpr Bytes memory{std::int64_t{64} << 20};
 
-    /// All that a World of NCCL alone does: gathers, mail in several pieces, and an end.
+    /// All that a ProcessGroup of NCCL alone does: gathers, mail in several pieces, and an end.
     void meet(int index) {
-        const auto world =
+        const auto group =
             join_nccl(links_, from_environment(place_variable), {.index = index, .count = 2});
         tell_of_connection();
         const auto other = static_cast<std::size_t>(1 - index);
         const auto own = static_cast<std::size_t>(index);
-        const auto all = world->all_gather(content(own, 200'000));
+        const auto all = group->all_gather(content(own, 200'000));
         EXPECT_TRUE(all.at(other) == content(other, 200'000));
-        world->send(1 - index, content(own, 5'000'000));
-        EXPECT_TRUE(world->receive(1 - index) == content(other, 5'000'000));
-        EXPECT_TRUE(world->part({}, patience).has_value());
-        world->leave();
+        group->send(1 - index, content(own, 5'000'000));
+        EXPECT_TRUE(group->receive(1 - index) == content(other, 5'000'000));
+        EXPECT_TRUE(group->final_barrier({}, patience).has_value());
+        group->finalize();
     }
 
     void sum_up(const GpuMember& self) {
@@ -394,5 +394,5 @@ TEST_F(GpuLinkTest, FailsWhereTheOtherEndHasGone) {
 }
 #endif
 
-}  // namespace
+}  // namespace link_test
 }  // namespace pipetwin::exec

@@ -8,10 +8,10 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace action_details_test {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 const Action b2_of_0{.op = Op::Backward, .stage = 0, .micro_batch = 2};
 const Action recv_b2_of_0{.op = Op::RecvBackward, .stage = 0, .micro_batch = 2};
@@ -154,5 +154,5 @@ TEST(PercentText, LeavesOutWhatIsNoNumber) {
     EXPECT_EQ(percent_text(std::numeric_limits<double>::infinity()), "");
 }
 
-}  // namespace
+}  // namespace action_details_test
 }  // namespace pipetwin::gui

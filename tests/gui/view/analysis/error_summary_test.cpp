@@ -16,7 +16,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace error_summary_test {
 
 using ::testing::HasSubstr;
 
@@ -145,5 +145,5 @@ TEST(ErrorSummary, LeavesOutWhatHasNoMeasuredDuration) {
     EXPECT_THAT(sentence_of(summary), HasSubstr("as predicted"));
 }
 
-}  // namespace
+}  // namespace error_summary_test
 }  // namespace pipetwin::gui

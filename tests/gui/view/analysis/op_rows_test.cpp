@@ -14,7 +14,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace op_rows_test {
 
 using ::testing::Each;
 using ::testing::SizeIs;
@@ -191,5 +191,5 @@ TEST(OpFilter, OfARunWithOneSideIsAboutThatSide) {
     EXPECT_TRUE(std::isnan(rows.number(0, OpColumn::Error)));
 }
 
-}  // namespace
+}  // namespace op_rows_test
 }  // namespace pipetwin::gui

@@ -13,7 +13,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace path_shares_test {
 
 using pipetwin::testing::plain;
 using pipetwin::testing::random_costs;
@@ -121,5 +121,5 @@ TEST(PathShares, WithoutAPlanAreNone) {
     EXPECT_TRUE(shares.kinds.empty() && shares.stages.empty() && shares.links.empty());
 }
 
-}  // namespace
+}  // namespace path_shares_test
 }  // namespace pipetwin::gui

@@ -15,7 +15,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace step_analysis_test {
 
 using pipetwin::testing::plain;
 using pipetwin::testing::random_costs;
@@ -360,5 +360,5 @@ TEST(AnalysisOf, IsMadeOnceForThoseWhoHoldIt) {
     EXPECT_EQ(analysis_of(nullptr, Side::Measured, 0), nullptr);
 }
 
-}  // namespace
+}  // namespace step_analysis_test
 }  // namespace pipetwin::gui

@@ -10,13 +10,13 @@
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace live_follower_test {
 
-using testing::HasSubstr;
-using testing::SizeIs;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 /// A folder as a training with --live fills it.
-class LiveFollowerTest : public testing::Test {
+class LiveFollowerTest : public ::testing::Test {
   protected:
     static Plan plan() {
         PlainCosts costs;
@@ -136,5 +136,5 @@ TEST_F(LiveFollowerTest, WhatIsNoLineIsASentence) {
     EXPECT_THAT(follower.look().problem, HasSubstr("live.jsonl:2"));
 }
 
-}  // namespace
+}  // namespace live_follower_test
 }  // namespace pipetwin::gui

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::gui {
-namespace {
+namespace memory_row_test {
 
 RowIndex row_of(int cells) {
     std::vector<Span> spans;
@@ -119,5 +119,5 @@ TEST(MemoryRow, ColumnsOfACrowdHoldAllOfTheirPixelsAndLittleMore) {
     EXPECT_EQ(most, memory.peak());
 }
 
-}  // namespace
+}  // namespace memory_row_test
 }  // namespace pipetwin::gui

@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace row_index_test {
 
 constexpr int seed = 11;
 
@@ -202,5 +202,5 @@ TEST(RowIndex, RefusesSpansThatOverlap) {
     EXPECT_THROW(const RowIndex index(row), InternalError);
 }
 
-}  // namespace
+}  // namespace row_index_test
 }  // namespace pipetwin::gui

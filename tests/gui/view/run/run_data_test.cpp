@@ -12,16 +12,16 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace run_data_test {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 /// GPipe on four ranks, eight micro-batches, F 10 ms, B 20 ms, as both engines would write it.
-class RunFolder : public testing::Test {
+class RunFolder : public ::testing::Test {
   protected:
     static Plan plan(ScheduleKind schedule = ScheduleKind::GPipe, int micro_batches = 8) {
         PlainCosts costs;
@@ -191,8 +191,9 @@ TEST_F(RunFolder, OfARunThatStillWritesShowsTheWholeStepsAndNamesTheByte) {
     const RunData run = load_run(folder());
     ASSERT_TRUE(run.predicted && run.measured && run.comparison);
     EXPECT_EQ(run.measured->steps, 2);
-    EXPECT_THAT(run.problems,
-                ElementsAre(testing::AllOf(HasSubstr("only 2 of 3 steps"), HasSubstr("at byte"))));
+    EXPECT_THAT(
+        run.problems,
+        ElementsAre(::testing::AllOf(HasSubstr("only 2 of 3 steps"), HasSubstr("at byte"))));
 }
 
 // The head of a trace says where the median of all its steps went: a step that may not be there.
@@ -256,7 +257,7 @@ TEST_F(RunFolder, AScheduleFileIsSimulatedAtUnitCosts) {
 TEST_F(RunFolder, ABrokenScheduleFileSaysWhatIsWrong) {
     const RunData invalid = load_run(write("x.csv", "0F0,0B0\n1F0\n"));
     EXPECT_TRUE(invalid.empty());
-    EXPECT_THAT(invalid.problems, testing::Contains(HasSubstr("x.csv: rank")));
+    EXPECT_THAT(invalid.problems, ::testing::Contains(HasSubstr("x.csv: rank")));
     const RunData stuck = load_run(write("y.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n"));
     EXPECT_TRUE(stuck.empty());
     EXPECT_FALSE(stuck.problems.empty());
@@ -313,8 +314,8 @@ TEST_F(RunFolder, ATraceOfPyTorchIsBroughtIntoThePlansRowsByName) {
     const SpanRef last{.side = Side::Predicted, .step = 0, .rank = 0, .cell = 3};
     EXPECT_EQ(run.twin.span(*twin_of(run.twin, last))->action, run.twin.span(last)->action);
     EXPECT_THAT(run.problems,
-                testing::IsSupersetOf({HasSubstr("rank 1: the trace has 1B7, the plan has not"),
-                                       HasSubstr("rank 1: the plan has ")}));
+                ::testing::IsSupersetOf({HasSubstr("rank 1: the trace has 1B7, the plan has not"),
+                                         HasSubstr("rank 1: the plan has ")}));
 }
 
 TEST_F(RunFolder, ATraceOfPyTorchInAnotherOrderIsShownBesideThePlan) {
@@ -323,7 +324,7 @@ TEST_F(RunFolder, ATraceOfPyTorchInAnotherOrderIsShownBesideThePlan) {
     const RunData run = load_runs({plan, first});
     EXPECT_TRUE(run.predicted && run.measured);
     EXPECT_FALSE(run.comparison);
-    EXPECT_THAT(run.problems, testing::Contains(HasSubstr("rank 0 ran 0B1 before 0B0")));
+    EXPECT_THAT(run.problems, ::testing::Contains(HasSubstr("rank 0 ran 0B1 before 0B0")));
 }
 
 TEST_F(RunFolder, WhatIsNoTraceIsNamed) {
@@ -346,5 +347,5 @@ TEST(Summary, OfATimelineWithoutTimeIsZero) {
     EXPECT_EQ(data.ranks[0].utilisation, 0);
 }
 
-}  // namespace
+}  // namespace run_data_test
 }  // namespace pipetwin::gui

@@ -8,7 +8,7 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace twin_test {
 
 const Action f0_of_1{.op = Op::Forward, .stage = 1, .micro_batch = 0};
 const Action b2_of_0{.op = Op::Backward, .stage = 0, .micro_batch = 2};
@@ -219,5 +219,5 @@ TEST(StepRows, AreMovedToZeroWhetherTheTimelineIsTakenOrNot) {
     EXPECT_EQ(StepRows(std::vector<std::vector<Action>>{}, StepTimes{}).timeline(), Timeline{});
 }
 
-}  // namespace
+}  // namespace twin_test
 }  // namespace pipetwin::gui

@@ -6,7 +6,7 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace link_load_test {
 
 using ::testing::DoubleNear;
 using ::testing::Each;
@@ -79,5 +79,5 @@ TEST(LinkedSide, IsTheMeasuredOneWhereItTells) {
     EXPECT_EQ(linked_side(twin), Side::Measured);
 }
 
-}  // namespace
+}  // namespace link_load_test
 }  // namespace pipetwin::gui

@@ -7,7 +7,7 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace overview_test {
 
 Duration compute_of_all(const Twin& twin, Side side, int step) {
     Duration sum{0};
@@ -80,5 +80,5 @@ TEST(RangeUse, OutsideTheRunIsNothing) {
     EXPECT_EQ(use.busy_share(), 0);
 }
 
-}  // namespace
+}  // namespace overview_test
 }  // namespace pipetwin::gui

@@ -9,10 +9,10 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace row_boxes_test {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 Duration us(std::int64_t count) {
     return std::chrono::microseconds(count);
@@ -279,5 +279,5 @@ TEST(Hit, FindsNothingBetweenRows) {
     EXPECT_EQ(hit(run.twin, places, layout, view, 100, 1e6), std::nullopt);
 }
 
-}  // namespace
+}  // namespace row_boxes_test
 }  // namespace pipetwin::gui

@@ -6,10 +6,10 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace search_test {
 
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 TEST(SearchQuery, ReadsActionsAndTheirParts) {
     EXPECT_EQ(parse_query("1B2"), (SearchQuery{.op = Op::Backward, .stage = 1, .micro_batch = 2}));
@@ -67,5 +67,5 @@ TEST(Search, WalksInTheOrderOfTimeAndRound) {
     EXPECT_EQ(next_found(run.twin, {}, first, +1), std::nullopt);
 }
 
-}  // namespace
+}  // namespace search_test
 }  // namespace pipetwin::gui

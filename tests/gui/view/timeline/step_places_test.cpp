@@ -5,7 +5,7 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace step_places_test {
 
 const Action b0_of_1{.op = Op::Backward, .stage = 1, .micro_batch = 0};
 
@@ -99,5 +99,5 @@ TEST(Navigation, GoesOnIntoTheNextStepAndBack) {
     EXPECT_EQ(next_in_row(run.twin, *next, -1), last);
 }
 
-}  // namespace
+}  // namespace step_places_test
 }  // namespace pipetwin::gui

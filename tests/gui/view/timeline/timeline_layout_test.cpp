@@ -6,10 +6,10 @@
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace timeline_layout_test {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 Duration us(std::int64_t count) {
     return std::chrono::microseconds(count);
@@ -215,5 +215,5 @@ TEST(Rows, FillTheHeightBetweenTheirLimits) {
     }
 }
 
-}  // namespace
+}  // namespace timeline_layout_test
 }  // namespace pipetwin::gui

@@ -8,11 +8,11 @@
 #include "tests/gui/what_if_runs.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace heat_map_test {
 
-using testing::ElementsAre;
-using testing::IsSupersetOf;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::IsSupersetOf;
+using ::testing::SizeIs;
 
 std::shared_ptr<const RunData> uneven_run(const std::string& limit) {
     return run_of(weighted_profile({5, 1, 2, 7, 1, 1}),
@@ -121,5 +121,5 @@ TEST(SpreadNumbers, HaveBothEndsAndWhatHasToBeAmongThem) {
     }
 }
 
-}  // namespace
+}  // namespace heat_map_test
 }  // namespace pipetwin::gui

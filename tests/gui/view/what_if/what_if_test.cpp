@@ -16,11 +16,11 @@
 #include "tests/gui/what_if_runs.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace what_if_test {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::shared_ptr<const RunData> uniform_run(std::vector<std::string> keys = {}, int steps = 0) {
     std::vector<std::string> all{"training.batch = 8",
@@ -50,7 +50,7 @@ TEST(WhatIf, UnchangedSettingsGiveThePredictionOfTheRun) {
                                  "cluster.link_latency_us = 20"});
         const WhatIfSource source(run);
         ASSERT_EQ(source.why_not(), "");
-        const WhatIfSimulation simulation = apply(source, source.settings(), sim::LinkRows::Kept);
+        const WhatIfSimulation simulation = apply(source, source.settings(), sim::RecordLinks::Yes);
         const WhatIfOutcome& outcome = simulation.outcome;
         ASSERT_NE(outcome.step, nullptr) << schedule << ": " << outcome.reason;
         const Timeline expected = sim::simulate(run->planned->plan);
@@ -155,7 +155,7 @@ TEST(WhatIf, AWrittenPartitionIsKeptAsItIs) {
     const WhatIfSource source(run);
     ASSERT_TRUE(source.settings().partition);
     EXPECT_THAT(*source.settings().partition, ElementsAre(3, 9));
-    const WhatIfSimulation simulation = apply(source, source.settings(), sim::LinkRows::Kept);
+    const WhatIfSimulation simulation = apply(source, source.settings(), sim::RecordLinks::Yes);
     ASSERT_NE(simulation.outcome.step, nullptr) << simulation.outcome.reason;
     EXPECT_EQ(simulation.rows.timeline(), sim::simulate(run->planned->plan));
 }
@@ -259,8 +259,8 @@ TEST(WhatIf, RangesAreThoseOfModelBatchAndSchedule) {
     EXPECT_THAT(source.ranges(settings).chunks, ElementsAre(2));
     settings.schedule = "interleaved-1f1b";
     settings.stages = 4;  // 12 layers: three chunks at the most
-    EXPECT_THAT(source.ranges(settings).chunks, testing::Contains(3));
-    EXPECT_THAT(source.ranges(settings).chunks, testing::Not(testing::Contains(4)));
+    EXPECT_THAT(source.ranges(settings).chunks, ::testing::Contains(3));
+    EXPECT_THAT(source.ranges(settings).chunks, ::testing::Not(::testing::Contains(4)));
 }
 
 TEST(WhatIf, EveryChunkCountOffersAPlanSomewhere) {
@@ -340,7 +340,7 @@ TEST(WhatIfRun, WhatWasMeasuredGoesWhereTheRowsDiffer) {
 
 TEST(WhatIfRun, MemoryIsThatOfThePlan) {
     const WhatIfSource source(uniform_run());
-    const WhatIfSimulation simulation = apply(source, source.settings(), sim::LinkRows::Kept);
+    const WhatIfSimulation simulation = apply(source, source.settings(), sim::RecordLinks::Yes);
     const WhatIfOutcome& outcome = simulation.outcome;
     const auto shown = what_if_run(source, source.settings(), simulation);
     const std::vector<MemoryUse> peaks = peak_memory(outcome.step->plan);
@@ -377,5 +377,5 @@ TEST(WhatIf, AnUnknownOrderWithoutItsScenarioHasNone) {
     EXPECT_EQ(apply(source, {}).outcome.reason, source.why_not());
 }
 
-}  // namespace
+}  // namespace what_if_test
 }  // namespace pipetwin::gui

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/scenario/settled_scenario.h"
+#include "core/timeline/compare.h"
+
+namespace pipetwin::accuracy {
+
+/// A plan made from a fresh profile, and its settled capacity.
+Plan profiled_plan(const SettledScenario& scenario, const Model& model);
+
+/// Predicts a step of the plan, then runs `steps` of them on random data through the noise gate.
+Comparison predicted_against_measured(const Plan& plan,
+                                      const Model& model,
+                                      const SettledScenario& scenario,
+                                      int steps);
+
+}  // namespace pipetwin::accuracy

@@ -1,0 +1,181 @@
+#include "core/model/layer_kinds.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/model/layer_placement.h"
+
+namespace pipetwin {
+
+namespace {
+
+Placed place_embedding(LayerPlacement& placement,
+                       LayerSpec& spec,
+                       const std::string& name,
+                       const SampleShape& input) {
+    expect_positive(name, "outputs", spec.outputs);
+    expect_positive(name, "vocabulary", spec.vocabulary);
+    if (!input.token_ids) {
+        refuse_layer(name,
+                     fmt::format("embedding reads {}, expected token ids", to_string(input)),
+                     "only the first layer can be an embedding");
+    }
+    if (spec.context < 0 || (spec.context > 0 && spec.context < input.positions)) {
+        refuse_layer(name,
+                     fmt::format("context = {}, expected at least the {} positions of a sample",
+                                 spec.context,
+                                 input.positions));
+    }
+    const std::int64_t rows = std::int64_t{spec.vocabulary} + spec.context;
+    placement.table = {.positions = spec.vocabulary, .width = spec.outputs};
+    return {{.positions = input.positions, .width = spec.outputs},
+            checked_product(name, rows, spec.outputs)};
+}
+
+/// Gain and bias of each column.
+Placed place_layer_norm(LayerPlacement&, LayerSpec&, const std::string&, const SampleShape& input) {
+    return {input, 2 * std::int64_t{input.width}};
+}
+
+Placed place_linear(LayerPlacement& placement,
+                    LayerSpec& spec,
+                    const std::string& name,
+                    const SampleShape& input) {
+    expect_positive(name, "outputs", spec.outputs);
+    const SampleShape& table = placement.table;
+    if (spec.tied && (spec.bias || input.width != table.width || spec.outputs != table.positions)) {
+        refuse_layer(name,
+                     fmt::format("{} x {} is tied to a token table of {} x {}, expected the same "
+                                 "turned round, and no bias",
+                                 input.width,
+                                 spec.outputs,
+                                 table.positions,
+                                 table.width));
+    }
+    const std::int64_t rows = std::int64_t{input.width} + (spec.bias ? 1 : 0);
+    return {{.positions = input.positions, .width = spec.outputs},
+            checked_product(name, rows, spec.outputs)};
+}
+
+/// Number by number, without parameters.
+Placed place_elementwise(LayerPlacement&,
+                         LayerSpec&,
+                         const std::string&,
+                         const SampleShape& input) {
+    return {input, 0};
+}
+
+/// Query, key and value (d, 3d) and the output projection (d, d), each with a bias.
+Placed place_attention(LayerPlacement&,
+                       LayerSpec& spec,
+                       const std::string& name,
+                       const SampleShape& input) {
+    expect_positive(name, "heads", spec.heads);
+    if (input.width % spec.heads != 0) {
+        refuse_layer(name,
+                     fmt::format("{} heads do not divide the width {}", spec.heads, input.width),
+                     "choose a number of heads that divides d_model");
+    }
+    const std::int64_t width = input.width;
+    checked_product(name, input.positions, 3 * width);
+    return {input, checked_product(name, width + 1, 4 * width)};
+}
+
+Placed place_residual(LayerPlacement& placement,
+                      LayerSpec& spec,
+                      const std::string& name,
+                      const SampleShape& input) {
+    const Placed inner = placement.place_inner(spec, name, input);
+    if (inner.output != input) {
+        refuse_layer(name,
+                     fmt::format("inner layers turn {} into {}, expected the same shape",
+                                 to_string(input),
+                                 to_string(inner.output)),
+                     "a residual adds its input to what its layers make of it");
+    }
+    return inner;
+}
+
+Placed place_sequence(LayerPlacement& placement,
+                      LayerSpec& spec,
+                      const std::string& name,
+                      const SampleShape& input) {
+    return placement.place_inner(spec, name, input);
+}
+
+Placed place_cross_entropy(LayerPlacement& placement,
+                           LayerSpec&,
+                           const std::string&,
+                           const SampleShape&) {
+    placement.after_loss = true;
+    return {{.positions = 1, .width = 0}, 0};
+}
+
+Placed place_opaque(LayerPlacement&, LayerSpec&, const std::string& name, const SampleShape&) {
+    refuse_layer(name, "is known by its costs only", "such a model can be planned, not executed");
+}
+
+constexpr LayerKey outputs_key{"outputs", &LayerSpec::outputs, true};
+constexpr LayerKey dropout_key{"dropout", &LayerSpec::dropout};
+
+constexpr std::array layer_rows{
+    LayerKind{.type = LayerType::Embedding,
+              .word = "embedding",
+              .key_list = {{outputs_key,
+                            {"vocabulary", &LayerSpec::vocabulary, false, 256},
+                            {"context", &LayerSpec::context, true},
+                            dropout_key}},
+              .reads_numbers = false,
+              .place = place_embedding},
+    LayerKind{.type = LayerType::LayerNorm, .word = "layer_norm", .place = place_layer_norm},
+    LayerKind{.type = LayerType::Linear,
+              .word = "linear",
+              .key_list = {{outputs_key, {"bias", &LayerSpec::bias}, dropout_key}},
+              .place = place_linear},
+    LayerKind{.type = LayerType::Gelu, .word = "gelu", .place = place_elementwise},
+    LayerKind{.type = LayerType::Dropout,
+              .word = "dropout",
+              .key_list = {{{"probability", &LayerSpec::dropout, true}}},
+              .place = place_elementwise},
+    LayerKind{.type = LayerType::Attention,
+              .word = "attention",
+              .key_list = {{{"heads", &LayerSpec::heads, true}, dropout_key}},
+              .place = place_attention},
+    LayerKind{.type = LayerType::Residual,
+              .word = "residual",
+              .holds_layers = true,
+              .place = place_residual},
+    LayerKind{.type = LayerType::Sequence,
+              .word = "sequence",
+              .holds_layers = true,
+              .reads_numbers = false,
+              .place = place_sequence},
+    LayerKind{
+        .type = LayerType::CrossEntropy, .word = "cross_entropy", .place = place_cross_entropy},
+    LayerKind{.type = LayerType::Opaque, .word = "opaque", .place = place_opaque},
+};
+
+}  // namespace
+
+std::span<const LayerKey> LayerKind::keys() const {
+    const auto end = std::ranges::find(key_list, std::string_view{}, &LayerKey::name);
+    return {key_list.begin(), end};
+}
+
+const LayerKind& layer_kind(LayerType type) {
+    const auto found = std::ranges::find(layer_rows, type, &LayerKind::type);
+    PIPETWIN_EXPECT(found != layer_rows.end(), "layer type out of range");
+    return *found;
+}
+
+std::span<const LayerKind> written_layer_kinds() {
+    return std::span(layer_rows).first<layer_rows.size() - 1>();
+}
+
+std::string_view to_string(LayerType type) {
+    return layer_kind(type).word;
+}
+
+}  // namespace pipetwin

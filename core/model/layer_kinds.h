@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "core/model/model.h"
+
+namespace pipetwin {
+
+class LayerPlacement;
+struct Placed;
+
+/// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, or the
+/// probability of being dropped.
+struct LayerKey {
+    std::string_view name{};
+    std::variant<int LayerSpec::*, bool LayerSpec::*, double LayerSpec::*> value{};
+    bool is_required = false;
+    int otherwise = 0;  ///< of a whole number that need not be written
+};
+
+/// All that core knows of a kind of layer: one row of the table in layer_kinds.cpp.
+struct LayerKind {
+    LayerType type = LayerType::Opaque;
+    std::string_view word{};
+    std::array<LayerKey, 4>
+        key_list{};             ///< in the order in which they are written; then empty ones
+    bool holds_layers = false;  ///< its `inner`, each a table of its own
+    bool reads_numbers = true;  ///< it cannot read token ids, or what the loss leaves
+    /// What it makes of its input, and how many parameters it has; `name` is its path. Throws
+    /// Error(BadInput) where it does not fit its place.
+    Placed (*place)(LayerPlacement& placement,
+                    LayerSpec& spec,
+                    const std::string& name,
+                    const SampleShape& input) = nullptr;
+
+    std::span<const LayerKey> keys() const;
+};
+
+/// The row of a type.
+const LayerKind& layer_kind(LayerType type);
+
+/// The kinds that a scenario can write: all but `Opaque`.
+std::span<const LayerKind> written_layer_kinds();
+
+}  // namespace pipetwin

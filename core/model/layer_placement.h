@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "core/model/model.h"
+
+/// How layers get their names and shapes. Not for use outside this folder.
+namespace pipetwin {
+
+/// More layers than any model has.
+inline constexpr std::size_t most_layers = 100'000;
+
+/// Throws Error(BadInput) about a layer.
+[[noreturn]] void refuse_layer(const std::string& name, std::string text, std::string hint = {});
+
+/// Throws Error(BadInput) naming the layer unless the value is at least 1.
+void expect_positive(const std::string& name, std::string_view what, int value);
+
+/// Sums and products of numbers of a model; throws Error(BadInput) naming the layer where there are
+/// more than any model has.
+std::int64_t checked_sum(const std::string& name, std::int64_t a, std::int64_t b);
+std::int64_t checked_product(const std::string& name, std::int64_t a, std::int64_t b);
+
+/// What follows from a layer's place: its output and the number of its parameters.
+struct Placed {
+    SampleShape output;
+    std::int64_t parameters = 0;
+};
+
+/// Gives every layer its name and its shapes, in the order of the model.
+class LayerPlacement {
+  public:
+    /// `spec` gets a name if it has none; `path` is the name of what holds it, empty at the top.
+    Placed place(LayerSpec& spec, const std::string& path, int index, const SampleShape& input);
+
+    /// The layers inside a layer, one after the other.
+    Placed place_inner(LayerSpec& spec, const std::string& name, const SampleShape& input);
+
+    /// Vocabulary x width of the embedding, once it is placed: what a tied layer turns round.
+    SampleShape table;
+    /// No layer may follow.
+    bool after_loss = false;
+
+  private:
+    std::unordered_set<std::string> names_;
+    std::size_t count_ = 0;
+    int depth_ = 0;
+};
+
+}  // namespace pipetwin

@@ -1,0 +1,103 @@
+#include "exec/device/null_kernels.h"
+
+namespace pipetwin::exec {
+namespace {
+
+class NullKernels final : public Kernels {
+  public:
+    void fill_zero(View /*y*/) const override {}
+    void upload(std::span<const std::int32_t> /*from*/, View /*y*/) const override {}
+    void upload(std::span<const float> /*from*/, View /*y*/) const override {}
+    void upload(std::span<const double> /*from*/, View /*y*/) const override {}
+    void download(ConstView /*x*/, std::span<std::byte> /*to*/) const override {}
+    void upload(std::span<const std::byte> /*from*/, View /*y*/) const override {}
+    void add(ConstView /*x*/, View /*y*/) const override {}
+    void linear_forward(ConstView /*x*/,
+                        ConstView /*w*/,
+                        ConstView /*b*/,
+                        ConstView /*skip*/,
+                        View /*y*/) const override {}
+    void linear_backward_input(ConstView /*dy*/,
+                               ConstView /*w*/,
+                               ConstView /*skip*/,
+                               View /*dx*/) const override {}
+    void linear_backward_weight(ConstView /*x*/,
+                                ConstView /*dy*/,
+                                View /*dw*/,
+                                View /*db*/) const override {}
+    void layer_norm_forward(ConstView /*x*/,
+                            ConstView /*gain*/,
+                            ConstView /*bias*/,
+                            View /*y*/,
+                            View /*statistics*/) const override {}
+    void layer_norm_backward_input(ConstView /*x*/,
+                                   ConstView /*gain*/,
+                                   ConstView /*statistics*/,
+                                   ConstView /*dy*/,
+                                   ConstView /*skip*/,
+                                   View /*dx*/) const override {}
+    void layer_norm_backward_weight(ConstView /*x*/,
+                                    ConstView /*statistics*/,
+                                    ConstView /*dy*/,
+                                    View /*dgain*/,
+                                    View /*dbias*/) const override {}
+    void gelu_forward(ConstView /*x*/, View /*y*/) const override {}
+    void gelu_backward(ConstView /*x*/, ConstView /*dy*/, View /*dx*/) const override {}
+    void attention_forward(const AttentionShape& /*shape*/,
+                           ConstView /*qkv*/,
+                           View /*softmax*/,
+                           View /*context*/) const override {}
+    void attention_backward(const AttentionShape& /*shape*/,
+                            ConstView /*softmax*/,
+                            ConstView /*context*/,
+                            ConstView /*dcontext*/,
+                            View /*qkv*/,
+                            std::byte* /*scratch*/) const override {}
+    void embedding_forward(ConstView /*ids*/,
+                           ConstView /*tokens*/,
+                           ConstView /*places*/,
+                           int /*positions*/,
+                           View /*y*/) const override {}
+    void embedding_backward(ConstView /*ids*/,
+                            ConstView /*dy*/,
+                            int /*positions*/,
+                            View /*dtokens*/,
+                            View /*dplaces*/) const override {}
+    void cross_entropy_forward(ConstView /*x*/,
+                               ConstView /*targets*/,
+                               View /*log_sums*/,
+                               double* /*sum*/) const override {}
+    void cross_entropy_backward(ConstView /*x*/,
+                                ConstView /*targets*/,
+                                ConstView /*log_sums*/,
+                                double /*scale*/,
+                                View /*dx*/) const override {}
+    void dropout(const DropoutMask& /*mask*/,
+                 ConstView /*x*/,
+                 ConstView /*skip*/,
+                 View /*y*/) const override {}
+    void sum_squares(std::span<const UpdateView> /*parameters*/) const override {}
+    void sgd(std::span<const UpdateView> /*parameters*/,
+             double /*rate*/,
+             double /*gradient_scale*/) const override {}
+    void momentum(std::span<const UpdateView> /*parameters*/,
+                  double /*rate*/,
+                  double /*mu*/,
+                  double /*gradient_scale*/) const override {}
+    void rmsprop(std::span<const UpdateView> /*parameters*/,
+                 double /*rate*/,
+                 double /*decay*/,
+                 double /*epsilon*/,
+                 double /*gradient_scale*/) const override {}
+    void adam(std::span<const UpdateView> /*parameters*/,
+              const AdamFactors& /*factors*/) const override {}
+};
+
+}  // namespace
+
+const Kernels& null_kernels() {
+    static const NullKernels kernels;
+    return kernels;
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "exec/device/device.h"
+#include "exec/layers/optimizer.h"
+#include "exec/transport/channel.h"
+
+namespace pipetwin::exec {
+
+class RemoteSum;
+
+/// One replica of a stage among the others.
+struct ReplicaMember {
+    /// To another replica and from it, for nothing else; null where nothing is sent so.
+    struct Peer {
+        Channel* to = nullptr;
+        Channel* from = nullptr;
+        bool is_remote = false;  ///< in another process
+    };
+    /// What is sent beside the gradients.
+    struct Rounds {
+        bool sums = true;      ///< every replica needs all of them
+        bool weights = false;  ///< every replica updates its share
+        bool norm = false;     ///< ... after the norm of all gradients is known
+    };
+    std::vector<Peer> peers;  ///< [replica], its own unused; they outlive whoever uses them
+    std::size_t own = 0;
+    Rounds rounds;
+
+    template <class Do>
+    void for_each_other(const Do& act) const {
+        for (std::size_t replica = 0; replica < peers.size(); ++replica) {
+            if (replica != own) {
+                act(replica, peers[replica]);
+            }
+        }
+    }
+};
+
+/// Carries the gradients and the weights of a stage between its replicas, for GradientAllReduce. A
+/// wait throws ChannelClosed where another replica fails.
+class AllReduceTransport {
+  public:
+    AllReduceTransport() = default;
+    AllReduceTransport(const AllReduceTransport&) = delete;
+    AllReduceTransport& operator=(const AllReduceTransport&) = delete;
+    virtual ~AllReduceTransport() = default;
+
+    /// A step begins: where messages go, in the order in which they are sent.
+    virtual void expect_sums() = 0;
+    virtual void expect_weights() = 0;
+
+    /// The gradients are there. Does not wait for their sums.
+    virtual void begin_sums() = 0;
+    /// Returns when the last one came; long ago where it waited for none.
+    virtual TimePoint finish_sums() = 0;
+
+    /// This replica goes on no more.
+    virtual void close() = 0;
+
+    /// This replica's share of the weights goes to all others, and theirs come here.
+    virtual void exchange_weights() = 0;
+};
+
+/// Of a stage, the same in all replicas.
+struct SummedTensors {
+    std::vector<Tensor*> gradients;  ///< and what else is summed: all of one type
+    std::vector<Tensor*> weights;
+};
+/// `received` gradients, too: those of a stage that has both ends of a tied model are sums of their
+/// own, as they are where two stages have them.
+SummedTensors summed_tensors(const std::vector<Parameter*>& parameters, bool received);
+
+/// Makes a transport by way of host memory, whatever the device: the peers carry everything. The
+/// tensors outlive it, as the device does.
+std::unique_ptr<AllReduceTransport> host_all_reduce(Device& device,
+                                                    const SummedTensors& tensors,
+                                                    const ReplicaMember& member);
+
+/// Makes a transport from GPU to GPU, by `sum`, which outlives it, as the tensors do.
+std::unique_ptr<AllReduceTransport> gpu_all_reduce(const SummedTensors& tensors,
+                                                   const ReplicaMember::Rounds& rounds,
+                                                   RemoteSum& sum);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,83 @@
+#include "exec/executor/backend.h"
+
+#include <array>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "exec/device/paced_device.h"
+#include "exec/executor/executor_options.h"
+#include "exec/gpu/cuda_module.h"
+
+namespace pipetwin::exec {
+
+namespace {
+
+constexpr BackendTraits cpu_traits{
+    .device = "the CPU",
+    .on_cores = true,
+    .measured_on = Backend::Cpu,
+    .make_device = [](const Plan&, int, const ExecutorOptions&) { return make_cpu_device(); },
+};
+
+constexpr BackendTraits paced_traits{
+    .device = "a paced device",
+    .is_emulated = true,
+    .offloads = true,
+    .measured_on = Backend::Cpu,
+    .make_device = [](const Plan&, int, const ExecutorOptions&) { return make_paced_device(); },
+};
+
+constexpr BackendTraits cuda_traits{
+    .device = "the GPU",
+    .has_memory = true,
+    .needs_gpu = true,
+    .offloads = true,
+    .replays_actions = true,
+    .replicas_share_process = false,
+    .has_fp64 = false,
+    .softmax = SoftmaxKept::LogSums,
+    .measured_on = Backend::Cuda,
+    .make_device =
+        [](const Plan& plan, int rank, const ExecutorOptions& options) {
+            return make_whole_gpu(plan, rank, options.place.gpu);
+        },
+    .make_devices =
+        [](const Plan& plan, const ExecutorOptions& options) {
+            return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
+        },
+    .require = &require_cuda,
+    .check_memory =
+        [](const SettledScenario& scenario, const PlanOf& plan_of, const RankOnGpu* own) {
+            own != nullptr ? check_gpu_memory(scenario, plan_of, *own)
+                           : check_gpu_memory(scenario, plan_of);
+        },
+};
+
+constexpr std::array all_traits{cpu_traits, paced_traits, cuda_traits};  // in the order of Backend
+
+}  // namespace
+
+const BackendTraits& traits(Backend backend) {
+    const std::size_t index = as_index(backend);
+    PIPETWIN_EXPECT(index < all_traits.size(), "backend out of range");
+    return all_traits.at(index);
+}
+
+NumberFormat number_format(Precision precision, Backend backend) {
+    NumberFormat format;
+    switch (precision) {
+        case Precision::Fp32:
+            format.real = DType::F32;
+            break;
+        case Precision::Fp64:
+            format.real = DType::F64;
+            break;
+        case Precision::Bf16:
+            format.real = DType::BF16;
+            break;
+    }
+    format.softmax = traits(backend).softmax;
+    return format;
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "core/scenario/settled_scenario.h"
+#include "exec/device/device.h"
+#include "exec/device/number_format.h"
+#include "exec/gpu/gpu_parts.h"
+
+namespace pipetwin::exec {
+
+struct ExecutorOptions;
+
+/// What sets a kind of device apart from the others: one row of the table in backend.cpp. Nothing
+/// else in the program tells backends apart, so a new one is a `Backend`, its word in
+/// core/scenario/scenario_words.h, and a row.
+struct BackendTraits {
+    std::string_view device;  ///< what it computes on, as the subject of a sentence
+
+    /// A rank computes at full speed on a core of this machine: ranks are limited by the cores,
+    /// and others can steal their time.
+    bool on_cores = false;
+    /// Actions and messages last what the plan says, whatever the host does; ranks share its cores.
+    bool is_emulated = false;
+    /// Tensors lie in memory of the device, and messages go from there to there.
+    bool has_memory = false;
+    /// Each process needs a GPU of its own; processes that have them may talk by NCCL alone.
+    bool needs_gpu = false;
+    /// Stashes can go to host memory and come back.
+    bool offloads = false;
+    /// An action that comes again at the same addresses was recorded, and is replayed.
+    bool replays_actions = false;
+    /// Replicas can be threads of one process.
+    bool replicas_share_process = true;
+    /// It computes in fp64, too, and not in fp32 and bf16 alone.
+    bool has_fp64 = true;
+    SoftmaxKept softmax = SoftmaxKept::Probabilities;
+
+    /// Where the costs of its plans are measured: itself, or what it emulates them with.
+    Backend measured_on = Backend::Cpu;
+
+    /// The device of a rank.
+    std::unique_ptr<Device> (*make_device)(const Plan& plan,
+                                           int rank,
+                                           const ExecutorOptions& options) = nullptr;
+    /// Those of all ranks of a process at once, which share what there is; null: one by one.
+    std::vector<std::unique_ptr<Device>> (*make_devices)(const Plan& plan,
+                                                         const ExecutorOptions& options) = nullptr;
+    /// Throws Error(Unavailable) where this machine lacks such a device, whose number among several
+    /// is `gpu`; null: it is everywhere.
+    void (*require)(int gpu) = nullptr;
+    /// Throws Error(Infeasible) if a scenario does not fit, before anything is measured; `own` is
+    /// the rank of this process where it has only one. Null: the host's memory is not looked at.
+    void (*check_memory)(const SettledScenario& scenario,
+                         const PlanOf& plan_of,
+                         const RankOnGpu* own) = nullptr;
+};
+
+/// The row of a backend.
+const BackendTraits& traits(Backend backend);
+
+/// The format of a precision on a backend.
+NumberFormat number_format(Precision precision, Backend backend);
+
+}  // namespace pipetwin::exec

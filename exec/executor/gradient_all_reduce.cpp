@@ -1,0 +1,109 @@
+#include "exec/executor/gradient_all_reduce.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace pipetwin::exec {
+namespace {
+
+Tensor squares_at(double* place, std::size_t count) {
+    return Tensor::placed(host_memory(), place, DType::F64, 1, static_cast<std::int64_t>(count));
+}
+
+}  // namespace
+
+GradientAllReduce::GradientAllReduce(Device& device,
+                                     std::size_t parameters,
+                                     ReplicaMember member,
+                                     std::unique_ptr<AllReduceTransport> transport)
+    : device_(device), member_(std::move(member)), transport_(std::move(transport)) {
+    if (member_.rounds.weights) {
+        for (Squares& round : squares_) {
+            round.mine.resize(parameters);
+            round.theirs.resize(member_.peers.size() * parameters);
+        }
+    }
+}
+
+void GradientAllReduce::expect() {
+    member_.for_each_other([](std::size_t, const ReplicaMember::Peer& peer) {
+        if (peer.is_remote) {
+            peer.to->settle();
+        }
+    });
+    transport_->expect_sums();
+    if (member_.rounds.weights) {
+        expect_squares();
+        transport_->expect_weights();
+    }
+}
+
+void GradientAllReduce::expect_squares() {
+    squares_round_ = 0;
+    const std::size_t rounds = member_.rounds.norm ? 2 : 1;
+    for (Squares& round : std::span(squares_).first(rounds)) {
+        member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
+            if (peer.is_remote) {
+                peer.from->expect(squares_at(round.theirs.data() + replica * round.mine.size(),
+                                             round.mine.size()));
+            }
+        });
+    }
+}
+
+void GradientAllReduce::begin() {
+    device_.finish();
+    transport_->begin_sums();
+    under_way_ = true;
+}
+
+TimePoint GradientAllReduce::finish() {
+    const TimePoint last = transport_->finish_sums();
+    under_way_ = false;
+    return last;
+}
+
+void GradientAllReduce::share_squares(std::span<double> squares) {
+    if (!member_.rounds.weights) {
+        return;
+    }
+    device_.finish();
+    Squares& round = squares_.at(squares_round_++);
+    std::ranges::copy(squares, round.mine.begin());
+    member_.for_each_other([&](std::size_t, const ReplicaMember::Peer& peer) {
+        peer.to->send({.micro_batch = 0,
+                       .tensor = squares_at(round.mine.data(), squares.size()),
+                       .available = {}});
+    });
+    std::vector<Tensor> received(member_.peers.size());
+    received[member_.own] = squares_at(round.mine.data(), squares.size());
+    member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
+        received[replica] = std::move(peer.from->receive().message.tensor);
+    });
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+        squares[i] = 0;
+        for (const Tensor& part : received) {
+            squares[i] += part.as<double>()[i];
+        }
+    }
+}
+
+void GradientAllReduce::share_weights() {
+    if (member_.rounds.weights) {
+        device_.finish();
+        transport_->exchange_weights();
+    }
+}
+
+void GradientAllReduce::close() {
+    transport_->close();
+    member_.for_each_other([](std::size_t, const ReplicaMember::Peer& peer) {
+        if (peer.to != nullptr) {
+            peer.to->close();
+            peer.from->close();
+        }
+    });
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/executor/all_reduce_transport.h"
+
+namespace pipetwin::exec {
+
+/// Sums the gradients of one stage over the replicas of the pipeline. Every number is added up in
+/// the order of the replicas, so the sums are the same, bit for bit, whatever carries them.
+///
+/// Each replica sums one share of all numbers: it gets that of every other. Then either it sends
+/// the sums back, and all have all of them; or, where each replica updates only its share of the
+/// weights (ZeRO-1), the sums stay, and what they made of the weights is sent. Both ways each sends
+/// and receives 2 (D - 1) / D of the bytes, as in a ring (Patarasuk and Yuan, 2009), in two rounds.
+class GradientAllReduce {
+  public:
+    /// Of a stage with so many parameters.
+    GradientAllReduce(Device& device,
+                      std::size_t parameters,
+                      ReplicaMember member,
+                      std::unique_ptr<AllReduceTransport> transport);
+
+    /// A step begins.
+    void expect();
+
+    /// The gradients are complete here. Does not wait for their sums.
+    void begin();
+
+    /// Waits for the others; then the gradients are the sums, in all replicas or in this one's
+    /// share. Returns when the last came; long ago where it waited for none. Throws ChannelClosed.
+    TimePoint finish();
+
+    /// Of a share each: adds up what the replicas have, of each parameter. Does nothing where all
+    /// have all sums. Throws ChannelClosed.
+    void share_squares(std::span<double> squares);
+
+    /// This replica has updated its share: sends it, and waits for the others'. Does nothing where
+    /// every replica updates all. Throws ChannelClosed.
+    void share_weights();
+
+    /// It has begun and is not finished.
+    bool is_under_way() const { return under_way_; }
+
+    /// This replica goes on no more in this step.
+    void close();
+    /// After a failed step.
+    void abandon() { under_way_ = false; }
+
+  private:
+    void expect_squares();
+
+    /// One round of squares: what the others read is not written again in the same step.
+    struct Squares {
+        std::vector<double> mine;
+        std::vector<double> theirs;  ///< [replica][parameter]
+    };
+
+    Device& device_;
+    ReplicaMember member_;
+    std::unique_ptr<AllReduceTransport> transport_;
+    std::array<Squares, 2> squares_;
+    std::size_t squares_round_ = 0;
+    bool under_way_ = false;
+};
+
+}  // namespace pipetwin::exec

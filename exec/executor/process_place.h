@@ -1,0 +1,42 @@
+#pragma once
+
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "exec/executor/flight_recorder.h"
+#include "exec/transport/monitor.h"
+#include "exec/transport/process_group.h"
+
+namespace pipetwin::exec {
+
+/// Where a process stands in a training: the group that it trains in, and what of its machine it
+/// may use. As it is by default, the process trains alone and may use all that the program may.
+///
+/// The group either is this process alone, which has all ranks of all replicas, or has a process
+/// for each rank of each replica, in that order. What the pointers lead to outlives whoever has
+/// them; none is null.
+struct ProcessPlace {
+    ProcessGroup* group = &local_process_group();
+    Monitor* monitor = &Monitor::of_no_peers();              ///< knows where the others are
+    FlightRecorder* flight = &FlightRecorder::of_nothing();  ///< is told of every action
+    /// Processors to bind the workers to, one each; empty: those that the program may use.
+    std::vector<int> cores{};
+    bool shares_cores = false;  ///< with other workers: none is bound to one, and none spins
+    int gpu = 0;                ///< with several processes: the one that the rank of this one has
+};
+
+/// The index of the process in the group that has a rank of a replica.
+int process_of(const ProcessGroup& group, const Plan& plan, int replica, int rank);
+
+/// The first of the replicas that the process of this place has ranks of, and how many follow it
+/// without a gap, itself counted.
+struct ReplicasHere {
+    int first = 0;
+    int count = 1;
+};
+ReplicasHere replicas_here(const ProcessGroup& group, const Plan& plan);
+
+/// The ranks of a replica that this process has, ascending.
+std::vector<int> ranks_here(const ProcessGroup& group, const Plan& plan, int replica);
+
+}  // namespace pipetwin::exec
