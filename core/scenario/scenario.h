@@ -137,8 +137,8 @@ struct ScenarioParts {
     bool operator==(const ScenarioParts&) const = default;
 };
 
-/// The keys of [pipeline] that nobody has to plan: they have a value, or planning every step anew
-/// may leave them open.
+/// The keys of [pipeline] that no search has to settle: they have a value from the start, or, as
+/// partition and channel capacity, every plan finds its own.
 struct PipelineSettings {
     int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
     int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
 #include "core/text/json_text.h"
@@ -39,21 +41,48 @@ void expect_device(const TomlTable& table, string_view key, const std::string& n
                                 : fmt::format("did you mean '{}'?", near));
 }
 
+void read_device(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    std::string& device = scenario.cluster.device;
+    device = table.text(key.name).value_or(device);
+    expect_device(table, key.name, device);
+}
+
+void print_device(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (scenario.cluster.devices.empty()) {
+        writer.string(key.name, scenario.cluster.device);
+    }
+}
+
+void read_rank_devices(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    std::vector<std::string>& devices = scenario.cluster.devices;
+    devices = table.texts(key.name).value_or(devices);
+    for (const std::string& name : devices) {
+        expect_device(table, key.name, name);
+    }
+}
+
+void print_rank_devices(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (!scenario.cluster.devices.empty()) {
+        writer.strings(key.name, scenario.cluster.devices);
+    }
+}
+
+void read_speeds(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    std::vector<double>& speeds = scenario.cluster.speeds;
+    speeds = table.numbers(key.name, key.range).value_or(speeds);
+    if (std::ranges::any_of(speeds, [](double speed) { return speed < 1e-6; })) {
+        table.refuse(key.name, "speeds from 0.000001 to 1000000, 1 being that of the costs");
+    }
+}
+
+void print_speeds(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (!scenario.cluster.speeds.empty()) {
+        writer.list(key.name, scenario.cluster.speeds);
+    }
+}
+
 /// One device for all ranks, or one for each; or how fast each rank is.
-void read_devices(const TomlTable& table, Scenario::ClusterPart& cluster) {
-    cluster.device = table.text("device").value_or(cluster.device);
-    expect_device(table, "device", cluster.device);
-    cluster.devices = table.texts("devices").value_or(cluster.devices);
-    for (const std::string& name : cluster.devices) {
-        expect_device(table, "devices", name);
-    }
-    cluster.speeds = table.numbers("speeds", {0, 1'000'000}).value_or(cluster.speeds);
-    if (std::ranges::any_of(cluster.speeds, [](double speed) { return speed < 1e-6; })) {
-        table.refuse("speeds", "speeds from 0.000001 to 1000000, 1 being that of the costs");
-    }
-    if (const auto how = table.choice("scale_costs", words::scale_costs)) {
-        cluster.scale_costs = static_cast<ScaleCosts>(*how);
-    }
+void refuse_devices_twice(const TomlTable& table, const Scenario&) {
     if (table.has("devices") && (table.has("device") || table.has("speeds"))) {
         table.refuse("devices",
                      table.has("device") ? "either device or devices" : "either speeds or devices",
@@ -61,13 +90,22 @@ void read_devices(const TomlTable& table, Scenario::ClusterPart& cluster) {
     }
 }
 
-void read_placement(const TomlTable& table, Scenario::ClusterPart& cluster) {
-    cluster.per_node = as_int(table.integer("per_node", {1, 1 << 20}), cluster.per_node);
-    if (table.is_list("placement")) {
+void read_placement(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::ClusterPart& cluster = scenario.cluster;
+    if (table.is_list(key.name)) {
         cluster.placement = Placement::Written;
-        cluster.nodes = *table.integers("placement", {0, 1 << 20});
-    } else if (const auto placement = table.choice("placement", words::placements)) {
+        cluster.nodes = *table.integers(key.name, key.range);
+    } else if (const auto placement = table.choice(key.name, key.words)) {
         cluster.placement = static_cast<Placement>(*placement);
+    }
+}
+
+void print_placement(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    if (cluster.placement == Placement::Written) {
+        writer.list(key.name, cluster.nodes);
+    } else {
+        writer.string(key.name, to_string(cluster.placement));
     }
 }
 
@@ -83,56 +121,140 @@ std::string read_link_name(const TomlTable& table, string_view key) {
     return name.value_or("");
 }
 
-void read_links(const TomlTable& table, Scenario::ClusterPart& cluster) {
-    cluster.link = read_link_name(table, "link");
-    cluster.node_link = read_link_name(table, "node_link");
-    cluster.host_link = read_link_name(table, "host_link");
-    constexpr Range rate{0, 1'000'000'000};
-    const auto number = [&](string_view key, double& value) {
-        value = table.number(key, rate).value_or(value);
-    };
-    number("link_gbps", cluster.link_gbps);
-    number("node_link_gbps", cluster.node_link_gbps);
-    number("link_latency_us", cluster.link_latency_us);
-    number("node_link_latency_us", cluster.node_link_latency_us);
-    cluster.emulate_links = table.boolean("emulate_links").value_or(cluster.emulate_links);
-    number("host_link_gbps", cluster.host_link_gbps);
-    number("host_link_latency_us", cluster.host_link_latency_us);
+/// The class of a link, where one is named.
+template <std::string Scenario::ClusterPart::*member>
+constexpr ScenarioKey link_class(string_view name) {
+    return keys::own(
+        name,
+        [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+            scenario.cluster.*member = read_link_name(table, key.name);
+        },
+        [](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+            if (const std::string& link = scenario.cluster.*member; !link.empty()) {
+                writer.string(key.name, link);
+            }
+        });
 }
 
-/// What ranks and messages take from each other.
-void read_sharing(const TomlTable& table, Scenario::ClusterPart& cluster) {
-    if (const auto transfer = table.choice("transfer", words::transfers)) {
-        cluster.transfer = static_cast<TransferMode>(*transfer);
-    }
-    cluster.cores = as_int(table.integer("cores", {0, 1 << 20}), cluster.cores);
-    constexpr Range share{0, 100};
-    if (table.is_list("interference")) {
-        cluster.pair_interference = *table.rows_of_numbers("interference", share);
+void read_memory_limit(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    if (table.is_list(key.name)) {
+        scenario.cluster.memory_limits = *table.all_bytes(key.name);
     } else {
-        cluster.interference = table.number("interference", share).value_or(cluster.interference);
-    }
-    const auto sharing = table.choice("link_sharing", words::link_sharings);
-    if (sharing && words::link_sharings.at(*sharing) != "none") {
-        cluster.link_sharing = static_cast<LinkSharing>(*sharing);
+        scenario.cluster.memory_limit = table.bytes(key.name);
     }
 }
 
-void read_memory_limit(const TomlTable& table, Scenario::ClusterPart& cluster) {
-    if (table.is_list("memory_limit")) {
-        cluster.memory_limits = *table.all_bytes("memory_limit");
+void print_memory_limit(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    if (cluster.memory_limit) {
+        writer.number(key.name, cluster.memory_limit->count);
+    } else if (!cluster.memory_limits.empty()) {
+        std::vector<std::int64_t> limits;
+        std::ranges::transform(cluster.memory_limits, std::back_inserter(limits), &Bytes::count);
+        writer.list(key.name, limits);
+    }
+}
+
+void read_interference(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::ClusterPart& cluster = scenario.cluster;
+    if (table.is_list(key.name)) {
+        cluster.pair_interference = *table.rows_of_numbers(key.name, key.range);
     } else {
-        cluster.memory_limit = table.bytes("memory_limit");
+        cluster.interference = table.number(key.name, key.range).value_or(cluster.interference);
     }
 }
 
-void read_gpu_shares(const TomlTable& table, Scenario::ClusterPart& cluster) {
-    if (table.is_list("gpu_shares")) {
-        cluster.gpu_units = *table.integers("gpu_shares", {1, 1 << 10});
-    } else if (const auto shares = table.choice("gpu_shares", words::gpu_shares)) {
+void print_interference(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    if (cluster.pair_interference.empty()) {
+        writer.number(key.name, cluster.interference);
+    } else {
+        writer.lists(key.name, cluster.pair_interference);
+    }
+}
+
+/// The last word says that there is none.
+void read_link_sharing(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const auto sharing = table.choice(key.name, key.words);
+    if (sharing && key.words[*sharing] != "none") {
+        scenario.cluster.link_sharing = static_cast<LinkSharing>(*sharing);
+    }
+}
+
+void print_link_sharing(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const std::optional<LinkSharing>& sharing = scenario.cluster.link_sharing;
+    writer.string(key.name, sharing ? key.words[as_index(*sharing)] : key.words.back());
+}
+
+void read_gpu_shares(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::ClusterPart& cluster = scenario.cluster;
+    if (table.is_list(key.name)) {
+        cluster.gpu_units = *table.integers(key.name, key.range);
+    } else if (const auto shares = table.choice(key.name, key.words)) {
         cluster.gpu_shares = static_cast<GpuShares>(*shares);
     }
 }
+
+void print_gpu_shares(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    if (cluster.gpu_units.empty()) {
+        writer.string(key.name, to_string(cluster.gpu_shares));
+    } else {
+        writer.list(key.name, cluster.gpu_units);
+    }
+}
+
+using ClusterKeys = Scenario::ClusterPart;
+
+constexpr Range device_count_range{0, 1 << 20};
+constexpr Range rate_range{0, 1'000'000'000};
+
+constexpr std::array<ScenarioKey, 25> keys_of_cluster{{
+    keys::choice<&ClusterKeys::backend>("backend", words::backends),
+    keys::own("profile", nullptr, nullptr),  // `fill_in_cluster` has read it
+    keys::own("device", read_device, print_device),
+    keys::own("devices", read_rank_devices, print_rank_devices),
+    {.name = "speeds", .read = read_speeds, .print = print_speeds, .range = {0, 1'000'000}},
+    keys::choice<&ClusterKeys::scale_costs>("scale_costs", words::scale_costs)
+        .checked_by(refuse_devices_twice),
+    keys::integer<&ClusterKeys::count>("count", device_count_range).read_after("backend"),
+    keys::integer<&ClusterKeys::per_node>("per_node", {1, device_count_range.high}),
+    {.name = "placement",
+     .read = read_placement,
+     .print = print_placement,
+     .range = device_count_range,
+     .words = words::placements},
+    link_class<&ClusterKeys::link>("link"),
+    link_class<&ClusterKeys::node_link>("node_link"),
+    keys::number<&ClusterKeys::link_gbps>("link_gbps", rate_range),
+    keys::number<&ClusterKeys::node_link_gbps>("node_link_gbps", rate_range),
+    keys::number<&ClusterKeys::link_latency_us>("link_latency_us", rate_range),
+    keys::number<&ClusterKeys::node_link_latency_us>("node_link_latency_us", rate_range),
+    link_class<&ClusterKeys::host_link>("host_link")
+        .read_after("node_link")
+        .printed_after("node_link"),
+    keys::number<&ClusterKeys::host_link_gbps>("host_link_gbps", rate_range),
+    keys::number<&ClusterKeys::host_link_latency_us>("host_link_latency_us", rate_range),
+    keys::own("memory_limit", read_memory_limit, print_memory_limit).printed_after("gpu_shares"),
+    keys::choice<&ClusterKeys::transfer>("transfer", words::transfers),
+    keys::integer<&ClusterKeys::cores>("cores", device_count_range),
+    {.name = "interference",
+     .read = read_interference,
+     .print = print_interference,
+     .range = {0, 100}},
+    {.name = "link_sharing",
+     .read = read_link_sharing,
+     .print = print_link_sharing,
+     .words = words::link_sharings},
+    {.name = "gpu_shares",
+     .read = read_gpu_shares,
+     .print = print_gpu_shares,
+     .range = {1, 1 << 10},
+     .words = words::gpu_shares},
+    keys::boolean<&ClusterKeys::emulate_links>("emulate_links")
+        .read_after("node_link_latency_us")
+        .printed_after("node_link_latency_us"),
+}};
 
 /// Lists that have an entry for every rank.
 void expect_one_per_rank(const TomlTable& table, const Scenario& scenario) {
@@ -187,28 +309,12 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
 
 }  // namespace
 
+std::span<const ScenarioKey> cluster_keys() {
+    return keys_of_cluster;
+}
+
 void read_cluster(const TomlTable& table, Scenario& scenario) {
-    table.expect_keys(
-        std::array<string_view, 25>{"backend",        "profile",         "device",
-                                    "devices",        "speeds",          "scale_costs",
-                                    "count",          "per_node",        "placement",
-                                    "link",           "node_link",       "link_gbps",
-                                    "node_link_gbps", "link_latency_us", "node_link_latency_us",
-                                    "host_link",      "host_link_gbps",  "host_link_latency_us",
-                                    "memory_limit",   "transfer",        "cores",
-                                    "interference",   "link_sharing",    "gpu_shares",
-                                    "emulate_links"});
-    Scenario::ClusterPart& cluster = scenario.cluster;
-    if (const auto backend = table.choice("backend", words::backends)) {
-        cluster.backend = static_cast<Backend>(*backend);
-    }
-    cluster.count = as_int(table.integer("count", {0, 1 << 20}), cluster.count);
-    read_devices(table, cluster);
-    read_placement(table, cluster);
-    read_links(table, cluster);
-    read_memory_limit(table, cluster);
-    read_sharing(table, cluster);
-    read_gpu_shares(table, cluster);
+    read_table(cluster_keys(), table, scenario);
     expect_one_per_rank(table, scenario);
     expect_enough_devices(table, scenario);
 }

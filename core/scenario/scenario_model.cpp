@@ -8,16 +8,31 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/error.h"
 #include "core/model/layer_kinds.h"
+#include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
 
-/// [model] and [data].
+/// [model].
 namespace pipetwin {
 
 namespace {
 
 using std::string_view;
+
+constexpr std::array<string_view, 3> keys_of_every_layer{"type", "name", "repeat"};
+constexpr string_view layers_key = "layer";  // tables of their own
+
+/// The keys of one kind of layer, besides those of every layer.
+std::vector<string_view> names_of(const LayerKind& kind) {
+    std::vector<string_view> names;
+    std::ranges::transform(kind.keys(), std::back_inserter(names), &LayerKey::name);
+    if (kind.holds_layers) {
+        names.push_back(layers_key);
+    }
+    return names;
+}
 
 const LayerKind& kind_of_layer(const TomlTable& table) {
     std::vector<string_view> words;
@@ -39,15 +54,7 @@ std::size_t count_layers(const LayerSpec& spec) {
     return count;
 }
 
-/// Of being dropped; 0 where it is not written.
-double read_probability(const TomlTable& table, string_view key) {
-    constexpr string_view expected = "a number from 0 up to, but not, 1";
-    const double probability = table.number(key, {0, 1}).value_or(0);
-    if (probability == 1) {
-        table.refuse(key, expected, "with 1 nothing would be left");
-    }
-    return probability;
-}
+constexpr int vocabulary_of_bytes = 256;
 
 std::vector<LayerSpec> read_layers(const TomlTable& parent);
 
@@ -68,18 +75,15 @@ struct LayerValueReader {
         if (key.is_required && !table.has(key.name)) {
             table.missing(key.name, fmt::format("of being dropped, as in {} = 0.1", key.name));
         }
-        spec.*probability = read_probability(table, key.name);
+        spec.*probability = keys::read_probability(table, key.name);
     }
 };
 
 LayerSpec read_layer(const TomlTable& table) {
     const LayerKind& kind = kind_of_layer(table);
-    std::vector<string_view> keys{"type", "name", "repeat"};
-    std::ranges::transform(kind.keys(), std::back_inserter(keys), &LayerKey::name);
-    if (kind.holds_layers) {
-        keys.emplace_back("layer");
-    }
-    table.expect_keys(keys);
+    std::vector<string_view> names(keys_of_every_layer.begin(), keys_of_every_layer.end());
+    std::ranges::move(names_of(kind), std::back_inserter(names));
+    table.expect_keys(names);
 
     LayerSpec spec{.name = table.text("name").value_or(""), .type = kind.type};
     for (const LayerKey& key : kind.keys()) {
@@ -119,168 +123,190 @@ std::vector<LayerSpec> read_layers(const TomlTable& parent) {
     return layers;
 }
 
-void read_gpt(const TomlTable& table, Scenario::ModelPart& model) {
-    table.expect_keys(std::array<string_view, 9>{"kind",
-                                                 "layers",
-                                                 "d_model",
-                                                 "heads",
-                                                 "context",
-                                                 "vocabulary",
-                                                 "feed_forward",
-                                                 "tied",
-                                                 "dropout"});
-    model.gpt.layers = table.required_int("layers", {1, (layer_range.high - 2) / 2});
-    model.gpt.d_model = table.required_int("d_model", {1, any_size.high / 4});
-    model.gpt.heads = table.required_int("heads", any_size);
-    model.gpt.context = table.required_int("context", any_size);
-    model.gpt.vocabulary = as_int(table.integer("vocabulary", any_size), 256);
-    model.gpt.feed_forward = as_int(table.integer("feed_forward", any_size), 4 * model.gpt.d_model);
-    model.gpt.tied = table.boolean("tied").value_or(false);
-    model.gpt.dropout = read_probability(table, "dropout");
+void print_layers(ScenarioWriter& writer,
+                  const std::vector<LayerSpec>& layers,
+                  const std::string& path) {
+    for (const LayerSpec& layer : layers) {
+        writer.list_entry(path);
+        writer.string("type", to_string(layer.type));
+        if (!layer.name.empty()) {
+            writer.string("name", layer.name);
+        }
+        for (const LayerKey& key : layer_kind(layer.type).keys()) {
+            std::visit([&](auto field) { writer.number(key.name, layer.*field); }, key.value);
+        }
+        print_layers(writer, layer.inner, path + ".layer");
+    }
 }
 
-void read_mlp(const TomlTable& table, Scenario::ModelPart& model) {
-    table.expect_keys(std::array<string_view, 2>{"kind", "sizes"});
-    if (!table.has("sizes")) {
-        table.missing("sizes", "inputs, hidden sizes and classes, as in sizes = [784, 512, 10]");
+void read_feed_forward(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    GptSizes& gpt = scenario.model.gpt;
+    gpt.feed_forward = as_int(table.integer(key.name, key.range), 4 * gpt.d_model);
+}
+
+void read_sizes(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    std::vector<int>& sizes = scenario.model.sizes;
+    if (!table.has(key.name)) {
+        table.missing(key.name, "inputs, hidden sizes and classes, as in sizes = [784, 512, 10]");
     }
-    model.sizes = *table.integers("sizes", any_size);
-    if (model.sizes.size() < 2 || std::ssize(model.sizes) > layer_range.high) {
-        table.refuse("sizes", fmt::format("2 to {} sizes", layer_range.high));
+    sizes = *table.integers(key.name, key.range);
+    if (sizes.size() < 2 || std::ssize(sizes) > layer_range.high) {
+        table.refuse(key.name, fmt::format("2 to {} sizes", layer_range.high));
     }
+}
+
+void print_sizes(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    writer.list(key.name, scenario.model.sizes);
+}
+
+void read_model_layers(const ScenarioKey&, const TomlTable& table, Scenario& scenario) {
+    scenario.model.layers = read_layers(table);
+}
+
+void print_model_layers(const ScenarioKey&, ScenarioWriter& writer, const Scenario& scenario) {
+    print_layers(writer, scenario.model.layers, "model.layer");
 }
 
 /// A model that begins with an embedding reads `context` token ids, any other `input` numbers.
-void read_layers_model(const TomlTable& table, Scenario::ModelPart& model) {
-    table.expect_keys(std::array<string_view, 3>{"kind", "input", "layer"});
-    model.layers = read_layers(table);
+void read_input(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::ModelPart& model = scenario.model;
     const LayerSpec* first = &model.layers.front();
     while (first->type == LayerType::Sequence && !first->inner.empty()) {
         first = &first->inner.front();
     }
     if (first->type != LayerType::Embedding) {
-        model.input = {.positions = 1, .width = table.required_int("input", any_size)};
+        model.input = {.positions = 1, .width = table.required_int(key.name, key.range)};
         return;
     }
-    if (table.has("input")) {
+    if (table.has(key.name)) {
         table.refuse(
-            "input", "no such key", "the embedding's context says how many tokens it reads");
+            key.name, "no such key", "the embedding's context says how many tokens it reads");
     }
     model.input = {.token_ids = true, .positions = first->context};
 }
 
-void read_profile_model(const TomlTable& table, Scenario& scenario) {
-    table.expect_keys(std::array<string_view, 2>{"kind", "file"});
-    const std::optional<std::string> file = table.text("file");
+void print_input(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (!scenario.model.input.token_ids) {
+        writer.number(key.name, scenario.model.input.width);
+    }
+}
+
+void read_profile_file(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const std::optional<std::string> file = table.text(key.name);
     if (!file || file->empty()) {
-        table.missing("file", "the path of a *.profile.json");
+        table.missing(key.name, "the path of a *.profile.json");
     }
     scenario.model.profile = resolve(scenario.file, *file);
+}
+
+void print_profile_file(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    writer.string(key.name, scenario.model.profile.string());
+}
+
+void read_model_kind(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const std::optional<std::size_t> kind =
+        table.choice(key.name, key.words, words::later_model_kinds);
+    if (!kind) {
+        table.missing(key.name, "gpt, mlp, layers or profile");
+    }
+    scenario.model.kind = static_cast<ModelKind>(*kind);
+}
+
+void print_model_kind(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    writer.string(key.name, to_string(scenario.model.kind));
+}
+
+constexpr std::array<ScenarioKey, 1> keys_of_any_model{{{.name = "kind",
+                                                         .read = read_model_kind,
+                                                         .print = print_model_kind,
+                                                         .words = words::model_kinds}}};
+
+std::span<const ScenarioKey> model_keys() {
+    return keys_of_any_model;
+}
+
+constexpr std::array<ScenarioKey, 8> keys_of_gpt{
+    keys::required<&GptSizes::layers>("layers", {1, (layer_range.high - 2) / 2}),
+    keys::required<&GptSizes::d_model>("d_model", {1, any_size.high / 4}),
+    keys::required<&GptSizes::heads>("heads", any_size),
+    keys::required<&GptSizes::context>("context", any_size),
+    keys::integer<&GptSizes::vocabulary>("vocabulary", any_size),
+    keys::integer<&GptSizes::feed_forward>("feed_forward", any_size).read_by(read_feed_forward),
+    keys::boolean<&GptSizes::tied>("tied"),
+    keys::probability<&GptSizes::dropout>("dropout")};
+
+constexpr std::array<ScenarioKey, 1> keys_of_mlp{
+    {{.name = "sizes", .read = read_sizes, .print = print_sizes, .range = any_size}}};
+
+constexpr std::array<ScenarioKey, 2> keys_of_a_layers_model{
+    {{.name = "input",
+      .read = read_input,
+      .print = print_input,
+      .range = any_size,
+      .read_behind = "layer"},
+     {.name = "layer", .read = read_model_layers, .print = print_model_layers}}};
+
+constexpr std::array<ScenarioKey, 1> keys_of_a_profile{
+    keys::own("file", read_profile_file, print_profile_file)};
+
+/// Besides the kind itself.
+std::span<const ScenarioKey> keys_of(ModelKind kind) {
+    switch (kind) {
+        case ModelKind::Gpt:
+            return keys_of_gpt;
+        case ModelKind::Mlp:
+            return keys_of_mlp;
+        case ModelKind::Layers:
+            return keys_of_a_layers_model;
+        case ModelKind::Profile:
+            return keys_of_a_profile;
+    }
+    PIPETWIN_EXPECT(false, "model kind out of range");
 }
 
 }  // namespace
 
 void read_model(const TomlTable& table, Scenario& scenario) {
-    const std::optional<std::size_t> kind =
-        table.choice("kind", words::model_kinds, words::later_model_kinds);
-    if (!kind) {
-        table.missing("kind", "gpt, mlp, layers or profile");
+    read_keys(model_keys(), table, scenario);
+    const std::span<const ScenarioKey> further = keys_of(scenario.model.kind);
+    std::vector<string_view> names = names_of(model_keys());
+    std::ranges::move(names_of(further), std::back_inserter(names));
+    table.expect_keys(names);
+    if (scenario.model.kind == ModelKind::Gpt) {
+        scenario.model.gpt.vocabulary = vocabulary_of_bytes;  // unless it is written
     }
-    scenario.model.kind = static_cast<ModelKind>(*kind);
-    switch (scenario.model.kind) {
-        case ModelKind::Gpt:
-            return read_gpt(table, scenario.model);
-        case ModelKind::Mlp:
-            return read_mlp(table, scenario.model);
-        case ModelKind::Layers:
-            return read_layers_model(table, scenario.model);
-        case ModelKind::Profile:
-            return read_profile_model(table, scenario);
-    }
+    read_keys(further, table, scenario);
+}
+
+void print_model(ScenarioWriter& writer, const Scenario& scenario) {
+    writer.table("model");
+    print_keys(model_keys(), writer, scenario);
+    print_keys(keys_of(scenario.model.kind), writer, scenario);
 }
 
 namespace {
 
-bool reads_tokens(const Scenario::ModelPart& model) {
-    return model.kind == ModelKind::Gpt ||
-           (model.kind == ModelKind::Layers && model.input.token_ids);
-}
-
-/// Rows of the token table; 0 for a model that reads no tokens.
-int vocabulary(const Scenario::ModelPart& model) {
-    if (model.kind == ModelKind::Gpt) {
-        return model.gpt.vocabulary;
+std::vector<KeyFacts> facts_of_names(std::span<const string_view> names) {
+    std::vector<KeyFacts> facts;
+    for (const string_view name : names) {
+        facts.push_back({.name = name, .words = {}});
     }
-    if (!reads_tokens(model)) {
-        return 0;
-    }
-    const LayerSpec* first = &model.layers.front();
-    while (first->type == LayerType::Sequence) {
-        first = &first->inner.front();
-    }
-    return first->vocabulary;
-}
-
-/// A path, or a share of the data's end.
-void read_validation(const TomlTable& table, Scenario& scenario) {
-    if (!table.is_text("validation")) {
-        scenario.data.validation_share = table.number("validation", {0, 1}).value_or(0);
-        if (scenario.data.validation_share == 1) {
-            table.refuse("validation",
-                         "a path, or a number from 0 up to, but not, 1",
-                         "with 1 nothing would be left to train on");
-        }
-        return;
-    }
-    const std::string path = *table.text("validation");
-    if (scenario.data.kind == DataKind::Synthetic || path.empty()) {
-        table.refuse("validation",
-                     path.empty() ? "a path, or a share of the data" : "a share of the data",
-                     "as in validation = 0.1");
-    }
-    scenario.data.validation_path = resolve(scenario.file, path);
+    return facts;
 }
 
 }  // namespace
 
-void read_data(const TomlTable& table, Scenario& scenario) {
-    table.expect_keys(std::array<string_view, 3>{"kind", "path", "validation"});
-    const bool tokens = reads_tokens(scenario.model);
-    const auto kind = table.choice("kind", words::data_kinds, words::later_data_kinds);
-    scenario.data.kind = kind     ? static_cast<DataKind>(*kind)
-                         : tokens ? DataKind::Text
-                                  : DataKind::Synthetic;
-    if (const std::optional<std::string> path = table.text("path"); path && !path->empty()) {
-        scenario.data.path = resolve(scenario.file, *path);
+std::vector<KeyGroup> model_key_groups() {
+    std::vector<KeyGroup> groups{{"[model]", facts_of(model_keys())}};
+    for (std::size_t kind = 0; kind < words::model_kinds.size(); ++kind) {
+        groups.push_back({fmt::format("kind = \"{}\"", words::model_kinds.at(kind)),
+                          facts_of(keys_of(static_cast<ModelKind>(kind)))});
     }
-    read_validation(table, scenario);
-    if (!kind) {
-        return;
+    groups.push_back({"every layer", facts_of_names(keys_of_every_layer)});
+    for (const LayerKind& kind : written_layer_kinds()) {
+        groups.push_back({std::string(kind.word), facts_of_names(names_of(kind))});
     }
-    const bool from_files = scenario.data.kind != DataKind::Synthetic;
-    if (from_files && scenario.data.path.empty()) {
-        table.missing("path", "the file or folder of the data");
-    }
-    if (scenario.model.kind == ModelKind::Profile) {
-        return;
-    }
-    const bool gives_tokens =
-        scenario.data.kind == DataKind::Text || scenario.data.kind == DataKind::Tokens;
-    if (gives_tokens && !tokens) {
-        table.refuse("kind",
-                     "mnist or synthetic",
-                     fmt::format("{} gives token ids, and this model reads real numbers",
-                                 to_string(scenario.data.kind)));
-    }
-    if (scenario.data.kind == DataKind::Mnist && tokens) {
-        table.refuse("kind", "text", "mnist gives real numbers, and this model reads token ids");
-    }
-    if (scenario.data.kind == DataKind::Text && vocabulary(scenario.model) < 256) {
-        table.refuse("kind",
-                     "a model with a vocabulary of at least 256",
-                     fmt::format("the bytes of a text are its tokens; the model knows {}",
-                                 vocabulary(scenario.model)));
-    }
+    return groups;
 }
 
 }  // namespace pipetwin

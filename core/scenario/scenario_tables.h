@@ -3,14 +3,18 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/scenario/scenario.h"
+#include "core/scenario/scenario_key.h"
+#include "core/scenario/scenario_writer.h"
 #include "core/text/toml_table.h"
 
-/// The tables of a scenario, each with its reader. For the readers alone; others include
-/// core/scenario/scenario.h. All throw Error(BadInput) with the place in the file.
+/// The tables of a scenario, each with its keys and its reader. For the readers alone; others
+/// include core/scenario/scenario.h. All throw Error(BadInput) with the place in the file.
 namespace pipetwin {
 
 constexpr Range any_size{1, 1 << 30};
@@ -23,11 +27,19 @@ inline int as_int(std::optional<std::int64_t> value, int otherwise) {
 /// Paths of a scenario are relative to its folder, those of overrides, too.
 std::filesystem::path resolve(const std::filesystem::path& file, const std::string& path);
 
-/// What users may write, but this version cannot do yet: anything but `only`.
-void expect_only(
-    const TomlTable& table, std::string_view key, int value, int only, std::string_view what);
+/// Reads a table that has no other keys than these.
+void read_table(std::span<const ScenarioKey> keys, const TomlTable& table, Scenario& scenario);
 
+/// The keys of the tables after [model], whose keys depend on its kind.
+std::span<const ScenarioKey> data_keys();
+std::span<const ScenarioKey> training_keys();
+std::span<const ScenarioKey> pipeline_keys();
+std::span<const ScenarioKey> cluster_keys();
+std::span<const ScenarioKey> output_keys();
+
+/// [model] with the layers in it.
 void read_model(const TomlTable& table, Scenario& scenario);
+void print_model(ScenarioWriter& writer, const Scenario& scenario);
 
 /// After the model, as it says what data it reads.
 void read_data(const TomlTable& table, Scenario& scenario);
@@ -41,5 +53,27 @@ void fill_in_cluster(TomlDocument& document, const std::filesystem::path& scenar
 
 /// What is offloaded has to go somewhere. `pipeline` is the table that says what is.
 void expect_host_link(const TomlTable& pipeline, const Scenario& scenario);
+
+/// What a list of keys has to say about one of them.
+struct KeyFacts {
+    std::string_view name;
+    std::span<const std::string_view>
+        words;  ///< one of which it may be; empty where there are none
+};
+
+/// Keys that stand in one table, or in those of one kind of model or layer.
+struct KeyGroup {
+    std::string where;  ///< "[training]", "kind = \"gpt\"", "every layer" or a type of layer
+    std::vector<KeyFacts> keys;
+};
+
+/// What a list of keys has to say about each of these.
+std::vector<KeyFacts> facts_of(std::span<const ScenarioKey> keys);
+
+/// The groups of [model] and its layers.
+std::vector<KeyGroup> model_key_groups();
+
+/// Every key that a scenario may have.
+std::vector<KeyGroup> all_key_groups();
 
 }  // namespace pipetwin

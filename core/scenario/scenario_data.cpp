@@ -1,0 +1,140 @@
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/scenario/scenario_key.h"
+#include "core/scenario/scenario_tables.h"
+#include "core/scenario/scenario_words.h"
+
+/// [data].
+namespace pipetwin {
+
+namespace {
+
+bool reads_tokens(const Scenario::ModelPart& model) {
+    return model.kind == ModelKind::Gpt ||
+           (model.kind == ModelKind::Layers && model.input.token_ids);
+}
+
+/// Rows of the token table; 0 for a model that reads no tokens.
+int vocabulary(const Scenario::ModelPart& model) {
+    if (model.kind == ModelKind::Gpt) {
+        return model.gpt.vocabulary;
+    }
+    if (!reads_tokens(model)) {
+        return 0;
+    }
+    const LayerSpec* first = &model.layers.front();
+    while (first->type == LayerType::Sequence) {
+        first = &first->inner.front();
+    }
+    return first->vocabulary;
+}
+
+/// What a model reads where no data was named.
+DataKind own_data(const Scenario::ModelPart& model) {
+    return reads_tokens(model) ? DataKind::Text : DataKind::Synthetic;
+}
+
+void read_data_kind(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const auto kind = table.choice(key.name, key.words, words::later_data_kinds);
+    scenario.data.kind = kind ? static_cast<DataKind>(*kind) : own_data(scenario.model);
+}
+
+/// Where no data was named, the kind is the model's own, and stays so.
+void print_data_kind(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const Scenario::DataPart& data = scenario.data;
+    if (!data.path.empty() || data.kind == DataKind::Synthetic) {
+        writer.string(key.name, to_string(data.kind));
+    }
+}
+
+void read_data_path(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    if (const std::optional<std::string> path = table.text(key.name); path && !path->empty()) {
+        scenario.data.path = resolve(scenario.file, *path);
+    }
+}
+
+void print_data_path(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (!scenario.data.path.empty()) {
+        writer.string(key.name, scenario.data.path.string());
+    }
+}
+
+/// A path, or a share of the data's end.
+void read_validation(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::DataPart& data = scenario.data;
+    if (!table.is_text(key.name)) {
+        data.validation_share = table.number(key.name, key.range).value_or(0);
+        if (data.validation_share == 1) {
+            table.refuse(key.name,
+                         "a path, or a number from 0 up to, but not, 1",
+                         "with 1 nothing would be left to train on");
+        }
+        return;
+    }
+    const std::string path = *table.text(key.name);
+    if (data.kind == DataKind::Synthetic || path.empty()) {
+        table.refuse(key.name,
+                     path.empty() ? "a path, or a share of the data" : "a share of the data",
+                     "as in validation = 0.1");
+    }
+    data.validation_path = resolve(scenario.file, path);
+}
+
+void print_validation(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const Scenario::DataPart& data = scenario.data;
+    if (data.validation_path.empty()) {
+        writer.number(key.name, data.validation_share);
+    } else {
+        writer.string(key.name, data.validation_path.string());
+    }
+}
+
+constexpr std::array<ScenarioKey, 3> keys_of_data{
+    {{.name = "kind", .read = read_data_kind, .print = print_data_kind, .words = words::data_kinds},
+     keys::own("path", read_data_path, print_data_path),
+     {.name = "validation", .read = read_validation, .print = print_validation, .range = {0, 1}}}};
+
+}  // namespace
+
+std::span<const ScenarioKey> data_keys() {
+    return keys_of_data;
+}
+
+void read_data(const TomlTable& table, Scenario& scenario) {
+    read_table(data_keys(), table, scenario);
+    if (!table.has("kind")) {
+        return;
+    }
+    const bool tokens = reads_tokens(scenario.model);
+    const bool from_files = scenario.data.kind != DataKind::Synthetic;
+    if (from_files && scenario.data.path.empty()) {
+        table.missing("path", "the file or folder of the data");
+    }
+    if (scenario.model.kind == ModelKind::Profile) {
+        return;
+    }
+    const bool gives_tokens =
+        scenario.data.kind == DataKind::Text || scenario.data.kind == DataKind::Tokens;
+    if (gives_tokens && !tokens) {
+        table.refuse("kind",
+                     "mnist or synthetic",
+                     fmt::format("{} gives token ids, and this model reads real numbers",
+                                 to_string(scenario.data.kind)));
+    }
+    if (scenario.data.kind == DataKind::Mnist && tokens) {
+        table.refuse("kind", "text", "mnist gives real numbers, and this model reads token ids");
+    }
+    if (scenario.data.kind == DataKind::Text && vocabulary(scenario.model) < 256) {
+        table.refuse("kind",
+                     "a model with a vocabulary of at least 256",
+                     fmt::format("the bytes of a text are its tokens; the model knows {}",
+                                 vocabulary(scenario.model)));
+    }
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/scenario/scenario_key.h"
+#include "core/scenario/scenario_tables.h"
+#include "core/scenario/scenario_words.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule.h"
+#include "core/schedule/schedule_csv.h"
+
+/// [pipeline].
+namespace pipetwin {
+
+using std::string_view;
+
+namespace {
+
+constexpr Range stage_range{1, 4096};
+constexpr Range micro_batch_range{1, 65'536};
+constexpr Range micro_batches_or_none{0, micro_batch_range.high};
+constexpr Range chunk_range{1, 64};
+
+std::string generator_name(const TomlTable& table, const std::string& name) {
+    try {
+        return std::string(to_string(schedule_kind(name)));
+    } catch (const Error& error) {
+        throw Error(error.kind(),
+                    table.place("schedule"),
+                    error.text(),
+                    error.hint() + "; a file of your own ends in .csv");
+    }
+}
+
+/// What the file says; a key that says something else is refused.
+int as_in_file(const TomlTable& table, string_view key, Range range, int in_file) {
+    if (!table.is_auto(key) && table.integer(key, range).value_or(in_file) != in_file) {
+        table.refuse(
+            key, fmt::format("{}", in_file), "the schedule file has that many; leave the key out");
+    }
+    return in_file;
+}
+
+/// Ranks, chunks and micro-batches are those of the user's own schedule.
+void read_schedule_file(const TomlTable& table,
+                        const std::filesystem::path& file,
+                        Scenario::PipelinePart& pipeline) {
+    const Schedule schedule = read_schedule_csv(file);
+    pipeline.schedule = file.string();
+    pipeline.stages = as_in_file(table, "stages", stage_range, schedule.rank_count());
+    pipeline.micro_batches =
+        as_in_file(table, "micro_batches", micro_batch_range, schedule.micro_batches);
+    pipeline.file_pieces = model_stage_count(schedule);
+    const int chunks = std::max(1, pipeline.file_pieces / schedule.rank_count());
+    pipeline.chunks = as_in_file(table, "chunks", chunk_range, chunks);
+}
+
+void read_schedule(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (!table.has(key.name)) {
+        return;
+    }
+    if (table.is_auto(key.name)) {
+        pipeline.schedule = std::nullopt;
+        return;
+    }
+    const std::string name = *table.text(key.name);
+    if (is_schedule_file(name)) {
+        read_schedule_file(table, resolve(scenario.file, name), pipeline);
+    } else {
+        pipeline.schedule = generator_name(table, name);
+    }
+}
+
+void print_schedule(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    writer.string(key.name, scenario.pipeline.schedule.value_or("auto"));
+}
+
+/// One mode for each piece of the model, of which there may be any number yet.
+RecomputeRules read_recompute_list(const TomlTable& table, const Scenario::PipelinePart& pipeline) {
+    const auto written = table.choices("recompute", words::recomputes).value();
+    if (const std::optional<int> pieces = pipeline.pieces()) {
+        require_mode_of_each_piece(written.size(), *pieces, table.place("recompute"));
+    } else if (written.empty()) {
+        table.refuse("recompute", "one entry per stage");
+    }
+    std::vector<Recompute> modes;
+    for (const std::size_t word : written) {
+        modes.push_back(static_cast<Recompute>(word));
+    }
+    return RecomputeRules(std::move(modes));
+}
+
+void read_recompute(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (table.has(key.name)) {
+        pipeline.recompute_auto = table.is_auto(key.name);
+    }
+    if (pipeline.recompute_auto) {
+        return;
+    }
+    if (table.is_list(key.name)) {
+        pipeline.recompute = read_recompute_list(table, pipeline);
+    } else if (const auto recompute = table.choice(key.name, key.words)) {
+        pipeline.recompute = static_cast<Recompute>(*recompute);
+    } else if (pipeline.schedule) {
+        pipeline.recompute = schedule_traits(*pipeline.schedule).recompute;
+    }
+}
+
+void print_recompute(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (pipeline.recompute_auto) {
+        writer.string(key.name, "auto");
+    } else if (pipeline.recompute && pipeline.recompute->everywhere()) {
+        writer.string(key.name, to_string(*pipeline.recompute));
+    } else if (pipeline.recompute) {
+        std::vector<std::string> modes;
+        std::ranges::transform(pipeline.recompute->modes(),
+                               std::back_inserter(modes),
+                               [](Recompute mode) { return std::string(to_string(mode)); });
+        writer.strings(key.name, modes);
+    }
+}
+
+void read_partition(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    if (!table.is_auto(key.name)) {
+        scenario.pipeline.partition = table.integers(key.name, key.range);
+    }
+}
+
+void print_partition(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (scenario.pipeline.partition) {
+        writer.list(key.name, *scenario.pipeline.partition);
+    } else {
+        writer.string(key.name, "auto");
+    }
+}
+
+using Pipeline = Scenario::PipelinePart;
+
+constexpr std::array<ScenarioKey, 17> keys_of_pipeline{{
+    keys::planned<&Pipeline::stages>("stages", stage_range),
+    keys::planned<&Pipeline::micro_batches>("micro_batches", micro_batch_range),
+    // A file says what the keys before it say, and has the last word.
+    keys::own("schedule", read_schedule, print_schedule).read_after("chunks"),
+    keys::planned<&Pipeline::chunks>("chunks", chunk_range),
+    keys::integer<&Pipeline::group_size>("group_size", micro_batches_or_none),
+    keys::integer<&Pipeline::deferred_weights>("deferred_weights", micro_batches_or_none),
+    keys::choice<&Pipeline::message_order>("message_order", words::message_orders),
+    {.name = "recompute",
+     .read = read_recompute,
+     .print = print_recompute,
+     .words = words::recomputes},
+    keys::choice<&Pipeline::recompute_timing>("recompute_timing", words::recompute_timings),
+    keys::choice<&Pipeline::offload>("offload", words::offloads),
+    {.name = "partition", .read = read_partition, .print = print_partition, .range = layer_range},
+    keys::planned<&Pipeline::channel_capacity>("channel_capacity", micro_batches_or_none),
+    keys::planned<&Pipeline::data_parallel>("data_parallel", stage_range),
+    keys::choice<&Pipeline::all_reduce>("all_reduce", words::all_reduces),
+    keys::boolean<&Pipeline::overlap_reduction>("overlap_reduction"),
+    keys::boolean<&Pipeline::shard_optimizer>("shard_optimizer"),
+    keys::planned<&Pipeline::tensor_parallel>("tensor_parallel", stage_range),
+}};
+
+}  // namespace
+
+std::span<const ScenarioKey> pipeline_keys() {
+    return keys_of_pipeline;
+}
+
+}  // namespace pipetwin

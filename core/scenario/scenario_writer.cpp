@@ -1,0 +1,46 @@
+#include "core/scenario/scenario_writer.h"
+
+#include <algorithm>
+
+namespace pipetwin {
+
+namespace {
+
+/// A TOML basic string.
+std::string quoted(std::string_view text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        const auto code = static_cast<unsigned char>(c);
+        if (c == '"' || c == '\\') {
+            result += '\\';
+            result += c;
+        } else if (code < 0x20 || code == 0x7f) {
+            result += fmt::format("\\u{:04X}", code);
+        } else {
+            result += c;
+        }
+    }
+    return result + '"';
+}
+
+}  // namespace
+
+void ScenarioWriter::string(std::string_view key, std::string_view value) {
+    fmt::format_to(out(), "{} = {}\n", key, quoted(value));
+}
+
+void ScenarioWriter::strings(std::string_view key, const std::vector<std::string>& values) {
+    std::vector<std::string> all;
+    std::ranges::transform(values, std::back_inserter(all), quoted);
+    list(key, all);
+}
+
+void ScenarioWriter::planned(std::string_view key, std::optional<int> value) {
+    if (value) {
+        number(key, *value);
+    } else {
+        string(key, "auto");
+    }
+}
+
+}  // namespace pipetwin
