@@ -1,6 +1,7 @@
 #include "bench/partition_baselines.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/base/progress.h"
 #include "cli/base/stop_signal.h"

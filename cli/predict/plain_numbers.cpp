@@ -1,5 +1,6 @@
 #include "cli/predict/plain_numbers.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/text/plan_text.h"
 #include "cli/text/text_output.h"

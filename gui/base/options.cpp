@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <sstream>
+#include <tuple>
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>

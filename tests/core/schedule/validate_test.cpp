@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"

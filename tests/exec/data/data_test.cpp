@@ -1,6 +1,7 @@
 #include <zlib.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
