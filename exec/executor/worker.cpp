@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
+#include "exec/executor/backend.h"
 #include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
