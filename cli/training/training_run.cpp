@@ -470,7 +470,7 @@ class TrainingRecord {
     std::optional<LiveFile> live_;
 };
 
-/// Trains with all processes together, until the last step or until one of them is told to stop.
+/// Trains with all processes together, until the last step or until a signal stops one of them.
 exec::TrainingResult trained(const RunOptions& options,
                              const SettledRun& run,
                              const Model& model,

@@ -164,7 +164,8 @@ struct Scenario : ScenarioParts {
         /// Our name of a generator, or the absolute path of a schedule file ("....csv").
         std::optional<std::string> schedule = std::string(default_schedule);
         std::optional<int> chunks = 1;
-        /// Of all pieces, or one of each. The reader has filled in the schedule's default.
+        /// One mode for all model stages, or one for each. The reader fills in the schedule's
+        /// default.
         std::optional<RecomputeRules> recompute;
         bool recompute_auto = false;
         std::optional<int> data_parallel = 1;

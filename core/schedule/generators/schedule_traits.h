@@ -27,7 +27,7 @@ enum class StagePlacement {
 /// Whether a backward is cut into I and W, so that W can be put off.
 enum class BackwardSplit {
     Never,
-    Sometimes,  ///< of some micro-batches, or nobody knows: no bound counts on either
+    Sometimes,  ///< of some micro-batches, or unknown: no bound counts on either
     Always
 };
 
