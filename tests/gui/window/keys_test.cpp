@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include <QAbstractItemView>
 #include <QAction>
 #include <QApplication>
 #include <QDialog>

@@ -1,5 +1,6 @@
 #include "gui/view/run/row_index.h"
 
+#include <algorithm>
 #include <random>
 
 #include <gtest/gtest.h>
