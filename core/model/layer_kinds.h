@@ -37,6 +37,7 @@ struct LayerKind {
                     const std::string& name,
                     const SampleShape& input) = nullptr;
 
+    /// The keys that a scenario may write for the kind, in the order in which they are written.
     std::span<const LayerKey> keys() const;
 };
 

@@ -27,6 +27,7 @@ struct ReplicationProblem {
     std::vector<int> replicas{};  ///< numbers that a stage may have; empty: all
 };
 
+/// Stages, the number of devices that each has, and the largest stage or boundary.
 struct ReplicatedSplit {
     Partition partition;
     std::vector<int> replicas;  ///< [stage]

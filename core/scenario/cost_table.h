@@ -18,9 +18,11 @@ struct DeviceKinds {
     std::vector<DeviceSpeed> speeds;  ///< [kind]
     std::vector<int> of_rank;
 
+    /// Index of the kind of a rank's device. Throws std::out_of_range if there is no such rank.
     std::size_t of(int rank) const { return static_cast<std::size_t>(of_rank.at(as_index(rank))); }
 };
 
+/// The kinds of device of a cluster, in the order in which its ranks have them.
 DeviceKinds device_kinds(const Cluster& cluster);
 
 using CostTable = std::vector<std::vector<LayerSamples>>;  ///< [size of a micro-batch][kind]

@@ -21,13 +21,18 @@
 
 namespace pipetwin {
 
+/// Where the layers of a model come from: model.kind.
 enum class ModelKind { Gpt, Mlp, Layers, Profile };
+/// Where training samples come from: data.kind.
 enum class DataKind { Text, Tokens, Mnist, Synthetic };
+/// How weights follow their gradients: training.optimizer.
 enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
+/// Number type of activations and of the weights that kernels read: training.precision.
 enum class Precision { Fp32, Fp64, Bf16 };
 
 /// How the learning rate goes on behind its warm-up.
 enum class RateSchedule { Constant, Linear, Cosine };
+/// Which devices run the stages: cluster.backend.
 enum class Backend { Cpu, Paced, Cuda };
 
 /// What goes to host memory between a forward and its backward.
@@ -40,6 +45,7 @@ enum class GpuShares { Own, Streams };
 /// Which node a rank is on. Written down: as listed.
 enum class Placement { Fill, RoundRobin, Written };
 
+/// Each enum value as a scenario writes it.
 std::string_view to_string(ModelKind kind);
 std::string_view to_string(DataKind kind);
 std::string_view to_string(OptimizerKind kind);
@@ -69,6 +75,7 @@ struct ScenarioParts {
 
         bool operator==(const ModelPart&) const = default;
     } model;
+    /// [data]: the training samples.
     struct DataPart {
         DataKind kind = DataKind::Synthetic;
         std::filesystem::path path;  ///< text, tokens, mnist; empty if none was given
@@ -80,6 +87,7 @@ struct ScenarioParts {
 
         bool operator==(const DataPart&) const = default;
     } data;
+    /// [training]: the mini-batch, the steps and the optimizer.
     struct TrainingPart {
         int batch = 32;
         int steps = 50;
@@ -96,6 +104,7 @@ struct ScenarioParts {
 
         bool operator==(const TrainingPart&) const = default;
     } training;
+    /// [cluster]: devices, nodes and links.
     struct ClusterPart {
         Backend backend = Backend::Cpu;
         std::string device = this_machine;
@@ -158,6 +167,7 @@ struct PipelineSettings {
 /// Everything a run depends on, as it was written. An empty optional is "auto"; where none has to
 /// be planned any more, `settle` of core/scenario/settled_scenario.h makes plain values of them.
 struct Scenario : ScenarioParts {
+    /// [pipeline]: the cut of the model and the schedule. An empty optional is "auto".
     struct PipelinePart : PipelineSettings {
         std::optional<int> stages = 1;
         std::optional<int> micro_batches = 1;
@@ -190,7 +200,7 @@ Scenario read_scenario(const std::filesystem::path& file,
                        const std::vector<Override>& overrides = {},
                        Unwritten unwritten = Unwritten::Default);
 
-/// The same from text; `file` names it in errors and anchors relative paths.
+/// Reads a scenario from text; `file` names it in errors and is what relative paths start from.
 Scenario parse_scenario(std::string_view text,
                         const std::filesystem::path& file,
                         const std::vector<Override>& overrides = {},

@@ -20,8 +20,11 @@ namespace pipetwin {
 /// A key of a table: its name, how it is read into a scenario, and how it is printed. Keys are read
 /// and printed in the order of their table, but for those that name another.
 struct ScenarioKey {
+    /// Reads the key out of its table into the scenario. Throws Error(BadInput).
     using Read = void (*)(const ScenarioKey& key, const TomlTable& table, Scenario& scenario);
+    /// Throws Error(BadInput) where the value does not fit what was read before it.
     using Check = void (*)(const TomlTable& table, const Scenario& scenario);
+    /// Prints the key with its value.
     using Print = void (*)(const ScenarioKey& key,
                            ScenarioWriter& writer,
                            const Scenario& scenario);
@@ -76,6 +79,7 @@ namespace keys {
 /// What a member is in, and of which type it is.
 template <class Class, class Value>
 std::type_identity<Class> class_of(Value Class::*member);
+/// The type of a member; for decltype only.
 template <class Class, class Value>
 std::type_identity<Value> value_of(Value Class::*member);
 template <auto member>

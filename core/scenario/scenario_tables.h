@@ -39,6 +39,7 @@ std::span<const ScenarioKey> output_keys();
 
 /// [model] with the layers in it.
 void read_model(const TomlTable& table, Scenario& scenario);
+/// Prints [model] with the layers in it.
 void print_model(ScenarioWriter& writer, const Scenario& scenario);
 
 /// After the model, as it says what data it reads.

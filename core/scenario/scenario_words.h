@@ -7,33 +7,50 @@
 /// that this version does not run yet.
 namespace pipetwin::words {
 
+/// A word as a scenario writes it.
 using Word = std::string_view;
 
+/// model.kind, as enum ModelKind; and those that this version does not run yet.
 inline constexpr std::array<Word, 4> model_kinds{"gpt", "mlp", "layers", "profile"};
 inline constexpr std::array<Word, 3> later_model_kinds{"amoebanet-d", "resnet", "unet"};
 
+/// data.kind, as enum DataKind; and those that this version does not read yet.
 inline constexpr std::array<Word, 4> data_kinds{"text", "tokens", "mnist", "synthetic"};
 inline constexpr std::array<Word, 1> later_data_kinds{"cifar10"};
 
+/// training.optimizer, as enum OptimizerKind.
 inline constexpr std::array<Word, 5> optimizers{"sgd", "momentum", "rmsprop", "adam", "adamw"};
 
+/// training.learning_rate_schedule, as enum RateSchedule.
 inline constexpr std::array<Word, 3> rate_schedules{"constant", "linear", "cosine"};
 
+/// training.precision, as enum Precision.
 inline constexpr std::array<Word, 3> precisions{"fp32", "fp64", "bf16"};
 
+/// cluster.backend, as enum Backend.
 inline constexpr std::array<Word, 3> backends{"cpu", "paced", "cuda"};
 
+/// cluster.scale_costs, as enum ScaleCosts.
 inline constexpr std::array<Word, 4> scale_costs{"none", "compute", "memory", "cautious"};
+/// cluster.placement, as enum Placement; a list of nodes is Placement::Written.
 inline constexpr std::array<Word, 2> placements{"fill", "round-robin"};
+/// cluster.transfer, as enum TransferMode.
 inline constexpr std::array<Word, 3> transfers{"asynchronous", "blocking", "hand-over"};
+/// cluster.link_sharing, as enum LinkSharing; "none" leaves it unset.
 inline constexpr std::array<Word, 3> link_sharings{"fifo", "fair", "none"};
 
+/// cluster.gpu_shares, as enum GpuShares.
 inline constexpr std::array<Word, 2> gpu_shares{"own", "streams"};
 
+/// pipeline.recompute, as enum Recompute.
 inline constexpr std::array<Word, 3> recomputes{"none", "always", "except-last"};
+/// pipeline.recompute_timing, as enum RecomputeTiming.
 inline constexpr std::array<Word, 2> recompute_timings{"eager", "lazy"};
+/// pipeline.offload, as enum Offload.
 inline constexpr std::array<Word, 2> offloads{"none", "stash"};
+/// pipeline.message_order, as enum MessageOrder.
 inline constexpr std::array<Word, 2> message_orders{"plain", "lower-rank-first"};
+/// pipeline.all_reduce, as enum AllReduceKind.
 inline constexpr std::array<Word, 3> all_reduces{"ring", "tree", "two-level"};
 
 }  // namespace pipetwin::words

@@ -14,6 +14,7 @@ namespace pipetwin {
 /// A scenario of which nothing has to be planned any more: what a plan is made from. Partition and
 /// channel capacity may still be "auto", as every plan has its own.
 struct SettledScenario : ScenarioParts {
+    /// [pipeline] with plain values in place of every "auto" that a plan search decides.
     struct PipelinePart : PipelineSettings {
         int stages = 1;
         int micro_batches = 1;

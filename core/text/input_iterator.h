@@ -10,8 +10,8 @@ namespace pipetwin {
 template <class Derived>
 class InputIterator {
   public:
-    using iterator_category = std::input_iterator_tag;
     /// The types that std::iterator_traits asks for.
+    using iterator_category = std::input_iterator_tag;
     using value_type = char;
     using difference_type = std::ptrdiff_t;
     using pointer = const char*;

@@ -19,6 +19,7 @@ class DurableFile {
     DurableFile& operator=(const DurableFile&) = delete;
     ~DurableFile();
 
+    /// Appends to the file.
     void write(std::span<const std::byte> bytes);
     void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 

@@ -20,6 +20,7 @@ constexpr double most_above_fast_end = 0.05;
 /// that lost more than `most_stolen` are dropped, and of the others there are enough, of about one
 /// length.
 constexpr int fewest_clean_steps = 11;
+/// The 90th percentile of the clean steps' times over the 10th, at most.
 constexpr double largest_p90_over_p10 = 1.10;
 
 /// One step of a series, for the gate.
@@ -33,9 +34,11 @@ struct GateVerdict {
     int clean = 0;
     int dropped = 0;
     double p90_over_p10 = 1;  ///< of the clean steps' times
+    /// Whether a prediction may be compared with the series.
     bool passes() const {
         return clean >= fewest_clean_steps && p90_over_p10 <= largest_p90_over_p10;
     }
+    /// Dropped steps over all steps, 0 to 1.
     double dropped_share() const {
         return clean + dropped > 0 ? static_cast<double>(dropped) / (clean + dropped) : 0;
     }

@@ -24,6 +24,7 @@ class RandomStream {
 
     /// What tells this stream from every other; `with_key` makes it again.
     constexpr std::uint64_t key() const { return key_; }
+    /// The stream whose `key()` this is.
     static constexpr RandomStream with_key(std::uint64_t key) {
         RandomStream stream(0);
         stream.key_ = key;

@@ -14,12 +14,14 @@ namespace pipetwin::exec {
 /// None: no such file in any of the folders.
 std::optional<std::filesystem::path> find_module(const std::string& file);
 
-/// What goes on below throws std::runtime_error with the loader's message.
+/// Loads a shared library; never unloaded. Throws std::runtime_error with the loader's message.
 void* load_library(const std::filesystem::path& file);
-/// The same, where others that it loads itself need its symbols.
+/// As `load_library`, for one whose symbols are needed by libraries that are loaded after it.
 void* load_library_for_all(const std::string& name);
+/// The address of a symbol. Throws std::runtime_error with the loader's message if there is none.
 void* symbol_of(void* library, const char* name);
 
+/// Sets `function` to the symbol of that name, as `symbol_of`.
 template <class Function>
 void look_up(void* library, const char* name, Function& function) {
     // POSIX guarantees that the address of a function fits into void* and back.

@@ -30,6 +30,7 @@ struct ReplicaMember {
     std::size_t own = 0;
     Rounds rounds;
 
+    /// Calls act(replica, peer) for every other replica, in ascending order.
     template <class Do>
     void for_each_other(const Do& act) const {
         for (std::size_t replica = 0; replica < peers.size(); ++replica) {
@@ -65,7 +66,7 @@ class AllReduceTransport {
     virtual void exchange_weights() = 0;
 };
 
-/// Of a stage, the same in all replicas.
+/// The tensors of a stage that are summed, in the same order in all replicas.
 struct SummedTensors {
     std::vector<Tensor*> gradients;  ///< and what else is summed: all of one type
     std::vector<Tensor*> weights;

@@ -46,7 +46,8 @@ struct BackendTraits {
     std::unique_ptr<Device> (*make_device)(const Plan& plan,
                                            int rank,
                                            const ExecutorOptions& options) = nullptr;
-    /// Those of all ranks of a process at once, which share what there is; null: one by one.
+    /// Makes the devices of all ranks of a process at once, which share the hardware; null: one by
+    /// one.
     std::vector<std::unique_ptr<Device>> (*make_devices)(const Plan& plan,
                                                          const ExecutorOptions& options) = nullptr;
     /// Throws Error(Unavailable) where this machine lacks such a device, whose number among several

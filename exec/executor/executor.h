@@ -18,6 +18,7 @@
 
 namespace pipetwin::exec {
 
+/// What one training step computed, and when.
 struct StepResult {
     double loss = 0;                 ///< mean over the mini-batch, before the update
     double grad_norm = 0;            ///< per tensor, then over tensors in model order, in double
@@ -82,8 +83,8 @@ class Executor {
     /// micro-batch: no weights are updated then. A gradient that is not finite although the losses
     /// are is found by the OPT of its stage, whose weights are lost.
     StepResult run_step(const Batch& batch, int step);
-    /// The same, in place of what `result` was. Where that is the result of a step before, a step
-    /// asks for no memory: everything was taken in the first two.
+    /// Trains one step into `result`. With the result of an earlier step no memory is allocated:
+    /// the first two steps take all of it.
     void run_step(const Batch& batch, int step, StepResult& result);
 
     /// The loss over a batch with the weights as they are: forwards alone, without dropout or
@@ -91,8 +92,11 @@ class Executor {
     /// `run_step`, with `step` in the place. Fails and recovers as a step does.
     double evaluate(const Batch& batch, int step);
 
+    /// Where the last step failed; none where it did not.
     std::optional<Failure> last_failure() const;
+    /// The plan whose rows are walked.
     const Plan& plan() const;
+    /// A stage of this process. Throws InternalError where another process has it.
     Stage& stage(int index);
     /// All parameters in model order, each once; names do not depend on the partition.
     std::vector<Parameter*> parameters();
@@ -107,6 +111,7 @@ class Executor {
     std::vector<Parameter*> parameters_of_stage(int index);
     /// As TrainedParameters has them, for tensors of this process.
     std::function<void(const Tensor& from, std::span<std::byte> to)> reader();
+    /// Copies host bytes into a tensor of this process, as TrainedParameters needs it.
     std::function<void(std::span<const std::byte> from, Tensor& to)> writer();
     /// The gradient of the model's input, of the last step; empty unless
     /// ExecutorOptions::input_gradient.
@@ -122,6 +127,7 @@ class Executor {
         Bytes least;         ///< what is needed at a time: the rest is lost between tensors
         int unforeseen = 0;  ///< steps that asked for something else than was planned
     };
+    /// The room of a rank of this process.
     Room room(int rank) const;
     /// What lies beside the peaks of the last step.
     std::vector<UnplannedMemory> memory_beside() const;

@@ -22,6 +22,7 @@
 /// lies (executor_memory.cpp), and what follows a failure (executor_failures.cpp).
 namespace pipetwin::exec {
 
+/// State of an executor. Each function is explained where it is defined.
 struct Executor::Impl {
     Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options);
     Impl(const Impl&) = delete;

@@ -76,7 +76,7 @@ std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
                          .on_device = traits(options.backend).has_memory});
 }
 
-/// Of the edges of the plan, whose messages can be told to take longer than they do.
+/// Opens a channel for an edge of the plan. With emulated links messages take as long as planned.
 std::unique_ptr<Channel> Executor::Impl::open_edge(int sender, int receiver) {
     const std::optional<int> capacity = plan->channel_capacity;
     if (!options.emulate_links) {
@@ -115,7 +115,7 @@ ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {
     return {.to = open(true), .from = open(false), .is_remote = true};
 }
 
-/// Of this process.
+/// Which walk this process is in, and at which cell of its row.
 Position Executor::Impl::position() const {
     const Progress& own = progress[as_index(here.front())];
     return {.walk = walks, .cell = own.cell, .turned_to = own.turned_to};

@@ -19,7 +19,7 @@ namespace pipetwin::exec {
 /// and receives 2 (D - 1) / D of the bytes, as in a ring (Patarasuk and Yuan, 2009), in two rounds.
 class GradientAllReduce {
   public:
-    /// Of a stage with so many parameters.
+    /// `parameters`: how many the stage has.
     GradientAllReduce(Device& device,
                       std::size_t parameters,
                       ReplicaMember member,
@@ -35,8 +35,8 @@ class GradientAllReduce {
     /// share. Returns when the last came; long ago where it waited for none. Throws ChannelClosed.
     TimePoint finish();
 
-    /// Of a share each: adds up what the replicas have, of each parameter. Does nothing where all
-    /// have all sums. Throws ChannelClosed.
+    /// Adds up the squares of each parameter over replicas that have a share of it each. Does
+    /// nothing where all replicas have all sums. Throws ChannelClosed.
     void share_squares(std::span<double> squares);
 
     /// This replica has updated its share: sends it, and waits for the others'. Does nothing where

@@ -17,8 +17,8 @@ namespace pipetwin::exec {
 /// wait for each other before any of them updates its weights.
 class GradientNorm {
   public:
-    /// Of so many NORMs. The first `pieces` stages have the model's parameters; those of another
-    /// pipeline have the same gradients again.
+    /// A step has `norms` NORM actions. The first `pieces` stages have the model's parameters;
+    /// stages of another pipeline have the same gradients again.
     GradientNorm(int norms, int pieces, Spin spin);
 
     /// `exchange` gets the sums of this process's stages once all its NORMs are done, and puts
@@ -31,6 +31,7 @@ class GradientNorm {
     /// The sums of squares of a stage's parameters, in model order: one NORM is done.
     void add(int stage, std::span<const double> squares);
 
+    /// The norm of all gradients, and when it was known.
     struct Known {
         double norm = 0;  ///< over tensors in model order, in double
         TimePoint since;

@@ -34,6 +34,7 @@ struct ReplicasHere {
     int first = 0;
     int count = 1;
 };
+/// The replicas that this process has ranks of, for a plan whose ranks are shared out to the group.
 ReplicasHere replicas_here(const ProcessGroup& group, const Plan& plan);
 
 /// The ranks of a replica that this process has, ascending.

@@ -15,8 +15,10 @@ namespace pipetwin::exec {
 /// What went wrong in a step. Any thread.
 class StepFailures {
   public:
+    /// Forgets all failures, before another step.
     void clear();
 
+    /// The failure of one rank.
     struct One {
         int order = 0;  ///< of its action in the schedule
         int rank = 0;
@@ -26,6 +28,7 @@ class StepFailures {
         bool follows = false;   ///< from what happened to another rank
     };
 
+    /// Notes the failure of a rank: no worker may begin an action later than `order` from now on.
     void report(int order, int rank, std::optional<Action> action, std::exception_ptr error);
 
     /// Whether a worker may still turn to the action with this place in the order.
@@ -33,6 +36,7 @@ class StepFailures {
 
     // When no worker goes on; one that hangs may come back later and fail, too:
 
+    /// Whether no rank failed.
     bool empty() const;
     /// The earliest in schedule order; one that follows from another only where that is not known.
     One first() const;

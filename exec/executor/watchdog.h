@@ -46,6 +46,7 @@ class Watchdog {
     /// How long to wait between two looks.
     Duration interval() const { return interval_; }
 
+    /// Starts the watch of a step: every rank is taken to have moved just now.
     void begin_step(TimePoint now);
 
     /// `cells`: where each rank is. The hang that has gone on longest beyond its limit.
@@ -56,7 +57,7 @@ class Watchdog {
     void end_step() { is_first_step_ = false; }
 
   private:
-    /// Of one rank, since the looks have seen it where it is.
+    /// How long a rank has been seen in one cell.
     struct Stay {
         int cell = preparing;
         Duration time{};

@@ -598,7 +598,7 @@ Message Worker::send_copy(Edge& edge, Message message) {
     return message;
 }
 
-/// Of one edge, or of all.
+/// Waits until what was sent along an edge has left, or along all edges if it is null.
 void Worker::wait_for_departures(const Edge* edge) {
     std::erase_if(departures_, [&](const Departure& departure) {
         if (edge != nullptr && departure.edge != edge) {

@@ -78,6 +78,7 @@ struct StepInput {
 /// long as the executor; during a step it belongs to the rank's thread.
 class Worker {
   public:
+    /// What a worker is given beside its plan and device.
     struct Settings {
         const ExecutorOptions* options;
         std::vector<int> cores;  ///< the thread is bound to one of them; empty: not bound
@@ -103,7 +104,7 @@ class Worker {
     /// The action in a cell of the row, from turning to it until its result is complete.
     void perform(std::size_t cell, const StepInput& step);
 
-    /// The same in an evaluation, for F, SEND_F and RECV_F.
+    /// As `perform`, in an evaluation: F, SEND_F and RECV_F only.
     void evaluate(const Action& action, const StepInput& step);
 
     /// This rank sends and receives no more in this step.
@@ -126,7 +127,10 @@ class Worker {
     const Recorder& recorder() const { return recorder_; }
     /// Null where stashes stay on their device.
     const StashOffload* offload() const { return offload_.get(); }
+    /// A stage of this rank, by its index in the model. Throws InternalError where it has none
+    /// such.
     Stage& stage(int index);
+    /// The gradient of the model's input; empty unless ExecutorOptions::input_gradient.
     const Tensor& input_gradient(int micro_batch);
 
   private:

@@ -22,6 +22,7 @@ class LayerClock {
     /// A part of a layer's work was done: Forward, BackwardInput, BackwardWeight or Optimizer.
     void lap(int layer, Op part, TimePoint done);
 
+    /// How long the parts of a layer's work took, over all micro-batches of a step.
     struct Laps {
         Duration forward{};
         Duration recompute{};
@@ -29,6 +30,7 @@ class LayerClock {
         Duration backward_input{};
         Duration backward_weight{};
         Duration optimizer{};
+        /// All parts; `any_forward` is not among them, as it repeats two.
         Duration sum() const {
             return forward + recompute + backward_input + backward_weight + optimizer;
         }

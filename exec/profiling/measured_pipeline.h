@@ -38,6 +38,7 @@ std::vector<Duration> over_steps(const Samples& samples, const Value& value) {
     return values;
 }
 
+/// Median over the steps of `value` of each.
 template <class Value>
 Duration median_over(const Samples& samples, const Value& value) {
     return quantile(over_steps(samples, value), 0.5);
@@ -54,6 +55,7 @@ Duration mean_over(const Samples& samples, const Value& value) {
     return samples.empty() ? sum : sum / std::ssize(samples);
 }
 
+/// How long each step took.
 std::vector<Duration> times_of(const Samples& samples);
 
 /// What the gate says of these samples.
@@ -65,6 +67,7 @@ Samples quiet(Samples samples);
 /// Trains a copy of the model with random data and reads the clock after every layer.
 class MeasuredPipeline {
   public:
+    /// How to train.
     struct Options {
         Backend backend = Backend::Cpu;
         Precision precision = Precision::Fp32;
@@ -77,6 +80,7 @@ class MeasuredPipeline {
     };
     MeasuredPipeline(const Plan& plan, const Model& model, const Options& options);
 
+    /// Trains one step and returns what its layers took.
     StepSample step();
 
     /// The last step.

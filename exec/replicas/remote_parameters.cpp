@@ -16,7 +16,7 @@ const Plan& plan_of(const ExecutorsHere& here) {
     return here.begin()->second->plan();
 }
 
-/// Of process 0: its own executors, and the other processes.
+/// The parameters as process 0 reaches them: in its own executors and in other processes.
 class Processes final : public ParameterStore {
   public:
     Processes(ProcessGroup& group, const ExecutorsHere& here) : group_(group), here_(here) {}
@@ -84,7 +84,7 @@ std::vector<StageShapes> shapes_of_all(ProcessGroup& group, const ExecutorsHere&
     return shapes;
 }
 
-/// Of every other process.
+/// Answers what process 0 asks, in every other process, until it has no more to ask.
 void serve(ProcessGroup& group, const ExecutorsHere& here) {
     while (true) {
         const std::vector<std::byte> message = group.receive(0);

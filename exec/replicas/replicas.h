@@ -33,11 +33,13 @@ class Replicas {
     /// goes to all that have them. To be called by all processes.
     void with_parameters(const std::function<void(const TrainedParameters&)>& use);
 
-    /// Of the replica that failed, in the last step.
+    /// Where the last step failed, in the first replica that did; none where it did not.
     std::optional<Failure> last_failure() const;
+    /// As Executor::memory_beside, of the first replica here.
     std::vector<UnplannedMemory> memory_beside() const {
         return pipelines_.front()->memory_beside();
     }
+    /// As Executor::notes, each reason of all replicas here once.
     std::vector<std::string> notes() const;
 
   private:

@@ -27,6 +27,7 @@ struct TensorPlace {
 
 /// A parameter without its contents.
 struct ParameterShape {
+    /// One of trained_parts: whether the parameter has it, and of which type.
     struct Part {
         bool is_there = false;
         DType type{};
@@ -39,9 +40,10 @@ struct ParameterShape {
     std::array<Part, trained_parts.size()> parts{};
 };
 
-/// Those of the stages that one executor has, by stage.
+/// The shapes of all parameters of the stages that one executor has, by stage.
 using StageShapes = std::map<int, std::vector<ParameterShape>>;
 StageShapes stage_shapes(Executor& executor);
+/// Writes the shapes into a message between processes; `get_stage_shapes` reads them.
 void put(ByteWriter& message, const StageShapes& shapes);
 StageShapes get_stage_shapes(ByteReader& message);
 
@@ -50,7 +52,9 @@ StageShapes get_stage_shapes(ByteReader& message);
 class ParameterStore {
   public:
     virtual ~ParameterStore() = default;
+    /// The bytes of a tensor. Throws ChannelClosed where the process that has it is lost.
     virtual std::vector<std::byte> read(const TensorPlace& from) = 0;
+    /// Puts `bytes` in place of a tensor's; as many as it has. Throws as `read`.
     virtual void write(std::span<const std::byte> bytes, const TensorPlace& to) = 0;
 };
 

@@ -122,7 +122,8 @@ class Stored {
         return found == places_.end() ? nullptr : &found->second.entry;
     }
 
-    /// Of those that `find` knows. Throws Error(BadInput) if they are not those that were written.
+    /// Reads the bytes of a tensor that `find` knows. Throws Error(BadInput) if they have changed
+    /// since they were written.
     void read(const std::string& name, std::vector<std::byte>& bytes) const {
         const Place& place = places_.at(name);
         bytes.resize(as_index(place.entry.end - place.entry.begin));

@@ -26,6 +26,7 @@ class Checkpoints {
     /// Throws Error(Io) if it could not be written; those that are there stay as they are.
     void save(CheckpointManifest about, const TrainedParameters& parameters) const;
 
+    /// What a training goes on from.
     struct Loaded {
         CheckpointManifest about;
         std::filesystem::path folder;

@@ -71,7 +71,7 @@ void NoiseGate::add(const StepResult& step) {
     }
 }
 
-/// Of all that is remembered; only asked for where no step passes.
+/// The remembered step whose time is nearest to the median; asked for where no step passes.
 const NoiseGate::Candidate& NoiseGate::nearest_median() const {
     const auto& candidates = disturbed_.candidates;
     if (candidates.empty()) {

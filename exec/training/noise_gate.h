@@ -18,6 +18,7 @@ class NoiseGate {
     static constexpr int most_kept = 31;         ///< odd: the median is one of them
     static constexpr int most_remembered = 512;  ///< of a long run, evenly spread
 
+    /// Takes the next step of the run; the first `warm_up_steps` are not judged.
     void add(const StepResult& step);
     /// At least one step must have been added.
     TimelineSet result() const;
@@ -30,6 +31,7 @@ class NoiseGate {
     };
     /// Every n-th of the steps that were added, where n doubles whenever there would be too many.
     struct EvenlySpread {
+        /// Keeps the candidate if its turn has come.
         void add(Candidate candidate);
         std::vector<Candidate> candidates;
         int stride = 1;

@@ -10,7 +10,8 @@
 namespace pipetwin::exec {
 namespace {
 
-/// Of those of the other stages, but not below 1: to be faster than planned makes nobody else slow.
+/// Median factor of the other stages, at least 1: a stage that is faster than planned makes no
+/// other one slow.
 double yardstick(const std::vector<double>& factors, std::size_t but) {
     std::vector<double> others;
     for (std::size_t stage = 0; stage < factors.size(); ++stage) {

@@ -14,6 +14,7 @@
 
 namespace pipetwin::exec {
 
+/// What a user sees of one training step.
 struct StepReport {
     int step = 0;
     double loss = 0;
@@ -26,6 +27,7 @@ struct StepReport {
     std::vector<std::string> notes{};  ///< what a user should know since this step
 };
 
+/// Reports of all steps, and the timelines that a prediction is compared with.
 struct TrainingResult {
     std::vector<StepReport> steps;
     TimelineSet
@@ -38,7 +40,7 @@ struct TrainingResult {
 /// arrive as they are.
 StepResult training_step(Executor& executor, const Batch& batch, int step);
 
-/// The same, of all replicas; the memory of `result` is used again.
+/// One step of all replicas; throws as that of one executor. The memory of `result` is used again.
 void training_step(Replicas& pipelines, const Batch& batch, int step, StepResult& result);
 
 /// Where a training keeps what it learns, whom it tells what it does, and what it may use.
@@ -55,7 +57,8 @@ struct TrainingOptions {
     std::function<void()> before_checkpoint{};
     /// Told of what went wrong and is no reason to stop.
     std::function<void(const std::string&)> on_warning{};
-    /// Of several processes only the first has checkpoints; all stop as soon as one wants to.
+    /// Where this process stands among several: only the first has checkpoints, and all stop as
+    /// soon as one wants to.
     ProcessPlace place{};
 };
 

@@ -14,6 +14,7 @@ namespace pipetwin::exec {
 /// Values as bytes for another process of the same build, one after the other.
 class ByteWriter {
   public:
+    /// Appends one value.
     template <class T>
     ByteWriter& put(const T& value) {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -21,6 +22,7 @@ class ByteWriter {
         bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
         return *this;
     }
+    /// Appends the number of values, then the values.
     template <class T>
     ByteWriter& put_all(std::span<const T> values) {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -29,6 +31,7 @@ class ByteWriter {
         bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
         return *this;
     }
+    /// Appends a text, its length first.
     ByteWriter& put_text(const std::string& text) {
         return put_all(std::span<const char>(text.data(), text.size()));
     }
@@ -39,17 +42,19 @@ class ByteWriter {
     std::vector<std::byte> bytes_;
 };
 
-/// The same read back; InternalError where there is less.
+/// Reads what a ByteWriter wrote, in its order. Throws InternalError past the end.
 class ByteReader {
   public:
     explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
+    /// The next value.
     template <class T>
     T get() {
         T value{};
         std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
         return value;
     }
+    /// The values of the next `put_all`.
     template <class T>
     std::vector<T> get_all() {
         std::vector<T> values(get<std::size_t>());
@@ -59,6 +64,7 @@ class ByteReader {
         }
         return values;
     }
+    /// The text of the next `put_text`.
     std::string get_text() {
         const std::vector<char> letters = get_all<char>();
         return {letters.begin(), letters.end()};

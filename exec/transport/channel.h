@@ -17,8 +17,10 @@ class ChannelClosed : public std::runtime_error {
     ChannelClosed();
 };
 
+/// A moment on this process's steady clock.
 using TimePoint = std::chrono::steady_clock::time_point;
 
+/// A tensor of one micro-batch on its way to another rank.
 struct Message {
     int micro_batch = 0;
     Tensor tensor;        ///< detached from the sender's arena
@@ -39,6 +41,7 @@ class Channel {
     /// Returns when the channel took the message. Throws ChannelClosed.
     virtual TimePoint send(Message message) = 0;
 
+    /// A message, and when it was there.
     struct Received {
         Message message;
         TimePoint arrived;  ///< when it was sent, or when it became available if that is later

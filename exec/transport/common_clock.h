@@ -18,7 +18,9 @@ class CommonClock {
     /// Whether it was asked too long ago: the same in all processes for the same moment on it.
     bool is_old(TimePoint common) const;
 
+    /// A moment of this process's clock on the common clock.
     TimePoint common(TimePoint own) const { return own + ahead_; }
+    /// A moment of the common clock on this process's clock.
     TimePoint own(TimePoint common) const { return common - ahead_; }
 
   private:

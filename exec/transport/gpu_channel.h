@@ -18,7 +18,8 @@ std::unique_ptr<Channel> open_gpu_channel(GpuWaits& waits,
                                           const GpuLinks& links,
                                           const RemoteEnd& end);
 
-/// Of the group's process among these members. The first makes the id and tells the others.
+/// Opens this process's end of a sum over `members`. The first makes the id and sends it to the
+/// others.
 std::unique_ptr<RemoteSum> open_gpu_sum(GpuWaits& waits,
                                         const GpuLinks& links,
                                         std::span<const int> members);

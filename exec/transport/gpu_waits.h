@@ -20,9 +20,11 @@ class GpuWaits {
     /// `group` outlives it.
     explicit GpuWaits(ProcessGroup& group) : group_(group) {}
 
-    /// Of channels and sums, and what is told beside them.
+    /// Adds a channel or a sum.
     void add(GpuTraffic& traffic) { traffic_.push_back(&traffic); }
+    /// Adds what carries the status of processes beside channels and sums.
     void add_mail(GpuTraffic& mail) { mail_.push_back(&mail); }
+    /// Takes `traffic` off the list before it is destroyed.
     void remove(const GpuTraffic& traffic) {
         std::erase(traffic_, &traffic);
         std::erase(mail_, &traffic);

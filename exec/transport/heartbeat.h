@@ -41,6 +41,7 @@ class Heartbeat {
 
     /// As ProcessGroup's. At most `max_status_bytes` bytes.
     void post_status(std::span<const std::byte> bytes);
+    /// The next status that another process posted; none where no other has come. Does not block.
     std::optional<ProcessGroup::Status> poll_status();
     static constexpr std::size_t max_status_bytes = 48;
 

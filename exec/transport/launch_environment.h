@@ -6,6 +6,7 @@
 
 namespace pipetwin::exec {
 
+/// The program that started the processes of a training.
 enum class Launcher { Torchrun, OpenMpi, Pmi, Slurm };
 
 /// "torchrun", "mpirun", "PMI", "srun".
@@ -23,6 +24,7 @@ struct LaunchedProcess {
 
 /// Empty where the variable is not set.
 using Variables = std::function<std::optional<std::string>(const std::string& name)>;
+/// Reads the environment of this process.
 Variables environment_variables();
 
 /// From the variables of torchrun, Open MPI, PMI and Slurm, the first of them that has set any;

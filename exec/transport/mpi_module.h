@@ -11,6 +11,7 @@ extern "C" {
 /// Grows with every incompatible change; a program refuses a module of another version.
 inline constexpr int pipetwin_mpi_interface = 4;
 
+/// The `pipetwin_mpi_interface` that the module was built with.
 int pipetwin_mpi_interface_version();
 
 /// Joins the processes that MPI started; once in a program. `*group` is deleted by the caller.

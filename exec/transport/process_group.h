@@ -39,6 +39,7 @@ class ProcessGroup {
     virtual ~ProcessGroup() = default;
 
     virtual int index() const = 0;  ///< of this process, from 0
+    /// Number of processes, this one included.
     virtual int size() const = 0;
     /// Whether no other process trains with this one.
     bool is_alone() const { return size() == 1; }

@@ -73,8 +73,8 @@ class ShapeBounds {
     /// `ceiling` may be told as that.
     std::optional<Duration> least(const Style& style, Duration ceiling);
 
-    /// Those that promise most, for a style with that bound. An empty list stands for what the
-    /// scenario says, or the balanced one.
+    /// The partitions that promise most, for a style with that bound. An empty list stands for the
+    /// scenario's partition, or the balanced one.
     std::vector<std::vector<int>> partitions(const Style& style, Duration least);
 
     /// Whether the bound of the style is one for every partition, and others than `partitions` may

@@ -81,7 +81,7 @@ class Filler {
         return first == layers_ ? sizes : std::vector<int>{};
     }
 
-    /// Those whose largest excess is smallest; not above `excess`, for which there are some.
+    /// Stage sizes whose largest excess is smallest; at most `excess`, for which there are some.
     std::vector<int> evenest(Bytes excess) const {
         std::vector<int> sizes = fill(excess);
         Bytes below = -*plan_.memory_limit(0);
@@ -303,7 +303,7 @@ int LargestSearch::copies_for_any_shape() const {
     return std::clamp(most_chunks * devices, 1, most_copies_);
 }
 
-/// Those of a model with so many copies; what promises most comes first.
+/// The candidates for a model with so many copies; what promises most comes first.
 std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
     const auto model = sized(copies);
     std::vector<SizedCandidate> all;

@@ -37,7 +37,7 @@ struct LayerSums {
     int layers() const { return static_cast<int>(forward.size()) - 1; }
 };
 
-/// Of a scenario. Throws as `cost_table`.
+/// The sums of a scenario. Throws as `cost_table`.
 LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,

@@ -89,7 +89,7 @@ class RunnersUp {
             nearest_.erase(std::prev(nearest_.end()));
         }
     }
-    /// Those that are nearest, and not more than `share` from it.
+    /// The entries that are nearest to `best`, and not more than `share` of it away.
     std::vector<Open> within(Duration best, double share) const {
         std::vector<Open> result;
         for (const Open& open : nearest_) {

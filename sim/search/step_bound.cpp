@@ -77,19 +77,19 @@ Bytes held_at_least(const StashBytes& of, bool recomputes, const LiveStashes& li
 
 }  // namespace
 
-/// Of the first forward, up to the stage.
+/// Time of the first forward from the first layer up to the stage.
 Duration StepBound::before(int stage, int first) const {
     return sums_.forward[as_index(first)] + stage * sums_.dispatch + question_.hops_to(stage);
 }
 
-/// Of the last backward, from the stage.
+/// Time of the last backward from the stage back to the first layer.
 Duration StepBound::after(int stage, int first) const {
     return sums_.backward_input[as_index(first)] + stage * sums_.dispatch +
            question_.hops_to(stage) +
            (question_.puts_off() ? Duration{} : sums_.backward_weight[as_index(first)]);
 }
 
-/// Of one micro-batch from the stage to the last one and back.
+/// Time of one micro-batch from the stage to the last one and back.
 Duration StepBound::way(int stage, int first) const {
     const auto behind = [&](const std::vector<Duration>& of) {
         return of.back() - of[as_index(first)];

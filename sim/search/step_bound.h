@@ -131,8 +131,8 @@ struct Pieces {
     bool v_shape = false;
 };
 
-/// The same bound for given pieces. The first of a rank is piece r, from which every backward goes
-/// back through all before it. None where they do not fit.
+/// What no step with these pieces goes below, as StepBound's. The first piece of rank r is piece r,
+/// from which every backward goes back through all before it. None where they do not fit.
 std::optional<Duration> bound_of_pieces(const LayerSums& sums,
                                         const BoundQuestion& question,
                                         const Pieces& pieces);

@@ -43,9 +43,9 @@ RecomputeRules rules_of(const std::vector<Recompute>& of_rank, const Schedule& s
     return RecomputeRules(std::move(of_piece));
 }
 
-/// Of no recompute, except-last and always, for each rank the first that fits: first with room for
-/// one message on each boundary, then with what the plan's own messages need. None where a rank has
-/// none. Ends: every turn but one per form of room moves a rank on.
+/// The recompute of each rank: no recompute, except-last or always, the first that fits. Room for
+/// messages is one on each boundary at first, then what the plan's own messages need. None where
+/// nothing fits on some rank. Ends: every turn but one per form of room moves a rank on.
 std::optional<RecomputeRules> as_needed(const SearchSpace& space,
                                         const Candidate& candidate,
                                         SettledScenario settled,

@@ -40,8 +40,8 @@ std::vector<const ScheduleTraits*>& rows();
 /// weights.
 Schedule loop_placement(const ScheduleShape& shape);
 
-/// The same for two chunks per rank whose order turns round at the last rank: stage s < p on rank
-/// s, every other on rank 2p - 1 - s.
+/// An empty schedule of two chunks per rank whose order turns round at the last rank: stage s < p
+/// on rank s, every other on rank 2p - 1 - s.
 Schedule v_placement(const ScheduleShape& shape);
 
 /// Lets `write` fill each row; chunk c of a rank is its c-th stage.

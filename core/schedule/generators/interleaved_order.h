@@ -16,10 +16,12 @@ class InterleavedOrder {
     InterleavedOrder(int micro_batches, int chunks, int group_size)
         : micro_batches_(micro_batches), chunks_(chunks), group_size_(group_size) {}
 
+    /// A chunk of the rank, and the micro-batch that passes it.
     struct Turn {
         int chunk = 0;
         int micro_batch = 0;
     };
+    /// The rank's forward number `k`, from 0.
     Turn forward(int k) const {
         const int group = k / (group_size_ * chunks_);
         const int first = group * group_size_;
@@ -27,6 +29,7 @@ class InterleavedOrder {
         const int within = k - first * chunks_;
         return {.chunk = within / size, .micro_batch = first + within % size};
     }
+    /// The rank's backward number `k`, from 0.
     Turn backward(int k) const {
         const Turn turn = forward(k);
         return {.chunk = chunks_ - 1 - turn.chunk, .micro_batch = turn.micro_batch};

@@ -14,6 +14,7 @@ namespace pipetwin::schedules {
 /// goes through `depth` stages.
 template <class FirstStage>
 void list_schedule(Schedule& grid, int depth, const FirstStage& first_stage) {
+    /// How far a micro-batch has come.
     struct Progress {
         int forwards = 0;   ///< stages passed on the way down
         int backwards = 0;  ///< and back

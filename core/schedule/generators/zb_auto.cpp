@@ -88,7 +88,7 @@ constexpr std::array gaps{0, 1, 2, 3, 4};
 constexpr std::array patiences{0, 1, 2, 3};
 constexpr std::array backlogs{1, 2, 3, 4, 6, 8, 12, 16, 24, RankRule::no_backlog_limit};
 
-/// The same habits on every rank; a warm-up that fills the round trip, or nearly.
+/// Rules to start from: all ranks alike, with a warm-up that fills the round trip, or nearly.
 std::vector<Rules> starting_rules(const ZeroBubbleProblem& problem) {
     const std::vector<int> round_trip = forwards_of_a_round_trip(problem);
     std::vector<Rules> starts;

@@ -43,7 +43,7 @@ class Clock {
     }
 
   private:
-    /// Of two equals the lower rank wins, so a run is the same everywhere.
+    /// Sets the winner of a node. The lower rank wins a draw, so a run is the same everywhere.
     void play(std::size_t node) {
         const std::size_t left = winners_[2 * node];
         const std::size_t right = winners_[2 * node + 1];

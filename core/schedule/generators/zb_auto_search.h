@@ -14,6 +14,7 @@ namespace pipetwin::schedules {
 /// Later than any time of a schedule.
 inline constexpr Duration never = Duration::max();
 
+/// [rank] the actions of a rank, in order.
 using Rows = std::vector<std::vector<Action>>;
 
 /// One stage per rank. All lists have one entry per rank, `latency` one per boundary.

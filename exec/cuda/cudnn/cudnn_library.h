@@ -110,6 +110,7 @@ class CudnnDescriptor {
     void set_pointers(cudnnBackendAttributeName_t name, std::span<void* const> pointers) {
         set_bytes(name, CUDNN_TYPE_VOID_PTR, pointers.size(), pointers.data());
     }
+    /// Ends the setting of attributes. Throws CudnnError where cuDNN does not support them.
     void finalize();
 
     /// Number of values that an attribute has.
@@ -120,6 +121,7 @@ class CudnnDescriptor {
         values.resize(get_bytes(name, cudnn_type_of<T>, values.size(), values.data()));
         return values;
     }
+    /// An attribute that has one value.
     template <class T>
     T value_of(cudnnBackendAttributeName_t name) const {
         T value{};
