@@ -118,9 +118,10 @@ double all_plans(const Question& question, const Model& model, const sim::Search
     int sampled = 0;
     for (int tries = 0; sampled < wanted && tries < 50 * wanted; ++tries) {
         const sim::Shape& shape = result.shapes[random() % result.shapes.size()];
-        const std::vector<sim::Style> styles = styles_of(question.scenario, model, shape);
-        const sim::Candidate candidate{shape, styles[random() % styles.size()]};
-        if (std::int64_t{6} * shape.stages * candidate.style.chunks * shape.micro_batches > most) {
+        const std::vector<sim::ScheduleChoice> choices =
+            choices_of(question.scenario, model, shape);
+        const sim::Candidate candidate{shape, choices[random() % choices.size()]};
+        if (std::int64_t{6} * shape.stages * candidate.choice.chunks * shape.micro_batches > most) {
             continue;
         }
         const double begin = seconds_of(CLOCK_PROCESS_CPUTIME_ID);

@@ -82,7 +82,7 @@ std::optional<NamedOrder> better_order_for(const Scenario& scenario, const Plann
     const int samples = scenario.training.batch / candidate.shape.data_parallel;
     const int size = std::max(1, samples / candidate.shape.micro_batches);
     const int stages = candidate.shape.stages;
-    for (const int pieces : {stages * candidate.style.chunks, stages}) {
+    for (const int pieces : {stages * candidate.choice.chunks, stages}) {
         if (auto order = better_order(first.profile, first.model, pieces, size)) {
             return NamedOrder{.order = *std::move(order), .stages = pieces};
         }

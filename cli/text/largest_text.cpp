@@ -94,9 +94,9 @@ std::string next_text(const sim::LargestModel& largest) {
 
 /// One mode for all, or what the scenario writes down.
 RecomputeRules rules_of(const LargestAnswer& answer) {
-    const sim::Style& style = answer.largest.candidate.style;
-    return style.recompute_by_rank ? answer.scenario.pipeline.recompute.value_or(Recompute::None)
-                                   : style.recompute;
+    const sim::ScheduleChoice& choice = answer.largest.candidate.choice;
+    return choice.recompute_by_rank ? answer.scenario.pipeline.recompute.value_or(Recompute::None)
+                                    : choice.recompute;
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
             entry.why.substr(0, entry.why.find('\n')),  // the rest explains a deadlock
             counted(entry.example.shape.stages, "stage"),
             counted(entry.example.shape.micro_batches, "micro-batch"),
-            entry.example.style.schedule.empty() ? "" : ", " + entry.example.style.schedule));
+            entry.example.choice.schedule.empty() ? "" : ", " + entry.example.choice.schedule));
     }
     return lines;
 }
@@ -97,8 +97,8 @@ std::optional<std::string> without_pipeline(const sim::SearchResult& result) {
         counted(alone->candidate.shape.devices(), "device"));
 }
 
-std::string_view word_of(const sim::Style& style) {
-    return style.recompute_by_rank ? "by rank" : to_string(style.recompute);
+std::string_view word_of(const sim::ScheduleChoice& choice) {
+    return choice.recompute_by_rank ? "by rank" : to_string(choice.recompute);
 }
 
 }  // namespace
@@ -107,14 +107,14 @@ std::string candidate_text(const Scenario& scenario,
                            const Candidate& candidate,
                            const RecomputeRules& recompute) {
     const sim::Shape& shape = candidate.shape;
-    const sim::Style& style = candidate.style;
+    const sim::ScheduleChoice& choice = candidate.choice;
     std::string text = fmt::format("{}, {} of {}, {}",
                                    counted(shape.stages, "stage"),
                                    counted(shape.micro_batches, "micro-batch"),
                                    counted(micro_batch_size(scenario, candidate), "sample"),
-                                   style.schedule);
-    if (style.chunks > 1) {
-        text += fmt::format(" with {} chunks", style.chunks);
+                                   choice.schedule);
+    if (choice.chunks > 1) {
+        text += fmt::format(" with {} chunks", choice.chunks);
     }
     text += fmt::format(", recompute {}", to_string(recompute));
     if (shape.data_parallel > 1) {
@@ -128,10 +128,10 @@ std::string candidate_text(const Scenario& scenario,
 
 Json candidate_json(const Candidate& candidate) {
     return {{"stages", candidate.shape.stages},
-            {"chunks", candidate.style.chunks},
+            {"chunks", candidate.choice.chunks},
             {"micro_batches", candidate.shape.micro_batches},
-            {"schedule", candidate.style.schedule},
-            {"recompute", word_of(candidate.style)},
+            {"schedule", candidate.choice.schedule},
+            {"recompute", word_of(candidate.choice)},
             {"data_parallel", candidate.shape.data_parallel},
             {"tensor_parallel", candidate.shape.tensor_parallel}};
 }
@@ -152,14 +152,14 @@ std::string pipeline_keys(const Candidate& candidate,
                           const std::vector<int>& partition,
                           const RecomputeRules& recompute) {
     const sim::Shape& shape = candidate.shape;
-    const sim::Style& style = candidate.style;
+    const sim::ScheduleChoice& choice = candidate.choice;
     std::string text = fmt::format(
         "[pipeline]\nstages = {}\nmicro_batches = {}\nschedule = \"{}\"\nchunks = {}\n"
         "recompute = {}\npartition = [{}]\n",
         shape.stages,
         shape.micro_batches,
-        style.schedule,
-        style.chunks,
+        choice.schedule,
+        choice.chunks,
         recompute_json(recompute).dump(),
         fmt::join(partition, ", "));
     if (shape.data_parallel > 1) {
@@ -220,8 +220,8 @@ std::string closest_text(const sim::ClosestPlan& closest) {
         "has",
         counted(shape.stages, "stage"),
         counted(shape.micro_batches, "micro-batch"),
-        closest.candidate.style.schedule,
-        word_of(closest.candidate.style),
+        closest.candidate.choice.schedule,
+        word_of(closest.candidate.choice),
         closest.rank,
         format_bytes(closest.peak),
         format_bytes(closest.peak - closest.limit),

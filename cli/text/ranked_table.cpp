@@ -79,8 +79,8 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
                                     : fmt::format("{} of {}-{}", count, smallest, smallest + 1);
     };
     const auto schedule = [](const FoundPlan& plan) {
-        const sim::Style& style = plan.candidate.style;
-        return style.schedule + (style.chunks > 1 ? fmt::format(" x{}", style.chunks) : "");
+        const sim::ScheduleChoice& choice = plan.candidate.choice;
+        return choice.schedule + (choice.chunks > 1 ? fmt::format(" x{}", choice.chunks) : "");
     };
     return {
         {"step", [](const FoundPlan& plan) { return format_duration(plan.step); }},
@@ -126,7 +126,7 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
     if (std::ranges::find(heads, "micro-batches") != heads.end()) {
         parts.emplace_back("micro-batches: how many of how many samples");
     }
-    if (any([](const FoundPlan& plan) { return plan.candidate.style.chunks > 1; })) {
+    if (any([](const FoundPlan& plan) { return plan.candidate.choice.chunks > 1; })) {
         parts.emplace_back("schedule x2: 2 pieces on each rank");
     }
     if (std::ranges::find(heads, "memory") != heads.end()) {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+
+#include "core/svg/svg_pieces.h"
 
 namespace pipetwin::gui {
 
@@ -18,7 +21,6 @@ QColor text_on(const QColor& fill, const QColor& hatch) {
 }
 
 struct OpLook {
-    QRgb fill;
     Qt::BrushStyle pattern;
     const char* letter;
 };
@@ -26,25 +28,38 @@ struct OpLook {
 OpLook look_of(Op op) {
     switch (op) {
         case Op::Forward:
-            return {0xff0072b2, Qt::NoBrush, "F"};
+            return {Qt::NoBrush, "F"};
         case Op::Backward:
-            return {0xffe69f00, Qt::BDiagPattern, "B"};
+            return {Qt::BDiagPattern, "B"};
         case Op::BackwardInput:
-            return {0xffd55e00, Qt::FDiagPattern, "I"};
+            return {Qt::FDiagPattern, "I"};
         case Op::BackwardWeight:
-            return {0xff009e73, Qt::HorPattern, "W"};
+            return {Qt::HorPattern, "W"};
         case Op::Recompute:
-            return {0xff56b4e9, Qt::Dense6Pattern, "R"};
+            return {Qt::Dense6Pattern, "R"};
         case Op::ReduceGradient:
-            return {0xfff0e442, Qt::CrossPattern, "RG"};
+            return {Qt::CrossPattern, "RG"};
         case Op::GradientNorm:
-            return {0xffe8c4d8, Qt::VerPattern, "NORM"};
+            return {Qt::VerPattern, "NORM"};
         case Op::Optimizer:
-            return {0xffcc79a7, Qt::DiagCrossPattern, "OPT"};
+            return {Qt::DiagCrossPattern, "OPT"};
         default:
             break;
     }
-    return {0xff9aa0a6, Qt::NoBrush, "\u2192"};
+    return {Qt::NoBrush, "\u2192"};
+}
+
+/// The fill of the report's pictures, but for kinds of action that these do not tell apart from
+/// others: the norm, the collectives of a sharded stage, and messages, which they draw as waits.
+QColor fill_of(Op op) {
+    if (op == Op::GradientNorm) {
+        return {0xe8, 0xc4, 0xd8};
+    }
+    if (is_message(op) || op == Op::Unshard || op == Op::Reshard) {
+        return {0x9a, 0xa0, 0xa6};
+    }
+    const std::string_view fill = svg::style_of(svg::look_of(op)).fill;
+    return QColor(QLatin1String(fill.data(), static_cast<qsizetype>(fill.size())));
 }
 
 /// Relative luminance of WCAG 2.1.
@@ -141,7 +156,7 @@ Palette print() {
 
 OpStyle Palette::style(Op op) const {
     const OpLook look = look_of(op);
-    const QColor fill = QColor::fromRgb(look.fill);
+    const QColor fill = fill_of(op);
     // Lighter lines under black text, darker ones under white: the hatching never costs contrast.
     const bool black_text = text_on(fill, fill) == QColor(Qt::black);
     const QColor hatch = black_text ? mixed(fill, Qt::white, 0.32) : mixed(fill, Qt::black, 0.30);

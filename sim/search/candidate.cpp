@@ -120,11 +120,13 @@ std::vector<Recompute> recomputes_of(const Scenario& scenario, const Shape& shap
 
 /// A written list does. Else, on one rank that is one of the three; ranks of two pipelines share
 /// their weights with another one; and where stashes are copied away, what fits depends on times.
-bool may_recompute_by_rank(const Scenario& scenario, const Style& style, const Shape& shape) {
+bool may_recompute_by_rank(const Scenario& scenario,
+                           const ScheduleChoice& choice,
+                           const Shape& shape) {
     if (!scenario.pipeline.recompute_auto) {
         return scenario.pipeline.recompute && !scenario.pipeline.recompute->everywhere();
     }
-    const ScheduleTraits& row = schedule_traits(style.schedule);
+    const ScheduleTraits& row = schedule_traits(choice.schedule);
     return shape.stages > 1 && row.placement != StagePlacement::BothWays &&
            scenario.pipeline.offload == Offload::None && row.searched != Searched::No;
 }
@@ -144,7 +146,9 @@ std::vector<const ScheduleTraits*> searched_rows(const Shape& shape) {
 }
 
 /// Schedules with their chunks.
-std::vector<Style> orders_of(const Scenario& scenario, const Model& model, const Shape& shape) {
+std::vector<ScheduleChoice> orders_of(const Scenario& scenario,
+                                      const Model& model,
+                                      const Shape& shape) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const int most_chunks = std::max(1, model.layer_count() / shape.stages);
     if (pipeline.schedule && pipeline.chunks) {
@@ -153,7 +157,7 @@ std::vector<Style> orders_of(const Scenario& scenario, const Model& model, const
     const std::vector<const ScheduleTraits*> rows =
         pipeline.schedule ? std::vector{&schedule_traits(*pipeline.schedule)}
                           : searched_rows(shape);
-    std::vector<Style> orders;
+    std::vector<ScheduleChoice> orders;
     for (const ScheduleTraits* const row : rows) {
         for (const int chunks : chunk_counts(scenario, row->chunks, most_chunks)) {
             orders.push_back(
@@ -182,10 +186,10 @@ SettledScenario with_candidate(const Scenario& scenario, const Candidate& candid
     pipeline.data_parallel = candidate.shape.data_parallel;
     pipeline.tensor_parallel = candidate.shape.tensor_parallel;
     pipeline.micro_batches = candidate.shape.micro_batches;
-    pipeline.schedule = candidate.style.schedule;
-    pipeline.chunks = candidate.style.chunks;
-    pipeline.recompute = candidate.style.recompute;
-    if (candidate.style.recompute_by_rank) {
+    pipeline.schedule = candidate.choice.schedule;
+    pipeline.chunks = candidate.choice.chunks;
+    pipeline.recompute = candidate.choice.recompute;
+    if (candidate.choice.recompute_by_rank) {
         pipeline.recompute = scenario.pipeline.recompute.value_or(Recompute::None);
     }
     return settled;
@@ -230,20 +234,22 @@ std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int laye
     return {counts.begin(), counts.end()};
 }
 
-std::vector<Style> styles_of(const Scenario& scenario, const Model& model, const Shape& shape) {
-    std::vector<Style> styles;
-    for (Style order : orders_of(scenario, model, shape)) {
+std::vector<ScheduleChoice> choices_of(const Scenario& scenario,
+                                       const Model& model,
+                                       const Shape& shape) {
+    std::vector<ScheduleChoice> choices;
+    for (ScheduleChoice order : orders_of(scenario, model, shape)) {
         for (const Recompute recompute : recomputes_of(scenario, shape)) {
             order.recompute = recompute;
-            styles.push_back(order);
+            choices.push_back(order);
         }
         if (may_recompute_by_rank(scenario, order, shape)) {
             order.recompute = Recompute::None;
             order.recompute_by_rank = true;
-            styles.push_back(order);
+            choices.push_back(order);
         }
     }
-    return styles;
+    return choices;
 }
 
 }  // namespace pipetwin::sim

@@ -22,8 +22,8 @@ struct Shape {
     auto operator<=>(const Shape&) const = default;
 };
 
-/// In which order, and what is kept.
-struct Style {
+/// A schedule, its chunks, and what is recomputed.
+struct ScheduleChoice {
     std::string schedule;
     int chunks = 1;
     Recompute recompute = Recompute::None;
@@ -31,12 +31,12 @@ struct Style {
     /// it may, of none, except-last and always the first that fits. `recompute` says nothing then.
     bool recompute_by_rank = false;
 
-    auto operator<=>(const Style&) const = default;
+    auto operator<=>(const ScheduleChoice&) const = default;
 };
 
 struct Candidate {
     Shape shape;
-    Style style;
+    ScheduleChoice choice;
 
     auto operator<=>(const Candidate&) const = default;
 };
@@ -65,9 +65,11 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model);
 /// stage less: 1000 layers on 500 stages are 2 each, and so they are, at the most, on 501 to 999.
 std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int layers);
 
-/// Every style that the scenario leaves open for a shape. Schedules whose rows do not say
+/// Every choice that the scenario leaves open for a shape. Schedules whose rows do not say
 /// `searched` (with stale gradients, without a backward, or with a search of their own) are taken
 /// only where the scenario names them.
-std::vector<Style> styles_of(const Scenario& scenario, const Model& model, const Shape& shape);
+std::vector<ScheduleChoice> choices_of(const Scenario& scenario,
+                                       const Model& model,
+                                       const Shape& shape);
 
 }  // namespace pipetwin::sim

@@ -19,15 +19,15 @@ namespace {
 
 /// Where the pieces of a candidate are for its bound, and so which partitions are tried: for one on
 /// each rank those that the bound finds, else the balanced one.
-StagePlacement placement_of(const Scenario& scenario, const Style& style) {
-    const ScheduleTraits& row = schedule_traits(style.schedule);
+StagePlacement placement_of(const Scenario& scenario, const ScheduleChoice& choice) {
+    const ScheduleTraits& row = schedule_traits(choice.schedule);
     const bool one_pipeline = row.placement == StagePlacement::OnePerRank ||
                               row.placement == StagePlacement::Loop ||
                               row.placement == StagePlacement::V;
     if (!one_pipeline || row.stale_gradients || !row.trains) {
         return StagePlacement::Unknown;
     }
-    if (style.chunks == 1) {
+    if (choice.chunks == 1) {
         return StagePlacement::OnePerRank;
     }
     // Where devices differ the balanced partition depends on which of them holds what.
@@ -146,7 +146,7 @@ int CandidateBounds::micro_batches_of(const Shape& shape) const {
 
 SettledScenario CandidateBounds::with_shape(const Shape& shape) const {
     return with_candidate(scenario_,
-                          {.shape = shape, .style = {.schedule = std::string(default_schedule)}});
+                          {.shape = shape, .choice = {.schedule = std::string(default_schedule)}});
 }
 
 void CandidateBounds::learn(const Shape& shape) {
@@ -216,23 +216,23 @@ ShapeBounds CandidateBounds::of(const Shape& shape) const {
     return {scenario_, sums_of(shape), std::move(question)};
 }
 
-BoundQuestion ShapeBounds::question(const Style& style) const {
+BoundQuestion ShapeBounds::question(const ScheduleChoice& choice) const {
     BoundQuestion question = of_shape_;
     const bool puts_off = scenario_.pipeline.deferred_weights > 0;
     // What a rank does not hold it computes again, but for the last micro-batch.
-    question.where_needed = style.recompute_by_rank;
+    question.where_needed = choice.recompute_by_rank;
     const Recompute least = question.micro_batches == 1 ? Recompute::Always : Recompute::ExceptLast;
     question.recomputed =
-        recomputed(style.recompute_by_rank ? least : style.recompute, question.micro_batches);
-    const ScheduleTraits& row = schedule_traits(style.schedule);
+        recomputed(choice.recompute_by_rank ? least : choice.recompute, question.micro_batches);
+    const ScheduleTraits& row = schedule_traits(choice.schedule);
     question.split = puts_off ? BackwardSplit::Sometimes : row.split;
     question.forwards_first = row.forwards_first;
     const ScheduleShape shape{
-        .ranks = question.stages, .chunks = style.chunks, .micro_batches = question.micro_batches};
+        .ranks = question.stages, .chunks = choice.chunks, .micro_batches = question.micro_batches};
     // Forms of schedules with chunks are asked for more than one. Stashes that are copied to host
     // memory need room one at a time; and what puts W off takes some sooner than the rows have
     // them.
-    const bool has_form = row.stashes && (row.chunks == ChunkCounts::One) == (style.chunks == 1);
+    const bool has_form = row.stashes && (row.chunks == ChunkCounts::One) == (choice.chunks == 1);
     const bool may_hold_less = scenario_.pipeline.offload != Offload::None ||
                                (puts_off && row.split != BackwardSplit::Never);
     for (int rank = 0; rank < question.stages; ++rank) {
@@ -264,9 +264,9 @@ const std::vector<int>& ShapeBounds::balanced(int pieces, bool recomputes) {
     return known = balanced_partition(times, pieces).layers_per_stage();
 }
 
-std::optional<Duration> ShapeBounds::least(const Style& style, Duration ceiling) {
-    const BoundQuestion asked = question(style);
-    const StagePlacement placement = placement_of(scenario_, style);
+std::optional<Duration> ShapeBounds::least(const ScheduleChoice& choice, Duration ceiling) {
+    const BoundQuestion asked = question(choice);
+    const StagePlacement placement = placement_of(scenario_, choice);
     if (placement == StagePlacement::OnePerRank) {
         return StepBound(sums_, asked).least(ceiling);
     }
@@ -275,7 +275,7 @@ std::optional<Duration> ShapeBounds::least(const Style& style, Duration ceiling)
     }
     Pieces pieces{.layers = {}, .v_shape = placement == StagePlacement::V};
     std::optional<Duration> least;
-    for (std::vector<int>& layers : balanced_ones(style, asked)) {
+    for (std::vector<int>& layers : balanced_ones(choice, asked)) {
         pieces.layers = std::move(layers);
         if (const auto bound = bound_of_pieces(sums_, asked, pieces)) {
             least = std::min(least.value_or(*bound), *bound);
@@ -286,9 +286,9 @@ std::optional<Duration> ShapeBounds::least(const Style& style, Duration ceiling)
 
 /// For schedules with several pieces to a rank: where every rank recomputes or not for itself, the
 /// partition that is balanced without and the one that is balanced with.
-std::vector<std::vector<int>> ShapeBounds::balanced_ones(const Style& style,
+std::vector<std::vector<int>> ShapeBounds::balanced_ones(const ScheduleChoice& choice,
                                                          const BoundQuestion& question) {
-    const int pieces = question.stages * style.chunks;
+    const int pieces = question.stages * choice.chunks;
     std::vector<std::vector<int>> partitions{balanced(pieces, all_recompute(question))};
     if (question.where_needed && balanced(pieces, true) != partitions.front()) {
         partitions.push_back(balanced(pieces, true));
@@ -313,17 +313,18 @@ std::vector<std::vector<int>> ShapeBounds::partitions_by_bound(const BoundQuesti
     return partitions;
 }
 
-std::vector<std::vector<int>> ShapeBounds::partitions(const Style& style, Duration least) {
+std::vector<std::vector<int>> ShapeBounds::partitions(const ScheduleChoice& choice,
+                                                      Duration least) {
     if (scenario_.pipeline.partition) {
         return {{}};  // it is the only one
     }
-    const BoundQuestion asked = question(style);
-    switch (placement_of(scenario_, style)) {
+    const BoundQuestion asked = question(choice);
+    switch (placement_of(scenario_, choice)) {
         case StagePlacement::OnePerRank:
             return partitions_by_bound(asked, least);
         case StagePlacement::Loop:
         case StagePlacement::V:
-            return balanced_ones(style, asked);
+            return balanced_ones(choice, asked);
         case StagePlacement::BothWays:
         case StagePlacement::Unknown:
             return {{}};
@@ -331,14 +332,14 @@ std::vector<std::vector<int>> ShapeBounds::partitions(const Style& style, Durati
     PIPETWIN_EXPECT(false, "placement out of range");
 }
 
-bool ShapeBounds::has_more_partitions(const Style& style) const {
+bool ShapeBounds::has_more_partitions(const ScheduleChoice& choice) const {
     return !scenario_.pipeline.partition &&
-           placement_of(scenario_, style) == StagePlacement::OnePerRank;
+           placement_of(scenario_, choice) == StagePlacement::OnePerRank;
 }
 
 std::optional<std::vector<std::vector<int>>> ShapeBounds::faster_partitions(
-    const Style& style, Duration best, std::int64_t most) const {
-    const BoundQuestion asked = question(style);
+    const ScheduleChoice& choice, Duration best, std::int64_t most) const {
+    const BoundQuestion asked = question(choice);
     const StepBound bound(sums_, asked);
     const FeasibleSplits splits(sums_.layers(), asked.stages, [&](int stage, int first, int end) {
         return bound.fits(stage, first, end) && bound.cost(stage, first, end) < best;

@@ -67,29 +67,30 @@ class ShapeBounds {
         : scenario_(scenario), sums_(sums), of_shape_(std::move(question)) {}
 
     /// What its bound depends on beside the layers.
-    BoundQuestion question(const Style& style) const;
+    BoundQuestion question(const ScheduleChoice& choice) const;
 
     /// With any partition that may be tried; none where it does not fit. What is not below
     /// `ceiling` may be told as that.
-    std::optional<Duration> least(const Style& style, Duration ceiling);
+    std::optional<Duration> least(const ScheduleChoice& choice, Duration ceiling);
 
-    /// The partitions that promise most, for a style with that bound. An empty list stands for the
+    /// The partitions that promise most, for a choice with that bound. An empty list stands for the
     /// scenario's partition, or the balanced one.
-    std::vector<std::vector<int>> partitions(const Style& style, Duration least);
+    std::vector<std::vector<int>> partitions(const ScheduleChoice& choice, Duration least);
 
-    /// Whether the bound of the style is one for every partition, and others than `partitions` may
+    /// Whether the bound of the choice is one for every partition, and others than `partitions` may
     /// be tried.
-    bool has_more_partitions(const Style& style) const;
+    bool has_more_partitions(const ScheduleChoice& choice) const;
 
-    /// Every partition of such a style that its bound lets be faster than `best`; none where they
+    /// Every partition of such a choice that its bound lets be faster than `best`; none where they
     /// are more than `most`.
-    std::optional<std::vector<std::vector<int>>> faster_partitions(const Style& style,
+    std::optional<std::vector<std::vector<int>>> faster_partitions(const ScheduleChoice& choice,
                                                                    Duration best,
                                                                    std::int64_t most) const;
 
   private:
     const std::vector<int>& balanced(int pieces, bool recomputes);
-    std::vector<std::vector<int>> balanced_ones(const Style& style, const BoundQuestion& question);
+    std::vector<std::vector<int>> balanced_ones(const ScheduleChoice& choice,
+                                                const BoundQuestion& question);
     std::vector<std::vector<int>> partitions_by_bound(const BoundQuestion& question,
                                                       Duration least);
 

@@ -308,11 +308,11 @@ std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
     const auto model = sized(copies);
     std::vector<SizedCandidate> all;
     for (const Shape& shape : shapes_of(scenario_, model->model)) {
-        for (const Style& style : styles_of(scenario_, model->model, shape)) {
-            if (style.recompute_by_rank && scenario_.pipeline.recompute_auto) {
+        for (const ScheduleChoice& choice : choices_of(scenario_, model->model, shape)) {
+            if (choice.recompute_by_rank && scenario_.pipeline.recompute_auto) {
                 continue;  // it fits where all ranks recompute
             }
-            SizedCandidate one{.candidate = {.shape = shape, .style = style}};
+            SizedCandidate one{.candidate = {.shape = shape, .choice = choice}};
             const SettledScenario settled = with_candidate(scenario_, one.candidate);
             const int missing = settled.pipeline.pieces() - others_;
             one.least = std::max(1, (missing + repeated_.group - 1) / repeated_.group);

@@ -15,7 +15,7 @@
 /// What a plan search has still to look at, and in which order.
 namespace pipetwin::sim {
 
-/// A shape whose styles are not looked at yet, or a candidate that is not simulated yet.
+/// A shape whose choices are not looked at yet, or a candidate that is not simulated yet.
 struct Open {
     Duration bound{};
     std::int64_t actions = 0;  ///< of its plan, about; of a shape those of its smallest
@@ -30,7 +30,7 @@ inline Duration part(Duration whole, double share) {
 
 /// About: F, B and four sends and receives of every micro-batch on every piece.
 inline std::int64_t actions_of(const Candidate& candidate) {
-    return std::int64_t{6} * candidate.shape.stages * candidate.style.chunks *
+    return std::int64_t{6} * candidate.shape.stages * candidate.choice.chunks *
            candidate.shape.micro_batches;
 }
 

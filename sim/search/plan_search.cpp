@@ -107,7 +107,7 @@ OpenQueue Search::open_shapes() {
     Duration least = Duration::max();
     for (const Shape& shape : shapes_) {
         bounds_.learn(shape);
-        const Candidate first{.shape = shape, .style = {}};
+        const Candidate first{.shape = shape, .choice = {}};
         // Where no costs are known there are no plans.
         open.push_back({.bound = bounds_.unknown(shape) ? Duration::max() : bounds_.least(shape),
                         .actions = actions_of(first),
@@ -135,18 +135,18 @@ bool Search::is_slower(const Open& open) const {
 /// Whether it recomputes as needed where nothing is needed: with the bound of the candidate without
 /// recompute, which fits, the same partitions come out the same.
 bool Search::is_known(const Open& open) const {
-    if (!open.candidate.style.recompute_by_rank) {
+    if (!open.candidate.choice.recompute_by_rank) {
         return false;
     }
     Candidate twin = open.candidate;
-    twin.style.recompute_by_rank = false;
+    twin.choice.recompute_by_rank = false;
     const auto found = without_recompute_.find(twin);
     return found != without_recompute_.end() && found->second == open.bound;
 }
 
 void Search::leave_out(const Open& open) {
     const std::int64_t count =
-        open.is_shape ? std::ssize(styles_of(space_.scenario, space_.model, open.candidate.shape))
+        open.is_shape ? std::ssize(choices_of(space_.scenario, space_.model, open.candidate.shape))
                       : 1;
     all_.candidates += open.is_shape ? count : 0;
     all_.pruned += count;
@@ -187,15 +187,15 @@ std::vector<Open> Search::next_wave(OpenQueue& queue) {
     return wave;
 }
 
-/// The styles of a shape.
+/// The choices of a shape.
 Step Search::look_into(const Open& shape) const {
     Step step;
     const Shape& of = shape.candidate.shape;
-    const std::vector<Style> styles = styles_of(space_.scenario, space_.model, of);
-    step.outcome.candidates = std::ssize(styles);
+    const std::vector<ScheduleChoice> choices = choices_of(space_.scenario, space_.model, of);
+    step.outcome.candidates = std::ssize(choices);
     if (const std::string* const unknown = bounds_.unknown(of)) {
-        for (const Style& style : styles) {
-            step.outcome.refuse(*unknown, {.shape = of, .style = style});
+        for (const ScheduleChoice& choice : choices) {
+            step.outcome.refuse(*unknown, {.shape = of, .choice = choice});
         }
         return step;
     }
@@ -203,9 +203,9 @@ Step Search::look_into(const Open& shape) const {
     const Duration best = best_.of(of);
     const Duration ceiling =
         best == Duration::max() ? best : best + part(best, runner_up) + Duration{1};
-    for (const Style& style : styles) {
-        const Candidate candidate{.shape = of, .style = style};
-        const std::optional<Duration> least = bounds.least(style, ceiling);
+    for (const ScheduleChoice& choice : choices) {
+        const Candidate candidate{.shape = of, .choice = choice};
+        const std::optional<Duration> least = bounds.least(choice, ceiling);
         if (!least) {
             step.outcome.refuse(out_of_memory, candidate);
             continue;
@@ -221,8 +221,9 @@ Step Search::simulate(const Open& open) const {
     const Candidate& candidate = open.candidate;
     ShapeBounds bounds = bounds_.of(candidate.shape);
     Step step;
-    step.outcome = try_candidate(space_, candidate, bounds.partitions(candidate.style, open.bound));
-    if (!step.outcome.breaks_a_rule && bounds.has_more_partitions(candidate.style)) {
+    step.outcome =
+        try_candidate(space_, candidate, bounds.partitions(candidate.choice, open.bound));
+    if (!step.outcome.breaks_a_rule && bounds.has_more_partitions(candidate.choice)) {
         step.outcome.contenders.push_back({.least = open.bound, .candidate = candidate});
     }
     return step;
@@ -280,7 +281,7 @@ Duration Search::try_partitions(Duration best) {
         }
         const auto partitions =
             bounds_.of(contender.candidate.shape)
-                .faster_partitions(contender.candidate.style, best, room / each);
+                .faster_partitions(contender.candidate.choice, best, room / each);
         if (!partitions) {
             bound = std::min(bound, contender.least);
             continue;
@@ -369,8 +370,8 @@ SearchResult Search::run() {
             steps[i] = wave[i].is_shape ? look_into(wave[i]) : simulate(wave[i]);
         });
         for (std::size_t i = 0; i < wave.size(); ++i) {
-            const Style& style = wave[i].candidate.style;
-            if (!steps[i].outcome.found.empty() && style.recompute == Recompute::None) {
+            const ScheduleChoice& choice = wave[i].candidate.choice;
+            if (!steps[i].outcome.found.empty() && choice.recompute == Recompute::None) {
                 without_recompute_.emplace(wave[i].candidate, wave[i].bound);
             }
             take(std::move(steps[i]), queue);

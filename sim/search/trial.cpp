@@ -96,8 +96,8 @@ FoundPlan found_plan(const Candidate& candidate,
                     .samples_per_second = metrics.samples_per_second,
                     .bubble = metrics.bubble.total};
     if (const auto mode = plan->recompute.everywhere()) {
-        found.candidate.style.recompute = *mode;
-        found.candidate.style.recompute_by_rank = false;
+        found.candidate.choice.recompute = *mode;
+        found.candidate.choice.recompute_by_rank = false;
     }
     for (const MemoryUse& peak : peaks) {
         found.peak = std::max(found.peak, peak.total());
@@ -155,7 +155,7 @@ void try_partition(const SearchSpace& space,
     if (!partition.empty()) {
         settled.pipeline.partition = partition;
     }
-    if (candidate.style.recompute_by_rank && space.scenario.pipeline.recompute_auto) {
+    if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute_auto) {
         const auto rules = as_needed(space, candidate, settled, outcome);
         if (!rules) {
             return;

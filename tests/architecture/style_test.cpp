@@ -2,8 +2,12 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -86,6 +90,53 @@ TEST(Style, NoCommentCitesARuleOfAListThatIsNotHere) {
         const Counts counts = counts_in(fs::path(pipetwin::places::source_folder()) / folder);
         EXPECT_EQ(counts.rules, 0) << counts.first_rule;
     }
+}
+
+/// The alternatives of "exec/layers/gelu.{h,cpp}".
+std::vector<std::string> alternatives(const std::string& path) {
+    const std::size_t open = path.find('{');
+    const std::size_t close = path.find('}', open);
+    if (open == std::string::npos || close == std::string::npos) {
+        return {path};
+    }
+    std::vector<std::string> all;
+    std::stringstream words(path.substr(open + 1, close - open - 1));
+    for (std::string word; std::getline(words, word, ',');) {
+        all.push_back(path.substr(0, open) + word + path.substr(close + 1));
+    }
+    return all;
+}
+
+/// Whether a path of the source tree is there, or a header or source whose ending is left out.
+bool is_there(const fs::path& path) {
+    return fs::exists(path) || fs::exists(fs::path(path).concat(".h")) ||
+           fs::exists(fs::path(path).concat(".cpp"));
+}
+
+TEST(Style, DocsNamePathsThatExist) {
+    const fs::path root = pipetwin::places::source_folder();
+    const std::regex quoted(
+        "`((?:core|sim|exec|gui|cli|tests|bench|tools|scripts|profiles|scenarios)/[^` ]+)`");
+    int found = 0;
+    for (const auto& entry : fs::directory_iterator(root / "docs")) {
+        if (entry.path().extension() != ".md") {
+            continue;
+        }
+        std::ifstream stream(entry.path());
+        const std::string text(std::istreambuf_iterator<char>(stream), {});
+        for (std::sregex_iterator match(text.begin(), text.end(), quoted), end; match != end;
+             ++match) {
+            const std::string named = (*match)[1];
+            if (named.find_first_of("*<$(") != std::string::npos) {
+                continue;  // a pattern
+            }
+            for (const std::string& path : alternatives(named)) {
+                ++found;
+                EXPECT_TRUE(is_there(root / path)) << entry.path().filename() << ": " << path;
+            }
+        }
+    }
+    EXPECT_GT(found, 100);
 }
 
 TEST(Style, TellsThePatterns) {

@@ -91,13 +91,16 @@ bool fits_with_any_partition(const Scenario& scenario,
     return false;
 }
 
-/// With every shape, style and partition.
+/// With every shape, choice and partition.
 bool fits(const Scenario& scenario, const Profile& profile) {
     const Model model = scenario_model(scenario, &profile);
     for (const Shape& shape : shapes_of(scenario, model)) {
-        for (const Style& style : styles_of(scenario, model, shape)) {
-            if (fits_with_any_partition(
-                    scenario, profile, {.shape = shape, .style = style}, {}, model.layer_count())) {
+        for (const ScheduleChoice& choice : choices_of(scenario, model, shape)) {
+            if (fits_with_any_partition(scenario,
+                                        profile,
+                                        {.shape = shape, .choice = choice},
+                                        {},
+                                        model.layer_count())) {
                 return true;
             }
         }

@@ -153,7 +153,7 @@ std::optional<Duration> step_of(const Scenario& scenario,
     if (!partition.empty()) {
         settled.pipeline.partition = partition;
     }
-    if (!candidate.style.recompute_by_rank) {
+    if (!candidate.choice.recompute_by_rank) {
         return step_of(settled, profile);
     }
     std::optional<Duration> best;
@@ -177,13 +177,13 @@ std::optional<Duration> step_of(const Scenario& scenario,
 }
 
 /// All where a rank has one stage, else the balanced one.
-std::vector<std::vector<int>> tried_partitions(const Style& style,
+std::vector<std::vector<int>> tried_partitions(const ScheduleChoice& choice,
                                                const Shape& shape,
                                                const Model& model) {
-    const ScheduleTraits& row = schedule_traits(style.schedule);
+    const ScheduleTraits& row = schedule_traits(choice.schedule);
     const bool one_pipeline =
         row.placement != StagePlacement::Unknown && row.placement != StagePlacement::BothWays;
-    if (style.chunks == 1 && one_pipeline && row.trains && !row.stale_gradients) {
+    if (choice.chunks == 1 && one_pipeline && row.trains && !row.stale_gradients) {
         return all_partitions(model.layer_count(), shape.stages);
     }
     return {{}};
@@ -196,13 +196,13 @@ std::optional<Duration> brute_force(const Scenario& scenario,
     const Model model = scenario_model(scenario, &profile);
     std::optional<Duration> best;
     for (const Shape& shape : shapes_of(scenario, model)) {
-        for (const Style& style : styles_of(scenario, model, shape)) {
-            if (style.recompute_by_rank && !with_recompute_by_rank) {
+        for (const ScheduleChoice& choice : choices_of(scenario, model, shape)) {
+            if (choice.recompute_by_rank && !with_recompute_by_rank) {
                 continue;
             }
-            for (const std::vector<int>& partition : tried_partitions(style, shape, model)) {
+            for (const std::vector<int>& partition : tried_partitions(choice, shape, model)) {
                 const auto step =
-                    step_of(scenario, profile, {.shape = shape, .style = style}, partition);
+                    step_of(scenario, profile, {.shape = shape, .choice = choice}, partition);
                 best = step ? std::min(best.value_or(*step), *step) : best;
             }
         }
@@ -230,9 +230,9 @@ class Judge {
             // More recompute than a rank needs can save another one room: with other times fewer
             // messages wait. That is not searched for.
             ++more_recompute_helps_;
-            ASSERT_GT(found.step, *best) << found.candidate.style.schedule;
+            ASSERT_GT(found.step, *best) << found.candidate.choice.schedule;
             ASSERT_LE(found.step, brute_force(scenario, profile, false))
-                << found.candidate.style.schedule;
+                << found.candidate.choice.schedule;
         }
         ASSERT_EQ(step_of(with_plan(scenario, found), profile), found.step);
         ASSERT_EQ(result.candidates,
@@ -240,7 +240,7 @@ class Judge {
                                   result.shapes.end(),
                                   std::int64_t{0},
                                   [&](std::int64_t sum, const Shape& shape) {
-                                      return sum + std::ssize(styles_of(scenario, model, shape));
+                                      return sum + std::ssize(choices_of(scenario, model, shape));
                                   }));
     }
     int searched() const { return searched_; }
@@ -426,7 +426,7 @@ TEST(PlanSearch, TakesWhatTheScenarioSays) {
     const SearchResult result = search_plans(scenario, scenario_model(scenario, &profile), profile);
     for (const FoundPlan& plan : result.ranked) {
         EXPECT_EQ(plan.candidate.shape.stages, 2);
-        EXPECT_EQ(plan.candidate.style.schedule, "zb-h1");
+        EXPECT_EQ(plan.candidate.choice.schedule, "zb-h1");
     }
 }
 
@@ -445,10 +445,10 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
             for (const Shape& shape : shapes_of(scenario, model)) {
                 bounds.learn(shape);
                 ShapeBounds of_shape = bounds.of(shape);
-                for (const Style& style : styles_of(scenario, model, shape)) {
-                    const Candidate candidate{.shape = shape, .style = style};
-                    const auto least = of_shape.least(style, Duration::max());
-                    for (const auto& partition : tried_partitions(style, shape, model)) {
+                for (const ScheduleChoice& choice : choices_of(scenario, model, shape)) {
+                    const Candidate candidate{.shape = shape, .choice = choice};
+                    const auto least = of_shape.least(choice, Duration::max());
+                    for (const auto& partition : tried_partitions(choice, shape, model)) {
                         if (const auto step = step_of(scenario, profile, candidate, partition)) {
                             ++compared;
                             ASSERT_TRUE(least.has_value()) << known.name;
@@ -458,8 +458,8 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
                                 known.name,
                                 shape.stages,
                                 shape.micro_batches,
-                                to_string(style.recompute),
-                                style.recompute_by_rank ? " by rank" : "",
+                                to_string(choice.recompute),
+                                choice.recompute_by_rank ? " by rank" : "",
                                 scenario.pipeline.deferred_weights,
                                 partition);
                             ASSERT_LE(bounds.least(shape), *step) << known.name;
@@ -502,10 +502,10 @@ TEST(StepBound, IsNeverAboveTheStep) {
         const auto recompute = static_cast<Recompute>(random.below(3));
         const Candidate candidate{
             .shape = {.stages = 1 + random.below(layers), .micro_batches = scenario.training.batch},
-            .style = {.schedule = schedule, .recompute = recompute}};
+            .choice = {.schedule = schedule, .recompute = recompute}};
         CandidateBounds bounds(scenario, model, profile);
         bounds.learn(candidate.shape);
-        const BoundQuestion question = bounds.of(candidate.shape).question(candidate.style);
+        const BoundQuestion question = bounds.of(candidate.shape).question(candidate.choice);
         const LayerSums sums =
             layer_sums(with_candidate(scenario, candidate),
                        model,
