@@ -27,6 +27,7 @@ class TraceStream {
     void finish();
 
     bool complete() const;  ///< all was read, and all is there
+    /// Whether the metadata were read; `step_count` needs them.
     bool has_metadata() const;
     std::uint64_t bytes() const;     ///< that came
     std::uint64_t stop() const;      ///< the first byte that was not taken

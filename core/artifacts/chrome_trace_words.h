@@ -13,9 +13,11 @@ constexpr int schema_version = 1;
 
 /// `tid` of an event. The last two hold copies of stashes to host memory and back.
 enum Lane { ComputeLane, SendLane, ReceiveLane, LinkLane, CopyOutLane, CopyInLane };
+/// Name of each lane, by Lane.
 constexpr std::array<std::string_view, 6> lane_names{
     "compute", "send", "receive", "link", "copy out", "copy in"};
 
+/// The lane of an action in its rank's process.
 inline Lane lane_of(Op op) {
     if (is_send(op)) {
         return SendLane;

@@ -79,6 +79,7 @@ struct CalibrationNote {
     /// By how much longer the layers take, as a share, while the other cores do the same; none
     /// where it was not measured.
     std::optional<double> interference{};
+    /// Time of a message of one size between two cores.
     struct Rung {
         Bytes message;
         Duration time{};  ///< from its sending until another core has read it

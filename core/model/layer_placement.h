@@ -19,9 +19,9 @@ inline constexpr std::size_t most_layers = 100'000;
 /// Throws Error(BadInput) naming the layer unless the value is at least 1.
 void expect_positive(const std::string& name, std::string_view what, int value);
 
-/// Sums and products of numbers of a model; throws Error(BadInput) naming the layer where there are
-/// more than any model has.
+/// a + b, for numbers of a model. Throws Error(BadInput) naming the layer if no model has so many.
 std::int64_t checked_sum(const std::string& name, std::int64_t a, std::int64_t b);
+/// a * b, for numbers of a model. Throws Error(BadInput) naming the layer if no model has so many.
 std::int64_t checked_product(const std::string& name, std::int64_t a, std::int64_t b);
 
 /// What follows from a layer's place: its output and the number of its parameters.

@@ -21,6 +21,8 @@ struct WrittenLink {
     double latency_us = 0;               ///< 0: not said
 
     bool is_anything() const { return of_class || gigabits_per_second > 0; }
+    /// `link` with what is written in place of its own: the class first, then bandwidth and
+    /// latency.
     LinkCost put_over(LinkCost link) const;
 };
 
@@ -39,6 +41,7 @@ class Cluster {
     Cluster(const SettledScenario& scenario, const Profile& profile, int ranks);
 
     const std::vector<RankDevice>& devices() const { return devices_; }
+    /// Index of the node that the rank's first device is on, from 0.
     int node_of(int rank, int replica) const;
 
     /// The slowest over the replicas. Throws Error(BadInput) if nothing says what connects two

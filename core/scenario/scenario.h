@@ -65,6 +65,7 @@ inline constexpr const char* this_machine = "this-machine";
 struct ScenarioParts {
     std::filesystem::path file;  ///< where it was read from
 
+    /// [model]: the layers, or the sizes that they follow from.
     struct ModelPart {
         ModelKind kind = ModelKind::Gpt;
         GptSizes gpt;
@@ -137,6 +138,7 @@ struct ScenarioParts {
 
         bool operator==(const ClusterPart&) const = default;
     } cluster;
+    /// [output]: how often a checkpoint is written, in steps; 0: never.
     struct OutputPart {
         int checkpoint_every = 0;
 

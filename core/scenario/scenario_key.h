@@ -38,22 +38,25 @@ struct ScenarioKey {
     std::string_view read_behind{};             ///< another key; empty: where it stands
     std::string_view printed_behind{};          ///< another key; empty: where it stands
 
-    /// This key with another reader, with a check, or at another place; a table is made of these.
+    /// This key with another reader.
     constexpr ScenarioKey read_by(Read own) const {
         ScenarioKey key = *this;
         key.read = own;
         return key;
     }
+    /// This key with a check, which runs as soon as the key is read.
     constexpr ScenarioKey checked_by(Check own) const {
         ScenarioKey key = *this;
         key.check = own;
         return key;
     }
+    /// This key, read after the key `other` instead of at its own place.
     constexpr ScenarioKey read_after(std::string_view other) const {
         ScenarioKey key = *this;
         key.read_behind = other;
         return key;
     }
+    /// This key, printed after the key `other` instead of at its own place.
     constexpr ScenarioKey printed_after(std::string_view other) const {
         ScenarioKey key = *this;
         key.printed_behind = other;
@@ -76,14 +79,16 @@ void print_keys(std::span<const ScenarioKey> keys,
 /// one is not written, the member keeps the value it has.
 namespace keys {
 
-/// What a member is in, and of which type it is.
+/// The class of a member; for decltype only.
 template <class Class, class Value>
 std::type_identity<Class> class_of(Value Class::*member);
 /// The type of a member; for decltype only.
 template <class Class, class Value>
 std::type_identity<Value> value_of(Value Class::*member);
+/// The class that has the member.
 template <auto member>
 using ClassOf = typename decltype(class_of(member))::type;
+/// The type of the member's value.
 template <auto member>
 using ValueOf = typename decltype(value_of(member))::type;
 /// The part of a scenario that has members of `Class`.

@@ -17,9 +17,12 @@
 /// include core/scenario/scenario.h. All throw Error(BadInput) with the place in the file.
 namespace pipetwin {
 
+/// Range of a key that is any positive number.
 constexpr Range any_size{1, 1 << 30};
+/// Range of a number of layers.
 constexpr Range layer_range{1, 100'000};
 
+/// The value as an int, or `otherwise` where there is none.
 inline int as_int(std::optional<std::int64_t> value, int otherwise) {
     return value ? static_cast<int>(*value) : otherwise;
 }
@@ -30,11 +33,15 @@ std::filesystem::path resolve(const std::filesystem::path& file, const std::stri
 /// Reads a table that has no other keys than these.
 void read_table(std::span<const ScenarioKey> keys, const TomlTable& table, Scenario& scenario);
 
-/// The keys of the tables after [model], whose keys depend on its kind.
+/// The keys of [data].
 std::span<const ScenarioKey> data_keys();
+/// The keys of [training].
 std::span<const ScenarioKey> training_keys();
+/// The keys of [pipeline].
 std::span<const ScenarioKey> pipeline_keys();
+/// The keys of [cluster].
 std::span<const ScenarioKey> cluster_keys();
+/// The keys of [output].
 std::span<const ScenarioKey> output_keys();
 
 /// [model] with the layers in it.
@@ -42,17 +49,18 @@ void read_model(const TomlTable& table, Scenario& scenario);
 /// Prints [model] with the layers in it.
 void print_model(ScenarioWriter& writer, const Scenario& scenario);
 
-/// After the model, as it says what data it reads.
+/// Reads [data]. Call it after `read_model`: the model says what data it reads.
 void read_data(const TomlTable& table, Scenario& scenario);
 
-/// After the pipeline, as lists have an entry for each of its ranks.
+/// Reads [cluster]. Call it after [pipeline]: lists have an entry for each of its ranks.
 void read_cluster(const TomlTable& table, Scenario& scenario);
 
 /// Where `cluster.profile` names a cluster, shipped or in a file, its keys are filled in that the
 /// scenario does not write itself. `scenario` anchors the file.
 void fill_in_cluster(TomlDocument& document, const std::filesystem::path& scenario);
 
-/// What is offloaded has to go somewhere. `pipeline` is the table that says what is.
+/// Throws Error(BadInput) at `pipeline`, the table [pipeline], if stashes are offloaded and the
+/// link to host memory is neither written nor measured.
 void expect_host_link(const TomlTable& pipeline, const Scenario& scenario);
 
 /// What a list of keys has to say about one of them.

@@ -10,12 +10,14 @@ namespace pipetwin::words {
 /// A word as a scenario writes it.
 using Word = std::string_view;
 
-/// model.kind, as enum ModelKind; and those that this version does not run yet.
+/// model.kind, as enum ModelKind.
 inline constexpr std::array<Word, 4> model_kinds{"gpt", "mlp", "layers", "profile"};
+/// Kinds of model that the language has and this version does not run yet.
 inline constexpr std::array<Word, 3> later_model_kinds{"amoebanet-d", "resnet", "unet"};
 
-/// data.kind, as enum DataKind; and those that this version does not read yet.
+/// data.kind, as enum DataKind.
 inline constexpr std::array<Word, 4> data_kinds{"text", "tokens", "mnist", "synthetic"};
+/// Kinds of data that the language has and this version does not read yet.
 inline constexpr std::array<Word, 1> later_data_kinds{"cifar10"};
 
 /// training.optimizer, as enum OptimizerKind.

@@ -21,6 +21,7 @@ enum class Look {
     WaitForMessage,
     WaitForRoom,
 };
+/// Number of values of Look.
 constexpr std::size_t look_count = 9;
 
 /// Letter, colours and pattern of a kind of rectangle.
@@ -32,16 +33,21 @@ struct Style {
     std::string_view pattern;  ///< laid over the fill; empty for none
 };
 
+/// The style of a kind of rectangle.
 const Style& style_of(Look look);
 
 /// A send or receive is drawn as the time it waits.
 Look look_of(Op op);
+/// Whether the rectangle is time that a rank waits.
 bool is_wait(Look look);
 
-/// Colour of text and lines; the others are of paler text, of the grid, and behind groups.
+/// Colour of text and lines.
 constexpr std::string_view ink = "#1B2430";
+/// Colour of secondary text.
 constexpr std::string_view pale_ink = "#5B6673";
+/// Colour of grid lines.
 constexpr std::string_view grid_ink = "#DDE2E8";
+/// Colour of the area behind a group of rows.
 constexpr std::string_view group_fill = "#F3F5F8";
 
 /// The patterns that `swatch` refers to; once per picture.
@@ -50,8 +56,10 @@ std::string_view definitions();
 /// The text with XML's special characters escaped.
 std::string escaped(std::string_view text);
 
+/// The point of a text that its x coordinate names: SVG's text-anchor.
 enum class Anchor { Start, Middle, End };
 
+/// Size in pixels, anchor, colour and weight of a text.
 struct TextStyle {
     double size = 11;
     Anchor anchor = Anchor::Start;
@@ -59,9 +67,10 @@ struct TextStyle {
     bool bold = false;
 };
 
+/// A text element at (x, y), in pixels, with the text escaped.
 std::string text_at(double x, double y, std::string_view text, const TextStyle& style);
 
-/// Within a group that sets size and anchor.
+/// A text element at (x, y) in a group that sets its size and anchor.
 std::string text_in_group(double x, double y, std::string_view text, std::string_view fill);
 
 /// Width of a text in pixels, near enough to decide whether it fits.
@@ -81,9 +90,10 @@ std::string rect(const Box& box, std::string_view fill, std::string_view more);
 /// A rectangle in the look of its kind.
 std::string swatch(const Box& box, Look look);
 
-/// Lines across a rectangle that leave room for a name between them: one below it, one above it,
-/// a second below.
+/// The most lines that `stage_lines` draws.
 constexpr int most_lines = 3;
+/// Lines across a rectangle, which leave room for a name between them: the first near its lower
+/// edge, the second near its upper edge, the third above the first. `lines` is 0 to `most_lines`.
 std::string stage_lines(const Box& box, int lines, std::string_view colour);
 
 /// At most two decimals, none that are zero.

@@ -34,6 +34,7 @@ enum class ScheduleKind {
 /// Our name of the schedule that is meant where nothing says another.
 inline constexpr std::string_view default_schedule = "gpipe";
 
+/// Order of the backwards of gpipe, by micro-batch.
 enum class BackwardOrder { Descending, Ascending };
 
 /// What a generator needs to know. `ranks` is p of one replica, `chunks` is v; stages = ranks *
