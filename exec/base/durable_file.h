@@ -32,7 +32,7 @@ class DurableFile {
     int file_ = -1;
 };
 
-/// Returns when what was written to a file is on the disk, whoever wrote it.
+/// Returns when all that any process wrote to a file is on the disk.
 void flush_file(const std::filesystem::path& file);
 
 /// Returns when the names in a folder are on the disk.

@@ -6,13 +6,14 @@
 
 namespace pipetwin::exec {
 
-/// Which steps nothing disturbed. Other programs and other guests of the host only ever lengthen a
-/// step, and the share of steps that they lengthen changes from minute to minute, so medians of all
-/// steps drift by 10 % and more. What repeats is the fast end. The profiler and the comparison
-/// therefore both look at the steps
+/// The share of its compute time that an undisturbed step may lose at most. Other programs and
+/// other guests of the host only ever lengthen a step, and the share of steps that they lengthen
+/// changes from minute to minute, so medians of all steps drift by 10 % and more. What repeats is
+/// the fast end. The profiler and the comparison therefore both look at the steps
 /// - that lost at most `most_stolen` of their compute time (wall time against CPU time), and
 /// - that took at most `most_above_fast_end` longer than the fast end of those, the 5th percentile.
 constexpr double most_stolen = 0.01;
+/// The share by which an undisturbed step may be longer than the fast end, at most.
 constexpr double most_above_fast_end = 0.05;
 
 /// The gate that a series of steps has to pass before anything is said about the error of its

@@ -6,10 +6,11 @@
 namespace pipetwin::exec {
 
 /// How long a wait spins before it blocks. Waking a blocked thread takes tens of microseconds, a
-/// spinning one sees the change within one; but where there are more workers than cores, who spins
-/// takes the core from the one he waits for.
+/// spinning one sees the change within one; but where there are more workers than cores, a spinning
+/// thread takes the core from the one that it waits for.
 enum class Spin { Never, Briefly };
 
+/// How long Spin::Briefly spins.
 constexpr std::chrono::microseconds spin_time{200};
 
 /// Tells the core that this is a spin loop.
@@ -50,9 +51,9 @@ void spin_until(const Ready& ready) {
     }
 }
 
-/// Between two looks for what would wake nobody, of one who began to wait so long ago: spins, first
-/// with all of the core, then giving way to others, for a message that is moving may advance with
-/// every look only; then sleeps, the longer after `long_wait`.
+/// Pauses between two polls of a condition that wakes no blocked thread, `waited` after the wait
+/// began. It spins at first, then yields the core, as a message may advance only while it is
+/// polled; after 8 ms it sleeps, and longer after `long_wait`.
 inline void pause_between_looks(std::chrono::nanoseconds waited,
                                 std::chrono::nanoseconds long_wait) {
     constexpr std::chrono::milliseconds on_its_way{8};

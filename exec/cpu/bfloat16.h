@@ -17,7 +17,7 @@ struct BFloat16 {
 template <>
 inline constexpr DType dtype_of<BFloat16> = DType::BF16;
 
-/// The type in which numbers of type T are computed.
+/// Maps a number's type to the type in which it is computed.
 template <class T>
 struct ComputedIn {
     using Type = T;
@@ -26,6 +26,7 @@ template <>
 struct ComputedIn<BFloat16> {
     using Type = float;
 };
+/// The type in which numbers of type T are computed.
 template <class T>
 using Computed = typename ComputedIn<T>::Type;
 

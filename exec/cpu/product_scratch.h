@@ -18,18 +18,24 @@ enum class ScratchUse { A, B, C, Scores };
 /// is kept until the thread ends.
 void* product_scratch(ScratchUse use, std::size_t bytes);
 
+/// Scratch of the calling thread for panels of the left operand: at least `numbers`.
 template <class Real>
 Real* a_scratch(std::int64_t numbers) {
     return static_cast<Real*>(product_scratch(ScratchUse::A, as_index(numbers) * sizeof(Real)));
 }
+/// Scratch of the calling thread for panels of the right operand: at least `numbers`.
 template <class Real>
 Real* b_scratch(std::int64_t numbers) {
     return static_cast<Real*>(product_scratch(ScratchUse::B, as_index(numbers) * sizeof(Real)));
 }
+/// Scratch of the calling thread for sums of a product that are not rounded yet: at least
+/// `numbers`.
 template <class Real>
 Real* c_scratch(std::int64_t numbers) {
     return static_cast<Real*>(product_scratch(ScratchUse::C, as_index(numbers) * sizeof(Real)));
 }
+/// Scratch of the calling thread for the scores of a head of an attention in bf16: at least
+/// `numbers`.
 template <class Real>
 Real* score_scratch(std::int64_t numbers) {
     return static_cast<Real*>(

@@ -107,14 +107,16 @@ class CudnnDescriptor {
     void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value) {
         set(name, value.get());
     }
+    /// Sets an attribute whose values are addresses of memory.
     void set_pointers(cudnnBackendAttributeName_t name, std::span<void* const> pointers) {
         set_bytes(name, CUDNN_TYPE_VOID_PTR, pointers.size(), pointers.data());
     }
-    /// Ends the setting of attributes. Throws CudnnError where cuDNN does not support them.
+    /// Ends the setting of attributes. Throws CudaFailure where cuDNN does not support them.
     void finalize();
 
     /// Number of values that an attribute has.
     std::int64_t count_of(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
+    /// All values of an attribute.
     template <class T>
     std::vector<T> values_of(cudnnBackendAttributeName_t name) const {
         std::vector<T> values(as_index(count_of(name, cudnn_type_of<T>)));
@@ -131,6 +133,7 @@ class CudnnDescriptor {
     /// An attribute that is a descriptor: cuDNN fills one that exists.
     CudnnDescriptor descriptor_of(cudnnBackendAttributeName_t name,
                                   cudnnBackendDescriptorType_t type) const;
+    /// An attribute that is a list of descriptors of this type.
     std::vector<CudnnDescriptor> descriptors_of(cudnnBackendAttributeName_t name,
                                                 cudnnBackendDescriptorType_t type) const;
 

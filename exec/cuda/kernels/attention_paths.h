@@ -106,6 +106,7 @@ __device__ inline T* row_numbers(const AttentionShape& shape, T* numbers, int he
     return numbers + std::int64_t{head} * shape.positions;
 }
 
+/// a / b rounded up; b > 0.
 __host__ __device__ constexpr int ceil_divide(int a, int b) {
     return (a + b - 1) / b;
 }

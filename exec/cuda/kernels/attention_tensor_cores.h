@@ -32,6 +32,7 @@
 /// tiles of 16 rows for each right operand where the registers last, and one where they do not.
 namespace pipetwin::cuda::tensor_cores {
 
+/// Warps of a block.
 constexpr int warps = 4;
 /// Threads of a block.
 constexpr int threads = warps * warp_lanes;
@@ -92,10 +93,12 @@ struct Place {
     int column;
 };
 
+/// Index of the calling thread in its warp.
 __device__ inline int lane_index() {
     return static_cast<int>(threadIdx.x) % warp_lanes;
 }
 
+/// Place of the calling thread's element 0 in a 16 x 8 tile.
 __device__ inline Place lane_place() {
     return {lane_index() / 4, lane_index() % 4 * 2};
 }
@@ -117,6 +120,7 @@ __device__ inline void for_each_element(const F& f) {
     }
 }
 
+/// Sets all sums to 0.
 template <int row_tiles, int columns>
 __device__ inline void set_zero(Sums<row_tiles, columns>& sums) {
     for_each_element<row_tiles, columns>(
@@ -131,6 +135,7 @@ __device__ inline std::uint32_t pack(float first, float second) {
     return bits;
 }
 
+/// The sums, rounded to bf16, as a left operand: each thread keeps its own elements.
 template <int row_tiles, int columns>
 __device__ inline LeftOperand<row_tiles, columns> to_operand(const Sums<row_tiles, columns>& sums) {
     LeftOperand<row_tiles, columns> operand;
@@ -277,6 +282,7 @@ struct WarpPlace {
     int row;        ///< likewise, in the head's
 };
 
+/// The rows of the calling warp in its block's tile.
 template <class Tiles>
 __device__ inline WarpPlace warp_place(const BlockPlace& block) {
     const int first_row = block.tile * Tiles::rows;
@@ -286,8 +292,9 @@ __device__ inline WarpPlace warp_place(const BlockPlace& block) {
 
 /// For columns that need no numbers beside their matrices.
 struct NoNumbers {
-    /// Stores and fetches nothing.
+    /// Stores nothing.
     __device__ void put(int /*stage*/) {}
+    /// Fetches nothing.
     __device__ void fetch(int /*column*/) {}
 };
 

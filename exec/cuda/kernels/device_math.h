@@ -15,9 +15,12 @@ namespace pipetwin::cuda {
 /// CUDA's type of a bf16 number.
 using Bf16 = __nv_bfloat16;
 
+/// Threads of a warp.
 constexpr int warp_lanes = 32;
+/// Mask of a warp's lanes for shuffles and votes: all take part.
 constexpr unsigned all_lanes = 0xffffffffU;
 
+/// The number as a float, exactly.
 __device__ __forceinline__ float to_float(float value) {
     return value;
 }
@@ -55,6 +58,7 @@ __device__ __forceinline__ Pack<T, size> load_pack(const T* address) {
 #endif
     return *reinterpret_cast<const Pack<T, size>*>(address);
 }
+/// Stores a pack at once; `address` is a multiple of its size.
 template <class T, int size = pack_size<T>>
 __device__ __forceinline__ void store_pack(T* address, const Pack<T, size>& pack) {
 #ifndef __CUDACC__

@@ -28,6 +28,7 @@ __device__ __forceinline__ void multiply_16x8x16(float (&c)[4],
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/// The address within shared memory, as PTX instructions take it.
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
@@ -41,7 +42,8 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&registers)[4], con
                  : "r"(shared_address(row))
                  : "memory");
 }
-/// Elements 2t, 2t+1 of column g.
+/// Four 8 x 8 matrices as in `load_matrices`, but register i receives elements 2t, 2t+1 of column g
+/// of matrix i.
 __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&registers)[4],
                                                          const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

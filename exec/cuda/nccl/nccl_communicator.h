@@ -58,8 +58,9 @@ class Communicator {
     bool busy_ = false;     ///< NCCL has not ended its part of the last call
 };
 
-/// Memory of that GPU.
+/// Owner of memory of a GPU.
 using GpuBytes = Owned<std::byte*, cudaFree>;
+/// Allocates memory of a GPU, which becomes the calling thread's current one. Throws CudaFailure.
 GpuBytes gpu_bytes(int device, std::size_t bytes);
 
 /// Owner of a CUDA event.

@@ -14,6 +14,7 @@ namespace pipetwin::cuda {
 /// driver has none.
 void* driver_function(const char* name);
 
+/// Throws CudaFailure, naming the call, unless the driver's result is success.
 inline void check_driver(const char* call, CUresult result) {
     check(call, result == CUDA_SUCCESS, "refused by the driver", static_cast<int>(result));
 }
