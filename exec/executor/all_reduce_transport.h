@@ -26,7 +26,7 @@ struct ReplicaMember {
         bool weights = false;  ///< every replica updates its share
         bool norm = false;     ///< ... after the norm of all gradients is known
     };
-    std::vector<Peer> peers;  ///< [replica], its own unused; they outlive whoever uses them
+    std::vector<Peer> peers;  ///< [replica], its own unused; they outlive the member
     std::size_t own = 0;
     Rounds rounds;
 
@@ -50,16 +50,17 @@ class AllReduceTransport {
     AllReduceTransport& operator=(const AllReduceTransport&) = delete;
     virtual ~AllReduceTransport() = default;
 
-    /// A step begins: where messages go, in the order in which they are sent.
+    /// Posts the receives of the step's gradients; calls follow the order in which they are sent.
     virtual void expect_sums() = 0;
+    /// Posts the receives of the step's weights; calls follow the order in which they are sent.
     virtual void expect_weights() = 0;
 
-    /// The gradients are there. Does not wait for their sums.
+    /// Begins to sum the gradients, which are there. Does not wait for their sums.
     virtual void begin_sums() = 0;
-    /// Returns when the last one came; long ago where it waited for none.
+    /// Waits for the sums. Returns when the last one came; long ago where it waited for none.
     virtual TimePoint finish_sums() = 0;
 
-    /// This replica goes on no more.
+    /// Ends all waits of the other replicas for this one, which stops.
     virtual void close() = 0;
 
     /// This replica's share of the weights goes to all others, and theirs come here.

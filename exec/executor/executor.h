@@ -25,7 +25,7 @@ struct StepResult {
     Timeline timeline;               ///< Measured or Emulated; rows as in the plan
     TimePoint start;                 ///< what its times are taken from
     std::vector<MemoryUse> peak;     ///< per rank, during this step
-    std::vector<Bytes> host_peak{};  ///< the same in host memory, of stashes; empty: none go there
+    std::vector<Bytes> host_peak{};  ///< [rank]: host memory of stashes; empty: none go there
     double stolen = 0;               ///< 1 - thread CPU time / wall time over all compute spans
 };
 
@@ -64,9 +64,9 @@ std::string place_of(const Failure& failure);
 /// all that this may still use, to themselves when it is destroyed, and a program should end at
 /// once.
 ///
-/// A GPU that fails for good fails for all its ranks (exec/device/device_failure.h): told is the
-/// first in schedule order of those that had work on it, with the others', and every later run_step
-/// throws.
+/// A GPU that fails permanently fails for all its ranks (exec/device/device_failure.h). The error
+/// names the first of the ranks that had work on it, in schedule order, and the others after it.
+/// Every later run_step throws.
 ///
 /// Where there are as many cores as ranks, each worker is bound to its own.
 ///

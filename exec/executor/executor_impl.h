@@ -22,71 +22,115 @@
 /// lies (executor_memory.cpp), and what follows a failure (executor_failures.cpp).
 namespace pipetwin::exec {
 
-/// State of an executor. Each function is explained where it is defined.
+/// State of an executor. The functions say more where they are defined.
 struct Executor::Impl {
     Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options);
     Impl(const Impl&) = delete;
     Impl& operator=(const Impl&) = delete;
     ~Impl();
 
+    /// Makes the worker of a rank. Throws Error, with the rank in its place.
     void add_worker(int rank, std::unique_ptr<Device> device, const Worker::Settings& settings);
+    /// Whether this process has the stage's rank.
     bool is_here(int stage) const {
         const int rank = plan->schedule.rank_of_stage[as_index(stage)];
         return std::ranges::find(here, rank) != here.end();
     }
+    /// The workers of this process, by ascending rank.
     std::vector<Worker*> workers_here() const;
     ProcessGroup& group() const { return *options.place.group; }
     int replica() const { return options.replica.index; }
+    /// Index in the group of the process that has a rank of this replica.
     int process_of(int rank) const { return exec::process_of(group(), plan, replica(), rank); }
+    /// Makes the norm and the edges of the ranks of this process.
     void connect();
+    /// Gives an edge between two stages its channel; none where other processes have both.
     void connect(Edge& edge, int sender, int receiver);
+    /// Opens a channel to another process for an edge. With emulated links it is a timed channel.
     std::unique_ptr<Channel> open_edge(int sender, int receiver);
+    /// Opens a channel between two stages, one of them in another process. Each kind of message has
+    /// tags of its own, from `first_tag` on. No capacity: unbounded.
     std::unique_ptr<Channel> open_remote(int sender,
                                          int receiver,
                                          int first_tag,
                                          std::optional<int> capacity = {});
+    /// Makes the all-reduce of each stage here over the replicas; none for one replica.
     void connect_replicas();
+    /// Fills in the stages of other processes, [stage]. Collective: all processes call it.
     void exchange_squares(GradientNorm::Squares& squares) const;
+    /// Sets `start` for all workers of all processes. False: some process will never begin the
+    /// step.
     bool agree_on_start() noexcept;
+    /// Where the first rank of this process is, for the monitor.
     Position position() const;
+    /// Updates `cells` of the ranks of other processes from what the monitor has heard.
     void poll_peers();
+    /// Throws Error(Hang) with the lost process, and where every process was when last heard of.
     [[noreturn]] void throw_lost() const;
+    /// Exchanges failures, so that all processes know the same ones. Collective.
     void share_failures();
-    /// Over all compute actions.
+    /// Wall time and thread CPU time, summed over all compute actions.
     struct ComputeTime {
         Duration wall{};
         Duration cpu{};
     };
+    /// Adds the results and the compute time of other processes. Collective.
     void share(StepResult& result, ComputeTime& time) const;
+    /// Sum of all processes' parts of the loss. Collective.
     double shared_loss() const;
+    /// Opens the two channels between a stage here and the same stage of another replica.
     ReplicaMember::Peer replica_peer(int stage, int other);
+    /// Opens the sum over the GPUs of all replicas, where the backend has memory of its own.
     void open_gpu_sum();
+    /// Closes the channels to other processes, before the memories that they use are freed.
     void end_remote();
+    /// Makes messages between devices with memories of their own be copied.
     void connect_memories();
+    /// Connects each stage with the stage that shares its weights, for gradients.
     void connect_twins();
+    /// Gives every tensor of a step its address; `layouts` stays empty where that cannot be done.
     void plan_memory();
+    /// Whether the layouts fit into the memory that was reserved on the GPUs.
     bool has_room() const;
+    /// Whether the devices of two stages of this process have one memory.
     bool share_memory(int stage, int other) const {
         return &worker_of(stage).device().memory() == &worker_of(other).device().memory();
     }
+    /// Throws Error(WorkerFailed) if the device failed permanently in an earlier step.
     void refuse_lost_device() const;
     bool has_planned_memory() const { return !layouts.empty(); }
+    /// Deals free blocks so that addresses repeat from step to step and CUDA graphs can be reused.
     void repeat_addresses() const;
+    /// Walks all rows on their threads. Returns when all are back, or after a hang and the grace
+    /// time.
     void walk_rows();
+    /// Prepares the rank's worker, then walks its row. Runs on the rank's thread.
     void work(std::size_t rank);
+    /// Walks a row. False if it ended early, as an action of it or of another rank failed.
     bool walk_row(std::size_t rank);
+    /// Reports the hang as the failure of its rank, and closes all channels.
     void stop_all(const Hang& hang);
+    /// Waits for workers that hung in the last step. Throws Error(Hang) if they are still away.
     void await_stragglers();
+    /// Fills in what the last step gave, in all processes. Collective.
     void collect_result(StepResult& result);
+    /// Walks a step or an evaluation from begin to end. Throws as Executor::run_step.
     void walk(const Batch& data, int step, bool evaluation);
+    /// This process's part of the mean loss over the mini-batch.
     double loss() const;
+    /// Norm of all gradients, for a group of this process alone: summed in model order.
     double grad_norm() const;
+    /// Empties all channels after a failure, so that another step can use them.
     void reopen_channels();
+    /// Makes another step possible after a failure; with several processes, forbids it.
     void clean_up();
+    /// Cleans up, notes the first failure, and throws it.
     [[noreturn]] void clean_up_and_throw();
+    /// Throws the failure, with its rank, step and action put before its place.
     [[noreturn]] void throw_failure(const StepFailures::One& failure);
+    /// Runs a forward again to find the first layer whose output is not finite: "; the first ...".
     std::string first_not_finite(const Action& forward);
-    /// One in whose memory the tensor lies.
+    /// A device of this process in whose memory the tensor lies; the first device if none has it.
     Device& device_of(const Tensor& tensor) const {
         const std::vector<Worker*> some = workers_here();
         const auto holds = [&](Worker* worker) {
@@ -95,6 +139,7 @@ struct Executor::Impl {
         const auto found = std::ranges::find_if(some, holds);
         return (found == some.end() ? some.front() : *found)->device();
     }
+    /// The worker of a stage that this process has.
     Worker& worker_of(int stage) const {
         const int rank = plan->schedule.rank_of_stage.at(as_index(stage));
         return *workers[as_index(rank)];
@@ -112,13 +157,15 @@ struct Executor::Impl {
     std::vector<RowLayout> layouts;       ///< [rank]; empty: memory is not planned
     std::vector<std::vector<int>> order;  ///< [rank][cell]
     std::optional<Failure> last_failure;
-    std::optional<Failure> lost_device;  ///< where the device failed for good
+    std::optional<Failure> lost_device;  ///< where the device failed permanently
 
     // A step; a worker that hangs may be in it for longer than run_step:
+    /// Completion of the barrier before a step.
     struct BeginTogether {
         Impl* impl;
         void operator()() noexcept { impl->all_begin = impl->agree_on_start(); }
     };
+    /// Where a rank is in its row.
     struct alignas(64) Progress {  // a cache line each
         std::atomic<int> cell = preparing;
         std::atomic<int> turned_to = preparing;  ///< stays where a row was not walked to its end
@@ -130,7 +177,7 @@ struct Executor::Impl {
     std::atomic<std::int64_t> walks = 0;   ///< begun
     bool is_over = false;                  ///< a process failed: no other step follows
     std::vector<Progress> progress;        ///< [rank]: where its worker is
-    std::vector<int> cells;                ///< the same, at the last look
+    std::vector<int> cells;                ///< [rank]: the cell of its row, at the last look
     TimePoint start;
     bool all_begin = true;  ///< no process is known that will never begin this step
     std::barrier<BeginTogether> all_ready;

@@ -21,11 +21,12 @@ class GradientNorm {
     /// stages of another pipeline have the same gradients again.
     GradientNorm(int norms, int pieces, Spin spin);
 
-    /// `exchange` gets the sums of this process's stages once all its NORMs are done, and puts
-    /// those of the others beside them: [stage] as `add` was told.
+    /// [stage]: the sums of squares of its parameters, as `add` takes them.
     using Squares = std::vector<std::vector<double>>;
-    /// Over tensors in model order, in double: the same bits whatever the partition.
+    /// The norm: over tensors in model order, in double. The partition changes no bit of it.
     static double norm_of(const Squares& squares);
+    /// Sets what runs once all NORMs of this process are done: `exchange` gets the sums of its
+    /// stages and adds those of the stages of other processes. Call it before the first step.
     void exchange_with(std::function<void(Squares&)> exchange) { exchange_ = std::move(exchange); }
 
     /// The sums of squares of a stage's parameters, in model order: one NORM is done.
@@ -39,7 +40,7 @@ class GradientNorm {
     /// Blocks until every NORM is done. Throws ChannelClosed where one will never be.
     Known wait();
 
-    /// Some rank goes on no more. Ends every wait that cannot end otherwise.
+    /// Says that some rank stopped. Ends every wait that cannot end otherwise.
     void close();
 
     /// For another step, when no thread is inside.

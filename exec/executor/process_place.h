@@ -13,12 +13,12 @@ namespace pipetwin::exec {
 /// may use. As it is by default, the process trains alone and may use all that the program may.
 ///
 /// The group either is this process alone, which has all ranks of all replicas, or has a process
-/// for each rank of each replica, in that order. What the pointers lead to outlives whoever has
-/// them; none is null.
+/// for each rank of each replica, in that order. What the pointers lead to outlives the
+/// place; none is null.
 struct ProcessPlace {
     ProcessGroup* group = &local_process_group();
     Monitor* monitor = &Monitor::of_no_peers();              ///< knows where the others are
-    FlightRecorder* flight = &FlightRecorder::of_nothing();  ///< is told of every action
+    FlightRecorder* flight = &FlightRecorder::of_nothing();  ///< notes every action
     /// Processors to bind the workers to, one each; empty: those that the program may use.
     std::vector<int> cores{};
     bool shares_cores = false;  ///< with other workers: none is bound to one, and none spins

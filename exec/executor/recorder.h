@@ -22,8 +22,9 @@ class Recorder {
     /// Forgets the last step.
     void restart();
 
-    /// Around the compute of an action.
+    /// Begins the compute of an action.
     void begin_compute();
+    /// Ends the compute that `begin_compute` began: adds its wall and CPU time.
     void end_compute();
 
     /// The next action of the row is done.

@@ -24,7 +24,7 @@ class StepFailures {
         int rank = 0;
         std::optional<Action> action;
         std::exception_ptr error;
-        bool for_good = false;  ///< of the device, for all its ranks
+        bool for_good = false;  ///< the device failed permanently, for all its ranks
         bool follows = false;   ///< from what happened to another rank
     };
 
@@ -40,8 +40,9 @@ class StepFailures {
     bool empty() const;
     /// The earliest in schedule order; one that follows from another only where that is not known.
     One first() const;
+    /// Whether a device failed permanently, for all its ranks.
     bool any_for_good() const;
-    /// What other ranks had on a device that failed for good, as the end of a sentence.
+    /// What other ranks had on a device that failed permanently, as the end of a sentence.
     std::string others_text() const;
 
   private:

@@ -27,7 +27,7 @@ struct HangLimits {
 constexpr int preparing = -2;
 constexpr int prepared = -1;  ///< waits for the others to begin
 
-/// A rank that does not go on, although it waits for nobody.
+/// A rank that does not go on, although it waits for no other rank.
 struct Hang {
     int rank = 0;
     std::optional<int> cell{};  ///< of its row; none: before the first
@@ -61,7 +61,7 @@ class Watchdog {
     struct Stay {
         int cell = preparing;
         Duration time{};
-        Duration own{};  ///< of that: waiting for nobody
+        Duration own{};  ///< the part of it in which the rank waited for no other
     };
     const std::vector<Action>& row(int rank) const;
     bool is_in_row(int rank) const;

@@ -63,7 +63,7 @@ struct Edges {
     std::vector<Reduction> reductions;  ///< [stage]: from it to where its gradients go
     std::vector<std::unique_ptr<GradientAllReduce>>
         sums;                            ///< [stage]; null: of one replica, or elsewhere
-    std::unique_ptr<GradientNorm> norm;  ///< null where nobody asks for it
+    std::unique_ptr<GradientNorm> norm;  ///< null where the plan has no norms
 };
 
 /// What every worker needs to know about the step.
@@ -118,7 +118,7 @@ class Worker {
     /// Where it gets what comes from other memories.
     MessageRoom& receive_buffers() { return receive_buffers_; }
 
-    /// A tensor of whatever rank of this executor, in nobody's account, as one of this rank.
+    /// Accounts a detached tensor of any rank of this executor as one of this rank.
     Tensor adopt(Tensor tensor);
 
     Device& device() { return *device_; }

@@ -12,10 +12,10 @@ namespace pipetwin::exec {
 /// The executors of this process, by replica.
 using ExecutorsHere = std::map<int, Executor*>;
 
-/// For whoever reads or writes the parameters of all ranks, such as a checkpoint: process 0 calls
-/// `use` with those of the whole model, and the others hand out and take what it asks for until it
-/// is done. What is written goes to all replicas, and to all stages that have the same weights. To
-/// be called by all processes; what `use` throws is thrown in all of them.
+/// Reads or writes the parameters of all ranks, such as for a checkpoint: process 0 calls `use`
+/// with those of the whole model, and the others hand out and take what it asks for until it is
+/// done. What is written goes to all replicas, and to all stages that have the same weights.
+/// Collective: all processes call it, and what `use` throws is thrown in all of them.
 void with_all_parameters(ProcessGroup& group,
                          const ExecutorsHere& here,
                          const std::function<void(const TrainedParameters&)>& use);

@@ -42,9 +42,11 @@ struct ParameterShape {
 
 /// The shapes of all parameters of the stages that one executor has, by stage.
 using StageShapes = std::map<int, std::vector<ParameterShape>>;
+/// The shapes of the stages that the executor has in this process.
 StageShapes stage_shapes(Executor& executor);
 /// Writes the shapes into a message between processes; `get_stage_shapes` reads them.
 void put(ByteWriter& message, const StageShapes& shapes);
+/// Reads the shapes that `put` wrote. Throws InternalError past the end of the message.
 StageShapes get_stage_shapes(ByteReader& message);
 
 /// Reads and writes the parameters of a training, wherever they lie: in executors of this process,
@@ -58,9 +60,11 @@ class ParameterStore {
     virtual void write(std::span<const std::byte> bytes, const TensorPlace& to) = 0;
 };
 
-/// What `place` says, in `executor`.
+/// The tensor of `executor` at `place`, whose stage this process has.
 Tensor& tensor_at(Executor& executor, const TensorPlace& place);
+/// Copies the bytes of a tensor of `executor` from its device.
 std::vector<std::byte> read_tensor(Executor& executor, const TensorPlace& place);
+/// Copies `bytes` into a tensor of `executor`; as many as it has.
 void write_tensor(std::span<const std::byte> bytes, Executor& executor, const TensorPlace& place);
 
 /// Gathers the parameters of the whole model from `store` and calls `use` with them, such as for a

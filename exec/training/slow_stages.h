@@ -21,7 +21,7 @@ class SlowStages {
     explicit SlowStages(const Plan& plan);
 
     /// After every `steps_looked_at` steps, a sentence for each stage that was slow in the median
-    /// of them; each stage is told once.
+    /// of them; each stage is named once.
     std::vector<std::string> add(const Timeline& step);
 
   private:
