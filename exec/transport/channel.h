@@ -11,7 +11,7 @@
 
 namespace pipetwin::exec {
 
-/// What a blocked worker sees when the other end of its channel has stopped: somebody else failed.
+/// Ends the wait of a worker whose channel's other end has stopped: another rank failed.
 class ChannelClosed : public std::runtime_error {
   public:
     ChannelClosed();
@@ -56,7 +56,7 @@ class Channel {
     /// Whether the next message that is expected is there. Only between processes.
     virtual bool has_come();
 
-    /// Returns when nobody reads what was sent any more, where the sender still has it.
+    /// Returns when the tensors that were sent, and that the sender still has, are read no more.
     virtual void settle() {}
 
     /// One end stops. Ends a blocked send and every later one with ChannelClosed; a receiver still

@@ -14,7 +14,7 @@ namespace pipetwin::exec {
 
 /// What a GPU does together with those of other processes: one thing after the other, in the order
 /// in which it was asked to. Asking does not wait, neither for the others; what cannot begin yet
-/// does so when somebody looks how far it is. One thread at a time.
+/// begins when `all_begun` or `complete` is called. One thread at a time.
 ///
 /// Every function throws DeviceFailure once it has failed, as it does when another process dies.
 class GpuTraffic {

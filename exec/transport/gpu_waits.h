@@ -48,8 +48,8 @@ class GpuWaits {
         }
     }
 
-    /// What waits for NCCL to take it is begun when somebody looks. What has failed says so to
-    /// whoever needs it.
+    /// Polls all traffic once, which begins what waits for NCCL to take it. A failure is ignored
+    /// here; the wait for that traffic throws it.
     void progress() noexcept {
         look_at(traffic_);
         look_at(mail_);
@@ -72,8 +72,8 @@ class GpuWaits {
     }
 
     /// What `act` gives. A link that fails has lost its other end: which process that was is known
-    /// a little later, and `check` throws it. What nobody explains is thrown as it is, and so is
-    /// what has happened to this process's own GPU.
+    /// a little later, and `check` throws it. A failure that `check` does not explain is
+    /// thrown as it is, and so is one of this process's own GPU.
     template <class Act, class Check>
     auto explained(const Act& act, const Check& check) {
         constexpr std::chrono::seconds patience{15};  // longer than a process may be silent

@@ -19,16 +19,17 @@
 
 namespace pipetwin::exec {
 
-/// What processes without another way have to tell each other at any time: that they live, where
-/// they are, and that one of them has failed. A thread of its own exchanges it ten times a second
-/// with the first process, in which all comes together and goes on to the others.
+/// Heartbeat between processes that have no other way for it: each posts that it lives, its
+/// position and its failure. A thread of its own sends this to the first process every tenth of a
+/// second; the first process forwards it to all others.
 ///
 /// A message on a GPU takes a multiprocessor from when one end begins it until the other has, too.
 /// So the ends of a beat begin it a fixed time after the one before, which ended for both at once,
 /// and no multiprocessor waits for long.
 class Heartbeat {
   public:
-    /// To the first process, or in that to one of the others; messages lie in host memory.
+    /// The links to the first process, or from it to one of the others. Messages lie in host
+    /// memory.
     struct PeerLink {
         int peer = 0;
         std::unique_ptr<GpuLink> out;
@@ -39,7 +40,8 @@ class Heartbeat {
     Heartbeat& operator=(const Heartbeat&) = delete;
     ~Heartbeat();
 
-    /// As ProcessGroup's. At most `max_status_bytes` bytes.
+    /// Posts this process's status, as ProcessGroup's `post_status`. At most `max_status_bytes`
+    /// bytes.
     void post_status(std::span<const std::byte> bytes);
     /// The next status that another process posted; none where no other has come. Does not block.
     std::optional<ProcessGroup::Status> poll_status();

@@ -12,7 +12,7 @@ enum class Launcher { Torchrun, OpenMpi, Pmi, Slurm };
 /// "torchrun", "mpirun", "PMI", "srun".
 std::string to_string(Launcher launcher);
 
-/// What whoever started this process says of it.
+/// This process among those that its launcher started.
 struct LaunchedProcess {
     Launcher launcher{};
     int index = 0;
@@ -22,7 +22,7 @@ struct LaunchedProcess {
     std::string meeting_place;  ///< torchrun: "host:port" where NCCL lets all meet
 };
 
-/// Empty where the variable is not set.
+/// Looks up an environment variable; none where it is not set.
 using Variables = std::function<std::optional<std::string>(const std::string& name)>;
 /// Reads the environment of this process.
 Variables environment_variables();

@@ -17,8 +17,8 @@ namespace pipetwin::exec {
 /// Where a process is in its training.
 struct Position {
     std::int64_t walk = -1;  ///< how many times it has begun to walk its row
-    int cell = 0;            ///< as exec/executor/watchdog.h tells it
-    int turned_to = 0;       ///< the same, but where it stopped, where it goes on no more
+    int cell = 0;            ///< of its row, as in exec/executor/watchdog.h
+    int turned_to = 0;       ///< as `cell`, but stays where the process stopped
 };
 
 /// Tells all other processes several times a second where this one is, and hears where they are.
@@ -27,7 +27,7 @@ struct Position {
 /// this process itself did not run does not count.
 class Monitor {
   public:
-    /// A monitor of no peers: of a process that trains alone, of which nobody asks where it is.
+    /// A monitor of no peers, for a process that trains alone.
     Monitor() : group_(local_process_group()) {}
     /// Begins to listen to the group. `names`: [process] for texts. All processes make one at the
     /// same time.

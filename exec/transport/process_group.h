@@ -108,8 +108,8 @@ class ProcessGroup {
     virtual void finalize() noexcept = 0;
 };
 
-/// The group of a process that trains alone: what it gathers is its own, and there is nobody to
-/// send to, to hear of or to wait for. One for the whole program, for any thread.
+/// The group of a process that trains alone: what it gathers is its own, and there is no other
+/// process to send to or to wait for. One for the whole program, for any thread.
 ProcessGroup& local_process_group();
 
 }  // namespace pipetwin::exec

@@ -25,7 +25,7 @@ class RemoteSum {
     RemoteSum& operator=(const RemoteSum&) = delete;
     ~RemoteSum() { waits_.remove(*sum_); }
 
-    /// As GpuSum's; the result is for `wait`.
+    /// As GpuSum's `add`; the result is for `wait`.
     std::int64_t add(std::span<const GpuNumbers> numbers, bool all_shares) {
         return begin([&] { sum_->add(numbers, all_shares); });
     }
@@ -34,7 +34,7 @@ class RemoteSum {
         return begin([&] { sum_->exchange(numbers, bytes_each); });
     }
 
-    /// Returns when that is complete; false if it was before.
+    /// Returns when the request `begun` is complete; false if it was before the call.
     bool wait(std::int64_t begun) {
         const auto is_complete = [&] { return sum_->complete() >= begun; };
         if (waits_.explained(is_complete)) {
@@ -44,7 +44,7 @@ class RemoteSum {
         return true;
     }
 
-    /// This replica goes on no more.
+    /// Says that this replica stops: ends the waits of all others.
     void close() { waits_.group().abort(); }
 
   private:
@@ -52,7 +52,7 @@ class RemoteSum {
     std::int64_t begin(const Ask& ask) {
         waits_.explained(ask);
         const std::int64_t number = ++asked_;
-        waits_.wait([this] { return sum_->all_begun(); });  // nobody looks any more after it
+        waits_.wait([this] { return sum_->all_begun(); });  // no poll follows
         return number;
     }
 
