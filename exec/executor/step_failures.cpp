@@ -50,7 +50,7 @@ bool StepFailures::any_for_good() const {
     return std::ranges::any_of(all_, &One::for_good);
 }
 
-/// All that may be the cause of a failure for good, in schedule order.
+/// All that may be the cause of a permanent failure, in schedule order.
 std::vector<StepFailures::One> StepFailures::causes() const {
     const std::lock_guard lock(mutex_);
     std::vector<One> causes;

@@ -177,7 +177,8 @@ std::optional<int> Watchdog::waits_for(int rank) const {
     return has_come ? std::nullopt : std::optional(other->rank);
 }
 
-/// It waits, at the end of however long a chain, for a rank that waits for nobody; or it has left.
+/// Whether a rank does not count as hanging: it has left, or a chain of waits of any length leads
+/// from it to a rank that waits for no other.
 bool Watchdog::is_excused(int rank) const {
     const int cell = stays_[as_index(rank)].cell;
     if (cell >= static_cast<int>(row(rank).size())) {

@@ -535,7 +535,7 @@ TimePoint Worker::update(int stage, const StepInput& step) {
 }
 
 /// Where links are emulated, what goes between replicas takes as long as the plan says, too; gives
-/// the moment until which somebody waited for it, else long ago.
+/// the moment until which the rank waited for it, else long ago.
 TimePoint Worker::await_emulated(TimePoint moment) {
     if (!emulates_links_ || device_->now() >= moment) {
         return {};

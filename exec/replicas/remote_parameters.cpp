@@ -39,7 +39,7 @@ class Processes final : public ParameterStore {
         group_.send(process, bytes);
     }
 
-    /// Nobody is asked any more.
+    /// Says to all other processes that they are asked for nothing more.
     void end(const Error* failure) {
         for (int process = 1; process < group_.size(); ++process) {
             ByteWriter message;
@@ -67,7 +67,7 @@ class Processes final : public ParameterStore {
     const ExecutorsHere& here_;
 };
 
-/// [replica], from what each process tells of its ranks. To be called by all processes.
+/// The shapes of all stages, [replica], from what each process sends of its ranks. Collective.
 std::vector<StageShapes> shapes_of_all(ProcessGroup& group, const ExecutorsHere& here) {
     ByteWriter mine;
     for (const auto& [replica, executor] : here) {

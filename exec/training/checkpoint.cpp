@@ -180,7 +180,7 @@ class Stored {
         }
     }
 
-    /// Its length is told by its first eight bytes.
+    /// Reads the header; the first eight bytes of the file are its length.
     static SafetensorsHeader header_of(const FileBeneath& file, const fs::path& path) {
         std::array<std::byte, 8> length{};
         file.read(0, length);

@@ -47,7 +47,7 @@ class GpuEnd : public Channel {
     std::unique_ptr<GpuLink> link_;
     std::optional<int> capacity_;
     std::unique_ptr<Channel> room_;
-    std::int32_t word_ = 0;  ///< nobody reads it
+    std::int32_t word_ = 0;  ///< sent for its arrival alone, never read
 };
 
 /// At most one message is on its way at a time; its tensor stays until then.
@@ -68,7 +68,7 @@ class GpuSendEnd final : public GpuEnd {
         on_its_way_ = std::move(message);
         add(on_its_way_.tensor);
         ++sent_;
-        waits().wait([this] { return link().all_begun(); });  // nobody may look any more after it
+        waits().wait([this] { return link().all_begun(); });  // no poll may follow
         if (capacity() == 0) {
             wait_until_taken(sent_);
         }

@@ -69,7 +69,7 @@ std::string text_of(const Variables& variables, const char* name, Launcher launc
     return *text;
 }
 
-/// NCCL_COMM_ID, where somebody has set it. Else the port of torchrun's first process, or the one
+/// NCCL_COMM_ID, where it is set. Else the port of torchrun's first process, or the one
 /// behind it where torchrun keeps a store of its own there.
 std::string meeting_place(const Variables& variables) {
     constexpr int most_ports = 65535;

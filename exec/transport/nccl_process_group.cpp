@@ -28,7 +28,7 @@ using Parts = std::vector<std::vector<std::byte>>;
 /// How long processes may take to be started everywhere.
 constexpr std::chrono::seconds patience_to_meet{120};
 
-/// What this process sends to another one, beside all channels. It waits for nobody.
+/// What this process sends to another one, beside all channels. It waits for no other process.
 class Outbox {
   public:
     Outbox(GpuWaits& waits, std::unique_ptr<GpuLink> link) : waits_(waits), link_(std::move(link)) {

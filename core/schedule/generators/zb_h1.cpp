@@ -7,7 +7,7 @@ namespace pipetwin::schedules {
 namespace {
 
 /// ZB-H1: the backward is split in two. The gradient of the input (a) goes on to the stage before;
-/// that of the weights (A) is needed by nobody until the update, so it fills what would be idle.
+/// that of the weights (A) is not needed until the update, so it fills what would be idle.
 ///
 ///     rank 0   0 1 2 3 . . . a A 4 b B 5 c C d D e E f F
 ///     rank 1   . 0 1 2 . . a 3 b A 4 c B 5 d C e D f E F

@@ -161,7 +161,7 @@ class MpiProcessGroup final : public ProcessGroup {
     std::vector<std::vector<std::byte>> gathered(std::span<const std::byte> mine,
                                                  MPI_Comm comm,
                                                  const Wait& wait) const {
-        // Where it is not done in time nobody calls MPI again, so that nothing is written any more.
+        // If it is not done in time, MPI is not called again, so nothing is written any more.
         const auto own = static_cast<std::int64_t>(mine.size());
         std::vector<std::int64_t> sizes(as_index(size_));
         MPI_Request request = MPI_REQUEST_NULL;
