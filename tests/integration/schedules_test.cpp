@@ -48,6 +48,7 @@ std::vector<Rule> rules() {
          [](int p, int m, int v, int r) {
              return v == 1 ? 0 : std::min(m * v, (v - 1) * p + 2 * (p - 1 - r) + 1);
          }},
+        {"naive", {1}, [](int, int m) { return m == 1; }, [](int, int, int, int) { return 1; }},
         {"gpipe", {1}, always, [](int, int m, int, int) { return m; }, BackwardOrder::Descending},
         {"looped-bfs",
          {1, 2},
@@ -110,6 +111,18 @@ INSTANTIATE_TEST_SUITE_P(Schedules,
                              std::ranges::replace(name, '-', '_');
                              return name;
                          });
+
+/// Two pipelines of one model sum their gradients in another order; tests/exec has their tests.
+TEST(SynchronousSchedules, EveryOneThatTrainsIsTestedHere) {
+    for (const ScheduleName& known : known_schedules()) {
+        const ScheduleTraits& row = schedule_traits(known.kind);
+        if (row.trains && !row.stale_gradients && row.placement != StagePlacement::BothWays) {
+            EXPECT_TRUE(std::ranges::any_of(
+                rules(), [&](const Rule& rule) { return rule.name == known.name; }))
+                << known.name << ": add a row to rules()";
+        }
+    }
+}
 
 TEST_P(SynchronousSchedule, GivesTheGradientsOfTheReferenceBitForBitOnAnyNumberOfRanks) {
     for (const Model& model :

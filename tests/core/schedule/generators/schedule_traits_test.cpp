@@ -1,6 +1,9 @@
 #include "core/schedule/generators/schedule_traits.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,7 @@
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule.h"
 #include "core/timeline/footprint.h"
+#include "tests/support/places.h"
 
 namespace pipetwin {
 namespace schedule_traits_test {
@@ -119,6 +123,62 @@ TEST(ScheduleTraits, StagesLieWhereTheRowSays) {
         ASSERT_EQ(shaped.schedule.stage_count(), copies * model_stage_count(shaped.schedule))
             << text_of(shaped);
     });
+}
+
+/// 1: the backwards of every stage take the micro-batches in ascending order, -1: descending, 0:
+/// neither, or there are too few to tell.
+int backward_direction(const Schedule& schedule) {
+    bool ascends = true;
+    bool descends = true;
+    std::vector<int> last(as_index(schedule.stage_count()), -1);
+    std::vector<int> last_weight = last;
+    const auto next = [&](int& before, int micro_batch) {
+        ascends = ascends && (before < 0 || before < micro_batch);
+        descends = descends && (before < 0 || before > micro_batch);
+        before = micro_batch;
+    };
+    for (const std::vector<Action>& row : schedule.ranks) {
+        for (const Action& action : row) {
+            if (passes_gradient_on(action)) {
+                next(last[as_index(action.stage)], action.micro_batch);
+            } else if (action.op == Op::BackwardWeight) {
+                next(last_weight[as_index(action.stage)], action.micro_batch);
+            }
+        }
+    }
+    return static_cast<int>(ascends) - static_cast<int>(descends);
+}
+
+/// Gradients are summed in the order of the backwards, so the order must not depend on the shape:
+/// a training has the same bits on any number of ranks.
+TEST(ScheduleTraits, BackwardsOfAStageAscendOrDescendWhateverTheShape) {
+    for (const ScheduleName& known : known_schedules()) {
+        std::vector<int> directions;
+        for_each_schedule([&](const Shaped& shaped) {
+            if (shaped.row.name != known.name || !shaped.row.trains ||
+                shaped.shape.micro_batches <
+                    (shaped.row.placement == StagePlacement::BothWays ? 4 : 2)) {
+                return;
+            }
+            const int direction = backward_direction(shaped.schedule);
+            EXPECT_NE(direction, 0) << text_of(shaped);
+            directions.push_back(direction);
+        });
+        EXPECT_EQ(std::ranges::count(directions, 1) * std::ranges::count(directions, -1), 0)
+            << known.name;
+    }
+}
+
+TEST(ScheduleTraits, EveryScheduleHasASectionAndAPictureInTheDocs) {
+    const std::filesystem::path docs = std::filesystem::path(places::source_folder()) / "docs";
+    std::ifstream stream(docs / "schedules.md");
+    const std::string text(std::istreambuf_iterator<char>(stream), {});
+    for (const ScheduleName& known : known_schedules()) {
+        const std::string name(known.name);
+        EXPECT_NE(text.find("](schedules/" + name + ".svg)"), std::string::npos) << name;
+        EXPECT_TRUE(std::filesystem::exists(docs / "schedules" / (name + ".svg")))
+            << name << ": run scripts/schedule-pictures";
+    }
 }
 
 TEST(ScheduleTraits, BackwardsAreSplitOrNotAsTheRowSays) {
