@@ -107,7 +107,7 @@ int Cluster::node_of(int rank, int replica) const {
         case Placement::RoundRobin:
             return device / tensor_ % ((tensor_ * ranks_ * replicas_ + per_node - 1) / per_node);
         case Placement::Written:
-            return part.nodes.at(as_index(device));
+            return part.nodes.at(as_index(replica * ranks_ + rank));
     }
     PIPETWIN_EXPECT(false, "placement out of range");
 }

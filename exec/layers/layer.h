@@ -210,10 +210,4 @@ class ExecutableLayer {
     NumberFormat format_;
 };
 
-/// The layer that `spec` describes, without parameters. Throws Error(Unavailable) for an opaque
-/// layer.
-std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
-                                            const SampleShape& input,
-                                            NumberFormat format);
-
 }  // namespace pipetwin::exec

@@ -43,17 +43,4 @@ struct StageOptions {
     std::function<void()> between_layers{};
 };
 
-/// Memory of one layer for one micro-batch, byte for byte as the arena counts it; the words of
-/// LayerSample.
-struct LayerBytes {
-    Bytes input;
-    Bytes output;
-    Bytes saved;
-    Bytes workspace;
-    Bytes split;
-};
-/// The memory of a layer for a micro-batch of `samples` samples. Throws Error(Unavailable) for an
-/// opaque layer.
-LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format);
-
 }  // namespace pipetwin::exec

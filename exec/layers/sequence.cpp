@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "exec/layers/make_layer.h"
 
 namespace pipetwin::exec {
 namespace {

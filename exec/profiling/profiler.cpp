@@ -15,6 +15,7 @@
 #include "exec/base/cores.h"
 #include "exec/base/noise.h"
 #include "exec/executor/backend.h"
+#include "exec/layers/make_layer.h"
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/transport/channel.h"
 

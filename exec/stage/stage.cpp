@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "exec/device/null_kernels.h"
 #include "exec/layers/layer.h"
+#include "exec/layers/make_layer.h"
 
 namespace pipetwin::exec {
 namespace {

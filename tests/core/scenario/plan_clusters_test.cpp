@@ -42,6 +42,9 @@ TEST(PlanClusters, RanksGoToNodesAsThePlacementSays) {
     scenario.cluster.placement = Placement::Written;
     scenario.cluster.nodes = {3, 3, 3, 0};
     EXPECT_THAT(rates_with(scenario), ElementsAre(10, 10, 1));
+    scenario.pipeline.tensor_parallel = 2;  // a rank's devices are on its node
+    EXPECT_THAT(rates_with(scenario), ElementsAre(10, 10, 1));
+    scenario.pipeline.tensor_parallel = 1;
     scenario.cluster.nodes = {3, 3};
     EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("2 entries for 4 devices"));
 }

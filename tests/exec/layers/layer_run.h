@@ -12,6 +12,7 @@
 #include "exec/device/arena.h"
 #include "exec/device/device.h"
 #include "exec/layers/layer.h"
+#include "exec/layers/make_layer.h"
 
 namespace pipetwin::testing {
 

@@ -7,6 +7,7 @@
 #include "exec/base/cores.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
+#include "exec/layers/make_layer.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

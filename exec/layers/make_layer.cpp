@@ -1,0 +1,99 @@
+#include "exec/layers/make_layer.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "exec/layers/attention.h"
+#include "exec/layers/cross_entropy.h"
+#include "exec/layers/dropout.h"
+#include "exec/layers/embedding.h"
+#include "exec/layers/gelu.h"
+#include "exec/layers/layer_norm.h"
+#include "exec/layers/linear.h"
+#include "exec/layers/residual.h"
+#include "exec/layers/sequence.h"
+
+namespace pipetwin::exec {
+
+LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
+    const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.input, format);
+    return {.input = made->input_bytes(samples),
+            .output = made->output_bytes(samples),
+            .saved = made->saved_bytes(samples),
+            .workspace = made->workspace_bytes(samples),
+            .split = made->split_bytes(samples)};
+}
+
+namespace {
+
+using Made = std::unique_ptr<ExecutableLayer>;
+
+/// How a layer of a type is made; types that cannot be executed are not among them.
+struct LayerMaker {
+    LayerType type;
+    Made (*make)(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
+};
+
+constexpr std::array layer_makers{
+    LayerMaker{LayerType::Embedding,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Embedding>(spec, input, format);
+               }},
+    LayerMaker{LayerType::LayerNorm,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<LayerNorm>(input, format);
+               }},
+    LayerMaker{LayerType::Linear,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Linear>(input,
+                                                   LinearOptions{.outputs = spec.outputs,
+                                                                 .bias = spec.bias,
+                                                                 .tied = spec.tied,
+                                                                 .dropout = spec.dropout},
+                                                   format);
+               }},
+    LayerMaker{LayerType::Gelu,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Gelu>(input, format);
+               }},
+    LayerMaker{LayerType::Dropout,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Dropout>(input, spec.dropout, format);
+               }},
+    LayerMaker{LayerType::Attention,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Attention>(input, spec.heads, spec.dropout, format);
+               }},
+    LayerMaker{LayerType::CrossEntropy,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<CrossEntropy>(input, format);
+               }},
+    LayerMaker{LayerType::Sequence,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Sequence>(spec.inner, input, format);
+               }},
+    LayerMaker{LayerType::Residual,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Residual>(spec.inner, input, format);
+               }},
+};
+
+}  // namespace
+
+std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
+                                            const SampleShape& input,
+                                            NumberFormat format) {
+    const auto maker = std::ranges::find(layer_makers, spec.type, &LayerMaker::type);
+    if (maker != layer_makers.end()) {
+        return maker->make(spec, input, format);
+    }
+    throw Error(ErrorKind::Unavailable,
+                fmt::format("layer \"{}\"", spec.name),
+                "is known by its costs only and cannot be executed",
+                "simulate it, or describe the model by layers that are executed");
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include "core/base/units.h"
+#include "core/model/model.h"
+#include "exec/device/number_format.h"
+#include "exec/layers/layer.h"
+
+namespace pipetwin::exec {
+
+/// The layer that `spec` describes, without parameters. Throws Error(Unavailable) for an opaque
+/// layer.
+std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
+                                            const SampleShape& input,
+                                            NumberFormat format);
+
+/// Memory of one layer for one micro-batch, byte for byte as the arena counts it; the words of
+/// LayerSample.
+struct LayerBytes {
+    Bytes input;
+    Bytes output;
+    Bytes saved;
+    Bytes workspace;
+    Bytes split;
+};
+/// The memory of a layer for a micro-batch of `samples` samples. Throws Error(Unavailable) for an
+/// opaque layer.
+LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format);
+
+}  // namespace pipetwin::exec
