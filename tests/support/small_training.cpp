@@ -9,7 +9,7 @@
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"
 #include "exec/executor/backend.h"
-#include "exec/layers/layers.h"
+#include "exec/layers/make_layer.h"
 
 namespace pipetwin::test {
 
