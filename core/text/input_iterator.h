@@ -10,11 +10,12 @@ namespace pipetwin {
 template <class Derived>
 class InputIterator {
   public:
-    using iterator_category = std::input_iterator_tag;  ///< for std::iterator_traits
-    using value_type = char;                            ///< for std::iterator_traits
-    using difference_type = std::ptrdiff_t;             ///< for std::iterator_traits
-    using pointer = const char*;                        ///< for std::iterator_traits
-    using reference = const char&;                      ///< for std::iterator_traits
+    // The types that std::iterator_traits asks for.
+    using iterator_category = std::input_iterator_tag;
+    using value_type = char;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const char*;
+    using reference = const char&;
 
     reference operator*() const { return static_cast<const Derived&>(*this).current(); }
     Derived& operator++() {

@@ -112,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(Schedules,
                              return name;
                          });
 
-/// Two pipelines of one model sum their gradients in another order; tests/exec has their tests.
+/// Two pipelines of one model sum their gradients in another order: Chimera has tests of its own
+/// below.
 TEST(SynchronousSchedules, EveryOneThatTrainsIsTestedHere) {
     for (const ScheduleName& known : known_schedules()) {
         const ScheduleTraits& row = schedule_traits(known.kind);

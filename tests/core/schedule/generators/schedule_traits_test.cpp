@@ -169,7 +169,7 @@ TEST(ScheduleTraits, BackwardsOfAStageAscendOrDescendWhateverTheShape) {
     }
 }
 
-TEST(ScheduleTraits, EveryScheduleHasASectionAndAPictureInTheDocs) {
+TEST(ScheduleTraits, ThePictureOfEveryScheduleIsInTheDocs) {
     const std::filesystem::path docs = std::filesystem::path(places::source_folder()) / "docs";
     std::ifstream stream(docs / "schedules.md");
     const std::string text(std::istreambuf_iterator<char>(stream), {});
