@@ -10,6 +10,7 @@
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"

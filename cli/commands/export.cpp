@@ -9,6 +9,7 @@
 #include "cli/interop/export_source.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/svg/svg.h"
 #include "core/text/json_text.h"

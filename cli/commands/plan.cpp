@@ -16,6 +16,7 @@
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
 #include "cli/text/text_output.h"
+#include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/repeated_layers.h"
 #include "core/partition/layer_order.h"

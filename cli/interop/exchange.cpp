@@ -10,6 +10,7 @@
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/text/json_text.h"
 

@@ -19,6 +19,7 @@
 #include "cli/base/exit.h"
 #include "cli/base/stop_signal.h"
 #include "core/base/as_index.h"
+#include "core/base/number_text.h"
 #include "exec/base/cores.h"
 #include "exec/executor/backend.h"
 #include "exec/gpu/cuda_module.h"
@@ -52,12 +53,11 @@ bool by_nccl_alone(const exec::LaunchedProcess& launched) {
 Error too_few_gpus(const std::string& whose, std::ptrdiff_t processes, int gpus) {
     return {ErrorKind::Unavailable,
             "cluster.backend = \"cuda\"",
-            fmt::format("{} processes are on the host of {}, which shows them {} GPU{}: each needs "
+            fmt::format("{} processes are on the host of {}, which shows them {}: each needs "
                         "one of its own",
                         processes,
                         whose,
-                        gpus,
-                        gpus == 1 ? "" : "s"),
+                        counted(gpus, "GPU")),
             "start fewer on it, or train in one process, whose ranks can share a GPU"};
 }
 

@@ -77,17 +77,6 @@ std::string section(std::string_view title, const std::string& content) {
     return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", html_escaped(title), content);
 }
 
-std::string error_text(double percent) {
-    return fmt::format("{:+.2f} %", percent);
-}
-
-Row pair_row(std::string name, const Pair& pair) {
-    return {std::move(name),
-            format_duration(pair.predicted),
-            format_duration(pair.measured),
-            error_text(pair.error_percent())};
-}
-
 /// "measured", or "emulated" where the paced device stood in for the hardware.
 std::string_view measured_word(const FinishedRun& run) {
     return to_string(median_step(run.training.measured).origin);
@@ -240,8 +229,7 @@ std::string noise_table(const FinishedRun& run) {
         {"steps kept", std::to_string(noise.steps)},
         {"steps dropped", std::to_string(noise.dropped_steps)}};
     if (const auto& replay = run.comparison.replay) {
-        rows.push_back({"replay of the measured durations",
-                        fmt::format("{:+.2f} %", replay->error_percent())});
+        rows.push_back({"replay of the measured durations", error_text(replay->error_percent())});
     }
     std::string html = html_table(rows);
     if (noise.steps < Noise::fewest_steps) {

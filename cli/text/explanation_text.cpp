@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/text/step_sentences.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin::cli {
 

@@ -13,6 +13,7 @@
 #include "cli/text/text_output.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/as_index.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin::cli {
 

@@ -12,6 +12,7 @@
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
 #include "core/artifacts/plan_json.h"
+#include "core/base/number_text.h"
 #include "sim/search/largest_model.h"
 
 namespace pipetwin::cli {

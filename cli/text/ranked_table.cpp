@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/text/text_output.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin::cli {
 

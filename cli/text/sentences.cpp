@@ -56,10 +56,6 @@ double share(Duration part, Duration whole) {
                : 0;
 }
 
-std::string rounded_percent(double share) {
-    return fmt::format("{:.1f} %", 100 * share);
-}
-
 std::string list_of(std::vector<std::string> items) {
     constexpr std::size_t most = 7;
     if (items.size() > most) {

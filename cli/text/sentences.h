@@ -33,9 +33,6 @@ class Times {
 /// `part` as a share of `whole`; 0 of nothing.
 double share(Duration part, Duration whole);
 
-/// "15.8 %".
-std::string rounded_percent(double share);
-
 /// "1F0", or "1F0, 2F0 and 2B0"; of many the first and the last ones.
 std::string list_of(std::vector<std::string> items);
 

@@ -7,6 +7,7 @@
 
 #include "cli/text/explanation_text.h"
 #include "cli/text/sentences.h"
+#include "core/base/number_text.h"
 #include "core/timeline/render_timeline.h"
 
 namespace pipetwin::cli {
@@ -191,13 +192,6 @@ std::string critical_path_text(const Prediction& prediction) {
     return text;
 }
 
-std::vector<std::string> pair_row(std::string name, const Pair& pair) {
-    return {std::move(name),
-            format_duration(pair.predicted),
-            format_duration(pair.measured),
-            fmt::format("{:+.2f} %", pair.error_percent())};
-}
-
 void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std::string>>& rows) {
     if (!comparison.predicted_breakdown || !comparison.measured_breakdown) {
         return;
@@ -215,11 +209,6 @@ void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std
 }
 
 }  // namespace
-
-std::string counted(int count, std::string_view word) {
-    const std::string_view plural = word.ends_with("ch") ? "es" : "s";
-    return fmt::format("{} {}{}", count, word, count == 1 ? "" : plural);
-}
 
 std::string timeline_text(const Timeline& timeline, int width, Duration least_column) {
     if (timeline.ranks.size() > most_ranks_shown) {
@@ -256,6 +245,17 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
 
 std::string percent_text(double share) {
     return fmt::format("{:.2f} %", 100 * share);
+}
+
+std::string error_text(double percent) {
+    return fmt::format("{:+.2f} %", percent);
+}
+
+std::vector<std::string> pair_row(std::string name, const Pair& pair) {
+    return {std::move(name),
+            format_duration(pair.predicted),
+            format_duration(pair.measured),
+            error_text(pair.error_percent())};
 }
 
 std::string prediction_text(const Prediction& prediction, const Console& console) {
@@ -332,7 +332,7 @@ std::string comparison_text(const Comparison& comparison, const Console& console
         rows.push_back({fmt::format("peak of rank {}", peak.rank),
                         fmt::format("{} B", peak.predicted.count),
                         fmt::format("{} B", peak.measured.count),
-                        fmt::format("{:+.2f} %", peak.error_percent())});
+                        error_text(peak.error_percent())});
     }
     std::string text = text_table(rows);
     const Noise& noise = comparison.noise;
@@ -347,14 +347,14 @@ std::string comparison_text(const Comparison& comparison, const Console& console
                             Noise::fewest_steps);
     }
     if (comparison.replay) {
-        text += fmt::format("  a replay of the run's own durations gives the step to {:+.2f} %\n",
-                            comparison.replay->error_percent());
+        text += fmt::format("  a replay of the run's own durations gives the step to {}\n",
+                            error_text(comparison.replay->error_percent()));
     }
     const double error = comparison.step.error_percent();
     constexpr double good_percent = 5;
     text += "  " +
             console.styled(error < good_percent && error > -good_percent ? Style::Good : Style::Bad,
-                           fmt::format("the step was predicted to {:+.2f} %", error)) +
+                           "the step was predicted to " + error_text(error)) +
             '\n';
     return text;
 }

@@ -18,15 +18,18 @@ namespace pipetwin::cli {
 /// first row is the head. Every line is indented by two.
 std::string text_table(const std::vector<std::vector<std::string>>& rows);
 
-/// "1 rank", "2 ranks", "8 micro-batches".
-std::string counted(int count, std::string_view word);
-
 /// The timeline as rows of letters that fit into lines of `width` characters, with a line that says
 /// what they mean. A column lasts `least_column` or more.
 std::string timeline_text(const Timeline& timeline, int width, Duration least_column = Duration{1});
 
 /// "15.79 %".
 std::string percent_text(double share);
+
+/// The error of a prediction: "+1.25 %".
+std::string error_text(double percent);
+
+/// A row of a table that compares a time: its name, predicted, measured, error.
+std::vector<std::string> pair_row(std::string name, const Pair& pair);
 
 /// A prediction as `simulate` prints it.
 std::string prediction_text(const Prediction& prediction, const Console& console);

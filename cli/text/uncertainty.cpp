@@ -10,6 +10,7 @@
 
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::cli {

@@ -23,6 +23,7 @@
 #include "core/base/as_index.h"
 #include "core/base/content_hash.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
@@ -196,7 +197,7 @@ void note_shared_cores(const ScenarioParts& scenario,
     if (place.shares_cores) {
         who = "the processes of a host share its cores";
     } else if (place.group->is_alone() && ranks > cores) {
-        who = fmt::format("{} ranks share {} core{}", ranks, cores, cores == 1 ? "" : "s");
+        who = fmt::format("{} ranks share {}", ranks, counted(cores, "core"));
     }
     if (!who.empty()) {
         console.note(who +

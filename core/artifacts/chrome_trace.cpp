@@ -14,6 +14,7 @@
 #include "core/artifacts/chrome_trace_words.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/text/file_blocks.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
@@ -304,11 +305,10 @@ TraceSoFar read_chrome_trace_so_far(const std::filesystem::path& file) {
     result.trace = stream.take();
     const std::size_t whole = result.trace.timelines.steps.size();
     result.problem =
-        fmt::format("{}: only {} of {} {} can be shown: reading ended at byte {} of {}: {}",
+        fmt::format("{}: only {} of {} can be shown: reading ended at byte {} of {}: {}",
                     file.string(),
                     whole,
-                    steps,
-                    steps == 1 ? "step" : "steps",
+                    counted(static_cast<std::int64_t>(steps), "step"),
                     stream.stop(),
                     stream.bytes(),
                     error.text());

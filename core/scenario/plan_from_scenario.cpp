@@ -7,6 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
 #include "core/plan/stage_costs.h"
@@ -389,10 +390,9 @@ std::vector<std::string> size_notes(const Profile& profile, const std::vector<in
                                          : first->samples.front();
         notes.push_back(
             fmt::format("estimated: no costs at micro-batch size {}; those of {} "
-                        "layer{} ({}{}) are scaled in proportion, '{}' from size {}",
+                        "({}{}) are scaled in proportion, '{}' from size {}",
                         size,
-                        count,
-                        count == 1 ? "" : "s",
+                        counted(static_cast<std::int64_t>(count), "layer"),
                         fmt::join(names, ", "),
                         count > most_named ? ", ..." : "",
                         first->name,

@@ -18,4 +18,15 @@ constexpr int edge_of(const Action& action) {
     return 2 * action.stage + offsets[as_index(action.op) - as_index(Op::SendForward)];
 }
 
+/// The action at the other end of a message: of a send its receive, of a receive its send.
+constexpr Action other_end(const Action& message) {
+    PIPETWIN_EXPECT(is_message(message.op), "only sends and receives have another end");
+    constexpr std::array ops{Op::RecvForward, Op::SendForward, Op::RecvBackward, Op::SendBackward};
+    constexpr std::array stages{1, -1, -1, 1};
+    const std::size_t index = as_index(message.op) - as_index(Op::SendForward);
+    return {.op = ops[index],
+            .stage = message.stage + stages[index],
+            .micro_batch = message.micro_batch};
+}
+
 }  // namespace pipetwin

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -18,24 +17,6 @@ namespace pipetwin {
 namespace {
 
 using namespace svg;
-
-/// 1, 2 or 5 times a power of ten: the smallest such step in which at most `most` ticks fit into
-/// `span_ms`.
-double nice_step(double span_ms, int most) {
-    const double least = span_ms / std::max(1, most);
-    const double power = std::pow(10, std::floor(std::log10(least)));
-    for (const double factor : {1.0, 2.0, 5.0}) {
-        if (factor * power >= least * (1 - 1e-9)) {
-            return factor * power;
-        }
-    }
-    return 10 * power;
-}
-
-std::string tick_label(double ms, double step) {
-    const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
-    return fmt::format("{:.{}f}", ms, decimals);
-}
 
 constexpr double margin = 12;
 constexpr double axis_height = 24;
@@ -245,7 +226,9 @@ class Picture {
 
     void axis() {
         const double span_ms = to_milliseconds(span_);
-        const double step = nice_step(span_ms, static_cast<int>((right_ - left_) / 80));
+        const int most_ticks = std::max(1, static_cast<int>((right_ - left_) / 80));
+        const double step = tick_step(span_ms / most_ticks, 1e-9);
+        const int decimals = tick_decimals(step);
         std::string lines;
         for (int tick = 0; tick * step <= span_ms * (1 + 1e-9); ++tick) {
             const double x = left_ + (right_ - left_) * tick * step / span_ms;
@@ -254,7 +237,7 @@ class Picture {
                                  number(top_ - 2),
                                  number(y_ + 4),
                                  grid_ink);
-            std::string label = tick_label(tick * step, step);
+            std::string label = fmt::format("{:.{}f}", tick * step, decimals);
             label += tick == 0 ? " ms" : "";
             body_ += text_at(x, y_ + 17, label, {.anchor = Anchor::Middle, .fill = pale_ink});
         }

@@ -1,6 +1,7 @@
 #include "core/svg/svg_pieces.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -169,6 +170,20 @@ std::string swatch(const Box& box, Look look) {
         svg += rect(box, fmt::format("url(#{})", style.pattern), corners);
     }
     return svg;
+}
+
+double tick_step(double least, double slack) {
+    const double power = std::pow(10, std::floor(std::log10(least)));
+    for (const double factor : {1.0, 2.0, 5.0}) {
+        if (factor * power >= least * (1 - slack)) {
+            return factor * power;
+        }
+    }
+    return 10 * power;
+}
+
+int tick_decimals(double step) {
+    return std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
 }
 
 }  // namespace pipetwin::svg

@@ -99,4 +99,11 @@ std::string stage_lines(const Box& box, int lines, std::string_view colour);
 /// At most two decimals, none that are zero.
 std::string number(double value);
 
+/// Distance between the ticks of an axis: the smallest of 1, 2 or 5 times a power of ten that is no
+/// less than `least`, which is above 0; by a share of `slack` it may be less.
+double tick_step(double least, double slack = 0);
+
+/// Decimals that tell ticks apart which are `step` of their unit apart.
+int tick_decimals(double step);
+
 }  // namespace pipetwin::svg

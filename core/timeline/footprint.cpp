@@ -440,8 +440,7 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
     PIPETWIN_EXPECT(timeline.ranks.size() == plan->schedule.ranks.size(),
                     "the timeline is one of this plan");
     const KeptByForward kept(plan);
-    auto copies =
-        timeline.host_copies.empty() ? std::vector<std::vector<StashCopy>>{} : stash_copies(plan);
+    const auto copies = copies_in(plan, timeline);
     std::vector<MemoryCurve> curves;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         const auto& spans = timeline.ranks[as_index(rank)];

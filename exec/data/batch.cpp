@@ -80,6 +80,18 @@ DataRange data_range(const ScenarioParts& scenario, DataUse use) {
                : DataRange{.path = folder / data.validation_path, .begin = 0, .end = 1};
 }
 
+int token_positions(const Model& model, std::string_view kind) {
+    const SampleShape& input = model.layer(0).input;
+    if (!input.token_ids) {
+        throw Error(
+            ErrorKind::BadInput,
+            "data.kind",
+            fmt::format("\"{}\" gives token ids, but the model reads {}", kind, to_string(input)),
+            "use kind = \"mnist\" or \"synthetic\", or a model that begins with an embedding");
+    }
+    return input.positions;
+}
+
 int vocabulary_of(const Model& model) {
     return first_of(model.layer(0).spec).vocabulary;
 }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
 #include "exec/data/batch.h"
 
@@ -51,6 +52,10 @@ struct DataRange {
 
 /// The files and the part of them for a use. Relative paths start at the scenario's folder.
 DataRange data_range(const ScenarioParts& scenario, DataUse use);
+
+/// Number of token ids in a sample of the model. Throws Error(BadInput) if it reads something else
+/// than the token ids that data of this `kind` gives.
+int token_positions(const Model& model, std::string_view kind);
 
 /// Number of different token ids that the model's embedding has.
 int vocabulary_of(const Model& model);

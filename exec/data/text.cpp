@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "exec/base/random.h"
 #include "exec/data/files.h"
 #include "exec/data/sources.h"
@@ -79,10 +80,9 @@ class Text final : public DataSource {
     }
 
     std::string description() const override {
-        return fmt::format("text, {} bytes in {} {}",
+        return fmt::format("text, {} bytes in {}",
                            bytes_.size(),
-                           file_count_,
-                           file_count_ == 1 ? "file" : "files");
+                           counted(static_cast<std::int64_t>(file_count_), "file"));
     }
 
   private:
@@ -97,14 +97,7 @@ class Text final : public DataSource {
 std::unique_ptr<DataSource> open_text(const ScenarioParts& scenario,
                                       const Model& model,
                                       DataUse use) {
-    const SampleShape& input = model.layer(0).input;
-    if (!input.token_ids) {
-        throw Error(
-            ErrorKind::BadInput,
-            "data.kind",
-            fmt::format("\"text\" gives token ids, but the model reads {}", to_string(input)),
-            "use kind = \"mnist\" or \"synthetic\", or a model that begins with an embedding");
-    }
+    const int positions = token_positions(model, "text");
     const int vocabulary = vocabulary_of(model);
     if (vocabulary < byte_values) {
         throw Error(ErrorKind::BadInput,
@@ -114,8 +107,7 @@ std::unique_ptr<DataSource> open_text(const ScenarioParts& scenario,
                                 byte_values),
                     "set vocabulary = 256");
     }
-    return std::make_unique<Text>(
-        data_range(scenario, use), input.positions, scenario.training.seed);
+    return std::make_unique<Text>(data_range(scenario, use), positions, scenario.training.seed);
 }
 
 }  // namespace pipetwin::exec

@@ -7,6 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "exec/data/files.h"
 #include "exec/data/shuffle.h"
 #include "exec/data/sources.h"
@@ -136,10 +137,7 @@ class Tokens final : public DataSource {
     }
 
     std::string description() const override {
-        return fmt::format("tokens, {} in {} {}",
-                           token_count_,
-                           files_.size(),
-                           files_.size() == 1 ? "file" : "files");
+        return fmt::format("tokens, {} in {}", token_count_, counted(std::ssize(files_), "file"));
     }
 
   private:
@@ -177,18 +175,9 @@ class Tokens final : public DataSource {
 std::unique_ptr<DataSource> open_tokens(const ScenarioParts& scenario,
                                         const Model& model,
                                         DataUse use) {
-    const SampleShape& input = model.layer(0).input;
-    if (!input.token_ids) {
-        throw Error(
-            ErrorKind::BadInput,
-            "data.kind",
-            fmt::format("\"tokens\" gives token ids, but the model reads {}", to_string(input)),
-            "use kind = \"mnist\" or \"synthetic\", or a model that begins with an embedding");
-    }
-    return std::make_unique<Tokens>(data_range(scenario, use),
-                                    input.positions,
-                                    scenario.training.batch,
-                                    scenario.training.seed);
+    const int positions = token_positions(model, "tokens");
+    return std::make_unique<Tokens>(
+        data_range(scenario, use), positions, scenario.training.batch, scenario.training.seed);
 }
 
 }  // namespace pipetwin::exec

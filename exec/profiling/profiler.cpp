@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
@@ -305,10 +306,9 @@ class Profiler {
         if (options_.progress) {
             const auto sizes = static_cast<double>(options_.micro_batch_sizes.size());
             options_.progress(std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
-                              fmt::format("{} samples per mini-batch on {} worker{}",
+                              fmt::format("{} samples per mini-batch on {}",
                                           scenario.training.batch,
-                                          workers_,
-                                          workers_ == 1 ? "" : "s"));
+                                          counted(workers_, "worker")));
         }
     }
 

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/number_text.h"
+#include "gui/view/analysis/step_analysis.h"
 
 namespace pipetwin::gui {
 
@@ -32,24 +34,6 @@ Duration begin_of(const RowIndex& row, int cell) {
 
 Duration length_of(const RowIndex& row, int cell) {
     return row.end(cell) - row.begin(cell);
-}
-
-/// Time in which the rank did nothing useful just before an action: of a message its own wait, of
-/// any other the time since the end of the one before it that is no message.
-Duration wait_of(const RowIndex& row, int cell) {
-    const Span span = row[cell];
-    if (is_message(span.action.op)) {
-        return span.ready - span.begin;
-    }
-    Duration last_end{0};
-    for (int i = cell - 1; i >= 0; --i) {
-        const Op op = row.action(i).op;
-        if (!is_send(op) && !is_receive(op)) {
-            last_end = row.end(i);
-            break;
-        }
-    }
-    return span.ready - last_end;
 }
 
 enum class ErrorAs { Difference, Percent };
@@ -123,10 +107,6 @@ std::string signed_text(double value) {
     return tenths == 0 ? "0.0" : fmt::format("{:+.1f}", tenths / 10);
 }
 
-std::string percent_of_share(double share) {
-    return fmt::format("{:.1f} %", 100 * share);
-}
-
 }  // namespace
 
 ActionDetails details_of(const RunData& run, const SpanRef& ref) {
@@ -148,7 +128,7 @@ ActionDetails details_of(const RunData& run, const SpanRef& ref) {
     if (const std::optional<DetailLine> median = median_line(run, ref)) {
         details.lines.push_back(*median);
     }
-    add(message ? "of it waiting" : "idle before", wait_of, ErrorAs::Difference);
+    add(message ? "of it waiting" : "idle before", wait_before, ErrorAs::Difference);
     return details;
 }
 
@@ -205,7 +185,7 @@ DetailLine time_line(std::string name, const OnSides<Duration>& times) {
 DetailLine bubble_line(const OnSides<double>& bubbles) {
     DetailLine line{.name = "bubble.total", .predicted = {}, .measured = {}, .error = {}};
     for (std::size_t side = 0; side < both_sides.size(); ++side) {
-        text_of(line, both_sides[side]) = bubbles[side] ? percent_of_share(*bubbles[side]) : "";
+        text_of(line, both_sides[side]) = bubbles[side] ? rounded_percent(*bubbles[side]) : "";
     }
     if (bubbles[0] && bubbles[1]) {
         line.error = points_text(100 * (*bubbles[0] - *bubbles[1]));
@@ -301,13 +281,11 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
 std::string plan_line(const RunData& run) {
     const std::string replica =
         run.replicas > 1 ? fmt::format(", replica {} of {}", run.replica, run.replicas) : "";
-    return fmt::format("{}{}, {} {}, {} {}{}",
+    return fmt::format("{}{}, {}, {}{}",
                        run.is_what_if ? "What if: " : "",
                        run.schedule_name.empty() ? "unnamed schedule" : run.schedule_name,
-                       run.twin.rank_count(),
-                       run.twin.rank_count() == 1 ? "rank" : "ranks",
-                       run.micro_batches,
-                       run.micro_batches == 1 ? "micro-batch" : "micro-batches",
+                       counted(run.twin.rank_count(), "rank"),
+                       counted(run.micro_batches, "micro-batch"),
                        replica);
 }
 

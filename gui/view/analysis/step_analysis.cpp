@@ -9,6 +9,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "sim/explain/critical_path.h"
 #include "sim/explain/sensitivity.h"
 #include "sim/explain/waits.h"
@@ -417,27 +418,6 @@ std::optional<SpanRef> StepAnalysis::find_blocker(const SpanRef& ref) const {
 }
 
 namespace {
-
-Action other_end(const Action& message) {
-    Action other = message;
-    const bool forward = message.op == Op::SendForward || message.op == Op::RecvForward;
-    other.stage += is_send(message.op) == forward ? 1 : -1;
-    switch (message.op) {
-        case Op::SendForward:
-            other.op = Op::RecvForward;
-            break;
-        case Op::RecvForward:
-            other.op = Op::SendForward;
-            break;
-        case Op::SendBackward:
-            other.op = Op::RecvBackward;
-            break;
-        default:
-            other.op = Op::SendBackward;
-            break;
-    }
-    return other;
-}
 
 /// The action before or after a place of a row that is no message; -1: none.
 int next_action(const RowIndex& row, int cell, int direction) {

@@ -6,6 +6,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin::gui {
 
@@ -27,22 +28,6 @@ void subtract(Duration zero, std::vector<std::vector<Span>>& rows) {
 /// Time by which `time` lies outside the span; zero inside.
 Duration distance(const RowIndex& row, int cell, Duration time) {
     return std::max({Duration{0}, row.begin(cell) - time, time - row.end(cell)});
-}
-
-/// The action at the other end of a message; nothing for what is no message.
-std::optional<Action> other_end(const Action& action) {
-    switch (action.op) {
-        case Op::SendForward:
-            return Action{Op::RecvForward, action.stage + 1, action.micro_batch};
-        case Op::RecvForward:
-            return Action{Op::SendForward, action.stage - 1, action.micro_batch};
-        case Op::SendBackward:
-            return Action{Op::RecvBackward, action.stage - 1, action.micro_batch};
-        case Op::RecvBackward:
-            return Action{Op::SendBackward, action.stage + 1, action.micro_batch};
-        default:
-            return std::nullopt;
-    }
 }
 
 /// The nearest in time that takes some.
@@ -397,11 +382,14 @@ std::optional<SpanRef> first_action(const Twin& twin, Mode mode, int step) {
 
 std::optional<SpanRef> partner_of(const Twin& twin, const SpanRef& of) {
     const std::optional<Span> here = twin.span(of);
-    const std::optional<Action> wanted = here ? other_end(here->action) : std::nullopt;
-    for (int rank = 0; wanted && rank < twin.rank_count(); ++rank) {
+    if (!here || !is_message(here->action.op)) {
+        return std::nullopt;
+    }
+    const Action wanted = other_end(here->action);
+    for (int rank = 0; rank < twin.rank_count(); ++rank) {
         const RowIndex* const row = twin.row(of.side, of.step, rank);
         for (int cell = 0; row != nullptr && cell < row->size(); ++cell) {
-            if (row->action(cell) == *wanted) {
+            if (row->action(cell) == wanted) {
                 return SpanRef{.side = of.side, .step = of.step, .rank = rank, .cell = cell};
             }
         }

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "core/svg/svg_pieces.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -19,14 +21,10 @@ struct TickStep {
 };
 
 TickStep tick_step(double min_ns) {
-    for (std::int64_t power = 1;; power *= 10) {
-        for (const auto& [factor, parts] : {std::pair{1, 5}, {2, 4}, {5, 5}}) {
-            const std::int64_t step = power * factor;
-            if (static_cast<double>(step) >= min_ns) {
-                return {.ns = step, .parts = step % parts == 0 ? parts : 1};
-            }
-        }
-    }
+    const auto step = static_cast<std::int64_t>(svg::tick_step(std::max(1.0, min_ns)));
+    const bool of_two = fmt::to_string(step).front() == '2';
+    const std::int64_t parts = of_two ? 4 : 5;
+    return {.ns = step, .parts = step % parts == 0 ? parts : 1};
 }
 
 struct Unit {
@@ -41,14 +39,6 @@ Unit unit_for(Duration latest) {
     const auto* const found = std::find_if(
         units.begin(), units.end(), [&](const Unit& unit) { return latest.count() >= unit.ns; });
     return found == units.end() ? units.back() : *found;
-}
-
-int decimals_for(std::int64_t step, std::int64_t unit) {
-    int decimals = 0;
-    for (; step % unit != 0; unit /= 10) {
-        ++decimals;
-    }
-    return decimals;
 }
 
 /// The gap between ranks stays wider than the strip between the rows of a rank, so that it is seen
@@ -67,7 +57,8 @@ Axis axis_ticks(const ViewTransform& view, double width, double min_spacing) {
     const TickStep step = tick_step(std::min(1e18, min_spacing * view.ns_per_pixel));
     const Duration last = std::max(Duration{0}, view.time_at(width));
     const Unit unit = unit_for(last);
-    const int decimals = decimals_for(step.ns, unit.ns);
+    const int decimals =
+        svg::tick_decimals(static_cast<double>(step.ns) / static_cast<double>(unit.ns));
     const std::int64_t part = step.ns / step.parts;
     const std::int64_t first = std::max<std::int64_t>(0, (view.origin.count() + part - 1) / part);
 
