@@ -69,7 +69,8 @@ void refuse_other_machines(const ScenarioParts& scenario,
     if (!cluster.speeds.empty() && !exec::traits(cluster.backend).is_emulated) {
         refuse("cluster.speeds",
                "ranks of unequal speed",
-               "cluster.backend = \"paced\" emulates them");
+               fmt::format("cluster.backend = {} emulates them",
+                           exec::backends_where(&exec::BackendTraits::is_emulated)));
     }
 }
 
@@ -114,8 +115,9 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
             ErrorKind::Infeasible,
             "pipeline.offload = \"stash\"",
             "the stashes of a CPU lie in host memory already",
-            "'pipetwin simulate' predicts it for a device with memory of its own; to train, set "
-            "pipeline.offload = \"none\", or cluster.backend = \"cuda\" or \"paced\"");
+            fmt::format("'pipetwin simulate' predicts it for a device with memory of its own; to "
+                        "train, set pipeline.offload = \"none\", or cluster.backend = {}",
+                        exec::backends_where(&exec::BackendTraits::offloads)));
     }
     if (tensor_parallel != 1) {
         throw Error(ErrorKind::Infeasible,
@@ -200,9 +202,10 @@ void note_shared_cores(const ScenarioParts& scenario,
         who = fmt::format("{} ranks share {}", ranks, counted(cores, "core"));
     }
     if (!who.empty()) {
-        console.note(who +
-                     ", but are predicted with one each: expect longer steps; cluster.backend = "
-                     "\"paced\" emulates a device per rank");
+        console.note(fmt::format("{}, but are predicted with one each: expect longer steps; "
+                                 "cluster.backend = {} emulates a device per rank",
+                                 who,
+                                 exec::backends_where(&exec::BackendTraits::is_emulated)));
     }
 }
 

@@ -305,8 +305,14 @@ class TraceStream::Impl {
     bool has_metadata() const { return rows_.has_value(); }
     std::uint64_t bytes() const { return bytes_; }
     std::uint64_t stop() const { return problem_ ? stop_ : bytes_; }
-    std::size_t step_count() const { return rows_->step_count(); }
-    Error error() const { return *problem_; }
+    std::size_t step_count() const {
+        PIPETWIN_EXPECT(rows_.has_value(), "metadata that were read");
+        return rows_->step_count();
+    }
+    Error error() const {
+        PIPETWIN_EXPECT(problem_.has_value(), "a trace that is not complete");
+        return *problem_;
+    }
     Trace take() { return rows_->finish(complete()); }
 
   private:

@@ -27,12 +27,11 @@ class TraceStream {
     void finish();
 
     bool complete() const;  ///< all was read, and all is there
-    /// Whether the metadata were read; `step_count` needs them.
-    bool has_metadata() const;
+    bool has_metadata() const;       ///< the metadata were read
     std::uint64_t bytes() const;     ///< that came
     std::uint64_t stop() const;      ///< the first byte that was not taken
-    std::size_t step_count() const;  ///< that the metadata promise
-    /// The reason why the trace is not complete, naming the byte.
+    std::size_t step_count() const;  ///< that the metadata promise; InternalError without metadata
+    /// The reason why the trace is not complete, naming the byte. InternalError if nothing failed.
     Error error() const;
 
     /// The trace with the steps that are whole; may be called once.

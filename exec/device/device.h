@@ -43,7 +43,8 @@ class Device {
   public:
     virtual ~Device() = default;
 
-    /// Called by a worker's thread before its first action: denormals to zero.
+    /// Called by a worker's thread at the start of every step and evaluation, and after a failure:
+    /// denormals to zero.
     virtual void enter_thread() = 0;
 
     /// Called by a thread that stops using the device, as only one thread may use it at a time.

@@ -1,9 +1,12 @@
 #include "exec/executor/backend.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/scenario/scenario_words.h"
 #include "exec/device/paced_device.h"
 #include "exec/executor/executor_options.h"
 #include "exec/gpu/cuda_module.h"
@@ -54,6 +57,7 @@ constexpr BackendTraits cuda_traits{
 };
 
 constexpr std::array all_traits{cpu_traits, paced_traits, cuda_traits};  // in the order of Backend
+static_assert(all_traits.size() == words::backends.size(), "every backend has a row");
 
 }  // namespace
 
@@ -61,6 +65,25 @@ const BackendTraits& traits(Backend backend) {
     const std::size_t index = as_index(backend);
     PIPETWIN_EXPECT(index < all_traits.size(), "backend out of range");
     return all_traits.at(index);
+}
+
+std::vector<Backend> every_backend() {
+    std::vector<Backend> all;
+    for (std::size_t i = 0; i < all_traits.size(); ++i) {
+        all.push_back(static_cast<Backend>(i));
+    }
+    return all;
+}
+
+std::string backends_where(bool BackendTraits::* trait) {
+    std::string text;
+    for (const Backend backend : every_backend()) {
+        if (traits(backend).*trait) {
+            text += fmt::format(
+                "{}\"{}\"", text.empty() ? "" : " or ", words::backends.at(as_index(backend)));
+        }
+    }
+    return text;
 }
 
 NumberFormat number_format(Precision precision, Backend backend) {

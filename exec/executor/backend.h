@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,8 +16,9 @@ namespace pipetwin::exec {
 struct ExecutorOptions;
 
 /// What sets a kind of device apart from the others: one row of the table in backend.cpp. Nothing
-/// else in the program tells backends apart, so a new one is a `Backend`, its word in
-/// core/scenario/scenario_words.h, and a row.
+/// else in `exec` and `cli` tells backends apart, so a new one is a `Backend`, its word in
+/// core/scenario/scenario_words.h, and a row. In `core`, expect_host_link (scenario_cluster.cpp)
+/// asks for the backend whose link to host memory is measured.
 struct BackendTraits {
     std::string_view device;  ///< what it computes on, as the subject of a sentence
 
@@ -62,6 +64,10 @@ struct BackendTraits {
 
 /// The row of a backend.
 const BackendTraits& traits(Backend backend);
+/// Every backend, in the order of the enum.
+std::vector<Backend> every_backend();
+/// The words of the backends whose row says yes, as a hint writes them: `"paced" or "cuda"`.
+std::string backends_where(bool BackendTraits::* trait);
 
 /// The format of a precision on a backend.
 NumberFormat number_format(Precision precision, Backend backend);

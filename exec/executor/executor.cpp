@@ -570,13 +570,12 @@ std::vector<double> Executor::values(const Tensor& tensor) const {
 }
 
 MemoryUse Executor::resident(int rank) const {
-    return impl_->workers.at(as_index(rank))->arena().live();
+    return impl_->worker_at(rank).arena().live();
 }
 
 Executor::Room Executor::room(int rank) const {
     const std::size_t index = as_index(rank);
-    Room room{
-        .bytes = {}, .least = {}, .unforeseen = impl_->workers.at(index)->arena().unforeseen()};
+    Room room{.bytes = {}, .least = {}, .unforeseen = impl_->worker_at(rank).arena().unforeseen()};
     if (impl_->has_planned_memory()) {
         room.bytes = Bytes{static_cast<std::int64_t>(impl_->layouts[index].extent)};
         room.least = Bytes{static_cast<std::int64_t>(impl_->layouts[index].least)};

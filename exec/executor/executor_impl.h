@@ -139,10 +139,15 @@ struct Executor::Impl {
         const auto found = std::ranges::find_if(some, holds);
         return (found == some.end() ? some.front() : *found)->device();
     }
-    /// The worker of a stage that this process has.
+    /// The worker of a rank. Throws InternalError if another process has the rank.
+    Worker& worker_at(int rank) const {
+        Worker* const worker = workers.at(as_index(rank)).get();
+        PIPETWIN_EXPECT(worker != nullptr, "a rank of another process");
+        return *worker;
+    }
+    /// The worker of a stage. Throws InternalError if another process has the stage.
     Worker& worker_of(int stage) const {
-        const int rank = plan->schedule.rank_of_stage.at(as_index(stage));
-        return *workers[as_index(rank)];
+        return worker_at(plan->schedule.rank_of_stage.at(as_index(stage)));
     }
 
     Plan plan;

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/as_index.h"
 #include "core/plan/plan.h"
+#include "core/scenario/scenario_words.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
@@ -441,6 +443,36 @@ TEST(TiedEmbedding, OneStageHasTheTableOnce) {
               untied->states[0].optimizer_state.count - 2 * table);
     for (const auto& row : plan->schedule.ranks) {
         EXPECT_EQ(std::ranges::count(row, Op::ReduceGradient, &Action::op), 0);
+    }
+}
+
+class EveryHostBackend : public ::testing::TestWithParam<Backend> {};
+INSTANTIATE_TEST_SUITE_P(Backends,
+                         EveryHostBackend,
+                         ::testing::ValuesIn(test::every_host_backend()),
+                         [](const auto& backend) {
+                             return std::string(words::backends.at(as_index(backend.param)));
+                         });
+
+TEST_P(EveryHostBackend, ComputesTheNumbersOfTheCpu) {
+    const Model model = test::small_mlp();
+    for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
+        Shape shape{.stages = 2, .schedule = "1f1b", .precision = precision};
+        const StepOutcome cpu = pipeline_step(model, shape);
+        shape.backend = GetParam();
+        EXPECT_EQ(pipeline_step(model, shape), cpu);
+    }
+}
+
+TEST_P(EveryHostBackend, HoldsTheBytesThatThePlanSays) {
+    const Model model = test::small_gpt();
+    for (const Recompute recompute : {Recompute::None, Recompute::ExceptLast}) {
+        test::expect_predicted_peaks(model,
+                                     {.stages = 2,
+                                      .schedule = "1f1b",
+                                      .recompute = recompute,
+                                      .channel_capacity = 1,
+                                      .backend = GetParam()});
     }
 }
 

@@ -122,6 +122,12 @@ Plan plan_of(const Model& model, const Shape& shape, const LayerTimes& times) {
     return make_plan(scenario_of(shape), model, even_profile(model, shape, times));
 }
 
+std::vector<Backend> every_host_backend() {
+    std::vector<Backend> backends = exec::every_backend();
+    std::erase_if(backends, [](Backend backend) { return exec::traits(backend).has_memory; });
+    return backends;
+}
+
 exec::ExecutorOptions options_of(const Shape& shape) {
     const SettledScenario scenario = scenario_of(shape);
     exec::ExecutorOptions options;

@@ -21,6 +21,10 @@ Model small_gpt();
 /// The same with dropout, and with a head that shares the embedding's table.
 Model small_gpt_with(double dropout, bool tied);
 
+/// Every backend whose tensors lie in host memory, so that its ranks run on any machine: what all
+/// backends promise is tested on each of these.
+std::vector<Backend> every_host_backend();
+
 /// One plan's settings; the defaults are those of a test that does not care.
 struct Shape {
     int stages = 1;  ///< ranks

@@ -73,18 +73,5 @@ TEST(PacedExecutor, AMessageIsUnderWayAtLeastAsLongAsItsLinkSays) {
     EXPECT_GE(received.ready - forward_done.end, milliseconds(4));
 }
 
-TEST(PacedExecutor, ComputesTheSameNumbersAsTheCpu) {
-    const Model model = test::small_mlp();
-    test::Shape shape{.stages = 2};
-    const test::LayerTimes quick{.forward = Duration(1000), .backward = Duration(1000)};
-    const Plan plan = test::plan_of(model, shape, quick);
-    Executor cpu(plan, model, test::options_of(shape));
-    shape.backend = Backend::Paced;
-    Executor paced(plan, model, test::options_of(shape));
-    const Batch batch = random_batch(model, shape.batch, 1);
-    EXPECT_EQ(cpu.run_step(batch, 0).loss, paced.run_step(batch, 0).loss);
-    EXPECT_EQ(test::gradients_of(cpu.parameters()), test::gradients_of(paced.parameters()));
-}
-
 }  // namespace paced_test
 }  // namespace pipetwin::exec

@@ -109,19 +109,23 @@ TEST(Counting, SeesWhatIsAllocated) {
 }
 
 std::vector<Shape> shapes() {
-    return {{.stages = 1, .schedule = "gpipe"},
-            {.stages = 2, .schedule = "gpipe", .recompute = Recompute::Always},
-            {.stages = 2, .schedule = "gpipe", .channel_capacity = 0},
-            {.stages = 3, .schedule = "1f1b", .recompute = Recompute::ExceptLast},
-            {.stages = 2, .schedule = "1f1b", .channel_capacity = 1},
-            {.stages = 2, .chunks = 2, .schedule = "interleaved-1f1b"},
-            {.stages = 2, .schedule = "zb-h1"},
-            {.stages = 2, .chunks = 2, .schedule = "zb-v"},
-            {.stages = 2, .micro_batches = 2, .schedule = "chimera"},
-            {.stages = 2, .schedule = "1f1b", .precision = Precision::Fp64},
-            {.stages = 2, .schedule = "1f1b", .optimizer = OptimizerKind::Momentum},
-            {.stages = 2, .schedule = "1f1b", .clip_norm = 0.05},
-            {.stages = 2, .schedule = "1f1b", .backend = Backend::Paced}};
+    std::vector<Shape> shapes{
+        {.stages = 1, .schedule = "gpipe"},
+        {.stages = 2, .schedule = "gpipe", .recompute = Recompute::Always},
+        {.stages = 2, .schedule = "gpipe", .channel_capacity = 0},
+        {.stages = 3, .schedule = "1f1b", .recompute = Recompute::ExceptLast},
+        {.stages = 2, .schedule = "1f1b", .channel_capacity = 1},
+        {.stages = 2, .chunks = 2, .schedule = "interleaved-1f1b"},
+        {.stages = 2, .schedule = "zb-h1"},
+        {.stages = 2, .chunks = 2, .schedule = "zb-v"},
+        {.stages = 2, .micro_batches = 2, .schedule = "chimera"},
+        {.stages = 2, .schedule = "1f1b", .precision = Precision::Fp64},
+        {.stages = 2, .schedule = "1f1b", .optimizer = OptimizerKind::Momentum},
+        {.stages = 2, .schedule = "1f1b", .clip_norm = 0.05}};
+    for (const Backend backend : test::every_host_backend()) {
+        shapes.push_back({.stages = 2, .schedule = "1f1b", .backend = backend});
+    }
+    return shapes;
 }
 
 class TrainingStep : public ::testing::TestWithParam<Shape> {};

@@ -51,7 +51,7 @@ void count_denormals() {
 // They would slow a step 16 times.
 TEST(WorkerThreads, CountDenormalsAsZeroAndTheCallersDoesNot) {
     count_denormals();
-    for (const Backend backend : {Backend::Cpu, Backend::Paced}) {
+    for (const Backend backend : test::every_host_backend()) {
         look_inside({.stages = 2, .backend = backend},
                     [](int) { EXPECT_EQ(half_of_the_smallest_normal(), 0.0F); });
     }
