@@ -177,7 +177,9 @@ count = 2
 TEST_F(ImportHf, ATableThatBothEndsShareIsOnTheLastRankToo) {
     const std::string config =
         file("config.json",
-             testing::with(testing::llama_config(), {{"tie_word_embeddings", true}}).dump());
+             testing::with(testing::llama_config(),
+                           {{"tie_word_embeddings", true}, {"num_hidden_layers", 4}})
+                 .dump());
     const std::string scenario = file("two.toml", two_stages);
     EXPECT_THAT(import(config).err, HasSubstr("in several stages the last one holds it again"));
     const Outcome tied = pipetwin({"simulate", scenario});
