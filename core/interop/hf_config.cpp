@@ -452,15 +452,14 @@ std::optional<std::string> precision_of(string_view word) {
     if (word.starts_with("torch.")) {
         word.remove_prefix(6);
     }
-    constexpr std::array<std::pair<string_view, string_view>, 9> known{{{"bfloat16", "bf16"},
+    constexpr std::array<std::pair<string_view, string_view>, 8> known{{{"bfloat16", "bf16"},
                                                                         {"bf16", "bf16"},
                                                                         {"float16", "fp16"},
                                                                         {"fp16", "fp16"},
                                                                         {"half", "fp16"},
                                                                         {"float32", "fp32"},
                                                                         {"fp32", "fp32"},
-                                                                        {"float", "fp32"},
-                                                                        {"float64", "fp32"}}};
+                                                                        {"float", "fp32"}}};
     const auto found = std::ranges::find(known, word, [](const auto& pair) { return pair.first; });
     return found == known.end() ? std::nullopt : std::optional(std::string(found->second));
 }

@@ -69,6 +69,10 @@ void finish_mpt(const HfConfig& config, DecoderModel& model) {
         } else if (word == "grouped_query_attention") {
             model.attention.key_value_heads =
                 attention.size_at("kv_n_heads", model.attention.heads);
+        } else if (word != "multihead_attention") {
+            attention.refuse(kind,
+                             "multihead_attention, multiquery_attention or grouped_query_attention",
+                             "compare with the config.json that was published with the model");
         }
         model.attention.own_norms = attention.flag({{"qk_ln"}, false});
     }

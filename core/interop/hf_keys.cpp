@@ -23,7 +23,7 @@ std::string hint_for_missing(const JsonObject& object, string_view key) {
     const std::vector<string_view> known(keys.begin(), keys.end());
     const string_view near = nearest_word(key, known);
     return near.empty() || near == key
-               ? "every config.json of this model_type has it; is model_type right?"
+               ? "no size is guessed: write it out as published, or is model_type another one?"
                : fmt::format("there is a key '{}'; is that the one?", near);
 }
 

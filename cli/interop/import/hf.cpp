@@ -229,10 +229,10 @@ void add_model_notes(const DecoderModel& model, std::vector<std::string>& notes)
     }
     if (model.encoder_blocks > 0) {
         notes.emplace_back(
-            "the decoder's rank holds the table of words again, as the bytes of decoder_embedding "
-            "say, on the encoder's rank, too; its sum of gradients is not in the costs. Both "
-            "halves "
-            "have --sequence tokens, and the encoder's output goes from rank to rank with the "
+            "decoder_embedding has the bytes of the shared table again, also on a rank that has "
+            "the "
+            "encoder's, and the sum of their gradients is not in the costs. Encoder and decoder "
+            "have --sequence tokens each, and the encoder's output goes from rank to rank with the "
             "decoder's");
     }
     if (shared_embedding_parameters(model) > 0) {

@@ -224,7 +224,8 @@ TEST_F(ImportHf, AnEncoderDecoderIsSimulatedAndPlanned) {
                          : std::vector<std::string>{"--precision", "bf16"});
         EXPECT_EQ(outcome.code, 0) << outcome.err;
         EXPECT_THAT(outcome.out, HasSubstr(", 737,668,096 parameters"));
-        EXPECT_THAT(outcome.err, HasSubstr("the decoder's rank holds the table of words again"));
+        EXPECT_THAT(outcome.err,
+                    HasSubstr("decoder_embedding has the bytes of the shared table again"));
         const std::string scenario = file("two.toml", two_stages);
         for (const char* command : {"simulate", "plan"}) {
             const Outcome answer = pipetwin({command, scenario, "--json"});
