@@ -1,3 +1,4 @@
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -5,10 +6,13 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/error.h"
 #include "core/costs/estimate.h"
 #include "core/interop/hf_config.h"
 #include "core/text/json_text.h"
+#include "tests/support/mutate.h"
 #include "tests/support/places.h"
+#include "tests/support/soak.h"
 
 /// Published models. `data/published_models.json` has of each the keys of its config.json that say
 /// something about sizes, and its number of parameters. "published": the count that the metadata of
@@ -111,6 +115,23 @@ TEST(HfPublished, PrecisionChangesNoCount) {
             EXPECT_EQ(parameter_count(parse_hf_config(config.dump(), name)),
                       row.at("parameters").get<std::int64_t>())
                 << name << ": " << word;
+        }
+    }
+}
+
+TEST(HfPublished, DamagedFilesAreReadOrRefusedAndNothingElse) {
+    std::mt19937_64 random(tests::seed());
+    for (const json& row : published()) {
+        const std::string text = row.at("config").dump();
+        for (int i = 0; i < tests::soaked(40); ++i) {
+            const std::string damaged = testing::mutated(text, random);
+            try {
+                const DecoderModel model = parse_hf_config(damaged, "x");
+                EXPECT_GT(parameter_count(model), 0) << damaged;
+                EXPECT_GE(shared_embedding_parameters(model), 0) << damaged;
+            } catch (const Error& error) {
+                EXPECT_EQ(error.kind(), ErrorKind::BadInput) << damaged;
+            }
         }
     }
 }
