@@ -123,8 +123,7 @@ Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptio
 
 std::optional<Partition> scenario_partition(const SettledScenario& scenario, const Model& model) {
     const auto& written = scenario.pipeline.partition;
-    return written ? std::optional(written_partition(
-                         scenario.model, *written, scenario.pipeline.pieces(), model))
+    return written ? std::optional(written_partition(*written, scenario.pipeline.pieces(), model))
                    : std::nullopt;
 }
 
