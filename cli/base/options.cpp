@@ -105,6 +105,11 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
     const GroupedOptions add{app, "Plain numbers instead of a scenario"};
     add("--schedule", plain.schedule, schedule_help(), "NAME");
     add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
+    add("--receives",
+        plain.receives,
+        "Receives of the CSV: posted (wait where the tensor is used, as PyTorch does; default) or "
+        "blocking",
+        "HOW");
     add("--stages", plain.stages, "Stages along the pipeline", "P");
     add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
     add("--micro-batches", plain.micro_batches, "Micro-batches per step", "M");
@@ -602,10 +607,10 @@ std::string_view HfOptions::given() const {
 }
 
 bool PlainOptions::any() const {
-    return schedule || !schedule_file.empty() || stages || chunks || micro_batches || group_size ||
-           deferred_weights || message_order || forward_ms || backward_ms || backward_input_ms ||
-           backward_weight_ms || recompute || recompute_ms || recompute_timing || latency_ms ||
-           bandwidth_gbps || boundary_bytes;
+    return schedule || !schedule_file.empty() || receives || stages || chunks || micro_batches ||
+           group_size || deferred_weights || message_order || forward_ms || backward_ms ||
+           backward_input_ms || backward_weight_ms || recompute || recompute_ms ||
+           recompute_timing || latency_ms || bandwidth_gbps || boundary_bytes;
 }
 
 const CommonOptions& common_options(const Command& command) {

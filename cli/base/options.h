@@ -29,6 +29,7 @@ struct CommonOptions {
 struct PlainOptions {
     std::optional<std::string> schedule;
     std::filesystem::path schedule_file;
+    std::optional<std::string> receives;
     std::optional<int> stages;
     std::optional<int> chunks;
     std::optional<int> micro_batches;

@@ -16,6 +16,7 @@
 #include "core/partition/partition.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
+#include "core/schedule/receives.h"
 #include "core/schedule/schedule.h"
 #include "core/text/override.h"
 
@@ -154,6 +155,7 @@ struct PipelineSettings {
     int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
     int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
     MessageOrder message_order = MessageOrder::AsScheduled;
+    Receives receives = Receives::Posted;  ///< that a schedule file has
     int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     Offload offload = Offload::None;

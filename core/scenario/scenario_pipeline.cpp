@@ -142,7 +142,7 @@ void print_partition(const ScenarioKey& key, ScenarioWriter& writer, const Scena
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 17> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 18> keys_of_pipeline{{
     keys::planned<&Pipeline::stages>("stages", stage_range),
     keys::planned<&Pipeline::micro_batches>("micro_batches", micro_batch_range),
     // A file says what the keys before it say, and has the last word.
@@ -151,6 +151,7 @@ constexpr std::array<ScenarioKey, 17> keys_of_pipeline{{
     keys::integer<&Pipeline::group_size>("group_size", micro_batches_or_none),
     keys::integer<&Pipeline::deferred_weights>("deferred_weights", micro_batches_or_none),
     keys::choice<&Pipeline::message_order>("message_order", words::message_orders),
+    keys::choice<&Pipeline::receives>("receives", words::receives),
     {.name = "recompute",
      .read = read_recompute,
      .print = print_recompute,

@@ -118,7 +118,9 @@ Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptio
                     fmt::format("set training.batch to {} or more",
                                 schedule.micro_batches * pipeline.data_parallel));
     }
-    return schedule;
+    // In channels of a stated size a receive makes room where it stands.
+    const bool waits = pipeline.receives == Receives::Posted && !pipeline.channel_capacity;
+    return waits ? wait_where_used(std::move(schedule)) : schedule;
 }
 
 std::optional<Partition> scenario_partition(const SettledScenario& scenario, const Model& model) {
