@@ -153,6 +153,7 @@ struct ImportOptions {
     std::vector<std::filesystem::path> more_files;  ///< torch-trace: those of the other ranks
     std::optional<int> chunks;                      ///< megatron: stages per rank
     std::optional<int> micro_batch_size;            ///< samples that the costs are for
+    bool ignore_unknown = false;                    ///< megatron: warn where it would refuse
     HfOptions hf;
 };
 
