@@ -97,7 +97,6 @@ constexpr std::array refused{
     RefusedFlag{"enable-zero-bubble", "another schedule takes Megatron's place", "false"},
     RefusedFlag{"zero-bubble-v-schedule", "another schedule takes Megatron's place", "false"},
     RefusedFlag{"patch-primus-pipeline", "another schedule takes Megatron's place", "false"},
-    RefusedFlag{"pp-algorithm", "another schedule takes Megatron's place", "1f1b"},
     RefusedFlag{"forward-backward-disaggregating", "it changes the schedule", "false"},
     RefusedFlag{"skip-train", "nothing is trained", "false"},
     RefusedFlag{"decrease-batch-size-if-needed", "the batch follows the machines", "false"},

@@ -17,6 +17,7 @@
 #include "core/interop/launch/shell_script.h"
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/megatron_flag_table.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin {
 
@@ -230,6 +231,10 @@ class FlagReader {
             flags_.optimizer = lower(value(setting).text);
             if (flags_.optimizer != "adam" && flags_.optimizer != "sgd") {
                 problem(setting, "keeps another state than adam or sgd");
+            }
+        } else if (name == "pp-algorithm") {
+            if (lower(value(setting).text) != to_string(ScheduleKind::OneFOneB)) {
+                problem(setting, "another schedule takes Megatron's place");
             }
         } else if (name == "moe-layer-freq") {
             flags_.expert_pattern = pattern(setting);

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/interop/launch/training_run.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin {
 
@@ -16,7 +17,7 @@ class DeepSpeedReader {
     DeepSpeedReader(const LaunchFile& file, bool warns) : reader_(file), warns_(warns) {}
 
     TrainingRun read() {
-        run_.schedule = "1f1b";  // of DeepSpeed's pipeline engine
+        run_.schedule = to_string(ScheduleKind::OneFOneB);  // of DeepSpeed's pipeline engine
         read_batch();
         read_zero();
         read_numbers();

@@ -101,8 +101,8 @@ class TitanReader {
 
     void read_schedule() {
         run_.stages = reader_.whole("parallelism.pipeline_parallel_degree", 1).value_or(1);
-        const std::string name =
-            reader_.text("parallelism.pipeline_parallel_schedule").value_or("1F1B");
+        const std::optional<std::string> name =
+            reader_.text("parallelism.pipeline_parallel_schedule");
         const std::string csv =
             reader_.text("parallelism.pipeline_parallel_schedule_csv").value_or("");
         if (!csv.empty()) {
@@ -111,7 +111,7 @@ class TitanReader {
                 "the schedule is the file '{}': its path is relative to the scenario", csv));
         } else {
             try {
-                run_.schedule = std::string(to_string(schedule_kind(name)));
+                run_.schedule = to_string(name ? schedule_kind(*name) : ScheduleKind::OneFOneB);
             } catch (const Error& error) {
                 throw error.at(reader_.place("parallelism.pipeline_parallel_schedule"));
             }
