@@ -197,6 +197,14 @@ class FlagReader {
             }
         } else if (flag != switch_flags.end()) {
             flags_.*(flag->value) = flags_.*(flag->value) || answer(setting) != is_inverted;
+            if (!setting.is_key && !setting.values.empty() &&
+                !setting.values.front().unknown.empty()) {
+                flags_.warnings.push_back(
+                    fmt::format("{}: {} has no value in this file, or one under a condition: flags "
+                                "that it holds are not seen",
+                                setting.values.front().place,
+                                setting.values.front().unknown));
+            }
         } else if (!take_word(setting, name)) {
             take_other(setting, name);
         }

@@ -210,6 +210,10 @@ class ShellExpansion {
             }
         }
         if (!value.unknown.empty()) {
+            // What may follow a known text in a variable begins with a blank.
+            if (splits_ && !in_quotes && !value.text.empty()) {
+                end_word();
+            }
             put_unknown(value.unknown);
         }
     }
@@ -445,6 +449,15 @@ void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
         order_.push_back(name);
     }
     Value& kept = entry->second;
+    // X="$X more" under a condition: the known begin stays.
+    const bool goes_on = is_optional && !is_new && kept.is_certain && !kept.is_array &&
+                         !value.is_array && !kept.words.empty() &&
+                         !kept.words.front().text.empty() &&
+                         value.words.front().text.starts_with(kept.words.front().text);
+    if (!appends && goes_on) {
+        kept.words.front().unknown = fmt::format("${}", name);
+        return;
+    }
     if (!appends) {
         kept = std::move(value);
         kept.is_certain = !is_optional;

@@ -67,6 +67,11 @@ std::vector<ShellText> split_command(const std::vector<ShellText>& words) {
     return all;
 }
 
+/// Python's modules that start the program behind them.
+bool is_launcher(std::string_view module) {
+    return module.starts_with("torch.distributed") || module.starts_with("accelerate");
+}
+
 std::optional<TrainingCommand> training_command(const std::vector<ShellText>& statement) {
     const std::vector<ShellText> words = split_command(statement);
     if (words.empty() || std::ranges::find(commands_that_run_nothing, words.front().text) !=
@@ -74,7 +79,8 @@ std::optional<TrainingCommand> training_command(const std::vector<ShellText>& st
         return std::nullopt;
     }
     for (std::size_t i = 0; i < words.size(); ++i) {
-        const bool is_module = is_one_of(words[i].text, {"-m", "--module"}) && i + 1 < words.size();
+        const bool is_module = is_one_of(words[i].text, {"-m", "--module"}) &&
+                               i + 1 < words.size() && !is_launcher(words[i + 1].text);
         const std::size_t program = is_module ? i + 1 : i;
         if (is_module || words[i].text.ends_with(".py")) {
             const auto at = words.begin() + static_cast<std::ptrdiff_t>(program);
@@ -223,7 +229,7 @@ class ScriptReader {
                 file_.settings.back().sections.push_back(
                     written.substr(name, written.find('.') - name));
                 add_value(word.from(equals + 1));
-            } else if (!word.unknown.empty() && word.text.empty() && !may_be_value()) {
+            } else if (!word.unknown.empty() && word.text.empty() && !may_be_value(word.unknown)) {
                 file_.notes.push_back(
                     fmt::format("{}: {} has no value in this file, or one under a condition: flags "
                                 "that it holds are not seen",
@@ -235,9 +241,15 @@ class ScriptReader {
         }
     }
 
-    /// Whether a word without content may be the value of the flag before it.
-    bool may_be_value() const {
-        return !file_.settings.empty() && file_.settings.back().values.empty();
+    /// Whether a variable that the script gives no value may be the value of the flag before it;
+    /// its name tells where it holds flags.
+    bool may_be_value(std::string_view variable) const {
+        const auto holds = [variable](std::string_view part) {
+            return variable.find(part) != std::string_view::npos;
+        };
+        const bool holds_flags = holds("ARG") || holds("OPT") || holds("FLAG") || holds("EXTRA") ||
+                                 holds("@") || holds("args") || holds("opt") || holds("flag");
+        return !holds_flags && !file_.settings.empty() && file_.settings.back().values.empty();
     }
 
     void add(std::string name, std::string written, const ShellText& word) {

@@ -111,8 +111,9 @@ TEST(ShellScript, AFileOfFlagsNeedsNoCommand) {
 
 /// The environment, other commands and branches may give a variable any value.
 TEST(ShellScript, WhatTheFileDoesNotSayIsUnknown) {
-    EXPECT_THAT(settings_of("python t.py --a $X --b ${Y} --c $(nproc) --d `x` --e $1 --f \"$@\""),
-                ElementsAre("a=?$X", "b=?$Y", "c=?$(nproc)", "d=?`x`", "e=?$1", "f=?$@"));
+    EXPECT_THAT(settings_of("python t.py --a $X --b ${Y} --c $(nproc) --d `x` --e $1"),
+                ElementsAre("a=?$X", "b=?$Y", "c=?$(nproc)", "d=?`x`", "e=?$1"));
+    EXPECT_THAT(parse("python t.py --a \"$@\"").notes, ElementsAre(HasSubstr("x.sh:1:17: $@ has")));
     const std::string branch = "X=1\nif [ $A = 2 ]; then\n  X=2\nfi\n";
     EXPECT_THAT(settings_of(branch + "python t.py --a $X"), ElementsAre("a=?$X"));
     EXPECT_THAT(settings_of("[ -z \"$X\" ] && X=2\npython t.py --a ${X:-3}"),
@@ -128,6 +129,28 @@ TEST(ShellScript, WhatTheFileDoesNotSayIsUnknown) {
     ASSERT_EQ(file.notes.size(), 2U);
     EXPECT_THAT(file.notes[0], HasSubstr("x.sh:3:19: $MORE has no value in this file"));
     EXPECT_THAT(file.notes[1], HasSubstr("${A} has no value"));
+}
+
+TEST(ShellScript, AConditionThatAddsFlagsLeavesTheOthers) {
+    const LaunchFile file = parse(
+        "O=\" --x 1 --y 2 \"\nif a; then O=\"$O --z 3\"; fi\npython t.py $O --w 4 --bf16 "
+        "$EXTRA_ARGS");
+    ASSERT_EQ(file.settings.size(), 4U);
+    EXPECT_EQ(file.settings[1].name, "y");
+    EXPECT_EQ(file.settings[1].values.size(), 1U);
+    EXPECT_EQ(file.settings[2].name, "w");
+    EXPECT_THAT(file.settings[3].values, IsEmpty());
+    ASSERT_EQ(file.notes.size(), 2U);
+    EXPECT_THAT(file.notes[0], HasSubstr("$O has no value in this file, or one under a condition"));
+    EXPECT_THAT(file.notes[1], HasSubstr("$EXTRA_ARGS has no value"));
+}
+
+TEST(ShellScript, ALauncherIsNotTheProgram) {
+    const LaunchFile file =
+        parse("python -m torch.distributed.launch --nproc_per_node 4 a/pretrain_gpt.py --x 1");
+    EXPECT_EQ(file.program, "a/pretrain_gpt.py");
+    EXPECT_EQ(file.processes, 4);
+    EXPECT_EQ(file.settings.size(), 1U);
 }
 
 TEST(ShellScript, HereDocumentsAndQuotesHoldNoCommands) {
