@@ -105,7 +105,17 @@ class CellReader {
             cell.action.micro_batch = number("a micro-batch", largest_micro_batch);
         }
         if (position_ < text_.size()) {
-            fail(fmt::format("unexpected '{}' after the action", clipped(text_.substr(position_))));
+            const std::string_view rest = text_.substr(position_);
+            const std::string what = fmt::format("unexpected '{}' after the action", clipped(rest));
+            if (rest.starts_with(';') || rest.starts_with('\t') || rest.starts_with(',')) {
+                refuse(
+                    place_,
+                    offset_ + position_,
+                    whole_,
+                    what,
+                    "the first line separates its cells otherwise: use one separator throughout");
+            }
+            fail(what);
         }
         return cell;
     }

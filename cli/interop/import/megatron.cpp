@@ -464,6 +464,21 @@ void add_bases(LaunchFile& file,
     }
 }
 
+/// No layout begins with a brace or a bracket, and no file of flags does.
+void expect_no_other_kind(std::string_view text, const std::string& place) {
+    const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    const std::string_view content = text.substr(begin);
+    const bool is_json = content.starts_with('{');
+    if (is_json || content.starts_with('[')) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("the file looks like {}, expected a layout, flags or YAML",
+                                is_json ? "JSON" : "TOML"),
+                    is_json ? "'pipetwin import deepspeed' reads DeepSpeed's JSON"
+                            : "'pipetwin import torchtitan' reads torchtitan's TOML");
+    }
+}
+
 void expect_flag_options(const ImportOptions& options) {
     const auto refuse_option = [](std::string_view option, std::string why) {
         throw Error(ErrorKind::Usage, std::string(option), std::move(why), "leave it out");
@@ -488,6 +503,7 @@ void expect_flag_options(const ImportOptions& options) {
 Imported import_megatron(const ImportOptions& options) {
     const std::string place = input_name(options.file);
     const std::string text = read_input(options.file, largest_layout_file);
+    expect_no_other_kind(text, place);
     if (!are_megatron_flags(text)) {
         if (!options.hf.given().empty()) {
             throw Error(ErrorKind::Usage,

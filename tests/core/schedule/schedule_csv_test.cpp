@@ -243,6 +243,8 @@ TEST(ScheduleCsvOfASpreadsheet, SemicolonsAndTabsSeparateWhereTheFileHasNoComma)
     EXPECT_EQ(parse("0F0;(0F1;0B0)OVERLAP_F_B;0B1\n"), parse("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n"));
     EXPECT_EQ(row_text(parse("(0F1;0B0)OVERLAP_F_B\n"), 0), "0F1 0B0");
     expect_refused("0F0,0F1;0B0\n", "1:8", "unexpected ';0B0'");
+    EXPECT_EQ(testing::error_of([] { parse("0F0,0F1;0B0\n"); }).hint(),
+              "the first line separates its cells otherwise: use one separator throughout");
 }
 
 TEST(ScheduleCsvOfASpreadsheet, EmptyLinesAtTheEndAndCellsThatFillALineUpAreLeftOut) {

@@ -229,6 +229,8 @@ TEST_F(ImportMegatron, OptionsThatMeanNothingAreRefused) {
     EXPECT_EQ(import(flags, {"--precision", "bf16"}).code, 2);
     EXPECT_EQ(import("Et|tL", {"--device", "h100-sxm"}).code, 2);
     EXPECT_EQ(import("echo x.py\n").code, 3);
+    EXPECT_THAT(import("{\"train_batch_size\": 8}").err, HasSubstr("import deepspeed"));
+    EXPECT_THAT(import("[model]\nname = \"llama3\"\n").err, HasSubstr("import torchtitan"));
 }
 
 }  // namespace import_megatron_test
