@@ -12,6 +12,7 @@
 #include "core/costs/device_profile.h"
 #include "core/costs/estimate.h"
 #include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
