@@ -75,9 +75,12 @@ void set_layout(const MegatronLayout& layout, int chunks, MegatronFlags& flags) 
     }
 }
 
-/// Sizes of a gpt. Of a profile they are not known.
-void set_model(const SettledScenario& scenario, MegatronFlags& flags) {
+/// Sizes of a gpt. Of a profile they are not known, which a note says.
+void set_model(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
     if (scenario.model.kind != ModelKind::Gpt) {
+        console.note(
+            "a profile does not say the sizes of its model: add --hidden-size, "
+            "--num-attention-heads, --seq-length, --vocab-size and what else describes it");
         return;
     }
     const GptSizes& gpt = scenario.model.gpt;
@@ -185,7 +188,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     if (chunks > 1 && scenario.pipeline.group_size > 0) {
         flags.group_size = scenario.pipeline.group_size;
     }
-    set_model(scenario, flags);
+    set_model(scenario, flags, console);
     set_training(scenario, flags, console);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags);
