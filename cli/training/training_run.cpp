@@ -202,10 +202,11 @@ void note_shared_cores(const ScenarioParts& scenario,
         who = fmt::format("{} ranks share {}", ranks, counted(cores, "core"));
     }
     if (!who.empty()) {
-        console.note(fmt::format("{}, but are predicted with one each: expect longer steps; "
-                                 "cluster.backend = {} emulates a device per rank",
-                                 who,
-                                 exec::backends_where(&exec::BackendTraits::is_emulated)));
+        console.note(
+            fmt::format("{}, but are predicted with one each: expect longer steps; "
+                        "cluster.backend = {} emulates a device per rank",
+                        who,
+                        exec::backends_where(&exec::BackendTraits::is_emulated)));
     }
 }
 
