@@ -52,8 +52,8 @@ struct LayerCost {
     std::string name;
     std::string kind{};
     std::vector<std::string> inputs{};  ///< empty: the layer before
-    /// Numbers of its parameters; 0 where only the bytes are known. Those that
-    /// `Profile::tied_bytes` tells of count in the first layer alone.
+    /// Numbers of its parameters; 0 where only the bytes are known. Weights that two layers share
+    /// (`Profile::tied_bytes`) are counted in the first of them alone.
     std::int64_t parameter_count = 0;
     Bytes parameter_bytes{};
     Duration optimizer{};                ///< the optimizer's update of this layer's parameters

@@ -82,7 +82,7 @@ struct MegatronFlags {
 
     // What is known besides.
     std::optional<std::string> tokenizer{};  ///< --tokenizer-type
-    std::optional<int> processes{};          ///< of all nodes, as the launcher is told; none: not
+    std::optional<int> processes{};          ///< on all nodes; empty: the launcher does not say
     std::optional<int> per_node{};           ///< processes of a node
     std::vector<std::string> unused{};       ///< harmless flags, as written
     std::vector<std::string> warnings{};     ///< what a prediction will not see

@@ -184,7 +184,7 @@ TEST(UnknownMegatronFlags, ProgramsForOtherModelsAreNamed) {
     EXPECT_EQ(parse("python examples/t5/pretrain_gpt.py --num-layers 8").layers, 8);
 }
 
-/// A prediction that comes out at least as long, or as large, is told of.
+/// A flag that can only make the real step shorter, or its memory smaller, than predicted warns.
 TEST(UnknownMegatronFlags, SomeChangeLessThanAPredictionSays) {
     EXPECT_THAT(parse("--overlap-param-gather").warnings,
                 ElementsAre(HasSubstr("overlapped, a step is at most as long")));
