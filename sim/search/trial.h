@@ -17,8 +17,10 @@
 /// Candidates made into plans and simulated.
 namespace pipetwin::sim {
 
-/// A candidate of which only some partitions were simulated; none is faster than `least`.
+/// A candidate of which only some partitions were simulated, or none; none is faster than `least`.
+/// Those with the least `promise` are looked at first: the step of one that fits, or its bound.
 struct Contender {
+    Duration promise{};
     Duration least{};
     Candidate candidate;
 

@@ -110,7 +110,7 @@ WhatIf settings_of(const PlannedRun& planned) {
                     .chunks = pipeline.chunks,
                     .recompute = pipeline.recompute,
                     .partition = {}};
-    if (pipeline.partition && planned.plan->partition) {
+    if (planned.plan->partition) {
         settings.partition = planned.plan->partition->layers_per_stage();
     }
     return settings;

@@ -148,7 +148,7 @@ class WhatIfSource {
     mutable std::shared_ptr<const WhatIfRows> latest_;
 };
 
-/// The settings of the run's scenario; its partition is written down in layers, or balanced.
+/// The settings of the run's scenario, with the partition of its plan.
 WhatIf settings_of(const PlannedRun& planned);
 
 /// Plans and simulates the settings, and computes their metrics. Never throws: what cannot be
