@@ -23,6 +23,9 @@ std::size_t format_index(std::string_view command,
 /// replace it. Called before any work.
 void require_free(const std::filesystem::path& out, bool force);
 
+/// A number as people read it: "8,030,261,248".
+std::string with_separators(std::int64_t number);
+
 /// Description of the file that was written, for stdout.
 struct Exchanged {
     std::string format;
