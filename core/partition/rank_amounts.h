@@ -21,9 +21,9 @@ struct RankScore {
 /// What the ranks of a chain have of every quantity, piece by piece.
 class RankAmounts {
   public:
-    /// Of no piece yet. Keeps a reference to the chain.
+    /// All amounts are zero until pieces are added. Keeps a reference to the chain.
     explicit RankAmounts(const RankChain& chain);
-    /// Of all pieces of a split.
+    /// The amounts of a whole split, given by the sizes of its pieces.
     RankAmounts(const RankChain& chain, const std::vector<int>& sizes);
 
     /// Adds a piece of layers `first` to `end` - 1, or with `sign` -1 takes it away.

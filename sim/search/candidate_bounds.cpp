@@ -497,7 +497,8 @@ std::vector<std::vector<int>> ShapeBounds::partitions(const ScheduleChoice& choi
     PIPETWIN_EXPECT(false, "placement out of range");
 }
 
-/// Of a schedule that nothing is known of but that there are plans of it.
+/// All partitions: what is left where nothing is known of a schedule but that there are plans of
+/// it.
 std::optional<std::vector<std::vector<int>>> ShapeBounds::every_partition(
     const ScheduleChoice& choice, std::int64_t most) const {
     int pieces = of_shape_.stages * choice.chunks;

@@ -28,7 +28,10 @@ namespace {
 constexpr std::int64_t most_tried_actions = 4'000'000;
 constexpr std::int64_t most_tries = 1'000;
 constexpr std::int64_t most_tries_of_orders = 30;  ///< where every one searches for its order
-constexpr std::size_t tried_at_once = 8;
+constexpr std::int64_t tried_at_once = 8;
+constexpr int most_pairs = 400;
+/// Measured costs differ by this share of a step from one measurement to the next.
+constexpr double noise_of_measured = 0.01;
 
 /// How many plans of so many actions are simulated.
 std::int64_t tries(std::int64_t all_actions, std::int64_t each, bool follows_costs) {
@@ -116,11 +119,21 @@ class Choice {
           profile_(profile),
           first_(first),
           follows_costs_(rows_follow_costs(scenario)),
-          sizes_(first->partition->layers_per_stage()),
-          left_(tries(actions, static_cast<std::int64_t>(action_count(first)), follows_costs_)) {}
+          balanced_(first->partition->layers_per_stage()),
+          sizes_(balanced_),
+          each_(static_cast<std::int64_t>(action_count(first))),
+          left_(tries(actions, each_, follows_costs_)) {}
 
-    Sizes best() {
+    ChosenPartition best() {
+        const std::int64_t tries = left_;
+        find();
+        return {.layers_per_piece = sizes_, .actions = (tries - left_) * each_};
+    }
+
+  private:
+    void find() {
         if (split_count(model_.layer_count(), pieces()) <= static_cast<double>(left_)) {
+            take_best({balanced_});
             const FeasibleSplits all(
                 model_.layer_count(), pieces(), [](int, int, int) { return true; });
             std::vector<Sizes> splits;
@@ -128,15 +141,11 @@ class Choice {
                 splits.emplace_back(sizes.begin(), sizes.end());
             });
             take_best(splits);
-            return sizes_;
-        }
-        if (left_ > 1) {
+        } else if (left_ > 1) {
             improve();
         }
-        return sizes_;
     }
 
-  private:
     int pieces() const { return static_cast<int>(sizes_.size()); }
 
     Plan plan_of(const Sizes& sizes) const {
@@ -146,11 +155,21 @@ class Choice {
                               : make_plan_with_rows_of(first_, settled, model_, profile_);
     }
 
+    /// Measured costs differ a little each time that they are measured: another partition than the
+    /// balanced one has to be better by more than that.
+    Score weighed(Score score, const Sizes& sizes) const {
+        if (profile_.source == CostSource::Measured && sizes == balanced_) {
+            score.step -= Duration(static_cast<std::int64_t>(
+                noise_of_measured * static_cast<double>(score.step.count())));
+        }
+        return score;
+    }
+
     /// Whether one of these is better than the best so far.
     bool take_best(const std::vector<Sizes>& splits) {
         std::vector<std::optional<Score>> scores(splits.size());
         tbb::parallel_for(std::size_t{0}, splits.size(), [&](std::size_t i) {
-            scores[i] = score_of(plan_of(splits[i]));
+            scores[i] = weighed(score_of(plan_of(splits[i])), splits[i]);
         });
         left_ -= std::ssize(splits);
         bool is_better = false;
@@ -169,18 +188,34 @@ class Choice {
         starts.insert(starts.begin(), sizes_);
         take_best(starts);
         const std::vector<Move> moves = all_moves(pieces());
+        do {
+            try_moves(moves);
+        } while (try_pairs(moves));
+    }
+
+    /// The best partition after a move; none where a piece has too few layers for it.
+    static std::optional<Sizes> after(Sizes sizes, const Move& move) {
+        if (sizes[as_index(move.from)] <= move.layers) {
+            return std::nullopt;
+        }
+        sizes[as_index(move.from)] -= move.layers;
+        sizes[as_index(move.to)] += move.layers;
+        return sizes;
+    }
+
+    std::size_t at_once() const {
+        return static_cast<std::size_t>(std::clamp<std::int64_t>(left_, 0, tried_at_once));
+    }
+
+    /// Takes every move that is better, until none is.
+    void try_moves(const std::vector<Move>& moves) {
         std::size_t next = 0;
         std::size_t in_vain = 0;  // moves since the best was found
         while (in_vain < moves.size() && left_ > 0) {
             std::vector<Sizes> splits;
-            while (in_vain < moves.size() && splits.size() < tried_at_once &&
-                   std::cmp_less(splits.size(), left_)) {
-                const Move move = moves[next++ % moves.size()];
-                ++in_vain;
-                if (sizes_[as_index(move.from)] > move.layers) {
-                    Sizes& moved = splits.emplace_back(sizes_);
-                    moved[as_index(move.from)] -= move.layers;
-                    moved[as_index(move.to)] += move.layers;
+            for (; in_vain < moves.size() && splits.size() < at_once(); ++in_vain) {
+                if (auto moved = after(sizes_, moves[next++ % moves.size()])) {
+                    splits.push_back(*std::move(moved));
                 }
             }
             if (take_best(splits)) {
@@ -189,23 +224,47 @@ class Choice {
         }
     }
 
+    /// Whether one of some pairs of moves is better. The pairs are the same each time.
+    bool try_pairs(const std::vector<Move>& moves) {
+        std::uint64_t state = 1;  // of Knuth's linear congruential generator (MMIX)
+        const auto any = [&]() -> const Move& {
+            state = state * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
+            return moves[(state >> 33U) % moves.size()];
+        };
+        for (int tried = 0; tried < most_pairs && left_ > 0;) {
+            std::vector<Sizes> splits;
+            for (; tried < most_pairs && splits.size() < at_once(); ++tried) {
+                const auto once = after(sizes_, any());
+                if (auto twice = once ? after(*once, any()) : std::nullopt) {
+                    splits.push_back(*std::move(twice));
+                }
+            }
+            if (take_best(splits)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     const SettledScenario& scenario_;
     const Model& model_;
     const Profile& profile_;
     const Plan& first_;
     bool follows_costs_;
+    const Sizes balanced_;  ///< or what else the search began with
     Sizes sizes_;
     std::optional<Score> best_{};
+    std::int64_t each_;  ///< actions of a try
     std::int64_t left_;  ///< tries
 };
 
 }  // namespace
 
-std::vector<int> chosen_partition(const SettledScenario& scenario,
-                                  const Model& model,
-                                  const Profile& profile,
-                                  std::int64_t actions,
-                                  const std::vector<int>& first) {
+ChosenPartition chosen_partition(const SettledScenario& scenario,
+                                 const Model& model,
+                                 const Profile& profile,
+                                 std::int64_t actions,
+                                 const std::vector<int>& first) {
     SettledScenario with_first = scenario;
     if (!first.empty()) {
         with_first.pipeline.partition = first;
@@ -214,14 +273,15 @@ std::vector<int> chosen_partition(const SettledScenario& scenario,
     const bool is_open = !scenario.pipeline.partition && plan->partition->stage_count() > 1 &&
                          plan->partition->stage_count() < plan->partition->layer_count();
     return is_open ? Choice(scenario, model, profile, plan, actions).best()
-                   : plan->partition->layers_per_stage();
+                   : ChosenPartition{.layers_per_piece = plan->partition->layers_per_stage()};
 }
 
 Plan make_settled_plan(const SettledScenario& scenario,
                        const Model& model,
                        const Profile& profile) {
     SettledScenario settled = scenario;
-    settled.pipeline.partition = chosen_partition(scenario, model, profile, most_tried_actions);
+    settled.pipeline.partition =
+        chosen_partition(scenario, model, profile, most_tried_actions).layers_per_piece;
     return with_settled_capacity(make_plan(settled, model, profile));
 }
 

@@ -22,8 +22,9 @@ namespace {
 
 constexpr double runner_up = 0.05;  ///< of the best plan's step: how much slower one may be
 constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
-constexpr int most_looked_at = 100;  ///< candidates of which further partitions are tried
-constexpr std::int64_t most_improved_actions = 1'000'000;  ///< to improve one candidate
+/// Layers times pieces of the candidates of which further partitions are tried, together.
+constexpr std::int64_t most_looked_at = 500'000;
+constexpr std::int64_t most_improved_actions = 4'000'000;  ///< to improve one candidate
 constexpr std::ptrdiff_t most_closest = 24;  ///< plans that are looked at where nothing fits
 
 /// What a candidate has to beat: the fastest plan so far, of all or of its own cell.
@@ -360,7 +361,7 @@ const FoundPlan* Search::fastest_of(const Candidate& candidate) const {
 /// the most promising first. Those that turn out to be no plans, whatever the partition, are
 /// removed.
 void Search::improve(std::vector<Contender>& contenders, Duration& best) {
-    std::int64_t room = options_.most_partition_actions / 2;
+    std::int64_t room = options_.most_partition_actions;
     std::set<Candidate> no_plans;
     for (const Contender& contender : contenders) {
         const Candidate& candidate = contender.candidate;
@@ -370,15 +371,15 @@ void Search::improve(std::vector<Contender>& contenders, Duration& best) {
         if (actions < 10 * actions_of(candidate)) {
             continue;
         }
-        room -= actions;
         SettledScenario settled = with_candidate(space_.scenario, candidate);
         if (candidate.choice.recompute_by_rank && space_.scenario.pipeline.recompute_auto) {
             settled.pipeline.recompute = Recompute::Always;
         }
         try {
-            const std::vector<int> chosen =
+            const ChosenPartition chosen =
                 chosen_partition(settled, space_.model, space_.profile, actions, first);
-            try_each(candidate, {chosen}, best);
+            room -= chosen.actions;
+            try_each(candidate, {chosen.layers_per_piece}, best);
         } catch (const Error&) {
             no_plans.insert(candidate);
         }
@@ -395,16 +396,18 @@ Duration Search::try_partitions(Duration best) {
     std::int64_t room = options_.most_partition_actions;
     std::vector<Contender> too_many;
     std::ranges::sort(all_.contenders);
-    int looked_at = 0;
+    std::int64_t looked_at = 0;
     for (const Contender& contender : std::exchange(all_.contenders, {})) {
         if (contender.least >= best) {
             continue;
         }
-        if (++looked_at > most_looked_at) {
+        const Candidate& candidate = contender.candidate;
+        looked_at += std::int64_t{space_.model.layer_count()} * candidate.shape.stages *
+                     candidate.choice.chunks;
+        if (looked_at > most_looked_at) {
             bound = std::min(bound, contender.least);
             continue;
         }
-        const Candidate& candidate = contender.candidate;
         const ShapeBounds bounds = bounds_.of(candidate.shape);
         if (!bounds.may_be_faster(candidate.choice, best)) {
             continue;

@@ -18,7 +18,8 @@
 namespace pipetwin::sim {
 
 /// A candidate of which only some partitions were simulated, or none; none is faster than `least`.
-/// Those with the least `promise` are looked at first: the step of one that fits, or its bound.
+/// The contender with the smallest `promise` is looked at first: the step of a partition that fits,
+/// or the bound of the candidate.
 struct Contender {
     Duration promise{};
     Duration least{};

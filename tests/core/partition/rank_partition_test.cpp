@@ -16,8 +16,10 @@
 namespace pipetwin {
 namespace rank_partition_test {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::error_of;
+using ::testing::Ge;
 
 std::vector<std::int64_t> sums_of(const std::vector<std::int64_t>& layers) {
     std::vector<std::int64_t> sums{0};
@@ -208,11 +210,8 @@ TEST(RankWalk, EnclosesTheLeastOfEverySplit) {
         EXPECT_TRUE(keeps(*least, RankWalk::Empty::Allowed));
         if (keeps(*least, RankWalk::Empty::None)) {
             ++exact;
-            std::int64_t largest = 0;
-            for (const std::int64_t amount : amounts_of(chain, walk.sizes()).front()) {
-                largest = std::max(largest, amount);
-            }
-            EXPECT_EQ(largest, *least);
+            const auto amounts = amounts_of(chain, walk.sizes());
+            EXPECT_EQ(std::ranges::max(amounts.front()), *least);
         }
         EXPECT_FALSE(keeps(*least - 1, RankWalk::Empty::None));
     }
@@ -246,9 +245,9 @@ TEST(RankPartition, SharesOutEvenlyWhereSeveralSplitsAreBest) {
     }
     const RankSplit split = *rank_partition(chain_of(large, ranks));
     EXPECT_EQ(split.largest, 300);
-    for (const std::int64_t amount : amounts_of(chain_of(large, ranks), split.sizes).front()) {
-        EXPECT_GE(amount, 200);
-    }
+    const RankChain chain = chain_of(large, ranks);
+    const auto amounts = amounts_of(chain, split.sizes);
+    EXPECT_THAT(amounts.front(), Each(Ge(200)));
 }
 
 TEST(RankPartition, SplitsThreeChunksOfManyLayersWithinTheBound) {
