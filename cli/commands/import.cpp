@@ -34,7 +34,7 @@ struct Importer {
     bool chunks = false;
     bool micro_batch_size = false;
     bool hf = false;
-    bool several_files = false;
+    bool traces = false;  ///< a file per rank, with named ranges
 };
 
 constexpr std::array importers{
@@ -46,7 +46,8 @@ constexpr std::array importers{
     Importer{.name = "torch-trace",
              .read = &import_torch_trace,
              .micro_batch_size = true,
-             .several_files = true},
+             .traces = true},
+    Importer{.name = "nsys", .read = &import_torch_trace, .micro_batch_size = true, .traces = true},
     Importer{.name = "chrome-trace", .read = &import_chrome_trace, .micro_batch_size = true},
 };
 
@@ -74,7 +75,11 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
         refuse("--micro-batch-size",
                fmt::format("format '{}' has no use for a number of samples", importer.name));
     }
-    if (!options.more_files.empty() && !importer.several_files) {
+    if (!options.ranges.given().empty() && !importer.traces) {
+        refuse(options.ranges.given(),
+               fmt::format("a file of format '{}' has no named ranges", importer.name));
+    }
+    if (!options.more_files.empty() && !importer.traces) {
         refuse(options.more_files.front().string(),
                fmt::format("'import {}' reads one file, and {} was given before",
                            importer.name,

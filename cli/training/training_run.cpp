@@ -199,13 +199,15 @@ void note_shared_cores(const ScenarioParts& scenario,
     if (place.shares_cores) {
         who = "the processes of a host share its cores";
     } else if (place.group->is_alone() && ranks > cores) {
-        who = fmt::format("{} ranks share {}", ranks, counted(cores, "core"));
+        who = fmt::format(
+            "{} ranks share {}", ranks, counted(static_cast<std::int64_t>(cores), "core"));
     }
     if (!who.empty()) {
-        console.note(fmt::format("{}, but are predicted with one each: expect longer steps; "
-                                 "cluster.backend = {} emulates a device per rank",
-                                 who,
-                                 exec::backends_where(&exec::BackendTraits::is_emulated)));
+        console.note(
+            fmt::format("{}, but are predicted with one each: expect longer steps; "
+                        "cluster.backend = {} emulates a device per rank",
+                        who,
+                        exec::backends_where(&exec::BackendTraits::is_emulated)));
     }
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
+#include "core/plan/shape_notes.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
@@ -401,12 +402,22 @@ std::vector<std::string> size_notes(const Profile& profile, const std::vector<in
     return notes;
 }
 
+AskedShape asked_shape(const SettledScenario& scenario) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    return {.schedule = pipeline.schedule,
+            .chunks = pipeline.chunks,
+            .micro_batches = pipeline.micro_batches,
+            .samples = replica_batch(scenario),
+            .data_parallel = pipeline.data_parallel};
+}
+
 void add_notes(PlanParts& parts,
                const SettledScenario& scenario,
                const Profile& profile,
                const Cluster& cluster,
                const std::vector<int>& sizes) {
     parts.notes = device_notes(scenario, profile, cluster.devices());
+    std::ranges::move(shape_notes(asked_shape(scenario)), std::back_inserter(parts.notes));
     std::ranges::move(size_notes(profile, sizes), std::back_inserter(parts.notes));
     const bool estimated =
         std::ranges::any_of(

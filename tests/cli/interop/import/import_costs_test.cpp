@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/costs/profile_json.h"
@@ -143,6 +144,94 @@ TEST_F(ImportCosts, ATraceWithoutRangesSaysHowToMakeThem) {
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("rank0.json: no ranges of a forward, named PP:0F3"),
                       HasSubstr("hint: the schedules of torch.distributed.pipelining")));
+}
+
+/// A range of a GPU's stream in microseconds.
+std::string on_stream(const std::string& name, double begin, double length, int stream) {
+    return fmt::format(R"({{"ph": "X", "cat": "gpu_user_annotation", "name": "PP:{}", "pid": 0, )"
+                       R"("tid": {}, "ts": {}, "dur": {}}})",
+                       name,
+                       stream,
+                       begin,
+                       length);
+}
+
+/// GPipe of two micro-batches on four ranks, F 10 ms, B 20 ms, messages of 0.1 ms, whose receives
+/// are pending on a stream of their own from when the rank has nothing to do.
+std::string trace_of_gpipe(int rank) {
+    constexpr int last = 3;
+    constexpr double f = 10'000;
+    constexpr double b = 20'000;
+    constexpr double message = 100;
+    const double forward = rank * (f + message);
+    const double turn = last * (f + message) + 2 * f;  // the last stage begins its backwards
+    const double backward = turn + (last - rank) * (b + message);
+    const std::string stage = std::to_string(rank);
+    std::string events = on_stream(stage + "F0", forward, f, 7) + "," +
+                         on_stream(stage + "F1", forward + f, f, 7) + "," +
+                         on_stream(stage + "B1", backward, b, 7) + "," +
+                         on_stream(stage + "B0", backward + b, b, 7);
+    if (rank > 0) {
+        events += "," + on_stream(stage + "RECV_F0", 0, forward, 20);
+    }
+    if (rank < last) {
+        events +=
+            "," + on_stream(stage + "RECV_B1", forward + 2 * f, backward - forward - 2 * f, 20);
+    }
+    return torch_trace(rank, events);
+}
+
+// A receive that is pending lasts longer than all that the rank computes. The stream of computation
+// was once taken to be the longest.
+TEST_F(ImportCosts, PendingReceivesAreWaitsAndTheirTransferBecomesTheLink) {
+    std::vector<std::string> args{"import", "torch-trace"};
+    for (int rank = 0; rank < 4; ++rank) {
+        args.push_back(file("gpipe" + std::to_string(rank) + ".json", trace_of_gpipe(rank)));
+    }
+    const std::string out = path("x.profile.json");
+    const Outcome outcome = pipetwin(joined(args, {"--micro-batch-size", "4", "--out", out}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("messages take 100.000 us: the median of 6"));
+    const Profile profile = read_profile(out);
+    ASSERT_EQ(profile.layers.size(), 4U);
+    for (const LayerCost& layer : profile.layers) {
+        EXPECT_EQ(layer.samples[0].forward, std::chrono::milliseconds(10));
+        EXPECT_EQ(layer.samples[0].backward(), std::chrono::milliseconds(20));
+    }
+    ASSERT_EQ(profile.links.size(), 1U);
+    EXPECT_EQ(profile.links[0].latency, std::chrono::microseconds(100));
+}
+
+TEST_F(ImportCosts, NamesByPatternAreOfTheRanksInTheirOrder) {
+    const auto trace = [&](int rank, int length) {
+        std::string events = range("x", length) + "," + range("x", 2 * length);
+        events.replace(events.find("PP:x"), 4, "step_forward");
+        events.replace(events.find("PP:x"), 4, "step_backward");
+        return file("named" + std::to_string(rank) + ".json", torch_trace(rank, events));
+    };
+    const std::vector<std::string> args{"import",
+                                        "torch-trace",
+                                        trace(1, 2000),
+                                        trace(0, 1000),
+                                        "--micro-batch-size",
+                                        "4",
+                                        "--forward",
+                                        "*_forward"};
+    const std::string out = path("x.profile.json");
+    const Outcome half = pipetwin(joined(args, {"--out", out}));
+    EXPECT_EQ(half.code, 2);
+    EXPECT_THAT(half.err, HasSubstr("--forward: patterns name the forward and the backward"));
+    const Outcome outcome = pipetwin(joined(args, {"--backward", "*_backward", "--out", out}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the ranges do not name a stage"));
+    const Profile profile = read_profile(out);
+    ASSERT_EQ(profile.layers.size(), 2U);
+    EXPECT_EQ(profile.layers[0].samples[0].forward, std::chrono::milliseconds(1));
+    EXPECT_EQ(profile.layers[1].samples[0].backward(), std::chrono::milliseconds(4));
+    const Outcome other = pipetwin(
+        {"import", "torch-csv", file("x.csv", "0F0,0B0\n"), "--forward", "x", "--out", path("y")});
+    EXPECT_EQ(other.code, 2);
+    EXPECT_THAT(other.err, HasSubstr("has no named ranges"));
 }
 
 // --- chrome-trace. ---
