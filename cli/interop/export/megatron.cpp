@@ -98,10 +98,23 @@ void set_batch(const SettledScenario& scenario, MegatronFlags& flags) {
     flags.global_batch_size = scenario.training.batch;
 }
 
+/// Says so where Megatron does not run the schedule: what it gets is another one.
+void note_schedule(const ExportSource::Placed& placed, Console& console) {
+    const std::string& schedule = placed.scenario.pipeline.schedule;
+    if (!schedule_traits(schedule).in_megatron) {
+        console.note(fmt::format(
+            "Megatron runs 1f1b, or interleaved-1f1b where a rank holds several stages, and not {}",
+            schedule));
+    }
+}
+
 }  // namespace
 
-Exported export_megatron_layout(const ExportSource& source, const ExportOptions&, Console&) {
+Exported export_megatron_layout(const ExportSource& source,
+                                const ExportOptions&,
+                                Console& console) {
     const ExportSource::Placed placed = source.placed();
+    note_schedule(placed, console);
     return exported(placed, print_megatron_layout(layout_of(placed)) + '\n');
 }
 
@@ -117,12 +130,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     set_layout(layout, placed.schedule.stage_count() / placed.schedule.rank_count(), flags);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags);
-    const std::string& schedule = scenario.pipeline.schedule;
-    if (!schedule_traits(schedule).in_megatron) {
-        console.note(fmt::format(
-            "Megatron runs 1f1b, or interleaved-1f1b where a rank holds several stages, and not {}",
-            schedule));
-    }
+    note_schedule(placed, console);
     return exported(placed, print_megatron_flags(flags));
 }
 

@@ -322,6 +322,16 @@ INSTANTIATE_TEST_SUITE_P(
                      2,
                      "1000000000"}));
 
+TEST(Simulate, OneChunkForAScheduleOfSeveralIsSaid) {
+    const Numbers plan{.stages = 2, .micro_batches = 4};
+    const std::string said = "interleaved-1f1b with one chunk per rank";
+    EXPECT_THAT(pipetwin(simulate_args(plan, {"--schedule", "interleaved-1f1b"})).err,
+                HasSubstr(said));
+    EXPECT_EQ(
+        pipetwin(simulate_args(plan, {"--schedule", "interleaved-1f1b", "--chunks", "2"})).err, "");
+    EXPECT_EQ(pipetwin(simulate_args(plan, {"--schedule", "1f1b"})).err, "");
+}
+
 TEST(Simulate, PlainNumbersRefuseKeysOfAScenario) {
     // They were ignored once, and the answer was that to another question.
     const Outcome outcome =
@@ -406,6 +416,25 @@ TEST_F(SimulateFiles, ScenarioNeedsCostsAndSaysHowToGetThem) {
     const Outcome outcome = pipetwin({"simulate", scenario});
     EXPECT_EQ(outcome.code, 3);
     EXPECT_THAT(outcome.err, HasSubstr("hint: run 'pipetwin profile " + scenario + "' first"));
+}
+
+// A mini-batch of one sample was once one micro-batch without a word.
+TEST_F(SimulateFiles, FewerMicroBatchesThanAskedForAreSaid) {
+    const std::vector<std::string> args{"simulate",
+                                        file("small.toml", small_scenario),
+                                        "--profile",
+                                        file("costs.csv", small_profile),
+                                        "--set",
+                                        "pipeline.micro_batches=8",
+                                        "--set"};
+    const Outcome outcome = pipetwin(joined(args, {"training.batch=1"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err,
+                ::testing::AllOf(HasSubstr("pipeline.micro_batches = 8"),
+                                 HasSubstr("a mini-batch has 1 sample"),
+                                 HasSubstr("the plan has 1 micro-batch")));
+    EXPECT_THAT(pipetwin(joined(args, {"training.batch=8"})).err,
+                ::testing::Not(HasSubstr("the plan has")));
 }
 
 TEST_F(SimulateFiles, ScenarioWithCostsGivesThroughputAndBytes) {
