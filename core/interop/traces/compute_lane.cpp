@@ -188,6 +188,9 @@ std::vector<std::size_t> overlong(const TraceEvents& events,
             return {};
         }
         const Duration extent = *range.begin - *events.ranges[ranges.front()].begin;
+        if (!is_last && *events.ranges[ranges[place + 1]].begin == *range.begin) {
+            continue;  // times of beginning that say nothing
+        }
         const bool too_long =
             is_last ? place > 1 && *range.length > extent + rounding
                     : range.end() > *events.ranges[ranges[place + 1]].begin + rounding;
