@@ -105,6 +105,11 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
     const GroupedOptions add{app, "Plain numbers instead of a scenario"};
     add("--schedule", plain.schedule, schedule_help(), "NAME");
     add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
+    add("--receives",
+        plain.receives,
+        "Receives of the CSV: posted (wait where the tensor is used, as PyTorch does; default) or "
+        "blocking",
+        "HOW");
     add("--stages", plain.stages, "Stages along the pipeline", "P");
     add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
     add("--micro-batches", plain.micro_batches, "Micro-batches per step", "M");
@@ -226,20 +231,21 @@ void needs_out_file(CLI::App& app) {
 
 void Grammar::add_hf_options(CLI::App& app) {
     HfOptions& hf = import_.hf;
-    app.add_option("--device", hf.device, "hf: the device that costs are estimated for")
+    app.add_option("--device", hf.device, "hf, megatron: the device that costs are estimated for")
         ->type_name("NAME");
     app.add_option("--sequence", hf.sequence, "hf: tokens per sample")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 26));
     app.add_option("--precision", hf.precision, "hf: bf16, fp16 or fp32 (default: the file's)")
         ->type_name("NAME");
-    app.add_option(
-           "--efficiency", hf.efficiency, "hf: share of the dense matrix rate (default 0.5)")
+    app.add_option("--efficiency",
+                   hf.efficiency,
+                   "hf, megatron: share of the dense matrix rate (default 0.5)")
         ->type_name("X")
         ->check(CLI::Range(0.001, 1.0));
     app.add_option("--memory-efficiency",
                    hf.memory_efficiency,
-                   "hf: share of the memory rate (default 0.8)")
+                   "hf, megatron: share of the memory rate (default 0.8)")
         ->type_name("X")
         ->check(CLI::Range(0.001, 1.0));
     app.add_option("--weights",
@@ -252,7 +258,7 @@ void Grammar::add_hf_options(CLI::App& app) {
         ->type_name("FILE");
     app.add_flag("--whole-blocks",
                  hf.whole_blocks,
-                 "hf: one layer per block, for systems that do not cut it in two");
+                 "hf, megatron: one layer per block, for systems that do not cut it in two");
 }
 
 void Grammar::add_range_names(CLI::App& app) {
@@ -276,9 +282,11 @@ void Grammar::add_range_names(CLI::App& app) {
 void Grammar::add_exchange() {
     CLI::App& import = add_command("import", "Another tool's file into ours");
     import
-        .add_option("format",
-                    import_.format,
-                    "torch-csv, megatron, csv, hf, pipedream, torch-trace, nsys or chrome-trace")
+        .add_option(
+            "format",
+            import_.format,
+            "torch-csv, megatron, torchtitan, deepspeed, csv, hf, pipedream, torch-trace, nsys or "
+            "chrome-trace")
         ->type_name("FORMAT")
         ->required();
     import
@@ -298,6 +306,10 @@ void Grammar::add_exchange() {
     import.add_option("--chunks", import_.chunks, "megatron: stages per rank (default 1)")
         ->type_name("V")
         ->check(CLI::Range(1, 64));
+    import.add_flag("--ignore-unknown",
+                    import_.ignore_unknown,
+                    "megatron, torchtitan, deepspeed: leave out settings that no scenario can say, "
+                    "with a warning");
     add_hf_options(import);
     add_range_names(import);
     needs_out_file(import);
@@ -688,10 +700,10 @@ std::string_view RangeNameOptions::given() const {
 }
 
 bool PlainOptions::any() const {
-    return schedule || !schedule_file.empty() || stages || chunks || micro_batches || group_size ||
-           deferred_weights || message_order || forward_ms || backward_ms || backward_input_ms ||
-           backward_weight_ms || recompute || recompute_ms || recompute_timing || latency_ms ||
-           bandwidth_gbps || boundary_bytes;
+    return schedule || !schedule_file.empty() || receives || stages || chunks || micro_batches ||
+           group_size || deferred_weights || message_order || forward_ms || backward_ms ||
+           backward_input_ms || backward_weight_ms || recompute || recompute_ms ||
+           recompute_timing || latency_ms || bandwidth_gbps || boundary_bytes;
 }
 
 const CommonOptions& common_options(const Command& command) {

@@ -29,6 +29,7 @@ struct CommonOptions {
 struct PlainOptions {
     std::optional<std::string> schedule;
     std::filesystem::path schedule_file;
+    std::optional<std::string> receives;
     std::optional<int> stages;
     std::optional<int> chunks;
     std::optional<int> micro_batches;
@@ -163,6 +164,7 @@ struct ImportOptions {
     std::vector<std::filesystem::path> more_files;  ///< torch-trace, nsys: those of other ranks
     std::optional<int> chunks;                      ///< megatron: stages per rank
     std::optional<int> micro_batch_size;            ///< samples that the costs are for
+    bool ignore_unknown = false;                    ///< megatron: warn where it would refuse
     HfOptions hf;
     RangeNameOptions ranges;  ///< torch-trace, nsys
 };

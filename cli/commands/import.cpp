@@ -7,6 +7,7 @@
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/import/importers.h"
+#include "cli/interop/import/launch_tables.h"
 #include "cli/predict/schedule_source.h"
 #include "core/base/error.h"
 #include "core/schedule/schedule_csv.h"
@@ -35,11 +36,15 @@ struct Importer {
     bool micro_batch_size = false;
     bool hf = false;
     bool traces = false;  ///< a file per rank, with named ranges
+    bool unknown = false;  ///< --ignore-unknown
 };
 
 constexpr std::array importers{
     Importer{.name = "torch-csv", .read = &torch_csv},
-    Importer{.name = "megatron", .read = &import_megatron, .chunks = true},
+    Importer{
+        .name = "megatron", .read = &import_megatron, .chunks = true, .hf = true, .unknown = true},
+    Importer{.name = "torchtitan", .read = &import_torchtitan, .unknown = true},
+    Importer{.name = "deepspeed", .read = &import_deepspeed, .unknown = true},
     Importer{.name = "csv", .read = &import_csv},
     Importer{.name = "hf", .read = &import_hf, .micro_batch_size = true, .hf = true},
     Importer{.name = "pipedream", .read = &import_pipedream, .micro_batch_size = true},
@@ -79,6 +84,10 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
         refuse(options.ranges.given(),
                fmt::format("a file of format '{}' has no named ranges", importer.name));
     }
+    if (options.ignore_unknown && !importer.unknown) {
+        refuse("--ignore-unknown",
+               fmt::format("'import {}' understands a file or refuses it", importer.name));
+    }
     if (!options.more_files.empty() && !importer.traces) {
         refuse(options.more_files.front().string(),
                fmt::format("'import {}' reads one file, and {} was given before",
@@ -106,6 +115,11 @@ void execute(const ImportOptions& options, Console& console) {
     require_free(options.common.out, options.common.force);
     Imported imported = importer.read(options);
     write_file(options.common.out, imported.content);
+    if (imported.profile) {
+        const std::filesystem::path file = profile_beside(options.common.out);
+        write_file(file, *imported.profile);
+        imported.notes.push_back(fmt::format("the costs of the model are in {}", file.string()));
+    }
     imported.result.format = options.format;
     imported.result.source = input_name(options.file);
     imported.result.out = options.common.out;

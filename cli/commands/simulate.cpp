@@ -70,9 +70,12 @@ void refuse_keys(const std::vector<Override>& overrides) {
     }
 }
 
-Predicted from_numbers(const SimulateOptions& options) {
+Predicted from_numbers(const SimulateOptions& options, Console& console) {
     refuse_keys(options.common.overrides);
     PlainCosts costs = plain_costs(options.plain);
+    if (costs.schedule_from_file && costs.receives == Receives::Blocking) {
+        console.note("receives of the schedule file block where they stand");
+    }
     Prediction prediction = predict(sim::with_settled_capacity(make_plan(costs)));
     std::optional<Plan> more;
     if (!costs.schedule_from_file) {
@@ -87,11 +90,26 @@ Predicted from_numbers(const SimulateOptions& options) {
     return {.prediction = std::move(prediction), .more = std::move(more)};
 }
 
+/// Says what receives that the schedule file has before they are needed mean.
+void note_receives(const SettledScenario& scenario, Console& console) {
+    const Schedule written = read_schedule_csv(scenario.pipeline.schedule);
+    if (wait_where_used(written) == written) {
+        return;
+    }
+    console.note(scenario_schedule(scenario) == written
+                     ? "receives of the schedule file block where they stand"
+                     : "receives of the schedule file are posted where they stand, and waited for "
+                       "where their tensors are used, as PyTorch does");
+}
+
 Predicted from_scenario(const SimulateOptions& options, Console& console) {
     const SettledScenario scenario =
         settle(read_scenario(options.scenario, options.common.overrides));
     const FoundProfile found = find_profile(scenario, options.profile, options.common.out);
     console.note(fmt::format("costs: {}", found.file.string()));
+    if (has_schedule_file(scenario)) {
+        note_receives(scenario, console);
+    }
     const Model model = scenario_model(scenario, &found.profile);
     Prediction prediction = predict(settled_plan(scenario, model, found.profile));
     if (!options.common.out.empty()) {
@@ -130,7 +148,7 @@ void execute(const SimulateOptions& options, Console& console) {
             "--forward-ms 1 --backward-ms 2");
     }
     const auto [prediction, more] =
-        numbers ? from_numbers(options) : from_scenario(options, console);
+        numbers ? from_numbers(options, console) : from_scenario(options, console);
     if (prediction.plan->stale_gradients) {
         console.note(fmt::format(
             "gradients are stale: {} updates weights while micro-batches are under way, so it is "

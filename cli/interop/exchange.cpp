@@ -33,7 +33,8 @@ Json or_null(const std::optional<Value>& value) {
     return value ? Json(*value) : Json(nullptr);
 }
 
-/// 8030261248 as 8,030,261,248.
+}  // namespace
+
 std::string with_separators(std::int64_t number) {
     const std::string digits = fmt::format("{}", number);
     std::string text;
@@ -44,8 +45,6 @@ std::string with_separators(std::int64_t number) {
     }
     return text;
 }
-
-}  // namespace
 
 std::size_t format_index(std::string_view command,
                          std::string_view word,

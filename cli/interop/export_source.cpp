@@ -111,6 +111,7 @@ ExportSource::Predicted ExportSource::predicted_file() const {
     costs.schedule = ScheduleKind::FromFile;
     costs.schedule_name = path_.filename().string();
     costs.schedule_from_file = read_schedule_file(path_);
+    costs.receives = Receives::Posted;
     static_cast<void>(runnable(*costs.schedule_from_file, costs.recompute_timing, path_.string()));
     return with_unit_costs(std::move(costs));
 }

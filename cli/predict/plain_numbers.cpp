@@ -137,6 +137,11 @@ int required(const std::optional<int>& value, std::string_view option) {
 /// Reads where the order comes from: a file, or the name of a schedule and its shape.
 void read_order(const PlainOptions& options, PlainCosts& costs) {
     if (options.schedule_file.empty()) {
+        if (options.receives) {
+            refuse("--receives",
+                   "it says what receives of a schedule file mean, but there is no file",
+                   "leave it out: a generated schedule receives where it needs the tensor");
+        }
         costs.shape = {.ranks = required(options.stages, "--stages"),
                        .chunks = options.chunks.value_or(1),
                        .micro_batches = required(options.micro_batches, "--micro-batches")};
@@ -154,6 +159,10 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
                "leave out --schedule, --stages, --chunks, --micro-batches and --group-size");
     }
     costs.schedule_from_file = read_schedule_file(options.schedule_file);
+    costs.receives = choice(options.receives,
+                            "--receives",
+                            std::array{Receives::Posted, Receives::Blocking},
+                            Receives::Posted);
     if (options.recompute && recompute_of(*costs.schedule_from_file) != Recompute::None) {
         refuse("--recompute", "the file recomputes already", "leave the option out");
     }

@@ -23,7 +23,8 @@ namespace {
 /// count.
 std::optional<std::int64_t> parameters(const LargestAnswer& answer) {
     std::int64_t sum = 0;
-    const Profile model = with_copies(answer.profile, answer.repeated, answer.largest.copies);
+    Profile model = with_copies(answer.profile, answer.repeated, answer.largest.copies);
+    model.layers.back().parameter_bytes -= model.tied_bytes;  // they count in the first layer
     for (const LayerCost& layer : model.layers) {
         if (layer.parameter_count == 0 && layer.parameter_bytes.count > 0) {
             return std::nullopt;

@@ -193,14 +193,13 @@ void note_shared_cores(const ScenarioParts& scenario,
     if (!exec::traits(scenario.cluster.backend).on_cores) {
         return;
     }
-    const std::size_t cores = exec::allowed_cores().size();
-    const auto ranks = static_cast<std::size_t>(plan.rank_count() * plan->replicas);
+    const std::int64_t cores = std::ssize(exec::allowed_cores());
+    const std::int64_t ranks = std::int64_t{plan.rank_count()} * plan->replicas;
     std::string who;
     if (place.shares_cores) {
         who = "the processes of a host share its cores";
     } else if (place.group->is_alone() && ranks > cores) {
-        who = fmt::format(
-            "{} ranks share {}", ranks, counted(static_cast<std::int64_t>(cores), "core"));
+        who = fmt::format("{} ranks share {}", ranks, counted(cores, "core"));
     }
     if (!who.empty()) {
         console.note(

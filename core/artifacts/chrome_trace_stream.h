@@ -26,7 +26,7 @@ class TraceStream {
     /// Ends the trace: no more bytes come.
     void finish();
 
-    bool complete() const;  ///< all was read, and all is there
+    bool complete() const;           ///< all was read, and all is there
     bool has_metadata() const;       ///< the metadata were read
     std::uint64_t bytes() const;     ///< that came
     std::uint64_t stop() const;      ///< the first byte that was not taken

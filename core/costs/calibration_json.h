@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/costs/estimate.h"
+#include "core/costs/calibrate.h"
 
 namespace pipetwin {
 

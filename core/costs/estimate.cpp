@@ -1,130 +1,17 @@
 #include "core/costs/estimate.h"
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
+#include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/costs/layer_work.h"
 
 namespace pipetwin {
 
 namespace {
-
-/// No time or size of a profile is above 2^53; what is, is refused by its check.
-constexpr double beyond_profiles = 18014398509481984.0;  // 2^54
-
-std::int64_t whole(double value) {
-    return std::llround(std::min(value, beyond_profiles));
-}
-
-std::int64_t bytes_per_value(std::string_view precision) {
-    return precision == "fp32" ? 4 : 2;
-}
-
-/// One layer and one micro-batch: the sum of its kernels. Counts are double: they are whole and
-/// exact up to 2^53, above which no profile goes.
-class LayerWork {
-  public:
-    LayerWork(const DeviceProfile& device, const EstimateOptions& options)
-        : rate_(device.matrix_rates.at(options.precision).value * options.efficiency),
-          memory_rate_(device.memory_rate.value * options.memory_efficiency),
-          value_(static_cast<double>(bytes_per_value(options.precision))) {}
-
-    /// y (rows, outputs) = x (rows, inputs) * w (inputs, outputs); of `matrices` different w each
-    /// row meets one.
-    ///
-    /// forward      x * w             reads x and w, writes y
-    /// of inputs    dy * transposed w     reads dy and w, writes dx
-    /// of weights   transposed x * dy     reads x and dy, adds to dw
-    void product(double rows, double inputs, double outputs, double matrices = 1) {
-        const double operations = 2 * rows * inputs * outputs;
-        const double weights = matrices * inputs * outputs;
-        const double once = rows * inputs + weights + rows * outputs;
-        add(forward_, operations, once);
-        add(backward_input_, operations, once);
-        add(backward_weight_, operations, once + weights);
-    }
-
-    /// Kernels that do little but move values, forward and in the backward of the input.
-    void pass(double forward_values, double backward_values) {
-        add(forward_, 0, forward_values);
-        add(backward_input_, 0, backward_values);
-    }
-
-    /// A row of `width` per token: reads it, writes it; backward reads it and its gradient.
-    void norm(double rows, double width) { pass(2 * rows * width, 3 * rows * width); }
-
-    /// FlashAttention: forward two products per pair of a query and a key that it sees, backward
-    /// five, as the scores are computed again. No score is ever written.
-    void attention(const AttentionShape& shape, double samples, int block, double sequence) {
-        const double heads = shape.heads;
-        const double pairs = samples * pairs_seen(shape, block, sequence);
-        const double queries = samples * sequence * heads * shape.key_width;
-        const double outputs = samples * sequence * heads * shape.value_width;
-        const double keys_and_values =
-            samples * sequence * shape.key_value_heads * (shape.key_width + shape.value_width);
-        const double moved = queries + keys_and_values + outputs;
-        add(forward_, pairs * heads * 2 * (shape.key_width + shape.value_width), moved);
-        add(backward_input_,
-            pairs * heads * (6 * shape.key_width + 4 * shape.value_width),
-            2 * moved);
-    }
-
-    /// The rows of a table that the tokens pick; backward adds to them.
-    void lookup(double rows, double width) {
-        add(forward_, 0, 2 * rows * width);
-        add(backward_weight_, 0, 3 * rows * width);
-    }
-
-    /// Cross-entropy over logits in fp32: forward turns them into fp32, backward into the gradient
-    /// in the model's precision.
-    void loss(double logits) {
-        const double values = logits * (value_ + 4) / value_;
-        pass(values, values);
-    }
-
-    LayerSample sample() const {
-        LayerSample sample;
-        sample.forward = forward_.time();
-        sample.backward_input = backward_input_.time();
-        sample.backward_weight = backward_weight_.time();
-        sample.forward_kernels = forward_.kernels;
-        sample.backward_input_kernels = backward_input_.kernels;
-        sample.backward_weight_kernels = backward_weight_.kernels;
-        return sample;
-    }
-
-  private:
-    struct Sum {
-        double seconds = 0;
-        int kernels = 0;
-
-        Duration time() const { return Duration{whole(seconds * 1e9)}; }
-    };
-
-    void add(Sum& sum, double operations, double values) const {
-        sum.seconds += std::max(operations / rate_, values * value_ / memory_rate_);
-        sum.kernels += 1;
-    }
-
-    /// Pairs of a query and a key that it sees in one sample: itself and those before it, no
-    /// further back than the window.
-    static double pairs_seen(const AttentionShape& shape, int block, double sequence) {
-        const double window = shape.window > 0 && block >= shape.first_window_block
-                                  ? std::min<double>(shape.window, sequence)
-                                  : sequence;
-        return window * (window + 1) / 2 + (sequence - window) * window;
-    }
-
-    double rate_;
-    double memory_rate_;
-    double value_;
-    Sum forward_;
-    Sum backward_input_;
-    Sum backward_weight_;
-};
 
 /// Bytes of a layer, from the values in the model's precision and the rest in bytes.
 struct LayerBytes {
@@ -133,6 +20,22 @@ struct LayerBytes {
     double workspace_values = 0;
     double split_values = 0;
 };
+
+/// Layer `a`, and then `b`, as one: `b` reads what `a` makes.
+LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
+    LayerSample sum = b;
+    sum.input = a.input;
+    sum.forward += a.forward;
+    sum.backward_input += a.backward_input;
+    sum.backward_weight += a.backward_weight;
+    sum.saved += a.saved;
+    sum.workspace = std::max(a.workspace, b.workspace);
+    sum.split += a.split + a.output;  // the gradient between the two waits for W, too
+    sum.forward_kernels += a.forward_kernels;
+    sum.backward_input_kernels += a.backward_input_kernels;
+    sum.backward_weight_kernels += a.backward_weight_kernels;
+    return sum;
+}
 
 /// All layers of a model for one micro-batch size.
 class Estimator {
@@ -149,53 +52,49 @@ class Estimator {
 
     LayerSample embedding() const {
         LayerWork work = new_work();
-        work.lookup(tokens_, width());
+        const double row = model_.embedding_width > 0 ? model_.embedding_width : width();
+        work.lookup(tokens_, row);
+        LayerBytes bytes;
+        if (model_.embedding_width > 0) {
+            work.product(tokens_, row, width());
+            bytes.saved_values += tokens_ * row;
+        }
         if (model_.learned_positions > 0) {
             work.lookup(tokens_, width());
         }
+        if (model_.embedding_norm) {
+            work.norm(tokens_, width());
+            bytes.saved_values += tokens_ * width();
+        }
         constexpr double id = 8;  // a token, as frameworks keep them
-        LayerSample sample = finished(work, {.saved_bytes = id * tokens_ + mask()});
-        sample.input = Bytes{whole(id * tokens_)};
+        bytes.saved_bytes = id * tokens_ + mask();
+        LayerSample sample = finished(work, bytes);
+        sample.input = Bytes{whole_number(id * tokens_)};
         return sample;
     }
 
+    /// The attention half of a block; of a decoder that reads an encoder both of its attentions.
     LayerSample attention(int block) const {
-        const AttentionShape& shape = model_.attention;
-        const double queries = shape.heads * shape.key_width;
-        const double keys = shape.key_value_heads * shape.key_width;
-        const double values = shape.key_value_heads * shape.value_width;
-        const double outputs = shape.heads * shape.value_width;
+        if (has_linear_attention(model_, block)) {
+            return linear_attention(*model_.attention.linear);
+        }
+        const LayerSample own = one_attention(pairs_of(block));
+        return model_.encoder_blocks == 0 ? own : one_after_other(own, one_attention(all_pairs()));
+    }
+
+    LayerSample encoder_attention() const { return one_attention(all_pairs()); }
+
+    LayerSample encoder_norm() const {
         LayerWork work = new_work();
-        LayerBytes bytes;
         work.norm(tokens_, width());
-        bytes.saved_values = 2 * width() + queries + keys + values + outputs;
-        if (shape.latent) {
-            latent_projections(*shape.latent, work, bytes);
-        } else {
-            work.product(tokens_, width(), queries + keys + values);
-        }
-        if (shape.head_norms) {
-            work.norm(tokens_, queries + keys);
-            bytes.saved_values += queries + keys;
-        }
-        if (model_.learned_positions == 0) {  // rotated by their position
-            work.pass(2 * tokens_ * (queries + keys), 2 * tokens_ * (queries + keys));
-        }
-        work.attention(shape, size_, block, options_.sequence);
-        work.product(tokens_, outputs, width());
-        residual(work);
-        bytes.saved_values *= tokens_;
-        constexpr double log_sum = 4;  // of a query's scores, in fp32
-        bytes.saved_bytes = log_sum * tokens_ * shape.heads + mask();
-        bytes.workspace_values = bytes.split_values = tokens_ * (queries + keys + values);
-        return finished(work, bytes);
+        return finished(work, {.saved_values = tokens_ * width()});
     }
 
     LayerSample feed_forward(int block) const {
         LayerWork work = new_work();
         LayerBytes bytes;
-        work.norm(tokens_, width());
-        bytes.saved_values = 2 * tokens_ * width();
+        norms(work, bytes, model_.feed_forward_norms);
+        bytes.saved_values += tokens_ * width();
         bytes.saved_bytes = mask();
         if (has_experts(model_, block)) {
             experts(work, bytes);
@@ -207,29 +106,109 @@ class Estimator {
     }
 
     LayerSample head() const {
-        const double logits = tokens_ * model_.vocabulary;
-        LayerWork work = new_work();
-        work.norm(tokens_, width());
-        work.product(tokens_, width(), model_.vocabulary);
-        work.loss(logits);
-        // The fp32 logits become their gradient in place; others stand beside them.
-        LayerSample sample =
-            finished(work,
-                     {.saved_values = 2 * tokens_ * width(),
-                      .saved_bytes = 4 * logits,
-                      .workspace_values = options_.precision == "fp32" ? 0 : logits});
+        LayerSample sample = logits_and_loss();
         sample.output = Bytes{};
+        return sample;
+    }
+
+    /// A block that predicts a further token: two norms, a matrix that makes one row of two, a
+    /// block as the last one, and the head's work. The row that the head reads goes past it.
+    LayerSample prediction(int index) const {
+        LayerWork work = new_work();
+        work.lookup(tokens_, width());
+        work.norm(tokens_, width());
+        work.norm(tokens_, width());
+        work.product(tokens_, 2 * width(), width());
+        const LayerSample joined = finished(work, {.saved_values = 4 * tokens_ * width()});
+        const int last = model_.blocks - 1;
+        LayerSample sample = one_after_other(
+            joined,
+            one_after_other(attention(last),
+                            one_after_other(feed_forward(last), logits_and_loss())));
+        const double rows = index + 1 < model_.prediction_blocks ? 2 : 1;
+        sample.output = Bytes{whole_number(value() * rows * tokens_ * width())};
         return sample;
     }
 
   private:
     double width() const { return model_.width; }
+    double value() const { return static_cast<double>(bytes_per_value(options_.precision)); }
     double mask() const { return model_.dropout ? tokens_ * width() : 0; }  // a byte per number
     LayerWork new_work() const { return {device_, options_}; }
+
+    double all_pairs() const { return tokens_ * options_.sequence; }
+    double pairs_of(int block) const {
+        return size_ * causal_pairs(window_of(model_, block), options_.sequence);
+    }
+
+    /// Norms as wide as the model; each keeps what it makes.
+    void norms(LayerWork& work, LayerBytes& bytes, int count) const {
+        for (int i = 0; i < count; ++i) {
+            work.norm(tokens_, width());
+            bytes.saved_values += tokens_ * width();
+        }
+    }
 
     /// Reads both, writes the sum; backward adds two gradients.
     void residual(LayerWork& work) const {
         work.pass(3 * tokens_ * width(), 3 * tokens_ * width());
+    }
+
+    LayerSample one_attention(double pairs) const {
+        const AttentionShape& shape = model_.attention;
+        const double queries = static_cast<double>(shape.heads) * shape.key_width;
+        const double keys = static_cast<double>(shape.key_value_heads) * shape.key_width;
+        const double values = static_cast<double>(shape.key_value_heads) * shape.value_width;
+        const double outputs = static_cast<double>(shape.heads) * shape.value_width;
+        const double gate = shape.gated ? queries : 0;
+        LayerWork work = new_work();
+        LayerBytes bytes;
+        norms(work, bytes, model_.attention_norms);
+        bytes.saved_values += tokens_ * (width() + queries + keys + values + outputs);
+        if (shape.latent) {
+            pairs = latent_projections(*shape.latent, pairs, work, bytes);
+        } else {
+            work.product(tokens_, width(), queries + gate + keys + values);
+        }
+        if (shape.head_norms || shape.own_norms) {
+            work.norm(tokens_, queries + keys);
+            bytes.saved_values += tokens_ * (queries + keys);
+        }
+        if (model_.learned_positions == 0 && shape.rotary) {
+            work.pass(2 * tokens_ * (queries + keys), 2 * tokens_ * (queries + keys));
+        }
+        work.attention(shape, pairs, tokens_);
+        if (shape.gated) {
+            work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
+            bytes.saved_values += 2 * tokens_ * gate;
+        }
+        work.product(tokens_, outputs, width());
+        residual(work);
+        constexpr double log_sum = 4;  // of a query's scores, in fp32
+        bytes.saved_bytes = log_sum * tokens_ * shape.heads + mask();
+        bytes.workspace_values = bytes.split_values = tokens_ * (queries + gate + keys + values);
+        return finished(work, bytes);
+    }
+
+    /// Projections, a convolution over the tokens, the rule, a norm with a gate, and a projection.
+    LayerSample linear_attention(const LinearAttentionShape& shape) const {
+        const double keys = static_cast<double>(shape.key_heads) * shape.key_width;
+        const double values = static_cast<double>(shape.value_heads) * shape.value_width;
+        const double convolved = 2 * keys + values;
+        const double rates = 2 * static_cast<double>(shape.value_heads);
+        LayerWork work = new_work();
+        LayerBytes bytes;
+        norms(work, bytes, model_.attention_norms);
+        work.product(tokens_, width(), convolved + values + rates);
+        work.pass(2 * tokens_ * convolved, 3 * tokens_ * convolved);
+        work.delta_rule(shape, tokens_);
+        work.pass(3 * tokens_ * values, 5 * tokens_ * values);
+        work.product(tokens_, values, width());
+        residual(work);
+        bytes.saved_values += tokens_ * (width() + 2 * convolved + 3 * values + rates);
+        bytes.saved_bytes = mask();
+        bytes.workspace_values = bytes.split_values = tokens_ * (convolved + values + rates);
+        return finished(work, bytes);
     }
 
     /// The matrices of a feed-forward half with their activation, for `rows` rows; of `matrices`
@@ -269,12 +248,16 @@ class Estimator {
         }
     }
 
-    /// To queries, keys and values through narrow rows, each of which is normalized.
-    void latent_projections(const LatentShape& latent, LayerWork& work, LayerBytes& bytes) const {
+    /// To queries, keys and values through narrow rows, each of which is normalized. Returns the
+    /// pairs that the heads look at: an indexer leaves fewer.
+    double latent_projections(const LatentShape& latent,
+                              double pairs,
+                              LayerWork& work,
+                              LayerBytes& bytes) const {
         const AttentionShape& shape = model_.attention;
-        const double queries = shape.heads * shape.key_width;
-        const double keys_and_values =
-            shape.heads * (shape.key_width - latent.rotary_width + shape.value_width);
+        const double queries = static_cast<double>(shape.heads) * shape.key_width;
+        const double keys_and_values = static_cast<double>(shape.heads) *
+                                       (shape.key_width - latent.rotary_width + shape.value_width);
         if (latent.query_rank == 0) {
             work.product(tokens_, width(), queries);
         } else {
@@ -285,17 +268,46 @@ class Estimator {
         work.product(tokens_, width(), latent.key_value_rank + latent.rotary_width);
         work.norm(tokens_, latent.key_value_rank);
         work.product(tokens_, latent.key_value_rank, keys_and_values);
-        bytes.saved_values += 2 * (latent.query_rank + latent.key_value_rank);
+        bytes.saved_values += 2 * tokens_ * (latent.query_rank + latent.key_value_rank);
+        if (!latent.indexer) {
+            return pairs;
+        }
+        const IndexerShape& indexer = *latent.indexer;
+        const double rows = static_cast<double>(indexer.heads) * indexer.width;
+        work.product(tokens_, latent.query_rank, rows);
+        work.product(tokens_, width(), indexer.width + indexer.heads);
+        work.choose_keys(indexer, pairs, tokens_);
+        bytes.saved_values += tokens_ * (rows + indexer.width + indexer.heads);
+        return std::min(pairs, size_ * causal_pairs(indexer.keys, options_.sequence));
+    }
+
+    LayerSample logits_and_loss() const {
+        const double logits = tokens_ * model_.vocabulary;
+        LayerWork work = new_work();
+        LayerBytes bytes;
+        norms(work, bytes, model_.final_norm ? 1 : 0);
+        bytes.saved_values += tokens_ * width();
+        double row = width();
+        if (model_.embedding_width > 0) {
+            row = model_.embedding_width;
+            work.product(tokens_, width(), row);
+            bytes.saved_values += tokens_ * row;
+        }
+        work.product(tokens_, row, model_.vocabulary);
+        work.loss(logits);
+        // The fp32 logits become their gradient in place; others stand beside them.
+        bytes.saved_bytes = 4 * logits;
+        bytes.workspace_values = options_.precision == "fp32" ? 0 : logits;
+        return finished(work, bytes);
     }
 
     LayerSample finished(const LayerWork& work, const LayerBytes& bytes) const {
-        const auto value = static_cast<double>(bytes_per_value(options_.precision));
         LayerSample sample = work.sample();
         sample.micro_batch_size = size_;
-        sample.output = Bytes{whole(value * tokens_ * width())};
-        sample.saved = Bytes{whole(value * bytes.saved_values + bytes.saved_bytes)};
-        sample.workspace = Bytes{whole(value * bytes.workspace_values)};
-        sample.split = Bytes{whole(value * bytes.split_values)};
+        sample.output = Bytes{whole_number(value() * tokens_ * width())};
+        sample.saved = Bytes{whole_number(value() * bytes.saved_values + bytes.saved_bytes)};
+        sample.workspace = Bytes{whole_number(value() * bytes.workspace_values)};
+        sample.split = Bytes{whole_number(value() * bytes.split_values)};
         return sample;
     }
 
@@ -326,8 +338,90 @@ Duration adamw_time(std::int64_t parameters,
                     const DeviceProfile& device,
                     const EstimateOptions& options) {
     constexpr double moved = 28;
-    return Duration{whole(1e9 * moved * static_cast<double>(parameters) /
-                          (device.memory_rate.value * options.memory_efficiency))};
+    return Duration{whole_number(1e9 * moved * static_cast<double>(parameters) /
+                                 (device.memory_rate.value * options.memory_efficiency))};
+}
+
+/// Makes the layers of a profile, one after the other.
+class LayerMaker {
+  public:
+    LayerMaker(const DecoderModel& model,
+               const DeviceProfile& device,
+               const EstimateOptions& options)
+        : device_(device), options_(options) {
+        for (const int size : sample_sizes(options.micro_batch_size)) {
+            estimators_.emplace_back(model, device, options, size);
+        }
+    }
+
+    /// `sample` makes the costs at one size from its estimator.
+    template <class Sample>
+    LayerCost& add(std::string name, std::string kind, std::int64_t parameters, Sample sample) {
+        LayerCost& layer = layers_.emplace_back();
+        layer.name = std::move(name);
+        layer.kind = std::move(kind);
+        layer.parameter_count = parameters;
+        layer.parameter_bytes = Bytes{parameters * bytes_per_value(options_.precision)};
+        layer.optimizer = adamw_time(parameters, device_, options_);
+        for (const Estimator& estimator : estimators_) {
+            layer.samples.push_back(std::invoke(sample, estimator));
+        }
+        return layer;
+    }
+
+    std::vector<LayerCost> take() { return std::move(layers_); }
+
+  private:
+    const DeviceProfile& device_;
+    const EstimateOptions& options_;
+    std::vector<Estimator> estimators_;
+    std::vector<LayerCost> layers_;
+};
+
+constexpr const char* encoder_output = "encoder_norm";
+
+/// The encoder's blocks and norm, and the decoder's embedding: it shares the encoder's table, which
+/// its rank has to hold as well, with gradients and optimizer state. Its parameters count once, in
+/// "embedding". It stands in the chain behind the encoder, as its rank can be another.
+void add_encoder(LayerMaker& layers, const DecoderModel& model) {
+    for (int block = 0; block < model.encoder_blocks; ++block) {
+        layers.add(fmt::format("encoder{}.attention", block),
+                   "encoder_attention",
+                   encoder_attention_parameters(model, block),
+                   &Estimator::encoder_attention);
+        layers.add(fmt::format("encoder{}.feed_forward", block),
+                   "feed_forward",
+                   feed_forward_parameters(model, block),
+                   [block](const Estimator& estimator) { return estimator.feed_forward(block); });
+    }
+    layers.add(encoder_output, "norm", encoder_norm_parameters(model), &Estimator::encoder_norm);
+    layers
+        .add("decoder_embedding",
+             "decoder_embedding",
+             embedding_parameters(model),
+             &Estimator::embedding)
+        .parameter_count = 0;
+}
+
+void add_blocks(LayerMaker& layers, const DecoderModel& model) {
+    std::string before = "decoder_embedding";
+    for (int block = 0; block < model.blocks; ++block) {
+        LayerCost& attention =
+            layers.add(fmt::format("block{}.attention", block),
+                       has_linear_attention(model, block) ? "linear_attention" : "attention",
+                       attention_parameters(model, block),
+                       [block](const Estimator& estimator) { return estimator.attention(block); });
+        if (model.encoder_blocks > 0) {
+            attention.inputs = {encoder_output, before};
+        }
+        before =
+            layers
+                .add(fmt::format("block{}.feed_forward", block),
+                     "feed_forward",
+                     feed_forward_parameters(model, block),
+                     [block](const Estimator& estimator) { return estimator.feed_forward(block); })
+                .name;
+    }
 }
 
 }  // namespace
@@ -339,123 +433,25 @@ Profile estimated_profile(const DecoderModel& model,
                     "the device has no rate at the precision of an estimate");
     Profile profile{
         .source = CostSource::Estimated, .device = device.name, .precision = options.precision};
-    std::vector<Estimator> estimators;
-    for (const int size : sample_sizes(options.micro_batch_size)) {
-        estimators.emplace_back(model, device, options, size);
+    LayerMaker layers(model, device, options);
+    layers.add("embedding", "embedding", embedding_parameters(model), &Estimator::embedding);
+    if (model.encoder_blocks > 0) {
+        add_encoder(layers, model);
     }
-    const auto add = [&](std::string name, const char* kind, std::int64_t count, auto sample) {
-        LayerCost layer{.name = std::move(name),
-                        .kind = kind,
-                        .parameter_count = count,
-                        .parameter_bytes = Bytes{count * bytes_per_value(options.precision)},
-                        .optimizer = adamw_time(count, device, options)};
-        std::ranges::transform(estimators, std::back_inserter(layer.samples), sample);
-        profile.layers.push_back(std::move(layer));
-    };
-    add("embedding", "embedding", embedding_parameters(model), &Estimator::embedding);
-    for (int block = 0; block < model.blocks; ++block) {
-        add(fmt::format("block{}.attention", block),
-            "attention",
-            attention_parameters(model),
-            [block](const Estimator& estimator) { return estimator.attention(block); });
-        add(fmt::format("block{}.feed_forward", block),
-            "feed_forward",
-            feed_forward_parameters(model, block),
-            [block](const Estimator& estimator) { return estimator.feed_forward(block); });
+    add_blocks(layers, model);
+    for (int index = 0; index < model.prediction_blocks; ++index) {
+        layers.add(fmt::format("mtp{}", index),
+                   "prediction",
+                   prediction_parameters(model),
+                   [index](const Estimator& estimator) { return estimator.prediction(index); });
     }
-    add("head", "head", head_parameters(model), &Estimator::head);
+    const std::int64_t shared = shared_embedding_parameters(model);
+    LayerCost& head = layers.add("head", "head", head_parameters(model), &Estimator::head);
+    profile.tied_bytes = Bytes{shared * bytes_per_value(options.precision)};
+    head.parameter_bytes += profile.tied_bytes;
+    head.optimizer += adamw_time(shared, device, options);
+    profile.layers = layers.take();
     return profile;
-}
-
-namespace {
-
-/// The mean times of a profile's layers of one kind; none: there is no such layer.
-std::optional<CalibrationPoint> mean_of(const Profile& profile,
-                                        std::string_view kind,
-                                        int micro_batch_size) {
-    CalibrationPoint mean{.kind = std::string(kind), .micro_batch_size = micro_batch_size};
-    int layers = 0;
-    for (const LayerCost& layer : profile.layers) {
-        if (layer.kind == kind) {
-            const LayerSample sample = cost_at(layer, micro_batch_size);
-            mean.forward += sample.forward;
-            mean.backward += sample.backward();
-            ++layers;
-        }
-    }
-    if (layers == 0) {
-        return std::nullopt;
-    }
-    mean.forward /= layers;
-    mean.backward /= layers;
-    return mean;
-}
-
-/// Every kind of a profile, in the order of its layers.
-std::vector<std::string> kinds_of(const Profile& profile) {
-    std::vector<std::string> kinds;
-    for (const LayerCost& layer : profile.layers) {
-        if (!layer.kind.empty() && std::ranges::find(kinds, layer.kind) == kinds.end()) {
-            kinds.push_back(layer.kind);
-        }
-    }
-    return kinds;
-}
-
-double factor(Duration measured, Duration estimated, const std::string& what) {
-    if (measured <= Duration{} || estimated <= Duration{}) {
-        throw Error(ErrorKind::BadInput,
-                    what,
-                    fmt::format("measured {} ns, estimated {} ns, expected both above 0",
-                                measured.count(),
-                                estimated.count()),
-                    "measure one layer of that kind, forward and backward");
-    }
-    return to_seconds(measured) / to_seconds(estimated);
-}
-
-}  // namespace
-
-std::vector<CalibrationFactor> calibrate(Profile& profile,
-                                         const std::vector<CalibrationPoint>& points,
-                                         std::string_view place) {
-    std::vector<CalibrationFactor> factors;
-    for (const CalibrationPoint& point : points) {
-        const std::string what = fmt::format("{}: kind '{}'", place, point.kind);
-        const auto estimate = mean_of(profile, point.kind, point.micro_batch_size);
-        if (!estimate) {
-            throw Error(ErrorKind::BadInput,
-                        what,
-                        fmt::format("no layer of that kind, expected one of {}",
-                                    fmt::join(kinds_of(profile), ", ")),
-                        "leave the point out");
-        }
-        factors.push_back(
-            {.kind = point.kind,
-             .forward = factor(point.forward, estimate->forward, what + ", forward"),
-             .backward = factor(point.backward, estimate->backward, what + ", backward")});
-        for (LayerCost& layer : profile.layers) {
-            if (layer.kind != point.kind) {
-                continue;
-            }
-            for (LayerSample& sample : layer.samples) {
-                sample.forward = scaled(sample.forward, factors.back().forward);
-                sample.backward_input = scaled(sample.backward_input, factors.back().backward);
-                sample.backward_weight = scaled(sample.backward_weight, factors.back().backward);
-            }
-        }
-    }
-    return factors;
-}
-
-std::vector<CalibrationPoint> points_of(const Profile& measured, int micro_batch_size) {
-    std::vector<CalibrationPoint> points;
-    for (const std::string& kind : kinds_of(measured)) {
-        if (const auto point = mean_of(measured, kind, micro_batch_size)) {
-            points.push_back(*point);
-        }
-    }
-    return points;
 }
 
 }  // namespace pipetwin

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "core/costs/device_profile.h"
 #include "core/costs/profile.h"
@@ -21,7 +20,11 @@ struct EstimateOptions {
 
 /// Costs of a model's layers on a device: "embedding", "block0.attention", "block0.feed_forward",
 /// ..., "head", at the micro-batch sizes 1, 2, 4, ... up to 32 or twice the given one, and at the
-/// given one.
+/// given one. Blocks that predict further tokens stand in front of the head: "mtp0", ... An encoder
+/// stands behind the embedding: "encoder0.attention", ..., "encoder_norm", which every attention of
+/// the decoder reads, and "decoder_embedding", with the bytes of the shared table, as its rank may
+/// be another. Where head and embedding share a table, or predicting blocks need it,
+/// `tied_bytes` says so.
 ///
 /// Each kernel takes max(operations / (rate * efficiency), bytes / (memory rate *
 /// memory_efficiency)), a layer the sum of its kernels. What is kept for the backward: Korthikanti
@@ -30,34 +33,5 @@ struct EstimateOptions {
 Profile estimated_profile(const DecoderModel& model,
                           const DeviceProfile& device,
                           const EstimateOptions& options);
-
-/// A measured layer: all that is needed to correct the estimates of its kind.
-struct CalibrationPoint {
-    std::string kind{};
-    int micro_batch_size = 1;
-    Duration forward{};
-    Duration backward{};
-
-    bool operator==(const CalibrationPoint&) const = default;
-};
-
-/// Factors by which `calibrate` multiplied the times of a kind of layer.
-struct CalibrationFactor {
-    std::string kind{};
-    double forward = 1;
-    double backward = 1;
-};
-
-/// Multiplies the times of every layer of a point's kind, so that their mean at the point's
-/// micro-batch size becomes the measured one; one point per kind. Throws Error(BadInput) at `place`
-/// for a kind that no layer has, for a size that no sample is near, for a time of 0, and if a layer
-/// without backward shall have one.
-std::vector<CalibrationFactor> calibrate(Profile& profile,
-                                         const std::vector<CalibrationPoint>& points,
-                                         std::string_view place);
-
-/// One point per kind of a measured profile: the mean over the layers of that kind at a micro-batch
-/// size. Throws as `cost_at`.
-std::vector<CalibrationPoint> points_of(const Profile& measured, int micro_batch_size);
 
 }  // namespace pipetwin

@@ -182,6 +182,7 @@ class ProfileCheck {
             const std::size_t entry = entry_of_layer_.empty() ? i : entry_of_layer_[i];
             layer(fmt::format("/layers/{}", entry), profile_.layers[i]);
         }
+        tied();
         for (std::size_t i = 0; i < profile_.links.size(); ++i) {
             link(fmt::format("/links/{}", i), profile_.links[i]);
         }
@@ -243,6 +244,27 @@ class ProfileCheck {
         add(pointer, "backward_input_ns", time_, largest.backward_input.count());
         add(pointer, "backward_weight_ns", time_, largest.backward_weight.count());
         add(pointer, "saved_bytes", saved_bytes_, largest.saved.count);
+    }
+
+    /// Both ends have the weights that they share.
+    void tied() const {
+        number("", "tied_bytes", profile_.tied_bytes.count);
+        if (profile_.tied_bytes == Bytes{}) {
+            return;
+        }
+        const Bytes first = profile_.layers.front().parameter_bytes;
+        const Bytes last = profile_.layers.back().parameter_bytes;
+        if (profile_.layers.size() < 2 || profile_.tied_bytes > std::min(first, last)) {
+            refuse(
+                "/tied_bytes",
+                fmt::format("{}, but the first layer has {} bytes of parameters and the last {}, "
+                            "expected no more than either",
+                            profile_.tied_bytes.count,
+                            first.count,
+                            last.count),
+                "both layers count the weights that they share; leave the key out where they "
+                "share none");
+        }
     }
 
     void names(const std::string& pointer, const LayerCost& cost) {

@@ -52,7 +52,9 @@ struct LayerCost {
     std::string name;
     std::string kind{};
     std::vector<std::string> inputs{};  ///< empty: the layer before
-    std::int64_t parameter_count = 0;   ///< 0 where only the bytes are known
+    /// Numbers of its parameters; 0 where only the bytes are known. Weights that two layers share
+    /// (`Profile::tied_bytes`) are counted in the first of them alone.
+    std::int64_t parameter_count = 0;
     Bytes parameter_bytes{};
     Duration optimizer{};                ///< the optimizer's update of this layer's parameters
     std::optional<CostSource> source{};  ///< where it differs from the profile's
@@ -103,6 +105,10 @@ struct Profile {
     std::string date{};
     Duration dispatch{};  ///< what the host spends around every action
     Duration launch{};    ///< what the host spends on each kernel; 0: not known
+    /// Bytes of the last layer's weights that are weights of the first layer, too, as where a
+    /// head's matrix is the embedding's; part of the `parameter_bytes` of both. 0: they share
+    /// nothing.
+    Bytes tied_bytes{};
     std::vector<LayerCost> layers{};
     std::vector<LinkCost> links{};
     std::optional<CalibrationNote>

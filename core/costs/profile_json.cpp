@@ -235,7 +235,7 @@ CalibrationNote read_calibration(const JsonObject& object) {
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 11>{"schema_version",
+    object.expect_keys(std::array<string_view, 12>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
@@ -243,6 +243,7 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "date",
                                                    "dispatch_ns",
                                                    "launch_ns",
+                                                   "tied_bytes",
                                                    "layers",
                                                    "links",
                                                    "calibration"});
@@ -257,6 +258,7 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     profile.date = object.text_or("date", "");
     profile.dispatch = Duration{object.whole_or("dispatch_ns", 0)};
     profile.launch = Duration{object.whole_or("launch_ns", 0)};
+    profile.tied_bytes = Bytes{object.whole_or("tied_bytes", 0)};
     if (!object.has("layers")) {
         object.missing("layers", "a list of layers");
     }
@@ -360,6 +362,9 @@ std::string print_profile(const Profile& profile) {
                       {"launch_ns", profile.launch.count()},
                       {"layers", ordered_json::array()},
                       {"links", ordered_json::array()}};
+    if (profile.tied_bytes > Bytes{}) {
+        root["tied_bytes"] = profile.tied_bytes.count;
+    }
     for (const LayerCost& layer : profile.layers) {
         root["layers"].push_back(layer_json(layer));
     }

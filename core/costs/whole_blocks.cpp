@@ -1,6 +1,8 @@
 #include "core/costs/whole_blocks.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <string_view>
 
 namespace pipetwin {
@@ -37,10 +39,22 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
     return block;
 }
 
+/// Layers that read the second half of a block read the block.
+void rename_inputs(Profile& profile, const std::map<std::string, std::string>& block_of_half) {
+    for (LayerCost& layer : profile.layers) {
+        for (std::string& input : layer.inputs) {
+            if (const auto found = block_of_half.find(input); found != block_of_half.end()) {
+                input = found->second;
+            }
+        }
+    }
+}
+
 }  // namespace
 
 Profile with_whole_blocks(const Profile& profile) {
     constexpr std::string_view first_half = ".attention";
+    std::map<std::string, std::string> block_of_half;
     Profile result = profile;
     result.layers.clear();
     for (std::size_t i = 0; i < profile.layers.size(); ++i) {
@@ -51,8 +65,12 @@ Profile with_whole_blocks(const Profile& profile) {
         const bool is_pair = !block.empty() && i + 1 < profile.layers.size() &&
                              profile.layers[i + 1].name == std::string(block) + ".feed_forward";
         result.layers.push_back(is_pair ? together(layer, profile.layers[i + 1], block) : layer);
-        i += is_pair ? 1 : 0;
+        if (is_pair) {
+            block_of_half.emplace(profile.layers[i + 1].name, block);
+            ++i;
+        }
     }
+    rename_inputs(result, block_of_half);
     return result;
 }
 

@@ -38,8 +38,14 @@ bool begins(string_view text, const std::array<string_view, Count>& words) {
 }
 
 bool is_buffer(string_view name) {
-    return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-           name.ends_with(".rotary_emb.inv_freq");
+    constexpr std::array<string_view, 7> ends{".attn.bias",
+                                              ".attn.masked_bias",
+                                              ".attention.bias",
+                                              ".attention.masked_bias",
+                                              ".rotary_emb.inv_freq",
+                                              ".rotary_pos_emb.inv_freq",
+                                              "rotary_emb.inv_freq"};
+    return std::ranges::any_of(ends, [name](string_view end) { return name.ends_with(end); });
 }
 
 /// The layer and the part of it that a tensor belongs to.
@@ -47,6 +53,55 @@ struct Home {
     enum class Kind { Layer, None, Unknown } kind = Kind::Unknown;
     std::size_t layer = 0;
 };
+
+Home home_in(std::size_t layer) {
+    return {.kind = Home::Kind::Layer, .layer = layer};
+}
+
+constexpr Home nowhere{.kind = Home::Kind::None};
+
+/// Names in an attention half, behind the block's number. The norm behind an attention has the name
+/// that others give to the norm in front of the feed-forward half.
+bool is_of_attention(const DecoderModel& model, string_view name) {
+    constexpr std::array<string_view, 14> words{".self_attn.",
+                                                ".attn.",
+                                                ".attention.",
+                                                ".self_attention.",
+                                                ".linear_attn.",
+                                                ".input_layernorm.",
+                                                ".ln_1.",
+                                                ".ln_attn.",
+                                                ".norm_1.",
+                                                ".norm_attn_norm.attn.",
+                                                ".norm_attn_norm.norm_1.",
+                                                ".attention_norm.",
+                                                ".self_attn_layer_norm.",
+                                                ".post_self_attn_layernorm."};
+    return begins(name, words) ||
+           (model.norm_behind_attention && name.starts_with(".post_attention_layernorm."));
+}
+
+bool is_of_feed_forward(string_view name) {
+    constexpr std::array<string_view, 18> words{".mlp.",
+                                                ".block_sparse_moe.",
+                                                ".feed_forward.",
+                                                ".shared_mlp.",
+                                                ".ffn.",
+                                                ".fc1.",
+                                                ".fc2.",
+                                                ".post_attention_layernorm.",
+                                                ".pre_feedforward_layernorm.",
+                                                ".post_feedforward_layernorm.",
+                                                ".post_mlp_layernorm.",
+                                                ".feedforward_layernorm.",
+                                                ".ln_2.",
+                                                ".ln_mlp.",
+                                                ".norm_2.",
+                                                ".norm_attn_norm.norm_2.",
+                                                ".ffn_norm.",
+                                                ".final_layer_norm."};
+    return begins(name, words);
+}
 
 /// "layers.12.self_attn.q_proj.weight" and the like, without what stands before "layers." or "h.".
 Home home_in_block(const DecoderModel& model, string_view name) {
@@ -56,48 +111,94 @@ Home home_in_block(const DecoderModel& model, string_view name) {
         return {};
     }
     name.remove_prefix(static_cast<std::size_t>(rest - name.data()));
-    if (block >= model.blocks) {
-        return {.kind = block < model.blocks + model.further_blocks ? Home::Kind::None
-                                                                    : Home::Kind::Unknown};
-    }
     const std::size_t attention = 1 + 2 * as_index(block);
-    if (begins(
-            name,
-            std::array<string_view, 4>{".self_attn.", ".attn.", ".input_layernorm.", ".ln_1."})) {
-        return {.kind = Home::Kind::Layer, .layer = attention};
+    if (block < model.blocks) {
+        return is_of_attention(model, name) ? home_in(attention)
+               : is_of_feed_forward(name)   ? home_in(attention + 1)
+                                            : Home{};
     }
-    if (begins(name,
-               std::array<string_view, 4>{
-                   ".mlp.", ".block_sparse_moe.", ".post_attention_layernorm.", ".ln_2."})) {
-        return {.kind = Home::Kind::Layer, .layer = attention + 1};
+    if (block < model.blocks + model.prediction_blocks) {
+        // Embedding and head are those of the model.
+        const bool shared =
+            begins(name, std::array<string_view, 2>{".embed_tokens.", ".shared_head.head."});
+        const int prediction = block - model.blocks;
+        return shared ? nowhere : home_in(1 + 2 * as_index(model.blocks) + as_index(prediction));
     }
-    return {};
+    return block < model.blocks + model.further_blocks ? nowhere : Home{};
+}
+
+/// The name without the modules around the text model.
+string_view inside(string_view name) {
+    constexpr std::array<string_view, 6> around{
+        "model.", "transformer.", "language_model.", "gpt_neox.", "decoder.", "encoder."};
+    for (bool more = true; more;) {
+        more = std::ranges::any_of(around, [&name](string_view word) { return skip(name, word); });
+    }
+    return name;
 }
 
 Home home_of(const DecoderModel& model, string_view name) {
+    constexpr std::array<string_view, 8> outside{"vision_tower.",
+                                                 "vision_model.",
+                                                 "visual.",
+                                                 "vision_encoder.",
+                                                 "audio_tower.",
+                                                 "multi_modal_projector.",
+                                                 "mm_projector.",
+                                                 "patch_merger."};
+    constexpr std::array<string_view, 11> embedding{"embed_tokens.",
+                                                    "wte.",
+                                                    "wpe.",
+                                                    "word_embeddings.",
+                                                    "word_embeddings_layernorm.",
+                                                    "embedding.",
+                                                    "embed_in.",
+                                                    "embed_positions.",
+                                                    "tok_embeddings.",
+                                                    "project_in.",
+                                                    "embeddings."};
+    constexpr std::array<string_view, 9> head{"norm.",
+                                              "ln_f.",
+                                              "norm_f.",
+                                              "final_layer_norm.",
+                                              "final_layernorm.",
+                                              "project_out.",
+                                              "lm_head.",
+                                              "embed_out.",
+                                              "output"};
     if (is_buffer(name)) {
-        return {.kind = Home::Kind::None};
+        return nowhere;
     }
-    if (!skip(name, "model.")) {
-        skip(name, "transformer.");
+    name = inside(name);
+    const std::size_t first_prediction = 1 + 2 * as_index(model.blocks);
+    if (model.is_part && begins(name, outside)) {
+        return nowhere;
     }
-    if (begins(name, std::array<string_view, 3>{"embed_tokens.", "wte.", "wpe."})) {
-        return {.kind = Home::Kind::Layer, .layer = 0};
+    if (name.starts_with("mtp.")) {
+        return model.prediction_blocks > 0 ? home_in(first_prediction) : nowhere;
     }
-    if (name.starts_with("lm_head.") && model.tied) {
-        return {.kind = Home::Kind::None};
+    if (begins(name, embedding)) {
+        return home_in(0);
     }
-    if (begins(name, std::array<string_view, 3>{"lm_head.", "norm.", "ln_f."})) {
-        return {.kind = Home::Kind::Layer, .layer = 1 + 2 * as_index(model.blocks)};
+    const bool is_matrix =
+        begins(name, std::array<string_view, 3>{"lm_head.", "embed_out.", "output"});
+    if (is_matrix && model.tied && !name.ends_with(".bias")) {
+        return nowhere;
     }
-    return skip(name, "layers.") || skip(name, "h.") ? home_in_block(model, name) : Home{};
+    if (begins(name, head)) {
+        return home_in(first_prediction + as_index(model.prediction_blocks));
+    }
+    return skip(name, "layers.") || skip(name, "h.") || skip(name, "blocks.")
+               ? home_in_block(model, name)
+               : Home{};
 }
 
 /// Tensors of all files, by name.
 class Weights {
   public:
     explicit Weights(const DecoderModel& model)
-        : model_(model), layers_(2 + 2 * as_index(model.blocks)) {}
+        : model_(model),
+          layers_(2 + 2 * as_index(model.blocks) + as_index(model.prediction_blocks)) {}
 
     void add(const std::filesystem::path& file) {
         const SafetensorsHeader header = read_safetensors_header(file);
@@ -149,23 +250,27 @@ class Weights {
     std::vector<LayerWeights> take(const std::filesystem::path& last) {
         const auto empty = std::ranges::find(layers_, std::int64_t{0}, &LayerWeights::count);
         if (empty != layers_.end()) {
-            const auto layer = static_cast<int>(empty - layers_.begin());
-            throw Error(
-                ErrorKind::BadInput,
-                last.string(),
-                fmt::format("no weights of layer '{}' in this or the other files",
-                            layer == 0 ? "embedding"
-                            : layer == 2 * model_.blocks + 1
-                                ? "head"
-                                : fmt::format("block{}.{}",
-                                              (layer - 1) / 2,
-                                              layer % 2 == 1 ? "attention" : "feed_forward")),
-                "name every file with --weights, or the index.json that lists them");
+            throw Error(ErrorKind::BadInput,
+                        last.string(),
+                        fmt::format("no weights of layer '{}' in this or the other files",
+                                    name_of(static_cast<int>(empty - layers_.begin()))),
+                        "name every file with --weights, or the index.json that lists them");
         }
         return std::move(layers_);
     }
 
   private:
+    std::string name_of(int layer) const {
+        const int in_blocks = layer - 1;
+        const int behind = in_blocks - 2 * model_.blocks;
+        return layer == 0                          ? "embedding"
+               : behind < 0                        ? fmt::format("block{}.{}",
+                                          in_blocks / 2,
+                                          in_blocks % 2 == 0 ? "attention" : "feed_forward")
+               : behind < model_.prediction_blocks ? fmt::format("mtp{}", behind)
+                                                   : "head";
+    }
+
     const DecoderModel& model_;
     std::vector<LayerWeights> layers_;
     std::map<std::string, std::string> file_of_;
@@ -176,6 +281,14 @@ class Weights {
 std::vector<LayerWeights> read_weights(const DecoderModel& model,
                                        const std::vector<std::filesystem::path>& files) {
     PIPETWIN_EXPECT(!files.empty(), "weights of a model without a file");
+    if (model.encoder_blocks > 0) {
+        throw Error(ErrorKind::BadInput,
+                    files.front().string(),
+                    fmt::format("weights of a {}: those of a model with an encoder cannot be read "
+                                "yet",
+                                model.family),
+                    "leave --weights out: the sizes follow from the config.json");
+    }
     Weights weights(model);
     for (const std::filesystem::path& file : files) {
         if (file.extension() == ".json") {

@@ -3,12 +3,21 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <iterator>
+#include <ranges>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/suggest.h"
+#include "core/interop/launch/shell_script.h"
+#include "core/interop/launch/yaml_settings.h"
+#include "core/interop/megatron_flag_table.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin {
 
@@ -16,229 +25,532 @@ namespace {
 
 using std::string_view;
 
-struct Number {
-    string_view flag;
+constexpr int largest = 1 << 30;
+
+struct NumberFlag {
+    string_view name;
     std::optional<int> MegatronFlags::*value;
+    int least = 1;
 };
 
 /// In the order in which they are written.
-constexpr std::array numbers{
-    Number{"--num-layers", &MegatronFlags::layers},
-    Number{"--hidden-size", &MegatronFlags::hidden_size},
-    Number{"--ffn-hidden-size", &MegatronFlags::feed_forward},
-    Number{"--num-attention-heads", &MegatronFlags::heads},
-    Number{"--seq-length", &MegatronFlags::sequence},
-    Number{"--vocab-size", &MegatronFlags::vocabulary},
-    Number{"--tensor-model-parallel-size", &MegatronFlags::tensor_size},
-    Number{"--pipeline-model-parallel-size", &MegatronFlags::pipeline_size},
-    Number{"--num-layers-per-virtual-pipeline-stage", &MegatronFlags::virtual_stage_layers},
-    Number{"--num-virtual-stages-per-pipeline-rank", &MegatronFlags::virtual_stages},
-    Number{"--micro-batch-size", &MegatronFlags::micro_batch_size},
-    Number{"--global-batch-size", &MegatronFlags::global_batch_size},
-    Number{"--recompute-num-layers", &MegatronFlags::recompute_layers},
+constexpr std::array number_flags{
+    NumberFlag{"num-layers", &MegatronFlags::layers},
+    NumberFlag{"hidden-size", &MegatronFlags::hidden_size},
+    NumberFlag{"ffn-hidden-size", &MegatronFlags::feed_forward},
+    NumberFlag{"num-attention-heads", &MegatronFlags::heads},
+    NumberFlag{"num-query-groups", &MegatronFlags::query_groups},
+    NumberFlag{"kv-channels", &MegatronFlags::head_width},
+    NumberFlag{"seq-length", &MegatronFlags::sequence},
+    NumberFlag{"max-position-embeddings", &MegatronFlags::positions},
+    NumberFlag{"vocab-size", &MegatronFlags::vocabulary},
+    NumberFlag{"vocab-extra-ids", &MegatronFlags::extra_vocabulary, 0},
+    NumberFlag{"padded-vocab-size", &MegatronFlags::padded_vocabulary},
+    NumberFlag{"make-vocab-size-divisible-by", &MegatronFlags::vocabulary_divisor},
+    NumberFlag{"q-lora-rank", &MegatronFlags::query_rank},
+    NumberFlag{"kv-lora-rank", &MegatronFlags::key_value_rank},
+    NumberFlag{"qk-head-dim", &MegatronFlags::key_width},
+    NumberFlag{"qk-pos-emb-head-dim", &MegatronFlags::rotary_width},
+    NumberFlag{"v-head-dim", &MegatronFlags::value_width},
+    NumberFlag{"num-experts", &MegatronFlags::experts, 0},
+    NumberFlag{"moe-router-topk", &MegatronFlags::experts_per_token},
+    NumberFlag{"moe-ffn-hidden-size", &MegatronFlags::expert_width},
+    NumberFlag{"moe-shared-expert-intermediate-size", &MegatronFlags::shared_width, 0},
+    NumberFlag{"mtp-num-layers", &MegatronFlags::prediction_layers, 0},
+    NumberFlag{"tensor-model-parallel-size", &MegatronFlags::tensor_size},
+    NumberFlag{"expert-tensor-parallel-size", &MegatronFlags::expert_tensor_size},
+    NumberFlag{"context-parallel-size", &MegatronFlags::context_size},
+    NumberFlag{"pipeline-model-parallel-size", &MegatronFlags::pipeline_size},
+    NumberFlag{"decoder-first-pipeline-num-layers", &MegatronFlags::first_layers},
+    NumberFlag{"decoder-last-pipeline-num-layers", &MegatronFlags::last_layers},
+    NumberFlag{"num-layers-per-virtual-pipeline-stage", &MegatronFlags::virtual_stage_layers},
+    NumberFlag{"num-virtual-stages-per-pipeline-rank", &MegatronFlags::virtual_stages},
+    NumberFlag{"microbatch-group-size-per-virtual-pipeline-stage", &MegatronFlags::group_size},
+    NumberFlag{"micro-batch-size", &MegatronFlags::micro_batch_size},
+    NumberFlag{"global-batch-size", &MegatronFlags::global_batch_size},
+    NumberFlag{"recompute-num-layers", &MegatronFlags::recompute_layers},
 };
-constexpr string_view layout_flag = "--pipeline-model-parallel-layout";
-constexpr string_view granularity_flag = "--recompute-granularity";
-constexpr string_view method_flag = "--recompute-method";
-constexpr string_view activations_flag = "--recompute-activations";
-constexpr string_view sharding_flag = "--use-distributed-optimizer";
-constexpr int largest = 1 << 30;
 
-bool is_space(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+struct SwitchFlag {
+    string_view name;
+    bool MegatronFlags::*value;
+};
+
+/// In the order in which they are written; of several with one member the first is.
+constexpr std::array switch_flags{
+    SwitchFlag{"group-query-attention", &MegatronFlags::grouped},
+    SwitchFlag{"swiglu", &MegatronFlags::gated},
+    SwitchFlag{"quick-geglu", &MegatronFlags::gated},
+    SwitchFlag{"squared-relu", &MegatronFlags::squared_relu},
+    SwitchFlag{"disable-bias-linear", &MegatronFlags::no_bias},
+    SwitchFlag{"add-qkv-bias", &MegatronFlags::query_bias},
+    SwitchFlag{"untie-embeddings-and-output-weights", &MegatronFlags::untied},
+    SwitchFlag{"qk-layernorm", &MegatronFlags::head_norms},
+    SwitchFlag{"multi-latent-attention", &MegatronFlags::latent},
+    SwitchFlag{"moe-shared-expert-gate", &MegatronFlags::shared_gate},
+    SwitchFlag{"moe-use-shared-expert-gate", &MegatronFlags::shared_gate},
+    SwitchFlag{"use-rotary-position-embeddings", &MegatronFlags::no_positions},
+    SwitchFlag{"no-position-embedding", &MegatronFlags::no_positions},
+    SwitchFlag{"account-for-embedding-in-pipeline-split", &MegatronFlags::account_for_embedding},
+    SwitchFlag{"account-for-loss-in-pipeline-split", &MegatronFlags::account_for_loss},
+    SwitchFlag{"use-distributed-optimizer", &MegatronFlags::shard_optimizer},
+    SwitchFlag{"overlap-grad-reduce", &MegatronFlags::overlap_reduction},
+    SwitchFlag{"sequence-parallel", &MegatronFlags::sequence_parallel},
+    SwitchFlag{"recompute-activations", &MegatronFlags::recompute_selective},
+    SwitchFlag{"bf16", &MegatronFlags::bf16},
+    SwitchFlag{"fp16", &MegatronFlags::fp16},
+};
+
+/// Written by other flags than those of the table above.
+constexpr bool is_written_apart(bool MegatronFlags::*value) {
+    return value == &MegatronFlags::no_positions || value == &MegatronFlags::recompute_selective;
 }
 
-/// One word of the command line, without its quotes.
-struct Word {
-    std::string text;
-    std::size_t at = 0;
-};
+std::string lower(string_view text) {
+    std::string result(text);
+    std::ranges::transform(result, result.begin(), [](char c) {
+        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    return result;
+}
 
-class Flags {
+/// Reads the settings of a file; one object for each.
+class FlagReader {
   public:
-    Flags(string_view text, string_view place) : text_(text), place_(place) { split(); }
+    explicit FlagReader(UnknownFlags unknown) : unknown_(unknown) {}
 
-    MegatronFlags read() {
-        for (std::size_t i = 0; i < words_.size(); ++i) {
-            const std::string text = words_[i].text;  // a copy: words are inserted below
-            if (!text.starts_with("--")) {
-                continue;
-            }
-            const std::size_t equals = text.find('=');
-            if (equals != std::string::npos) {
-                words_.insert(words_.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                              {text.substr(equals + 1), words_[i].at + equals + 1});
-                words_[i].text.resize(equals);
-            }
-            take(i);
+    MegatronFlags read(const LaunchFile& file) {
+        flags_.warnings = file.notes;
+        if (file.processes && file.nodes && *file.nodes <= largest / *file.processes) {
+            flags_.processes = *file.processes * *file.nodes;
         }
+        flags_.per_node = file.processes;
+        expect_decoder(file.program);
+        for (const Setting& setting : file.settings) {
+            take(setting);
+        }
+        expect_tensor_size_of_experts(file);
+        refuse_problems();
         return std::move(flags_);
     }
 
   private:
-    [[noreturn]] void refuse(std::size_t at, std::string what, std::string hint = {}) const {
-        const string_view before = text_.substr(0, at);
-        const std::size_t line_end = before.rfind('\n');
-        const std::size_t begin = line_end == string_view::npos ? 0 : line_end + 1;
-        throw Error(
-            ErrorKind::BadInput,
-            fmt::format("{}:{}:{}", place_, 1 + std::ranges::count(before, '\n'), at - begin + 1),
-            std::move(what),
-            std::move(hint));
+    [[noreturn]] static void refuse(const std::string& place,
+                                    std::string what,
+                                    std::string hint = {}) {
+        throw Error(ErrorKind::BadInput, place, std::move(what), std::move(hint));
     }
 
-    void split() {
-        for (std::size_t i = 0; i < text_.size();) {
-            const string_view rest = text_.substr(i);
-            const bool line_goes_on =
-                rest == "\\" || rest.starts_with("\\\n") || rest.starts_with("\\\r\n");
-            if (is_space(text_[i]) || line_goes_on) {
-                ++i;
-            } else if (text_[i] == '#') {
-                i = std::min(text_.find('\n', i), text_.size());
-            } else {
-                i = word(i);
+    struct Problem {
+        std::string place;
+        std::string what;
+    };
+
+    /// Megatron's programs for other models than decoders say so in their names.
+    void expect_decoder(string_view program) {
+        const string_view name = program.substr(program.find_last_of('/') + 1);
+        for (const string_view other :
+             {"bert", "t5", "ict", "retro", "mamba", "hybrid", "vision", "vlm", "realm", "mimo"}) {
+            if (name.find(other) != string_view::npos) {
+                problems_.push_back(
+                    {std::string(name),
+                     "the program trains another kind of model than a decoder of text"});
+                return;
             }
         }
     }
 
-    /// Reads the word at `begin`; returns where it ends.
-    std::size_t word(std::size_t begin) {
-        Word word{.text = {}, .at = begin};
-        std::size_t i = begin;
-        while (i < text_.size() && !is_space(text_[i])) {
-            const char c = text_[i];
-            if (c == '"' || c == '\'') {
-                const std::size_t end = text_.find(c, i + 1);
-                if (end == string_view::npos) {
-                    refuse(i, "the quote is not closed");
-                }
-                word.text += text_.substr(i + 1, end - i - 1);
-                i = end + 1;
-            } else if (c == '\\' && i + 1 < text_.size()) {
-                if (!is_space(text_[i + 1])) {
-                    word.text += text_[i + 1];
-                    i += 2;
-                } else {
-                    break;
-                }
-            } else {
-                word.text += c;
-                ++i;
-            }
+    void expect_tensor_size_of_experts(const LaunchFile& file) {
+        const int size = flags_.tensor_size.value_or(1);
+        const auto given =
+            std::ranges::find(file.settings, "expert-tensor-parallel-size", &Setting::name);
+        if (given != file.settings.end() && flags_.experts.value_or(0) > 0 &&
+            flags_.expert_tensor_size != size) {
+            problem(*given,
+                    fmt::format("other devices share an expert than the {} of a layer", size));
         }
-        if (i < text_.size() && text_[i] == '\\') {
-            ++i;  // goes on in the next line
-        }
-        words_.push_back(std::move(word));
-        return std::max(i, begin + 1);
     }
 
-    void take(std::size_t i) {
-        const string_view flag = words_[i].text;
-        const auto* const number = std::ranges::find(numbers, flag, &Number::flag);
-        if (number != numbers.end()) {
-            once(i);
-            flags_.*(number->value) = whole(i);
-        } else if (flag == layout_flag) {
-            once(i);
-            const Word& written = value(i);
-            flags_.layout =
-                parse_megatron_layout(written.text, fmt::format("{}: {}", place_, layout_flag));
-        } else if (flag == granularity_flag) {
-            once(i);
-            const Word& how = value(i);
-            flags_.recompute_full = how.text == "full";
-            flags_.recompute_selective = how.text == "selective";
-            if (!flags_.recompute_full && !flags_.recompute_selective) {
-                refuse(how.at, fmt::format("'{}', expected full or selective", how.text));
+    void take(const Setting& setting) {
+        const bool is_harmless_key =
+            setting.is_key && std::ranges::any_of(setting.sections, is_harmless_section);
+        if (is_harmless_key) {
+            return;
+        }
+        string_view name = setting.name;
+        bool is_inverted = false;
+        if (const std::optional<FlagAlias> alias = flag_alias(name)) {
+            name = alias->name;
+            is_inverted = alias->is_inverted;
+        }
+        const auto* const number = std::ranges::find(number_flags, name, &NumberFlag::name);
+        const auto* const flag = std::ranges::find(switch_flags, name, &SwitchFlag::name);
+        if (number != number_flags.end()) {
+            once(setting, name);
+            flags_.*(number->value) = whole(setting, number->least);
+            // Only Megatron's command line needs a flag besides to group queries.
+            const bool is_bridge = setting.is_key && !setting.sections.empty() &&
+                                   setting.sections.front() != "modules";
+            flags_.grouped = flags_.grouped || (is_bridge && name == "num-query-groups");
+            if (name == "mtp-num-layers" && *flags_.prediction_layers > 0) {
+                problem(setting, "adds layers behind the blocks that predict further tokens");
             }
-        } else if (flag == activations_flag) {
-            flags_.recompute_selective = true;
-        } else if (flag == sharding_flag) {
-            flags_.shard_optimizer = true;
-        } else if (flag == method_flag) {
-            const Word& how = value(i);
-            if (how.text != "uniform" && how.text != "block") {
-                refuse(how.at, fmt::format("'{}', expected uniform or block", how.text));
+        } else if (flag != switch_flags.end()) {
+            flags_.*(flag->value) = flags_.*(flag->value) || answer(setting) != is_inverted;
+            if (!setting.is_key && !setting.values.empty() &&
+                !setting.values.front().unknown.empty()) {
+                flags_.warnings.push_back(
+                    fmt::format("{}: {} has no value in this file, or one under a condition: flags "
+                                "that it holds are not seen",
+                                setting.values.front().place,
+                                setting.values.front().unknown));
             }
-            if (how.text == "block") {
-                refuse(how.at,
-                       "block recomputes some layers of a stage and keeps the others, which has no "
-                       "word here",
-                       "take --recompute-method uniform, or leave the recompute flags out");
+        } else if (!take_word(setting, name)) {
+            take_other(setting, name);
+        }
+    }
+
+    /// Flags whose value is a word.
+    bool take_word(const Setting& setting, string_view name) {
+        if (name == "pipeline-model-parallel-layout") {
+            once(setting, name);
+            flags_.layout = layout(setting);
+        } else if (name == "recompute-granularity") {
+            once(setting, name);
+            const std::string how = choice(setting, {"full", "selective"});
+            flags_.recompute_full = how == "full";
+            flags_.recompute_selective = how == "selective";
+        } else if (name == "recompute-method") {
+            if (choice(setting, {"uniform", "block"}) == "block") {
+                problem(setting,
+                        "recomputes some layers of a stage and keeps the others, which has no word "
+                        "here");
             }
+        } else if (name == "normalization") {
+            flags_.rms_norm = choice(setting, {"LayerNorm", "RMSNorm"}) == "RMSNorm";
+        } else if (name == "position-embedding-type") {
+            const std::string type =
+                choice(setting, {"learned_absolute", "rope", "mrope", "yarn", "none", "relative"});
+            flags_.no_positions = type != "learned_absolute";
+            if (type == "relative") {
+                problem(setting, "adds a table of distances to each block");
+            }
+        } else if (name == "optimizer") {
+            flags_.optimizer = lower(value(setting).text);
+            if (flags_.optimizer != "adam" && flags_.optimizer != "sgd") {
+                problem(setting, "keeps another state than adam or sgd");
+            }
+        } else if (name == "pp-algorithm") {
+            if (lower(value(setting).text) != to_string(ScheduleKind::OneFOneB)) {
+                problem(setting, "another schedule takes Megatron's place");
+            }
+        } else if (name == "moe-layer-freq") {
+            flags_.expert_pattern = pattern(setting);
+        } else if (name == "tokenizer-type") {
+            flags_.tokenizer = value(setting).text;
+        } else if (name == "window-size") {
+            flags_.window = window(setting);
+        } else if (name == "clip-grad") {
+            flags_.clip_norm = real(setting);
+        } else if (name == "hidden-dropout") {
+            flags_.hidden_dropout = real(setting);
+        } else if (name == "attention-dropout") {
+            flags_.attention_dropout = real(setting);
+        } else if (name == "mixed-precision" && setting.is_key) {
+            flags_.bf16 = lower(value(setting).text).find("bf16") != std::string::npos;
         } else {
-            flags_.unused.emplace_back(flag);
+            return false;
         }
+        return true;
     }
 
-    void once(std::size_t i) {
-        for (std::size_t before = 0; before < i; ++before) {
-            if (words_[before].text == words_[i].text) {
-                refuse(words_[i].at, fmt::format("{} a second time", words_[i].text));
+    void take_other(const Setting& setting, string_view name) {
+        const string_view note = flag_note(name);
+        const bool is_off = setting.is_key && !setting.values.empty() &&
+                            lower(setting.values.front().text) == "false";
+        if (const RefusedFlag* const flag = refused_flag(name)) {
+            const std::string text =
+                setting.values.empty() ? std::string() : lower(setting.values.front().text);
+            if (setting.values.empty() || !is_harmless_value(*flag, text)) {
+                problem(setting, flag->why);
             }
+        } else if (!note.empty()) {
+            if (!is_off) {
+                flags_.warnings.push_back(
+                    fmt::format("{}: {}: {}", setting.place, setting.written, note));
+            }
+        } else if (is_harmless_flag(name)) {
+            flags_.unused.push_back(setting.written);
+        } else {
+            const std::vector<string_view> known = all_names();
+            const string_view near = nearest_word(name, known);
+            problem(setting,
+                    near.empty() ? std::string("no flag that is known here")
+                                 : fmt::format("no flag that is known here, did you mean '{}{}'?",
+                                               setting.is_key ? "" : "--",
+                                               near));
         }
     }
 
-    const Word& value(std::size_t i) const {
-        if (i + 1 == words_.size() || words_[i + 1].text.starts_with("--")) {
-            refuse(words_[i].at, fmt::format("{} without a value", words_[i].text));
-        }
-        return words_[i + 1];
+    static std::vector<string_view> all_names() {
+        std::vector<string_view> names = known_flags();
+        std::ranges::transform(number_flags, std::back_inserter(names), &NumberFlag::name);
+        std::ranges::transform(switch_flags, std::back_inserter(names), &SwitchFlag::name);
+        return names;
     }
 
-    int whole(std::size_t i) const {
-        const Word& word = value(i);
+    void problem(const Setting& setting, string_view what) {
+        const auto texts = setting.values | std::views::transform(&SettingWord::text);
+        const std::string values = fmt::format("{}", fmt::join(texts, " "));
+        problems_.push_back({setting.place,
+                             fmt::format("{}{}{}: {}",
+                                         setting.written,
+                                         values.empty() ? "" : " ",
+                                         values.substr(0, 60),
+                                         what)});
+    }
+
+    void refuse_problems() {
+        if (problems_.empty()) {
+            return;
+        }
+        if (unknown_ == UnknownFlags::Warn) {
+            for (const Problem& problem : problems_) {
+                flags_.warnings.push_back(fmt::format(
+                    "{}: not understood, and left out: {}", problem.place, problem.what));
+            }
+            return;
+        }
+        const auto texts = problems_ | std::views::transform(&Problem::what);
+        refuse(problems_.front().place,
+               fmt::format("{}", fmt::join(texts, "; ")),
+               "no scenario can say that: take it out of the file, or add --ignore-unknown, which "
+               "leaves it out with a warning");
+    }
+
+    void once(const Setting& setting, string_view name) {
+        if (!given_.insert(std::string(name)).second) {
+            refuse(setting.place,
+                   fmt::format("{} a second time", setting.written),
+                   "keep one of them");
+        }
+    }
+
+    static const SettingWord& value(const Setting& setting) {
+        if (setting.values.empty()) {
+            refuse(setting.place, fmt::format("{} without a value", setting.written));
+        }
+        const SettingWord& word = setting.values.front();
+        if (!word.unknown.empty()) {
+            refuse(
+                word.place,
+                fmt::format("{} = '{}', which has no value in this file, or one under a condition",
+                            setting.written,
+                            word.unknown),
+                "write the value in place of the variable");
+        }
+        return word;
+    }
+
+    static std::string choice(const Setting& setting, std::initializer_list<string_view> words) {
+        const SettingWord& word = value(setting);
+        if (std::ranges::find(words, word.text) == words.end()) {
+            refuse(word.place,
+                   fmt::format("{} = '{}', expected {}",
+                               setting.written,
+                               string_view(word.text).substr(0, 60),
+                               fmt::join(words, " or ")));
+        }
+        return word.text;
+    }
+
+    static int whole(const Setting& setting, int least) {
+        const SettingWord& word = value(setting);
+        const std::optional<int> number = whole_in(word.text);
+        if (!number || *number < least || *number > largest) {
+            refuse(word.place,
+                   fmt::format("{} = '{}', expected a whole number of at least {}",
+                               setting.written,
+                               string_view(word.text).substr(0, 60),
+                               least));
+        }
+        return *number;
+    }
+
+    static std::optional<int> whole_in(string_view text) {
         int number = 0;
+        const char* const end = text.data() + text.size();
+        const auto [rest, status] = std::from_chars(text.data(), end, number);
+        return status == std::errc{} && rest == end ? std::optional(number) : std::nullopt;
+    }
+
+    static double real(const Setting& setting) {
+        const SettingWord& word = value(setting);
+        double number = 0;
         const char* const end = word.text.data() + word.text.size();
         const auto [rest, status] = std::from_chars(word.text.data(), end, number);
-        if (status != std::errc{} || rest != end || number < 1 || number > largest) {
-            refuse(word.at,
-                   fmt::format("{} = '{}', expected a whole number of at least 1",
-                               words_[i].text,
-                               string_view(word.text).substr(0, 60)),
-                   word.text.starts_with('$') ? "write the value in place of the shell's variable"
-                                              : "");
+        if (status != std::errc{} || rest != end || !std::isfinite(number) || number < 0) {
+            refuse(word.place,
+                   fmt::format("{} = '{}', expected a number of 0 or more",
+                               setting.written,
+                               string_view(word.text).substr(0, 60)));
         }
         return number;
     }
 
-    string_view text_;
-    string_view place_;
-    std::vector<Word> words_;
+    /// A flag alone is a yes; a key has an answer.
+    static bool answer(const Setting& setting) {
+        if (!setting.is_key) {
+            return true;
+        }
+        const SettingWord& word = value(setting);
+        const std::string text = lower(word.text);
+        if (text != "true" && text != "false") {
+            refuse(word.place,
+                   fmt::format("{} = '{}', expected true or false",
+                               setting.written,
+                               string_view(word.text).substr(0, 60)));
+        }
+        return text == "true";
+    }
+
+    /// A number, a formula of Python's, or a list.
+    static std::string pattern(const Setting& setting) {
+        const std::string& first = value(setting).text;
+        if (setting.values.size() == 1) {
+            return first;
+        }
+        const auto texts = setting.values | std::views::transform(&SettingWord::text);
+        return fmt::format("[{}]", fmt::join(texts, ","));
+    }
+
+    /// A string of letters, or a list of lists of words.
+    static MegatronLayout layout(const Setting& setting) {
+        const SettingWord& first = value(setting);
+        const std::string place = fmt::format("{}: {}", first.place, setting.written);
+        if (!first.text.starts_with('[')) {
+            return parse_megatron_layout(first.text, place);
+        }
+        std::string lists;
+        for (const SettingWord& word : setting.values) {
+            lists += word.text;
+        }
+        return parse_megatron_layout_lists(lists, place);
+    }
+
+    /// "(4095, 0)" or "4095,0": tokens before a token, and behind it; -1: all.
+    static std::optional<int> window(const Setting& setting) {
+        const SettingWord& word = value(setting);
+        string_view text = word.text;
+        if (text.find('-') != string_view::npos) {
+            return std::nullopt;
+        }
+        text.remove_prefix(std::min(text.find_first_of("0123456789"), text.size()));
+        const string_view digits =
+            text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
+        const std::optional<int> tokens = whole_in(digits);
+        if (!tokens || *tokens >= largest) {
+            refuse(word.place,
+                   fmt::format("{} = '{}', expected two numbers of tokens, as in 4095,0",
+                               setting.written,
+                               string_view(word.text).substr(0, 60)));
+        }
+        return tokens;
+    }
+
+    UnknownFlags unknown_;
     MegatronFlags flags_;
+    std::set<std::string> given_;
+    std::vector<Problem> problems_;
 };
+
+/// Names of members that stand in a file as flags of their own.
+void add_switches(const MegatronFlags& flags, std::vector<std::string>& words) {
+    for (auto flag = switch_flags.begin(); flag != switch_flags.end(); ++flag) {
+        const auto same = [&](const SwitchFlag& other) { return other.value == flag->value; };
+        const bool is_first = std::find_if(switch_flags.begin(), flag, same) == flag;
+        if (flags.*(flag->value) && is_first && !is_written_apart(flag->value)) {
+            words.push_back(fmt::format("--{}", flag->name));
+        }
+    }
+}
 
 }  // namespace
 
 bool are_megatron_flags(string_view text) {
-    return text.find("--") != string_view::npos;  // a layout has no minus
+    // A layout has neither a minus nor a colon.
+    return text.find("--") != string_view::npos || is_yaml(text) ||
+           text.find(".py") != string_view::npos;
 }
 
-MegatronFlags parse_megatron_flags(string_view text, string_view place) {
-    return Flags(text, place).read();
+LaunchFile parse_launch_file(string_view text, string_view place) {
+    return is_yaml(text) ? parse_yaml_settings(text, place) : parse_shell_script(text, place);
+}
+
+void add_base_settings(LaunchFile& file, const LaunchFile& base) {
+    const auto name_of = [](const Setting& setting) {
+        const std::optional<FlagAlias> alias = flag_alias(setting.name);
+        return alias ? std::string(alias->name) : setting.name;
+    };
+    std::set<std::string> names;
+    std::ranges::transform(file.settings, std::inserter(names, names.end()), name_of);
+    for (const Setting& setting : base.settings) {
+        if (!names.contains(name_of(setting))) {
+            file.settings.push_back(setting);
+        }
+    }
+    std::ranges::copy(base.notes, std::back_inserter(file.notes));
+}
+
+MegatronFlags megatron_flags(const LaunchFile& file, UnknownFlags unknown) {
+    return FlagReader(unknown).read(file);
+}
+
+MegatronFlags parse_megatron_flags(string_view text, string_view place, UnknownFlags unknown) {
+    return megatron_flags(parse_launch_file(text, place), unknown);
 }
 
 std::string print_megatron_flags(const MegatronFlags& flags) {
     std::vector<std::string> words;
-    for (const auto& [flag, value] : numbers) {
-        if (flags.*value && value != &MegatronFlags::recompute_layers) {
-            words.push_back(fmt::format("{} {}", flag, *(flags.*value)));
+    for (const NumberFlag& flag : number_flags) {
+        if (flags.*(flag.value) && flag.value != &MegatronFlags::recompute_layers) {
+            words.push_back(fmt::format("--{} {}", flag.name, *(flags.*(flag.value))));
         }
     }
     if (flags.layout) {
-        words.push_back(
-            fmt::format("{} \"{}\"", layout_flag, print_megatron_layout(*flags.layout)));
+        words.push_back(fmt::format("--pipeline-model-parallel-layout \"{}\"",
+                                    print_megatron_layout(*flags.layout)));
     }
-    if (flags.shard_optimizer) {
-        words.emplace_back(sharding_flag);
+    if (flags.rms_norm) {
+        words.emplace_back("--normalization RMSNorm");
+    }
+    if (flags.no_positions) {
+        words.emplace_back("--position-embedding-type rope");
+    }
+    if (flags.window) {
+        words.push_back(fmt::format("--window-size {},0", *flags.window));
+    }
+    if (flags.expert_pattern) {
+        words.push_back(fmt::format("--moe-layer-freq \"{}\"", *flags.expert_pattern));
+    }
+    add_switches(flags, words);
+    if (flags.optimizer) {
+        words.push_back(fmt::format("--optimizer {}", *flags.optimizer));
+    }
+    if (flags.clip_norm) {
+        words.push_back(fmt::format("--clip-grad {}", *flags.clip_norm));
+    }
+    if (flags.hidden_dropout) {
+        words.push_back(fmt::format("--hidden-dropout {}", *flags.hidden_dropout));
+    }
+    if (flags.attention_dropout) {
+        words.push_back(fmt::format("--attention-dropout {}", *flags.attention_dropout));
     }
     if (flags.recompute_selective) {
-        words.push_back(fmt::format("{} selective", granularity_flag));
+        words.emplace_back("--recompute-granularity selective");
     }
     if (flags.recompute_full) {
-        words.push_back(fmt::format("{} full {} uniform", granularity_flag, method_flag));
+        words.emplace_back("--recompute-granularity full --recompute-method uniform");
     }
     if (flags.recompute_layers) {
         words.push_back(fmt::format("--recompute-num-layers {}", *flags.recompute_layers));

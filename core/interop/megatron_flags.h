@@ -5,44 +5,120 @@
 #include <string_view>
 #include <vector>
 
+#include "core/interop/launch/setting.h"
 #include "core/interop/megatron_layout.h"
 
 namespace pipetwin {
 
-/// The part of Megatron-LM's command line that says how a model is trained in a pipeline.
+/// The part of Megatron-LM's command line that says which model is trained, and how it is split.
+/// A number is none, and a switch false, where the flag is not given.
 struct MegatronFlags {
+    // The split over devices.
     std::optional<int> pipeline_size;         ///< --pipeline-model-parallel-size
     std::optional<int> tensor_size;           ///< --tensor-model-parallel-size
-    std::optional<int> layers;                ///< --num-layers
+    std::optional<int> context_size;          ///< --context-parallel-size
+    std::optional<int> expert_tensor_size;    ///< --expert-tensor-parallel-size
     std::optional<int> virtual_stage_layers;  ///< --num-layers-per-virtual-pipeline-stage
     std::optional<int> virtual_stages;        ///< --num-virtual-stages-per-pipeline-rank
+    std::optional<int> group_size;         ///< --microbatch-group-size-per-virtual-pipeline-stage
+    std::optional<int> first_layers;       ///< --decoder-first-pipeline-num-layers
+    std::optional<int> last_layers;        ///< --decoder-last-pipeline-num-layers
+    std::optional<MegatronLayout> layout;  ///< --pipeline-model-parallel-layout
+    bool account_for_embedding = false;    ///< --account-for-embedding-in-pipeline-split
+    bool account_for_loss = false;         ///< --account-for-loss-in-pipeline-split
+    bool shard_optimizer = false;          ///< --use-distributed-optimizer
+    bool overlap_reduction = false;        ///< --overlap-grad-reduce
+    bool sequence_parallel = false;        ///< --sequence-parallel
+    // The step.
     std::optional<int> micro_batch_size;      ///< --micro-batch-size: samples
     std::optional<int> global_batch_size;     ///< --global-batch-size: samples
-    std::optional<int> hidden_size;           ///< --hidden-size
-    std::optional<int> heads;                 ///< --num-attention-heads
-    std::optional<int> sequence;              ///< --seq-length
-    std::optional<int> feed_forward;          ///< --ffn-hidden-size
-    std::optional<int> vocabulary;            ///< --vocab-size
     std::optional<int> recompute_layers;      ///< --recompute-num-layers
-    std::optional<MegatronLayout> layout;     ///< --pipeline-model-parallel-layout
     bool recompute_full = false;              ///< --recompute-granularity full
-    bool shard_optimizer = false;             ///< --use-distributed-optimizer
-    bool recompute_selective =
-        false;  ///< --recompute-granularity selective, or --recompute-activations
-    std::vector<std::string> unused{};  ///< flags that say nothing about the pipeline
+    bool recompute_selective = false;         ///< the same, selective; or --recompute-activations
+    bool bf16 = false;                        ///< --bf16
+    bool fp16 = false;                        ///< --fp16
+    std::optional<std::string> optimizer;     ///< --optimizer: adam or sgd
+    std::optional<double> clip_norm;          ///< --clip-grad
+    std::optional<double> hidden_dropout;     ///< --hidden-dropout
+    std::optional<double> attention_dropout;  ///< --attention-dropout
+    // The model.
+    std::optional<int> layers;              ///< --num-layers
+    std::optional<int> hidden_size;         ///< --hidden-size
+    std::optional<int> feed_forward;        ///< --ffn-hidden-size
+    std::optional<int> heads;               ///< --num-attention-heads
+    std::optional<int> query_groups;        ///< --num-query-groups
+    std::optional<int> head_width;          ///< --kv-channels
+    std::optional<int> sequence;            ///< --seq-length: tokens of a sample
+    std::optional<int> positions;           ///< --max-position-embeddings
+    std::optional<int> vocabulary;          ///< --vocab-size, before it is padded
+    std::optional<int> extra_vocabulary;    ///< --vocab-extra-ids
+    std::optional<int> padded_vocabulary;   ///< --padded-vocab-size
+    std::optional<int> vocabulary_divisor;  ///< --make-vocab-size-divisible-by
+    std::optional<int> prediction_layers;   ///< --mtp-num-layers
+    bool grouped = false;                   ///< --group-query-attention
+    bool gated = false;                     ///< --swiglu, or --quick-geglu
+    bool squared_relu = false;              ///< --squared-relu
+    bool no_bias = false;                   ///< --disable-bias-linear
+    bool query_bias = false;                ///< --add-qkv-bias
+    bool untied = false;                    ///< --untie-embeddings-and-output-weights
+    bool rms_norm = false;                  ///< --normalization RMSNorm
+    bool no_positions = false;              ///< --position-embedding-type: other than learned
+    bool head_norms = false;                ///< --qk-layernorm
+    std::optional<int> window;              ///< --window-size: tokens before a token
+    // Attention through narrow rows, with --multi-latent-attention.
+    bool latent = false;                ///< --multi-latent-attention
+    std::optional<int> query_rank;      ///< --q-lora-rank
+    std::optional<int> key_value_rank;  ///< --kv-lora-rank
+    std::optional<int> key_width;       ///< --qk-head-dim
+    std::optional<int> rotary_width;    ///< --qk-pos-emb-head-dim
+    std::optional<int> value_width;     ///< --v-head-dim
+    // Experts.
+    std::optional<int> experts;                 ///< --num-experts
+    std::optional<int> experts_per_token;       ///< --moe-router-topk
+    std::optional<int> expert_width;            ///< --moe-ffn-hidden-size
+    std::optional<int> shared_width;            ///< --moe-shared-expert-intermediate-size
+    bool shared_gate = false;                   ///< --moe-shared-expert-gate
+    std::optional<std::string> expert_pattern;  ///< --moe-layer-freq, as written
+
+    // What is known besides.
+    std::optional<std::string> tokenizer{};  ///< --tokenizer-type
+    std::optional<int> processes{};          ///< on all nodes; empty: the launcher does not say
+    std::optional<int> per_node{};           ///< processes of a node
+    std::vector<std::string> unused{};       ///< harmless flags, as written
+    std::vector<std::string> warnings{};     ///< what a prediction will not see
 
     bool operator==(const MegatronFlags&) const = default;
 };
 
-/// Whether a text holds flags, and not a layout alone.
+/// What to do with a flag that changes something that no scenario can say, or that is not known.
+enum class UnknownFlags {
+    Refuse,
+    Warn,  ///< `warnings` names them
+};
+
+/// Whether a text holds flags or settings, and not a layout alone.
 bool are_megatron_flags(std::string_view text);
 
-/// Reads a command line as one writes it into a shell: quotes, backslashes, line ends, comments,
-/// "--flag value" and "--flag=value". Words that belong to no flag are passed over. Throws
-/// Error(BadInput) with place:line:column for a value that is none or a flag given twice.
-MegatronFlags parse_megatron_flags(std::string_view text, std::string_view place);
+/// Reads a shell script, a command line, a file of flags (core/interop/launch/shell_script.h), or a
+/// YAML file of Primus or Megatron-Bridge (core/interop/launch/yaml_settings.h). Throws
+/// Error(BadInput) with place:line:column.
+LaunchFile parse_launch_file(std::string_view text, std::string_view place);
 
-/// One line. parse(print(x)) = x but for `unused`.
+/// Adds the settings of a file that another one continues, but for those that it sets anew.
+void add_base_settings(LaunchFile& file, const LaunchFile& base);
+
+/// The flags among the settings. Throws Error(BadInput) with place:line:column for a value that is
+/// none, a flag given twice, a value that the file does not hold, and, with UnknownFlags::Refuse,
+/// for flags that change the model, the split, the memory or the schedule and have no member here,
+/// naming all of them.
+MegatronFlags megatron_flags(const LaunchFile& file, UnknownFlags unknown = UnknownFlags::Refuse);
+
+/// Reads the flags of a text that `parse_launch_file` reads.
+MegatronFlags parse_megatron_flags(std::string_view text,
+                                   std::string_view place,
+                                   UnknownFlags unknown = UnknownFlags::Refuse);
+
+/// One line. parse(print(x)) = x but for what is known besides.
 std::string print_megatron_flags(const MegatronFlags& flags);
 
 }  // namespace pipetwin

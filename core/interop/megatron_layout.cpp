@@ -296,27 +296,17 @@ int count_of(const std::string& stage, char letter) {
     return static_cast<int>(std::ranges::count(stage, letter));
 }
 
-LayoutUnit unit_of(const MegatronLayout& layout) {
-    const auto has_no = [](char letter) {
-        return [letter](const std::string& stage) { return count_of(stage, letter) == 0; };
-    };
-    if (!std::ranges::all_of(layout.stages, has_no('m'))) {
-        return LayoutUnit::AllLayers;
+/// The letter of one of the words that Megatron-Core has for layers; none: it is no such word.
+std::optional<char> letter_of(std::string_view word) {
+    for (const auto& [name, letter] : {std::pair{std::string_view("embedding"), 'E'},
+                                       std::pair{std::string_view("decoder"), 't'},
+                                       std::pair{std::string_view("mtp"), 'm'},
+                                       std::pair{std::string_view("loss"), 'L'}}) {
+        if (word == name || (word.size() == 1 && word.front() == letter)) {
+            return letter;
+        }
     }
-    return std::ranges::none_of(layout.stages, has_no('t')) ? LayoutUnit::Blocks
-                                                            : LayoutUnit::GptUnits;
-}
-
-int size_of(const std::string& stage, LayoutUnit unit) {
-    switch (unit) {
-        case LayoutUnit::Blocks:
-            return count_of(stage, 't');
-        case LayoutUnit::GptUnits:
-            return static_cast<int>(stage.size()) + count_of(stage, 't');
-        case LayoutUnit::AllLayers:
-            return static_cast<int>(stage.size());
-    }
-    PIPETWIN_EXPECT(false, "unit of a layout out of range");
+    return std::nullopt;
 }
 
 }  // namespace
@@ -328,6 +318,44 @@ MegatronLayout parse_megatron_layout(std::string_view text, std::string_view pla
     MegatronLayout layout = split(Expander(text, place).expand());
     Rules(layout, place).check();
     return layout;
+}
+
+MegatronLayout parse_megatron_layout_lists(std::string_view text, std::string_view place) {
+    std::string letters_of_stages;
+    const int depth_of_stages = text.starts_with("[[") ? 2 : 1;
+    int depth = 0;
+    for (std::size_t i = 0; i < text.size();) {
+        const char c = text[i];
+        if (c == '[' || c == ']') {
+            depth += c == '[' ? 1 : -1;
+            // Each inner list is a stage, which ends at its bracket.
+            letters_of_stages += c == ']' && depth == depth_of_stages - 1 ? "|" : "";
+            ++i;
+        } else if (std::string_view(" ,'\"").find(c) != std::string_view::npos) {
+            ++i;
+        } else {
+            const std::size_t end = std::min(text.find_first_of(" ,'\"[]", i), text.size());
+            const std::string_view word = text.substr(i, end - i);
+            const std::optional<char> letter = letter_of(word);
+            if (!letter || depth != depth_of_stages) {
+                throw Error(ErrorKind::BadInput,
+                            std::string(place),
+                            fmt::format("'{}', expected embedding, decoder, mtp or loss",
+                                        word.substr(0, 40)),
+                            "write a list for each stage: [[embedding, decoder], [decoder, loss]]");
+            }
+            letters_of_stages += *letter;
+            i = end;
+        }
+    }
+    if (depth != 0 || letters_of_stages.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    std::string(place),
+                    "the lists of layers are not closed",
+                    "write a list for each stage: [[embedding, decoder], [decoder, loss]]");
+    }
+    letters_of_stages.pop_back();
+    return parse_megatron_layout(letters_of_stages, place);
 }
 
 std::string print_megatron_layout(const MegatronLayout& layout) {
@@ -364,17 +392,26 @@ MegatronLayout megatron_layout(const Partition& partition, const Schedule& sched
 }
 
 LayoutPartition layout_partition(const MegatronLayout& layout) {
-    LayoutPartition partition{.unit = unit_of(layout), .sizes = {}, .decoder_layers = 0};
+    LayoutPartition partition;
     for (std::size_t stage = 0; stage < layout.stages.size(); ++stage) {
         const std::string& held = layout.stages[stage];
         if (held.empty()) {
-            throw Error(ErrorKind::Infeasible,
-                        "partition",
-                        fmt::format("stage {} is empty, expected at least one layer", stage),
-                        "move a layer of a neighbouring stage there, or leave the stage out");
+            throw Error(
+                ErrorKind::Infeasible,
+                "partition",
+                fmt::format("stage {} is empty, which Megatron takes; a stage here holds at "
+                            "least one layer",
+                            stage),
+                "move a layer of a neighbouring stage there, or leave the stage out");
         }
-        partition.sizes.push_back(size_of(held, partition.unit));
         partition.decoder_layers += count_of(held, 't');
+        partition.prediction_layers += count_of(held, 'm');
+    }
+    partition.unit = partition.prediction_layers > 0 ? LayoutUnit::AllLayers : LayoutUnit::Blocks;
+    for (const std::string& held : layout.stages) {
+        partition.sizes.push_back(partition.unit == LayoutUnit::Blocks
+                                      ? count_of(held, 't')
+                                      : static_cast<int>(held.size()));
     }
     return partition;
 }

@@ -29,6 +29,10 @@ constexpr std::size_t largest_layout = 262'144;
 /// twice, t after m, m on two stages) with the stage.
 MegatronLayout parse_megatron_layout(std::string_view text, std::string_view place);
 
+/// Reads the same written as lists of words, as files of Megatron-Bridge have it:
+/// [["embedding", "decoder"], ["decoder", "mtp", "loss"]]. Throws as `parse_megatron_layout`.
+MegatronLayout parse_megatron_layout_lists(std::string_view text, std::string_view place);
+
 /// parse(print(x)) = x. Three and more of a letter, or of a stage, are written as a repetition.
 std::string print_megatron_layout(const MegatronLayout& layout);
 
@@ -39,16 +43,18 @@ MegatronLayout megatron_layout(const Partition& partition, const Schedule& sched
 
 /// Unit that the numbers of a partition count.
 enum class LayoutUnit {
-    Blocks,     ///< whole blocks of a gpt; the embedding joins the first stage, the head the last
-    GptUnits,   ///< units of `gpt_model`: embedding, two halves of each block, head
-    AllLayers,  ///< letters: for models of another kind, since no gpt has an m
+    Blocks,     ///< whole blocks; the embedding joins the first stage, the head the last
+    AllLayers,  ///< letters: for models with layers for E, m and L
 };
 
 /// A partition as the scenario's pipeline.partition writes it, and the unit of its numbers.
 struct LayoutPartition {
     LayoutUnit unit = LayoutUnit::Blocks;
-    std::vector<int> sizes;  ///< one per stage, in the form of the scenario's pipeline.partition
-    int decoder_layers = 0;
+    std::vector<int> sizes;     ///< one per stage, in the form of the scenario's pipeline.partition
+    int decoder_layers = 0;     ///< how many t there are
+    int prediction_layers = 0;  ///< how many m there are
+
+    bool operator==(const LayoutPartition&) const = default;
 };
 
 /// The partition that the layout describes. Throws Error(Infeasible), naming the stage, where one

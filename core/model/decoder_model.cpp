@@ -11,24 +11,31 @@ std::int64_t matrix(std::int64_t inputs, std::int64_t outputs, bool bias = false
 }
 
 std::int64_t norm(const DecoderModel& model, std::int64_t width) {
-    return model.norm_bias ? 2 * width : width;
+    return !model.norm_gain ? 0 : model.norm_bias ? 2 * width : width;
 }
 
-std::int64_t feed_forward(const DecoderModel& model, std::int64_t inner) {
-    return (model.gated ? 2 : 1) * matrix(model.width, inner, model.feed_forward_bias) +
-           matrix(inner, model.width, model.feed_forward_bias);
+std::int64_t feed_forward(const DecoderModel& model, std::int64_t inner, bool bias) {
+    return (model.gated ? 2 : 1) * matrix(model.width, inner, bias) +
+           matrix(inner, model.width, bias);
 }
 
-/// From a row to the queries, keys and values of all heads.
-std::int64_t projections_in(const DecoderModel& model) {
+/// Scores of queries against keys, apart from those of the attention itself. Its norm is a layer
+/// norm with a bias.
+std::int64_t indexer(const DecoderModel& model, const LatentShape& latent) {
+    if (!latent.indexer) {
+        return 0;
+    }
+    const IndexerShape& shape = *latent.indexer;
+    const std::int64_t queries = std::int64_t{shape.heads} * shape.width;
+    return matrix(latent.query_rank, queries) + matrix(model.width, shape.width) +
+           2 * std::int64_t{shape.width} + matrix(model.width, shape.heads);
+}
+
+/// From a row to the queries, keys and values of all heads, through narrow rows.
+std::int64_t latent_projections(const DecoderModel& model, const LatentShape& latent) {
     const AttentionShape& shape = model.attention;
     const std::int64_t queries = std::int64_t{shape.heads} * shape.key_width;
     const std::int64_t values = std::int64_t{shape.key_value_heads} * shape.value_width;
-    if (!shape.latent) {
-        const std::int64_t keys = std::int64_t{shape.key_value_heads} * shape.key_width;
-        return matrix(model.width, queries + keys + values, shape.input_bias);
-    }
-    const LatentShape& latent = *shape.latent;
     const std::int64_t to_queries = latent.query_rank == 0
                                         ? matrix(model.width, queries)
                                         : matrix(model.width, latent.query_rank, shape.input_bias) +
@@ -39,7 +46,52 @@ std::int64_t projections_in(const DecoderModel& model) {
     return to_queries +
            matrix(model.width, latent.key_value_rank + latent.rotary_width, shape.input_bias) +
            norm(model, latent.key_value_rank) +
-           matrix(latent.key_value_rank, keys_without_position + values);
+           matrix(latent.key_value_rank, keys_without_position + values) + indexer(model, latent);
+}
+
+/// From a row to the queries, keys and values of all heads.
+std::int64_t projections_in(const DecoderModel& model) {
+    const AttentionShape& shape = model.attention;
+    if (shape.latent) {
+        return latent_projections(model, *shape.latent);
+    }
+    const std::int64_t queries = std::int64_t{shape.heads} * shape.key_width;
+    const std::int64_t keys = std::int64_t{shape.key_value_heads} * shape.key_width;
+    const std::int64_t values = std::int64_t{shape.key_value_heads} * shape.value_width;
+    return matrix(model.width, (shape.gated ? 2 : 1) * queries + keys + values, shape.input_bias);
+}
+
+std::int64_t head_norms(const DecoderModel& model) {
+    const AttentionShape& shape = model.attention;
+    const std::int64_t shared = shape.head_norms ? 2 * norm(model, shape.key_width) : 0;
+    const std::int64_t own =
+        shape.own_norms ? (std::int64_t{shape.heads} + shape.key_value_heads) * shape.key_width : 0;
+    return shared + own;
+}
+
+/// One attention: its projections, and what belongs to its heads.
+std::int64_t attention(const DecoderModel& model) {
+    const AttentionShape& shape = model.attention;
+    return projections_in(model) + head_norms(model) + (shape.sinks ? shape.heads : 0) +
+           matrix(std::int64_t{shape.heads} * shape.value_width, model.width, shape.output_bias);
+}
+
+/// Queries, keys, values, a gate as wide as the values, two numbers per value head, a convolution,
+/// the rule's rate and its bias per head, and a norm over a head's values.
+std::int64_t linear_attention(const DecoderModel& model, const LinearAttentionShape& shape) {
+    const std::int64_t keys = std::int64_t{shape.key_heads} * shape.key_width;
+    const std::int64_t values = std::int64_t{shape.value_heads} * shape.value_width;
+    return matrix(model.width, 2 * keys + 2 * values) +
+           matrix(model.width, 2 * std::int64_t{shape.value_heads}) +
+           (2 * keys + values) * shape.convolution + 2 * std::int64_t{shape.value_heads} +
+           shape.value_width + matrix(values, model.width);
+}
+
+std::int64_t distances(const DecoderModel& model, int block) {
+    const AttentionShape& shape = model.attention;
+    return block == 0 || shape.distances_in_every_block
+               ? std::int64_t{shape.distance_buckets} * shape.heads
+               : 0;
 }
 
 }  // namespace
@@ -48,31 +100,89 @@ bool has_experts(const DecoderModel& model, int block) {
     return !model.has_experts.empty() && model.has_experts.at(as_index(block));
 }
 
-std::int64_t embedding_parameters(const DecoderModel& model) {
-    return matrix(model.vocabulary, model.width) + matrix(model.learned_positions, model.width);
+bool has_linear_attention(const DecoderModel& model, int block) {
+    const std::vector<bool>& blocks = model.attention.linear_blocks;
+    return !blocks.empty() && blocks.at(as_index(block));
 }
 
-std::int64_t attention_parameters(const DecoderModel& model) {
+int window_of(const DecoderModel& model, int block) {
     const AttentionShape& shape = model.attention;
-    return norm(model, model.width) + projections_in(model) +
-           (shape.head_norms ? 2 * norm(model, shape.key_width) : 0) +
-           matrix(std::int64_t{shape.heads} * shape.value_width, model.width, shape.output_bias);
+    const bool windowed = shape.window_blocks.empty() ? block >= shape.first_window_block
+                                                      : shape.window_blocks.at(as_index(block));
+    return windowed ? shape.window : 0;
+}
+
+std::int64_t embedding_parameters(const DecoderModel& model) {
+    const bool narrow = model.embedding_width > 0;
+    const std::int64_t row = narrow ? model.embedding_width : model.width;
+    return matrix(model.vocabulary, row) + (narrow ? matrix(row, model.width) : 0) +
+           matrix(std::int64_t{model.learned_positions} + model.position_padding, model.width) +
+           (model.embedding_norm ? norm(model, model.width) : 0);
+}
+
+std::int64_t attention_parameters(const DecoderModel& model, int block) {
+    const std::int64_t norms = model.attention_norms * norm(model, model.width);
+    if (has_linear_attention(model, block)) {
+        return norms + linear_attention(model, model.attention.linear.value());
+    }
+    const std::int64_t other =
+        model.encoder_blocks > 0 ? norm(model, model.width) + attention(model) : 0;
+    return norms + attention(model) + distances(model, block) + other;
+}
+
+std::int64_t encoder_attention_parameters(const DecoderModel& model, int block) {
+    return model.attention_norms * norm(model, model.width) + attention(model) +
+           distances(model, block);
+}
+
+std::int64_t encoder_norm_parameters(const DecoderModel& model) {
+    return norm(model, model.width);
 }
 
 std::int64_t feed_forward_parameters(const DecoderModel& model, int block) {
-    const std::int64_t before = norm(model, model.width);
+    const std::int64_t norms = model.feed_forward_norms * norm(model, model.width);
     if (!has_experts(model, block)) {
-        return before + feed_forward(model, model.feed_forward);
+        return norms + model.activation_parameters +
+               feed_forward(model, model.feed_forward, model.feed_forward_bias);
     }
     const ExpertShape& experts = model.experts;
-    return before + matrix(model.width, experts.count) +
-           experts.count * feed_forward(model, experts.width) +
-           (experts.shared_width > 0 ? feed_forward(model, experts.shared_width) : 0) +
+    const bool bias = experts.bias || model.feed_forward_bias;
+    return norms + matrix(model.width, experts.count) + (experts.router_bias ? experts.count : 0) +
+           experts.count * feed_forward(model, experts.width, bias) +
+           (experts.shared_width > 0 ? feed_forward(model, experts.shared_width, bias) : 0) +
            (experts.shared_gate ? model.width : 0);
 }
 
+std::int64_t prediction_parameters(const DecoderModel& model) {
+    const int last = model.blocks - 1;
+    return 3 * norm(model, model.width) + matrix(2 * std::int64_t{model.width}, model.width) +
+           attention_parameters(model, last) + feed_forward_parameters(model, last);
+}
+
 std::int64_t head_parameters(const DecoderModel& model) {
-    return norm(model, model.width) + (model.tied ? 0 : matrix(model.width, model.vocabulary));
+    const bool narrow = model.embedding_width > 0;
+    const std::int64_t row = narrow ? model.embedding_width : model.width;
+    return (model.final_norm ? norm(model, model.width) : 0) +
+           (narrow ? matrix(model.width, row) : 0) +
+           (model.tied ? 0 : matrix(row, model.vocabulary)) +
+           (model.head_bias ? model.vocabulary : 0);
+}
+
+std::int64_t parameter_count(const DecoderModel& model) {
+    std::int64_t sum = embedding_parameters(model) + head_parameters(model);
+    for (int block = 0; block < model.encoder_blocks; ++block) {
+        sum += encoder_attention_parameters(model, block) + feed_forward_parameters(model, block);
+    }
+    sum += model.encoder_blocks > 0 ? encoder_norm_parameters(model) : 0;
+    for (int block = 0; block < model.blocks; ++block) {
+        sum += attention_parameters(model, block) + feed_forward_parameters(model, block);
+    }
+    return sum;
+}
+
+std::int64_t shared_embedding_parameters(const DecoderModel& model) {
+    const std::int64_t row = model.embedding_width > 0 ? model.embedding_width : model.width;
+    return model.tied || model.prediction_blocks > 0 ? model.vocabulary * row : 0;
 }
 
 }  // namespace pipetwin

@@ -7,13 +7,37 @@
 
 namespace pipetwin {
 
+/// Indexer of sparse attention: for each query it chooses the keys that the heads look at
+/// (DeepSeek-V3.2-Exp, section 2).
+struct IndexerShape {
+    int heads = 1;
+    int width = 1;  ///< numbers of a head
+    int keys = 1;   ///< keys that it chooses for a query
+
+    bool operator==(const IndexerShape&) const = default;
+};
+
 /// Attention whose queries, keys and values come out of narrow rows (DeepSeek-V2, section 2.1).
 struct LatentShape {
     int query_rank = 0;      ///< 0: queries are made from the whole row
     int key_value_rank = 1;  ///< of the row that all heads' keys and values are made from
     int rotary_width = 0;    ///< part of a key that carries the position, shared by all heads
+    std::optional<IndexerShape> indexer{};
 
     bool operator==(const LatentShape&) const = default;
+};
+
+/// Attention that carries a state from token to token in place of looking at pairs of them: the
+/// gated delta rule (Yang et al., arXiv 2412.06464), as Qwen3-Next has it. Queries and keys have
+/// the same heads.
+struct LinearAttentionShape {
+    int key_heads = 1;
+    int key_width = 1;  ///< numbers per head in a query, and in a key
+    int value_heads = 1;
+    int value_width = 1;
+    int convolution = 1;  ///< tokens that the convolution over queries, keys and values sees
+
+    bool operator==(const LinearAttentionShape&) const = default;
 };
 
 /// The attention half of a block: heads, their widths, and which of its projections have a bias.
@@ -24,10 +48,22 @@ struct AttentionShape {
     int value_width = 1;
     bool input_bias = false;   ///< of the projections to queries, keys and values
     bool output_bias = false;  ///< of the projection behind them
-    bool head_norms = false;   ///< queries and keys are normalized head by head
+    bool head_norms = false;   ///< queries and keys are normalized head by head, gains shared
     std::optional<LatentShape> latent{};
     int window = 0;              ///< tokens that a query sees, itself included; 0: all before it
     int first_window_block = 0;  ///< the blocks before it see all
+    /// Per block: whether it has the window. Empty: from `first_window_block` on.
+    std::vector<bool> window_blocks{};
+    bool own_norms = false;  ///< as `head_norms`, with a gain for every number of all heads
+    bool rotary = true;      ///< queries and keys are rotated where no position is learned
+    bool gated = false;      ///< the output is multiplied by a gate as wide as the queries
+    bool sinks = false;      ///< a number per head that stands beside the scores
+    std::optional<LinearAttentionShape> linear{};
+    /// Per block: whether it has linear attention in place of the other. Empty: none has.
+    std::vector<bool> linear_blocks{};
+    /// Rows of a table that adds a number per head to a score, by distance; 0: there is none.
+    int distance_buckets = 0;
+    bool distances_in_every_block = false;  ///< else the first block's table is that of all
 
     bool operator==(const AttentionShape&) const = default;
 };
@@ -39,12 +75,16 @@ struct ExpertShape {
     int width = 1;             ///< inner width of each
     int shared_width = 0;      ///< inner width of what every token goes through besides
     bool shared_gate = false;  ///< a number per token weighs that
+    bool bias = false;         ///< of the experts' matrices
+    bool router_bias = false;  ///< a number per expert, added to its scores or to the choice
 
     bool operator==(const ExpertShape&) const = default;
 };
 
 /// A published language model: an embedding, blocks of an attention and a feed-forward half with
-/// their residual connections, and a head of a norm and a projection to the vocabulary.
+/// their residual connections, and a head of a norm and a projection to the vocabulary. With
+/// `encoder_blocks` there is a second stack before it, whose output every block of the first reads
+/// through a second attention.
 struct DecoderModel {
     std::string family{};  ///< as in the file: "llama"
     int blocks = 1;
@@ -63,6 +103,29 @@ struct DecoderModel {
     bool tied = false;                       ///< the head's matrix is that of the embedding
     int further_blocks = 0;                  ///< in files of weights only, behind the blocks
     std::optional<std::string> precision{};  ///< "bf16", "fp16", "fp32"
+    bool norm_gain = true;                   ///< false: norms have no parameters
+    int attention_norms = 1;                 ///< norms as wide as the model in an attention half
+    int feed_forward_norms = 1;              ///< norms as wide as the model in a feed-forward half
+    bool norm_behind_attention = false;  ///< in files: "post_attention_layernorm" is such a norm
+    bool is_part = false;                ///< a text model inside a larger one
+    bool embedding_norm = false;         ///< behind the embedding
+    bool final_norm = true;              ///< in front of the head's matrix
+    bool head_bias = false;              ///< a number per word
+    /// Width of the embedding's and the head's rows where matrices lead from it to the width of the
+    /// model and back; 0: they have that width.
+    int embedding_width = 0;
+    int position_padding = 0;  ///< rows of the table of positions that no token has
+    int encoder_blocks = 0;    ///< of as many heads and widths as the decoder's; 0: no encoder
+    /// Blocks behind the last that predict further tokens (DeepSeek-V3, section 2.2): each of two
+    /// norms, a matrix that makes one row of two, a block, and a norm. They share embedding and
+    /// head.
+    int prediction_blocks = 0;
+    int activation_parameters = 0;       ///< numbers that the activation of a block learns
+    std::string positions_key{};         ///< the file's key of `learned_positions`
+    std::string precision_key{};         ///< the file's key of the precision; empty: none
+    std::string precision_word{};        ///< the file's word for the precision
+    std::string quantization{};          ///< the file's quantization method; empty: none
+    std::vector<std::string> remarks{};  ///< what a user of the counts has to know
 
     bool operator==(const DecoderModel&) const = default;
 };
@@ -70,14 +133,32 @@ struct DecoderModel {
 /// True if the feed-forward half of the block is a mixture of experts.
 bool has_experts(const DecoderModel& model, int block);
 
+/// True if the block has linear attention.
+bool has_linear_attention(const DecoderModel& model, int block);
+
+/// Tokens that a query of the block sees at most, itself included; 0: all before it.
+int window_of(const DecoderModel& model, int block);
+
 /// Number of parameters of the embedding, positions included. A matrix that head and embedding
 /// share counts here.
 std::int64_t embedding_parameters(const DecoderModel& model);
-/// Number of parameters of the attention half of any block, its norm included.
-std::int64_t attention_parameters(const DecoderModel& model);
-/// Number of parameters of the feed-forward half of a block, its norm and its experts included.
+/// Number of parameters of the attention half of a block, its norms included. In a model with an
+/// encoder that is a block of the decoder, with both of its attentions.
+std::int64_t attention_parameters(const DecoderModel& model, int block = 0);
+/// Number of parameters of the feed-forward half of a block, its norms and its experts included.
 std::int64_t feed_forward_parameters(const DecoderModel& model, int block);
+/// Number of parameters of the attention half of a block of the encoder.
+std::int64_t encoder_attention_parameters(const DecoderModel& model, int block);
+/// Number of parameters of the norm behind the encoder.
+std::int64_t encoder_norm_parameters(const DecoderModel& model);
+/// Number of parameters of one block that predicts a further token.
+std::int64_t prediction_parameters(const DecoderModel& model);
 /// Number of parameters of the head, its norm included; without a matrix that the embedding shares.
 std::int64_t head_parameters(const DecoderModel& model);
+/// Number of parameters of the whole model, each once; without blocks that predict further tokens.
+std::int64_t parameter_count(const DecoderModel& model);
+/// Number of parameters of the matrix that head and embedding share, or that blocks which predict
+/// further tokens share with the embedding; 0: nothing is shared.
+std::int64_t shared_embedding_parameters(const DecoderModel& model);
 
 }  // namespace pipetwin

@@ -13,6 +13,7 @@
 #include "core/partition/partition.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
+#include "core/schedule/receives.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin {
@@ -170,6 +171,7 @@ std::vector<int> micro_batch_sizes(int batch, int micro_batches);
 struct PlainCosts {
     ScheduleKind schedule = ScheduleKind::GPipe;
     std::optional<Schedule> schedule_from_file;  ///< takes the place of `schedule`
+    Receives receives = Receives::Blocking;      ///< of `schedule_from_file`
     std::string schedule_name{default_schedule};
     ScheduleShape shape;
     std::vector<Duration> forward;  ///< one per stage

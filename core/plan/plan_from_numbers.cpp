@@ -118,7 +118,8 @@ GeneratorOptions generator_options(const PlainCosts& costs) {
 Schedule order_of(const PlainCosts& costs) {
     if (costs.schedule_from_file) {
         require_valid(*costs.schedule_from_file, costs.schedule_name);
-        return *costs.schedule_from_file;
+        return costs.receives == Receives::Posted ? wait_where_used(*costs.schedule_from_file)
+                                                  : *costs.schedule_from_file;
     }
     return generate(costs.schedule, costs.shape, generator_options(costs));
 }
@@ -139,6 +140,11 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     parts.schedule_name = costs.schedule_name;
     parts.recompute = costs.recompute;
     Schedule order = order_of(costs);
+    if (costs.schedule_from_file && order != *costs.schedule_from_file) {
+        parts.notes.emplace_back(
+            "receives of the schedule file are posted where they stand, and waited for where their "
+            "tensors are used, as PyTorch does");
+    }
     parts.costs = {stage_costs(costs, order)};
     parts.links.assign(as_index(std::max(0, order.stage_count() - 1)), costs.link);
     if (costs.deferred_weights > 0) {

@@ -135,6 +135,9 @@ bool is_half_precision(std::string_view precision) {
 }
 
 Bytes tied_bytes(const Model& model, const Profile& profile) {
+    if (!model.is_executable()) {
+        return profile.tied_bytes;
+    }
     const std::int64_t tied = model.tied_count();
     if (tied == 0) {
         return {};
@@ -142,6 +145,24 @@ Bytes tied_bytes(const Model& model, const Profile& profile) {
     // The first layer has the table, whose numbers all have the same size.
     return Bytes{profile.layers.front().parameter_bytes.count / model.layer(0).parameter_count *
                  tied};
+}
+
+Duration tied_update(const Model& model, const Profile& profile) {
+    const LayerCost& last = profile.layers.back();
+    if (model.is_executable() || last.parameter_bytes == Bytes{}) {
+        return {};
+    }
+    const double share = static_cast<double>(profile.tied_bytes.count) /
+                         static_cast<double>(last.parameter_bytes.count);
+    return scaled(last.optimizer, share);
+}
+
+Profile tied_counted_once(const Model& model, const Profile& profile) {
+    Profile once = profile;
+    once.layers.back().parameter_bytes -= tied_bytes(model, profile);
+    once.layers.back().optimizer -= tied_update(model, profile);
+    once.tied_bytes = {};
+    return once;
 }
 
 namespace {
@@ -188,6 +209,7 @@ std::vector<StageState> stage_states(const Profile& profile,
     const Bytes tied = part_of(rules.tied, rules.devices);
     if (states.size() == 1) {
         states.front().weights -= tied;
+        states.front().optimizer -= rules.tied_update;
     }
     const int gradient =
         is_half_precision(profile.precision) ? 2 : 1;  // bytes of it for each of the weight
@@ -199,6 +221,9 @@ std::vector<StageState> stage_states(const Profile& profile,
                         rules);
         state.optimizer /= rules.optimizer_shards;
         state.norm = norm_time(state.optimizer, rules.optimizer_slots);
+    }
+    if (!rules.tied_room) {
+        return states;
     }
     states.front().gradients += tied * gradient;
     if (states.size() > 1) {

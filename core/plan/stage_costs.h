@@ -41,14 +41,27 @@ struct WeightRules {
     /// al., arXiv 1910.02054, section 5.1).
     int optimizer_shards = 1;
     /// Weights that the last layer has in common with the first. On one stage they are there once;
-    /// else either stage has a copy. Either way there is room for two gradients of them.
+    /// else either stage has a copy.
     Bytes tied{};
+    /// True if either end has room for two gradients of them, as our executor has it; else the
+    /// gradients are summed where they lie.
+    bool tied_room = true;
+    /// Time of their update, which is part of the last layer's; on one stage it is left out.
+    Duration tied_update{};
 
     bool operator==(const WeightRules&) const = default;
 };
 
-/// Bytes of the weights that the model's first and last layer share, as `profile` counts weights.
+/// Bytes of the weights that the model's first and last layer share, as `profile` counts weights. A
+/// model that is known by its costs alone shares what the profile says.
 Bytes tied_bytes(const Model& model, const Profile& profile);
+
+/// Time that the update of `tied_bytes` adds to the last layer's; zero for a model that can be
+/// executed, as what was measured says nothing of it.
+Duration tied_update(const Model& model, const Profile& profile);
+
+/// Returns the profile with weights that the first and the last layer share in the first alone.
+Profile tied_counted_once(const Model& model, const Profile& profile);
 
 /// Time of the norm of gradients whose update takes `update`: the share that its bytes have. The
 /// norm reads one number per weight, and the update reads or writes 3, and 2 more for each of the

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -182,14 +183,27 @@ void require_norms(const SettledScenario& scenario, const PlanParts& parts) {
 }
 
 /// The gradients of both ends of both pipelines would have to be summed.
-void refuse_tied_twins(const PlanParts& parts, const Schedule& grid) {
+void refuse_tied_twins(const PlanParts& parts, const Schedule& grid, const Model& model) {
     if (parts.tied_gradient > Bytes{} && weight_sharing_stage(grid, 0)) {
-        throw Error(ErrorKind::BadInput,
-                    parts.schedule_name,
-                    "model.tied = true, but two pipelines share the weights of each stage already; "
-                    "both at once are not built yet",
-                    "set tied = false, or take another schedule");
+        const bool own = model.is_executable();
+        throw Error(
+            ErrorKind::BadInput,
+            parts.schedule_name,
+            fmt::format(
+                "{}, but two pipelines share the weights of each stage already; both at "
+                "once are not built yet",
+                own ? "model.tied = true"
+                    : "the profile's last layer shares weights with the first (tied_bytes)"),
+            own ? "set tied = false, or take another schedule"
+                : "take another schedule: all but 'chimera' have one pipeline");
     }
+}
+
+/// True if one rank has both ends of the model in several stages. Our executor gives each stage a
+/// copy of weights that the ends share; others have them once on a rank.
+bool is_tied_on_one_rank(const Model& model, const Schedule& grid) {
+    return !model.is_executable() && model_stage_count(grid) == grid.stage_count() &&
+           grid.stage_count() > 1 && grid.rank_of_stage.front() == grid.rank_of_stage.back();
 }
 
 /// Rows of a file may have updates of their own, without what replicas need.
@@ -411,6 +425,31 @@ AskedShape asked_shape(const SettledScenario& scenario) {
             .data_parallel = pipeline.data_parallel};
 }
 
+/// Tells what the weights add that the ends of the pipeline share, where each end has a copy.
+void add_tied_note(PlanParts& parts,
+                   const Schedule& grid,
+                   const Profile& profile,
+                   const WeightRules& rules) {
+    if (!grid.tied_ends) {
+        return;
+    }
+    Profile copy{.precision = profile.precision};
+    copy.layers.push_back({.name = "copy", .parameter_bytes = rules.tied});
+    const StageState held = stage_states(copy,
+                                         {},
+                                         Partition({1}, 1),
+                                         {.optimizer_slots = rules.optimizer_slots,
+                                          .devices = rules.devices,
+                                          .optimizer_shards = rules.optimizer_shards})
+                                .front();
+    parts.notes.push_back(
+        fmt::format("the first and the last layer share {} of weights: the last stage holds them "
+                    "again, {} with gradients and optimizer state, and the gradients of both are "
+                    "summed once a step",
+                    format_bytes(held.weights),
+                    format_bytes(held.weights + held.gradients + held.optimizer_state)));
+}
+
 void add_notes(PlanParts& parts,
                const SettledScenario& scenario,
                const Profile& profile,
@@ -469,19 +508,27 @@ Plan planned(const SettledScenario& scenario,
 
     add_memory(parts, scenario, cluster);
     add_costs(parts, grid, model, samples, kinds);
+    const bool tied_once = is_tied_on_one_rank(model, grid);
+    std::optional<Profile> counted_once;
+    if (tied_once) {
+        counted_once = tied_counted_once(model, profile);
+    }
     const WeightRules rules{
         .optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
         .devices = parts.tensor_parallel,
         .optimizer_shards = optimizer_shards(scenario),
-        .tied = tied_bytes(model, profile)};
+        .tied = tied_once ? Bytes{} : tied_bytes(model, profile),
+        .tied_room = model.is_executable(),
+        .tied_update = tied_once ? Duration{} : tied_update(model, profile)};
     parts.tied_gradient = rules.tied * (is_half_precision(profile.precision) ? 2 : 1);
-    refuse_tied_twins(parts, grid);
+    refuse_tied_twins(parts, grid, model);
     grid.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(grid) > 1;
-    add_states(parts, grid, profile, samples, kinds, rules);
+    add_states(parts, grid, counted_once ? *counted_once : profile, samples, kinds, rules);
     add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster);
     add_all_reduce(parts, grid, cluster, scenario.pipeline);
     add_notes(parts, scenario, profile, cluster, classes.sizes);
+    add_tied_note(parts, grid, profile, rules);
     if (other != nullptr) {
         parts.schedule = std::move(grid);
         parts.recompute = (*other)->recompute;

@@ -9,7 +9,9 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/costs/profile.h"
+#include "core/partition/model_blocks.h"
 #include "core/scenario/scenario_words.h"
 #include "core/schedule/schedule_csv.h"
 
@@ -125,21 +127,6 @@ Model scenario_model(const ScenarioParts& scenario, const Profile* profile) {
     PIPETWIN_EXPECT(false, "model kind out of range");
 }
 
-namespace {
-
-/// Whole blocks of a gpt as units: two a block, the embedding before the first, the head after the
-/// last.
-std::vector<int> units_of_blocks(std::vector<int> blocks) {
-    for (int& piece : blocks) {
-        piece *= 2;
-    }
-    blocks.front() += 1;
-    blocks.back() += 1;
-    return blocks;
-}
-
-}  // namespace
-
 int replica_batch(const ScenarioParts& scenario, int replicas) {
     const int batch = scenario.training.batch;
     if (batch % replicas != 0) {
@@ -168,49 +155,89 @@ std::optional<int> Scenario::PipelinePart::pieces() const {
     return file_pieces > 0 ? file_pieces : *stages * *chunks;
 }
 
-Partition written_partition(const Scenario::ModelPart& part,
-                            const std::vector<int>& pieces,
+namespace {
+
+std::vector<std::string> names_of_layers(const Model& model) {
+    std::vector<std::string> names;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        names.push_back(model.layer(layer).spec.name);
+    }
+    return names;
+}
+
+/// "'embedding', 'block0', ..., 'head'"
+std::string shown_layers(const std::vector<std::string>& names) {
+    constexpr std::size_t most_shown = 3;
+    const std::size_t shown = std::min(names.size(), most_shown);
+    std::string text = fmt::format(
+        "'{}'",
+        fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), "', '"));
+    if (names.size() > most_shown) {
+        text +=
+            fmt::format("{} '{}'", names.size() > most_shown + 1 ? ", ...," : ",", names.back());
+    }
+    return text;
+}
+
+/// The sums that a list may have, and so what one of its entries means for this model.
+std::string expected_sums(const std::optional<ModelBlocks>& blocks,
+                          const std::vector<std::string>& names) {
+    const std::string layers = fmt::format("{} (layers: {})", names.size(), shown_layers(names));
+    return blocks ? fmt::format(
+                        "{} (whole blocks; the layers before and behind them go with the "
+                        "first and the last stage) or {}",
+                        blocks->count(),
+                        layers)
+                  : layers;
+}
+
+}  // namespace
+
+Partition written_partition(const std::vector<int>& pieces,
                             std::optional<int> expected,
                             const Model& model) {
-    const bool is_gpt = part.kind == ModelKind::Gpt;
-    const int units = model.layer_count();
-    const auto sum = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
-    const std::string hint = "let the balancer choose: partition = \"auto\"";
-    if (expected && std::ssize(pieces) != *expected) {
-        throw Error(
-            ErrorKind::BadInput,
-            "pipeline.partition",
-            fmt::format(
-                "{} pieces for {} stages, expected one entry per stage", pieces.size(), *expected),
-            hint);
-    }
-    if (is_gpt && sum == part.gpt.layers &&
-        std::ranges::all_of(pieces, [](int n) { return n > 0; })) {
-        return Partition(units_of_blocks(pieces), units);
-    }
-    if (sum != units) {
+    const std::vector<std::string> names = names_of_layers(model);
+    const std::optional<ModelBlocks> blocks = model_blocks(names);
+    const auto refuse = [&](const std::string& what) {
         throw Error(ErrorKind::BadInput,
                     "pipeline.partition",
-                    is_gpt
-                        ? fmt::format("[{}] sums to {}, expected {} (whole blocks) or {} (units: "
-                                      "embedding, two halves of each block, head)",
-                                      fmt::join(pieces, ", "),
-                                      sum,
-                                      part.gpt.layers,
-                                      units)
-                        : fmt::format("[{}] sums to {}, but the model has {} layers",
-                                      fmt::join(pieces, ", "),
-                                      sum,
-                                      units),
-                    hint);
+                    what,
+                    "let the balancer choose: partition = \"auto\"");
+    };
+    if (expected && std::ssize(pieces) != *expected) {
+        refuse(
+            fmt::format("{} {} for {}, expected one entry per stage, in the order of the model, "
+                        "which together make {}",
+                        pieces.size(),
+                        pieces.size() == 1 ? "entry" : "entries",
+                        counted(*expected, "stage"),
+                        expected_sums(blocks, names)));
     }
-    return Partition(pieces, units);
+    if (blocks) {
+        if (std::optional<std::vector<int>> layers = layers_of_blocks(*blocks, pieces)) {
+            return Partition(*std::move(layers), model.layer_count());
+        }
+    }
+    const auto sum = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
+    const bool counts_blocks = blocks && sum == blocks->count();
+    if (sum != model.layer_count() && !counts_blocks) {
+        refuse(fmt::format("[{}] sums to {}, expected {}",
+                           fmt::join(pieces, ", "),
+                           sum,
+                           expected_sums(blocks, names)));
+    }
+    const auto empty = std::ranges::find(pieces, 0);
+    if (empty != pieces.end()) {
+        refuse(fmt::format("stage {} has 0 {}, so it would be empty, expected at least 1",
+                           empty - pieces.begin(),
+                           counts_blocks ? "whole blocks" : "layers"));
+    }
+    return Partition(pieces, model.layer_count());
 }
 
 std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model) {
     const auto& written = scenario.pipeline.partition;
-    return written ? std::optional(written_partition(
-                         scenario.model, *written, scenario.pipeline.pieces(), model))
+    return written ? std::optional(written_partition(*written, scenario.pipeline.pieces(), model))
                    : std::nullopt;
 }
 

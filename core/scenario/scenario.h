@@ -16,6 +16,7 @@
 #include "core/partition/partition.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
+#include "core/schedule/receives.h"
 #include "core/schedule/schedule.h"
 #include "core/text/override.h"
 
@@ -154,10 +155,11 @@ struct PipelineSettings {
     int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
     int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
     MessageOrder message_order = MessageOrder::AsScheduled;
+    Receives receives = Receives::Posted;  ///< that a schedule file has
     int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     Offload offload = Offload::None;
-    std::optional<std::vector<int>> partition;  ///< as written: units, or whole blocks of a gpt
+    std::optional<std::vector<int>> partition;  ///< as written: layers or whole blocks
     std::optional<int> channel_capacity;
     AllReduceKind all_reduce = AllReduceKind::Ring;
     bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
@@ -229,12 +231,12 @@ bool has_schedule_file(const Scenario& scenario);
 /// Throws Error(BadInput).
 Model scenario_model(const ScenarioParts& scenario, const Profile* profile = nullptr);
 
-/// So many units of `model`, or whole blocks of a gpt, in each piece, as a user writes them. A list
-/// for a gpt that sums to its number of blocks counts whole blocks: the embedding joins the first
-/// piece, the head the last. Throws Error(BadInput), naming what the list sums to and what it
-/// should, or that it has not the `expected` entries, where one is expected.
-Partition written_partition(const Scenario::ModelPart& part,
-                            const std::vector<int>& pieces,
+/// So many layers of `model`, or whole blocks, in each piece, in the order of the model, as a user
+/// writes them. A list that sums to the number of blocks (core/partition/model_blocks.h) counts
+/// those: the embedding joins the first piece, the head the last, and only these two may have 0.
+/// Throws Error(BadInput), naming what the list sums to and what it should, or that it has not the
+/// `expected` entries, where one is expected; the text says what an entry counts in this model.
+Partition written_partition(const std::vector<int>& pieces,
                             std::optional<int> expected,
                             const Model& model);
 

@@ -142,7 +142,7 @@ void print_partition(const ScenarioKey& key, ScenarioWriter& writer, const Scena
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 17> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 18> keys_of_pipeline{{
     keys::planned<&Pipeline::stages>("stages", stage_range),
     keys::planned<&Pipeline::micro_batches>("micro_batches", micro_batch_range),
     // A file says what the keys before it say, and has the last word.
@@ -151,13 +151,17 @@ constexpr std::array<ScenarioKey, 17> keys_of_pipeline{{
     keys::integer<&Pipeline::group_size>("group_size", micro_batches_or_none),
     keys::integer<&Pipeline::deferred_weights>("deferred_weights", micro_batches_or_none),
     keys::choice<&Pipeline::message_order>("message_order", words::message_orders),
+    keys::choice<&Pipeline::receives>("receives", words::receives),
     {.name = "recompute",
      .read = read_recompute,
      .print = print_recompute,
      .words = words::recomputes},
     keys::choice<&Pipeline::recompute_timing>("recompute_timing", words::recompute_timings),
     keys::choice<&Pipeline::offload>("offload", words::offloads),
-    {.name = "partition", .read = read_partition, .print = print_partition, .range = layer_range},
+    {.name = "partition",
+     .read = read_partition,
+     .print = print_partition,
+     .range = {0, layer_range.high}},
     keys::planned<&Pipeline::channel_capacity>("channel_capacity", micro_batches_or_none),
     keys::planned<&Pipeline::data_parallel>("data_parallel", stage_range),
     keys::choice<&Pipeline::all_reduce>("all_reduce", words::all_reduces),

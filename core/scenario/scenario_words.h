@@ -52,6 +52,9 @@ inline constexpr std::array<Word, 2> recompute_timings{"eager", "lazy"};
 inline constexpr std::array<Word, 2> offloads{"none", "stash"};
 /// pipeline.message_order, as enum MessageOrder.
 inline constexpr std::array<Word, 2> message_orders{"plain", "lower-rank-first"};
+
+/// pipeline.receives, as enum Receives.
+inline constexpr std::array<Word, 2> receives{"posted", "blocking"};
 /// pipeline.all_reduce, as enum AllReduceKind.
 inline constexpr std::array<Word, 3> all_reduces{"ring", "tree", "two-level"};
 

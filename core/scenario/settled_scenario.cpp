@@ -118,13 +118,14 @@ Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptio
                     fmt::format("set training.batch to {} or more",
                                 schedule.micro_batches * pipeline.data_parallel));
     }
-    return schedule;
+    // In channels of a stated size a receive makes room where it stands.
+    const bool waits = pipeline.receives == Receives::Posted && !pipeline.channel_capacity;
+    return waits ? wait_where_used(std::move(schedule)) : schedule;
 }
 
 std::optional<Partition> scenario_partition(const SettledScenario& scenario, const Model& model) {
     const auto& written = scenario.pipeline.partition;
-    return written ? std::optional(written_partition(
-                         scenario.model, *written, scenario.pipeline.pieces(), model))
+    return written ? std::optional(written_partition(*written, scenario.pipeline.pieces(), model))
                    : std::nullopt;
 }
 

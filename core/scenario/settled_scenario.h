@@ -55,9 +55,11 @@ bool has_schedule_file(const SettledScenario& scenario);
 bool has_stale_gradients(const SettledScenario& scenario);
 
 /// The order of the actions: generated, or as it stands in the scenario's schedule file, with
-/// whatever recomputes, communication and updates it has. Throws Error(Infeasible) naming the rule
-/// that the shape breaks or what is wrong with the file, and Error(BadInput) as parse_schedule_csv,
-/// or if the file's ranks, chunks or micro-batches are not those of the scenario.
+/// whatever recomputes, communication and updates it has; receives that are posted
+/// (pipeline.receives, without a channel capacity) stand where their tensors are used. Throws
+/// Error(Infeasible) naming the rule that the shape breaks or what is wrong with the file, and
+/// Error(BadInput) as parse_schedule_csv, or if the file's ranks, chunks or micro-batches are not
+/// those of the scenario.
 Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptions& options = {});
 
 /// The partition that the scenario writes down, in units of `model`; none for "auto". Throws as

@@ -105,7 +105,17 @@ class CellReader {
             cell.action.micro_batch = number("a micro-batch", largest_micro_batch);
         }
         if (position_ < text_.size()) {
-            fail(fmt::format("unexpected '{}' after the action", clipped(text_.substr(position_))));
+            const std::string_view rest = text_.substr(position_);
+            const std::string what = fmt::format("unexpected '{}' after the action", clipped(rest));
+            if (rest.starts_with(';') || rest.starts_with('\t') || rest.starts_with(',')) {
+                refuse(
+                    place_,
+                    offset_ + position_,
+                    whole_,
+                    what,
+                    "the first line separates its cells otherwise: use one separator throughout");
+            }
+            fail(what);
         }
         return cell;
     }
@@ -165,6 +175,67 @@ class CellReader {
     std::size_t position_ = 0;
 };
 
+// --- The lines of a file. ---
+
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
+std::string_view without_blanks(std::string_view text) {
+    constexpr std::string_view blanks = " \t";
+    const std::size_t begin = std::min(text.find_first_not_of(blanks), text.size());
+    const std::size_t end = text.find_last_not_of(blanks);
+    return end == std::string_view::npos ? std::string_view() : text.substr(begin, end + 1 - begin);
+}
+
+/// Removes the mark that spreadsheets put before a text. Refuses a text in two bytes per character.
+std::string_view without_mark(std::string_view text, std::string_view place) {
+    if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
+        refuse({.file = place},
+               0,
+               "",
+               "the file is UTF-16, expected UTF-8 or plain ASCII",
+               "save it as CSV in UTF-8");
+    }
+    text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
+    return text;
+}
+
+/// The text without the empty lines at its end.
+std::string_view without_last_lines(std::string_view text) {
+    const std::size_t end = text.find_last_not_of(" \t\r\n");
+    if (end == std::string_view::npos) {
+        return {};
+    }
+    return text.substr(0, std::min(text.find('\n', end), text.size()));
+}
+
+/// Where the cell that begins at `begin` ends: at the separator behind it, which inside quotes and
+/// inside the parentheses of a pair is none, or at the end of the line.
+std::size_t end_of_cell(std::string_view line, std::size_t begin, char separator) {
+    bool in_quotes = false;
+    bool in_pair = false;
+    for (std::size_t i = begin; i < line.size(); ++i) {
+        const char c = line[i];
+        in_quotes = in_quotes != (c == '"');
+        in_pair = c == '(' || (in_pair && c != ')');
+        if (c == separator && !in_quotes && !(in_pair && c == ';')) {
+            return i;
+        }
+    }
+    return line.size();
+}
+
+/// What stands between the cells: a comma, or, in a file that has none, what spreadsheets of some
+/// countries write instead.
+char separator_of(std::string_view text) {
+    const std::string_view line = text.substr(0, std::min(text.find('\n'), text.size()));
+    for (const char separator : {',', ';', '\t'}) {
+        if (end_of_cell(line, 0, separator) < line.size()) {
+            return separator;
+        }
+    }
+    return ',';
+}
+
 // --- The file. ---
 
 /// Rows as they were read, with what decides about dialect and content once the end is reached.
@@ -173,6 +244,8 @@ class FileReader {
     explicit FileReader(std::string_view place) { at_.file = place; }
 
     Schedule read(std::string_view text) {
+        text = without_last_lines(without_mark(text, at_.file));
+        separator_ = separator_of(text);
         while (!text.empty()) {
             const std::size_t end = std::min(text.find('\n'), text.size());
             read_line(text.substr(0, end));
@@ -200,30 +273,61 @@ class FileReader {
         }
         at_.cell = 0;
         at_.column = 1;
-        if (line.empty()) {
+        if (without_blanks(line).empty()) {
             refuse(at_, 0, "", "the line is empty", "every line is one rank: remove this one");
         }
         schedule_.ranks.emplace_back();
+        std::optional<Place> idle;
         for (std::size_t begin = 0; begin <= line.size(); ++at_.cell) {
-            const std::size_t end = std::min(line.find(',', begin), line.size());
-            at_.column = begin + 1;
-            read_cell(line.substr(begin, end - begin));
+            const std::size_t end = end_of_cell(line, begin, separator_);
+            const std::string_view cell = content(line, begin, end);
+            if (cell.empty()) {
+                idle = idle ? idle : at_;
+            } else {
+                // Empty cells behind the last action only fill the line up to the longest one.
+                first_idle_ = first_idle_ ? first_idle_ : idle;
+                read_cell(cell);
+            }
             begin = end + 1;
         }
     }
 
-    void read_cell(std::string_view cell) {
-        if (cell.empty()) {
-            if (!first_idle_) {
-                first_idle_ = at_;
-            }
-            return;
+    /// The cell from `begin` to `end` without the blanks around it and without its quotes; sets the
+    /// column to its first character.
+    std::string_view content(std::string_view line, std::size_t begin, std::size_t end) {
+        const auto set_column = [&](std::string_view cell) {
+            at_.column =
+                cell.empty() ? begin + 1 : static_cast<std::size_t>(cell.data() - line.data()) + 1;
+            return cell;
+        };
+        std::string_view cell = set_column(without_blanks(line.substr(begin, end - begin)));
+        if (!cell.starts_with('"')) {
+            return cell;
         }
+        if (cell.size() < 2 || !cell.ends_with('"')) {
+            refuse(at_,
+                   0,
+                   cell,
+                   "the quote is not closed, or something stands behind it",
+                   "quotes around a cell may be left out");
+        }
+        return set_column(without_blanks(cell.substr(1, cell.size() - 2)));
+    }
+
+    void read_cell(std::string_view cell) {
         if (cell.front() == '(') {
             read_pair(cell);
             return;
         }
         add(CellReader(at_, cell, 0, cell).read(), false);
+    }
+
+    /// The action of a pair that stands between `begin` and `end`.
+    Cell read_member(std::string_view cell, std::size_t begin, std::size_t end) const {
+        const std::string_view member = without_blanks(cell.substr(begin, end - begin));
+        const std::size_t offset =
+            member.empty() ? begin : static_cast<std::size_t>(member.data() - cell.data());
+        return CellReader(at_, cell, offset, member).read();
     }
 
     /// "(0F7;7B3)OVERLAP_F_B"
@@ -239,9 +343,8 @@ class FileReader {
                    "expected (<cell>;<cell>)OVERLAP_F_B",
                    "for example (0F7;7B3)OVERLAP_F_B");
         }
-        const Cell first = CellReader(at_, cell, 1, cell.substr(1, middle - 1)).read();
-        const Cell second =
-            CellReader(at_, cell, middle + 1, cell.substr(middle + 1, close - middle - 1)).read();
+        const Cell first = read_member(cell, 1, middle);
+        const Cell second = read_member(cell, middle + 1, close);
         if (!is_plain_compute(first.action.op) || !is_plain_compute(second.action.op)) {
             refuse(
                 at_, 1, cell, "only F, B, I and W can overlap", "for example (0F7;7B3)OVERLAP_F_B");
@@ -417,6 +520,7 @@ class FileReader {
     };
 
     Place at_;
+    char separator_ = ',';
     Schedule schedule_;
     int last_stage_ = -1;
     bool has_input_gradient_ = false;
@@ -457,7 +561,7 @@ std::string print_row(const std::vector<Action>& row) {
 void CellCounter::count(std::string_view part) {
     for (const char c : part) {
         ++column_;
-        if (c != ',' && c != '\n') {
+        if (c != ',' && c != ';' && c != '\t' && c != '\n') {
             continue;
         }
         ++cell_;

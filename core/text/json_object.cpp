@@ -188,6 +188,35 @@ bool JsonObject::flag(std::string_view key) const {
     return value->get<bool>();
 }
 
+bool JsonObject::is_list(std::string_view key) const {
+    const json* const value = find(key);
+    return value != nullptr && value->is_array();
+}
+
+bool JsonObject::is_text(std::string_view key) const {
+    const json* const value = find(key);
+    return value != nullptr && value->is_string();
+}
+
+bool JsonObject::is_object(std::string_view key) const {
+    const json* const value = find(key);
+    return value != nullptr && value->is_object();
+}
+
+bool JsonObject::says_something(std::string_view key) const {
+    const json* const value = find(key);
+    if (value == nullptr || value->is_null()) {
+        return false;
+    }
+    if (value->is_boolean()) {
+        return value->get<bool>();
+    }
+    if (value->is_number()) {
+        return *value != 0 && *value != 1;
+    }
+    return value->is_string() ? !value->get_ref<const std::string&>().empty() : !value->empty();
+}
+
 std::vector<std::string> JsonObject::keys() const {
     std::vector<std::string> all;
     for (const auto& [key, value] : value_->items()) {

@@ -40,8 +40,14 @@ class JsonObject {
     std::vector<std::int64_t> wholes(
         std::string_view key) const;  ///< a missing key is an empty list
 
-    bool flag(std::string_view key) const;     ///< true or false; required
-    bool is_null(std::string_view key) const;  ///< there, and null
+    bool flag(std::string_view key) const;       ///< true or false; required
+    bool is_null(std::string_view key) const;    ///< there, and null
+    bool is_list(std::string_view key) const;    ///< there, and a list
+    bool is_text(std::string_view key) const;    ///< there, and a string
+    bool is_object(std::string_view key) const;  ///< there, and an object
+    /// True if the key is there with a value other than null, false, 0, 1, "", and empty lists and
+    /// objects.
+    bool says_something(std::string_view key) const;
     /// All keys, in alphabetical order.
     std::vector<std::string> keys() const;
     /// The object under the key. Throws Error(BadInput) if the key is missing or its value is no

@@ -18,6 +18,7 @@
 #include "core/base/error.h"
 #include "core/text/file_blocks.h"
 #include "core/text/input_iterator.h"
+#include "core/text/json_dialect.h"
 #include "core/text/open_file.h"
 
 namespace pipetwin {
@@ -176,7 +177,11 @@ class Builder final : public nlohmann::json_sax<json> {
                 reason.remove_prefix(found + lead.size());
             }
         }
-        refuse(position == 0 ? 0 : position - 1, shortened(reason));
+        const std::size_t index = position == 0 ? 0 : position - 1;
+        if (JsonDamage damage = json_damage(text_, index); !damage.what.empty()) {
+            refuse(index, std::move(damage.what), std::move(damage.hint));
+        }
+        refuse(index, shortened(reason));
     }
 
   private:
@@ -188,7 +193,7 @@ class Builder final : public nlohmann::json_sax<json> {
                                       : fmt::format("{}...", text.substr(0, longest));
     }
 
-    [[noreturn]] void refuse(std::size_t index, std::string what) const {
+    [[noreturn]] void refuse(std::size_t index, std::string what, std::string hint = {}) const {
         const std::string_view before = text_.substr(0, index);
         const std::size_t line_end = before.rfind('\n');
         const std::size_t line_begin = line_end == before.npos ? 0 : line_end + 1;
@@ -197,7 +202,8 @@ class Builder final : public nlohmann::json_sax<json> {
                                 place_,
                                 1 + std::ranges::count(before, '\n'),
                                 before.size() - line_begin + 1),
-                    std::move(what));
+                    std::move(what),
+                    std::move(hint));
     }
 
     [[noreturn]] void refuse_number() const {

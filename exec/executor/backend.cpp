@@ -1,8 +1,8 @@
 #include "exec/executor/backend.h"
 
-#include <fmt/format.h>
-
 #include <array>
+
+#include <fmt/format.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -75,7 +75,7 @@ std::vector<Backend> every_backend() {
     return all;
 }
 
-std::string backends_where(bool BackendTraits::* trait) {
+std::string backends_where(bool BackendTraits::*trait) {
     std::string text;
     for (const Backend backend : every_backend()) {
         if (traits(backend).*trait) {

@@ -67,7 +67,7 @@ const BackendTraits& traits(Backend backend);
 /// Every backend, in the order of the enum.
 std::vector<Backend> every_backend();
 /// The words of the backends whose row says yes, as a hint writes them: `"paced" or "cuda"`.
-std::string backends_where(bool BackendTraits::* trait);
+std::string backends_where(bool BackendTraits::*trait);
 
 /// The format of a precision on a backend.
 NumberFormat number_format(Precision precision, Backend backend);

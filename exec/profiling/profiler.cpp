@@ -113,6 +113,8 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
                                     .spread = 0});
         }
     }
+    profile.tied_bytes = Bytes{model.tied_count() * width};
+    profile.layers.back().parameter_count -= model.tied_count();
     profile.links.push_back({.between = "ranks"});
     return profile;
 }

@@ -56,7 +56,8 @@ class Filler {
         }
         rules_ = {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
                   .devices = plan->tensor_parallel,
-                  .tied = tied_bytes(sized.model, sized.profile)};
+                  .tied = tied_bytes(sized.model, sized.profile),
+                  .tied_room = sized.model.is_executable()};
         states_ = stage_states(sized.profile,
                                samples_,
                                Partition(std::vector<int>(as_index(layers_), 1), layers_),
@@ -270,8 +271,10 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
     }
     const int size = std::max(1, replica_batch(settled) / pipeline.micro_batches);
     const LayerSamples samples = samples_at(one->profile, size);
+    // On one stage the ends have the tied weights once.
+    const Profile counted_once = tied_counted_once(one->model, one->profile);
     const auto states =
-        stage_states(one->profile,
+        stage_states(counted_once,
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), one->model.layer_count()),
                      {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),

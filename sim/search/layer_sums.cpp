@@ -51,8 +51,7 @@ LayerSums layer_sums(const SettledScenario& scenario,
     const LayerSamples samples = fastest(table.front());
     const auto layers = static_cast<int>(samples.size());
     // On one stage the ends have the tied weights once; a bound must not be above that.
-    Profile counted_once = profile;
-    counted_once.layers.back().parameter_bytes -= tied_bytes(model, profile);
+    const Profile counted_once = tied_counted_once(model, profile);
     const std::vector<StageState> states =
         stage_states(counted_once,
                      {samples},

@@ -68,7 +68,7 @@ const std::vector<House>& houses() {
           {"core/schedule/generators", "core/partition"},
           {"core/plan"},
           {"core/timeline", "core/scenario"},
-          {"core/artifacts", "core/svg"},
+          {"core/artifacts", "core/svg", "core/interop/launch"},
           {"core/interop", "core/interop/traces"}}},
         {"sim",
          {{"sim/stats"},

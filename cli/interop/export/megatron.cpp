@@ -41,15 +41,83 @@ std::vector<int> blocks_of(const MegatronLayout& layout) {
     return blocks;
 }
 
-/// Equal stages need no layout, which older versions of Megatron do not know.
+/// Sizes of the first and the last stage, where all between are alike.
+bool set_ends(const std::vector<int>& blocks, MegatronFlags& flags) {
+    const std::size_t last = blocks.size() - 1;
+    const int between = blocks[1];
+    const bool are_alike = std::all_of(blocks.begin() + 1,
+                                       blocks.begin() + static_cast<std::ptrdiff_t>(last),
+                                       [between](int b) { return b == between; });
+    if (!are_alike || std::ranges::find(blocks, 0) != blocks.end()) {
+        return false;
+    }
+    if (blocks.front() != between || last == 1) {
+        flags.first_layers = blocks.front();
+    }
+    if (blocks.back() != between || last == 1) {
+        flags.last_layers = blocks.back();
+    }
+    return true;
+}
+
+/// Equal stages need no layout, nor do stages that are equal but for the ends: older versions of
+/// Megatron do not know layouts.
 void set_layout(const MegatronLayout& layout, int chunks, MegatronFlags& flags) {
     const std::vector<int> blocks = blocks_of(layout);
     const bool equal = blocks.front() > 0 &&
                        std::ranges::all_of(blocks, [&](int b) { return b == blocks.front(); });
-    if (!equal) {
+    if (equal) {
+        if (chunks > 1) {
+            flags.virtual_stage_layers = blocks.front();
+        }
+    } else if (chunks > 1 || !set_ends(blocks, flags)) {
         flags.layout = layout;
-    } else if (chunks > 1) {
-        flags.virtual_stage_layers = blocks.front();
+    }
+}
+
+/// Sizes of a gpt. Of a profile they are not known, which a note says.
+void set_model(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
+    if (scenario.model.kind != ModelKind::Gpt) {
+        console.note(
+            "a profile does not say the sizes of its model: add --hidden-size, "
+            "--num-attention-heads, --seq-length, --vocab-size and what else describes it");
+        return;
+    }
+    const GptSizes& gpt = scenario.model.gpt;
+    flags.hidden_size = gpt.d_model;
+    flags.heads = gpt.heads;
+    flags.sequence = gpt.context;
+    flags.positions = gpt.context;
+    flags.feed_forward = gpt.feed_forward;
+    flags.vocabulary = gpt.vocabulary;
+    constexpr int default_divisor = 128;
+    if (gpt.vocabulary % (default_divisor * scenario.pipeline.tensor_parallel) != 0) {
+        flags.vocabulary_divisor = 1;
+    }
+    flags.untied = !gpt.tied;
+    flags.hidden_dropout = gpt.dropout;
+    flags.attention_dropout = 0;  // a gpt of ours drops no probabilities
+}
+
+void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
+    const auto& training = scenario.training;
+    flags.bf16 = training.precision == Precision::Bf16;
+    flags.clip_norm = training.clip_norm;
+    switch (training.optimizer) {
+        case OptimizerKind::Adam:
+        case OptimizerKind::AdamW:
+            return;
+        case OptimizerKind::Momentum:
+            flags.optimizer = "sgd";
+            return;
+        case OptimizerKind::Sgd:
+        case OptimizerKind::RmsProp:
+            flags.optimizer = "sgd";
+            console.note(
+                fmt::format("Megatron has adam, and sgd with momentum, and not {}: the "
+                            "flags say sgd",
+                            to_string(training.optimizer)));
+            return;
     }
 }
 
@@ -126,8 +194,15 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     flags.layers = placed.partition.layer_count() / 2 - 1;
     flags.tensor_size = scenario.pipeline.tensor_parallel;
     flags.shard_optimizer = scenario.pipeline.shard_optimizer;
+    flags.overlap_reduction = scenario.pipeline.overlap_reduction;
     flags.pipeline_size = placed.schedule.rank_count();
-    set_layout(layout, placed.schedule.stage_count() / placed.schedule.rank_count(), flags);
+    const int chunks = placed.schedule.stage_count() / placed.schedule.rank_count();
+    set_layout(layout, chunks, flags);
+    if (chunks > 1 && scenario.pipeline.group_size > 0) {
+        flags.group_size = scenario.pipeline.group_size;
+    }
+    set_model(scenario, flags, console);
+    set_training(scenario, flags, console);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags);
     note_schedule(placed, console);

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +7,9 @@
 #include "cli/base/input.h"
 #include "cli/interop/import/importers.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/suggest.h"
+#include "core/costs/calibrate.h"
 #include "core/costs/calibration_json.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/estimate.h"
@@ -42,9 +43,34 @@ Value required(const std::optional<Value>& value, std::string_view option, std::
     return *value;
 }
 
+/// A file's word for the precision that names none that weights are trained in: what training is
+/// estimated in then. Throws Error(BadInput) for a word that nothing is known of.
+std::string precision_for_word(const DecoderModel& model,
+                               const std::string& place,
+                               std::vector<std::string>& notes) {
+    const std::string_view word = model.precision_word;
+    constexpr std::array<std::string_view, 6> packed{
+        "float8", "fp8", "int8", "uint8", "int4", "fp4"};
+    const bool is_packed = std::ranges::any_of(
+        packed, [word](std::string_view begin) { return word.starts_with(begin); });
+    if (word != "auto" && !is_packed) {
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("{}: /{}", place, model.precision_key),
+                    fmt::format("\"{}\", expected bfloat16, float16, float32 or auto", word),
+                    "say what the model is to be trained in, as in --precision bf16");
+    }
+    notes.push_back(fmt::format(
+        "the file's {} is {}, in which nothing is trained: costs are for bf16; --precision says "
+        "otherwise",
+        model.precision_key,
+        word));
+    return "bf16";
+}
+
 /// As trained: what the user says, else the file, else what frameworks take without a word.
 std::string precision_of(const DecoderModel& model,
                          const ImportOptions& options,
+                         const std::string& place,
                          std::vector<std::string>& notes) {
     constexpr std::array<std::string_view, 3> known{"bf16", "fp16", "fp32"};
     if (const std::optional<std::string>& chosen = options.hf.precision) {
@@ -55,6 +81,17 @@ std::string precision_of(const DecoderModel& model,
                         suggestion(*chosen, known));
         }
         return *chosen;
+    }
+    if (!model.quantization.empty()) {
+        notes.push_back(
+            fmt::format("the weights are published with a quantization ({}): costs are for {}; "
+                        "--precision says otherwise",
+                        model.quantization,
+                        model.precision.value_or("bf16")));
+        return model.precision.value_or("bf16");
+    }
+    if (!model.precision && !model.precision_key.empty()) {
+        return precision_for_word(model, place, notes);
     }
     if (!model.precision) {
         notes.emplace_back(
@@ -71,7 +108,7 @@ void check_sequence(const DecoderModel& model,
                     std::vector<std::string>& notes) {
     if (model.learned_positions > 0 && sequence > model.learned_positions) {
         throw Error(ErrorKind::BadInput,
-                    place + ": /n_positions",
+                    fmt::format("{}: /{}", place, model.positions_key),
                     fmt::format("{}, but --sequence is {}", model.learned_positions, sequence),
                     fmt::format("the model has no position behind the last: --sequence {}",
                                 model.learned_positions));
@@ -130,7 +167,7 @@ void apply_weights(const ImportOptions& options,
     }
     const std::string place = options.hf.weights.front().string();
     const std::vector<LayerWeights> weights = read_weights(model, options.hf.weights);
-    Bytes before;
+    Bytes before = -profile.tied_bytes;  // once in the files, twice in the profile
     Bytes after;
     for (std::size_t i = 0; i < weights.size(); ++i) {
         LayerCost& layer = profile.layers[i];
@@ -139,6 +176,11 @@ void apply_weights(const ImportOptions& options,
         after += weights[i].bytes;
         layer.parameter_bytes = weights[i].bytes;
     }
+    // The head holds as many bytes of a table that it shares as the embedding has of it.
+    const std::int64_t table = shared_embedding_parameters(model);
+    const LayerCost& embedding = profile.layers.front();
+    profile.tied_bytes = Bytes{embedding.parameter_bytes.count / embedding.parameter_count * table};
+    profile.layers.back().parameter_bytes += profile.tied_bytes;
     notes.push_back(fmt::format("weights take {} in the files; in {} they would take {}",
                                 format_bytes(after),
                                 profile.precision,
@@ -175,12 +217,32 @@ std::string estimate_note(const DeviceProfile& device,
         device.memory_rate.value / 1e9);
 }
 
-std::int64_t parameters(const Profile& profile) {
-    return std::accumulate(
-        profile.layers.begin(),
-        profile.layers.end(),
-        std::int64_t{0},
-        [](std::int64_t sum, const LayerCost& layer) { return sum + layer.parameter_count; });
+/// What is in the profile that a reader would not expect, and what is not in it.
+void add_model_notes(const DecoderModel& model, std::vector<std::string>& notes) {
+    notes.insert(notes.end(), model.remarks.begin(), model.remarks.end());
+    if (model.prediction_blocks > 0) {
+        notes.push_back(fmt::format(
+            "further tokens are predicted by {} behind the model's (mtp0, ...), with {} parameters "
+            "besides; a config.json without its key for them leaves them out",
+            counted(model.prediction_blocks, "block"),
+            with_separators(model.prediction_blocks * prediction_parameters(model))));
+    }
+    if (model.encoder_blocks > 0) {
+        notes.emplace_back(
+            "decoder_embedding has the bytes of the shared table again, also on a rank that has "
+            "the "
+            "encoder's, and the sum of their gradients is not in the costs. Encoder and decoder "
+            "have --sequence tokens each, and the encoder's output goes from rank to rank with the "
+            "decoder's");
+    }
+    if (shared_embedding_parameters(model) > 0) {
+        notes.emplace_back(
+            model.tied
+                ? "the head's matrix is that of the embedding and counts there; in several stages "
+                  "the last one holds it again, and their gradients are summed once a step"
+                : "the blocks that predict further tokens read the embedding; in several stages "
+                  "the last one holds it again, and their gradients are summed once a step");
+    }
 }
 
 }  // namespace
@@ -202,7 +264,7 @@ Imported import_hf(const ImportOptions& options) {
     const DecoderModel model = parse_hf_config(read_input(file, JsonLimits{}.max_bytes), place);
     const DeviceProfile device = find_device(device_name);
     Imported imported;
-    estimate.precision = precision_of(model, options, imported.notes);
+    estimate.precision = precision_of(model, options, place, imported.notes);
     const double rate = matrix_rate(
         device, estimate.precision, "choose one of them with --precision, or another device");
     check_sequence(model, estimate.sequence, place, imported.notes);
@@ -216,14 +278,10 @@ Imported import_hf(const ImportOptions& options) {
         profile = with_whole_blocks(profile);
     }
     check_size(profile, place, estimate);
-    if (model.tied) {
-        imported.notes.emplace_back(
-            "the head's matrix is that of the embedding and counts there; where the two are on "
-            "different ranks, the last one holds a copy that no prediction counts");
-    }
+    add_model_notes(model, imported.notes);
     imported.content = print_profile(profile);
     imported.result.layers = static_cast<int>(profile.layers.size());
-    imported.result.parameters = parameters(profile);
+    imported.result.parameters = parameter_count(model);
     return imported;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct Imported {
     std::string content;
     Exchanged result;
     std::vector<std::string> notes{};  ///< what the reader should know, for stderr
+    /// Costs of the model that the content names, for a file beside it (`profile_beside`); none:
+    /// there is no such file.
+    std::optional<std::string> profile{};
 };
 
 /// The value of --micro-batch-size. Throws Error(Usage) where it was left out, with `why` it is
@@ -27,8 +31,15 @@ Imported import_csv(const ImportOptions& options);
 /// costs.
 Imported import_hf(const ImportOptions& options);
 
-/// Megatron's layout, or the flags of its command line: tables of a scenario.
+/// Megatron's layout, the flags of its command line, or a YAML file with them: tables of a
+/// scenario, and with --device the costs of the model.
 Imported import_megatron(const ImportOptions& options);
+
+/// torchtitan's TOML file: tables of a scenario.
+Imported import_torchtitan(const ImportOptions& options);
+
+/// DeepSpeed's JSON file: tables of a scenario.
+Imported import_deepspeed(const ImportOptions& options);
 
 /// A graph.txt of PipeDream's profiler: a profile with branches.
 Imported import_pipedream(const ImportOptions& options);

@@ -1,14 +1,22 @@
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cli/base/input.h"
 #include "cli/interop/import/importers.h"
+#include "cli/interop/import/launch_tables.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/costs/device_profile.h"
+#include "core/costs/estimate.h"
+#include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/whole_blocks.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
+#include "core/interop/megatron_model.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
@@ -16,27 +24,28 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t largest_layout_file = std::size_t{1} << 20;
-
-/// The unit of the partition's numbers in words, for a reader of the fragment.
-std::string unit_words(const LayoutPartition& partition) {
-    switch (partition.unit) {
-        case LayoutUnit::Blocks:
-            return fmt::format("whole blocks of a gpt with layers = {}", partition.decoder_layers);
-        case LayoutUnit::GptUnits:
-            return fmt::format(
-                "units of a gpt with layers = {}: embedding, two halves of each "
-                "block, head",
-                partition.decoder_layers);
-        case LayoutUnit::AllLayers:
-            return "layers one by one, E and m and L among them: for a model of kind \"profile\" "
-                   "or \"layers\", since a gpt has no m";
-    }
-    PIPETWIN_EXPECT(false, "unit of a layout out of range");
-}
+constexpr int most_base_files = 32;
 
 [[noreturn]] void refuse(const std::string& place, std::string what, std::string hint) {
     throw Error(ErrorKind::Infeasible, place, std::move(what), std::move(hint));
 }
+
+LayoutPartition partition_of(const MegatronLayout& layout, const std::string& place) {
+    try {
+        return layout_partition(layout);
+    } catch (const Error& error) {
+        throw error.at(place);
+    }
+}
+
+Imported with_counts(std::string content, int ranks, int stages) {
+    Imported imported{.content = std::move(content), .result = {}};
+    imported.result.ranks = ranks;
+    imported.result.stages = stages;
+    return imported;
+}
+
+// --- A layout alone. ---
 
 int ranks_of(const MegatronLayout& layout, int chunks, const std::string& place) {
     const auto stages = static_cast<int>(layout.stages.size());
@@ -48,194 +57,446 @@ int ranks_of(const MegatronLayout& layout, int chunks, const std::string& place)
     return stages / chunks;
 }
 
-LayoutPartition partition_of(const MegatronLayout& layout, const std::string& place) {
-    try {
-        return layout_partition(layout);
-    } catch (const Error& error) {
-        throw error.at(place);
+/// The unit of the partition's numbers in words, for a reader of the fragment.
+std::string unit_words(const LayoutPartition& partition) {
+    if (partition.unit == LayoutUnit::Blocks) {
+        return fmt::format("whole blocks, {} in all; embedding and head go with the ends",
+                           partition.decoder_layers);
     }
-}
-
-/// The partition in units where it counts whole blocks, which a profile does not know; else empty.
-std::string in_units(const LayoutPartition& partition) {
-    if (partition.unit != LayoutUnit::Blocks) {
-        return {};
-    }
-    std::vector<int> units;
-    for (const int blocks : partition.sizes) {
-        units.push_back(2 * blocks);
-    }
-    ++units.front();
-    ++units.back();
-    return fmt::format("# of a profile by 'import hf', which counts units: [{}]\n",
-                       fmt::join(units, ", "));
-}
-
-Imported with_counts(std::string content, int ranks, int stages) {
-    Imported imported{.content = std::move(content), .result = {}};
-    imported.result.ranks = ranks;
-    imported.result.stages = stages;
-    return imported;
+    return fmt::format("layers one by one, E, {} m and L among them", partition.prediction_layers);
 }
 
 Imported import_layout(const MegatronLayout& layout, int chunks, const std::string& place) {
     const int ranks = ranks_of(layout, chunks, place);
     const LayoutPartition partition = partition_of(layout, place);
-    return with_counts(
-        fmt::format("# Megatron's pipeline layout {}\n# partition counts {}\n{}[pipeline]\n"
+    Imported imported = with_counts(
+        fmt::format("# Megatron's pipeline layout {}\n# partition counts {}\n[pipeline]\n"
                     "stages = {}\nchunks = {}\npartition = [{}]\n",
                     print_megatron_layout(layout),
                     unit_words(partition),
-                    in_units(partition),
                     ranks,
                     chunks,
                     fmt::join(partition.sizes, ", ")),
         ranks,
         static_cast<int>(layout.stages.size()));
+    if (partition.prediction_layers > 0) {
+        imported.notes.emplace_back(
+            "warning: the layout has layers m, which predict further tokens: the partition fits "
+            "only a model that has a layer for each letter, m included");
+    }
+    return imported;
 }
 
 // --- Flags. ---
 
-/// Stages per rank, as any of three flags says it.
-int chunks_of(const MegatronFlags& flags, int ranks, const std::string& place) {
-    if (flags.layout) {
-        const auto stages = static_cast<int>(flags.layout->stages.size());
-        if (stages % ranks != 0) {
-            refuse(place,
-                   fmt::format("a layout of {} stages on {} ranks", stages, ranks),
-                   "its stages have to be a multiple of --pipeline-model-parallel-size");
+/// Reads the flags of one file; one object for each.
+class FlagsImport {
+  public:
+    FlagsImport(const MegatronFlags& flags, const ImportOptions& options, std::string place)
+        : flags_(flags),
+          options_(options),
+          place_(std::move(place)),
+          ranks_(flags.pipeline_size.value_or(1)) {
+        check_layout(flags_, place_);
+        chunks_ = megatron_chunks(flags_, ranks_, place_);
+        replicas_ = replicas();
+        for (const std::string& warning : flags_.warnings) {
+            warn(warning);
         }
-        return stages / ranks;
     }
-    if (flags.virtual_stages) {
-        return *flags.virtual_stages;
+
+    Imported imported() {
+        std::string text = "# Megatron's flags\n";
+        if (!flags_.unused.empty()) {
+            text += fmt::format("# without effect on a prediction: {}\n",
+                                fmt::join(flags_.unused, " "));
+        }
+        text += model_table();
+        text += training_table();
+        text += pipeline_table();
+        text += cluster_table();
+        Imported result = with_counts(std::move(text), ranks_, ranks_ * chunks_);
+        result.result.parameters = parameters_;
+        result.profile = std::move(profile_);
+        say_what_is_left_out();
+        result.notes = std::move(notes_);
+        return result;
     }
-    if (!flags.virtual_stage_layers) {
-        return 1;
+
+  private:
+    void warn(std::string_view text) { notes_.push_back(fmt::format("warning: {}", text)); }
+
+    /// Replicas of the pipeline: what tensor, context and pipeline parallelism leave of the
+    /// devices.
+    std::optional<int> replicas() const {
+        if (!flags_.processes) {
+            return std::nullopt;
+        }
+        const std::int64_t devices =
+            std::int64_t{ranks_} * flags_.tensor_size.value_or(1) * flags_.context_size.value_or(1);
+        if (*flags_.processes % devices != 0) {
+            refuse(place_,
+                   fmt::format("{} processes cannot be shared out to replicas of {} devices: "
+                               "pipeline x tensor x context parallelism",
+                               *flags_.processes,
+                               devices),
+                   "Megatron refuses this, too");
+        }
+        return static_cast<int>(*flags_.processes / devices);
     }
-    const std::int64_t layers_per_round = std::int64_t{ranks} * *flags.virtual_stage_layers;
-    if (!flags.layers || *flags.layers % layers_per_round != 0) {
-        refuse(place,
-               fmt::format("--num-layers-per-virtual-pipeline-stage {} on {} ranks needs "
-                           "--num-layers, a multiple of {}",
-                           *flags.virtual_stage_layers,
-                           ranks,
-                           layers_per_round),
-               "");
+
+    // --- [model] ---
+
+    std::string model_table() {
+        const std::vector<std::string_view> missing = missing_sizes(flags_);
+        if (!missing.empty()) {
+            warn(
+                fmt::format("the file describes no whole model, {} {} missing: the fragment has no "
+                            "table [model]",
+                            fmt::join(missing, ", "),
+                            missing.size() == 1 ? "is" : "are"));
+            return {};
+        }
+        const DecoderModel model = megatron_model(flags_, place_);
+        const std::optional<int> vocabulary = padded_vocabulary(flags_);
+        if (vocabulary) {
+            parameters_ = decoder_parameters(model);
+        }
+        if (const int context = flags_.context_size.value_or(1); context > 1) {
+            warn(fmt::format(
+                "--context-parallel-size {}: {} devices share each sample, so costs are "
+                "those of one of them; keys and values that they exchange, and the sum "
+                "of their gradients, are not predicted",
+                context,
+                context));
+        }
+        const std::string more = more_than_gpt(flags_, model);
+        if (more.empty() && !options_.hf.device) {
+            return gpt_table(model, vocabulary);
+        }
+        if (!vocabulary) {
+            refuse(place_,
+                   "no --vocab-size, expected the number of words: the tokenizer alone knows it",
+                   "add --vocab-size N to the flags");
+        }
+        return profile_table(model, more);
     }
-    return static_cast<int>(*flags.layers / layers_per_round);
+
+    std::string gpt_table(const DecoderModel& model, std::optional<int> vocabulary) {
+        std::string text = fmt::format(
+            "[model]\nkind = \"gpt\"\nlayers = {}\nd_model = {}\nheads = {}\ncontext = {}\n",
+            model.blocks,
+            model.width,
+            model.attention.heads,
+            *flags_.sequence);
+        if (vocabulary) {
+            text += fmt::format("vocabulary = {}\n", *vocabulary);
+        } else {
+            text += "# vocabulary = N, which the tokenizer knows; left out, it is 256\n";
+            warn(
+                "no --vocab-size: the tokenizer alone knows the number of words; set "
+                "model.vocabulary, which is 256 where it is left out");
+        }
+        text += fmt::format("feed_forward = {}\ntied = {}\n", model.feed_forward, model.tied);
+        const double dropout = flags_.hidden_dropout.value_or(0.1);
+        return dropout > 0 ? text + fmt::format("dropout = {}\n", dropout) : text;
+    }
+
+    std::string profile_table(const DecoderModel& model, const std::string& more) {
+        const std::filesystem::path file = profile_beside(options_.common.out);
+        const std::string reason =
+            more.empty() ? std::string() : fmt::format("# more than a gpt: {}\n", more);
+        std::string text = fmt::format(
+            "[model]\n{}kind = \"profile\"\nfile = \"{}\"\n", reason, file.filename().string());
+        if (options_.hf.device) {
+            profile_ = print_profile(estimated(model));
+        } else {
+            warn(
+                fmt::format("the model is more than a gpt ({}): its costs are a profile, which the "
+                            "fragment calls {}; 'pipetwin import megatron {} --device NAME' "
+                            "estimates and writes it ('pipetwin devices' lists the names)",
+                            more,
+                            file.filename().string(),
+                            options_.file.string()));
+        }
+        return text;
+    }
+
+    Profile estimated(const DecoderModel& model) {
+        EstimateOptions estimate;
+        estimate.sequence = *flags_.sequence;
+        estimate.micro_batch_size = flags_.micro_batch_size.value_or(1);
+        estimate.precision = model.precision.value_or("fp32");
+        estimate.efficiency = options_.hf.efficiency.value_or(estimate.efficiency);
+        estimate.memory_efficiency =
+            options_.hf.memory_efficiency.value_or(estimate.memory_efficiency);
+        const DeviceProfile device = find_device(*options_.hf.device);
+        matrix_rate(device, estimate.precision, "choose another device with --device");
+        Profile profile = estimated_profile(model, device, estimate);
+        profile.tool_version = PIPETWIN_VERSION;
+        if (const int context = flags_.context_size.value_or(1); context > 1) {
+            profile = with_context_parallel(std::move(profile), context);
+        }
+        if (options_.hf.whole_blocks) {
+            profile = with_whole_blocks(profile);
+        }
+        check_profile(profile, place_);
+        return profile;
+    }
+
+    // --- [training] ---
+
+    std::optional<int> batch() const {
+        if (flags_.global_batch_size || !flags_.micro_batch_size || !replicas_) {
+            return flags_.global_batch_size;
+        }
+        return *flags_.micro_batch_size * *replicas_;  // Megatron's default
+    }
+
+    std::string training_table() {
+        std::string text = "[training]\n";
+        if (const std::optional<int> samples = batch()) {
+            text += fmt::format("batch = {}\n", *samples);
+        }
+        if (flags_.bf16 || flags_.fp16) {
+            text += "precision = \"bf16\"\n";
+        }
+        if (flags_.fp16) {
+            warn("--fp16: the fragment says bf16, whose sizes are the same");
+        }
+        if (flags_.optimizer == "sgd") {
+            text += "optimizer = \"momentum\"\n";
+        }
+        const double norm = flags_.clip_norm.value_or(1);
+        return norm > 0 ? text + fmt::format("clip_norm = {}\n", norm) : text;
+    }
+
+    // --- [pipeline] ---
+
+    std::string pipeline_table() {
+        std::string text = fmt::format(
+            "[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
+            ranks_,
+            chunks_,
+            to_string(chunks_ > 1 ? ScheduleKind::Interleaved1F1B : ScheduleKind::OneFOneB));
+        if (chunks_ > 1 && flags_.group_size) {
+            text += fmt::format("group_size = {}\n", *flags_.group_size);
+        }
+        text += micro_batches_line();
+        text += fmt::format("recompute = \"{}\"\n", flags_.recompute_full ? "always" : "none");
+        if (flags_.tensor_size) {
+            text += fmt::format("tensor_parallel = {}\n", *flags_.tensor_size);
+        }
+        if (flags_.shard_optimizer) {
+            text += "shard_optimizer = true\n";
+        }
+        if (flags_.overlap_reduction) {
+            text += "overlap_reduction = true\n";
+        }
+        return text + partition_line();
+    }
+
+    std::string micro_batches_line() {
+        const std::optional<int> samples = batch();
+        if (!samples || !flags_.micro_batch_size) {
+            return {};
+        }
+        const std::int64_t size = std::int64_t{*flags_.micro_batch_size} * replicas_.value_or(1);
+        if (*samples % size != 0) {
+            refuse(place_,
+                   fmt::format("--global-batch-size {} is no multiple of --micro-batch-size {}{}",
+                               *samples,
+                               *flags_.micro_batch_size,
+                               replicas_ ? fmt::format(" x {} replicas", *replicas_) : ""),
+                   "Megatron refuses this, too");
+        }
+        const std::int64_t count = *samples / size;
+        check_group(count);
+        return replicas_
+                   ? fmt::format("micro_batches = {}\ndata_parallel = {}\n", count, *replicas_)
+                   : fmt::format(
+                         "# {} in all; with data_parallel = N a pipeline has an N-th "
+                         "of them\nmicro_batches = {}\n",
+                         count,
+                         count);
+    }
+
+    /// Megatron takes groups of as many micro-batches as ranks unless a flag says otherwise.
+    void check_group(std::int64_t count) {
+        const int group = flags_.group_size.value_or(ranks_);
+        const std::int64_t last = count % group;
+        if (chunks_ > 1 && replicas_ && last > 0 && last < ranks_) {
+            warn(
+                fmt::format("Megatron refuses {} micro-batches in groups of {}, as the last group "
+                            "has fewer than the {} ranks; "
+                            "--microbatch-group-size-per-virtual-pipeline-stage sets the groups",
+                            count,
+                            group,
+                            ranks_));
+        }
+    }
+
+    std::vector<int> blocks() const {
+        if (!flags_.layout) {
+            return megatron_blocks(flags_, ranks_, chunks_, place_);
+        }
+        partition_of(*flags_.layout, place_);  // refuses empty stages
+        std::vector<int> counts;
+        for (const std::string& stage : flags_.layout->stages) {
+            counts.push_back(static_cast<int>(std::ranges::count(stage, 't')));
+            const bool is_end = counts.size() == 1 || counts.size() == flags_.layout->stages.size();
+            if (counts.back() == 0 && !is_end) {
+                refuse(place_,
+                       fmt::format("stage {} has nothing but layers m, which are left out",
+                                   counts.size() - 1),
+                       "put a layer t there, or leave the stage out");
+            }
+        }
+        return counts;
+    }
+
+    std::string partition_line() const {
+        const std::vector<int> counts = blocks();
+        if (counts.empty()) {
+            return {};
+        }
+        return fmt::format(
+            "# whole blocks, {} in all; embedding and head go with the ends\n"
+            "partition = [{}]\n",
+            std::accumulate(counts.begin(), counts.end(), 0),
+            fmt::join(counts, ", "));
+    }
+
+    // --- [cluster], and what has no key. ---
+
+    std::string cluster_table() const {
+        std::string text;
+        if (options_.hf.device) {
+            text += fmt::format("device = \"{}\"\n", *options_.hf.device);
+        }
+        if (flags_.per_node) {
+            text += fmt::format("per_node = {}\n", *flags_.per_node);
+        }
+        return text.empty() ? text : "[cluster]\n" + text;
+    }
+
+    void say_what_is_left_out() {
+        if (flags_.recompute_selective) {
+            warn(
+                "selective recompute has no word here: the fragment says recompute = \"none\", "
+                "which keeps more and recomputes nothing");
+        }
+        const int most = flags_.layers ? *flags_.layers / (ranks_ * chunks_) : 0;
+        if (flags_.recompute_full && flags_.recompute_layers.value_or(1) < most) {
+            warn(fmt::format(
+                "--recompute-num-layers {}: Megatron keeps the input of every {} layers "
+                "and so more than recompute = \"always\", which keeps that of a stage",
+                flags_.recompute_layers.value_or(1),
+                flags_.recompute_layers.value_or(1)));
+        }
+        if (flags_.sequence_parallel && flags_.tensor_size.value_or(1) > 1) {
+            warn(
+                "--sequence-parallel: the prediction keeps the inputs of blocks whole on each "
+                "device of tensor parallelism, so a rank needs at most the memory that it says");
+        }
+        if (!flags_.pipeline_size) {
+            warn("no --pipeline-model-parallel-size: one stage, as Megatron takes it");
+        }
+    }
+
+    const MegatronFlags& flags_;
+    const ImportOptions& options_;
+    std::string place_;
+    int ranks_;
+    int chunks_ = 1;
+    std::optional<int> replicas_;
+    std::optional<std::int64_t> parameters_;
+    std::optional<std::string> profile_;
+    std::vector<std::string> notes_;
+};
+
+// --- Files. ---
+
+/// Where a base file of a YAML file may lie: beside it, or where Primus keeps its models.
+std::optional<std::filesystem::path> base_file(const std::filesystem::path& file,
+                                               const std::string& name) {
+    std::error_code ignored;
+    const std::filesystem::path folder = std::filesystem::absolute(file, ignored).parent_path();
+    if (std::filesystem::is_regular_file(folder / name, ignored)) {
+        return folder / name;
+    }
+    for (std::filesystem::path above = folder; above.has_relative_path();
+         above = above.parent_path()) {
+        const std::filesystem::path inside = above / "primus/configs/models/megatron" / name;
+        if (std::filesystem::is_regular_file(inside, ignored)) {
+            return inside;
+        }
+    }
+    return std::nullopt;
 }
 
-/// Lines of the table [model], where the flags describe one.
-std::string model_table(const MegatronFlags& flags) {
-    if (!flags.layers || !flags.hidden_size || !flags.heads || !flags.sequence) {
-        return {};
+/// Adds what the files that this one continues say.
+void add_bases(LaunchFile& file,
+               const std::filesystem::path& from,
+               const ImportOptions& options,
+               int& files) {
+    for (const std::string& name : std::vector<std::string>(file.models)) {
+        const std::optional<std::filesystem::path> found = base_file(from, name);
+        if (!found || ++files > most_base_files) {
+            const std::string what =
+                found ? fmt::format("more than {} files that continue each other", most_base_files)
+                      : fmt::format(
+                            "the file '{}', which it continues, is neither beside it nor in "
+                            "primus/configs/models/megatron",
+                            name);
+            if (!options.ignore_unknown) {
+                throw Error(ErrorKind::BadInput,
+                            input_name(from),
+                            what,
+                            "put it beside the file, or add --ignore-unknown to go without it");
+            }
+            file.notes.push_back(what);
+            continue;
+        }
+        LaunchFile base =
+            parse_launch_file(read_input(*found, largest_layout_file), found->string());
+        add_bases(base, *found, options, files);
+        add_base_settings(file, base);
     }
-    std::string text = fmt::format(
-        "[model]\nkind = \"gpt\"\nlayers = {}\nd_model = {}\nheads = {}\ncontext = {}\n",
-        *flags.layers,
-        *flags.hidden_size,
-        *flags.heads,
-        *flags.sequence);
-    if (flags.vocabulary) {
-        text += fmt::format("vocabulary = {}\n", *flags.vocabulary);
-    }
-    if (flags.feed_forward) {
-        text += fmt::format("feed_forward = {}\n", *flags.feed_forward);
-    }
-    return text;
 }
 
-std::string partition_lines(const MegatronFlags& flags, int pieces, const std::string& place) {
-    if (flags.layout) {
-        const LayoutPartition partition = partition_of(*flags.layout, place);
-        return fmt::format("# partition counts {}\n{}partition = [{}]\n",
-                           unit_words(partition),
-                           in_units(partition),
-                           fmt::join(partition.sizes, ", "));
-    }
-    if (!flags.layers) {
-        return {};
-    }
-    if (*flags.layers % pieces != 0) {
-        refuse(
-            place,
-            fmt::format("--num-layers {} cannot be shared out to {} stages", *flags.layers, pieces),
-            "give a multiple, or --pipeline-model-parallel-layout");
-    }
-    const LayoutPartition partition{
-        .unit = LayoutUnit::Blocks,
-        .sizes = std::vector<int>(as_index(pieces), *flags.layers / pieces),
-        .decoder_layers = *flags.layers};
-    return fmt::format(
-        "{}partition = [{}]\n", in_units(partition), fmt::join(partition.sizes, ", "));
-}
-
-/// Micro-batches of one replica: as many as there are, for one replica.
-std::string micro_batches_line(const MegatronFlags& flags, const std::string& place) {
-    if (!flags.global_batch_size || !flags.micro_batch_size) {
-        return {};
-    }
-    const int batch = *flags.global_batch_size;
-    const int size = *flags.micro_batch_size;
-    if (batch % size != 0) {
-        refuse(place,
-               fmt::format(
-                   "--global-batch-size {} is no multiple of --micro-batch-size {}", batch, size),
-               "Megatron refuses this, too");
-    }
-    return fmt::format(
-        "# {} in all; with data_parallel = N a pipeline has an N-th of them\nmicro_batches = {}\n",
-        batch / size,
-        batch / size);
-}
-
-Imported import_flags(const MegatronFlags& flags,
-                      const ImportOptions& options,
-                      const std::string& place) {
-    if (options.chunks) {
-        throw Error(ErrorKind::Usage,
-                    "--chunks",
-                    "the flags say themselves how many stages a rank holds",
-                    "leave it out");
-    }
-    if (!flags.pipeline_size) {
+/// No layout begins with a brace or a bracket, and no file of flags does.
+void expect_no_other_kind(std::string_view text, const std::string& place) {
+    const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    const std::string_view content = text.substr(begin);
+    const bool is_json = content.starts_with('{');
+    if (is_json || content.starts_with('[')) {
         throw Error(ErrorKind::BadInput,
                     place,
-                    "no --pipeline-model-parallel-size, expected how many ranks a pipeline has",
-                    "for a layout alone leave all flags out: Et|tL");
+                    fmt::format("the file looks like {}, expected a layout, flags or YAML",
+                                is_json ? "JSON" : "TOML"),
+                    is_json ? "'pipetwin import deepspeed' reads DeepSpeed's JSON"
+                            : "'pipetwin import torchtitan' reads torchtitan's TOML");
     }
-    const int ranks = *flags.pipeline_size;
-    const int chunks = chunks_of(flags, ranks, place);
-    std::string text = "# Megatron's flags\n";
-    if (!flags.unused.empty()) {
-        text += fmt::format("# not looked at: {}\n", fmt::join(flags.unused, " "));
+}
+
+void expect_flag_options(const ImportOptions& options) {
+    const auto refuse_option = [](std::string_view option, std::string why) {
+        throw Error(ErrorKind::Usage, std::string(option), std::move(why), "leave it out");
+    };
+    if (options.chunks) {
+        refuse_option("--chunks", "the flags say themselves how many stages a rank holds");
     }
-    text += model_table(flags);
-    if (flags.global_batch_size) {
-        text += fmt::format("[training]\nbatch = {}\n", *flags.global_batch_size);
+    if (options.hf.sequence) {
+        refuse_option("--sequence", "the flags say it themselves, with --seq-length");
     }
-    text +=
-        fmt::format("[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
-                    ranks,
-                    chunks,
-                    to_string(chunks > 1 ? ScheduleKind::Interleaved1F1B : ScheduleKind::OneFOneB));
-    text += micro_batches_line(flags, place);
-    text += fmt::format("recompute = \"{}\"\n", flags.recompute_full ? "always" : "none");
-    if (flags.tensor_size) {
-        text += fmt::format("tensor_parallel = {}\n", *flags.tensor_size);
+    if (options.hf.precision) {
+        refuse_option("--precision", "the flags say it themselves, with --bf16 or --fp16");
     }
-    if (flags.shard_optimizer) {
-        text += "shard_optimizer = true\n";
+    if (!options.hf.weights.empty() || !options.hf.calibration.empty()) {
+        refuse_option(options.hf.weights.empty() ? "--calibrate" : "--weights",
+                      "it belongs to 'import hf'");
     }
-    text += partition_lines(flags, ranks * chunks, place);
-    Imported imported = with_counts(std::move(text), ranks, ranks * chunks);
-    if (flags.recompute_selective) {
-        imported.notes.emplace_back(
-            "selective recompute has no word here: the fragment says recompute = \"none\", which "
-            "keeps more and recomputes nothing");
-    }
-    return imported;
 }
 
 }  // namespace
@@ -243,10 +504,32 @@ Imported import_flags(const MegatronFlags& flags,
 Imported import_megatron(const ImportOptions& options) {
     const std::string place = input_name(options.file);
     const std::string text = read_input(options.file, largest_layout_file);
-    return are_megatron_flags(text)
-               ? import_flags(parse_megatron_flags(text, place), options, place)
-               : import_layout(
-                     parse_megatron_layout(text, place), options.chunks.value_or(1), place);
+    expect_no_other_kind(text, place);
+    if (!are_megatron_flags(text)) {
+        if (!options.hf.given().empty()) {
+            throw Error(ErrorKind::Usage,
+                        std::string(options.hf.given()),
+                        "a layout alone describes no model that costs could be estimated for",
+                        "leave it out");
+        }
+        return import_layout(parse_megatron_layout(text, place), options.chunks.value_or(1), place);
+    }
+    expect_flag_options(options);
+    if (options.hf.device) {
+        require_free(profile_beside(options.common.out), options.common.force);
+    }
+    LaunchFile file = parse_launch_file(text, place);
+    int files = 0;
+    add_bases(file, options.file, options, files);
+    if (file.settings.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    "no flag of a training program, expected such as --num-layers 32",
+                    "for a layout alone leave all flags out: Et|tL");
+    }
+    const MegatronFlags flags =
+        megatron_flags(file, options.ignore_unknown ? UnknownFlags::Warn : UnknownFlags::Refuse);
+    return FlagsImport(flags, options, place).imported();
 }
 
 }  // namespace pipetwin::cli

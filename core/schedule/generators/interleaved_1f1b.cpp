@@ -10,6 +10,32 @@ namespace pipetwin::schedules {
 
 namespace {
 
+/// True if each of the groups has a micro-batch for every rank, the last one included.
+bool fills_all_ranks(int micro_batches, int group_size, int ranks) {
+    const int last = micro_batches % group_size;
+    return group_size >= ranks && (last == 0 || last >= ranks);
+}
+
+/// The smallest group size that fills all ranks; as many as ranks where there is none.
+int smallest_group_size(int micro_batches, int ranks) {
+    for (int size = ranks; size <= micro_batches; ++size) {
+        if (fills_all_ranks(micro_batches, size, ranks)) {
+            return size;
+        }
+    }
+    return ranks;
+}
+
+/// What to do about a group size that leaves a last group too small.
+std::string way_out(int micro_batches, int group_size, int ranks) {
+    if (micro_batches < ranks) {
+        return fmt::format("take {} micro-batches or more, or fewer ranks", ranks);
+    }
+    return fmt::format("take a group size of {}, or a multiple of {} micro-batches",
+                       smallest_group_size(micro_batches, ranks),
+                       group_size);
+}
+
 /// Interleaved 1F1B: the model is cut into more pieces than there are ranks, and every rank holds
 /// several of them, a loop apart.
 ///
@@ -23,7 +49,9 @@ namespace {
 /// of 1F1B. The price is v times as many messages, and min(m v, (v - 1) g + 2 (p - 1 - r) + 1) live
 /// activations on rank r.
 ///
-/// A last group of fewer micro-batches is fine as long as it has one per rank.
+/// A last group of fewer micro-batches is fine as long as it has one per rank. Where the caller
+/// names no group size, it is the smallest that keeps this rule: PyTorch's rounds of m / (m div p),
+/// where these are equal, and more numbers of micro-batches besides.
 ///
 /// Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 /// Megatron-LM", section 2.2.2.
@@ -32,13 +60,13 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& op
     const int p = shape.ranks;
     const int m = shape.micro_batches;
     const int v = shape.chunks;
-    const int g = options.group_size == 0 ? p : options.group_size;
+    const int g = options.group_size == 0 ? smallest_group_size(m, p) : options.group_size;
     require_rule(
         g >= p,
         "interleaved-1f1b",
         fmt::format("a group has at least one micro-batch per rank, got {} for {} ranks", g, p),
         fmt::format("give a group size of {} or more", p));
-    require_rule(m % g == 0 || m % g >= p,
+    require_rule(fills_all_ranks(m, g, p),
                  "interleaved-1f1b",
                  fmt::format("{} micro-batches in groups of {} leave a last group of {}, smaller "
                              "than the {} ranks",
@@ -46,7 +74,7 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& op
                              g,
                              m % g,
                              p),
-                 fmt::format("take a multiple of {} micro-batches", g));
+                 way_out(m, g, p));
     const InterleavedOrder order(m, v, g);
     const int all = m * v;
     fill_rows(schedule, [&](int rank, RowWriter& row) {

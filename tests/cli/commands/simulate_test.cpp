@@ -389,6 +389,76 @@ TEST_F(SimulateFiles, ScheduleFileGivesTheOrder) {
               2);
 }
 
+/// Two ranks with two stages each, eight micro-batches, with split backwards on rank 1: the file
+/// that PyTorch tests its placement of messages with (test/distributed/pipelining/artifacts,
+/// zb1p_2rank_2stagep_comms.csv). Many receives stand long before the action that needs them.
+constexpr std::string_view pytorch_messages =
+    "0F0,0SEND_F0,2RECV_F0,0F1,0SEND_F1,2RECV_F1,2F0,2SEND_F0,2F1,2SEND_F1,2RECV_B0,2BW0,"
+    "2SEND_B0,0F2,0SEND_F2,2RECV_B1,2BW1,2SEND_B1,0F3,0SEND_F3,2RECV_F2,0RECV_B0,0BW0,2F2,"
+    "2SEND_F2,2RECV_F3,0RECV_B1,0BW1,2F3,2SEND_F3,2RECV_B2,2BW2,2SEND_B2,0F4,0SEND_F4,2RECV_B3,"
+    "2BW3,2SEND_B3,0F5,0SEND_F5,2RECV_F4,0RECV_B2,0BW2,2F4,2SEND_F4,2RECV_F5,0RECV_B3,0BW3,2F5,"
+    "2SEND_F5,2RECV_B4,2BW4,2SEND_B4,0F6,0SEND_F6,2RECV_B5,2BW5,2SEND_B5,0F7,0SEND_F7,2RECV_F6,"
+    "0RECV_B4,0BW4,2F6,2SEND_F6,2RECV_F7,0RECV_B5,0BW5,2F7,2SEND_F7,2RECV_B6,2BW6,2SEND_B6,"
+    "2RECV_B7,2BW7,2SEND_B7,0RECV_B6,0BW6,0RECV_B7,0BW7\n"
+    "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3B0,3SEND_B0,1RECV_B0,"
+    "3F1,1RECV_F2,3B1,3SEND_B1,1RECV_B1,3W0,1RECV_F3,1F2,1SEND_F2,1B0,1SEND_B0,3W1,3RECV_F2,1F3,"
+    "1SEND_F3,1B1,1SEND_B1,1W0,3RECV_F3,3F2,3B2,3SEND_B2,1RECV_B2,1W1,1RECV_F4,3F3,3B3,3SEND_B3,"
+    "1RECV_B3,3W2,1RECV_F5,1F4,1SEND_F4,1B2,1SEND_B2,3W3,3RECV_F4,1F5,1SEND_F5,1B3,1SEND_B3,1W2,"
+    "3RECV_F5,3F4,3B4,3SEND_B4,1RECV_B4,1W3,1RECV_F6,3F5,3B5,3SEND_B5,1RECV_B5,3W4,1RECV_F7,1F6,"
+    "1SEND_F6,1B4,1SEND_B4,3W5,3RECV_F6,1F7,1SEND_F7,1B5,1SEND_B5,1W4,3RECV_F7,3F6,3B6,3SEND_B6,"
+    "1RECV_B6,1W5,3F7,3B7,3SEND_B7,1RECV_B7,3W6,1B6,1SEND_B6,3W7,1B7,1SEND_B7,1W6,1W7\n";
+
+/// PyTorch posts a receive where it stands and waits where its tensor is used. So the messages,
+/// which take no time, change nothing: 49 units, as of the rows without them, at F = I = W = 1, B
+/// = 2.
+TEST_F(SimulateFiles, ReceivesArePostedUnlessTheyShallBlock) {
+    const std::string messages = file("messages.csv", pytorch_messages);
+    ASSERT_EQ(
+        pipetwin({"export", "torch-csv", messages, "--compute-only", "--out", path("rows.csv")})
+            .code,
+        0);
+    const auto simulated = [](const std::string& csv, const std::vector<std::string>& more = {}) {
+        std::vector<std::string> args{"simulate",
+                                      "--schedule-file",
+                                      csv,
+                                      "--forward-ms",
+                                      "1",
+                                      "--backward-ms",
+                                      "2",
+                                      "--json"};
+        args.insert(args.end(), more.begin(), more.end());
+        return pipetwin(args);
+    };
+    EXPECT_EQ(simulated(path("rows.csv")).json()["makespan_ms"], 49.0);
+    const Outcome posted = simulated(messages);
+    EXPECT_EQ(posted.json()["makespan_ms"], 49.0);
+    EXPECT_THAT(posted.err, HasSubstr("waited for where their tensors are used"));
+    const Outcome blocking = simulated(messages, {"--receives", "blocking"});
+    EXPECT_EQ(blocking.json()["makespan_ms"], 79.0);
+    EXPECT_THAT(blocking.err, HasSubstr("receives of the schedule file block where they stand"));
+    EXPECT_EQ(simulated(messages, {"--receives", "never"}).code, 2);
+    EXPECT_EQ(
+        pipetwin(simulate_args({.stages = 2, .micro_batches = 2}, {"--receives", "posted"})).code,
+        2);
+}
+
+/// One round of six micro-batches on four ranks: (m v + p - 1)(F + B) = 15 x 3.
+TEST_F(SimulateFiles, InterleavedGroupsFitTheMicroBatches) {
+    const std::vector<std::string> more{
+        "--schedule", "interleaved-1f1b", "--chunks", "2", "--json"};
+    EXPECT_EQ(
+        pipetwin(simulate_args({.stages = 4, .micro_batches = 6}, more)).json()["makespan_ms"],
+        45.0);
+    const Outcome few = pipetwin(simulate_args({.stages = 4, .micro_batches = 3}, more));
+    EXPECT_EQ(few.code, 4);
+    EXPECT_THAT(few.err, HasSubstr("take 4 micro-batches or more, or fewer ranks"));
+    std::vector<std::string> fours = more;
+    fours.insert(fours.end(), {"--group-size", "4"});
+    const Outcome left = pipetwin(simulate_args({.stages = 4, .micro_batches = 6}, fours));
+    EXPECT_EQ(left.code, 4);
+    EXPECT_THAT(left.err, HasSubstr("take a group size of 6, or a multiple of 4 micro-batches"));
+}
+
 TEST_F(SimulateFiles, NothingIsWrittenWithoutOut) {
     const auto old = std::filesystem::current_path();
     std::filesystem::current_path(folder());

@@ -261,11 +261,11 @@ TEST_F(Exchange, AnImportedLayoutIsTheScenariosPartition) {
     EXPECT_EQ(written({"export", "megatron-layout", file("pasted.toml", scenario)}), layout);
 }
 
-TEST_F(Exchange, ALayoutOfUnevenStagesCountsUnitsOfTheGpt) {
+TEST_F(Exchange, ALayoutMayGiveTheEndsStagesOfTheirOwn) {
     const std::string fragment =
         written({"import", "megatron", file("layout.txt", "E|t*4|(tt)*1|L\n")});
-    EXPECT_THAT(fragment, HasSubstr("layers = 6"));
-    EXPECT_THAT(fragment, HasSubstr("stages = 4\nchunks = 1\npartition = [1, 8, 4, 1]\n"));
+    EXPECT_THAT(fragment, HasSubstr("# partition counts whole blocks, 6 in all"));
+    EXPECT_THAT(fragment, HasSubstr("stages = 4\nchunks = 1\npartition = [0, 4, 2, 0]\n"));
     const std::string scenario =
         std::string(gpt_scenario.substr(0, gpt_scenario.find("[pipeline]"))) + fragment +
         "micro_batches = 4\n";
@@ -316,14 +316,24 @@ TEST_F(Exchange, PlansThatNoLayoutCanHoldAreRefused) {
     EXPECT_EQ(refused({"export", "megatron-layout", file("x.csv", "0F0,0B0\n")}).code, 4);
 }
 
+/// Flags of the gpt that all exports below have: its sizes, and what ours leaves out.
+constexpr std::string_view gpt_sizes =
+    "--hidden-size 16 --ffn-hidden-size 64 --num-attention-heads 2 --seq-length 8 "
+    "--max-position-embeddings 8 --vocab-size 32 --make-vocab-size-divisible-by 1 "
+    "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 ";
+constexpr std::string_view gpt_training =
+    "--untie-embeddings-and-output-weights --clip-grad 0 --hidden-dropout 0 --attention-dropout 0";
+
 TEST_F(Exchange, MegatronsFlagsSayWhatTheScenarioSays) {
     const std::string gpt = file("gpt.toml", gpt_scenario);
     // 8 samples in 4 micro-batches; stages of 2, 1, 2 and 1 blocks have no larger divisor than 1.
     EXPECT_EQ(written({"export", "megatron-flags", gpt, "--set", "pipeline.recompute=always"}),
-              "--num-layers 6 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
-              "--micro-batch-size 2 --global-batch-size 8 --pipeline-model-parallel-layout "
-              "\"Ett|t|tt|tL\" --recompute-granularity full --recompute-method uniform "
-              "--recompute-num-layers 1\n");
+              fmt::format("--num-layers 6 {}--micro-batch-size 2 --global-batch-size 8 "
+                          "--pipeline-model-parallel-layout \"Ett|t|tt|tL\" {} "
+                          "--recompute-granularity full --recompute-method uniform "
+                          "--recompute-num-layers 1\n",
+                          gpt_sizes,
+                          gpt_training));
     EXPECT_EQ(written({"export",
                        "megatron-flags",
                        gpt,
@@ -331,9 +341,23 @@ TEST_F(Exchange, MegatronsFlagsSayWhatTheScenarioSays) {
                        "model.layers=8",
                        "--set",
                        "pipeline.partition=[2, 2, 2, 2]"}),
-              "--num-layers 8 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
-              "--num-layers-per-virtual-pipeline-stage 2 --micro-batch-size 2 "
-              "--global-batch-size 8\n");
+              fmt::format("--num-layers 8 {}--num-layers-per-virtual-pipeline-stage 2 "
+                          "--micro-batch-size 2 --global-batch-size 8 {}\n",
+                          gpt_sizes,
+                          gpt_training));
+    EXPECT_THAT(written({"export",
+                         "megatron-flags",
+                         gpt,
+                         "--set",
+                         "pipeline.stages=4",
+                         "--set",
+                         "pipeline.chunks=1",
+                         "--set",
+                         "pipeline.schedule=1f1b",
+                         "--set",
+                         "pipeline.partition=[1, 2, 2, 1]"}),
+                HasSubstr("--decoder-first-pipeline-num-layers 1 "
+                          "--decoder-last-pipeline-num-layers 1 --micro-batch-size 2"));
     const Outcome uneven = refused({"export", "megatron-flags", gpt, "--set", "training.batch=9"});
     EXPECT_EQ(uneven.code, 4);
     EXPECT_THAT(uneven.err, HasSubstr("micro-batches of 3 and of 2 samples"));
@@ -362,16 +386,26 @@ TEST_F(Exchange, MegatronsFlagsBecomeAScenarioAndComeBack) {
         "\\\n"
         "  --lr 1e-4 --bf16\n";
     const std::string fragment = written({"import", "megatron", file("train.sh", script)});
-    EXPECT_THAT(fragment, HasSubstr("# not looked at: --nproc_per_node --lr --bf16\n"));
+    EXPECT_THAT(fragment, HasSubstr("# without effect on a prediction: --lr\n"));
+    // Megatron's own defaults: tied ends, dropout, a clipped norm; two devices of eight each.
+    EXPECT_THAT(fragment,
+                AllOf(HasSubstr("feed_forward = 256\ntied = true\ndropout = 0.1\n"),
+                      HasSubstr("precision = \"bf16\"\nclip_norm = 1\n"),
+                      HasSubstr("micro_batches = 2\ndata_parallel = 4\n")));
     const std::string flags = written({"export", "megatron-flags", file("pasted.toml", fragment)});
     EXPECT_EQ(flags,
-              "--num-layers 8 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
+              "--num-layers 8 --hidden-size 64 --ffn-hidden-size 256 --num-attention-heads 4 "
+              "--seq-length 32 --max-position-embeddings 32 --vocab-size 256 "
+              "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
               "--num-layers-per-virtual-pipeline-stage 2 --micro-batch-size 2 "
-              "--global-batch-size 16\n");
+              "--global-batch-size 16 --bf16 --clip-grad 1 --hidden-dropout 0.1 "
+              "--attention-dropout 0\n");
+    const std::string again = written({"import", "megatron", file("flags.txt", flags)});
+    EXPECT_EQ(written({"export", "megatron-flags", file("again.toml", again)}), flags);
     const Outcome variable = refused(
         {"import", "megatron", file("bad.sh", "x \\\n --pipeline-model-parallel-size $PP\n")});
     EXPECT_EQ(variable.code, 3);
-    EXPECT_THAT(variable.err, AllOf(HasSubstr("bad.sh:2:33: "), HasSubstr("shell's variable")));
+    EXPECT_THAT(variable.err, AllOf(HasSubstr("bad.sh:2:33: "), HasSubstr("of the variable")));
     const Outcome odd = refused(
         {"import", "megatron", file("odd.sh", "--pipeline-model-parallel-size 2 --num-layers 7")});
     EXPECT_EQ(odd.code, 4);
@@ -413,9 +447,15 @@ TEST_F(Exchange, AProfileOfATransformerIsExportedAsAGptIs) {
     EXPECT_EQ(written({"export", "megatron-layout", scenario}), "Et|tL\n");
     EXPECT_EQ(written({"export", "megatron-flags", scenario}),
               "--num-layers 2 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
-              "--micro-batch-size 1 --global-batch-size 4\n");
+              "--micro-batch-size 1 --global-batch-size 4 --clip-grad 0\n");
+    EXPECT_THAT(pipetwin({"export", "megatron-flags", scenario, "--out", path("noted")}).err,
+                HasSubstr("a profile does not say the sizes of its model"));
+    // A layout counts blocks, and so may the partition of a profile that has them.
     const std::string layout = file("layout.txt", "Et|tL\n");
-    EXPECT_THAT(written({"import", "megatron", layout}), HasSubstr("counts units: [3, 3]\n"));
+    EXPECT_THAT(written({"import", "megatron", layout}), HasSubstr("partition = [1, 1]\n"));
+    EXPECT_EQ(
+        written({"export", "megatron-layout", scenario, "--set", "pipeline.partition=[1, 1]"}),
+        "Et|tL\n");
 
     std::string other(transformer_profile);
     other.replace(other.find("block1.attention"), 16, "convolution");

@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "core/costs/calibrate.h"
 #include "core/costs/calibration_json.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/whole_blocks.h"
 #include "core/interop/hf_config.h"
 #include "tests/support/error_of.h"
 #include "tests/support/hf_texts.h"
@@ -89,7 +91,8 @@ TEST(Estimate, LayersAreTheHalvesOfTheBlocksBetweenEmbeddingAndHead) {
 }
 
 /// Embedding 100 * 16 + 32 * 16; attention 2 * 16 + 16 * 48 + 48 + 16 * 16 + 16; feed-forward
-/// 2 * 16 + 16 * 64 + 64 + 64 * 16 + 16; head, whose matrix is the embedding's, 2 * 16.
+/// 2 * 16 + 16 * 64 + 64 + 64 * 16 + 16; head 2 * 16, and the
+/// embedding's matrix of 1600 again, in bytes.
 TEST(Estimate, BytesOfParametersFollowThePrecision) {
     const Profile half =
         estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 1));
@@ -97,12 +100,14 @@ TEST(Estimate, BytesOfParametersFollowThePrecision) {
     EXPECT_EQ(layer(half, "embedding").parameter_bytes, Bytes{2 * 2112});
     EXPECT_EQ(layer(half, "block2.attention").parameter_count, 1120);
     EXPECT_EQ(layer(half, "block2.feed_forward").parameter_count, 2160);
-    EXPECT_EQ(layer(half, "head").parameter_bytes, Bytes{2 * 32});
+    EXPECT_EQ(layer(half, "head").parameter_count, 32);
+    EXPECT_EQ(layer(half, "head").parameter_bytes, Bytes{2 * (32 + 1600)});
+    EXPECT_EQ(half.tied_bytes, Bytes{2 * 1600});
     EstimateOptions full = options(8, 1);
     full.precision = "fp32";
     EXPECT_EQ(layer(estimated_profile(model_of(small_gpt2()), counts_operations, full), "head")
                   .parameter_bytes,
-              Bytes{4 * 32});
+              Bytes{4 * (32 + 1600)});
 }
 
 // --- Times where only operations cost: published counts. ---
@@ -179,6 +184,118 @@ TEST(Estimate, ATokenPaysForItsExpertsOnly) {
     const Profile profile = estimated_profile(model, counts_operations, options(10, 1));
     EXPECT_EQ(sample(profile, "block0.feed_forward", 1).forward.count(),
               2 * 10 * 8 * 8 + 2 * (2 * 10 * 3 * 8 * 16));
+}
+
+/// Every fourth block looks at pairs, with a gate as wide as its queries; the others carry a state.
+/// Chunks of 64 tokens: five products inside a chunk, three of K and two of V numbers per pair, and
+/// three with the state of K x V.
+TEST(Estimate, LinearAttentionCostsTheSameForEveryToken) {
+    const json config = with(llama_config(),
+                             {{"model_type", "qwen3_next"},
+                              {"hidden_size", 16},
+                              {"num_hidden_layers", 4},
+                              {"num_attention_heads", 4},
+                              {"num_key_value_heads", 2},
+                              {"head_dim", 8},
+                              {"linear_num_key_heads", 2},
+                              {"linear_key_head_dim", 4},
+                              {"linear_num_value_heads", 4},
+                              {"linear_value_head_dim", 6},
+                              {"linear_conv_kernel_dim", 3},
+                              {"intermediate_size", 8},
+                              {"num_experts", 4},
+                              {"num_experts_per_tok", 2},
+                              {"moe_intermediate_size", 8}});
+    const Profile profile = estimated_profile(model_of(config), counts_operations, options(128, 1));
+    EXPECT_EQ(layer(profile, "block2.attention").kind, "linear_attention");
+    EXPECT_EQ(layer(profile, "block3.attention").kind, "attention");
+    // 2 x (2 x 4) queries and keys, 4 x 6 values and as many gates, 2 x 4 rates; convolved are 40.
+    const std::int64_t columns = 16 + 24 + 24 + 8;
+    EXPECT_EQ(layer(profile, "block0.attention").parameter_count,
+              16 + 16 * columns + 40 * 3 + 2 * 4 + 6 + 24 * 16);
+    const std::int64_t rule = 4 * 2 * (64 * (3 * 4 + 2 * 6) + 3 * 4 * 6);
+    EXPECT_EQ(sample(profile, "block0.attention", 1).forward.count(),
+              128 * (2 * 16 * columns + rule + 2 * 24 * 16));
+    // 4 x 8 queries with a gate, 2 x 8 keys and values each, two norms of 8.
+    EXPECT_EQ(layer(profile, "block3.attention").parameter_count,
+              16 + 16 * (64 + 32) + 16 + 32 * 16);
+    const std::int64_t pairs = 128 * 129 / 2;
+    EXPECT_EQ(sample(profile, "block3.attention", 1).forward.count(),
+              128 * 2 * 16 * (96 + 32) + pairs * 4 * 4 * 8);
+}
+
+/// A block that predicts a further token is the last block, a matrix of 2 C x C, and the head
+/// again.
+TEST(Estimate, AFurtherTokenCostsABlockAndAHead) {
+    const json config = with(llama_config(),
+                             {{"model_type", "mimo"},
+                              {"hidden_size", 8},
+                              {"intermediate_size", 16},
+                              {"num_hidden_layers", 2},
+                              {"num_attention_heads", 4},
+                              {"num_key_value_heads", 2},
+                              {"vocab_size", 100},
+                              {"num_nextn_predict_layers", 2}});
+    const Profile profile = estimated_profile(model_of(config), counts_operations, options(6, 1));
+    ASSERT_EQ(profile.layers.size(), 8U);
+    EXPECT_EQ(profile.layers[5].name, "mtp0");
+    EXPECT_EQ(profile.layers[6].name, "mtp1");
+    const auto forward = [&](const char* name) { return sample(profile, name, 1).forward.count(); };
+    EXPECT_EQ(forward("mtp0"),
+              2 * 6 * 16 * 8 + forward("block1.attention") + forward("block1.feed_forward") +
+                  forward("head"));
+    EXPECT_EQ(layer(profile, "mtp1").parameter_count,
+              3 * 8 + 16 * 8 + layer(profile, "block1.attention").parameter_count +
+                  layer(profile, "block1.feed_forward").parameter_count);
+    // The row that the head reads goes past a block whose own goes to the next.
+    EXPECT_EQ(sample(profile, "mtp0", 1).output.count, 2 * 2 * 6 * 8);
+    EXPECT_EQ(sample(profile, "mtp1", 1).output.count, 2 * 6 * 8);
+    // They need the embedding's table where the head is.
+    EXPECT_EQ(profile.tied_bytes, Bytes{2 * 100 * 8});
+}
+
+/// T5: every block of the decoder reads the one before it and the encoder's norm.
+TEST(Estimate, ADecoderReadsItsEncoder) {
+    const json config{{"model_type", "t5"},
+                      {"d_model", 8},
+                      {"d_kv", 4},
+                      {"d_ff", 16},
+                      {"num_layers", 2},
+                      {"num_heads", 3},
+                      {"vocab_size", 100}};
+    const Profile profile = estimated_profile(model_of(config), counts_operations, options(6, 1));
+    std::vector<std::string> names;
+    for (const LayerCost& one : profile.layers) {
+        names.push_back(one.name);
+    }
+    EXPECT_THAT(names,
+                ElementsAre("embedding",
+                            "encoder0.attention",
+                            "encoder0.feed_forward",
+                            "encoder1.attention",
+                            "encoder1.feed_forward",
+                            "encoder_norm",
+                            "decoder_embedding",
+                            "block0.attention",
+                            "block0.feed_forward",
+                            "block1.attention",
+                            "block1.feed_forward",
+                            "head"));
+    EXPECT_THAT(profile.layers[7].inputs, ElementsAre("encoder_norm", "decoder_embedding"));
+    EXPECT_THAT(profile.layers[9].inputs, ElementsAre("encoder_norm", "block0.feed_forward"));
+    EXPECT_EQ(profile.layers[6].parameter_count, 0);
+    EXPECT_EQ(profile.layers[6].parameter_bytes, Bytes{2 * 800});
+    // Every token of an encoder sees all 6; those of a decoder see 21 pairs of their own, and 36.
+    const std::int64_t matrices = 4 * 2 * 6 * 8 * 12;
+    const std::int64_t per_pair = 4 * 3 * 4;
+    EXPECT_EQ(sample(profile, "encoder1.attention", 1).forward.count(), matrices + 36 * per_pair);
+    EXPECT_EQ(sample(profile, "block1.attention", 1).forward.count(),
+              2 * matrices + (21 + 36) * per_pair);
+    check_profile(profile, "x");
+    const Profile whole = with_whole_blocks(profile);
+    EXPECT_EQ(whole.layers.size(), 8U);
+    EXPECT_THAT(whole.layers[6].inputs, ElementsAre("encoder_norm", "block0"));
+    check_profile(whole, "x");
 }
 
 TEST(Estimate, EfficienciesDivideTheTimes) {

@@ -157,6 +157,60 @@ TEST_F(HfWeights, OfGpt2AreFoundUnderTheirShortNames) {
     }
 }
 
+/// The norm behind an attention has the name that others have for the one in front of the next
+/// half; a text model has others around it, and its prediction block copies of embedding and head.
+TEST_F(HfWeights, BelongToTheHalfThatTheFamilyMeans) {
+    const nlohmann::json small = testing::with(testing::llama_config(),
+                                               {{"num_hidden_layers", 1},
+                                                {"hidden_size", 8},
+                                                {"intermediate_size", 6},
+                                                {"num_attention_heads", 2},
+                                                {"num_key_value_heads", 1},
+                                                {"vocab_size", 10},
+                                                {"tie_word_embeddings", nullptr}});
+    const DecoderModel gemma = parse_hf_config(
+        nlohmann::json{
+            {"model_type", "gemma3"},
+            {"text_config", testing::with(small, {{"model_type", "gemma3_text"}, {"head_dim", 4}})}}
+            .dump(),
+        "config.json");
+    const std::string at = "language_model.model.layers.0";
+    const auto file = write("gemma.safetensors",
+                            {{"language_model.model.embed_tokens.weight", {10, 8}},
+                             {"vision_tower.blocks.0.attn.weight", {3, 3}},
+                             {"multi_modal_projector.weight", {3}},
+                             {at + ".input_layernorm.weight", {8}},
+                             {at + ".self_attn.all", {8 * (8 + 4 + 4) + 64 + 2 * 4}},
+                             {at + ".post_attention_layernorm.weight", {8}},
+                             {at + ".pre_feedforward_layernorm.weight", {8}},
+                             {at + ".mlp.all", {144}},
+                             {at + ".post_feedforward_layernorm.weight", {8}},
+                             {"language_model.model.norm.weight", {8}}});
+    const std::vector<LayerWeights> weights = read_weights(gemma, {file});
+    ASSERT_EQ(weights.size(), 4U);
+    EXPECT_EQ(weights[1].count, attention_parameters(gemma, 0));
+    EXPECT_EQ(weights[2].count, feed_forward_parameters(gemma, 0));
+    EXPECT_EQ(weights[3].count, head_parameters(gemma));
+
+    const DecoderModel mimo = parse_hf_config(
+        testing::with(small, {{"model_type", "mimo"}, {"num_nextn_predict_layers", 1}}).dump(),
+        "config.json");
+    std::vector<Tensor> tensors = ends();
+    tensors.push_back({"model.layers.0.self_attn.all", {attention_parameters(mimo, 0)}});
+    tensors.push_back({"model.layers.0.mlp.all", {feed_forward_parameters(mimo, 0)}});
+    tensors.push_back({"model.layers.1.everything", {prediction_parameters(mimo)}});
+    tensors.push_back({"model.layers.1.embed_tokens.weight", {10, 8}});
+    tensors.push_back({"model.layers.1.shared_head.head.weight", {10, 8}});
+    const std::vector<LayerWeights> further =
+        read_weights(mimo, {write("mimo.safetensors", tensors)});
+    ASSERT_EQ(further.size(), 5U);
+    EXPECT_EQ(further[3].count, prediction_parameters(mimo));
+    EXPECT_EQ(further[4].count, head_parameters(mimo));
+    tensors.erase(tensors.end() - 3, tensors.end());
+    EXPECT_THAT(error_of([&] { read_weights(mimo, {write("less.safetensors", tensors)}); }).text(),
+                HasSubstr("no weights of layer 'mtp0'"));
+}
+
 TEST_F(HfWeights, OfAnotherModelAreRefused) {
     const auto refusal = [](const std::vector<std::filesystem::path>& files) {
         return error_of([&] { read_weights(small_llama(), files); });

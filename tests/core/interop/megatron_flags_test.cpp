@@ -6,16 +6,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/interop/megatron_flag_table.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
 namespace megatron_flags_test {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::error_of;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-MegatronFlags parse(std::string_view text) {
-    return parse_megatron_flags(text, "x.sh");
+MegatronFlags parse(std::string_view text, UnknownFlags unknown = UnknownFlags::Refuse) {
+    return parse_megatron_flags(text, "x.sh", unknown);
 }
 
 TEST(ParseMegatronFlags, ReadsALaunchScript) {
@@ -24,8 +28,8 @@ TEST(ParseMegatronFlags, ReadsALaunchScript) {
         "torchrun --nproc_per_node 8 pretrain_gpt.py \\\n"
         "    --num-layers 61 --hidden-size=7168 \\\r\n"
         "    --pipeline-model-parallel-size 16 --tensor-model-parallel-size 2 \\\n"
-        "    --pipeline-model-parallel-layout \"Et*3|(tt|)*29,m|L\" \\\n"
-        "    --micro-batch-size '4' --global-batch-size 1024 --bf16 \\\n"
+        "    --pipeline-model-parallel-layout \"Et*3|(tt|)*29L\" \\\n"
+        "    --micro-batch-size '4' --global-batch-size 1024 --bf16 --lr 1e-4 \\\n"
         "    --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
         "\\\n");
     EXPECT_EQ(flags.layers, 61);
@@ -33,12 +37,36 @@ TEST(ParseMegatronFlags, ReadsALaunchScript) {
     EXPECT_EQ(flags.pipeline_size, 16);
     EXPECT_EQ(flags.tensor_size, 2);
     ASSERT_TRUE(flags.layout);
-    EXPECT_EQ(flags.layout->stages.size(), 32U);
+    EXPECT_EQ(flags.layout->stages.size(), 31U);
     EXPECT_EQ(flags.micro_batch_size, 4);
     EXPECT_EQ(flags.global_batch_size, 1024);
     EXPECT_TRUE(flags.recompute_full);
     EXPECT_EQ(flags.recompute_layers, 1);
-    EXPECT_THAT(flags.unused, ElementsAre("--nproc_per_node", "--bf16"));
+    EXPECT_TRUE(flags.bf16);
+    EXPECT_EQ(flags.processes, 8);  // of one node, which torchrun takes without a word
+    EXPECT_THAT(flags.unused, ElementsAre("--lr"));
+    EXPECT_THAT(flags.warnings, IsEmpty());
+}
+
+TEST(ParseMegatronFlags, ReadsWhatMakesAModel) {
+    const MegatronFlags flags = parse(
+        "--group-query-attention --num-query-groups 8 --kv-channels 128 --swiglu "
+        "--disable-bias-linear --normalization RMSNorm --position-embedding-type rope "
+        "--untie-embeddings-and-output-weights --qk-layernorm --num-experts 8 "
+        "--moe-router-topk 2 --moe-layer-freq \"([0]*1+[1]*3)\" --window-size \"(4095, 0)\" "
+        "--hidden-dropout 0.0 --clip-grad 0.5 --optimizer sgd");
+    EXPECT_TRUE(flags.grouped && flags.gated && flags.no_bias && flags.rms_norm &&
+                flags.no_positions && flags.untied && flags.head_norms);
+    EXPECT_EQ(flags.query_groups, 8);
+    EXPECT_EQ(flags.head_width, 128);
+    EXPECT_EQ(flags.experts, 8);
+    EXPECT_EQ(flags.experts_per_token, 2);
+    EXPECT_EQ(flags.expert_pattern, "([0]*1+[1]*3)");
+    EXPECT_EQ(flags.window, 4095);
+    EXPECT_EQ(flags.hidden_dropout, 0);
+    EXPECT_EQ(flags.clip_norm, 0.5);
+    EXPECT_EQ(flags.optimizer, "sgd");
+    EXPECT_EQ(parse("--window-size \"(-1, -1)\"").window, std::nullopt);
 }
 
 TEST(ParseMegatronFlags, PrintedFlagsReadBack) {
@@ -50,18 +78,35 @@ TEST(ParseMegatronFlags, PrintedFlagsReadBack) {
     flags.global_batch_size = 64;
     flags.recompute_full = true;
     flags.recompute_layers = 2;
+    flags.first_layers = 3;
+    flags.last_layers = 1;
+    flags.account_for_embedding = true;
+    flags.account_for_loss = true;
+    flags.hidden_dropout = 0.1;
+    flags.attention_dropout = 0;
+    flags.clip_norm = 1;
     EXPECT_EQ(parse(print_megatron_flags(flags)), flags);
     flags.recompute_full = false;
     flags.recompute_selective = true;
     flags.shard_optimizer = true;
+    flags.overlap_reduction = true;
     flags.virtual_stage_layers.reset();
     flags.layout = parse_megatron_layout("Et*3|(tt|)*2tL", "x");
+    flags.group_size = 4;
+    flags.gated = flags.grouped = flags.no_bias = flags.untied = flags.rms_norm = true;
+    flags.no_positions = flags.head_norms = flags.bf16 = true;
+    flags.query_groups = 2;
+    flags.experts = 4;
+    flags.expert_pattern = "[0]+[1]*7";
+    flags.window = 15;
+    flags.optimizer = "sgd";
     EXPECT_EQ(parse(print_megatron_flags(flags)), flags);
 }
 
 TEST(ParseMegatronFlags, ALayoutIsNoFlags) {
     EXPECT_FALSE(are_megatron_flags("Et*3|(tt|)*29,m|L\n"));
     EXPECT_TRUE(are_megatron_flags("  --num-layers 8"));
+    EXPECT_TRUE(are_megatron_flags("model:\n  num_layers: 8\n"));
 }
 
 struct Breach {
@@ -76,20 +121,134 @@ TEST(ParseMegatronFlags, RefusesWithLineAndColumn) {
         {"--num-layers 1.5",
          "x.sh:1:14: --num-layers = '1.5', expected a whole number of at least 1"},
         {"--num-layers=0", "x.sh:1:14: --num-layers = '0', expected a whole number of at least 1"},
-        {"--num-layers 8\n --num-layers 8", "x.sh:2:2: --num-layers a second time"},
-        {"--seq-length \"8", "x.sh:1:14: the quote is not closed"},
-        {"--recompute-granularity all", "x.sh:1:25: 'all', expected full or selective"},
-        {"--recompute-method x", "x.sh:1:20: 'x', expected uniform or block"},
+        {"--num-layers 8\n --num-layers 8",
+         "x.sh:2:2: --num-layers a second time\nhint: keep one of them"},
+        {"--recompute-granularity all",
+         "x.sh:1:25: --recompute-granularity = 'all', expected full or selective"},
+        {"--recompute-method x", "x.sh:1:20: --recompute-method = 'x', expected uniform or block"},
+        {"--normalization x", "x.sh:1:17: --normalization = 'x', expected LayerNorm or RMSNorm"},
+        {"--num-layers $L",
+         "x.sh:1:14: --num-layers = '$L', which has no value in this file, or one under a "
+         "condition\nhint: write the value in place of the variable"},
     };
     for (const Breach& breach : breaches) {
         const Error error = error_of([&] { parse(breach.text); });
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_EQ(std::string(error.what()), breach.what);
     }
-    EXPECT_EQ(error_of([] { parse("--num-layers $L"); }).hint(),
-              "write the value in place of the shell's variable");
     EXPECT_EQ(error_of([] { parse("--pipeline-model-parallel-layout t|L"); }).place(),
-              "x.sh: --pipeline-model-parallel-layout");
+              "x.sh:1:34: --pipeline-model-parallel-layout");
+}
+
+/// What changes model, split, memory or schedule is never passed over: all such flags are named at
+/// once, with what they change.
+TEST(UnknownMegatronFlags, AreRefusedByNameOrLeftOutWithAWarning) {
+    constexpr std::string_view text =
+        "python pretrain_gpt.py --num-layers 8 --expert-model-parallel-size 4 \\\n"
+        "  --fp8-format hybrid --num-layer 3 --strange";
+    const Error error = error_of([&] { parse(text); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), "x.sh:1:39");
+    EXPECT_EQ(error.text(),
+              "--expert-model-parallel-size 4: replicas share the experts; --fp8-format hybrid: "
+              "products in 8 bits take other time and memory; --num-layer 3: no flag that is known "
+              "here, did you mean '--num-layers'?; --strange: no flag that is known here");
+    EXPECT_THAT(error.hint(), HasSubstr("--ignore-unknown"));
+
+    const MegatronFlags flags = parse(text, UnknownFlags::Warn);
+    EXPECT_EQ(flags.layers, 8);
+    ASSERT_EQ(flags.warnings.size(), 4U);
+    EXPECT_THAT(flags.warnings[0],
+                AllOf(HasSubstr("x.sh:1:39"), HasSubstr("--expert-model-parallel-size 4")));
+}
+
+TEST(UnknownMegatronFlags, AreHarmlessWithTheValueThatChangesNothing) {
+    EXPECT_THAT(parse("--expert-model-parallel-size 1 --data-parallel-sharding-strategy no_shard "
+                      "--main-grads-dtype fp32 --mtp-num-layers 0")
+                    .warnings,
+                IsEmpty());
+    EXPECT_EQ(error_of([] { parse("--mtp-num-layers 1"); }).text(),
+              "--mtp-num-layers 1: adds layers behind the blocks that predict further tokens");
+    EXPECT_EQ(
+        error_of([] {
+            parse(
+                "--num-experts 8 --tensor-model-parallel-size 4 "
+                "--expert-tensor-parallel-size 1");
+        }).text(),
+        "--expert-tensor-parallel-size 1: other devices share an expert than the 4 of a layer");
+}
+
+TEST(UnknownMegatronFlags, ProgramsForOtherModelsAreNamed) {
+    EXPECT_EQ(error_of([] { parse("python pretrain_bert.py --num-layers 8"); }).text(),
+              "the program trains another kind of model than a decoder of text");
+    EXPECT_EQ(parse("python examples/t5/pretrain_gpt.py --num-layers 8").layers, 8);
+}
+
+/// A flag that can only make the real step shorter, or its memory smaller, than predicted warns.
+TEST(UnknownMegatronFlags, SomeChangeLessThanAPredictionSays) {
+    EXPECT_THAT(parse("--overlap-param-gather").warnings,
+                ElementsAre(HasSubstr("overlapped, a step is at most as long")));
+}
+
+TEST(UnknownMegatronFlags, NoNameIsInTwoLists) {
+    for (const std::string_view name : known_flags()) {
+        const int lists = (refused_flag(name) != nullptr ? 1 : 0) +
+                          (flag_note(name).empty() ? 0 : 1) + (flag_alias(name) ? 1 : 0);
+        EXPECT_LE(lists, 1) << name;
+    }
+}
+
+// --- YAML. ---
+
+TEST(MegatronYaml, APrimusExperimentContinuesItsModel) {
+    const std::string experiment =
+        "modules:\n  pre_trainer:\n    framework: megatron\n    model: m.yaml\n    overrides:\n"
+        "      pipeline_model_parallel_size: 4\n      seq_length: 4096\n"
+        "      overlap_grad_reduce: true\n      use_distributed_optimizer: false\n"
+        "      gradient_accumulation_fusion: false\n      stderr_sink_level: DEBUG\n";
+    const std::string model =
+        "num_layers: 32\nseq_length: 8192\nuntie_embeddings_and_output_weights: true\n"
+        "add_bias_linear: false\nmoe_layer_freq: [0, 1]\n";
+    LaunchFile file = parse_launch_file(experiment, "x.yaml");
+    EXPECT_THAT(file.models, ElementsAre("m.yaml"));
+    add_base_settings(file, parse_launch_file(model, "m.yaml"));
+    const MegatronFlags flags = megatron_flags(file);
+    EXPECT_EQ(flags.layers, 32);
+    EXPECT_EQ(flags.sequence, 4096);
+    EXPECT_EQ(flags.pipeline_size, 4);
+    EXPECT_TRUE(flags.overlap_reduction && flags.untied && flags.no_bias);
+    EXPECT_FALSE(flags.shard_optimizer);
+    EXPECT_EQ(flags.expert_pattern, "[0,1]");
+}
+
+TEST(MegatronYaml, AFileOfMegatronBridgeUsesOtherNames) {
+    const MegatronFlags flags = parse(
+        "model:\n"
+        "  num_layers: 30\n"
+        "  num_query_groups: 8\n"
+        "  gated_linear_unit: true\n"
+        "  share_embeddings_and_output_weights: false\n"
+        "  add_bias_linear: true\n"
+        "  pipeline_model_parallel_size: 2\n"
+        "  virtual_pipeline_model_parallel_size: null\n"
+        "  num_layers_in_first_pipeline_stage: 7\n"
+        "  fp8: null\n"
+        "  pipeline_model_parallel_layout: [[embedding, decoder], [decoder, loss]]\n"
+        "train:\n  micro_batch_size: 1\n"
+        "checkpoint:\n  anything: x\n"
+        "mixed_precision: bf16_mixed\n");
+    EXPECT_EQ(flags.layers, 30);
+    EXPECT_TRUE(flags.grouped && flags.gated && flags.untied && flags.bf16);
+    EXPECT_FALSE(flags.no_bias);
+    EXPECT_EQ(flags.first_layers, 7);
+    EXPECT_EQ(flags.micro_batch_size, 1);
+    ASSERT_TRUE(flags.layout);
+    EXPECT_THAT(flags.layout->stages, ElementsAre("Et", "tL"));
+}
+
+TEST(MegatronYaml, AnswersAreTrueOrFalse) {
+    EXPECT_EQ(error_of([] { parse("swiglu: maybe\n"); }).text(),
+              "swiglu = 'maybe', expected true or false");
 }
 
 }  // namespace megatron_flags_test

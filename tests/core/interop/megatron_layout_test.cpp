@@ -219,10 +219,11 @@ TEST(PartitionOfAMegatronLayout, CountsBlocksWhereEveryStageHasOne) {
     EXPECT_EQ(partition.decoder_layers, 6);
 }
 
-TEST(PartitionOfAMegatronLayout, CountsUnitsWhereAStageHasNoBlock) {
-    const LayoutPartition partition = layout_partition({{"E", "tt", "ttL"}});
-    EXPECT_EQ(partition.unit, LayoutUnit::GptUnits);
-    EXPECT_THAT(partition.sizes, ElementsAre(1, 4, 5));
+/// The embedding alone, or the head: a stage without blocks.
+TEST(PartitionOfAMegatronLayout, TheEndsMayHaveNoBlock) {
+    const LayoutPartition partition = layout_partition({{"E", "tt", "tt", "L"}});
+    EXPECT_EQ(partition.unit, LayoutUnit::Blocks);
+    EXPECT_THAT(partition.sizes, ElementsAre(0, 2, 2, 0));
     EXPECT_EQ(partition.decoder_layers, 4);
 }
 
@@ -230,13 +231,29 @@ TEST(PartitionOfAMegatronLayout, CountsLayersWhereNoGptHasThem) {
     const LayoutPartition partition = layout_partition({{"Ettt", "tt", "m", "L"}});
     EXPECT_EQ(partition.unit, LayoutUnit::AllLayers);
     EXPECT_THAT(partition.sizes, ElementsAre(4, 2, 1, 1));
+    EXPECT_EQ(partition.prediction_layers, 1);
 }
 
 TEST(PartitionOfAMegatronLayout, EmptyStagesAreRefusedByNumber) {
     EXPECT_EQ(infeasible([] {
                   layout_partition({{"Et", "", "tL"}});
               }),
-              "stage 1 is empty, expected at least one layer");
+              "stage 1 is empty, which Megatron takes; a stage here holds at least one layer");
+}
+
+/// Megatron-Core's own words, a list for each stage.
+TEST(MegatronLayout, ReadsListsOfWords) {
+    const auto lists = [](std::string_view text) {
+        return parse_megatron_layout_lists(text, "x").stages;
+    };
+    EXPECT_THAT(lists("[['embedding', 'decoder'], [\"decoder\", mtp, loss]]"),
+                ElementsAre("Et", "tmL"));
+    EXPECT_THAT(lists("[[E,t,t],[],[t,L]]"), ElementsAre("Ett", "", "tL"));
+    EXPECT_THAT(lists("[embedding, decoder][decoder, loss]"), ElementsAre("Et", "tL"));
+    for (const std::string_view wrong :
+         {"[[embedding], [los]]", "[[embedding, loss]", "embedding", "", "[[loss]]"}) {
+        EXPECT_EQ(testing::error_of([&] { lists(wrong); }).kind(), ErrorKind::BadInput) << wrong;
+    }
 }
 
 }  // namespace megatron_layout_test

@@ -98,13 +98,55 @@ TEST(ScenarioPartition, RefusesAWrongSumOrLengthNamingBothNumbersAndTheBalancer)
     };
     const Error sum = refused(gpt, "[2, 3]", 2);
     EXPECT_EQ(sum.kind(), ErrorKind::BadInput);
-    EXPECT_NE(sum.text().find("[2, 3] sums to 5, expected 4 (whole blocks) or 10 (units"),
-              std::string::npos)
-        << sum.text();
+    EXPECT_EQ(
+        sum.text(),
+        "[2, 3] sums to 5, expected 4 (whole blocks; the layers before and behind them go with "
+        "the first and the last stage) or 10 (layers: 'embedding', 'block0.attention', "
+        "'block0.feed_forward', ..., 'head')");
     EXPECT_EQ(sum.hint(), "let the balancer choose: partition = \"auto\"");
-    EXPECT_EQ(refused(gpt, "[2, 2]", 3).text(),
-              "2 pieces for 3 stages, expected one entry per stage");
-    EXPECT_EQ(refused(mlp, "[1, 2]", 2).text(), "[1, 2] sums to 3, but the model has 2 layers");
+    EXPECT_EQ(
+        refused(gpt, "[2, 2]", 3).text().substr(0, 104),
+        "2 entries for 3 stages, expected one entry per stage, in the order of the model, which "
+        "together make 4 (");
+    EXPECT_EQ(refused(mlp, "[1, 2]", 2).text(),
+              "[1, 2] sums to 3, expected 2 (layers: 'linear0', 'linear1')");
+    EXPECT_EQ(refused(mlp, "[2, 0]", 2).text(),
+              "stage 1 has 0 layers, so it would be empty, expected at least 1");
+    EXPECT_EQ(refused(gpt, "[2, 0, 2]", 3).text(),
+              "stage 1 has 0 whole blocks, so it would be empty, expected at least 1");
+}
+
+/// The embedding alone makes a first stage, the head alone a last one.
+TEST(ScenarioPartition, TheFirstAndTheLastStageMayHaveNoBlock) {
+    EXPECT_EQ(partition_of("[0, 3, 1, 0]", 4), (std::vector<int>{1, 6, 2, 1}));
+}
+
+/// A profile by `import hf`, in halves of blocks or in whole ones, and any other with numbered
+/// blocks, is cut by its blocks as a gpt is.
+TEST(ScenarioPartition, CountsTheBlocksOfAProfile) {
+    const auto layers_per_stage = [](std::vector<std::string> names, std::vector<int> list) {
+        Profile profile;
+        for (std::string& name : names) {
+            profile.layers.push_back({.name = std::move(name)});
+        }
+        const Scenario s = parse("[model]\nkind = \"profile\"\nfile = \"x.profile.json\"\n");
+        const auto stages = static_cast<int>(list.size());
+        return written_partition(list, stages, scenario_model(s, &profile)).layers_per_stage();
+    };
+    const std::vector<std::string> whole{"embedding", "block0", "block1", "block2", "head"};
+    EXPECT_EQ(layers_per_stage(whole, {1, 2}), (std::vector<int>{2, 3}));
+    EXPECT_EQ(layers_per_stage(whole, {2, 3}), (std::vector<int>{2, 3}));
+    const std::vector<std::string> halves{"embedding",
+                                          "block0.attention",
+                                          "block0.feed_forward",
+                                          "block1.attention",
+                                          "block1.feed_forward",
+                                          "head"};
+    EXPECT_EQ(layers_per_stage(halves, {1, 1}), (std::vector<int>{3, 3}));
+    EXPECT_EQ(layers_per_stage(halves, {0, 2, 0}), (std::vector<int>{1, 4, 1}));
+    EXPECT_EQ(layers_per_stage(halves, {2, 4}), (std::vector<int>{2, 4}));
+    EXPECT_EQ(layers_per_stage({"wte", "h.0", "h.1", "ln_f", "lm_head"}, {1, 1}),
+              (std::vector<int>{2, 3}));
 }
 
 TEST(ScenarioModel, TakesTheLayersOfAProfile) {

@@ -68,6 +68,7 @@ offload = "stash"
 group_size = 4
 deferred_weights = 1
 message_order = "lower-rank-first"
+receives = "blocking"
 partition = [3, 7]
 channel_capacity = 2
 data_parallel = 3

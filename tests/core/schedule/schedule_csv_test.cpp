@@ -136,7 +136,7 @@ TEST(ScheduleCsv, IdleSlotsOfAComputeOnlyFileAreLeftOut) {
 
 TEST(ScheduleCsv, IdleSlotsBesideCommunicationAreRefused) {
     expect_refused("0F0,,0SEND_F0,0B0\n", "1:5", "cell 1, ''");
-    expect_refused("0F0,0B0,0OPT,\n", "1:14", "this one has 0OPT in line 1");
+    expect_refused("0F0,,0B0,0OPT\n", "1:5", "this one has 0OPT in line 1");
 }
 
 TEST(ScheduleCsv, TheOldDialectIsKnownByItsFullBackward) {
@@ -171,7 +171,7 @@ TEST(ScheduleCsv, AStageThatStandsNowhereIsReadForValidateToReport) {
 TEST(ScheduleCsv, GarbageBehindAnActionIsRefused) {
     expect_refused("0F0,0F1x\n", "1:8", "cell 1, '0F1x': unexpected 'x'");
     expect_refused("0F0,0B0\n1F0,1OPT3\n", "2:9", "unexpected '3'");
-    expect_refused("0F0 ,0B0\n", "1:4", "unexpected ' '");
+    expect_refused("0F0, 0F1 x,0B0\n", "1:9", "cell 1, '0F1 x': unexpected ' x'");
 }
 
 TEST(ScheduleCsv, WhatIsMissingIsNamed) {
@@ -179,7 +179,7 @@ TEST(ScheduleCsv, WhatIsMissingIsNamed) {
     expect_refused("0F\n", "1:3", "expected a micro-batch");
     expect_refused("0\n", "1:2", "expected a type (F, B,");
     expect_refused("0F0,-1F0\n", "1:5", "expected a stage");
-    expect_refused("\"0F0\",0B0\n", "1:1", "expected a stage");
+    expect_refused("0F0,\"B0\"\n", "1:6", "cell 1, 'B0': expected a stage");
 }
 
 TEST(ScheduleCsv, UnknownTypesAreRefusedWithTheKnown) {
@@ -206,7 +206,51 @@ TEST(ScheduleCsv, EmptyFilesAndLinesAreRefused) {
     expect_refused("", "1:1", "cell 0, '': the file holds no action");
     expect_refused(",,\n,,\n", "1:1", "the file holds no action");
     expect_refused("0F0,0B0\n\n1F0,1B0\n", "2:1", "the line is empty");
-    expect_refused("0F0,0B0\n\n", "2:1", "the line is empty");
+    expect_refused("\n \n", "1:1", "the file holds no action");
+    expect_refused("0F0;0B0\n \n1F0;1B0\n", "2:1", "the line is empty");
+}
+
+// --- What spreadsheets and other programs make of a schedule. ---
+
+/// Python's csv module takes the quotes away, and PyTorch strips each cell.
+TEST(ScheduleCsvOfASpreadsheet, BlanksAndQuotesAroundACellMeanNothing) {
+    const Schedule plain = parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    EXPECT_EQ(parse("0F0, 0F1, 0B0, 0B1\n1F0 ,1B0\t,1F1 ,1B1 \n"), plain);
+    EXPECT_EQ(parse("\"0F0\",\"0F1\",\"0B0\",\"0B1\"\n\"1F0\", \" 1B0 \",1F1,\"1B1\"\r\n"), plain);
+    EXPECT_EQ(parse("0F0,\"\",0F1,\" \",0B0,0B1\n1F0,1B0,1F1,1B1\n"), plain);
+    EXPECT_EQ(parse("\"(0F1;1B0)OVERLAP_F_B\"\n"), parse("(0F1;1B0)OVERLAP_F_B\n"));
+    EXPECT_EQ(parse("( 0F1 ; 1B0 )OVERLAP_F_B\n"), parse("(0F1;1B0)OVERLAP_F_B\n"));
+    expect_refused("0F0,\"0B0\n", "1:5", "the quote is not closed");
+    expect_refused("0F0,\"0B0\"x\n", "1:5", "the quote is not closed, or something stands behind");
+}
+
+TEST(ScheduleCsvOfASpreadsheet, AByteOrderMarkIsNoPartOfTheFirstCell) {
+    EXPECT_EQ(parse("\xEF\xBB\xBF"
+                    "0F0,0B0\n"),
+              parse("0F0,0B0\n"));
+    expect_refused(std::string_view("\xFF\xFE"
+                                    "0\0F\0",
+                                    6),
+                   "1:1",
+                   "the file is UTF-16, expected UTF-8");
+}
+
+TEST(ScheduleCsvOfASpreadsheet, SemicolonsAndTabsSeparateWhereTheFileHasNoComma) {
+    const Schedule plain = parse("0F0,0F1,,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    EXPECT_EQ(parse("0F0;0F1;;0B0;0B1\r\n1F0;1B0;1F1;1B1\r\n"), plain);
+    EXPECT_EQ(parse("0F0\t0F1\t\t0B0\t0B1\n1F0\t1B0\t1F1\t1B1\n"), plain);
+    // The one inside a pair separates its two actions.
+    EXPECT_EQ(parse("0F0;(0F1;0B0)OVERLAP_F_B;0B1\n"), parse("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n"));
+    EXPECT_EQ(row_text(parse("(0F1;0B0)OVERLAP_F_B\n"), 0), "0F1 0B0");
+    expect_refused("0F0,0F1;0B0\n", "1:8", "unexpected ';0B0'");
+    EXPECT_EQ(testing::error_of([] { parse("0F0,0F1;0B0\n"); }).hint(),
+              "the first line separates its cells otherwise: use one separator throughout");
+}
+
+TEST(ScheduleCsvOfASpreadsheet, EmptyLinesAtTheEndAndCellsThatFillALineUpAreLeftOut) {
+    EXPECT_EQ(parse("0F0,0B0\n1F0,1B0\n\n \r\n"), parse("0F0,0B0\n1F0,1B0\n"));
+    EXPECT_EQ(parse("0F0,0SEND_F0,0RECV_B0,0B0,0OPT\n1RECV_F0,1F0,1B0,1SEND_B0,\n"),
+              parse("0F0,0SEND_F0,0RECV_B0,0B0,0OPT\n1RECV_F0,1F0,1B0,1SEND_B0\n"));
 }
 
 /// Nothing is kept of a file that has a thousand million columns.

@@ -1,6 +1,7 @@
 #include "core/schedule/schedule.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -190,6 +191,28 @@ TEST(Generate, EveryShapeGivesAValidScheduleOrAnErrorThatNamesTheRule) {
         }
         EXPECT_GE(valid, 4) << known.name;
     }
+}
+
+/// The smallest group that fills all ranks in every round. Where m / (m div p) micro-batches make
+/// equal rounds, it is that number, as in PyTorch.
+TEST(Interleaved1F1B, TakesTheSmallestGroupsThatFillAllRanks) {
+    const auto rows = [](int p, int m, int group) {
+        return generate(ScheduleKind::Interleaved1F1B,
+                        {.ranks = p, .chunks = 2, .micro_batches = m},
+                        {.group_size = group});
+    };
+    for (const auto& [p, m, group] : std::vector<std::array<int, 3>>{
+             {4, 8, 4}, {4, 6, 6}, {4, 10, 5}, {4, 9, 5}, {3, 7, 4}, {4, 7, 7}, {5, 24, 6}}) {
+        EXPECT_EQ(rows(p, m, 0), rows(p, m, group)) << p << " ranks, " << m << " micro-batches";
+    }
+    for (int p = 1; p <= 6; ++p) {
+        for (int m = p; m <= 30; ++m) {
+            if (m % (m / p) == 0) {
+                EXPECT_EQ(rows(p, m, 0), rows(p, m, m / (m / p))) << p << " " << m;
+            }
+        }
+    }
+    EXPECT_THROW(rows(4, 3, 0), Error);
 }
 
 TEST(Generate, RefusesAScheduleFromAFile) {

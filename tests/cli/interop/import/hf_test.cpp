@@ -132,6 +132,111 @@ TEST_F(ImportHf, WeightsTellTheirExactBytes) {
     EXPECT_THAT(cut.err, HasSubstr("model.safetensors: byte 100: the file ends in its header"));
 }
 
+TEST_F(ImportHf, WordsForThePrecisionThatNothingIsTrainedInAreSaid) {
+    const auto config = [&](const nlohmann::json& changes) {
+        return file("config.json", testing::with(testing::llama_config(), changes).dump());
+    };
+    for (const char* word : {"auto", "float8_e4m3fn", "int8"}) {
+        const std::string path = config({{"torch_dtype", word}});
+        const Outcome outcome = import(path);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        EXPECT_THAT(outcome.out, HasSubstr("8,030,261,248 parameters"));
+        EXPECT_THAT(outcome.err,
+                    HasSubstr(std::string("the file's torch_dtype is ") + word +
+                              ", in which nothing is trained: costs are for bf16"));
+        EXPECT_EQ(imported(path), imported("llama-3-8b"));
+        EXPECT_THAT(import(path, {"--precision", "bf16"}).err, Not(HasSubstr("torch_dtype")));
+    }
+    EXPECT_THAT(import(config({{"quantization_config", {{"quant_method", "mxfp4"}}}})).err,
+                HasSubstr("published with a quantization (mxfp4): costs are for bf16"));
+    const std::string unknown = config({{"torch_dtype", "complex64"}});
+    const Outcome outcome = import(unknown);
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr(unknown + ": /torch_dtype: \"complex64\", expected bfloat16"),
+                      HasSubstr("--precision bf16")));
+    EXPECT_EQ(import(unknown, {"--precision", "bf16"}).code, 0);
+}
+
+/// A scenario of the profile that was imported last, on two devices.
+constexpr const char* two_stages = R"toml([model]
+kind = "profile"
+file = "model.profile.json"
+[training]
+batch = 8
+[pipeline]
+stages = 2
+micro_batches = 8
+schedule = "1f1b"
+recompute = "none"
+[cluster]
+device = "h100-sxm"
+count = 2
+)toml";
+
+TEST_F(ImportHf, ATableThatBothEndsShareIsOnTheLastRankToo) {
+    const std::string config =
+        file("config.json",
+             testing::with(testing::llama_config(),
+                           {{"tie_word_embeddings", true}, {"num_hidden_layers", 4}})
+                 .dump());
+    const std::string scenario = file("two.toml", two_stages);
+    EXPECT_THAT(import(config).err, HasSubstr("in several stages the last one holds it again"));
+    const Outcome tied = pipetwin({"simulate", scenario});
+    EXPECT_EQ(tied.code, 0) << tied.err;
+    // 128,256 x 4,096 numbers: 2 bytes each, and 18 with gradient and AdamW's state.
+    EXPECT_THAT(
+        tied.err,
+        HasSubstr("share 1002.00 MiB of weights: the last stage holds them again, 8.81 GiB"));
+    const Outcome plan = pipetwin({"plan", scenario});
+    EXPECT_EQ(plan.code, 0) << plan.err;
+    EXPECT_THAT(plan.err, HasSubstr("share 1002.00 MiB of weights"));
+    const Outcome one = pipetwin({"simulate", scenario, "--set", "pipeline.stages=1"});
+    EXPECT_THAT(one.err, Not(HasSubstr("1002.00 MiB of weights")));
+}
+
+TEST_F(ImportHf, BlocksThatPredictFurtherTokensAreLayersOfTheirOwn) {
+    const std::string config = file(
+        "config.json",
+        testing::with(
+            testing::llama_config(),
+            {{"model_type", "mimo"}, {"num_hidden_layers", 2}, {"num_nextn_predict_layers", 1}})
+            .dump());
+    const Outcome outcome = import(config);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr(": 7 layers, "));
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("predicted by 1 block behind the model's (mtp0, ...), with "),
+                      HasSubstr("read the embedding; in several stages the last one")));
+    EXPECT_EQ(imported(config).layers[5].name, "mtp0");
+    EXPECT_EQ(pipetwin({"simulate", file("two.toml", two_stages)}).code, 0);
+}
+
+TEST_F(ImportHf, AnEncoderDecoderIsSimulatedAndPlanned) {
+    const std::string config = file("config.json",
+                                    R"({"model_type": "t5", "d_model": 1024, "d_kv": 64,
+                                        "d_ff": 4096, "num_layers": 24, "num_heads": 16,
+                                        "vocab_size": 32128, "is_encoder_decoder": true})");
+    for (const bool whole : {false, true}) {
+        const Outcome outcome =
+            import(config,
+                   whole ? std::vector<std::string>{"--precision", "bf16", "--whole-blocks"}
+                         : std::vector<std::string>{"--precision", "bf16"});
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        EXPECT_THAT(outcome.out, HasSubstr(", 737,668,096 parameters"));
+        EXPECT_THAT(outcome.err,
+                    HasSubstr("decoder_embedding has the bytes of the shared table again"));
+        const std::string scenario = file("two.toml", two_stages);
+        for (const char* command : {"simulate", "plan"}) {
+            const Outcome answer = pipetwin({command, scenario, "--json"});
+            EXPECT_EQ(answer.code, 0) << answer.err;
+        }
+    }
+    const Outcome weights = import(config, {"--weights", file("model.safetensors", "")});
+    EXPECT_EQ(weights.code, 3);
+    EXPECT_THAT(weights.err, HasSubstr("a model with an encoder cannot be read yet"));
+}
+
 // --- Refusals. ---
 
 TEST_F(ImportHf, NamesThatAreNotKnownListThoseThatAre) {

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/costs/device_profile.h"
+#include "core/costs/estimate.h"
+#include "core/costs/profile.h"
+#include "core/model/decoder_model.h"
+
+namespace pipetwin {
+
+/// The nearest whole number, no larger than what the check of a profile refuses.
+std::int64_t whole_number(double value);
+
+/// Bytes of a number: 4 for "fp32", else 2.
+std::int64_t bytes_per_value(std::string_view precision);
+
+/// Pairs of a query and a key that it sees in one sample of `sequence` tokens: itself and those
+/// before it, no further back than the window; 0: no window.
+double causal_pairs(int window, double sequence);
+
+/// Times of one layer and one micro-batch: the sum of its kernels. Counts are double: they are
+/// whole and exact up to 2^53, above which no profile goes.
+class LayerWork {
+  public:
+    /// `device` has a matrix rate at the precision of the options.
+    LayerWork(const DeviceProfile& device, const EstimateOptions& options);
+
+    /// y (rows, outputs) = x (rows, inputs) * w (inputs, outputs); of `matrices` different w each
+    /// row meets one.
+    ///
+    /// forward      x * w             reads x and w, writes y
+    /// of inputs    dy * transposed w     reads dy and w, writes dx
+    /// of weights   transposed x * dy     reads x and dy, adds to dw
+    void product(double rows, double inputs, double outputs, double matrices = 1);
+
+    /// Kernels that do little but move values, forward and in the backward of the input.
+    void pass(double forward_values, double backward_values);
+
+    /// A row of `width` per token: reads it, writes it; backward reads it and its gradient.
+    void norm(double rows, double width);
+
+    /// FlashAttention: forward two products per pair of a query and a key that it sees, backward
+    /// five, as the scores are computed again. No score is ever written. `pairs` and `tokens` are
+    /// of all samples.
+    void attention(const AttentionShape& shape, double pairs, double tokens);
+
+    /// The gated delta rule over chunks of 64 tokens (Yang et al., arXiv 2412.06464, section 3.3):
+    /// five products inside a chunk and three with the state that it hands on, backward each twice.
+    void delta_rule(const LinearAttentionShape& shape, double tokens);
+
+    /// Scores of an indexer's heads for pairs of a query and a key, and the choice of keys.
+    void choose_keys(const IndexerShape& shape, double pairs, double tokens);
+
+    /// The rows of a table that the tokens pick; backward adds to them.
+    void lookup(double rows, double width);
+
+    /// Cross-entropy over logits in fp32: forward turns them into fp32, backward into the gradient
+    /// in the model's precision.
+    void loss(double logits);
+
+    /// Times and counts of kernels; sizes are not set.
+    LayerSample sample() const;
+
+  private:
+    struct Sum {
+        double seconds = 0;
+        int kernels = 0;
+
+        Duration time() const { return Duration{whole_number(seconds * 1e9)}; }
+    };
+
+    void add(Sum& sum, double operations, double values) const;
+
+    double rate_;
+    double memory_rate_;
+    double value_;
+    Sum forward_;
+    Sum backward_input_;
+    Sum backward_weight_;
+};
+
+}  // namespace pipetwin

@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <cstdint>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/interop/launch/training_run.h"
+#include "core/schedule/generators/generate.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// Reads a file of DeepSpeed; one object for each.
+class DeepSpeedReader {
+  public:
+    DeepSpeedReader(const LaunchFile& file, bool warns) : reader_(file), warns_(warns) {}
+
+    TrainingRun read() {
+        run_.schedule = to_string(ScheduleKind::OneFOneB);  // of DeepSpeed's pipeline engine
+        read_batch();
+        read_zero();
+        read_numbers();
+        read_pipeline();
+        reader_.finish(
+            "scheduler tensorboard wandb csv_monitor comet monitor_config flops_profiler "
+            "comms_logger aio checkpoint nebula eigenvalue data_types activation_checkpointing",
+            "steps_per_print wall_clock_breakdown dump_state prescale_gradients memory_breakdown "
+            "gradient_predivide_factor communication_data_type "
+            "seq_parallel_communication_data_type "
+            "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer disable_allgather "
+            "graph_harvesting dataloader_drop_last "
+            "fp16.loss_scale fp16.loss_scale_window fp16.initial_scale_power fp16.hysteresis "
+            "fp16.min_loss_scale fp16.auto_cast fp16.consecutive_hysteresis "
+            "fp16.fp16_master_weights_and_grads bf16.immediate_grad_update "
+            "bfloat16.immediate_grad_update "
+            "zero_optimization.allgather_partitions zero_optimization.allgather_bucket_size "
+            "zero_optimization.reduce_bucket_size zero_optimization.reduce_scatter "
+            "zero_optimization.contiguous_gradients zero_optimization.round_robin_gradients "
+            "zero_optimization.ignore_unused_parameters zero_optimization.elastic_checkpoint "
+            "zero_optimization.sub_group_size zero_optimization.load_from_fp32_weights "
+            "pipeline.seed_layers pipeline.pipe_partitioned pipeline.grad_partitioned",
+            warns_,
+            run_);
+        return std::move(run_);
+    }
+
+  private:
+    [[noreturn]] void refuse(std::string_view written, std::string what, std::string hint) const {
+        throw Error(
+            ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
+    }
+
+    /// batch = samples of a micro-batch x steps of accumulation x replicas: two of the three beside
+    /// one of them say the last.
+    void read_batch() {
+        run_.batch = reader_.whole("train_batch_size", 1);
+        const std::optional<int> size = reader_.whole("train_micro_batch_size_per_gpu", 1);
+        run_.micro_batches = reader_.whole("gradient_accumulation_steps", 1);
+        if (!run_.batch || !size) {
+            if (run_.micro_batches && size) {
+                run_.warnings.emplace_back(
+                    "no train_batch_size: the fragment has one replica of the pipeline");
+                const std::int64_t samples = std::int64_t{*size} * *run_.micro_batches;
+                run_.batch = static_cast<int>(std::min<std::int64_t>(samples, 1 << 30));
+            }
+            return;
+        }
+        const std::int64_t pass = std::int64_t{*size} * run_.micro_batches.value_or(1);
+        if (*run_.batch % pass != 0) {
+            refuse(
+                "train_batch_size",
+                fmt::format("{} samples are no multiple of the {} of a replica", *run_.batch, pass),
+                "DeepSpeed refuses this, too");
+        }
+        if (run_.micro_batches) {
+            run_.data_parallel = static_cast<int>(*run_.batch / pass);
+        } else {
+            run_.micro_batches = static_cast<int>(*run_.batch / pass);
+            run_.warnings.emplace_back(
+                "no gradient_accumulation_steps: the fragment has one replica of the pipeline");
+        }
+    }
+
+    void read_zero() {
+        const int stage = reader_.whole("zero_optimization.stage", 0).value_or(0);
+        run_.shard_optimizer = stage > 0;
+        if (stage > 1) {
+            reader_.problem(
+                "zero_optimization.stage",
+                "replicas share gradients or weights, which DeepSpeed's pipelines do not "
+                "take");
+        }
+        for (const std::string_view device : {"zero_optimization.offload_optimizer.device",
+                                              "zero_optimization.offload_param.device"}) {
+            if (reader_.text(device).value_or("none") != "none") {
+                reader_.problem(device, "state is in host memory");
+            }
+        }
+        if (reader_.answer("zero_optimization.cpu_offload").value_or(false)) {
+            reader_.problem("zero_optimization.cpu_offload", "state is in host memory");
+        }
+        if (reader_.answer("zero_optimization.overlap_comm").value_or(false)) {
+            run_.warnings.emplace_back(
+                "zero_optimization.overlap_comm: the prediction waits for the sum of the "
+                "gradients; "
+                "overlapped, a step is at most as long");
+        }
+    }
+
+    void read_numbers() {
+        const bool bf16 = reader_.answer("bf16.enabled").value_or(false) ||
+                          reader_.answer("bfloat16.enabled").value_or(false);
+        const bool fp16 = reader_.answer("fp16.enabled").value_or(false);
+        run_.precision = bf16 || fp16 ? "bf16" : "fp32";
+        if (fp16) {
+            run_.warnings.emplace_back("fp16: the fragment says bf16, whose sizes are the same");
+        }
+        run_.clip_norm = reader_.real("gradient_clipping").value_or(0);
+        std::string optimizer = reader_.text("optimizer.type").value_or("AdamW");
+        std::ranges::transform(optimizer, optimizer.begin(), [](char c) {
+            return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+        });
+        run_.optimizer = optimizer == "sgd" ? "momentum" : optimizer == "adam" ? "adam" : "adamw";
+        if (optimizer != "adam" && optimizer != "adamw" && optimizer != "sgd") {
+            reader_.problem("optimizer.type", "keeps another state than Adam or SGD");
+        }
+        for (const std::string_view number : {"optimizer.params.lr",
+                                              "optimizer.params.betas",
+                                              "optimizer.params.eps",
+                                              "optimizer.params.weight_decay",
+                                              "optimizer.params.momentum",
+                                              "optimizer.params.adam_w_mode",
+                                              "optimizer.params.torch_adam",
+                                              "optimizer.params.bias_correction"}) {
+            reader_.texts(number);
+        }
+    }
+
+    void read_pipeline() {
+        for (const std::string_view key : {"activation_checkpointing.partition_activations",
+                                           "activation_checkpointing.cpu_checkpointing"}) {
+            if (reader_.answer(key).value_or(false)) {
+                reader_.problem(key, "what is kept is shared out, or goes to host memory");
+            }
+        }
+        run_.stages = reader_.whole("pipeline.stages", 1);
+        if (!run_.stages) {
+            run_.warnings.emplace_back(
+                "the file does not say how many stages there are: PipelineModule(num_stages=...) "
+                "does; set pipeline.stages");
+        }
+        const std::string partition = reader_.text("pipeline.partition").value_or("parameters");
+        if (partition != "uniform") {
+            run_.warnings.push_back(
+                fmt::format("DeepSpeed cuts the model by '{}'; the fragment leaves the partition "
+                            "to the balancer",
+                            partition));
+        }
+        const int interval =
+            reader_.whole("pipeline.activation_checkpoint_interval", 0).value_or(0);
+        run_.recompute = interval > 0 ? "always" : "none";
+        if (interval > 0) {
+            run_.warnings.push_back(
+                fmt::format("activation_checkpoint_interval = {}: DeepSpeed keeps the input of "
+                            "every {} layers, "
+                            "and recompute = \"always\" that of a stage",
+                            interval,
+                            interval));
+        }
+    }
+
+    SettingReader reader_;
+    bool warns_;
+    TrainingRun run_;
+};
+
+}  // namespace
+
+TrainingRun deepspeed_run(const LaunchFile& file, bool warns) {
+    return DeepSpeedReader(file, warns).read();
+}
+
+}  // namespace pipetwin

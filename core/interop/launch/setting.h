@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+/// Settings of another program's training run, whatever file they were written in.
+namespace pipetwin {
+
+/// One word of a setting's value, and where it stands.
+struct SettingWord {
+    std::string text;
+    std::string place{};  ///< file:line:column
+    /// The variable that the word holds and that the file gives no value; empty: none.
+    std::string unknown{};
+
+    bool operator==(const SettingWord&) const = default;
+};
+
+/// One setting: a flag of a command line with the words behind it, or a key of a YAML file with its
+/// value.
+struct Setting {
+    std::string name;                   ///< "num-layers", also where a file writes num_layers
+    std::string written{};              ///< as the file has it: "--num-layers", "model.num_layers"
+    std::string place{};                ///< file:line:column
+    std::vector<SettingWord> values{};  ///< empty: a flag alone
+    /// A key of a file that can say "false", "null" or nothing; a flag of a command line cannot.
+    bool is_key = false;
+    std::vector<std::string> sections{};  ///< tables that a key stands in, the outermost first
+
+    bool operator==(const Setting&) const = default;
+};
+
+/// A launch file: its settings, and what it says beside them.
+struct LaunchFile {
+    std::vector<Setting> settings;
+    std::string program{};              ///< the program that is started; empty: none is named
+    std::optional<int> processes{};     ///< of a node; none: not said
+    std::optional<int> nodes{};         ///< none: not said
+    std::vector<std::string> models{};  ///< further files that the settings continue, as written
+    std::vector<std::string> notes{};   ///< what the reader left out
+
+    bool operator==(const LaunchFile&) const = default;
+};
+
+}  // namespace pipetwin

@@ -1,0 +1,501 @@
+#include "core/interop/launch/shell_expansion.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr std::size_t nowhere = std::string_view::npos;
+constexpr std::string_view name_characters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
+bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/// The variable's name at the begin of a text; empty: none.
+std::string_view name_at(std::string_view text) {
+    if (text.empty() || (text.front() >= '0' && text.front() <= '9')) {
+        return {};
+    }
+    return text.substr(0, std::min(text.find_first_not_of(name_characters), text.size()));
+}
+
+/// Whole numbers with + - * / % and parentheses.
+class Arithmetic {
+  public:
+    explicit Arithmetic(std::string_view text) : text_(text) {}
+
+    std::optional<std::int64_t> value() {
+        const std::int64_t result = sum();
+        skip_blanks();
+        return is_good_ && at_ == text_.size() ? std::optional(result) : std::nullopt;
+    }
+
+  private:
+    static constexpr std::int64_t largest = std::int64_t{1} << 31;
+
+    void skip_blanks() {
+        while (at_ < text_.size() && is_space(text_[at_])) {
+            ++at_;
+        }
+    }
+
+    bool take(char c) {
+        skip_blanks();
+        const bool is_there = at_ < text_.size() && text_[at_] == c;
+        at_ += is_there ? 1 : 0;
+        return is_there;
+    }
+
+    std::int64_t bounded(std::int64_t value) {
+        is_good_ = is_good_ && value > -largest && value < largest;
+        return is_good_ ? value : 0;
+    }
+
+    std::int64_t sum() {
+        std::int64_t result = product();
+        while (is_good_) {
+            if (take('+')) {
+                result = bounded(result + product());
+            } else if (take('-')) {
+                result = bounded(result - product());
+            } else {
+                break;
+            }
+        }
+        return result;
+    }
+
+    std::int64_t product() {
+        std::int64_t result = factor();
+        while (is_good_) {
+            if (take('*')) {
+                result = bounded(result * factor());
+                continue;
+            }
+            const bool is_rest = take('%');
+            if (!is_rest && !take('/')) {
+                break;
+            }
+            const std::int64_t by = factor();
+            is_good_ = is_good_ && by != 0;
+            result = !is_good_ ? 0 : is_rest ? result % by : result / by;
+        }
+        return result;
+    }
+
+    std::int64_t factor() {
+        if (++depth_ > 64) {
+            is_good_ = false;
+            return 0;
+        }
+        std::int64_t result = 0;
+        if (take('(')) {
+            result = sum();
+            is_good_ = is_good_ && take(')');
+        } else if (take('-')) {
+            result = -factor();
+        } else {
+            skip_blanks();
+            const char* const end = text_.data() + text_.size();
+            const auto [rest, status] = std::from_chars(text_.data() + at_, end, result);
+            is_good_ = is_good_ && status == std::errc{};
+            at_ = static_cast<std::size_t>(rest - text_.data());
+        }
+        --depth_;
+        return bounded(result);
+    }
+
+    std::string_view text_;
+    std::size_t at_ = 0;
+    int depth_ = 0;
+    bool is_good_ = true;
+};
+
+}  // namespace
+
+ShellText ShellText::from(std::size_t first) const {
+    ShellText rest{.text = text.substr(first), .at = {}, .word_at = word_at, .unknown = unknown};
+    if (first < at.size()) {
+        rest.at.assign(at.begin() + static_cast<std::ptrdiff_t>(first), at.end());
+    } else if (!at.empty()) {
+        rest.word_at = at.back() + 1;
+    }
+    return rest;
+}
+
+std::vector<ShellText> split_at_blanks(const ShellText& text) {
+    std::vector<ShellText> words;
+    for (std::size_t i = 0; i < text.text.size();) {
+        if (is_space(text.text[i])) {
+            ++i;
+            continue;
+        }
+        ShellText word{.text = {}, .at = {}, .word_at = text.word_at, .unknown = {}};
+        for (; i < text.text.size() && !is_space(text.text[i]); ++i) {
+            word.text += text.text[i];
+            word.at.push_back(text.at[i]);
+        }
+        words.push_back(std::move(word));
+    }
+    if (!text.unknown.empty()) {
+        words.push_back({.text = {}, .at = {}, .word_at = text.begin(), .unknown = text.unknown});
+    }
+    return words;
+}
+
+bool is_assignment(std::string_view word) {
+    const std::string_view name = name_at(word);
+    word.remove_prefix(name.size());
+    return !name.empty() && (word.starts_with('=') || word.starts_with("+="));
+}
+
+/// Replaces the variables of one word.
+class ShellExpansion {
+  public:
+    ShellExpansion(const ShellVariables& variables, std::size_t word_at, bool splits)
+        : variables_(variables), word_at_(word_at), splits_(splits) {}
+
+    std::vector<ShellText> words(std::string_view raw, std::size_t at) {
+        current_ = fresh();
+        run(raw, at, false);
+        if (has_word_) {
+            words_.push_back(std::move(current_));
+        }
+        return std::move(words_);
+    }
+
+  private:
+    ShellText fresh() const { return {.text = {}, .at = {}, .word_at = word_at_, .unknown = {}}; }
+
+    void put(char c, std::size_t at) {
+        current_.text += c;
+        current_.at.push_back(at);
+        has_word_ = true;
+    }
+
+    void end_word() {
+        if (has_word_) {
+            words_.push_back(std::move(current_));
+        }
+        current_ = fresh();
+        has_word_ = false;
+    }
+
+    void put_unknown(std::string_view what) {
+        if (current_.unknown.empty()) {
+            current_.unknown = what;
+        }
+        has_word_ = true;
+    }
+
+    /// The value of a variable: outside of quotes its blanks end a word.
+    void put_value(const ShellText& value, bool in_quotes) {
+        for (std::size_t i = 0; i < value.text.size(); ++i) {
+            if (splits_ && !in_quotes && is_space(value.text[i])) {
+                end_word();
+            } else {
+                put(value.text[i], value.at[i]);
+            }
+        }
+        if (!value.unknown.empty()) {
+            // What may follow a known text in a variable begins with a blank.
+            if (splits_ && !in_quotes && !value.text.empty()) {
+                end_word();
+            }
+            put_unknown(value.unknown);
+        }
+    }
+
+    /// The elements of an array, each a word of its own, or all of them as one text.
+    void put_words(const std::vector<ShellText>& words, bool in_quotes, bool as_one = false) {
+        for (std::size_t i = 0; i < words.size(); ++i) {
+            if (i > 0 && splits_ && !as_one) {
+                end_word();
+            } else if (i > 0) {
+                put(' ', words[i].begin());
+            }
+            put_value(words[i], in_quotes);
+            has_word_ = has_word_ || in_quotes;
+        }
+    }
+
+    void run(std::string_view raw, std::size_t at, bool in_quotes) {
+        for (std::size_t i = 0; i < raw.size();) {
+            const std::size_t end = std::min(end_of_construct(raw, i), raw.size());
+            const std::string_view construct = raw.substr(i, end - i);
+            const char c = raw[i];
+            if (c == '\\') {
+                backslash(construct, at + i, in_quotes);
+            } else if (c == '\'' && !in_quotes) {
+                literal(construct, at + i);
+            } else if (c == '"' && !in_quotes) {
+                has_word_ = true;
+                run(construct.substr(1, construct.size() - 2), at + i + 1, true);
+            } else if (c == '`' || construct.starts_with("$(")) {
+                command(construct);
+            } else if (c == '$') {
+                i += variable(raw.substr(i), at + i, in_quotes);
+                continue;
+            } else {
+                put(c, at + i);
+                i += 1;  // a single quote inside double quotes is no construct
+                continue;
+            }
+            i = end;
+        }
+    }
+
+    void backslash(std::string_view construct, std::size_t at, bool in_quotes) {
+        const char next = construct.size() > 1 ? construct[1] : '\n';
+        if (next == '\n' || next == '\r') {
+            return;  // the line goes on
+        }
+        const bool is_kept = in_quotes && std::string_view("$`\"\\").find(next) == nowhere;
+        if (is_kept) {
+            put('\\', at);
+        }
+        put(next, at + 1);
+    }
+
+    void literal(std::string_view construct, std::size_t at) {
+        has_word_ = true;
+        for (std::size_t i = 1; i + 1 < construct.size(); ++i) {
+            put(construct[i], at + i);
+        }
+    }
+
+    /// "$((2 * X))" is computed; what "$(command)" prints is not known.
+    void command(std::string_view construct) {
+        if (!construct.starts_with("$((") || !construct.ends_with("))")) {
+            put_unknown(construct.substr(0, 40));
+            return;
+        }
+        const std::string_view formula = construct.substr(3, construct.size() - 5);
+        std::string numbers;
+        for (std::size_t i = 0; i < formula.size();) {
+            std::string_view rest = formula.substr(i);
+            const std::size_t mark = rest.starts_with("${") ? 2 : rest.starts_with('$') ? 1 : 0;
+            const std::string_view name = name_at(rest.substr(mark));
+            if (name.empty()) {
+                numbers += formula[i++];
+                continue;
+            }
+            const auto* const value = known(name);
+            if (value == nullptr || !value->words.front().unknown.empty()) {
+                put_unknown("$" + std::string(name));
+                return;
+            }
+            numbers += value->words.front().text;
+            i += mark + name.size() + (mark == 2 ? 1 : 0);
+        }
+        const std::optional<std::int64_t> result = Arithmetic(numbers).value();
+        if (!result) {
+            put_unknown(construct.substr(0, 40));
+            return;
+        }
+        for (const char c : std::to_string(*result)) {
+            put(c, word_at_);
+        }
+    }
+
+    /// A variable with a certain value, which is not empty; null: none.
+    const ShellVariables::Value* known(std::string_view name) const {
+        const auto found = variables_.values_.find(name);
+        return found == variables_.values_.end() || !found->second.is_certain ||
+                       found->second.words.empty()
+                   ? nullptr
+                   : &found->second;
+    }
+
+    bool is_set(std::string_view name) const {
+        return variables_.values_.find(name) != variables_.values_.end();
+    }
+
+    /// Replaces the variable at the begin of `raw`; returns how many characters it takes there.
+    std::size_t variable(std::string_view raw, std::size_t at, bool in_quotes) {
+        if (raw.starts_with("${")) {
+            const std::size_t end = end_of_construct(raw, 0);
+            braces(raw.substr(2, end - 3), at + 2, in_quotes);
+            return end;
+        }
+        const std::string_view name = name_at(raw.substr(1));
+        if (!name.empty()) {
+            plain(name, in_quotes);
+            return 1 + name.size();
+        }
+        constexpr std::string_view special = "0123456789@*#?$!-";
+        if (raw.size() > 1 && special.find(raw[1]) != nowhere) {
+            put_unknown(raw.substr(0, 2));
+            return 2;
+        }
+        put('$', at);
+        return 1;
+    }
+
+    void plain(std::string_view name, bool in_quotes) {
+        if (const auto* const value = known(name)) {
+            put_value(value->words.front(), in_quotes);
+        } else if (const auto found = variables_.values_.find(name);
+                   found == variables_.values_.end() || !found->second.is_certain) {
+            put_unknown(fmt::format("${}", name));
+        }
+    }
+
+    /// "X", "X:-otherwise", "X[@]", "#X", ...
+    void braces(std::string_view inside, std::size_t at, bool in_quotes) {
+        std::string_view name = name_at(inside);
+        if (name.empty() && !inside.empty() && inside.front() >= '0' && inside.front() <= '9') {
+            name =
+                inside.substr(0, std::min(inside.find_first_not_of("0123456789"), inside.size()));
+        }
+        const std::string_view rest = inside.substr(name.size());
+        if (rest.empty() && !name.empty() && !(name.front() >= '0' && name.front() <= '9')) {
+            plain(name, in_quotes);
+            return;
+        }
+        if (rest == "[@]" || rest == "[*]") {
+            if (const auto* const value = known(name)) {
+                put_words(value->words, in_quotes, in_quotes && rest == "[*]");
+            } else if (!is_set(name)) {
+                put_unknown(fmt::format("${{{}}}", inside));
+            }
+            return;
+        }
+        const std::size_t colon = rest.starts_with(':') ? 1 : 0;
+        const char sign = rest.size() > colon ? rest[colon] : '\0';
+        const std::string_view word = rest.substr(std::min(colon + 1, rest.size()));
+        const std::size_t word_at = at + (inside.size() - word.size());
+        const auto* const value = known(name);
+        const bool has_text =
+            value != nullptr && !(colon == 1 && value->words.front().text.empty() &&
+                                  value->words.front().unknown.empty());
+        const bool is_uncertain =
+            is_set(name) && value == nullptr && !variables_.values_.find(name)->second.is_certain;
+        if ((sign == '-' || sign == '=') && !is_uncertain) {
+            if (has_text) {
+                put_words(value->words, in_quotes);
+            } else {
+                run(word, word_at, in_quotes);
+            }
+        } else if (sign == '+' && !is_uncertain) {
+            if (has_text) {
+                run(word, word_at, in_quotes);
+            }
+        } else if (sign == '?' && has_text) {
+            put_words(value->words, in_quotes);
+        } else {
+            put_unknown(fmt::format("${{{}}}", inside.substr(0, 40)));
+        }
+    }
+
+    const ShellVariables& variables_;
+    std::size_t word_at_;
+    bool splits_;
+    std::vector<ShellText> words_;
+    ShellText current_;
+    bool has_word_ = false;
+};
+
+std::vector<ShellText> ShellVariables::expand(const ShellWord& word) const {
+    return ShellExpansion(*this, word.at, true).words(word.text, word.at);
+}
+
+std::vector<ShellText> ShellVariables::array_words(std::string_view inside, std::size_t at) const {
+    std::vector<ShellStatement> statements;
+    try {
+        statements = shell_statements(inside, "");
+    } catch (const Error& error) {  // its place is one inside the array
+        throw Error(error.kind(), text_place(script_, place_, at), error.text(), error.hint());
+    }
+    std::vector<ShellText> words;
+    for (const ShellStatement& statement : statements) {
+        for (const ShellWord& word : statement.words) {
+            std::ranges::move(expand({word.text, at + word.at}), std::back_inserter(words));
+        }
+    }
+    return words;
+}
+
+void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
+    const std::string name(name_at(assignment.text));
+    std::string_view rest = assignment.text.substr(name.size());
+    const bool appends = rest.starts_with('+');
+    rest.remove_prefix(appends ? 2 : 1);
+    const std::size_t at = assignment.at + (assignment.text.size() - rest.size());
+
+    Value value;
+    if (rest.starts_with('(')) {
+        value.is_array = true;
+        value.words = array_words(rest.substr(1, rest.size() - 2), at + 1);
+    } else {
+        value.words = ShellExpansion(*this, at, false).words(rest, at);
+        value.words.resize(1, ShellText{.text = {}, .at = {}, .word_at = at, .unknown = {}});
+    }
+
+    const auto [entry, is_new] = values_.try_emplace(name);
+    if (is_new) {
+        order_.push_back(name);
+    }
+    Value& kept = entry->second;
+    // X="$X more" under a condition: the known begin stays.
+    const bool goes_on = is_optional && !is_new && kept.is_certain && !kept.is_array &&
+                         !value.is_array && !kept.words.empty() &&
+                         !kept.words.front().text.empty() &&
+                         value.words.front().text.starts_with(kept.words.front().text);
+    if (!appends && goes_on) {
+        kept.words.front().unknown = fmt::format("${}", name);
+        return;
+    }
+    if (!appends) {
+        kept = std::move(value);
+        kept.is_certain = !is_optional;
+        return;
+    }
+    kept.is_array = kept.is_array || value.is_array;
+    if (is_optional) {
+        const ShellText unknown{
+            .text = {}, .at = {}, .word_at = at, .unknown = fmt::format("${{{}}}", name)};
+        if (kept.is_array || kept.words.empty()) {
+            kept.words.push_back(unknown);
+        } else {
+            kept.words.front().unknown = unknown.unknown;
+        }
+    } else if (kept.is_array || kept.words.empty()) {
+        std::ranges::move(value.words, std::back_inserter(kept.words));
+    } else {
+        ShellText& text = kept.words.front();
+        const ShellText& more = value.words.front();
+        text.text += more.text;
+        text.at.insert(text.at.end(), more.at.begin(), more.at.end());
+        text.unknown = text.unknown.empty() ? more.unknown : text.unknown;
+    }
+}
+
+std::vector<ShellText> ShellVariables::all_words() const {
+    std::vector<ShellText> words;
+    for (const std::string& name : order_) {
+        const Value& value = values_.find(name)->second;
+        for (const ShellText& word : value.words) {
+            if (value.is_array) {
+                words.push_back(word);
+            } else if (word.text.find("--") != std::string::npos) {
+                std::ranges::move(split_at_blanks(word), std::back_inserter(words));
+            }
+        }
+    }
+    return words;
+}
+
+}  // namespace pipetwin

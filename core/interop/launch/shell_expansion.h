@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/interop/launch/shell_words.h"
+
+namespace pipetwin {
+
+/// A word with its variables replaced, and where each of its characters stands in the script.
+struct ShellText {
+    std::string text;
+    std::vector<std::size_t> at{};  ///< [character]: position in the script
+    std::size_t word_at = 0;        ///< position of the word, for one without characters
+    std::string unknown{};          ///< "$X" that the script gives no certain value; empty: none
+
+    /// Position in the script of its first character.
+    std::size_t begin() const { return at.empty() ? word_at : at.front(); }
+    /// The text from its character number `first` on.
+    ShellText from(std::size_t first) const;
+};
+
+/// The words between the blanks of a text.
+std::vector<ShellText> split_at_blanks(const ShellText& text);
+
+/// Whether a word is "NAME=value" or "NAME+=value".
+bool is_assignment(std::string_view word);
+
+/// The variables of a script, as far as its text says what they hold.
+class ShellVariables {
+  public:
+    /// `place` names the script in errors; both must outlive the object.
+    ShellVariables(std::string_view script, std::string_view place)
+        : script_(script), place_(place) {}
+
+    /// Carries out an assignment. Throws Error(BadInput) with place:line:column where an array is
+    /// not closed. One that `is_optional` may not be carried out by the shell, so what it sets is
+    /// unknown from then on.
+    void assign(const ShellWord& assignment, bool is_optional);
+
+    /// The words that the shell makes of one: variables replaced, quotes removed, split at blanks
+    /// that come from variables outside of quotes.
+    std::vector<ShellText> expand(const ShellWord& word) const;
+
+    /// The words of all arrays and the texts of all variables that hold flags, in the order in
+    /// which they were set first.
+    std::vector<ShellText> all_words() const;
+
+  private:
+    friend class ShellExpansion;
+
+    struct Value {
+        std::vector<ShellText> words;  ///< one for a variable that is no array
+        bool is_array = false;
+        bool is_certain = true;
+    };
+
+    /// The words of an array, of which `inside` stands between the parentheses, at `at`.
+    std::vector<ShellText> array_words(std::string_view inside, std::size_t at) const;
+
+    std::string_view script_;
+    std::string_view place_;
+    std::map<std::string, Value, std::less<>> values_;
+    std::vector<std::string> order_;
+};
+
+}  // namespace pipetwin

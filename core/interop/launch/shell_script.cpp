@@ -1,0 +1,309 @@
+#include "core/interop/launch/shell_script.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <initializer_list>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/interop/launch/shell_expansion.h"
+#include "core/interop/launch/shell_words.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// Commands that show or move files, so that a program they name is not run.
+constexpr std::array<std::string_view, 16> commands_that_run_nothing{"echo",
+                                                                     "printf",
+                                                                     "cat",
+                                                                     "ls",
+                                                                     "cp",
+                                                                     "mv",
+                                                                     "rm",
+                                                                     "mkdir",
+                                                                     "sed",
+                                                                     "grep",
+                                                                     "source",
+                                                                     ".",
+                                                                     "cd",
+                                                                     "pip",
+                                                                     "test",
+                                                                     "["};
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
+    return std::ranges::find(list, word) != list.end();
+}
+
+std::optional<int> number_in(std::string_view text) {
+    int value = 0;
+    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_number = status == std::errc{} && rest == text.data() + text.size() && value > 0;
+    return is_number ? std::optional(value) : std::nullopt;
+}
+
+/// The words of a training command.
+struct TrainingCommand {
+    std::string program;
+    std::vector<ShellText> launcher;   ///< words before the program
+    std::vector<ShellText> arguments;  ///< words behind it
+};
+
+/// Text between blanks of a word that holds a whole command, as in bash -c "torchrun x.py --bf16".
+std::vector<ShellText> split_command(const std::vector<ShellText>& words) {
+    std::vector<ShellText> all;
+    for (const ShellText& word : words) {
+        const bool is_command = word.text.find(".py ") != std::string::npos;
+        if (is_command) {
+            std::ranges::move(split_at_blanks(word), std::back_inserter(all));
+        } else {
+            all.push_back(word);
+        }
+    }
+    return all;
+}
+
+/// Python's modules that start the program behind them.
+bool is_launcher(std::string_view module) {
+    return module.starts_with("torch.distributed") || module.starts_with("accelerate");
+}
+
+std::optional<TrainingCommand> training_command(const std::vector<ShellText>& statement) {
+    const std::vector<ShellText> words = split_command(statement);
+    if (words.empty() || std::ranges::find(commands_that_run_nothing, words.front().text) !=
+                             commands_that_run_nothing.end()) {
+        return std::nullopt;
+    }
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        const bool is_module = is_one_of(words[i].text, {"-m", "--module"}) &&
+                               i + 1 < words.size() && !is_launcher(words[i + 1].text);
+        const std::size_t program = is_module ? i + 1 : i;
+        if (is_module || words[i].text.ends_with(".py")) {
+            const auto at = words.begin() + static_cast<std::ptrdiff_t>(program);
+            return TrainingCommand{.program = at->text,
+                                   .launcher = {words.begin(), at},
+                                   .arguments = {at + 1, words.end()}};
+        }
+    }
+    return std::nullopt;
+}
+
+bool is_flag(const ShellText& word) {
+    return word.text.starts_with("--") && word.text.size() > 2 && word.text[2] != '=';
+}
+
+/// "train.micro_batch_size=2", as Hydra's programs take it.
+bool is_override(const ShellText& word) {
+    const std::size_t equals = word.text.find('=');
+    const std::size_t first = word.text.find_first_not_of(
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+~");
+    return equals != std::string::npos && equals > 0 && first == equals &&
+           word.text.find('.') < equals;
+}
+
+/// Reads a script; one object for each.
+class ScriptReader {
+  public:
+    ScriptReader(std::string_view script, std::string_view place)
+        : script_(script), place_(place), variables_(script, place) {}
+
+    LaunchFile read() {
+        for (const ShellStatement& statement : shell_statements(script_, place_)) {
+            take(statement);
+            is_optional_ = statement.end == '&' || statement.end == '|';
+        }
+        if (commands_.empty()) {
+            std::vector<ShellText> words = std::move(plain_words_);
+            if (std::ranges::none_of(words, is_flag)) {
+                words = variables_.all_words();
+            }
+            add_settings(words);
+            return std::move(file_);
+        }
+        const TrainingCommand& command = commands_.front();
+        file_.program = command.program;
+        read_launcher(command.launcher);
+        add_settings(command.arguments);
+        expect_same_flags();
+        return std::move(file_);
+    }
+
+  private:
+    std::string place_of(const ShellText& word) const {
+        return text_place(script_, place_, word.begin());
+    }
+
+    void take(const ShellStatement& statement) {
+        std::vector<ShellWord> words = statement.words;
+        while (!words.empty() && take_keyword(words.front().text)) {
+            words.erase(words.begin());
+        }
+        if (words.empty()) {
+            return;
+        }
+        if (is_one_of(words.front().text, {"export", "local", "declare", "readonly", "typeset"})) {
+            words.erase(words.begin());
+            std::erase_if(words, [](const ShellWord& word) { return word.text.starts_with('-'); });
+        }
+        const auto command = std::ranges::find_if_not(
+            words, [](const ShellWord& word) { return is_assignment(word.text); });
+        if (command == words.end()) {
+            for (const ShellWord& word : words) {
+                variables_.assign(word, depth_ > 0 || is_optional_);
+            }
+            return;
+        }
+        take_command({command, words.end()});
+    }
+
+    /// Whether the word belongs to the shell's own grammar; counts how deep branches and loops are.
+    bool take_keyword(std::string_view word) {
+        if (is_one_of(word, {"if", "for", "while", "until", "case", "select"})) {
+            ++depth_;
+            return true;
+        }
+        if (is_one_of(word, {"fi", "done", "esac"})) {
+            depth_ = std::max(0, depth_ - 1);
+            return true;
+        }
+        return is_one_of(word, {"then", "do", "else", "elif", "{", "}", "!", "time", "exec"});
+    }
+
+    void take_command(const std::vector<ShellWord>& written) {
+        std::vector<ShellText> words;
+        for (const ShellWord& word : written) {
+            std::ranges::move(variables_.expand(word), std::back_inserter(words));
+        }
+        if (std::optional<TrainingCommand> command = training_command(words)) {
+            const std::vector<ShellText>& arguments = command->arguments;
+            if (std::ranges::any_of(arguments, is_flag) ||
+                std::ranges::any_of(arguments, is_override)) {
+                commands_.push_back(*std::move(command));
+            }
+            return;
+        }
+        std::ranges::move(words, std::back_inserter(plain_words_));
+    }
+
+    void read_launcher(const std::vector<ShellText>& words) {
+        for (std::size_t i = 0; i < words.size(); ++i) {
+            const std::string& word = words[i].text;
+            const std::size_t equals = word.find('=');
+            std::string name = word.substr(0, equals);
+            std::ranges::replace(name, '_', '-');
+            const bool of_node = is_one_of(name, {"--nproc-per-node", "--num-gpus"});
+            if (!of_node && !is_one_of(name, {"--nnodes", "--num-nodes"})) {
+                continue;
+            }
+            const std::string value = equals != std::string::npos ? word.substr(equals + 1)
+                                      : i + 1 < words.size()      ? words[i + 1].text
+                                                                  : std::string();
+            (of_node ? file_.processes : file_.nodes) = number_in(value);
+            has_nodes_ = has_nodes_ || !of_node;
+        }
+        if (file_.processes && !has_nodes_) {
+            file_.nodes = 1;  // what the launchers take without a word
+        }
+    }
+
+    void add_settings(const std::vector<ShellText>& words) {
+        file_.settings.clear();
+        for (const ShellText& word : words) {
+            if (is_flag(word)) {
+                const std::size_t equals = word.text.find('=');
+                std::string written = word.text.substr(0, equals);
+                add(written.substr(2), written, word);
+                if (equals != std::string::npos) {
+                    add_value(word.from(equals + 1));
+                }
+            } else if (is_override(word)) {
+                const std::size_t equals = word.text.find('=');
+                const std::string written = word.text.substr(0, equals);
+                add(written.substr(written.rfind('.') + 1), written, word);
+                file_.settings.back().is_key = true;
+                const std::size_t name = written.find_first_not_of("+~");
+                file_.settings.back().sections.push_back(
+                    written.substr(name, written.find('.') - name));
+                add_value(word.from(equals + 1));
+            } else if (!word.unknown.empty() && word.text.empty() && !may_be_value(word.unknown)) {
+                file_.notes.push_back(
+                    fmt::format("{}: {} has no value in this file, or one under a condition: flags "
+                                "that it holds are not seen",
+                                place_of(word),
+                                word.unknown));
+            } else if (!file_.settings.empty()) {
+                add_value(word);
+            }
+        }
+    }
+
+    /// Whether a variable that the script gives no value may be the value of the flag before it;
+    /// its name tells where it holds flags.
+    bool may_be_value(std::string_view variable) const {
+        const auto holds = [variable](std::string_view part) {
+            return variable.find(part) != std::string_view::npos;
+        };
+        const bool holds_flags = holds("ARG") || holds("OPT") || holds("FLAG") || holds("EXTRA") ||
+                                 holds("@") || holds("args") || holds("opt") || holds("flag");
+        return !holds_flags && !file_.settings.empty() && file_.settings.back().values.empty();
+    }
+
+    void add(std::string name, std::string written, const ShellText& word) {
+        std::ranges::replace(name, '_', '-');
+        file_.settings.push_back(
+            {.name = std::move(name), .written = std::move(written), .place = place_of(word)});
+    }
+
+    void add_value(const ShellText& word) {
+        file_.settings.back().values.push_back(
+            {.text = word.text, .place = place_of(word), .unknown = word.unknown});
+    }
+
+    /// Two commands, as in both branches of an `if`, must ask for the same training.
+    void expect_same_flags() {
+        const std::vector<Setting> first = file_.settings;
+        const std::vector<std::string> notes = file_.notes;
+        const auto same = [](const Setting& a, const Setting& b) {
+            return a.name == b.name &&
+                   std::ranges::equal(
+                       a.values, b.values, {}, &SettingWord::text, &SettingWord::text);
+        };
+        for (std::size_t i = 1; i < commands_.size(); ++i) {
+            add_settings(commands_[i].arguments);
+            if (!std::ranges::equal(first, file_.settings, same)) {
+                const std::string place =
+                    file_.settings.empty() ? std::string(place_) : file_.settings.front().place;
+                throw Error(
+                    ErrorKind::BadInput,
+                    place,
+                    fmt::format("a second training command with other flags than the one at {}",
+                                first.front().place),
+                    "keep one of the two in the file");
+            }
+        }
+        file_.settings = first;
+        file_.notes = notes;
+    }
+
+    std::string_view script_;
+    std::string_view place_;
+    ShellVariables variables_;
+    int depth_ = 0;
+    bool is_optional_ = false;
+    bool has_nodes_ = false;
+    std::vector<TrainingCommand> commands_;
+    std::vector<ShellText> plain_words_;
+    LaunchFile file_;
+};
+
+}  // namespace
+
+LaunchFile parse_shell_script(std::string_view text, std::string_view place) {
+    return ScriptReader(text, place).read();
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,231 @@
+#include "core/interop/launch/shell_words.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr std::size_t npos = std::string_view::npos;
+
+bool is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/// The end of a text in quotes that begins with its quote; in single ones a backslash means
+/// nothing.
+std::size_t end_of_quotes(std::string_view script, std::size_t begin) {
+    const char quote = script[begin];
+    for (std::size_t i = begin + 1; i < script.size();) {
+        if (script[i] == quote) {
+            return i + 1;
+        }
+        const bool is_plain = quote != '"' || script[i] == '\'';
+        i = is_plain ? i + 1 : end_of_construct(script, i);
+        if (i == npos) {
+            return npos;
+        }
+    }
+    return npos;
+}
+
+/// The end of what begins with `open` and ends with the `close` that belongs to it.
+std::size_t end_of_brackets(std::string_view script, std::size_t begin, char open, char close) {
+    int depth = 0;
+    bool word_begins = false;
+    for (std::size_t i = begin; i < script.size();) {
+        const char c = script[i];
+        if (c == '#' && word_begins && open == '(') {
+            i = std::min(script.find('\n', i), script.size());
+            continue;
+        }
+        word_begins = is_blank(c) || c == '\n' || c == '(';
+        if (c == open || c == close) {
+            depth += c == open ? 1 : -1;
+            ++i;
+            if (depth == 0) {
+                return i;
+            }
+        } else {
+            i = end_of_construct(script, i);
+            if (i == npos) {
+                return npos;
+            }
+        }
+    }
+    return npos;
+}
+
+/// Splits a script; one object for each.
+class Splitter {
+  public:
+    Splitter(std::string_view script, std::string_view place) : script_(script), place_(place) {}
+
+    std::vector<ShellStatement> split() {
+        while (at_ < script_.size()) {
+            step();
+        }
+        end_statement('\n');
+        return std::move(statements_);
+    }
+
+  private:
+    void step() {
+        const char c = script_[at_];
+        const std::string_view rest = script_.substr(at_);
+        if (is_blank(c)) {
+            ++at_;
+        } else if (rest == "\\" || rest.starts_with("\\\n") || rest.starts_with("\\\r\n")) {
+            at_ += rest.starts_with("\\\r") ? std::size_t{3} : std::size_t{2};
+        } else if (c == '\n') {
+            ++at_;
+            end_statement('\n');
+            skip_documents();
+        } else if (c == '#') {
+            at_ = std::min(script_.find('\n', at_), script_.size());
+        } else if (c == ';' || c == '|' || c == '&') {
+            const bool is_double = rest.starts_with("&&") || rest.starts_with("||");
+            if (rest.starts_with("&>")) {
+                redirection();
+            } else {
+                at_ += is_double ? std::size_t{2} : std::size_t{1};
+                end_statement(is_double ? c : ';');
+            }
+        } else if (c == '(' || c == ')') {
+            ++at_;  // of a subshell or of a function's head
+            end_statement(';');
+        } else if (is_redirection()) {
+            redirection();
+        } else {
+            word();
+        }
+    }
+
+    /// "2>&1", ">>", "<".
+    bool is_redirection() const {
+        const std::size_t sign = script_.find_first_not_of("0123456789", at_);
+        return sign != npos && (script_[sign] == '>' || script_[sign] == '<');
+    }
+
+    void redirection() {
+        at_ = script_.find_first_of("<>", at_);
+        const bool is_document =
+            script_.substr(at_).starts_with("<<") && !script_.substr(at_).starts_with("<<<");
+        at_ = std::min(script_.find_first_not_of("<>&-|", at_), script_.size());
+        at_ = std::min(script_.find_first_not_of(" \t", at_), script_.size());
+        const std::size_t begin = at_;
+        at_ = end_of_word();
+        if (is_document) {
+            std::string end(script_.substr(begin, at_ - begin));
+            std::erase_if(end, [](char c) { return c == '\'' || c == '"' || c == '\\'; });
+            documents_.push_back(std::move(end));
+        }
+    }
+
+    /// Leaves out the here-documents that the line before announced.
+    void skip_documents() {
+        for (const std::string& end : documents_) {
+            while (at_ < script_.size()) {
+                const std::size_t line_end = std::min(script_.find('\n', at_), script_.size());
+                std::string_view line = script_.substr(at_, line_end - at_);
+                at_ = std::min(line_end + 1, script_.size());
+                line.remove_prefix(std::min(line.find_first_not_of('\t'), line.size()));
+                line.remove_suffix(line.ends_with('\r') ? 1 : 0);
+                if (line == end) {
+                    break;
+                }
+            }
+        }
+        documents_.clear();
+    }
+
+    void word() {
+        const std::size_t begin = at_;
+        at_ = std::max(end_of_word(), begin + 1);
+        statement_.words.push_back({script_.substr(begin, at_ - begin), begin});
+    }
+
+    std::size_t end_of_word() const {
+        std::size_t i = at_;
+        while (i < script_.size()) {
+            const char c = script_[i];
+            const std::string_view rest = script_.substr(i);
+            const bool line_goes_on = rest.starts_with("\\\n") || rest.starts_with("\\\r\n");
+            const bool is_array = c == '(' && i > at_ && script_[i - 1] == '=';
+            if (is_array) {
+                i = closed(i, end_of_brackets(script_, i, '(', ')'));
+            } else if (is_blank(c) || c == '\n' || line_goes_on || c == ';' || c == '|' ||
+                       c == '&' || c == '(' || c == ')' || c == '<' || c == '>') {
+                break;
+            } else {
+                i = closed(i, end_of_construct(script_, i));
+            }
+        }
+        return i;
+    }
+
+    std::size_t closed(std::size_t begin, std::size_t end) const {
+        if (end == npos) {
+            const char c = script_[begin];
+            const bool is_quote = c == '"' || c == '\'' || c == '`';
+            throw Error(
+                ErrorKind::BadInput,
+                text_place(script_, place_, begin),
+                is_quote ? "the quote is not closed" : "the parenthesis or brace is not closed",
+                fmt::format("look for the {} that belongs to it",
+                            is_quote ? std::string(1, c) : ") or }"));
+        }
+        return end;
+    }
+
+    void end_statement(char end) {
+        if (!statement_.words.empty()) {
+            statement_.end = end;
+            statements_.push_back(std::move(statement_));
+        }
+        statement_ = {};
+    }
+
+    std::string_view script_;
+    std::string_view place_;
+    std::size_t at_ = 0;
+    ShellStatement statement_;
+    std::vector<ShellStatement> statements_;
+    std::vector<std::string> documents_;
+};
+
+}  // namespace
+
+std::size_t end_of_construct(std::string_view script, std::size_t begin) {
+    const char c = script[begin];
+    const char next = begin + 1 < script.size() ? script[begin + 1] : '\0';
+    if (c == '\\') {
+        return std::min(begin + 2, script.size());
+    }
+    if (c == '\'' || c == '"' || c == '`') {
+        return end_of_quotes(script, begin);
+    }
+    if (c == '$' && (next == '(' || next == '{')) {
+        return end_of_brackets(script, begin + 1, next, next == '(' ? ')' : '}');
+    }
+    return begin + 1;
+}
+
+std::vector<ShellStatement> shell_statements(std::string_view script, std::string_view place) {
+    return Splitter(script, place).split();
+}
+
+std::string text_place(std::string_view text, std::string_view place, std::size_t at) {
+    const std::string_view before = text.substr(0, at);
+    const std::size_t line_end = before.rfind('\n');
+    const std::size_t begin = line_end == npos ? 0 : line_end + 1;
+    return fmt::format(
+        "{}:{}:{}", place, 1 + std::ranges::count(before, '\n'), before.size() - begin + 1);
+}
+
+}  // namespace pipetwin

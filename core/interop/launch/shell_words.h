@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// The grammar of a shell script, as far as words and statements go.
+namespace pipetwin {
+
+/// One word as it was written, with its quotes and variables.
+struct ShellWord {
+    std::string_view text;  ///< a part of the script
+    std::size_t at = 0;     ///< where it begins in the script
+};
+
+/// Words up to the end of a line, a `;`, `&` or `|`, without redirections; `NAME=( ... )` is one
+/// word.
+struct ShellStatement {
+    std::vector<ShellWord> words;
+    char end = '\n';  ///< what stands behind it: a line end, '&' for "&&", '|' for "||", else ';'
+};
+
+/// Splits a script into statements. Comments and here-documents are left out. Throws
+/// Error(BadInput) with place:line:column for a quote, a parenthesis or a brace that is not closed.
+std::vector<ShellStatement> shell_statements(std::string_view script, std::string_view place);
+
+/// Where a construct that begins at `begin` ends, one behind its last character: a quoted text,
+/// `${ }`, `$( )`, backquotes, or an escaped character; `begin + 1` for any other. Returns `npos`
+/// where it is not closed.
+std::size_t end_of_construct(std::string_view script, std::size_t begin);
+
+/// "place:line:column" of a position in a text.
+std::string text_place(std::string_view text, std::string_view place, std::size_t at);
+
+}  // namespace pipetwin

@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/interop/launch/training_run.h"
+#include "core/schedule/generators/generate.h"
+
+namespace pipetwin {
+
+namespace {
+
+struct Flavor {
+    std::string_view model;
+    std::string_view flavor;
+    int blocks;
+};
+
+/// Blocks of torchtitan's models (torchtitan/models/*/__init__.py).
+constexpr std::array flavors{
+    Flavor{"llama3", "debugmodel", 6},
+    Flavor{"llama3", "8B", 32},
+    Flavor{"llama3", "70B", 80},
+    Flavor{"llama3", "405B", 126},
+    Flavor{"deepseek_v3", "16B", 27},
+    Flavor{"deepseek_v3", "236B", 60},
+    Flavor{"deepseek_v3", "671B", 61},
+    Flavor{"qwen3", "0.6B", 28},
+    Flavor{"qwen3", "1.7B", 28},
+    Flavor{"qwen3", "4B", 36},
+    Flavor{"qwen3", "8B", 36},
+    Flavor{"qwen3", "14B", 40},
+    Flavor{"qwen3", "32B", 64},
+};
+
+/// Reads a file of torchtitan; one object for each.
+class TitanReader {
+  public:
+    TitanReader(const LaunchFile& file, bool warns) : reader_(file), warns_(warns) {}
+
+    TrainingRun read() {
+        read_model();
+        read_schedule();
+        read_batch();
+        read_rest();
+        reader_.finish(
+            "job profiling metrics lr_scheduler checkpoint comm validation compile debug float8 mx "
+            "quantize memory_estimation experimental",
+            "parallelism.fsdp_reshard_after_forward parallelism.disable_loss_parallel "
+            "parallelism.enable_compiled_autograd parallelism.context_parallel_rotate_method "
+            "parallelism.pipeline_parallel_expert_parallel_overlap training.steps training.seq_len "
+            "training.dataset training.dataset_path training.compile training.seed "
+            "training.deterministic training.gc_freq training.gc_debug training.warmup_steps "
+            "training.mixed_precision_reduce "
+            "model.hf_assets_path model.tokenizer_path model.print_after_conversion "
+            "model.norm_type optimizer.lr optimizer.eps optimizer.beta1 optimizer.beta2 "
+            "optimizer.weight_decay optimizer.fused optimizer.implementation "
+            "optimizer.early_step_in_backward activation_checkpoint.selective_ac_option "
+            "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
+            "activation_checkpoint.early_stop activation_checkpoint.preserve_rng_state "
+            "activation_checkpoint.determinism_check activation_checkpoint.debug "
+            "fault_tolerance.process_group fault_tolerance.replica_id fault_tolerance.group_size "
+            "fault_tolerance.min_replica_size",
+            warns_,
+            run_);
+        return std::move(run_);
+    }
+
+  private:
+    [[noreturn]] void refuse(std::string_view written, std::string what, std::string hint) const {
+        throw Error(
+            ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
+    }
+
+    /// A size of parallelism that no scenario has: 1 or less changes nothing.
+    void expect_one(std::string_view written, std::string_view what) {
+        if (reader_.whole(written, -1).value_or(1) > 1) {
+            reader_.problem(written, what);
+        }
+    }
+
+    void read_model() {
+        const std::string name = reader_.text("model.name").value_or("");
+        const std::string flavor = reader_.text("model.flavor").value_or("");
+        run_.model = fmt::format("{} {}", name, flavor);
+        for (const Flavor& known : flavors) {
+            if (known.model == name && known.flavor == flavor) {
+                blocks_ = known.blocks;
+            }
+        }
+        const auto converters =
+            reader_.texts("model.converters").value_or(std::vector<std::string>{});
+        if (std::ranges::any_of(converters,
+                                [](const std::string& word) { return !word.empty(); })) {
+            reader_.problem("model.converters", "products in 8 bits take other time and memory");
+        }
+    }
+
+    void read_schedule() {
+        run_.stages = reader_.whole("parallelism.pipeline_parallel_degree", 1).value_or(1);
+        const std::optional<std::string> name =
+            reader_.text("parallelism.pipeline_parallel_schedule");
+        const std::string csv =
+            reader_.text("parallelism.pipeline_parallel_schedule_csv").value_or("");
+        if (!csv.empty()) {
+            run_.schedule = csv;
+            run_.warnings.push_back(fmt::format(
+                "the schedule is the file '{}': its path is relative to the scenario", csv));
+        } else {
+            try {
+                run_.schedule = to_string(name ? schedule_kind(*name) : ScheduleKind::OneFOneB);
+            } catch (const Error& error) {
+                throw error.at(reader_.place("parallelism.pipeline_parallel_schedule"));
+            }
+        }
+        const bool is_multi =
+            csv.empty() && schedule_traits(run_.schedule).chunks != ChunkCounts::One;
+        read_split(is_multi);
+    }
+
+    /// Stages of a schedule with one per rank, or with two where nothing says more.
+    void read_split(bool is_multi) {
+        const auto modules = reader_.texts("parallelism.module_fqns_per_model_part");
+        const auto points = reader_.texts("parallelism.pipeline_parallel_split_points");
+        const std::optional<int> per_stage =
+            reader_.whole("parallelism.pipeline_parallel_layers_per_stage", 1);
+        const int less_first =
+            reader_.whole("parallelism.pipeline_parallel_first_stage_less_layers", 0).value_or(1);
+        const int less_last =
+            reader_.whole("parallelism.pipeline_parallel_last_stage_less_layers", 0).value_or(1);
+        const int ranks = *run_.stages;
+        int stages = ranks * (is_multi ? 2 : 1);
+        if (modules && !modules->empty()) {
+            run_.blocks = blocks_of_modules(*modules);
+            stages = static_cast<int>(run_.blocks.size());
+        } else if (points && !points->empty() && !points->front().empty()) {
+            reader_.problem("parallelism.pipeline_parallel_split_points",
+                            "newer versions say it with module_fqns_per_model_part");
+        } else if (per_stage && blocks_) {
+            stages = (*blocks_ + less_first + less_last + *per_stage - 1) / *per_stage;
+        }
+        if (stages % ranks != 0) {
+            refuse("parallelism.pipeline_parallel_degree",
+                   fmt::format("{} stages cannot be shared out to {} ranks", stages, ranks),
+                   "torchtitan refuses this, too");
+        }
+        run_.chunks = stages / ranks;
+        if (run_.blocks.empty() && blocks_) {
+            run_.blocks = shared_out(stages, less_first, less_last);
+        }
+        if (!blocks_ && run_.blocks.empty()) {
+            run_.warnings.push_back(
+                fmt::format("the number of layers of '{}' is not known here: the fragment has no "
+                            "partition",
+                            run_.model));
+        }
+    }
+
+    /// Layers of each stage, of a list of modules for each.
+    std::vector<int> blocks_of_modules(const std::vector<std::string>& stages) const {
+        std::vector<int> blocks;
+        for (const std::string& stage : stages) {
+            int layers = 0;
+            for (std::size_t at = stage.find("layers."); at != std::string::npos;
+                 at = stage.find("layers.", at + 1)) {
+                ++layers;
+            }
+            blocks.push_back(layers);
+        }
+        return blocks;
+    }
+
+    /// torchtitan's own distribution: embedding and head count as layers, the first stages take
+    /// what is left over.
+    std::vector<int> shared_out(int stages, int less_first, int less_last) const {
+        if (stages == 1) {
+            return {*blocks_};
+        }
+        const int all = *blocks_ + less_first + less_last;
+        const int least = all / stages;
+        if (least == 0 || less_first > least || less_last > least) {
+            refuse("parallelism.pipeline_parallel_degree",
+                   fmt::format("{} layers, and embedding and head as {} and {}, for {} stages",
+                               *blocks_,
+                               less_first,
+                               less_last,
+                               stages),
+                   "torchtitan refuses this, too: take fewer stages");
+        }
+        std::vector<int> blocks(as_index(stages), least);
+        for (int stage = 0; stage < all % stages; ++stage) {
+            ++blocks[as_index(stage)];
+        }
+        blocks.front() -= less_first;
+        blocks.back() -= less_last;
+        return blocks;
+    }
+
+    void read_batch() {
+        const std::optional<int> local = reader_.whole("training.local_batch_size", 1);
+        const std::optional<int> older = reader_.whole("training.batch_size", 1);
+        const int samples = local ? *local : older.value_or(8);
+        const int replicate =
+            reader_.whole("parallelism.data_parallel_replicate_degree", 1).value_or(1);
+        const int shard = reader_.whole("parallelism.data_parallel_shard_degree", -1).value_or(-1);
+        if (shard > 1) {
+            reader_.problem("parallelism.data_parallel_shard_degree",
+                            "replicas share weights and gradients, too");
+        }
+        if (shard < 0) {
+            run_.warnings.emplace_back(
+                "data_parallel_shard_degree = -1: the devices that are left share weights, "
+                "gradients and optimizer; the fragment has one replica, which keeps all of them");
+        }
+        run_.data_parallel = replicate;
+        run_.batch = samples * replicate;
+        const int global = reader_.whole("training.global_batch_size", -1).value_or(-1);
+        if (global > 0 && global != *run_.batch) {
+            reader_.problem("training.global_batch_size",
+                            fmt::format("is not the {} samples of one pass through the pipeline: "
+                                        "passes are repeated before an update",
+                                        *run_.batch));
+        }
+        const int size =
+            reader_.whole("parallelism.pipeline_parallel_microbatch_size", 1).value_or(1);
+        if (samples % size != 0) {
+            refuse("parallelism.pipeline_parallel_microbatch_size",
+                   fmt::format("{} samples cannot be cut into micro-batches of {}", samples, size),
+                   "torchtitan refuses this, too");
+        }
+        run_.micro_batches = samples / size;
+    }
+
+    void read_rest() {
+        run_.tensor_parallel = reader_.whole("parallelism.tensor_parallel_degree", 1).value_or(1);
+        expect_one("parallelism.context_parallel_degree", "devices share the tokens of a sample");
+        expect_one("parallelism.expert_parallel_degree", "replicas share the experts");
+        expect_one("parallelism.expert_tensor_parallel_degree", "devices share each expert");
+        if (reader_.answer("parallelism.enable_async_tensor_parallel").value_or(false)) {
+            run_.warnings.emplace_back(
+                "enable_async_tensor_parallel: the prediction adds the messages of tensor "
+                "parallelism to the time of a layer; overlapped, a step is at most as long");
+        }
+        if (reader_.answer("training.enable_cpu_offload").value_or(false)) {
+            reader_.problem("training.enable_cpu_offload", "weights are in host memory");
+        }
+        if (reader_.answer("fault_tolerance.enable").value_or(false)) {
+            reader_.problem("fault_tolerance.enable", "replicas come and go");
+        }
+        const std::string mode = reader_.text("activation_checkpoint.mode").value_or("selective");
+        run_.recompute = mode == "full" ? "always" : "none";
+        if (mode == "selective") {
+            run_.warnings.emplace_back(
+                "activation_checkpoint.mode = selective has no word here: the fragment says "
+                "recompute = \"none\", which keeps more and recomputes nothing");
+        }
+        const std::string mixed =
+            reader_.text("training.mixed_precision_param").value_or("bfloat16");
+        const std::string dtype = reader_.text("training.dtype").value_or("float32");
+        run_.precision = mixed == "bfloat16" || dtype == "bfloat16" ? "bf16" : "fp32";
+        const std::string optimizer = reader_.text("optimizer.name").value_or("AdamW");
+        run_.optimizer = optimizer == "Adam" ? "adam" : "adamw";
+        if (optimizer != "Adam" && optimizer != "AdamW") {
+            reader_.problem("optimizer.name", "keeps another state than Adam");
+        }
+        run_.clip_norm = reader_.real("training.max_norm").value_or(1);
+    }
+
+    SettingReader reader_;
+    bool warns_;
+    std::optional<int> blocks_;
+    TrainingRun run_;
+};
+
+}  // namespace
+
+TrainingRun torchtitan_run(const LaunchFile& file, bool warns) {
+    return TitanReader(file, warns).read();
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,169 @@
+#include "core/interop/launch/training_run.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <ranges>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// Whether a list of words that are apart by blanks has this one.
+bool lists_word(std::string_view list, std::string_view word) {
+    while (!list.empty()) {
+        const std::size_t end = std::min(list.find(' '), list.size());
+        if (list.substr(0, end) == word) {
+            return true;
+        }
+        list.remove_prefix(std::min(end + 1, list.size()));
+    }
+    return false;
+}
+
+}  // namespace
+
+const Setting* SettingReader::find(std::string_view written) {
+    for (std::size_t i = 0; i < file_.settings.size(); ++i) {
+        if (file_.settings[i].written == written) {
+            taken_[i] = true;
+            return &file_.settings[i];
+        }
+    }
+    return nullptr;
+}
+
+std::string SettingReader::place(std::string_view written) const {
+    const auto found = std::ranges::find(file_.settings, written, &Setting::written);
+    return found != file_.settings.end() ? found->place
+           : file_.settings.empty()      ? std::string()
+                                         : file_.settings.front().place;
+}
+
+std::optional<std::string> SettingReader::text(std::string_view written) {
+    const Setting* const setting = find(written);
+    if (setting == nullptr) {
+        return std::nullopt;
+    }
+    if (setting->values.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    setting->place,
+                    fmt::format("{} has no value", written),
+                    "write one, or leave the key out");
+    }
+    return setting->values.front().text;
+}
+
+std::optional<std::vector<std::string>> SettingReader::texts(std::string_view written) {
+    const Setting* const setting = find(written);
+    if (setting == nullptr) {
+        return std::nullopt;
+    }
+    std::vector<std::string> words;
+    for (const SettingWord& word : setting->values) {
+        words.push_back(word.text);
+    }
+    return words;
+}
+
+std::optional<int> SettingReader::whole(std::string_view written, int least) {
+    const std::optional<std::string> word = text(written);
+    if (!word || *word == "auto") {
+        return std::nullopt;
+    }
+    int number = 0;
+    const char* const end = word->data() + word->size();
+    const auto [rest, status] = std::from_chars(word->data(), end, number);
+    constexpr int most = 1 << 30;
+    if (status != std::errc{} || rest != end || number < least || number > most) {
+        throw Error(ErrorKind::BadInput,
+                    place(written),
+                    fmt::format("{} = '{}', expected a whole number of at least {}",
+                                written,
+                                word->substr(0, 60),
+                                least),
+                    "compare with the documentation of the program that reads the file");
+    }
+    return number;
+}
+
+std::optional<double> SettingReader::real(std::string_view written) {
+    const std::optional<std::string> word = text(written);
+    if (!word || *word == "auto") {
+        return std::nullopt;
+    }
+    double number = 0;
+    const char* const end = word->data() + word->size();
+    const auto [rest, status] = std::from_chars(word->data(), end, number);
+    if (status != std::errc{} || rest != end || !std::isfinite(number) || number < 0) {
+        throw Error(
+            ErrorKind::BadInput,
+            place(written),
+            fmt::format("{} = '{}', expected a number of 0 or more", written, word->substr(0, 60)),
+            "compare with the documentation of the program that reads the file");
+    }
+    return number;
+}
+
+std::optional<bool> SettingReader::answer(std::string_view written) {
+    const std::optional<std::string> word = text(written);
+    if (!word || *word == "auto") {
+        return std::nullopt;
+    }
+    if (*word != "true" && *word != "false") {
+        throw Error(ErrorKind::BadInput,
+                    place(written),
+                    fmt::format("{} = '{}', expected true or false", written, word->substr(0, 60)),
+                    "compare with the documentation of the program that reads the file");
+    }
+    return *word == "true";
+}
+
+void SettingReader::problem(std::string_view written, std::string_view what) {
+    problems_.push_back({place(written), fmt::format("{}: {}", written, what)});
+}
+
+void SettingReader::finish(std::string_view harmless_sections,
+                           std::string_view harmless_names,
+                           bool warns,
+                           TrainingRun& run) {
+    for (std::size_t i = 0; i < file_.settings.size(); ++i) {
+        const Setting& setting = file_.settings[i];
+        const auto is_harmless = [&](const std::string& section) {
+            return lists_word(harmless_sections, section);
+        };
+        if (taken_[i]) {
+            continue;
+        }
+        if (lists_word(harmless_names, setting.written) ||
+            std::ranges::any_of(setting.sections, is_harmless)) {
+            run.harmless.push_back(setting.written);
+        } else {
+            problem(setting.written, "no setting that is known here");
+        }
+    }
+    if (problems_.empty()) {
+        return;
+    }
+    if (warns) {
+        for (const Problem& problem : problems_) {
+            run.warnings.push_back(
+                fmt::format("{}: not understood, and left out: {}", problem.place, problem.what));
+        }
+        return;
+    }
+    const auto texts = problems_ | std::views::transform(&Problem::what);
+    throw Error(ErrorKind::BadInput,
+                problems_.front().place,
+                fmt::format("{}", fmt::join(texts, "; ")),
+                "no scenario can say that: take it out of the file, or add --ignore-unknown, which "
+                "leaves it out with a warning");
+}
+
+}  // namespace pipetwin

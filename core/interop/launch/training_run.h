@@ -1,0 +1,90 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/interop/launch/setting.h"
+
+namespace pipetwin {
+
+/// What the settings of another program say about a training in a pipeline, in the words of a
+/// scenario. An empty text or list, and none, stand for what they do not say.
+struct TrainingRun {
+    std::string model{};          ///< the name that the settings give it, for people
+    std::optional<int> stages{};  ///< pipeline.stages
+    int chunks = 1;               ///< pipeline.chunks
+    std::string schedule{};       ///< pipeline.schedule
+    std::optional<int> micro_batches{};
+    std::optional<int> batch{};  ///< training.batch: samples of all replicas
+    std::optional<int> data_parallel{};
+    std::optional<int> tensor_parallel{};
+    std::vector<int> blocks{};  ///< pipeline.partition, in whole blocks
+    std::string recompute{};
+    std::string precision{};
+    std::string optimizer{};
+    std::optional<double> clip_norm{};
+    bool shard_optimizer = false;
+    std::vector<std::string> harmless{};  ///< settings without effect, as written
+    std::vector<std::string> warnings{};  ///< what a prediction will not see
+
+    bool operator==(const TrainingRun&) const = default;
+};
+
+/// Takes the settings of a file one by one; what no reader takes and no list calls harmless is a
+/// problem.
+class SettingReader {
+  public:
+    explicit SettingReader(const LaunchFile& file) : file_(file), taken_(file.settings.size()) {}
+
+    /// The first word of a setting; none: the file does not have it. Throws Error(BadInput) where
+    /// it has no word.
+    std::optional<std::string> text(std::string_view written);
+    /// All words of a setting, as of a list.
+    std::optional<std::vector<std::string>> texts(std::string_view written);
+    /// A whole number of at least `least`; none also for the word "auto". Throws Error(BadInput).
+    std::optional<int> whole(std::string_view written, int least);
+    /// A number that is not negative. Throws Error(BadInput).
+    std::optional<double> real(std::string_view written);
+    /// true or false. Throws Error(BadInput).
+    std::optional<bool> answer(std::string_view written);
+
+    /// Reports a setting that no scenario can say.
+    void problem(std::string_view written, std::string_view what);
+
+    /// Calls every setting that nothing has taken harmless, if its name or one of its sections is
+    /// listed (apart by blanks), and else a problem; throws Error(BadInput) naming all problems,
+    /// or, if `warns`, adds them to the warnings of `run`.
+    void finish(std::string_view harmless_sections,
+                std::string_view harmless_names,
+                bool warns,
+                TrainingRun& run);
+
+    /// The place of a setting in errors; that of the file's first where there is none.
+    std::string place(std::string_view written) const;
+
+  private:
+    const Setting* find(std::string_view written);
+
+    struct Problem {
+        std::string place;
+        std::string what;
+    };
+
+    const LaunchFile& file_;
+    std::vector<bool> taken_;
+    std::vector<Problem> problems_;
+};
+
+/// A run of torchtitan from its TOML file. The blocks follow from the flavour of the model where it
+/// is a known one. With `warns`, settings that no scenario can say are left out with a warning.
+/// Throws Error(BadInput) and Error(Infeasible) with the place of a setting.
+TrainingRun torchtitan_run(const LaunchFile& file, bool warns);
+
+/// A run of DeepSpeed from its JSON file, with its pipeline engine: as many micro-batches as steps
+/// of gradient accumulation. With `warns` as `torchtitan_run`. Throws Error(BadInput) and
+/// Error(Infeasible) with the JSON pointer of a setting.
+TrainingRun deepspeed_run(const LaunchFile& file, bool warns);
+
+}  // namespace pipetwin

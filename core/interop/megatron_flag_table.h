@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// What is known of the flags of Megatron-LM's command line that `MegatronFlags` has no member for.
+/// Names are written without dashes in front, as in "seq-length". Source: megatron/training/
+/// arguments.py, and the names that Megatron-Core's, Megatron-Bridge's and Primus' files use.
+namespace pipetwin {
+
+/// A flag that changes the model, the split, the memory or the schedule in a way that no scenario
+/// can say.
+struct RefusedFlag {
+    std::string_view name;
+    std::string_view why;  ///< what it changes
+    /// Values with which it changes nothing, apart by blanks.
+    std::string_view harmless_values{};
+};
+
+/// The flag of this name; null: it is none of them.
+const RefusedFlag* refused_flag(std::string_view name);
+
+/// Whether a refused flag changes nothing with this value.
+bool is_harmless_value(const RefusedFlag& flag, std::string_view value);
+
+/// What a prediction leaves out where this flag is given; empty: nothing.
+std::string_view flag_note(std::string_view name);
+
+/// Whether a flag changes neither the model nor its split, memory and schedule: data, logs,
+/// checkpoints, learning rates, numerics, and which kernels compute.
+bool is_harmless_flag(std::string_view name);
+
+/// Whether all keys of a table of a YAML file are harmless, as those of "checkpoint" are.
+bool is_harmless_section(std::string_view section);
+
+/// Another name of a flag, as Megatron-Core's configuration has it.
+struct FlagAlias {
+    std::string_view alias;
+    std::string_view name;
+    bool is_inverted = false;  ///< true there is false here
+};
+
+/// The flag that the name stands for; none: it is no alias.
+std::optional<FlagAlias> flag_alias(std::string_view name);
+
+/// All names that are known here, for suggestions.
+std::vector<std::string_view> known_flags();
+
+}  // namespace pipetwin

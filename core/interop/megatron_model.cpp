@@ -1,0 +1,569 @@
+#include "core/interop/megatron_model.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/plan/tensor_parallel.h"
+
+namespace pipetwin {
+
+namespace {
+
+[[noreturn]] void refuse_flags(ErrorKind kind,
+                               std::string_view place,
+                               std::string what,
+                               std::string hint) {
+    throw Error(kind, std::string(place), std::move(what), std::move(hint));
+}
+
+/// Bounds of core/interop/hf_config.cpp: far above every published model, and small enough that no
+/// count of parameters overflows.
+struct SizeBound {
+    std::string_view flag;
+    std::optional<int> MegatronFlags::*size;
+    int most;
+};
+constexpr std::array size_bounds{
+    SizeBound{"--num-layers", &MegatronFlags::layers, 49'999},
+    SizeBound{"--hidden-size", &MegatronFlags::hidden_size, 1 << 18},
+    SizeBound{"--ffn-hidden-size", &MegatronFlags::feed_forward, 1 << 20},
+    SizeBound{"--num-attention-heads", &MegatronFlags::heads, 1 << 14},
+    SizeBound{"--num-query-groups", &MegatronFlags::query_groups, 1 << 14},
+    SizeBound{"--kv-channels", &MegatronFlags::head_width, 1 << 14},
+    SizeBound{"--seq-length", &MegatronFlags::sequence, 1 << 26},
+    SizeBound{"--max-position-embeddings", &MegatronFlags::positions, 1 << 26},
+    SizeBound{"--vocab-size", &MegatronFlags::vocabulary, 1 << 24},
+    SizeBound{"--padded-vocab-size", &MegatronFlags::padded_vocabulary, 1 << 24},
+    SizeBound{"--vocab-extra-ids", &MegatronFlags::extra_vocabulary, 1 << 24},
+    SizeBound{"--make-vocab-size-divisible-by", &MegatronFlags::vocabulary_divisor, 1 << 16},
+    SizeBound{"--tensor-model-parallel-size", &MegatronFlags::tensor_size, 1 << 12},
+    SizeBound{"--q-lora-rank", &MegatronFlags::query_rank, 1 << 18},
+    SizeBound{"--kv-lora-rank", &MegatronFlags::key_value_rank, 1 << 18},
+    SizeBound{"--qk-head-dim", &MegatronFlags::key_width, 1 << 13},
+    SizeBound{"--qk-pos-emb-head-dim", &MegatronFlags::rotary_width, 1 << 13},
+    SizeBound{"--v-head-dim", &MegatronFlags::value_width, 1 << 14},
+    SizeBound{"--num-experts", &MegatronFlags::experts, 1 << 13},
+    SizeBound{"--moe-ffn-hidden-size", &MegatronFlags::expert_width, 1 << 20},
+    SizeBound{"--moe-shared-expert-intermediate-size", &MegatronFlags::shared_width, 1 << 20},
+};
+
+void check_bounds(const MegatronFlags& flags, std::string_view place) {
+    for (const SizeBound& bound : size_bounds) {
+        if ((flags.*(bound.size)).value_or(0) > bound.most) {
+            refuse_flags(
+                ErrorKind::BadInput,
+                place,
+                fmt::format(
+                    "{} = {}, expected at most {}", bound.flag, *(flags.*(bound.size)), bound.most),
+                "no published model is larger: is there a digit too many?");
+        }
+    }
+}
+
+/// Megatron's default: 4 x width, or as many weights in three matrices, in multiples of 64.
+int default_feed_forward(const MegatronFlags& flags) {
+    const int width = *flags.hidden_size;
+    return flags.gated ? static_cast<int>(std::int64_t{8} * width / 3 / 64 * 64) : 4 * width;
+}
+
+AttentionShape attention_of(const MegatronFlags& flags, std::string_view place) {
+    AttentionShape shape;
+    const int width = *flags.hidden_size;
+    shape.heads = *flags.heads;
+    shape.key_value_heads = flags.grouped ? flags.query_groups.value_or(1) : shape.heads;
+    if (shape.heads % shape.key_value_heads != 0) {
+        refuse_flags(ErrorKind::BadInput,
+                     place,
+                     fmt::format("--num-query-groups {} does not divide --num-attention-heads {}",
+                                 shape.key_value_heads,
+                                 shape.heads),
+                     "equal groups of heads share keys and values");
+    }
+    if (!flags.head_width && width % shape.heads != 0) {
+        refuse_flags(
+            ErrorKind::BadInput,
+            place,
+            fmt::format(
+                "--num-attention-heads {} does not divide --hidden-size {}", shape.heads, width),
+            "or give the width of a head with --kv-channels");
+    }
+    shape.key_width = flags.head_width.value_or(width / shape.heads);
+    shape.value_width = shape.key_width;
+    shape.input_bias = !flags.no_bias || flags.query_bias;
+    shape.output_bias = !flags.no_bias;
+    shape.head_norms = flags.head_norms;
+    shape.window = flags.window ? *flags.window + 1 : 0;
+    if (flags.latent) {
+        LatentShape latent;
+        latent.query_rank = flags.query_rank.value_or(0);
+        latent.key_value_rank = flags.key_value_rank.value_or(32);
+        latent.rotary_width = flags.rotary_width.value_or(64);
+        shape.key_value_heads = shape.heads;
+        shape.key_width = flags.key_width.value_or(128) + latent.rotary_width;
+        shape.value_width = flags.value_width.value_or(128);
+        // Biases of matrices between narrow rows are none of this shape; Megatron has none there.
+        shape.input_bias = false;
+        shape.head_norms = false;
+        shape.latent = latent;
+    }
+    return shape;
+}
+
+/// "([0]*3+[1]*58)", as Python computes it: lists of 0 and 1, sums, and products with a number.
+class LayerPattern {
+  public:
+    LayerPattern(std::string_view text, std::size_t most) : text_(text), most_(most) {}
+
+    /// The list; none for a text that is no such formula, or a list longer than `most`.
+    std::optional<std::vector<int>> list() {
+        std::optional<Value> value = sum();
+        skip();
+        const bool is_list = value && at_ == text_.size() && !value->is_number;
+        return is_list ? std::optional(std::move(value->list)) : std::nullopt;
+    }
+
+  private:
+    struct Value {
+        std::vector<int> list{};
+        bool is_number = false;
+        int number = 0;
+    };
+
+    void skip() {
+        while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '"')) {
+            ++at_;
+        }
+    }
+
+    bool take(char c) {
+        skip();
+        const bool is_there = at_ < text_.size() && text_[at_] == c;
+        at_ += is_there ? 1 : 0;
+        return is_there;
+    }
+
+    std::optional<Value> sum() {
+        std::optional<Value> result = product();
+        while (result && take('+')) {
+            const std::optional<Value> more = product();
+            if (!more || more->is_number || result->is_number ||
+                result->list.size() + more->list.size() > most_) {
+                return std::nullopt;
+            }
+            result->list.insert(result->list.end(), more->list.begin(), more->list.end());
+        }
+        return result;
+    }
+
+    std::optional<Value> product() {
+        std::optional<Value> result = factor();
+        while (result && take('*')) {
+            std::optional<Value> other = factor();
+            if (!other || other->is_number == result->is_number) {
+                return std::nullopt;
+            }
+            const Value& list = result->is_number ? *other : *result;
+            const int times = result->is_number ? result->number : other->number;
+            if (times < 0 || list.list.size() * as_index(times) > most_) {
+                return std::nullopt;
+            }
+            Value repeated;
+            for (int i = 0; i < times; ++i) {
+                repeated.list.insert(repeated.list.end(), list.list.begin(), list.list.end());
+            }
+            result = std::move(repeated);
+        }
+        return result;
+    }
+
+    std::optional<int> number() {
+        skip();
+        int value = 0;
+        const char* const end = text_.data() + text_.size();
+        const auto [rest, status] = std::from_chars(text_.data() + at_, end, value);
+        at_ = static_cast<std::size_t>(rest - text_.data());
+        return status == std::errc{} && value >= 0 ? std::optional(value) : std::nullopt;
+    }
+
+    std::optional<Value> factor() {
+        if (take('(')) {
+            if (++depth_ > 64) {
+                return std::nullopt;
+            }
+            std::optional<Value> inside = sum();
+            --depth_;
+            return take(')') ? inside : std::nullopt;
+        }
+        if (!take('[')) {
+            const std::optional<int> value = number();
+            return value ? std::optional(Value{.is_number = true, .number = *value}) : std::nullopt;
+        }
+        Value value;
+        while (!take(']')) {
+            const std::optional<int> entry = number();
+            if (!entry || *entry > 1 || value.list.size() == most_) {
+                return std::nullopt;
+            }
+            value.list.push_back(*entry);
+            take(',');
+        }
+        return value;
+    }
+
+    std::string_view text_;
+    std::size_t most_;
+    std::size_t at_ = 0;
+    int depth_ = 0;
+};
+
+/// Which blocks have experts: every N-th from the first on, or as a pattern lists them.
+std::vector<bool> blocks_with_experts(const MegatronFlags& flags, std::string_view place) {
+    const std::size_t layers = as_index(*flags.layers);
+    const std::string pattern = flags.expert_pattern.value_or("1");
+    int every = 0;
+    const char* const end = pattern.data() + pattern.size();
+    const auto [rest, status] = std::from_chars(pattern.data(), end, every);
+    std::vector<bool> blocks(layers);
+    if (status == std::errc{} && rest == end && every > 0) {
+        for (std::size_t block = 0; block < layers; ++block) {
+            blocks[block] = block % as_index(every) == 0;
+        }
+        return blocks;
+    }
+    const std::optional<std::vector<int>> list = LayerPattern(pattern, layers).list();
+    if (!list || list->size() != layers) {
+        refuse_flags(
+            ErrorKind::BadInput,
+            place,
+            fmt::format("--moe-layer-freq '{}', expected a number, or a list of {} times 0 "
+                        "or 1",
+                        std::string_view(pattern).substr(0, 60),
+                        layers),
+            fmt::format("for example \"([0]*1+[1]*{})\"", layers - 1));
+    }
+    std::transform(
+        list->begin(), list->end(), blocks.begin(), [](int entry) { return entry == 1; });
+    return blocks;
+}
+
+void add_experts(const MegatronFlags& flags, DecoderModel& model, std::string_view place) {
+    if (flags.experts.value_or(0) == 0) {
+        return;
+    }
+    ExpertShape& experts = model.experts;
+    experts.count = *flags.experts;
+    experts.per_token = flags.experts_per_token.value_or(2);
+    experts.width = flags.expert_width.value_or(model.feed_forward);
+    experts.shared_width = flags.shared_width.value_or(0);
+    experts.shared_gate = flags.shared_gate && experts.shared_width > 0;
+    if (experts.per_token > experts.count) {
+        refuse_flags(ErrorKind::BadInput,
+                     place,
+                     fmt::format("--moe-router-topk {} is more than --num-experts {}",
+                                 experts.per_token,
+                                 experts.count),
+                     "a token goes through some of the experts; without the flag through 2");
+    }
+    model.has_experts = blocks_with_experts(flags, place);
+}
+
+std::string share(int layers, std::string_view of, int parts, std::string_view parts_name) {
+    return fmt::format("{} {} cannot be shared out to {} {}", of, layers, parts, parts_name);
+}
+
+/// Layers of every rank, embedding and loss counted where the flags say so.
+std::vector<int> layers_of_ranks(const MegatronFlags& flags, int ranks, std::string_view place) {
+    const int layers = *flags.layers;
+    if (!flags.first_layers && !flags.last_layers) {
+        const int all =
+            layers + (flags.account_for_embedding ? 1 : 0) + (flags.account_for_loss ? 1 : 0);
+        if (all % ranks != 0) {
+            refuse_flags(
+                ErrorKind::Infeasible,
+                place,
+                share(layers, "--num-layers", ranks, "stages") +
+                    (all == layers ? ""
+                                   : fmt::format(", with embedding and loss as {} layers", all)),
+                "give a multiple, or --decoder-first-pipeline-num-layers and "
+                "--decoder-last-pipeline-num-layers, or --pipeline-model-parallel-layout");
+        }
+        return std::vector<int>(as_index(ranks), all / ranks);
+    }
+    int left = layers;
+    int stages = ranks;
+    for (const std::optional<int>& end : {flags.first_layers, flags.last_layers}) {
+        left -= end.value_or(0);
+        stages -= end ? 1 : 0;
+    }
+    const bool fits = stages < 0 || left < 0 ? false
+                      : stages == 0          ? left == 0
+                                             : left >= stages && left % stages == 0;
+    if (!fits) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     fmt::format("--num-layers {} less {} on the first and {} on the last stage "
+                                 "leaves {} for {} stages between, expected a multiple",
+                                 layers,
+                                 flags.first_layers ? std::to_string(*flags.first_layers) : "none",
+                                 flags.last_layers ? std::to_string(*flags.last_layers) : "none",
+                                 left,
+                                 stages),
+                     "Megatron gives the stages between equally many layers each");
+    }
+    std::vector<int> of_ranks(as_index(ranks), stages > 0 ? left / stages : 0);
+    of_ranks.front() = flags.first_layers.value_or(of_ranks.front());
+    of_ranks.back() = flags.last_layers.value_or(of_ranks.back());
+    return of_ranks;
+}
+
+}  // namespace
+
+std::vector<std::string_view> missing_sizes(const MegatronFlags& flags) {
+    std::vector<std::string_view> missing;
+    for (const SizeBound& bound : size_bounds) {
+        const bool is_needed =
+            bound.size == &MegatronFlags::layers || bound.size == &MegatronFlags::hidden_size ||
+            bound.size == &MegatronFlags::heads || bound.size == &MegatronFlags::sequence;
+        if (is_needed && !(flags.*(bound.size))) {
+            missing.push_back(bound.flag);
+        }
+    }
+    return missing;
+}
+
+std::optional<int> padded_vocabulary(const MegatronFlags& flags) {
+    if (flags.padded_vocabulary) {
+        return flags.padded_vocabulary;
+    }
+    constexpr int gpt2_words = 50'257;
+    const bool is_gpt2 = flags.tokenizer == "GPT2BPETokenizer";
+    if (!flags.vocabulary && !is_gpt2) {
+        return std::nullopt;
+    }
+    // The tokenizer for ready numbers adds one that ends a text.
+    const int words = flags.vocabulary.value_or(gpt2_words) + flags.extra_vocabulary.value_or(0) +
+                      (flags.tokenizer == "NullTokenizer" ? 1 : 0);
+    const int multiple = flags.vocabulary_divisor.value_or(128) * flags.tensor_size.value_or(1);
+    return (words + multiple - 1) / multiple * multiple;
+}
+
+DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place) {
+    PIPETWIN_EXPECT(missing_sizes(flags).empty(), "a model of which sizes are missing");
+    check_bounds(flags, place);
+    DecoderModel model{.family = "megatron"};
+    model.blocks = *flags.layers;
+    model.width = *flags.hidden_size;
+    model.vocabulary = padded_vocabulary(flags).value_or(1);
+    model.context = flags.positions.value_or(*flags.sequence);
+    if (model.context < *flags.sequence) {
+        refuse_flags(ErrorKind::BadInput,
+                     place,
+                     fmt::format("--max-position-embeddings {} is less than --seq-length {}",
+                                 model.context,
+                                 *flags.sequence),
+                     "Megatron refuses this, too");
+    }
+    model.learned_positions = flags.no_positions ? 0 : model.context;
+    model.feed_forward = flags.feed_forward.value_or(default_feed_forward(flags));
+    if (model.feed_forward < 1) {
+        refuse_flags(ErrorKind::BadInput,
+                     place,
+                     fmt::format("--hidden-size {} is too narrow for --swiglu", model.width),
+                     "give the inner width with --ffn-hidden-size");
+    }
+    model.gated = flags.gated;
+    model.feed_forward_bias = !flags.no_bias;
+    model.norm_bias = !flags.rms_norm;
+    model.tied = !flags.untied;
+    model.dropout = flags.hidden_dropout.value_or(0.1) > 0;
+    model.attention = attention_of(flags, place);
+    add_experts(flags, model, place);
+    model.precision = flags.bf16 ? "bf16" : flags.fp16 ? "fp16" : "fp32";
+    return model;
+}
+
+std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model) {
+    const AttentionShape& shape = model.attention;
+    const std::array<std::pair<bool, std::string_view>, 13> reasons{{
+        {flags.gated, "--swiglu: three matrices in place of two"},
+        {flags.squared_relu, "--squared-relu: another activation"},
+        {flags.rms_norm, "--normalization RMSNorm: norms without a bias"},
+        {flags.no_bias, "--disable-bias-linear: matrices without a bias"},
+        {flags.no_positions, "--position-embedding-type: positions that are not learned"},
+        {model.learned_positions > *flags.sequence,
+         "--max-position-embeddings: more positions than --seq-length"},
+        {flags.latent, "--multi-latent-attention: keys and values out of narrow rows"},
+        {shape.key_value_heads != shape.heads, "--num-query-groups: fewer keys and values"},
+        {shape.key_width * shape.heads != model.width, "--kv-channels: heads of another width"},
+        {flags.head_norms, "--qk-layernorm: norms of queries and keys"},
+        {shape.window > 0, "--window-size: attention that sees less than a sample"},
+        {model.experts.count > 0, "--num-experts: experts"},
+        {flags.context_size.value_or(1) > 1,
+         "--context-parallel-size: devices that share a sample's tokens"},
+    }};
+    const auto* const found =
+        std::ranges::find(reasons, true, &std::pair<bool, std::string_view>::first);
+    return found == reasons.end() ? std::string() : std::string(found->second);
+}
+
+int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view place) {
+    if (flags.layout) {
+        const auto stages = static_cast<int>(flags.layout->stages.size());
+        if (stages % ranks != 0) {
+            refuse_flags(ErrorKind::Infeasible,
+                         place,
+                         fmt::format("a layout of {} stages on {} ranks", stages, ranks),
+                         "its stages have to be a multiple of --pipeline-model-parallel-size");
+        }
+        return stages / ranks;
+    }
+    if (flags.virtual_stages && flags.virtual_stage_layers) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     "--num-layers-per-virtual-pipeline-stage beside "
+                     "--num-virtual-stages-per-pipeline-rank, expected one of them",
+                     "Megatron refuses both at once, too");
+    }
+    if (flags.virtual_stages) {
+        return *flags.virtual_stages;
+    }
+    if (!flags.virtual_stage_layers) {
+        return 1;
+    }
+    if (flags.first_layers || flags.last_layers) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     "--num-layers-per-virtual-pipeline-stage beside a first or last stage of its "
+                     "own size",
+                     "Megatron asks for --num-virtual-stages-per-pipeline-rank then");
+    }
+    const std::int64_t all = std::int64_t{flags.layers.value_or(0)} +
+                             (flags.account_for_embedding ? 1 : 0) +
+                             (flags.account_for_loss ? 1 : 0);
+    const std::int64_t round = std::int64_t{ranks} * *flags.virtual_stage_layers;
+    if (!flags.layers || all % round != 0) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     fmt::format("--num-layers-per-virtual-pipeline-stage {} on {} ranks needs "
+                                 "--num-layers, a multiple of {}{}",
+                                 *flags.virtual_stage_layers,
+                                 ranks,
+                                 round,
+                                 all == flags.layers.value_or(0) ? "" : " with embedding and loss"),
+                     "");
+    }
+    return static_cast<int>(all / round);
+}
+
+std::vector<int> megatron_blocks(const MegatronFlags& flags,
+                                 int ranks,
+                                 int chunks,
+                                 std::string_view place) {
+    if (!flags.layers) {
+        return {};
+    }
+    const bool has_ends = flags.first_layers || flags.last_layers;
+    if (has_ends && (flags.account_for_embedding || flags.account_for_loss)) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     "a first or last stage of its own size beside "
+                     "--account-for-embedding-in-pipeline-split or "
+                     "--account-for-loss-in-pipeline-split",
+                     "Megatron refuses both at once, too: keep one of the two ways");
+    }
+    const std::vector<int> of_ranks = layers_of_ranks(flags, ranks, place);
+    std::vector<int> blocks;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        for (int rank = 0; rank < ranks; ++rank) {
+            const int layers = of_ranks[as_index(rank)];
+            if (layers % chunks != 0) {
+                refuse_flags(ErrorKind::Infeasible,
+                             place,
+                             has_ends
+                                 ? share(layers, "the layers of a rank,", chunks, "chunks")
+                                 : share(*flags.layers, "--num-layers", ranks * chunks, "stages"),
+                             "give a multiple, or --pipeline-model-parallel-layout");
+            }
+            blocks.push_back(layers / chunks);
+        }
+    }
+    blocks.front() -= flags.account_for_embedding ? 1 : 0;
+    blocks.back() -= flags.account_for_loss ? 1 : 0;
+    const auto empty =
+        std::find_if(blocks.begin(), blocks.end(), [](int layers) { return layers < 0; });
+    if (empty != blocks.end()) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     "embedding and loss count as more layers than the one stage has",
+                     "leave out --account-for-embedding-in-pipeline-split or give more layers");
+    }
+    return blocks;
+}
+
+void check_layout(const MegatronFlags& flags, std::string_view place) {
+    if (!flags.layout) {
+        return;
+    }
+    const bool splits_otherwise = flags.virtual_stages || flags.virtual_stage_layers ||
+                                  flags.first_layers || flags.last_layers ||
+                                  flags.account_for_embedding || flags.account_for_loss;
+    if (splits_otherwise) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     "--pipeline-model-parallel-layout beside another flag that splits the model",
+                     "the layout says all: leave out --num-layers-per-virtual-pipeline-stage, "
+                     "--num-virtual-stages-per-pipeline-rank, --decoder-...-num-layers and "
+                     "--account-for-...");
+    }
+    int decoder_layers = 0;
+    int prediction_layers = 0;
+    for (const std::string& stage : flags.layout->stages) {
+        decoder_layers += static_cast<int>(std::ranges::count(stage, 't'));
+        prediction_layers += static_cast<int>(std::ranges::count(stage, 'm'));
+    }
+    if (flags.layers && decoder_layers != *flags.layers) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     fmt::format("the layout has {} layers t, but --num-layers is {}",
+                                 decoder_layers,
+                                 *flags.layers),
+                     "Megatron refuses this, too");
+    }
+    if (prediction_layers != flags.prediction_layers.value_or(0)) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     fmt::format("the layout has {} layers m, but --mtp-num-layers is {}",
+                                 prediction_layers,
+                                 flags.prediction_layers.value_or(0)),
+                     "Megatron refuses this, too");
+    }
+}
+
+Profile with_context_parallel(Profile profile, int devices) {
+    const auto share_of = [devices](Duration time) {
+        return (time + Duration{devices - 1}) / devices;
+    };
+    for (LayerCost& layer : profile.layers) {
+        for (LayerSample& sample : layer.samples) {
+            for (Duration* const time :
+                 {&sample.forward, &sample.backward_input, &sample.backward_weight}) {
+                *time = share_of(*time);
+            }
+            for (Bytes* const bytes :
+                 {&sample.input, &sample.output, &sample.saved, &sample.workspace, &sample.split}) {
+                *bytes = part_of(*bytes, devices);
+            }
+        }
+    }
+    return profile;
+}
+
+}  // namespace pipetwin

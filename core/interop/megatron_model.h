@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/costs/profile.h"
+#include "core/interop/megatron_flags.h"
+#include "core/model/decoder_model.h"
+
+/// What Megatron-LM's flags say about the model and its split, with the rules and defaults of
+/// megatron/training/arguments.py and megatron/core/transformer/transformer_block.py.
+namespace pipetwin {
+
+/// Flags that are missing for a model, with dashes; empty: all sizes are there.
+std::vector<std::string_view> missing_sizes(const MegatronFlags& flags);
+
+/// Rows of the embedding: the vocabulary, padded so that the devices of tensor parallelism share it
+/// equally. None where neither the flags nor the name of the tokenizer say it.
+std::optional<int> padded_vocabulary(const MegatronFlags& flags);
+
+/// The model that is trained; its vocabulary is `padded_vocabulary`, 1 where that is not known. All
+/// flags that `missing_sizes` asks for are there. Throws Error(BadInput) at `place` for sizes that
+/// do not fit each other, naming the flags.
+DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place);
+
+/// The first flag that makes the model one that a scenario's `kind = "gpt"` cannot say, with what
+/// it changes; empty: it can. The model is that of the flags.
+std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model);
+
+/// Stages that a rank holds: 1, or as many as any of three flags says. Throws Error(Infeasible) at
+/// `place`, naming the flags, where stages or layers cannot be shared out.
+int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view place);
+
+/// Decoder layers of every stage, where there is no layout: [chunk * ranks + rank], as the flags of
+/// the first and last stage and those that count embedding and loss as layers say; empty where
+/// --num-layers is missing. Throws Error(Infeasible) at `place`, naming the flags, where Megatron
+/// refuses them.
+std::vector<int> megatron_blocks(const MegatronFlags& flags,
+                                 int ranks,
+                                 int chunks,
+                                 std::string_view place);
+
+/// Throws Error(Infeasible) at `place` where a layout has not as many decoder and prediction layers
+/// as the flags say, or stands beside flags that split the model, too.
+void check_layout(const MegatronFlags& flags, std::string_view place);
+
+/// Costs of each layer on one of `devices` that share every sample along its tokens (context
+/// parallelism): times and what is kept or sent are divided, weights are not.
+Profile with_context_parallel(Profile profile, int devices);
+
+}  // namespace pipetwin

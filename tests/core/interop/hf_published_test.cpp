@@ -1,0 +1,140 @@
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/costs/estimate.h"
+#include "core/interop/hf_config.h"
+#include "core/text/json_text.h"
+#include "tests/support/mutate.h"
+#include "tests/support/places.h"
+#include "tests/support/soak.h"
+
+/// Published models. `data/published_models.json` has of each the keys of its config.json that say
+/// something about sizes, and its number of parameters. "published": the count that the metadata of
+/// the model's safetensors files or its card says, looked up when the row was written. "card": the
+/// count of its card as it is known, not looked up again. "by hand": tensor by tensor from the
+/// public definition of the architecture. Shared tables count once; blocks that predict further
+/// tokens count in "prediction".
+namespace pipetwin {
+namespace hf_published_test {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json published() {
+    const auto file = std::filesystem::path(places::source_folder()) / "tests" / "core" /
+                      "interop" / "data" / "published_models.json";
+    return json::parse(read_file(file, std::size_t{1} << 20));
+}
+
+TEST(HfPublished, EveryModelHasItsNumberOfParameters) {
+    std::set<std::string> families;
+    std::set<std::string> published_families;
+    int published_counts = 0;
+    for (const json& row : published()) {
+        const std::string name = row.at("model");
+        const DecoderModel model = parse_hf_config(row.at("config").dump(), name);
+        EXPECT_EQ(parameter_count(model), row.at("parameters").get<std::int64_t>()) << name;
+        EXPECT_EQ(model.prediction_blocks > 0 ? prediction_parameters(model) : 0,
+                  row.value("prediction", std::int64_t{0}))
+            << name;
+        for (const std::string& remark : model.remarks) {
+            EXPECT_THAT(remark, HasSubstr("the text model ")) << name;
+        }
+        families.insert(model.family);
+        if (row.at("counted").get<std::string>().starts_with("published")) {
+            published_families.insert(model.family);
+            ++published_counts;
+        }
+    }
+    EXPECT_GE(families.size(), 50U);
+    EXPECT_GE(published_counts, 40);
+    EXPECT_GE(published_families.size(), 20U);
+}
+
+/// The halves of the blocks add up to the model; what is shared stands in the bytes of both ends.
+TEST(HfPublished, LayersOfTheProfileAddUpToTheModel) {
+    DeviceProfile device{.name = "some"};
+    device.matrix_rates["bf16"].value = 1e15;
+    device.memory_rate.value = 3e12;
+    for (const json& row : published()) {
+        const std::string name = row.at("model");
+        const DecoderModel model = parse_hf_config(row.at("config").dump(), name);
+        const Profile profile =
+            estimated_profile(model, device, {.sequence = 512, .precision = "bf16"});
+        std::int64_t count = 0;
+        for (const LayerCost& layer : profile.layers) {
+            count += layer.parameter_count;
+            EXPECT_GT(layer.samples.front().forward, Duration{}) << name << ": " << layer.name;
+        }
+        EXPECT_EQ(count,
+                  parameter_count(model) +
+                      model.prediction_blocks *
+                          (model.prediction_blocks > 0 ? prediction_parameters(model) : 0))
+            << name;
+        EXPECT_EQ(profile.tied_bytes, Bytes{2 * shared_embedding_parameters(model)}) << name;
+        check_profile(profile, name);
+    }
+}
+
+/// Files of the three hold their prediction block, too; DeepSeek's and GLM's with a copy of the
+/// embedding and of the head's matrix.
+TEST(HfPublished, PredictionBlocksMakeUpTheRestOfTheFiles) {
+    const auto count = [](const std::string& name, int copies) {
+        for (const json& row : published()) {
+            if (row.at("model") == name) {
+                const DecoderModel model = parse_hf_config(row.at("config").dump(), name);
+                return parameter_count(model) + prediction_parameters(model) +
+                       copies * std::int64_t{model.vocabulary} * model.width;
+            }
+        }
+        return std::int64_t{0};
+    };
+    EXPECT_EQ(count("deepseek-ai/DeepSeek-V3", 2), 684'489'845'504);
+    EXPECT_EQ(count("deepseek-ai/DeepSeek-V3.2", 2), 685'355'329'792);
+    EXPECT_EQ(count("zai-org/GLM-4.5", 2), 358'337'791'296);
+    EXPECT_EQ(count("zai-org/GLM-4.5-Air", 2), 110'468'824'832);
+    EXPECT_EQ(count("zai-org/GLM-5", 0), 753'864'139'008);
+    EXPECT_EQ(count("Qwen/Qwen3-Next-80B-A3B-Instruct", 0), 81'324'862'720);
+}
+
+/// Whatever precision a file says, its sizes are the same.
+TEST(HfPublished, PrecisionChangesNoCount) {
+    for (json& row : published()) {
+        const std::string name = row.at("model");
+        json& config = row.at("config");
+        for (const json& word :
+             {json("auto"), json("float8_e4m3fn"), json("torch.float16"), json(nullptr), json(8)}) {
+            config["torch_dtype"] = word;
+            config["dtype"] = word;
+            EXPECT_EQ(parameter_count(parse_hf_config(config.dump(), name)),
+                      row.at("parameters").get<std::int64_t>())
+                << name << ": " << word;
+        }
+    }
+}
+
+TEST(HfPublished, DamagedFilesAreReadOrRefusedAndNothingElse) {
+    std::mt19937_64 random(tests::seed());
+    for (const json& row : published()) {
+        const std::string text = row.at("config").dump();
+        for (int i = 0; i < tests::soaked(40); ++i) {
+            const std::string damaged = testing::mutated(text, random);
+            try {
+                const DecoderModel model = parse_hf_config(damaged, "x");
+                EXPECT_GT(parameter_count(model), 0) << damaged;
+                EXPECT_GE(shared_embedding_parameters(model), 0) << damaged;
+            } catch (const Error& error) {
+                EXPECT_EQ(error.kind(), ErrorKind::BadInput) << damaged;
+            }
+        }
+    }
+}
+
+}  // namespace hf_published_test
+}  // namespace pipetwin

@@ -1,0 +1,145 @@
+#include "core/interop/launch/training_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/interop/launch/table_settings.h"
+#include "tests/support/error_of.h"
+
+namespace pipetwin {
+namespace training_run_test {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::error_of;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TrainingRun titan(std::string_view text, bool warns = false) {
+    return torchtitan_run(parse_toml_settings(text, "x.toml"), warns);
+}
+
+TrainingRun deepspeed(std::string_view text, bool warns = false) {
+    return deepspeed_run(parse_json_settings(text, "x.json"), warns);
+}
+
+// --- torchtitan. ---
+
+/// Llama 3 8B on eight ranks with two stages each: 32 blocks, and embedding and head as one each,
+/// are 34 for 16 stages: the first two take 3, one of which is the embedding.
+TEST(TorchtitanRun, SharesBlocksOutAsTorchtitanDoes) {
+    const TrainingRun run = titan(
+        "[job]\ndescription = \"x\"\n"
+        "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"
+        "[optimizer]\nname = \"AdamW\"\nlr = 3e-4\n"
+        "[training]\nlocal_batch_size = 16\nseq_len = 8192\nmax_norm = 1.0\nsteps = 1000\n"
+        "[parallelism]\ndata_parallel_shard_degree = 1\npipeline_parallel_degree = 8\n"
+        "pipeline_parallel_schedule = \"Interleaved1F1B\"\n"
+        "pipeline_parallel_microbatch_size = 2\ntensor_parallel_degree = 2\n"
+        "[activation_checkpoint]\nmode = \"full\"\n");
+    EXPECT_EQ(run.stages, 8);
+    EXPECT_EQ(run.chunks, 2);
+    EXPECT_EQ(run.schedule, "interleaved-1f1b");
+    EXPECT_THAT(run.blocks, ElementsAre(2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1));
+    EXPECT_EQ(run.batch, 16);
+    EXPECT_EQ(run.micro_batches, 8);
+    EXPECT_EQ(run.tensor_parallel, 2);
+    EXPECT_EQ(run.recompute, "always");
+    EXPECT_EQ(run.precision, "bf16");
+    EXPECT_EQ(run.clip_norm, 1);
+    EXPECT_THAT(run.warnings, IsEmpty());
+    EXPECT_THAT(run.harmless, Contains("training.seq_len"));
+}
+
+TEST(TorchtitanRun, ListsOfModulesSayTheStages) {
+    const TrainingRun run = titan(
+        "[model]\nname = \"x\"\nflavor = \"y\"\n"
+        "[parallelism]\ndata_parallel_shard_degree = 1\npipeline_parallel_degree = 2\n"
+        "module_fqns_per_model_part = [[\"tok_embeddings\", \"layers.0\"],\n"
+        "  [\"layers.1\", \"layers.2\", \"norm\", \"output\"]]\n"
+        "[activation_checkpoint]\nmode = \"none\"\n");
+    EXPECT_THAT(run.blocks, ElementsAre(1, 2));
+    EXPECT_EQ(run.schedule, "1f1b");
+    EXPECT_EQ(run.chunks, 1);
+    EXPECT_EQ(run.micro_batches, 8);  // of one sample each, of a batch of 8: the defaults
+}
+
+TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
+    constexpr std::string_view text =
+        "[parallelism]\npipeline_parallel_degree = 2\ncontext_parallel_degree = 4\n"
+        "data_parallel_shard_degree = 8\nstrange = 1\n[model]\nconverters = [\"float8\"]\n";
+    const Error error = error_of([&] { titan(text); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.place(), HasSubstr("x.toml:"));
+    EXPECT_THAT(error.text(),
+                AllOf(HasSubstr("parallelism.context_parallel_degree: devices share the tokens"),
+                      HasSubstr("parallelism.data_parallel_shard_degree: replicas share weights"),
+                      HasSubstr("model.converters: products in 8 bits"),
+                      HasSubstr("parallelism.strange: no setting that is known here")));
+    EXPECT_EQ(titan(text, true).stages, 2);
+    EXPECT_THAT(titan(text, true).warnings, Contains(HasSubstr("left out: parallelism.strange")));
+    EXPECT_EQ(error_of([] { titan("[parallelism]\npipeline_parallel_degree = 0\n"); }).place(),
+              "x.toml:2:28");
+    EXPECT_EQ(error_of([] { titan("[parallelism\n"); }).kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error_of([] {
+                  titan(
+                      "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n[parallelism]\n"
+                      "pipeline_parallel_degree = 9\n");
+              }).kind(),
+              ErrorKind::Infeasible);
+}
+
+// --- DeepSpeed. ---
+
+TEST(DeepSpeedRun, ReadsBatchPrecisionAndStages) {
+    const TrainingRun run = deepspeed(
+        R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2,
+            "gradient_accumulation_steps": 8, "gradient_clipping": 1.0,
+            "optimizer": {"type": "Adam", "params": {"lr": 1e-4, "betas": [0.9, 0.95]}},
+            "bf16": {"enabled": true}, "zero_optimization": {"stage": 1},
+            "pipeline": {"stages": 4, "partition": "uniform", "activation_checkpoint_interval": 0},
+            "steps_per_print": 10, "wandb": {"enabled": true}})");
+    EXPECT_EQ(run.batch, 64);
+    EXPECT_EQ(run.micro_batches, 8);
+    EXPECT_EQ(run.data_parallel, 4);
+    EXPECT_EQ(run.stages, 4);
+    EXPECT_EQ(run.precision, "bf16");
+    EXPECT_EQ(run.optimizer, "adam");
+    EXPECT_EQ(run.clip_norm, 1);
+    EXPECT_TRUE(run.shard_optimizer);
+    EXPECT_EQ(run.recompute, "none");
+    EXPECT_THAT(run.warnings, IsEmpty());
+    EXPECT_THAT(run.harmless, ElementsAre("steps_per_print", "wandb.enabled"));
+}
+
+TEST(DeepSpeedRun, WhatIsLeftOpenIsTold) {
+    const TrainingRun run =
+        deepspeed(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2,
+                      "gradient_accumulation_steps": "auto"})");
+    EXPECT_EQ(run.micro_batches, 32);
+    EXPECT_THAT(run.warnings,
+                AllOf(Contains(HasSubstr("one replica")), Contains(HasSubstr("how many stages"))));
+}
+
+TEST(DeepSpeedRun, WhatItCannotSayIsRefused) {
+    const Error error = error_of([] {
+        deepspeed(R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
+                      "strange": {"x": 1}})");
+    });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(),
+                AllOf(HasSubstr("zero_optimization.stage: replicas share gradients or weights"),
+                      HasSubstr("zero_optimization.offload_optimizer.device: state is in host"),
+                      HasSubstr("strange.x: no setting that is known here")));
+    EXPECT_EQ(error_of([] {
+                  deepspeed(R"({"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2})");
+              }).text(),
+              "7 samples are no multiple of the 2 of a replica");
+    EXPECT_EQ(error_of([] { deepspeed("[]"); }).kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error_of([] { deepspeed(R"({"bf16": {"enabled": 1}})"); }).place(),
+              "x.json: /bf16/enabled");
+}
+
+}  // namespace training_run_test
+}  // namespace pipetwin

@@ -1,0 +1,284 @@
+#include "core/interop/megatron_model.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/error_of.h"
+
+namespace pipetwin {
+namespace megatron_model_test {
+
+using ::testing::ElementsAre;
+using testing::error_of;
+using ::testing::HasSubstr;
+
+MegatronFlags flags_of(std::string_view text) {
+    return parse_megatron_flags(text, "x.sh");
+}
+
+DecoderModel model_of(std::string_view text) {
+    return megatron_model(flags_of(text), "x.sh");
+}
+
+std::int64_t parameters_of(std::string_view text) {
+    const DecoderModel model = model_of(text);
+    std::int64_t sum = embedding_parameters(model) + head_parameters(model);
+    for (int block = 0; block < model.blocks; ++block) {
+        sum += attention_parameters(model) + feed_forward_parameters(model, block);
+    }
+    return sum;
+}
+
+constexpr std::string_view llama_8b =
+    "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 "
+    "--group-query-attention --num-query-groups 8 --kv-channels 128 --seq-length 8192 "
+    "--max-position-embeddings 8192 --position-embedding-type rope --normalization RMSNorm "
+    "--swiglu --disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 128256 ";
+
+/// Counts as published with the models' weights.
+TEST(MegatronModel, HasThePublishedNumberOfParameters) {
+    EXPECT_EQ(parameters_of(llama_8b), 8'030'261'248);
+    EXPECT_EQ(parameters_of("--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 "
+                            "--num-attention-heads 64 --group-query-attention "
+                            "--num-query-groups 8 --seq-length 8192 --position-embedding-type rope "
+                            "--normalization RMSNorm --swiglu --disable-bias-linear "
+                            "--untie-embeddings-and-output-weights --vocab-size 128256"),
+              70'553'706'496);
+    // Qwen2.5 7B: biases of queries, keys and values alone.
+    EXPECT_EQ(parameters_of("--num-layers 28 --hidden-size 3584 --ffn-hidden-size 18944 "
+                            "--num-attention-heads 28 --group-query-attention "
+                            "--num-query-groups 4 --seq-length 8192 --position-embedding-type rope "
+                            "--normalization RMSNorm --swiglu --disable-bias-linear --add-qkv-bias "
+                            "--untie-embeddings-and-output-weights --padded-vocab-size 152064"),
+              7'615'616'512);
+    // Mixtral 8x7B.
+    EXPECT_EQ(parameters_of("--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 "
+                            "--num-attention-heads 32 --group-query-attention "
+                            "--num-query-groups 8 --seq-length 4096 --position-embedding-type rope "
+                            "--normalization RMSNorm --swiglu --disable-bias-linear "
+                            "--untie-embeddings-and-output-weights --vocab-size 32000 "
+                            "--num-experts 8 --moe-router-topk 2"),
+              46'702'792'704);
+}
+
+/// Megatron's own GPT of 24 blocks: V h + S h + L (12 h^2 + 13 h) + 2 h, with the vocabulary of
+/// GPT-2 padded to a multiple of 128, and the head tied to the embedding.
+TEST(MegatronModel, IsAGptWithBiasesAndTiedEndsUnlessFlagsSayOtherwise) {
+    constexpr std::int64_t h = 1024;
+    constexpr std::int64_t expected = 50'304 * h + 1024 * h + 24 * (12 * h * h + 13 * h) + 2 * h;
+    const std::string_view gpt =
+        "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+        "--max-position-embeddings 1024 --vocab-size 50257 ";
+    EXPECT_EQ(expected, 354'871'296);
+    EXPECT_EQ(parameters_of(gpt), expected);
+    EXPECT_EQ(parameters_of(std::string(gpt) + "--untie-embeddings-and-output-weights"),
+              expected + 50'304 * h);
+    EXPECT_EQ(more_than_gpt(flags_of(gpt), model_of(gpt)), "");
+    EXPECT_TRUE(model_of(gpt).tied);
+}
+
+/// DeepSeek-V3 without its prediction layer and its 58 x 256 routing biases, which are no weights
+/// in Megatron: 671,026,419,200 - 14,848.
+TEST(MegatronModel, HasExpertsAndAttentionThroughNarrowRows) {
+    EXPECT_EQ(parameters_of(
+                  "--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 "
+                  "--num-attention-heads 128 --multi-latent-attention --q-lora-rank 1536 "
+                  "--kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128 "
+                  "--num-experts 256 --moe-router-topk 8 --moe-ffn-hidden-size 2048 "
+                  "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq \"([0]*3+[1]*58)\" "
+                  "--normalization RMSNorm --swiglu --disable-bias-linear --seq-length 4096 "
+                  "--position-embedding-type rope --untie-embeddings-and-output-weights "
+                  "--vocab-size 129280 --make-vocab-size-divisible-by 64"),
+              671'026'419'200 - 14'848);
+}
+
+TEST(MegatronModel, LayersWithExpertsFollowANumberOrAPattern) {
+    const auto pattern = [](std::string_view written, int layers) {
+        const std::string flags = "--num-layers " + std::to_string(layers) +
+                                  " --hidden-size 8 --num-attention-heads 1 --seq-length 8 "
+                                  "--num-experts 4 --moe-layer-freq \"" +
+                                  std::string(written) + "\"";
+        std::string text;
+        for (const bool has_experts : model_of(flags).has_experts) {
+            text += has_experts ? '1' : '0';
+        }
+        return text;
+    };
+    EXPECT_EQ(pattern("1", 3), "111");
+    EXPECT_EQ(pattern("2", 5), "10101");
+    EXPECT_EQ(pattern("([1]*3+[0]*2)*2", 10), "1110011100");
+    EXPECT_EQ(pattern("[0] + 2 * [1,0]", 5), "01010");
+    for (const std::string_view wrong : {"[0,1]", "x", "[0]*3+2", "[2]*3", "([1]*3", "3*3"}) {
+        EXPECT_THAT(error_of([&] { pattern(wrong, 3); }).text(), HasSubstr("3 times 0 or 1"))
+            << wrong;
+    }
+}
+
+/// The rule of Megatron's tokenizers: the next multiple of the divisor times the devices that share
+/// the rows.
+TEST(MegatronModel, PadsTheVocabulary) {
+    EXPECT_EQ(padded_vocabulary(flags_of("--vocab-size 50257")), 50'304);
+    EXPECT_EQ(padded_vocabulary(flags_of("--vocab-size 50257 --tensor-model-parallel-size 8")),
+              51'200);
+    EXPECT_EQ(padded_vocabulary(flags_of("--vocab-size 100 --make-vocab-size-divisible-by 1")),
+              100);
+    EXPECT_EQ(padded_vocabulary(flags_of("--tokenizer-type NullTokenizer --vocab-size 128")), 256);
+    EXPECT_EQ(padded_vocabulary(flags_of("--tokenizer-type GPT2BPETokenizer")), 50'304);
+    EXPECT_EQ(padded_vocabulary(flags_of("--num-layers 2")), std::nullopt);
+    // --vocab-size 8: (4 * 2 / 3) h in multiples of 64, Megatron's default for gated ones.
+    EXPECT_EQ(model_of("--num-layers 1 --hidden-size 4096 --num-attention-heads 32 --seq-length 8 "
+                       "--swiglu")
+                  .feed_forward,
+              10'880);
+}
+
+TEST(MegatronModel, NamesTheFlagThatNoGptHas) {
+    const std::string gpt =
+        "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 8 --vocab-size 128 ";
+    for (const std::string flag : {"--swiglu",
+                                   "--squared-relu",
+                                   "--disable-bias-linear",
+                                   "--qk-layernorm",
+                                   "--multi-latent-attention"}) {
+        const MegatronFlags flags = flags_of(gpt + flag);
+        EXPECT_THAT(more_than_gpt(flags, megatron_model(flags, "x")), HasSubstr(flag));
+    }
+    const MegatronFlags context = flags_of(gpt + "--context-parallel-size 2");
+    EXPECT_THAT(more_than_gpt(context, megatron_model(context, "x")),
+                HasSubstr("--context-parallel-size"));
+    EXPECT_THAT(missing_sizes(flags_of("--hidden-size 8")),
+                ElementsAre("--num-layers", "--num-attention-heads", "--seq-length"));
+}
+
+TEST(MegatronModel, RefusesSizesThatDoNotFit) {
+    const auto refused = [](const std::string& more) {
+        return error_of([&] { model_of("--num-layers 2 --hidden-size 64 --seq-length 8 " + more); })
+            .text();
+    };
+    EXPECT_EQ(refused("--num-attention-heads 5"),
+              "--num-attention-heads 5 does not divide --hidden-size 64");
+    EXPECT_EQ(refused("--num-attention-heads 4 --group-query-attention --num-query-groups 3"),
+              "--num-query-groups 3 does not divide --num-attention-heads 4");
+    EXPECT_EQ(refused("--num-attention-heads 4 --max-position-embeddings 4"),
+              "--max-position-embeddings 4 is less than --seq-length 8");
+    EXPECT_EQ(refused("--num-attention-heads 4 --num-experts 2 --moe-router-topk 4"),
+              "--moe-router-topk 4 is more than --num-experts 2");
+    EXPECT_EQ(refused("--num-attention-heads 999999"),
+              "--num-attention-heads = 999999, expected at most 16384");
+}
+
+// --- The split. ---
+
+std::vector<int> blocks_of(std::string_view text) {
+    const MegatronFlags flags = flags_of(text);
+    const int ranks = flags.pipeline_size.value_or(1);
+    return megatron_blocks(flags, ranks, megatron_chunks(flags, ranks, "x.sh"), "x.sh");
+}
+
+TEST(MegatronBlocks, FirstAndLastStageHaveTheirOwnSizes) {
+    EXPECT_THAT(blocks_of("--num-layers 32 --pipeline-model-parallel-size 4 "
+                          "--decoder-first-pipeline-num-layers 6 "
+                          "--decoder-last-pipeline-num-layers 6"),
+                ElementsAre(6, 10, 10, 6));
+    EXPECT_THAT(blocks_of("--num-layers 30 --pipeline-model-parallel-size 4 "
+                          "--decoder-first-pipeline-num-layers 7 "
+                          "--decoder-last-pipeline-num-layers 7"),
+                ElementsAre(7, 8, 8, 7));
+    EXPECT_THAT(blocks_of("--num-layers 10 --pipeline-model-parallel-size 4 "
+                          "--decoder-last-pipeline-num-layers 1"),
+                ElementsAre(3, 3, 3, 1));
+    EXPECT_THAT(blocks_of("--num-layers 8 --pipeline-model-parallel-size 2 "
+                          "--decoder-first-pipeline-num-layers 3 "
+                          "--decoder-last-pipeline-num-layers 5"),
+                ElementsAre(3, 5));
+    // The size is that of a rank: its chunks share it.
+    EXPECT_THAT(blocks_of("--num-layers 20 --pipeline-model-parallel-size 4 "
+                          "--decoder-first-pipeline-num-layers 4 "
+                          "--decoder-last-pipeline-num-layers 4 "
+                          "--num-virtual-stages-per-pipeline-rank 2"),
+                ElementsAre(2, 3, 3, 2, 2, 3, 3, 2));
+}
+
+TEST(MegatronBlocks, EmbeddingAndLossMayCountAsLayers) {
+    const std::string both =
+        "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split ";
+    EXPECT_THAT(blocks_of("--num-layers 30 --pipeline-model-parallel-size 4 " + both),
+                ElementsAre(7, 8, 8, 7));
+    EXPECT_THAT(blocks_of("--num-layers 31 --pipeline-model-parallel-size 4 "
+                          "--account-for-loss-in-pipeline-split"),
+                ElementsAre(8, 8, 8, 7));
+    EXPECT_THAT(blocks_of("--num-layers 14 --pipeline-model-parallel-size 4 "
+                          "--num-layers-per-virtual-pipeline-stage 2 " +
+                          both),
+                ElementsAre(1, 2, 2, 2, 2, 2, 2, 1));
+    // One layer in a stage that is the embedding leaves it without a decoder layer.
+    EXPECT_THAT(blocks_of("--num-layers 6 --pipeline-model-parallel-size 8 " + both),
+                ElementsAre(0, 1, 1, 1, 1, 1, 1, 0));
+}
+
+TEST(MegatronBlocks, AreEqualOtherwise) {
+    EXPECT_THAT(blocks_of("--num-layers 8 --pipeline-model-parallel-size 2 "
+                          "--num-layers-per-virtual-pipeline-stage 2"),
+                ElementsAre(2, 2, 2, 2));
+    EXPECT_THAT(blocks_of("--num-layers 8 --pipeline-model-parallel-size 4"),
+                ElementsAre(2, 2, 2, 2));
+    EXPECT_THAT(blocks_of("--pipeline-model-parallel-size 4"), ElementsAre());
+}
+
+TEST(MegatronBlocks, WhatMegatronRefusesIsRefused) {
+    const auto refused = [](const std::string& text) {
+        const Error error = error_of([&] {
+            const MegatronFlags flags = flags_of(text);
+            check_layout(flags, "x.sh");
+            blocks_of(text);
+        });
+        EXPECT_EQ(error.kind(), ErrorKind::Infeasible) << text;
+        return error.text();
+    };
+    const std::string four = "--pipeline-model-parallel-size 4 ";
+    EXPECT_EQ(refused(four + "--num-layers 30"),
+              "--num-layers 30 cannot be shared out to 4 stages");
+    EXPECT_THAT(refused(four + "--num-layers 30 --decoder-first-pipeline-num-layers 5"),
+                HasSubstr("leaves 25 for 3 stages between, expected a multiple"));
+    EXPECT_THAT(refused(four + "--num-layers 30 --account-for-loss-in-pipeline-split"),
+                HasSubstr("with embedding and loss as 31 layers"));
+    EXPECT_THAT(refused(four + "--num-layers 32 --decoder-first-pipeline-num-layers 8 "
+                               "--account-for-loss-in-pipeline-split"),
+                HasSubstr("beside --account-for-embedding"));
+    EXPECT_THAT(refused(four + "--num-layers 32 --decoder-first-pipeline-num-layers 8 "
+                               "--num-layers-per-virtual-pipeline-stage 4"),
+                HasSubstr("beside a first or last stage"));
+    EXPECT_THAT(refused(four + "--num-layers 3 --pipeline-model-parallel-layout \"Et|t|t|tL\""),
+                HasSubstr("the layout has 4 layers t, but --num-layers is 3"));
+    EXPECT_THAT(refused(four + "--num-layers 4 --pipeline-model-parallel-layout \"Et|t|t|tmL\""),
+                HasSubstr("the layout has 1 layers m, but --mtp-num-layers is 0"));
+    EXPECT_THAT(refused(four + "--num-layers 4 --pipeline-model-parallel-layout \"Et|t|t|tL\" "
+                               "--num-virtual-stages-per-pipeline-rank 1"),
+                HasSubstr("beside another flag that splits the model"));
+    EXPECT_THAT(refused(four + "--pipeline-model-parallel-layout \"Et|t|tL\""),
+                HasSubstr("a layout of 3 stages on 4 ranks"));
+}
+
+/// Half of the tokens cost half of the time and memory; the weights are there twice.
+TEST(ContextParallel, SharesTimesAndBytesOfALayer) {
+    Profile profile;
+    profile.layers.push_back({.name = "a", .parameter_bytes = Bytes{10}});
+    LayerSample sample;
+    sample.forward = Duration{100};
+    sample.backward_input = Duration{101};
+    sample.saved = Bytes{7};
+    sample.output = Bytes{8};
+    profile.layers.front().samples.push_back(sample);
+    const LayerCost layer = with_context_parallel(profile, 2).layers.front();
+    EXPECT_EQ(layer.samples.front().forward, Duration{50});
+    EXPECT_EQ(layer.samples.front().backward_input, Duration{51});
+    EXPECT_EQ(layer.samples.front().saved, Bytes{4});
+    EXPECT_EQ(layer.samples.front().output, Bytes{4});
+    EXPECT_EQ(layer.parameter_bytes, Bytes{10});
+}
+
+}  // namespace megatron_model_test
+}  // namespace pipetwin
