@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -15,6 +16,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/median.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin {
 
@@ -207,13 +209,14 @@ std::string impossible_text(const TraceEvents& events, const std::vector<std::si
     const std::string length =
         first.length ? fmt::format("lasts {}, which cannot be", format_duration(*first.length))
                      : "has no length";
-    return fmt::format("{}: {} {}{}",
-                       events.lanes[as_index(first.lane)].text(),
-                       range_text(first),
-                       length,
-                       ranges.size() > 1
-                           ? fmt::format(", and so it is with {} more ranges", ranges.size() - 1)
-                           : "");
+    return fmt::format(
+        "{}: {} {}{}",
+        events.lanes[as_index(first.lane)].text(),
+        range_text(first),
+        length,
+        ranges.size() > 1
+            ? fmt::format(" ({} likewise)", counted(std::ssize(ranges) - 1, "other range"))
+            : "");
 }
 
 /// The time from the first begin to the last end of the ranges that are possible.
@@ -272,7 +275,7 @@ void note_other_streams(const TraceEvents& events, ComputeRanges& chosen) {
     for (const auto& [lane, ranges] : impossible_elsewhere(events, chosen.lane, extent)) {
         chosen.notes.push_back(impossible_text(events, ranges) + "; it changes nothing");
     }
-    std::map<int, std::pair<std::size_t, const TraceKernel*>> kernels;
+    std::map<int, std::pair<std::int64_t, const TraceKernel*>> kernels;
     for (const TraceKernel& kernel : events.kernels) {
         const Duration most = most_beside(extent, kernel.work != KernelWork::Compute);
         if (extent > Duration{} && kernel.length > most) {
@@ -288,13 +291,13 @@ void note_other_streams(const TraceEvents& events, ComputeRanges& chosen) {
             events.lanes[as_index(lane)].text(),
             events.kernel_names[as_index(first->name)].substr(0, 60),
             format_duration(first->length),
-            count > 1 ? fmt::format(", and so do {} more kernels", count - 1) : ""));
+            count > 1 ? fmt::format(" ({} likewise)", counted(count - 1, "other kernel")) : ""));
     }
     if (events.damaged_kernels > 0) {
-        chosen.notes.push_back(fmt::format(
-            "left out: {} kernels whose times are no numbers of microseconds, the first is {}",
-            events.damaged_kernels,
-            events.damaged_kernel.substr(0, 60)));
+        chosen.notes.push_back(
+            fmt::format("left out: {} without times in microseconds, the first is {}",
+                        counted(events.damaged_kernels, "kernel"),
+                        events.damaged_kernel.substr(0, 60)));
     }
 }
 

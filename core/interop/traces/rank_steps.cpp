@@ -1,10 +1,13 @@
 #include "core/interop/traces/rank_steps.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "core/base/number_text.h"
 
 namespace pipetwin {
 
@@ -15,7 +18,7 @@ std::vector<RankStep> marked_steps(const TorchTrace& trace,
                                    int rank,
                                    std::vector<std::string>& problems) {
     std::map<int, RankStep> steps;
-    std::size_t outside = 0;
+    std::int64_t outside = 0;
     for (std::size_t i = 0; i < trace.spans.size(); ++i) {
         if (trace.steps[i] < 0) {
             ++outside;
@@ -26,8 +29,9 @@ std::vector<RankStep> marked_steps(const TorchTrace& trace,
         step.row.push_back(trace.spans[i]);
     }
     if (outside > 0) {
-        problems.push_back(fmt::format(
-            "rank {}: {} actions outside of every ProfilerStep are left out", rank, outside));
+        problems.push_back(fmt::format("rank {}: left out: {} outside of every ProfilerStep",
+                                       rank,
+                                       counted(outside, "action")));
     }
     std::vector<RankStep> in_order;
     for (auto& [number, step] : steps) {
@@ -44,10 +48,10 @@ std::vector<RankStep> repeated_steps(const TorchTrace& trace,
         trace.spans, [](const Span& span) { return span.action.op == Op::Forward; });
     if (first != trace.spans.begin() && first != trace.spans.end()) {
         problems.push_back(
-            fmt::format("rank {}: {} actions before its first forward are left out: their step was "
-                        "not recorded whole",
+            fmt::format("rank {}: left out: {} before its first forward, as that step was not "
+                        "recorded whole",
                         rank,
-                        first - trace.spans.begin()));
+                        counted(first - trace.spans.begin(), "action")));
     }
     std::vector<RankStep> steps;
     std::set<Action> seen;
@@ -136,9 +140,8 @@ void keep_common_steps(std::vector<std::vector<RankStep>>& ranks,
     }
     if (!lost.empty()) {
         problems.push_back(
-            fmt::format("{} steps are left out, as some ranks did not record them; "
-                        "the first is ProfilerStep#{}",
-                        lost.size(),
+            fmt::format("left out: {} that some ranks did not record; the first is ProfilerStep#{}",
+                        counted(std::ssize(lost), "step"),
                         *lost.begin()));
     }
 }

@@ -9,6 +9,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/traces/message_times.h"
 #include "core/interop/traces/rank_steps.h"
 
@@ -45,10 +46,9 @@ std::vector<TorchTrace> by_rank(std::vector<TorchTrace> traces,
         }
         if (trace.overlapped_pairs > 0) {
             problems.push_back(fmt::format(
-                "rank {}: {} overlapped pairs are left out: of two actions issued together none "
-                "has its own time",
+                "rank {}: left out: {}, as of two actions issued together none has its own time",
                 rank,
-                trace.overlapped_pairs));
+                counted(trace.overlapped_pairs, "overlapped pair")));
         }
         if (!placed.emplace(rank, std::move(trace)).second) {
             problems.push_back(

@@ -10,6 +10,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/traces/compute_lane.h"
 #include "core/interop/traces/launched_ranges.h"
 #include "core/interop/traces/nsys_events.h"
@@ -263,12 +264,13 @@ class TraceMaker {
         StageDurations& stage = trace_.stages[own_stage];
         stage.forward = found.forward;
         stage.backward = found.backward;
-        trace_.notes.push_back(fmt::format(
-            "no range is named as an action: {} forwards and {} backwards of one stage are the "
-            "kernels between sends and receives, told apart by {}",
-            found.forward.size(),
-            found.backward.size(),
-            found.how));
+        trace_.notes.push_back(
+            fmt::format("no range is named as an action: {} and {} of one stage are the kernels "
+                        "between sends and "
+                        "receives, told apart by {}",
+                        counted(std::ssize(found.forward), "forward"),
+                        counted(std::ssize(found.backward), "backward"),
+                        found.how));
     }
 
     [[noreturn]] void refuse_without_ranges() const {

@@ -70,7 +70,10 @@ class PieceFinder {
         }
         cut();
         std::erase_if(pieces_, [](const Piece& piece) { return piece.part == Part::Optimizer; });
-        if (!(by_thread(stages) || by_name(stages) || by_sequence(stages) || by_length(stages))) {
+        if (!by_thread(stages)) {
+            split_joined_pieces();
+        }
+        if (stages.how.empty() && !(by_name(stages) || by_sequence(stages) || by_length(stages))) {
             stages.problem =
                 "its kernels come in one kind of sequence and length, so forward and backward "
                 "cannot be told apart";
@@ -84,7 +87,7 @@ class PieceFinder {
             }
         }
         const auto [fewer, more] = std::minmax({stages.forward.size(), stages.backward.size()});
-        if (more > 2 * fewer + 1 || fewer == 0) {
+        if (more > fewer + fewer / 4 + 1 || fewer == 0) {
             stages.problem = fmt::format(
                 "{} pieces between its messages look like forwards and {} like backwards, expected "
                 "as many of each",
@@ -339,6 +342,44 @@ class PieceFinder {
         return names;
     }
 
+    static bool begins_with(const Sequence& whole, const Sequence& begin) {
+        return whole.size() > begin.size() && std::equal(begin.begin(), begin.end(), whole.begin());
+    }
+
+    /// Cuts a piece that is one kind of piece and then another: no message stands between a
+    /// backward and the next forward on the first rank, nor between a forward and its backward on
+    /// the last.
+    void split_joined_pieces() {
+        std::set<Sequence> kinds;
+        for (const Piece& piece : pieces_) {
+            kinds.insert(sequence_of(piece));
+        }
+        std::map<Sequence, std::ptrdiff_t> splits;  // of kinds that are two others
+        for (const Sequence& kind : kinds) {
+            for (const Sequence& first : kinds) {
+                if (!begins_with(kind, first)) {
+                    continue;
+                }
+                const Sequence second(kind.begin() + std::ssize(first), kind.end());
+                if (second != first && kinds.contains(second)) {
+                    splits.emplace(kind, std::ssize(first));
+                }
+            }
+        }
+        std::vector<Piece> pieces;
+        for (const Piece& piece : pieces_) {
+            const auto split = splits.find(sequence_of(piece));
+            if (split == splits.end()) {
+                pieces.push_back(piece);
+                continue;
+            }
+            const auto second = piece.kernels.begin() + split->second;
+            pieces.push_back({.kernels = {piece.kernels.begin(), second}});
+            pieces.push_back({.kernels = {second, piece.kernels.end()}});
+        }
+        pieces_ = std::move(pieces);
+    }
+
     /// The kernels of a piece before the first one that is named as a backward's.
     Piece before_backward(const Piece& piece) const {
         const auto first = std::ranges::find_if(
@@ -382,10 +423,6 @@ class PieceFinder {
         return true;
     }
 
-    static bool begins_with(const Sequence& whole, const Sequence& begin) {
-        return whole.size() > begin.size() && std::equal(begin.begin(), begin.end(), whole.begin());
-    }
-
     /// The shortest sequence that others, or the earliest itself, begin with is the forward's.
     bool by_sequence(KernelStages& stages) {
         if (pieces_.empty()) {
@@ -402,32 +439,11 @@ class PieceFinder {
         if (kinds.size() < 2) {
             return false;
         }
-        std::vector<Piece> pieces;
-        for (const Piece& piece : pieces_) {
-            const Sequence names = sequence_of(piece);
-            if (names == forward || !is_both(names, forward, kinds)) {
-                const Part part = names == forward ? Part::Forward : Part::Backward;
-                pieces.push_back({.kernels = piece.kernels, .part = part});
-                continue;
-            }
-            const auto split = piece.kernels.begin() + std::ssize(forward);
-            pieces.push_back({.kernels = {piece.kernels.begin(), split}, .part = Part::Forward});
-            pieces.push_back({.kernels = {split, piece.kernels.end()}, .part = Part::Backward});
+        for (Piece& piece : pieces_) {
+            piece.part = sequence_of(piece) == forward ? Part::Forward : Part::Backward;
         }
-        pieces_ = std::move(pieces);
         stages.how = "the sequences of their kernels, of which the earliest is a forward's";
         return true;
-    }
-
-    /// Whether a sequence is that of a forward and another known one behind it.
-    static bool is_both(const Sequence& names,
-                        const Sequence& forward,
-                        const std::set<Sequence>& kinds) {
-        if (!begins_with(names, forward)) {
-            return false;
-        }
-        const Sequence rest(names.begin() + std::ssize(forward), names.end());
-        return rest != forward && kinds.contains(rest);
     }
 
     /// Two groups of lengths, each with a quarter of the pieces, and the widest gap between them,

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -6,6 +7,7 @@
 
 #include "core/costs/profile_json.h"
 #include "tests/cli/support.h"
+#include "tests/support/places.h"
 
 /// `import` of other tools' measurements: PipeDream's graphs, PyTorch's traces, ours.
 namespace pipetwin::cli {
@@ -200,6 +202,59 @@ TEST_F(ImportCosts, PendingReceivesAreWaitsAndTheirTransferBecomesTheLink) {
     }
     ASSERT_EQ(profile.links.size(), 1U);
     EXPECT_EQ(profile.links[0].latency, std::chrono::microseconds(100));
+}
+
+/// The files NAME-rank0.json, NAME-rank1.json, ... of data/, imported for micro-batches of 4.
+class ImportTraceFiles : public ImportCosts {
+  protected:
+    Outcome outcome_of(const std::string& name, int ranks) const {
+        const std::filesystem::path data = std::filesystem::path(places::source_folder()) /
+                                           "tests" / "cli" / "interop" / "import" / "data";
+        std::vector<std::string> args{"import", "torch-trace"};
+        for (int rank = 0; rank < ranks; ++rank) {
+            args.push_back((data / fmt::format("{}-rank{}.json", name, rank)).string());
+        }
+        return pipetwin(joined(args, {"--micro-batch-size", "4", "--out", out()}));
+    }
+    std::string out() const { return path("of-files.profile.json"); }
+    double forward_ms(std::size_t stage) const {
+        return to_milliseconds(read_profile(out()).layers.at(stage).samples.at(0).forward);
+    }
+    double backward_ms(std::size_t stage) const {
+        return to_milliseconds(read_profile(out()).layers.at(stage).samples.at(0).backward());
+    }
+};
+
+// Receives of these traces are pending for longer than all that their ranks compute.
+TEST_F(ImportTraceFiles, PendingReceives) {
+    const Outcome outcome = outcome_of("pending-receive", 4);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (std::size_t stage = 0; stage < 4; ++stage) {
+        EXPECT_DOUBLE_EQ(forward_ms(stage), 10);
+        EXPECT_DOUBLE_EQ(backward_ms(stage), 20);
+    }
+}
+
+// Some ranges of these traces last 3.4 s by the file, but the next ones begin 10 ms later. The
+// medians of all that are written are 10.02 and 10.00 ms.
+TEST_F(ImportTraceFiles, ImpossibleLengths) {
+    const Outcome outcome = outcome_of("impossible-length", 2);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NEAR(forward_ms(0), 10.02, 0.01);
+    EXPECT_NEAR(forward_ms(1), 10.00, 0.01);
+    EXPECT_THAT(outcome.err, HasSubstr("lasts 3.400 s, which cannot be (1 other range likewise)"));
+}
+
+TEST_F(ImportTraceFiles, TimesAsText) {
+    for (const std::string name : {"text-begins", "text-lengths"}) {
+        const Outcome outcome = outcome_of(name, 2);
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+        for (std::size_t stage = 0; stage < 2; ++stage) {
+            EXPECT_DOUBLE_EQ(forward_ms(stage), 10) << name;
+            EXPECT_DOUBLE_EQ(backward_ms(stage), 20) << name;
+        }
+        std::filesystem::remove(out());
+    }
 }
 
 TEST_F(ImportCosts, NamesByPatternAreOfTheRanksInTheirOrder) {

@@ -122,6 +122,15 @@ Kernels& last_rank(Kernels& kernels) {
     return kernels.b().send(2.5).b().send(2.5).b().send(2.5).b().send(2.5).optimizer();
 }
 
+/// 1F1B of the first rank, where no message stands between a backward and the next forward.
+Kernels& first_rank(Kernels& kernels) {
+    kernels.f().send(2.5).f().send(2.5).f().send(2.5);
+    for (int i = 0; i < 3; ++i) {
+        kernels.wait(13).b().f().send(2.5);
+    }
+    return kernels.wait(13).b().wait(13).b().wait(13).b().optimizer();
+}
+
 void expect_stages(const KernelStages& found,
                    std::size_t count,
                    Duration forward,
@@ -134,7 +143,7 @@ void expect_stages(const KernelStages& found,
 }
 
 TEST(StagesOfKernels, ThreadsThatLaunchTellForwardFromBackward) {
-    for (auto* const rank : {&middle_rank, &last_rank}) {
+    for (auto* const rank : {&first_rank, &middle_rank, &last_rank}) {
         Kernels kernels;
         kernels.with_launches = true;
         const KernelStages found = stages_of_kernels(rank(kernels).events());
@@ -144,7 +153,7 @@ TEST(StagesOfKernels, ThreadsThatLaunchTellForwardFromBackward) {
 }
 
 TEST(StagesOfKernels, NamesTellForwardFromBackward) {
-    for (auto* const rank : {&middle_rank, &last_rank}) {
+    for (auto* const rank : {&first_rank, &middle_rank, &last_rank}) {
         Kernels kernels;
         kernels.backward = {"softmax_backward", "gemm", "gemm", "gemm"};
         const KernelStages found = stages_of_kernels(rank(kernels).events());
@@ -154,7 +163,7 @@ TEST(StagesOfKernels, NamesTellForwardFromBackward) {
 }
 
 TEST(StagesOfKernels, SequencesTellForwardFromBackward) {
-    for (auto* const rank : {&middle_rank, &last_rank}) {
+    for (auto* const rank : {&first_rank, &middle_rank, &last_rank}) {
         Kernels kernels;
         const KernelStages found = stages_of_kernels(rank(kernels).events());
         expect_stages(found, rank == &last_rank ? 4 : 6, 10us, 20us);
@@ -183,6 +192,26 @@ TEST(StagesOfKernels, LengthsTellForwardFromBackward) {
     const KernelStages found = stages_of_kernels(events);
     expect_stages(found, 6, 5us, 15us);
     EXPECT_THAT(found.how, HasSubstr("lengths"));
+}
+
+// With recompute a backward begins as a forward does.
+TEST(StagesOfKernels, ABackwardThatRecomputesIsOneBackward) {
+    for (auto* const rank : {&first_rank, &middle_rank}) {
+        Kernels kernels;
+        kernels.backward.insert(
+            kernels.backward.begin(), kernels.forward.begin(), kernels.forward.end());
+        expect_stages(stages_of_kernels(rank(kernels).events()), 6, 10us, 30us);
+    }
+}
+
+// Medians of pieces of which some are two actions would be wrong without a word.
+TEST(StagesOfKernels, FarFewerOfOneKindAreRefused) {
+    Kernels kernels;
+    kernels.wait(30).f().send(2.5);
+    for (int i = 0; i < 4; ++i) {
+        kernels.wait(13).b().send(2.5);
+    }
+    EXPECT_THAT(stages_of_kernels(kernels.events()).problem, HasSubstr("expected as many of each"));
 }
 
 TEST(StagesOfKernels, OtherVendorsMessagesCutAsWell) {
