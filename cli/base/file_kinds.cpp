@@ -94,6 +94,9 @@ FileKind kind_of_json(string_view text) {
     if (has_all({"hash", "cost_class"})) {
         return FileKind::Plan;
     }
+    if (has_key(text, "train_batch_size") || has_key(text, "train_micro_batch_size_per_gpu")) {
+        return FileKind::DeepSpeed;
+    }
     if (has_key(text, "matrix_flops_per_second")) {
         return FileKind::Device;
     }
@@ -121,15 +124,71 @@ bool is_scenario_line(string_view line) {
     return is_known && (is_table ? rest.starts_with(']') : has(rest.substr(0, 64), "="));
 }
 
-bool is_scenario(string_view text) {
+/// Whether a line has this word with a value: "kind = ", also inside of braces.
+bool has_word(string_view line, string_view word) {
+    const std::size_t at = line.find(word);
+    const bool begins =
+        at == 0 || (at != string_view::npos && has(" \t{,.", line.substr(at - 1, 1)));
+    return begins && trimmed(line.substr(at + word.size())).starts_with('=');
+}
+
+/// The first line that is so; empty if none is.
+template <class Predicate>
+string_view line_where(string_view text, const Predicate& is_so) {
     while (!text.empty()) {
         const std::size_t end = std::min(text.find('\n'), text.size());
-        if (is_scenario_line(text.substr(0, end))) {
-            return true;
+        const string_view line = trimmed(text.substr(0, end));
+        if (is_so(line)) {
+            return line;
         }
         text.remove_prefix(std::min(end + 1, text.size()));
     }
-    return false;
+    return {};
+}
+
+/// Whether a line has a key of Megatron's: "--pipeline-model-parallel-size 4", and in YAML
+/// "pipeline_model_parallel_size: 4".
+bool is_megatron_line(string_view line) {
+    constexpr std::array<string_view, 6> keys{"--pipeline-model-parallel-size",
+                                              "--tensor-model-parallel-size",
+                                              "--num-layers ",
+                                              "--num-attention-heads",
+                                              "pipeline_model_parallel_size:",
+                                              "tensor_model_parallel_size:"};
+    return std::ranges::any_of(keys, [line](string_view key) { return has(line, key); });
+}
+
+/// The kind of a text of lines; Unknown where no line tells it.
+FileKind kind_of_lines(string_view text) {
+    const auto some = [text](const auto& is_so) { return !line_where(text, is_so).empty(); };
+    if (some([](string_view line) {
+            return line.starts_with("[parallelism]") || line.starts_with("[job]") ||
+                   line.starts_with("[activation_checkpoint]");
+        })) {
+        return FileKind::Torchtitan;
+    }
+    if (some(is_megatron_line)) {
+        return FileKind::Megatron;
+    }
+    const auto of_cluster = [](string_view line) {
+        return line.starts_with("cluster") || line.starts_with("[cluster");
+    };
+    const auto of_another_part = [of_cluster](string_view line) {
+        return is_scenario_line(line) && !of_cluster(line);
+    };
+    // Other programs have a [model] and a [training], too, but no model.kind and no [pipeline].
+    const auto of_scenarios_alone = [](string_view line) {
+        return is_scenario_line(line) &&
+               (line.starts_with("pipeline") || line.starts_with("[pipeline"));
+    };
+    const auto of_kind = [](string_view line) { return has_word(line, "kind"); };
+    if (some(of_another_part)) {
+        return some(of_scenarios_alone) || some(of_kind) ? FileKind::Scenario : FileKind::Unknown;
+    }
+    if (some(is_scenario_line)) {
+        return FileKind::Cluster;
+    }
+    return FileKind::Unknown;
 }
 
 /// Names of kinds as sentences have them.
@@ -159,6 +218,14 @@ string_view kind_text(FileKind kind) {
             return "a device profile";
         case FileKind::Graph:
             return "a graph of PipeDream's profiler";
+        case FileKind::Cluster:
+            return "a cluster";
+        case FileKind::Torchtitan:
+            return "a configuration of torchtitan";
+        case FileKind::DeepSpeed:
+            return "a configuration of DeepSpeed";
+        case FileKind::Megatron:
+            return "a file with Megatron's flags";
         case FileKind::RunFolder:
             return "a run folder";
         case FileKind::Unknown:
@@ -213,6 +280,18 @@ std::string use_of(FileKind kind, const std::string& file) {
         case FileKind::Graph:
             return fmt::format(
                 "pipetwin import pipedream {} --micro-batch-size N --out x.profile.json", file);
+        case FileKind::Cluster:
+            return fmt::format(
+                "a scenario names it, by its path from the scenario's folder: cluster = {{profile "
+                "= "
+                "\"{}\"}}",
+                file);
+        case FileKind::Torchtitan:
+            return fmt::format("pipetwin import torchtitan {} --out x.toml", file);
+        case FileKind::DeepSpeed:
+            return fmt::format("pipetwin import deepspeed {} --out x.toml", file);
+        case FileKind::Megatron:
+            return fmt::format("pipetwin import megatron {} --out x.toml", file);
         case FileKind::RunFolder:
             return fmt::format("pipetwin compare {0}, pipetwin view {0}; its scenario is {0}/{1}",
                                file,
@@ -275,10 +354,13 @@ class FileExpectation {
         };
         constexpr auto torch = FileKind::TorchTrace;
         constexpr auto nsys = FileKind::Nsys;
-        constexpr std::array<Format, 7> formats{{
+        constexpr std::array<Format, 10> formats{{
             {"torch-csv", FileKind::Schedule, "a schedule as CSV", FileKind::Schedule},
             {"csv", FileKind::CostTable, "a table of costs as CSV", FileKind::CostTable},
             {"hf", FileKind::HfConfig, "a config.json of Hugging Face", FileKind::HfConfig},
+            {"megatron", FileKind::Megatron, "Megatron's layout or flags", FileKind::Megatron},
+            {"torchtitan", FileKind::Torchtitan, "torchtitan's TOML", FileKind::Torchtitan},
+            {"deepspeed", FileKind::DeepSpeed, "DeepSpeed's JSON", FileKind::DeepSpeed},
             {"pipedream", FileKind::Graph, "a graph of PipeDream's profiler", FileKind::Graph},
             {"torch-trace", torch, "a trace of PyTorch's profiler", nsys},
             {"nsys", torch, "an export of nsys", nsys},
@@ -343,7 +425,7 @@ FileKind kind_of_content(string_view head) {
     if (has(line, " -- ") && has(text, "forward_compute_time=")) {
         return FileKind::Graph;
     }
-    return is_scenario(text) ? FileKind::Scenario : FileKind::Unknown;
+    return kind_of_lines(text);
 }
 
 FileKind kind_of_file(const std::filesystem::path& file) {

@@ -22,6 +22,10 @@ enum class FileKind {
     WeightIndex,  ///< the index.json of safetensors files
     Device,       ///< a device profile
     Graph,        ///< PipeDream's graph.txt
+    Cluster,      ///< a cluster, which a scenario names
+    Torchtitan,   ///< torchtitan's TOML
+    DeepSpeed,    ///< DeepSpeed's JSON
+    Megatron,     ///< a script, an argument file or YAML with Megatron's flags
     RunFolder,
 };
 

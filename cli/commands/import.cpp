@@ -35,7 +35,7 @@ struct Importer {
     bool chunks = false;
     bool micro_batch_size = false;
     bool hf = false;
-    bool traces = false;  ///< a file per rank, with named ranges
+    bool traces = false;   ///< a file per rank, with named ranges
     bool unknown = false;  ///< --ignore-unknown
 };
 
