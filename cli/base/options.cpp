@@ -416,15 +416,17 @@ void Grammar::add_check() {
 
 void Grammar::add_devices() {
     CLI::App& devices = add_command("devices", "List this machine's devices");
-    devices.add_flag("--measure",
-                     devices_.measure,
-                     "Measure free memory, matrix products and copies of each GPU");
+    CLI::Option* const measure =
+        devices.add_flag("--measure",
+                         devices_.measure,
+                         "Measure free memory, matrix products and copies of each GPU");
     devices
         .add_option("--matrix",
                     devices_.matrix,
                     "Rows N of the matrices to multiply; copies take 16 N^2 bytes (default: 8192)")
         ->type_name("N")
-        ->check(CLI::Range(1, 1 << 15));
+        ->check(CLI::Range(1, 1 << 15))
+        ->needs(measure);
 }
 
 /// Commands stand in the order in which --help lists them.

@@ -54,6 +54,7 @@ std::vector<std::string> notes_on_rows(const SettledScenario& scenario) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     return shape_notes({.schedule = pipeline.schedule,
                         .chunks = pipeline.chunks,
+                        .group_size = pipeline.group_size,
                         .micro_batches = pipeline.micro_batches,
                         .samples = replica_batch(scenario),
                         .data_parallel = pipeline.data_parallel});

@@ -37,6 +37,12 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
     if (std::string note = one_chunk_note(asked.schedule, asked.chunks); !note.empty()) {
         notes.push_back(std::move(note));
     }
+    if (asked.group_size > 0 && !schedule_traits(asked.schedule).has_groups) {
+        notes.push_back(fmt::format(
+            "pipeline.group_size = {} changes nothing: {} takes no groups of micro-batches in turn",
+            asked.group_size,
+            is_file ? "a schedule file" : asked.schedule));
+    }
     return notes;
 }
 

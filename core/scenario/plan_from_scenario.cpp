@@ -420,6 +420,7 @@ AskedShape asked_shape(const SettledScenario& scenario) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     return {.schedule = pipeline.schedule,
             .chunks = pipeline.chunks,
+            .group_size = pipeline.group_size,
             .micro_batches = pipeline.micro_batches,
             .samples = replica_batch(scenario),
             .data_parallel = pipeline.data_parallel};

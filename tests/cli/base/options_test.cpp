@@ -111,6 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{{"devices", "--set", "=4"}, "'=4' is not of the form key=value"},
         Misuse{{"devices", "--seed", "-1"}, "--seed"},
         Misuse{{"devices", "--out"}, "--out"},
+        Misuse{{"devices", "--matrix", "16"}, "--measure"},
         Misuse{{"devices", "--seed", "1"}, "reads no scenario"},
         Misuse{{"compare", "a", "b", "--set", "a.b=1"}, "reads no scenario"},
         Misuse{{"view", "--out", "x"}, "'view' writes nothing"},

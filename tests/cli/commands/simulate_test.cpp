@@ -306,6 +306,16 @@ INSTANTIATE_TEST_SUITE_P(
               "--boundary-bytes"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--latency-ms", "x"}, "--latency-ms"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--schedule", "naive"}, "naive", 4),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute-ms", "1"},
+              "nothing is recomputed"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute-timing", "lazy"},
+              "nothing is recomputed"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--group-size", "2"},
+              "takes no groups of micro-batches in turn"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--boundary-bytes", "8"},
+              "add --bandwidth-gbps X"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--bandwidth-gbps", "8"},
+              "add --boundary-bytes N"),
         WrongNumbers{{"--stages", "4", "--forward-ms", "1"}, 2, "--micro-batches is missing"},
         WrongNumbers{
             {"--stages", "0", "--micro-batches", "1", "--forward-ms", "1", "--backward-ms", "1"},
@@ -505,6 +515,8 @@ TEST_F(SimulateFiles, FewerMicroBatchesThanAskedForAreSaid) {
                                  HasSubstr("the plan has 1 micro-batch")));
     EXPECT_THAT(pipetwin(joined(args, {"training.batch=8"})).err,
                 ::testing::Not(HasSubstr("the plan has")));
+    EXPECT_THAT(pipetwin(joined(args, {"pipeline.group_size=2"})).err,
+                HasSubstr("pipeline.group_size = 2 changes nothing"));
 }
 
 TEST_F(SimulateFiles, ScenarioWithCostsGivesThroughputAndBytes) {
