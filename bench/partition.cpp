@@ -27,6 +27,8 @@
 #include "core/partition/feasible_splits.h"
 #include "core/partition/graph.h"
 #include "core/partition/ideals.h"
+#include "core/partition/partition_search.h"
+#include "core/partition/rank_partition.h"
 #include "core/partition/replicated.h"
 
 namespace {
@@ -114,6 +116,45 @@ void measure_chains(int repetitions) {
         repetitions,
         [] { return chain(1000, 256, 50); },
         largest);
+}
+
+/// Pieces of several chunks, every rank with a limit of memory.
+void measure_ranks(int repetitions) {
+    const auto ranks_of = [](int layers, int ranks, int chunks, bool v_shape) {
+        RankChain made{.layers = layers, .rank_of_piece = {}, .quantities = {}};
+        for (int piece = 0; piece < ranks * chunks; ++piece) {
+            const bool turned = v_shape && piece >= ranks;
+            made.rank_of_piece.push_back(turned ? 2 * ranks - 1 - piece : piece % ranks);
+        }
+        const std::vector<Duration> work = several<Duration>(layers, ms, 30 * ms);
+        const std::vector<Bytes> held = several<Bytes>(layers, mb, 30 * mb);
+        made.quantities.push_back({.before = {prefix_sums(work)}});
+        made.quantities.push_back({.before = {prefix_sums(held)}});
+        made.quantities.back().limits.assign(
+            as_index(ranks), made.quantities.back().before.front().back() * 5 / 4 / ranks);
+        return made;
+    };
+    struct Case {
+        const char* what;
+        int layers;
+        int ranks;
+        int chunks;
+        bool v_shape;
+        const char* bar;
+    };
+    for (const Case& one : {Case{"a V", 200, 16, 2, true, "under 50 ms"},
+                            Case{"a loop", 200, 16, 2, false, "under 50 ms"},
+                            Case{"a loop", 200, 16, 4, false, ""},
+                            Case{"a V", 1000, 64, 2, true, ""}}) {
+        measure(
+            fmt::format("L {}, K {}, {} chunks in {}", one.layers, one.ranks, one.chunks, one.what),
+            one.bar,
+            repetitions,
+            [=] { return ranks_of(one.layers, one.ranks, one.chunks, one.v_shape); },
+            [](const RankChain& made) {
+                require(rank_partition(made).has_value(), "a split was expected");
+            });
+    }
 }
 
 void measure_splits(int repetitions) {
@@ -337,6 +378,7 @@ int main(int argc, char** argv) {
         const int repetitions = argc > 1 ? std::max(1, std::atoi(argv[1])) : 21;
         fmt::print("  {:<66}{:>14}{:>14}   bar\n", "", "median", "least");
         measure_chains(repetitions);
+        measure_ranks(repetitions);
         measure_splits(10 * repetitions);
         measure_replication(repetitions);
         measure_graphs(repetitions);

@@ -26,6 +26,7 @@
 #include "gui/view/analysis/step_analysis.h"
 #include "gui/view/what_if/heat_map.h"
 #include "gui/what_if/simulation_controller.h"
+#include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"
 
 namespace {
@@ -66,7 +67,7 @@ gui::WhatIfSource source_of(int stages, int micro_batches, int batch) {
         "bench.toml");
     Model model = scenario_model(written, &profile);
     SettledScenario scenario = settle(written);
-    Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
+    Plan plan = sim::make_settled_plan(scenario, model, profile);
     auto run = std::make_shared<gui::RunData>();
     run->planned = std::make_shared<const gui::PlannedRun>(
         std::move(scenario), std::move(model), profile, std::move(plan));

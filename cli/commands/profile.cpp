@@ -9,7 +9,7 @@
 #include "cli/predict/prediction.h"
 #include "cli/text/text_output.h"
 #include "cli/training/early_refusals.h"
-#include "cli/training/training_run.h"
+#include "cli/training/training_costs.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
 #include "core/text/json_text.h"

@@ -118,9 +118,16 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
         folder.write(run_file::profile, print_profile(found.profile));
         write_plan(folder, prediction);
     }
-    std::optional<Plan> more = with_more(prediction.plan, [&](int micro_batches) {
+    std::optional<Plan> more;
+    if (has_schedule_file(scenario)) {  // which has as many micro-batches as it has
+        return {.prediction = std::move(prediction), .more = std::move(more)};
+    }
+    more = with_more(prediction.plan, [&](int micro_batches) {
         SettledScenario doubled = scenario;
         doubled.pipeline.micro_batches = micro_batches;
+        if (prediction.plan->partition) {
+            doubled.pipeline.partition = prediction.plan->partition->layers_per_stage();
+        }
         return make_plan(doubled, model, found.profile);
     });
     return {.prediction = std::move(prediction), .more = std::move(more)};

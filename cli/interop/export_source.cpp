@@ -16,6 +16,7 @@
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/text/json_text.h"
+#include "sim/search/partition_choice.h"
 
 namespace pipetwin::cli {
 
@@ -161,7 +162,7 @@ ExportSource::Placed ExportSource::placed() const {
     }
     const SettledScenario settled = settle(read);
     if (!partition) {
-        partition = make_plan(settled, model, found->profile)->partition;
+        partition = sim::make_settled_plan(settled, model, found->profile)->partition;
     }
     return {.scenario = settled,
             .schedule = scenario_rows(settled),

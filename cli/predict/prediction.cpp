@@ -10,6 +10,7 @@
 #include "core/plan/offload.h"
 #include "core/timeline/memory_limits.h"
 #include "sim/explain/breakdown.h"
+#include "sim/search/partition_choice.h"
 #include "sim/simulate/replay_error.h"
 #include "sim/simulate/simulate.h"
 
@@ -111,7 +112,7 @@ FoundProfile find_profile(const ScenarioParts& scenario,
 }
 
 Plan settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile) {
-    Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
+    Plan plan = sim::make_settled_plan(scenario, model, profile);
     if (plan->host_link) {
         check_memory(plan, peak_memory(plan, sim::simulate(plan)));
     } else {

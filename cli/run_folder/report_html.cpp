@@ -232,11 +232,11 @@ std::string noise_table(const FinishedRun& run) {
         rows.push_back({"replay of the measured durations", error_text(replay->error_percent())});
     }
     std::string html = html_table(rows);
-    if (noise.steps < Noise::fewest_steps) {
+    if (const auto why = noise.not_measurable()) {
         html += fmt::format(
-            "<p class=\"note\">Fewer than {} quiet steps: the errors on this page say "
-            "little.</p>\n",
-            Noise::fewest_steps);
+            "<p class=\"note\">Not measurable here, so the errors on this page say nothing: "
+            "{}.</p>\n",
+            *why);
     }
     return section("Noise of the machine", html);
 }

@@ -267,7 +267,12 @@ Json comparison_json(const Comparison& comparison) {
     json["noise"] = {{"stolen_percent", comparison.noise.stolen_percent},
                      {"p90_over_p10", comparison.noise.p90_over_p10},
                      {"dropped_steps", comparison.noise.dropped_steps},
-                     {"steps", comparison.noise.steps}};
+                     {"steps", comparison.noise.steps},
+                     {"costs_apart", comparison.noise.costs_apart}};
+    json["not_measurable"] = nullptr;
+    if (auto why = comparison.noise.not_measurable()) {
+        json["not_measurable"] = *std::move(why);
+    }
     return json;
 }
 

@@ -13,6 +13,8 @@
 #include "cli/text/text_output.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/number_text.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "sim/search/largest_model.h"
 
 namespace pipetwin::cli {
@@ -29,27 +31,55 @@ int micro_batch_size(const Scenario& scenario, const Candidate& candidate) {
     return samples / std::min(samples, candidate.shape.micro_batches);
 }
 
-std::string proof_text(const sim::SearchResult& result) {
-    const Duration best = result.ranked.front().step;
-    if (result.proven_optimal) {
-        const std::string words =
-            "Proven: no other plan of the searched space is faster. Partitions in it are those "
-            "that "
-            "bound the step time best, and balanced ones";
-        if (result.any_partition_bound == best) {
-            return words + "; of schedules with one stage to a rank all partitions are covered.";
+/// What a scenario can say and a search does not try: "zb-auto, schedules from files, ...".
+std::string not_tried(const Scenario& scenario) {
+    std::vector<std::string> all;
+    if (!scenario.pipeline.schedule) {
+        for (const ScheduleName& known : known_schedules()) {
+            const ScheduleTraits& row = schedule_traits(known.kind);
+            if (row.searched == Searched::No && row.trains && !row.stale_gradients) {
+                all.emplace_back(row.name);
+            }
         }
-        return fmt::format(
-            "{}; with any partition whatever, a schedule with one stage to a rank "
-            "could save {:.2f} % at the most.",
-            words,
-            100 * (1 - to_seconds(result.any_partition_bound) / to_seconds(best)));
+        all.emplace_back("schedules from files");
     }
-    return fmt::format(
-        "Not proven: the search ended early. No plan of the searched space takes less than {}, "
-        "{:.2f} % below the best.",
-        format_duration(result.lower_bound),
-        100 * (1 - to_seconds(result.lower_bound) / to_seconds(best)));
+    if (scenario.pipeline.deferred_weights == 0) {
+        all.emplace_back("deferred_weights");
+    }
+    all.emplace_back("recompute of single stages");
+    const std::string last = std::move(all.back());
+    all.pop_back();
+    return all.empty() ? last : fmt::format("{} and {}", fmt::join(all, ", "), last);
+}
+
+std::string proof_text(const Scenario& scenario, const sim::SearchResult& result) {
+    const Duration best = result.ranked.front().step;
+    const auto saving = [best](Duration bound) {
+        return fmt::format("{:.2f} %", 100 * (1 - to_seconds(bound) / to_seconds(best)));
+    };
+    if (!result.complete) {
+        return fmt::format(
+            "Not proven: the search ended early. No plan that is left takes less than {}, {} below "
+            "the best.",
+            format_duration(result.lower_bound),
+            saving(result.lower_bound));
+    }
+    std::string text = "Proven: no other plan that is open is faster, whatever its partition";
+    if (result.lower_bound < best) {
+        text = fmt::format("Not proven: plans were left out that could save {} at the most",
+                           saving(result.any_partition_bound));
+    } else if (!result.proven_optimal) {
+        text = fmt::format(
+            "Not proven: some plans have more partitions than can be tried, which "
+            "could save {} at the most",
+            saving(result.any_partition_bound));
+    }
+    if (result.any_order_bound < best) {
+        text += fmt::format("; what is not tried ({}) could save {} at the most",
+                            not_tried(scenario),
+                            saving(result.any_order_bound));
+    }
+    return text + '.';
 }
 
 std::vector<std::string> counts_text(const sim::SearchResult& result) {
@@ -181,7 +211,7 @@ std::string search_text(const Scenario& scenario,
                             result.ranked.size() - most_ranked,
                             std::min(result.ranked.size(), most_in_json));
     }
-    Paragraph proof{.heading = "What is proven", .lines = {proof_text(result)}};
+    Paragraph proof{.heading = "What is proven", .lines = {proof_text(scenario, result)}};
     std::ranges::move(counts_text(result), std::back_inserter(proof.lines));
     if (auto line = without_pipeline(result)) {
         proof.lines.push_back(*std::move(line));
@@ -202,6 +232,7 @@ Json search_json(const sim::SearchResult& result, Json best) {
     json["lower_bound_ms"] = to_milliseconds(result.lower_bound);
     json["proven_optimal"] = result.proven_optimal;
     json["any_partition_bound_ms"] = to_milliseconds(result.any_partition_bound);
+    json["any_order_bound_ms"] = to_milliseconds(result.any_order_bound);
     json["open"] = result.candidates;
     json["searched"] = result.searched;
     json["pruned"] = result.pruned;

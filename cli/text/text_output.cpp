@@ -342,9 +342,8 @@ std::string comparison_text(const Comparison& comparison, const Console& console
         noise.p90_over_p10,
         noise.steps,
         noise.dropped_steps);
-    if (noise.steps < Noise::fewest_steps) {
-        text += fmt::format("  fewer than {} quiet steps, so this error says little\n",
-                            Noise::fewest_steps);
+    if (const auto why = noise.not_measurable()) {
+        text += fmt::format("  not measurable here, so this error says nothing: {}\n", *why);
     }
     if (comparison.replay) {
         text += fmt::format("  a replay of the run's own durations gives the step to {}\n",

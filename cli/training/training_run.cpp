@@ -20,6 +20,7 @@
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
 #include "cli/training/early_refusals.h"
+#include "cli/training/training_costs.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/as_index.h"
 #include "core/base/content_hash.h"
@@ -34,7 +35,6 @@
 #include "exec/executor/backend.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/gpu/gpu_parts.h"
-#include "exec/profiling/calibrate.h"
 #include "exec/profiling/profiler.h"
 #include "exec/transport/link_ladder.h"
 
@@ -158,9 +158,15 @@ void refuse_what_does_not_fit(const SettledScenario& scenario, Processes& proces
     }
 }
 
-Profile costs(const RunOptions& options, const SettledScenario& scenario, Console& console) {
-    return options.profile.empty() ? measure_profile(scenario, console)
-                                   : read_profile(options.profile);
+Profile costs(const RunOptions& options,
+              const SettledScenario& scenario,
+              const Processes& processes,
+              Console& console) {
+    if (!options.profile.empty()) {
+        return read_profile(options.profile);
+    }
+    const bool goes_on = measures_between_steps(options, scenario, processes);
+    return measure_profile(scenario, console, goes_on ? 0.5 : 1);
 }
 
 /// Plans whatever is "auto" with what the layers cost here; says what was chosen, and keeps the
@@ -399,7 +405,7 @@ void measure(const RunOptions& options,
         run.scenario = planned(options, wanted.space, *run.folder, console);
         refuse_what_does_not_fit(run.scenario, processes);
     }
-    run.profile = costs(options, run.scenario, console);
+    run.profile = costs(options, run.scenario, processes, console);
 }
 
 /// After it all processes plan with the same numbers.
@@ -421,17 +427,49 @@ void tell_prediction(const RunFolder& folder, const Prediction& prediction, Cons
     console.note(fmt::format("predicted step: {}", format_duration(prediction.metrics.step)));
 }
 
+/// Predicts the plan again, with costs that were measured between the steps of its training.
+void predict_again(SettledRun& run,
+                   const exec::ProfileRounds& rounds,
+                   const Model& model,
+                   const Plan& plan,
+                   Prediction& prediction,
+                   Console& console) {
+    const Profile profile = rounds.profile(run.profile);
+    SettledScenario same = run.scenario;
+    same.pipeline.partition = plan->partition->layers_per_stage();
+    Plan again = make_plan(same, model, profile);
+    if (again.hash() != plan.hash()) {
+        return;  // the order follows costs, and the one that was run is another one now
+    }
+    if (plan->channel_capacity) {
+        again = std::move(again).with_capacity(*plan->channel_capacity);
+    }
+    const Duration before = prediction.metrics.step;
+    prediction = predict(again);
+    run.profile = profile;
+    run.folder->write(run_file::profile, print_profile(run.profile));
+    run.folder->write(run_file::scenario, print_scenario(same.as_scenario()));
+    write_prediction(*run.folder, prediction);
+    console.note(
+        fmt::format("predicted step: {} with the costs measured between the steps, {} "
+                    "with those of before",
+                    format_duration(prediction.metrics.step),
+                    format_duration(before)));
+}
+
 /// What the first process keeps and says of a training while it goes on.
 class TrainingRecord {
   public:
     TrainingRecord(const RunOptions& options,
                    const SettledRun& run,
                    const std::function<void(const exec::StepReport&)>& on_step,
+                   RoundsBetweenSteps* rounds,
                    Console& console)
         : options_(options),
           run_(run),
           folder_(run.folder.value()),
           on_step_(on_step),
+          rounds_(rounds),
           console_(console) {}
 
     /// Outlives the training.
@@ -471,13 +509,18 @@ class TrainingRecord {
         for (const std::string& note : step.notes) {
             console_.note(note);
         }
-        return StopSignal::received() == 0;
+        const bool goes_on = StopSignal::received() == 0;
+        if (goes_on && rounds_ != nullptr) {
+            rounds_->after_step(step);
+        }
+        return goes_on;
     }
 
     const RunOptions& options_;
     const SettledRun& run_;
     const RunFolder& folder_;
     const std::function<void(const exec::StepReport&)>& on_step_;
+    RoundsBetweenSteps* rounds_;  ///< null: none
     Console& console_;
     std::optional<MetricsFile> metrics_;
     std::optional<LiveFile> live_;
@@ -489,6 +532,7 @@ exec::TrainingResult trained(const RunOptions& options,
                              const Model& model,
                              const Plan& plan,
                              const std::function<void(const exec::StepReport&)>& on_step,
+                             RoundsBetweenSteps* rounds,
                              Processes& processes,
                              Console& console) {
     exec::TrainingOptions training{.resume = options.resume};
@@ -497,7 +541,7 @@ exec::TrainingResult trained(const RunOptions& options,
     std::optional<TrainingRecord> record;
     processes.leader_only([&] {
         note_shared_cores(run.scenario, plan, training.place, console);
-        record.emplace(options, run, on_step, console).follow(training, plan);
+        record.emplace(options, run, on_step, rounds, console).follow(training, plan);
     });
     return exec::train(run.scenario, model, plan, training);
 }
@@ -523,30 +567,6 @@ FinishedRun finished_run(SettledRun& run, Prediction prediction, exec::TrainingR
 
 }  // namespace
 
-Profile measure_profile(const SettledScenario& scenario, Console& console) {
-    exec::ProfilerOptions options = exec::profiler_options(scenario);
-    Progress progress(console, "profile");
-    options.progress = [&progress](double share, const std::string& what) {
-        progress.update(share, what);
-    };
-    return exec::profile_model(scenario_model(scenario), options);
-}
-
-void add_calibration(Profile& profile, const ScenarioParts& scenario, Console& console) {
-    if (!exec::traits(scenario.cluster.backend).on_cores) {
-        return;
-    }
-    Progress progress(console, "interference");
-    exec::CalibrateOptions options;
-    options.precision = scenario.training.precision;
-    options.optimizer = scenario.training.optimizer;
-    options.seed = scenario.training.seed;
-    options.progress = [&progress](double share, const std::string& what) {
-        progress.update(share, what);
-    };
-    exec::add_interference_and_ladder(profile, scenario_model(scenario), options);
-}
-
 std::optional<FinishedRun> train_and_compare(
     const RunOptions& options,
     Open open,
@@ -571,7 +591,12 @@ std::optional<FinishedRun> train_and_compare(
     processes.leader_only([&] { tell_prediction(*run.folder, *prediction, console); });
 
     const StopSignal stop;
-    exec::TrainingResult result = trained(options, run, model, plan, on_step, processes, console);
+    std::optional<RoundsBetweenSteps> rounds;
+    if (measures_between_steps(options, run.scenario, processes)) {
+        rounds.emplace(plan, run.scenario, model);
+    }
+    exec::TrainingResult result = trained(
+        options, run, model, plan, on_step, rounds ? &*rounds : nullptr, processes, console);
     const int signal = StopSignal::received();
     if (result.steps.empty()) {
         throw NothingLeft(processes.is_first()
@@ -579,6 +604,10 @@ std::optional<FinishedRun> train_and_compare(
                                             run.scenario.training.steps,
                                             folder.string())
                               : "all steps are done");
+    }
+    if (rounds && rounds->has_measured()) {
+        result.measured.noise.costs_apart = rounds->rounds().apart();
+        predict_again(run, rounds->rounds(), model, plan, *prediction, console);
     }
     std::optional<FinishedRun> finished;
     processes.leader_only(

@@ -30,12 +30,6 @@ std::optional<FinishedRun> train_and_compare(
     const std::function<void(const exec::StepReport&)>& on_step,
     Processes& processes);
 
-/// Measures the costs of the scenario's layers on this machine, with a progress line.
-Profile measure_profile(const SettledScenario& scenario, Console& console);
-
-/// Adds what they are worth for other plans, where they were measured on processor cores.
-void add_calibration(Profile& profile, const ScenarioParts& scenario, Console& console);
-
 /// report.json, and the result of `run --json`.
 std::string report_json_text(const FinishedRun& run);
 

@@ -50,6 +50,14 @@ std::vector<std::int64_t> prefix_sums(std::span<const Bytes> layer_bytes) {
     return prefix;
 }
 
+double split_count(int layers, int stages) {
+    double count = layers < stages ? 0 : 1;
+    for (int i = 1; i < stages; ++i) {
+        count *= static_cast<double>(layers - i) / i;
+    }
+    return count;
+}
+
 void check_stage_count(int stages, int layers) {
     if (stages < 1 || stages > layers) {
         throw Error(ErrorKind::Infeasible,

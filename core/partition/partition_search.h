@@ -21,6 +21,9 @@ std::vector<std::int64_t> prefix_sums(std::span<const Duration> layer_costs);
 /// EiB.
 std::vector<std::int64_t> prefix_sums(std::span<const Bytes> layer_bytes);
 
+/// In how many ways so many layers can be split into stages, none empty; about, where it is large.
+double split_count(int layers, int stages);
+
 /// Throws Error(Infeasible), naming both numbers, unless every stage can have a layer.
 void check_stage_count(int stages, int layers);
 

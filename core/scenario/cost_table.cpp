@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/as_index.h"
-#include "core/partition/unequal_partition.h"
+#include "core/partition/partition_search.h"
 
 namespace pipetwin {
 
@@ -67,38 +67,43 @@ CostTable cost_table(const Model& model,
     return table;
 }
 
-Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
-                        const DeviceKinds& kinds,
-                        const Schedule& grid,
-                        const RecomputeRules& recompute) {
-    const std::optional<Recompute> everywhere = recompute.everywhere();
-    if (samples_of_kind.size() == 1 && everywhere) {
-        return balanced_partition(layer_times(samples_of_kind.front(), *everywhere),
-                                  model_stage_count(grid));
-    }
-    UnequalCosts costs;
+RankChain rank_chain(const std::vector<LayerSamples>& samples_of_kind,
+                     const DeviceKinds& kinds,
+                     const Schedule& grid,
+                     const RecomputeRules& recompute) {
+    RankChain chain{.layers = static_cast<int>(samples_of_kind.front().size()),
+                    .rank_of_piece = {},
+                    .quantities = {}};
+    RankQuantity& work = chain.quantities.emplace_back();
     std::map<std::tuple<int, int, bool>, int> known;  // both kinds of device, and whether with R
+    std::map<std::pair<int, int>, int> groups;        // the ranks that have a piece
     for (int piece = 0; piece < model_stage_count(grid); ++piece) {
         const int twin = weight_sharing_stage(grid, piece).value_or(piece);
-        const auto kind_of = [&](int stage) {
-            return static_cast<int>(kinds.of(grid.rank_of_stage.at(as_index(stage))));
-        };
-        const auto [one, other] = std::minmax({kind_of(piece), kind_of(twin)});
+        const auto rank_of = [&](int stage) { return grid.rank_of_stage.at(as_index(stage)); };
+        const std::pair<int, int> ranks = std::minmax({rank_of(piece), rank_of(twin)});
+        const auto group = groups.try_emplace(ranks, static_cast<int>(groups.size())).first;
+        chain.rank_of_piece.push_back(group->second);
+        const auto kind_of = [&](int rank) { return static_cast<int>(kinds.of(rank)); };
+        const auto [one, other] = std::minmax({kind_of(ranks.first), kind_of(ranks.second)});
         const Recompute mode = recompute.of(piece);
-        const auto [entry, is_new] =
-            known.try_emplace(std::tuple(one, other, mode != Recompute::None),
-                              static_cast<int>(costs.of_layer.size()));
+        const auto [entry, is_new] = known.try_emplace(
+            std::tuple(one, other, mode != Recompute::None), static_cast<int>(work.before.size()));
         if (is_new) {
             std::vector<Duration> slower = layer_times(samples_of_kind[as_index(one)], mode);
             const std::vector<Duration> times = layer_times(samples_of_kind[as_index(other)], mode);
             std::ranges::transform(slower, times, slower.begin(), [](Duration a, Duration b) {
                 return std::max(a, b);
             });
-            costs.of_layer.push_back(std::move(slower));
+            work.before.push_back(prefix_sums(slower));
         }
-        costs.kind_of_stage.push_back(entry->second);
+        work.kind_of_piece.push_back(entry->second);
     }
-    return unequal_partition(costs);
+    return chain;
+}
+
+Partition partition_for(const RankChain& chain) {
+    // Without limits there is always a split.
+    return {rank_partition(chain).value().sizes, chain.layers};
 }
 
 }  // namespace pipetwin

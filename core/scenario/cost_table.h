@@ -4,6 +4,7 @@
 
 #include "core/base/as_index.h"
 #include "core/partition/partition.h"
+#include "core/partition/rank_partition.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/rank_device.h"
@@ -34,13 +35,18 @@ CostTable cost_table(const Model& model,
                      const DeviceKinds& kinds,
                      const TensorParallel& tensor);
 
-/// The partition whose slowest piece takes the least of its device's time: forward, recompute,
-/// where the piece has one, and backward. `samples_of_kind` is a row of the table, `grid` says
-/// which rank holds which piece; a piece that two pipelines share counts with the slower of its two
-/// devices.
-Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
-                        const DeviceKinds& kinds,
-                        const Schedule& grid,
-                        const RecomputeRules& recompute);
+/// What every rank computes for one micro-batch: forward, recompute, where the piece has one, and
+/// backward. `samples_of_kind` is a row of the table, `grid` says which rank holds which piece. Two
+/// ranks that both hold the same two pieces, as two pipelines of one model have them, count as one,
+/// with the slower of their devices.
+RankChain rank_chain(const std::vector<LayerSamples>& samples_of_kind,
+                     const DeviceKinds& kinds,
+                     const Schedule& grid,
+                     const RecomputeRules& recompute);
+
+/// The partition whose slowest rank takes the least of its device's time, and of several the most
+/// even one that is found (core/partition/rank_partition.h). Throws Error(Infeasible), naming both
+/// numbers, if there are fewer layers than pieces.
+Partition partition_for(const RankChain& chain);
 
 }  // namespace pipetwin

@@ -505,7 +505,8 @@ Plan planned(const SettledScenario& scenario,
         cost_table(model, profile, classes.sizes, kinds, cluster.tensor_parallel());
     const std::optional<Partition> written = scenario_partition(scenario, model);
     parts.partition =
-        written ? *written : partition_for(samples.front(), kinds, grid, parts.recompute);
+        written ? *written
+                : partition_for(rank_chain(samples.front(), kinds, grid, parts.recompute));
 
     add_memory(parts, scenario, cluster);
     add_costs(parts, grid, model, samples, kinds);
@@ -552,6 +553,20 @@ Plan make_plan(const SettledScenario& scenario,
                const Profile& profile,
                RowsFrom rows) {
     return planned(scenario, model, profile, rows, nullptr);
+}
+
+RankChain rank_chain_of(const SettledScenario& scenario,
+                        const Model& model,
+                        const Profile& profile) {
+    require_same_layers(model, profile);
+    const Schedule grid = grid_of(scenario);
+    const Cluster cluster(scenario, profile, grid.rank_count());
+    const DeviceKinds kinds = device_kinds(cluster);
+    const std::vector<int> sizes =
+        micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
+    const CostTable samples =
+        cost_table(model, profile, {sizes.front()}, kinds, cluster.tensor_parallel());
+    return rank_chain(samples.front(), kinds, grid, scenario.pipeline.recompute);
 }
 
 bool rows_follow_costs(const SettledScenario& scenario) {

@@ -171,6 +171,18 @@ double PeakDelta::error_percent() const {
     return percent_off(static_cast<double>(predicted.count), static_cast<double>(measured.count));
 }
 
+std::optional<std::string> Noise::not_measurable() const {
+    if (steps < fewest_steps) {
+        return fmt::format("fewer than {} steps were quiet ({})", fewest_steps, steps);
+    }
+    if (costs_apart > most_costs_apart) {
+        return fmt::format(
+            "the machine was up to {:.2f} times as slow between some steps as between others",
+            costs_apart);
+    }
+    return std::nullopt;
+}
+
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {
     require_comparable(predicted, measured);
     return {.makespan = {.predicted = median_over(predicted, pipeline_time),

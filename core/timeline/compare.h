@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/timeline/metrics.h"
@@ -17,8 +18,17 @@ struct Noise {
     int dropped_steps = 0;    ///< warm-up, and steps that something disturbed
     int steps = 0;            ///< the others
 
+    /// Longest step of the pipeline in which layers were measured while the run went on, over the
+    /// shortest, of one round to another; 1 where they were not.
+    double costs_apart = 1;
+
     /// Fewest steps of a measurement that says something about the error of a prediction.
     static constexpr int fewest_steps = 11;
+    /// Costs of rounds that lie further apart say nothing about a step.
+    static constexpr double most_costs_apart = 1.25;
+
+    /// Why an error of the prediction says nothing; none where it does say something.
+    std::optional<std::string> not_measurable() const;
 };
 
 /// One side of a comparison: the timelines of one step or several of the same rows, and what only

@@ -251,8 +251,8 @@ class Profiler {
     /// A balanced partition needs costs: a short look gives them, and then the pipeline has the
     /// very partition that a plan from this profile will have.
     void measure(int size, int size_count) {
-        const Duration budget = Duration(time_budget) / size_count;
-        const SettledScenario scenario = scenario_of(options_, size, workers_);
+        const Duration budget = share(time_budget) / size_count;
+        SettledScenario scenario = scenario_of(options_, size, workers_);
         if (workers_ > 1 && !scenario.pipeline.partition) {
             fill_in(profile_,
                     size,
@@ -262,6 +262,9 @@ class Profiler {
                            .most = 5,
                            .budget = budget / 8,
                            .patience = budget / 8}));
+            if (options_.partition_of) {
+                scenario.pipeline.partition = options_.partition_of(scenario, profile_);
+            }
         }
         const int fixed = options_.repeats;
         const Samples samples = steps(scenario,
@@ -269,9 +272,14 @@ class Profiler {
                                        .fewest = fixed > 0 ? fixed : fewest_clean_steps,
                                        .most = fixed > 0 ? fixed : 60,
                                        .budget = budget,
-                                       .patience = Duration(patience) / size_count});
+                                       .patience = share(patience) / size_count});
         fill_in(profile_, size, samples);
         note_noise(profile_, evaluate_gate(samples));
+    }
+
+    Duration share(Duration time) const {
+        return Duration(
+            static_cast<std::int64_t>(static_cast<double>(time.count()) * options_.time_share));
     }
 
     struct HowMany {
@@ -326,6 +334,37 @@ class Profiler {
 Profile profile_model(const Model& model, const ProfilerOptions& options) {
     PIPETWIN_EXPECT(!options.micro_batch_sizes.empty(), "a micro-batch size to measure");
     return Profiler(model, options).run();
+}
+
+ProfileRounds::ProfileRounds(const Plan& plan, const Model& model, const ProfilerOptions& options)
+    : size_(plan->micro_batch_sizes.front()), pipeline_(plan, model, run_options(options)) {
+    PIPETWIN_EXPECT(options.micro_batch_sizes.size() == 1, "one size of micro-batch");
+}
+
+void ProfileRounds::measure(int steps) {
+    pipeline_.step();
+    std::vector<Duration> times;
+    for (int step = 0; step < steps; ++step) {
+        samples_.push_back(pipeline_.step());
+        times.push_back(samples_.back().time);
+    }
+    rounds_.push_back(quantile(times, 0.5));
+}
+
+Profile ProfileRounds::profile(Profile base) const {
+    PIPETWIN_EXPECT(!samples_.empty(), "a round");
+    base.calibration.reset();
+    fill_in(base, size_, samples_);
+    note_noise(base, evaluate_gate(samples_));
+    return base;
+}
+
+double ProfileRounds::apart() const {
+    if (rounds_.empty()) {
+        return 1;
+    }
+    const auto [shortest, longest] = std::ranges::minmax(rounds_);
+    return shortest > Duration{} ? to_seconds(longest) / to_seconds(shortest) : 1;
 }
 
 Plan unmeasured_plan(const SettledScenario& scenario, const Model& model) {

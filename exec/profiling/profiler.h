@@ -11,6 +11,7 @@
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
+#include "exec/profiling/measured_pipeline.h"
 
 namespace pipetwin::exec {
 
@@ -24,8 +25,12 @@ struct ProfilerOptions {
     int group_size = 0;  ///< of interleaved-1f1b
     RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
-    std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one
+    std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: `partition_of`
+    /// The partition that a plan with these costs has; null: as make_plan has it.
+    std::function<std::vector<int>(const SettledScenario& scenario, const Profile& costs)>
+        partition_of{};
     int repeats = 0;                 ///< measured steps; 0: as many as a time budget holds
+    double time_share = 1;           ///< of the time budget
     Backend backend = Backend::Cpu;  ///< one that costs are measured on (exec/executor/backend.h)
     bool offload = false;  ///< stashes go to host memory and back; the link there is measured, too
     Precision precision = Precision::Fp32;
@@ -52,6 +57,29 @@ struct ProfilerOptions {
 ///
 /// No weights, gradients or random state of anybody change.
 Profile profile_model(const Model& model, const ProfilerOptions& options);
+
+/// Measures layers again while something else goes on, some steps at a time: where the speed of the
+/// machine changes, both see the same of it. In a pipeline of its own, as `profile_model`.
+class ProfileRounds {
+  public:
+    /// The pipeline has the rows and the partition of `plan`, whose micro-batches have one size.
+    ProfileRounds(const Plan& plan, const Model& model, const ProfilerOptions& options);
+
+    /// One round: a step in which the caches fill again, then so many that are measured.
+    void measure(int steps);
+
+    /// `base` with the costs of all rounds. There has been one at least.
+    Profile profile(Profile base) const;
+
+    /// How far the rounds lie apart: the longest median of a round over the shortest; of none, 1.
+    double apart() const;
+
+  private:
+    const int size_;  ///< of a micro-batch
+    MeasuredPipeline pipeline_;
+    Samples samples_{};
+    std::vector<Duration> rounds_{};  ///< the median step of each
+};
 
 /// Everything of such a profile that is known without measuring; every layer takes the same time.
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options);

@@ -7,7 +7,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/feasible_splits.h"
-#include "core/partition/partition.h"
+#include "core/partition/partition_search.h"
 #include "core/scenario/cluster.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
@@ -17,24 +17,29 @@ namespace pipetwin::sim {
 
 namespace {
 
-/// Where the pieces of a candidate are for its bound, and so which partitions are tried: for one on
-/// each rank those that the bound finds, else the balanced one.
-StagePlacement placement_of(const Scenario& scenario, const ScheduleChoice& choice) {
+/// Where the pieces of a candidate are, for its bound.
+StagePlacement placement_of(const ScheduleChoice& choice) {
     const ScheduleTraits& row = schedule_traits(choice.schedule);
+    if (row.stale_gradients || !row.trains) {
+        return StagePlacement::Unknown;
+    }
     const bool one_pipeline = row.placement == StagePlacement::OnePerRank ||
                               row.placement == StagePlacement::Loop ||
                               row.placement == StagePlacement::V;
-    if (!one_pipeline || row.stale_gradients || !row.trains) {
-        return StagePlacement::Unknown;
+    return one_pipeline && choice.chunks == 1 ? StagePlacement::OnePerRank : row.placement;
+}
+
+/// [piece]: the rank that has it. Both ranks that have a piece of two pipelines count as one.
+std::vector<int> ranks_of_pieces(StagePlacement placement, int ranks, int chunks) {
+    const int pieces = ranks * chunks;
+    std::vector<int> of_piece;
+    for (int piece = 0; piece < pieces; ++piece) {
+        const int turned = pieces - 1 - piece;
+        of_piece.push_back(placement == StagePlacement::BothWays ? std::min(piece, turned)
+                           : placement == StagePlacement::V && piece >= ranks ? turned
+                                                                              : piece % ranks);
     }
-    if (choice.chunks == 1) {
-        return StagePlacement::OnePerRank;
-    }
-    // Where devices differ the balanced partition depends on which of them holds what.
-    const bool alike = scenario.cluster.devices.empty() && scenario.cluster.speeds.empty();
-    return !alike                               ? StagePlacement::Unknown
-           : row.placement == StagePlacement::V ? StagePlacement::V
-                                                : StagePlacement::Loop;
+    return of_piece;
 }
 
 int recomputed(Recompute recompute, int micro_batches) {
@@ -102,9 +107,10 @@ enum class Fill { Unknown, Down, BothWays };
 Fill fill_of(const Scenario& scenario, const Shape& shape) {
     const std::optional<std::string>& schedule = scenario.pipeline.schedule;
     if (schedule) {
-        return placement_of(scenario, {.schedule = *schedule}) == StagePlacement::Unknown
-                   ? Fill::Unknown
-                   : Fill::Down;
+        const StagePlacement placement = placement_of({.schedule = *schedule});
+        return placement == StagePlacement::Unknown    ? Fill::Unknown
+               : placement == StagePlacement::BothWays ? Fill::BothWays
+                                                       : Fill::Down;
     }
     Fill fill = Fill::Down;
     for (const ScheduleName& known : known_schedules()) {
@@ -170,16 +176,20 @@ const std::string* CandidateBounds::unknown(const Shape& shape) const {
     return found == unknown_.end() ? nullptr : &found->second;
 }
 
+Duration CandidateBounds::share(const Shape& shape) const {
+    return least_of_any(sums_of(shape),
+                        {.stages = shape.stages,
+                         .micro_batches = micro_batches_of(shape),
+                         .has_backward = has_backward_});
+}
+
 /// Rank r is busy for its share of the work after the first forward has come through r layers at
 /// least. The largest over the ranks is no less than the mean,
 ///
 ///     (M t(0, L) + F(0) + F(1) + ... + F(p - 1)) / p
 Duration CandidateBounds::least(const Shape& shape) const {
     const LayerSums& sums = sums_of(shape);
-    const Duration share = least_of_any(sums,
-                                        {.stages = shape.stages,
-                                         .micro_batches = micro_batches_of(shape),
-                                         .has_backward = has_backward_});
+    const Duration share = this->share(shape);
     const Fill order = fill_of(scenario_, shape);
     if (shape.stages > sums.layers() || order == Fill::Unknown) {
         return share;
@@ -213,7 +223,7 @@ ShapeBounds CandidateBounds::of(const Shape& shape) const {
         all_alike = cluster.replicas_of(rank) == group;
     }
     question.replicas = all_alike ? group : ReplicaGroup{};
-    return {scenario_, sums_of(shape), std::move(question)};
+    return {scenario_, shape, sums_of(shape), std::move(question)};
 }
 
 BoundQuestion ShapeBounds::question(const ScheduleChoice& choice) const {
@@ -246,7 +256,7 @@ BoundQuestion ShapeBounds::question(const ScheduleChoice& choice) const {
     return question;
 }
 
-/// The partition that shares the work of a micro-batch out evenly.
+/// The partition that shares the work of a micro-batch out evenly among the pieces.
 const std::vector<int>& ShapeBounds::balanced(int pieces, bool recomputes) {
     std::vector<int>& known = balanced_[{pieces, recomputes}];
     if (!known.empty()) {
@@ -264,26 +274,6 @@ const std::vector<int>& ShapeBounds::balanced(int pieces, bool recomputes) {
     return known = balanced_partition(times, pieces).layers_per_stage();
 }
 
-std::optional<Duration> ShapeBounds::least(const ScheduleChoice& choice, Duration ceiling) {
-    const BoundQuestion asked = question(choice);
-    const StagePlacement placement = placement_of(scenario_, choice);
-    if (placement == StagePlacement::OnePerRank) {
-        return StepBound(sums_, asked).least(ceiling);
-    }
-    if (placement == StagePlacement::Unknown || scenario_.pipeline.partition) {
-        return least_of_any(sums_, asked);
-    }
-    Pieces pieces{.layers = {}, .v_shape = placement == StagePlacement::V};
-    std::optional<Duration> least;
-    for (std::vector<int>& layers : balanced_ones(choice, asked)) {
-        pieces.layers = std::move(layers);
-        if (const auto bound = bound_of_pieces(sums_, asked, pieces)) {
-            least = std::min(least.value_or(*bound), *bound);
-        }
-    }
-    return least;
-}
-
 /// For schedules with several pieces to a rank: where every rank recomputes or not for itself, the
 /// partition that is balanced without and the one that is balanced with.
 std::vector<std::vector<int>> ShapeBounds::balanced_ones(const ScheduleChoice& choice,
@@ -294,6 +284,181 @@ std::vector<std::vector<int>> ShapeBounds::balanced_ones(const ScheduleChoice& c
         partitions.push_back(balanced(pieces, true));
     }
     return partitions;
+}
+
+std::optional<Duration> ShapeBounds::least_of_first(const ScheduleChoice& choice, Duration any) {
+    const StagePlacement placement = placement_of(choice);
+    const bool has_pieces = placement == StagePlacement::Loop || placement == StagePlacement::V;
+    // Where devices differ the bound of pieces does not know which of them holds what.
+    const bool alike = scenario_.cluster.devices.empty() && scenario_.cluster.speeds.empty();
+    if (!has_pieces || !alike || scenario_.pipeline.partition ||
+        of_shape_.stages * choice.chunks > sums_.layers()) {
+        return any;
+    }
+    const BoundQuestion asked = question(choice);
+    Pieces pieces{.layers = {}, .v_shape = placement == StagePlacement::V};
+    std::optional<Duration> least;
+    for (std::vector<int>& layers : balanced_ones(choice, asked)) {
+        pieces.layers = std::move(layers);
+        if (const auto bound = bound_of_pieces(sums_, asked, pieces)) {
+            least = std::min(least.value_or(*bound), *bound);
+        }
+    }
+    return least ? std::optional(std::max(*least, any)) : std::nullopt;
+}
+
+/// The sums of gradients over the replicas, behind all other work. An all-reduce takes longer in
+/// proportion the more bytes it has, but for what it takes of the first one: from the lightest
+/// layer on it is above the line through both.
+void ShapeBounds::add_reductions(RankQuantity& work,
+                                 const BoundQuestion& question,
+                                 int chunks) const {
+    if (question.replicas.replicas == 1 || question.overlap_reduction) {
+        return;
+    }
+    Bytes lightest{};
+    for (int layer = 0; layer < sums_.layers(); ++layer) {
+        const Bytes weights = sums_.weights[as_index(layer + 1)] - sums_.weights[as_index(layer)];
+        if (weights > Bytes{} && (lightest == Bytes{} || weights < lightest)) {
+            lightest = weights;
+        }
+    }
+    if (lightest == Bytes{}) {
+        return;
+    }
+    const auto time = [&](Bytes bytes) {
+        return all_reduce_time(question.all_reduce, question.replicas, bytes).count();
+    };
+    const double slope =
+        static_cast<double>(time(lightest) - time(Bytes{1})) / static_cast<double>(lightest.count);
+    for (std::size_t i = 0; i < work.before.front().size(); ++i) {
+        work.before.front()[i] += static_cast<std::int64_t>(
+            std::max(slope, 0.0) * static_cast<double>(sums_.weights[i].count));
+    }
+    for (std::int64_t& fixed : work.fixed) {
+        fixed -= 2 * chunks;  // nanoseconds that rounding may have added
+    }
+}
+
+/// What every rank has of all micro-batches, with a part of what it waits for: the first forward
+/// that comes through the layers before its first piece, and the last backward that goes back
+/// through them. See `StepBound`.
+RankChain ShapeBounds::chain_of(const ScheduleChoice& choice, const BoundQuestion& question) const {
+    const StagePlacement placement = placement_of(choice);
+    const int ranks = question.stages;
+    RankChain chain{.layers = sums_.layers(),
+                    .rank_of_piece = ranks_of_pieces(placement, ranks, choice.chunks),
+                    .quantities = {}};
+    const bool both_ways = placement == StagePlacement::BothWays;
+    const bool waits = placement == StagePlacement::Loop || placement == StagePlacement::V ||
+                       placement == StagePlacement::OnePerRank;
+    // Of two pipelines each has half of the micro-batches on both pieces of a rank.
+    const int micro_batches = both_ways ? question.micro_batches / 2 : question.micro_batches;
+    const int again =
+        question.where_needed || both_ways ? 0 : std::min(question.recomputed, micro_batches);
+    RankQuantity all;
+    RankQuantity there_and_back;
+    for (std::vector<std::int64_t>* const sums :
+         {&all.before.emplace_back(), &there_and_back.before.emplace_back()}) {
+        const bool with_weights = sums == &all.before.front() || !question.puts_off();
+        for (std::size_t i = 0; i <= as_index(chain.layers); ++i) {
+            const Duration weights = with_weights ? sums_.backward_weight[i] : Duration{};
+            const Duration update = sums == &all.before.front() ? sums_.update[i] : Duration{};
+            sums->push_back(
+                (micro_batches * (sums_.forward[i] + sums_.backward_input[i] + weights) +
+                 again * sums_.forward[i] + update)
+                    .count());
+        }
+    }
+    for (std::size_t i = 0; waits && i <= as_index(chain.layers); ++i) {
+        const Duration there = sums_.forward[i];
+        const Duration back =
+            sums_.backward_input[i] + (question.puts_off() ? Duration{} : sums_.backward_weight[i]);
+        all.delay.push_back(there.count());
+        there_and_back.delay.push_back((there + back).count());
+    }
+    for (int rank = 0; rank < chain.ranks(); ++rank) {
+        const Duration actions = micro_batches * 2 * choice.chunks * sums_.dispatch;
+        const Duration hops = waits ? question.hops_to(rank) + rank * sums_.dispatch : Duration{};
+        all.fixed.push_back((actions + hops).count());
+        there_and_back.fixed.push_back((actions + 2 * hops).count());
+    }
+    chain.quantities.push_back(std::move(all));
+    chain.quantities.push_back(std::move(there_and_back));
+    add_reductions(chain.quantities.front(), question, choice.chunks);
+    if (question.memory_limit) {
+        RankQuantity memory;
+        std::vector<std::int64_t>& state = memory.before.emplace_back();
+        for (const Bytes bytes : sums_.state) {
+            state.push_back(bytes.count);
+        }
+        memory.limits.assign(as_index(chain.ranks()), question.memory_limit->count);
+        chain.quantities.push_back(std::move(memory));
+    }
+    return chain;
+}
+
+/// The mean over the ranks of what each is busy for after the first forward has come through as
+/// many layers as it has ranks before it.
+Duration ShapeBounds::mean_of_ranks(const BoundQuestion& question) const {
+    Duration fill{};
+    for (int rank = 0; rank < std::min(question.stages, sums_.layers()); ++rank) {
+        fill += sums_.forward[as_index(rank)] + question.hops_to(rank);
+    }
+    const int again = question.where_needed ? 0 : question.recomputed;
+    const Duration work =
+        question.micro_batches *
+            (sums_.forward.back() + sums_.backward_input.back() + sums_.backward_weight.back()) +
+        again * sums_.forward.back() + sums_.update.back();
+    return (work + fill) / question.stages;
+}
+
+std::optional<Duration> ShapeBounds::least(const ScheduleChoice& choice, Duration ceiling) const {
+    const BoundQuestion asked = question(choice);
+    switch (placement_of(choice)) {
+        case StagePlacement::OnePerRank:
+            return StepBound(sums_, asked).least(ceiling);
+        case StagePlacement::Loop:
+        case StagePlacement::V:
+            return mean_of_ranks(asked);
+        case StagePlacement::BothWays:
+        case StagePlacement::Unknown:
+            return least_of_any(sums_, asked);
+    }
+    PIPETWIN_EXPECT(false, "placement out of range");
+}
+
+Duration ShapeBounds::closest_bound(const ScheduleChoice& choice, Duration least) const {
+    const StagePlacement placement = placement_of(choice);
+    const bool has_chain = placement == StagePlacement::Loop || placement == StagePlacement::V ||
+                           placement == StagePlacement::BothWays;
+    if (scenario_.pipeline.partition || !has_chain) {
+        return least;
+    }
+    const auto bound = rank_bound(chain_of(choice, question(choice)));
+    return bound ? std::max(least, Duration{*bound}) : Duration::max();
+}
+
+Bytes ShapeBounds::even_share_of_memory(const ScheduleChoice& choice) const {
+    const BoundQuestion asked = question(choice);
+    const int pieces = asked.stages * choice.chunks;
+    const Bytes saved{sums_.saved.back().count / pieces};  // of one piece and one micro-batch
+    const int live = asked.stashes.empty() ? 1 : asked.stashes_of(0).all;
+    const Bytes stashes = asked.recomputed > 0 ? live * sums_.least_boundary + saved : live * saved;
+    return Bytes{sums_.state.back().count / asked.stages} + stashes;
+}
+
+bool ShapeBounds::may_be_faster(const ScheduleChoice& choice, Duration best) const {
+    const StagePlacement placement = placement_of(choice);
+    if (scenario_.pipeline.partition || placement == StagePlacement::Unknown ||
+        best == Duration::max()) {
+        return true;
+    }
+    const BoundQuestion asked = question(choice);
+    if (placement == StagePlacement::OnePerRank) {
+        return StepBound(sums_, asked).keeps(best - Duration{1});
+    }
+    return rank_chain_keeps(chain_of(choice, asked), best.count() - 1);
 }
 
 /// The balanced one, if the bound is as good as any for it; else those that the bound finds, too.
@@ -319,27 +484,51 @@ std::vector<std::vector<int>> ShapeBounds::partitions(const ScheduleChoice& choi
         return {{}};  // it is the only one
     }
     const BoundQuestion asked = question(choice);
-    switch (placement_of(scenario_, choice)) {
+    switch (placement_of(choice)) {
         case StagePlacement::OnePerRank:
             return partitions_by_bound(asked, least);
         case StagePlacement::Loop:
         case StagePlacement::V:
-            return balanced_ones(choice, asked);
         case StagePlacement::BothWays:
+            return balanced_ones(choice, asked);
         case StagePlacement::Unknown:
             return {{}};
     }
     PIPETWIN_EXPECT(false, "placement out of range");
 }
 
-bool ShapeBounds::has_more_partitions(const ScheduleChoice& choice) const {
-    return !scenario_.pipeline.partition &&
-           placement_of(scenario_, choice) == StagePlacement::OnePerRank;
+/// All partitions: what is left where nothing is known of a schedule but that there are plans of
+/// it.
+std::optional<std::vector<std::vector<int>>> ShapeBounds::every_partition(
+    const ScheduleChoice& choice, std::int64_t most) const {
+    int pieces = of_shape_.stages * choice.chunks;
+    if (!schedule_traits(choice.schedule).order_from_costs) {
+        const Candidate candidate{.shape = shape_, .choice = choice};
+        pieces = model_stage_count(scenario_schedule(with_candidate(scenario_, candidate)));
+    }
+    if (split_count(sums_.layers(), pieces) > static_cast<double>(most)) {
+        return std::nullopt;
+    }
+    std::vector<std::vector<int>> partitions;
+    FeasibleSplits(sums_.layers(), pieces, [](int, int, int) {
+        return true;
+    }).for_each([&](std::span<const int> sizes) {
+        partitions.emplace_back(sizes.begin(), sizes.end());
+    });
+    return partitions;
 }
 
 std::optional<std::vector<std::vector<int>>> ShapeBounds::faster_partitions(
     const ScheduleChoice& choice, Duration best, std::int64_t most) const {
     const BoundQuestion asked = question(choice);
+    const StagePlacement placement = placement_of(choice);
+    if (placement == StagePlacement::Unknown) {
+        return every_partition(choice, most);
+    }
+    if (placement != StagePlacement::OnePerRank) {
+        const std::int64_t limit = best == Duration::max() ? never : best.count() - 1;
+        return rank_splits_within(chain_of(choice, asked), limit, most);
+    }
     const StepBound bound(sums_, asked);
     const FeasibleSplits splits(sums_.layers(), asked.stages, [&](int stage, int first, int end) {
         return bound.fits(stage, first, end) && bound.cost(stage, first, end) < best;

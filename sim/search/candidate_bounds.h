@@ -12,6 +12,7 @@
 #include "core/base/units.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
+#include "core/partition/rank_partition.h"
 #include "core/scenario/settled_scenario.h"
 #include "sim/search/candidate.h"
 #include "sim/search/layer_sums.h"
@@ -36,6 +37,9 @@ class CandidateBounds {
 
     /// What no candidate of the shape goes below. Cheap: nothing is searched.
     Duration least(const Shape& shape) const;
+
+    /// An equal share of the work on every rank: what no order of any schedule goes below.
+    Duration share(const Shape& shape) const;
 
     /// More about the candidates of one shape. For one thread.
     ShapeBounds of(const Shape& shape) const;
@@ -63,38 +67,60 @@ class CandidateBounds {
 class ShapeBounds {
   public:
     /// Keeps references; `question` is what all candidates have in common.
-    ShapeBounds(const Scenario& scenario, const LayerSums& sums, BoundQuestion question)
-        : scenario_(scenario), sums_(sums), of_shape_(std::move(question)) {}
+    ShapeBounds(const Scenario& scenario,
+                const Shape& shape,
+                const LayerSums& sums,
+                BoundQuestion question)
+        : scenario_(scenario), shape_(shape), sums_(sums), of_shape_(std::move(question)) {}
 
     /// What its bound depends on beside the layers.
     BoundQuestion question(const ScheduleChoice& choice) const;
 
-    /// With any partition that may be tried; none where it does not fit. What is not below
-    /// `ceiling` may be told as that.
-    std::optional<Duration> least(const ScheduleChoice& choice, Duration ceiling);
+    /// With any partition; none where no partition fits. What is not below `ceiling` may be told as
+    /// that.
+    std::optional<Duration> least(const ScheduleChoice& choice, Duration ceiling) const;
+
+    /// With the partitions that are tried first: not below `any`, which is `least`. None where they
+    /// do not fit.
+    std::optional<Duration> least_of_first(const ScheduleChoice& choice, Duration any);
 
     /// The partitions that promise most, for a choice with that bound. An empty list stands for the
     /// scenario's partition, or the balanced one.
     std::vector<std::vector<int>> partitions(const ScheduleChoice& choice, Duration least);
 
-    /// Whether the bound of the choice is one for every partition, and others than `partitions` may
-    /// be tried.
-    bool has_more_partitions(const ScheduleChoice& choice) const;
+    /// Whether others than `partitions` may be tried.
+    bool has_more_partitions() const { return !scenario_.pipeline.partition; }
 
-    /// Every partition of such a choice that its bound lets be faster than `best`; none where they
-    /// are more than `most`.
+    /// About what the fullest rank would hold with an even partition: for an order of candidates
+    /// that do not fit.
+    Bytes even_share_of_memory(const ScheduleChoice& choice) const;
+
+    /// Whether any partition may fit and take less than `best`. Looks at more than `least` does.
+    bool may_be_faster(const ScheduleChoice& choice, Duration best) const;
+
+    /// What no partition goes below; takes longer than `least`, and is not below it.
+    Duration closest_bound(const ScheduleChoice& choice, Duration least) const;
+
+    /// Every partition that the bounds let be faster than `best`; none where they are more than
+    /// `most`, or too many to look at.
     std::optional<std::vector<std::vector<int>>> faster_partitions(const ScheduleChoice& choice,
                                                                    Duration best,
                                                                    std::int64_t most) const;
 
   private:
+    std::optional<std::vector<std::vector<int>>> every_partition(const ScheduleChoice& choice,
+                                                                 std::int64_t most) const;
     const std::vector<int>& balanced(int pieces, bool recomputes);
     std::vector<std::vector<int>> balanced_ones(const ScheduleChoice& choice,
                                                 const BoundQuestion& question);
     std::vector<std::vector<int>> partitions_by_bound(const BoundQuestion& question,
                                                       Duration least);
+    RankChain chain_of(const ScheduleChoice& choice, const BoundQuestion& question) const;
+    void add_reductions(RankQuantity& work, const BoundQuestion& question, int chunks) const;
+    Duration mean_of_ranks(const BoundQuestion& question) const;
 
     const Scenario& scenario_;
+    const Shape shape_;
     const LayerSums& sums_;
     BoundQuestion of_shape_;
     std::map<std::pair<int, bool>, std::vector<int>> balanced_{};  ///< known ones

@@ -17,7 +17,8 @@ namespace pipetwin::sim {
 
 /// A shape whose choices are not looked at yet, or a candidate that is not simulated yet.
 struct Open {
-    Duration bound{};
+    Duration bound{};          ///< with the partitions that are tried first
+    Duration least{};          ///< with any partition; of a shape its bound
     std::int64_t actions = 0;  ///< of its plan, about; of a shape those of its smallest
     Candidate candidate;
     bool is_shape = false;

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "core/base/error.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/open_queue.h"
+#include "sim/search/partition_choice.h"
 #include "sim/search/trial.h"
 
 namespace pipetwin::sim {
@@ -19,6 +22,10 @@ namespace {
 
 constexpr double runner_up = 0.05;  ///< of the best plan's step: how much slower one may be
 constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
+/// Layers times pieces of the candidates of which further partitions are tried, together.
+constexpr std::int64_t most_looked_at = 500'000;
+constexpr std::int64_t most_improved_actions = 4'000'000;  ///< to improve one candidate
+constexpr std::ptrdiff_t most_closest = 24;  ///< plans that are looked at where nothing fits
 
 /// What a candidate has to beat: the fastest plan so far, of all or of its own cell.
 class Best {
@@ -57,6 +64,8 @@ class Best {
 struct Step {
     Outcome outcome;
     std::vector<Open> opened;
+    /// Candidates that do not fit, with about what their fullest rank holds.
+    std::vector<std::pair<Bytes, Candidate>> too_large{};
 };
 
 class Search {
@@ -76,6 +85,7 @@ class Search {
     OpenQueue open_shapes();
     bool is_slower(const Open& open) const;
     bool is_known(const Open& open) const;
+    Duration to_beat(const Shape& shape) const;
     void leave_out(const Open& open);
     std::vector<Open> next_wave(OpenQueue& queue);
     Step look_into(const Open& shape) const;
@@ -84,7 +94,13 @@ class Search {
     bool goes_on(std::size_t left, Duration bound);
     bool is_quick_to_count(const Candidate& candidate) const;
     Duration try_partitions(Duration best);
+    void try_each(const Candidate& candidate,
+                  const std::vector<std::vector<int>>& partitions,
+                  Duration& best);
+    const FoundPlan* fastest_of(const Candidate& candidate) const;
+    void improve(std::vector<Contender>& contenders, Duration& best);
     void try_runners_up(Duration best);
+    void find_closest();
     SearchResult result(bool complete, Duration bound, Duration any_partition_bound);
 
     const SearchSpace space_;
@@ -98,7 +114,8 @@ class Search {
     std::map<Candidate, Duration> without_recompute_{};  ///< those that fit, with their bounds
     /// The least bound of what was left out though it might be faster than the best.
     Duration spared_ = Duration::max();
-    std::int64_t settled_ = 0;  ///< shapes and candidates
+    std::set<std::pair<Bytes, Candidate>> too_large_{};  ///< those that come nearest to fit
+    std::int64_t settled_ = 0;                           ///< shapes and candidates
     std::int64_t partitions_ = 0;
 };
 
@@ -109,7 +126,9 @@ OpenQueue Search::open_shapes() {
         bounds_.learn(shape);
         const Candidate first{.shape = shape, .choice = {}};
         // Where no costs are known there are no plans.
-        open.push_back({.bound = bounds_.unknown(shape) ? Duration::max() : bounds_.least(shape),
+        const Duration bound = bounds_.unknown(shape) ? Duration::max() : bounds_.least(shape);
+        open.push_back({.bound = bound,
+                        .least = bound,
                         .actions = actions_of(first),
                         .candidate = first,
                         .is_shape = true});
@@ -122,14 +141,19 @@ OpenQueue Search::open_shapes() {
     return queue;
 }
 
-/// Whether it cannot beat the best plan, or by so little that it does not count any more.
-bool Search::is_slower(const Open& open) const {
-    const Duration best = best_.of(open.candidate.shape);
-    if (best == Duration::max() || bounds_.unknown(open.candidate.shape)) {
-        return false;
+/// The step that a candidate has to be faster than: that of the best plan, or less by what does not
+/// count any more.
+Duration Search::to_beat(const Shape& shape) const {
+    const Duration best = best_.of(shape);
+    if (best == Duration::max()) {
+        return best;
     }
     const bool content = all_.actions >= options_.exact_actions;
-    return open.bound >= best - (content ? part(best, options_.tolerance) : Duration{});
+    return best - (content ? part(best, options_.tolerance) : Duration{});
+}
+
+bool Search::is_slower(const Open& open) const {
+    return !bounds_.unknown(open.candidate.shape) && open.bound >= to_beat(open.candidate.shape);
 }
 
 /// Whether it recomputes as needed where nothing is needed: with the bound of the candidate without
@@ -153,6 +177,11 @@ void Search::leave_out(const Open& open) {
     ++settled_;
     if (!open.is_shape) {
         runners_up_.add(open);
+        const bool is_open = !space_.scenario.pipeline.partition;
+        if (is_open && open.least < std::min(open.bound, best_.of(open.candidate.shape))) {
+            all_.contenders.push_back(
+                {.promise = open.bound, .least = open.least, .candidate = open.candidate});
+        }
     }
     if (open.bound < best_.of(open.candidate.shape)) {
         spared_ = std::min(spared_, open.bound);
@@ -205,14 +234,24 @@ Step Search::look_into(const Open& shape) const {
         best == Duration::max() ? best : best + part(best, runner_up) + Duration{1};
     for (const ScheduleChoice& choice : choices) {
         const Candidate candidate{.shape = of, .choice = choice};
-        const std::optional<Duration> least = bounds.least(choice, ceiling);
-        if (!least) {
+        const std::optional<Duration> any = bounds.least(choice, ceiling);
+        const Duration least = std::max(any.value_or(shape.bound), shape.bound);
+        const std::optional<Duration> bound =
+            any ? bounds.least_of_first(choice, least) : std::nullopt;
+        if (!bound) {
             step.outcome.refuse(out_of_memory, candidate);
-            continue;
+            step.too_large.emplace_back(bounds.even_share_of_memory(choice), candidate);
         }
-        step.opened.push_back({.bound = std::max(*least, shape.bound),
-                               .actions = actions_of(candidate),
-                               .candidate = candidate});
+        if (any && !bound && bounds.has_more_partitions()) {
+            step.outcome.contenders.push_back(
+                {.promise = Duration::max(), .least = least, .candidate = candidate});
+        }
+        if (bound) {
+            step.opened.push_back({.bound = *bound,
+                                   .least = least,
+                                   .actions = actions_of(candidate),
+                                   .candidate = candidate});
+        }
     }
     return step;
 }
@@ -221,10 +260,22 @@ Step Search::simulate(const Open& open) const {
     const Candidate& candidate = open.candidate;
     ShapeBounds bounds = bounds_.of(candidate.shape);
     Step step;
-    step.outcome =
-        try_candidate(space_, candidate, bounds.partitions(candidate.choice, open.bound));
-    if (!step.outcome.breaks_a_rule && bounds.has_more_partitions(candidate.choice)) {
-        step.outcome.contenders.push_back({.least = open.bound, .candidate = candidate});
+    try {
+        step.outcome =
+            try_candidate(space_, candidate, bounds.partitions(candidate.choice, open.bound));
+    } catch (const Error& error) {  // fewer layers than pieces
+        step.outcome.refuse(error.text(), candidate);
+        return step;
+    }
+    if (!step.outcome.breaks_a_rule && step.outcome.found.empty()) {
+        step.too_large.emplace_back(bounds.even_share_of_memory(candidate.choice), candidate);
+    }
+    if (!step.outcome.breaks_a_rule && bounds.has_more_partitions()) {
+        const std::vector<FoundPlan>& found = step.outcome.found;
+        step.outcome.contenders.push_back(
+            {.promise = found.empty() ? Duration::max() : found.front().step,
+             .least = open.least,
+             .candidate = candidate});
     }
     return step;
 }
@@ -234,11 +285,17 @@ void Search::take(Step step, OpenQueue& queue) {
         best_.add(found);
     }
     all_.add(std::move(step.outcome));
-    for (Open& open : step.opened) {
-        if (is_slower(open)) {
-            leave_out(open);
+    for (auto& [bytes, candidate] : step.too_large) {
+        too_large_.emplace(bytes, std::move(candidate));
+        if (std::ssize(too_large_) > most_closest) {
+            too_large_.erase(std::prev(too_large_.end()));
+        }
+    }
+    for (Open& opened : step.opened) {
+        if (is_slower(opened)) {
+            leave_out(opened);
         } else {
-            queue.add(std::move(open));
+            queue.add(std::move(opened));
         }
     }
     ++settled_;
@@ -264,39 +321,115 @@ bool Search::is_quick_to_count(const Candidate& candidate) const {
     return layers * layers * candidate.shape.stages <= 100'000;
 }
 
+/// Simulates partitions of a candidate. `best` becomes the step of the fastest of all.
+void Search::try_each(const Candidate& candidate,
+                      const std::vector<std::vector<int>>& partitions,
+                      Duration& best) {
+    partitions_ += std::ssize(partitions);
+    std::vector<Outcome> outcomes(partitions.size());
+    tbb::parallel_for(std::size_t{0}, partitions.size(), [&](std::size_t i) {
+        try {
+            try_partition(space_, candidate, partitions[i], best, outcomes[i]);
+        } catch (const Error&) {  // no plan whatever the partition
+            outcomes[i] = {};
+        }
+    });
+    for (Outcome& outcome : outcomes) {
+        for (const FoundPlan& found : outcome.found) {
+            best = std::min(best, found.step);
+        }
+        all_.add(std::move(outcome));
+    }
+}
+
+/// The fastest plan of a candidate that was simulated, with whatever recompute; null: none fits.
+const FoundPlan* Search::fastest_of(const Candidate& candidate) const {
+    const FoundPlan* fastest = nullptr;
+    for (const FoundPlan& plan : all_.found) {
+        const ScheduleChoice& choice = plan.candidate.choice;
+        if (plan.candidate.shape == candidate.shape &&
+            choice.schedule == candidate.choice.schedule &&
+            choice.chunks == candidate.choice.chunks &&
+            (fastest == nullptr || plan.step < fastest->step)) {
+            fastest = &plan;
+        }
+    }
+    return fastest;
+}
+
+/// Moves layers between the pieces of candidates that have too many partitions to try them all: of
+/// the most promising first. Those that turn out to be no plans, whatever the partition, are
+/// removed.
+void Search::improve(std::vector<Contender>& contenders, Duration& best) {
+    std::int64_t room = options_.most_partition_actions;
+    std::set<Candidate> no_plans;
+    for (const Contender& contender : contenders) {
+        const Candidate& candidate = contender.candidate;
+        const FoundPlan* const found = fastest_of(candidate);
+        const std::vector<int> first = found == nullptr ? std::vector<int>{} : found->partition;
+        const std::int64_t actions = std::min(most_improved_actions, room);
+        if (actions < 10 * actions_of(candidate)) {
+            continue;
+        }
+        SettledScenario settled = with_candidate(space_.scenario, candidate);
+        if (candidate.choice.recompute_by_rank && space_.scenario.pipeline.recompute_auto) {
+            settled.pipeline.recompute = Recompute::Always;
+        }
+        try {
+            const ChosenPartition chosen =
+                chosen_partition(settled, space_.model, space_.profile, actions, first);
+            room -= chosen.actions;
+            try_each(candidate, {chosen.layers_per_piece}, best);
+        } catch (const Error&) {
+            no_plans.insert(candidate);
+        }
+    }
+    std::erase_if(contenders, [&](const Contender& contender) {
+        return no_plans.contains(contender.candidate);
+    });
+}
+
 /// Simulates what is left of the partitions of the contenders; returns what bounds the candidates
 /// that have too many.
 Duration Search::try_partitions(Duration best) {
     Duration bound = Duration::max();
     std::int64_t room = options_.most_partition_actions;
+    std::vector<Contender> too_many;
     std::ranges::sort(all_.contenders);
-    for (const Contender& contender : all_.contenders) {
+    std::int64_t looked_at = 0;
+    for (const Contender& contender : std::exchange(all_.contenders, {})) {
         if (contender.least >= best) {
-            break;
+            continue;
         }
-        const std::int64_t each = actions_of(contender.candidate);
-        if (best == Duration::max() && !is_quick_to_count(contender.candidate)) {
+        const Candidate& candidate = contender.candidate;
+        looked_at += std::int64_t{space_.model.layer_count()} * candidate.shape.stages *
+                     candidate.choice.chunks;
+        if (looked_at > most_looked_at) {
             bound = std::min(bound, contender.least);
             continue;
         }
+        const ShapeBounds bounds = bounds_.of(candidate.shape);
+        if (!bounds.may_be_faster(candidate.choice, best)) {
+            continue;
+        }
+        const bool can_count = best < Duration::max() || is_quick_to_count(candidate);
         const auto partitions =
-            bounds_.of(contender.candidate.shape)
-                .faster_partitions(contender.candidate.choice, best, room / each);
-        if (!partitions) {
-            bound = std::min(bound, contender.least);
+            can_count
+                ? bounds.faster_partitions(candidate.choice, best, room / actions_of(candidate))
+                : std::nullopt;
+        if (partitions) {
+            room -= std::ssize(*partitions) * actions_of(candidate);
+            try_each(candidate, *partitions, best);
             continue;
         }
-        partitions_ += std::ssize(*partitions);
-        room -= std::ssize(*partitions) * each;
-        std::vector<Outcome> outcomes(partitions->size());
-        tbb::parallel_for(std::size_t{0}, partitions->size(), [&](std::size_t i) {
-            try_partition(space_, contender.candidate, (*partitions)[i], best, outcomes[i]);
-        });
-        for (Outcome& outcome : outcomes) {
-            for (const FoundPlan& found : outcome.found) {
-                best = std::min(best, found.step);
-            }
-            all_.add(std::move(outcome));
+        too_many.push_back(contender);
+    }
+    improve(too_many, best);
+    for (const Contender& contender : too_many) {
+        if (contender.least < std::min(best, bound)) {
+            bound = std::min(bound,
+                             bounds_.of(contender.candidate.shape)
+                                 .closest_bound(contender.candidate.choice, contender.least));
         }
     }
     return bound;
@@ -322,6 +455,28 @@ void Search::try_runners_up(Duration best) {
     }
 }
 
+/// Where nothing fits: the partition that lacks least of each of the candidates that look smallest.
+void Search::find_closest() {
+    for (const auto& [bytes, candidate] : too_large_) {
+        if (actions_of(candidate) > largest_runner_up) {
+            continue;
+        }
+        SettledScenario settled = with_candidate(space_.scenario, candidate);
+        if (candidate.choice.recompute_by_rank && space_.scenario.pipeline.recompute_auto) {
+            settled.pipeline.recompute = Recompute::Always;
+        }
+        Outcome outcome;
+        try {
+            const Plan plan = make_settled_plan(settled, space_.model, space_.profile);
+            try_partition(
+                space_, candidate, plan->partition->layers_per_stage(), Duration::max(), outcome);
+        } catch (const Error&) {
+            continue;  // no plan whatever the memory
+        }
+        all_.add(std::move(outcome));
+    }
+}
+
 SearchResult Search::result(bool complete, Duration bound, Duration any_partition_bound) {
     SearchResult result{.shapes = std::move(shapes_),
                         .cell_stages = std::move(cell_stages_),
@@ -329,6 +484,7 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
                         .ranked = std::move(all_.found),
                         .lower_bound = {},
                         .any_partition_bound = {},
+                        .any_order_bound = {},
                         .partitions = partitions_,
                         .candidates = all_.candidates,
                         .searched = all_.searched,
@@ -355,8 +511,14 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
     result.ranked.erase(repeated.begin(), repeated.end());
     const Duration fastest = result.ranked.front().step;
     result.lower_bound = std::min(fastest, bound);
-    result.proven_optimal = result.lower_bound == fastest;
     result.any_partition_bound = std::min(result.lower_bound, any_partition_bound);
+    result.proven_optimal = result.any_partition_bound == fastest;
+    result.any_order_bound = fastest;
+    for (const Shape& shape : result.shapes) {
+        if (!bounds_.unknown(shape)) {
+            result.any_order_bound = std::min(result.any_order_bound, bounds_.share(shape));
+        }
+    }
     return result;
 }
 
@@ -385,6 +547,9 @@ SearchResult Search::run() {
     }
     if (queue.empty() && best_.of_all()) {
         try_runners_up(*best_.of_all());
+    }
+    if (queue.empty() && all_.found.empty()) {
+        find_closest();
     }
     return result(queue.empty(), bound, any_partition_bound);
 }

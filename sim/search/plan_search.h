@@ -46,11 +46,16 @@ struct SearchResult {
     std::vector<int> cell_stages;   ///< with `every_cell`: those that have cells of their own
     bool complete = false;          ///< every plan was simulated or left out
     std::vector<FoundPlan> ranked;  ///< the fastest first; of equal ones the one of fewer devices
-    /// No plan of the searched space is faster. The step time of the best, where that is proven.
+    /// No plan is faster whose partition was tried. The step of the best, where the search has
+    /// ended.
     Duration lower_bound{};
-    bool proven_optimal = false;
-    /// No schedule with one stage to a rank is faster with any partition whatever.
+    /// No plan of the candidates is faster, whatever its partition.
     Duration any_partition_bound{};
+    /// The best plan takes no longer than `any_partition_bound`.
+    bool proven_optimal = false;
+    /// No order of any actions is faster that computes what the candidates compute without
+    /// recompute: an equal share of it.
+    Duration any_order_bound{};
     std::int64_t partitions = 0;  ///< further ones that were simulated to show that
     std::int64_t candidates = 0;  ///< all that the scenario leaves open
     std::int64_t searched = 0;    ///< of them simulated, and they fit
@@ -65,9 +70,11 @@ struct SearchResult {
 /// found.
 ///
 /// For schedules with one stage to a rank, partitions are those that the bound finds, with the
-/// longest and the shortest stages first, and the balanced one; for all others the balanced one.
-/// A partition that the scenario writes down is the only one. In the end, every other partition
-/// that could beat the best plan is simulated, too, where there are not too many of them.
+/// longest and the shortest stages first, and the balanced one; for all others the one that
+/// balances the ranks, and the one with the best bound. A partition that the scenario writes down
+/// is the only one. In the end, every other partition that could beat the best plan is simulated,
+/// too, where there are not too many of them; where there are, layers move between the pieces of
+/// the best one.
 ///
 /// Throws Error(BadInput) as `shapes_of`, and as make_plan for what no candidate can mend.
 SearchResult search_plans(const Scenario& scenario,

@@ -17,8 +17,11 @@
 /// Candidates made into plans and simulated.
 namespace pipetwin::sim {
 
-/// A candidate of which only some partitions were simulated; none is faster than `least`.
+/// A candidate of which only some partitions were simulated, or none; none is faster than `least`.
+/// The contender with the smallest `promise` is looked at first: the step of a partition that fits,
+/// or the bound of the candidate.
 struct Contender {
+    Duration promise{};
     Duration least{};
     Candidate candidate;
 

@@ -109,6 +109,27 @@ def state_of_machine(state, detail):
                        "profiles": [{"name": f"device-{i}", "description": 1300 * "x"} for i in range(20)]}, indent=2)
 
 
+def end_session(session):
+    """Kills what a check that was itself killed left running, and waits for its end: a program that still writes would hinder
+    the removal of the test's folder."""
+    def members():
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
+            except OSError:  # the process has ended meanwhile
+                continue
+            if int(of) == session and state not in "ZX":
+                yield int(stat.parent.name)
+
+    while left := list(members()):
+        for process in left:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.01)
+
+
 class GpuCheck(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -133,9 +154,11 @@ class GpuCheck(unittest.TestCase):
                                 CALLS=str(self.folder / "calls"))
 
     def start(self, script=None, **environment):
-        return subprocess.Popen([script or self.bundle / "gpu-check", self.results], stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                env={**self.environment, **environment})
+        check = subprocess.Popen([script or self.bundle / "gpu-check", self.results], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                                 env={**self.environment, **environment})
+        self.addCleanup(end_session, check.pid)
+        return check
 
     def check(self, script=None, **environment):
         check = self.start(script, **environment)

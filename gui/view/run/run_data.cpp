@@ -18,6 +18,7 @@
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 #include "sim/explain/breakdown.h"
+#include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
@@ -183,7 +184,7 @@ void take_plan(RunData& run, const fs::path& folder, const std::string& plan_has
         Profile profile = read_profile(profile_path);
         Model model = scenario_model(written, &profile);
         SettledScenario scenario = settle(written);
-        Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
+        Plan plan = sim::make_settled_plan(scenario, model, profile);
         if (plan.hash() != plan_hash) {
             run.problems.push_back(
                 fmt::format("{}: its plan is not the one of the traces, so what-ifs begin with "

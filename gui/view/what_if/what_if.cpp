@@ -265,6 +265,17 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
     return ranges;
 }
 
+/// Whether the model is cut into as many pieces as in the run, so that its partition is one of
+/// these settings, too.
+bool WhatIfSource::has_pieces_of_run(const WhatIf& settings) const {
+    const auto goes_both_ways = [](const std::string& schedule) {
+        return schedule_traits(schedule).placement == StagePlacement::BothWays;
+    };
+    return run_->planned->plan->partition && settings.stages == settings_.stages &&
+           settings.chunks == settings_.chunks &&
+           goes_both_ways(settings.schedule) == goes_both_ways(settings_.schedule);
+}
+
 SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
     SettledScenario scenario = run_->planned->scenario;
     SettledScenario::PipelinePart& pipeline = scenario.pipeline;
@@ -277,6 +288,9 @@ SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
     pipeline.chunks = settings.chunks;
     pipeline.recompute = settings.recompute;
     pipeline.partition = settings.partition;
+    if (!pipeline.partition && has_pieces_of_run(settings)) {
+        pipeline.partition = run_->planned->plan->partition->layers_per_stage();
+    }
     if (!same_links(settings)) {
         constexpr double gigabits_per_gigabyte = 8;
         Scenario::ClusterPart& cluster = scenario.cluster;

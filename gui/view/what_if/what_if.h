@@ -134,6 +134,7 @@ class WhatIfSource {
   private:
     void take_planned();
     void take_trace();
+    bool has_pieces_of_run(const WhatIf& settings) const;
     SettledScenario scenario(const WhatIf& settings) const;
     PlainCosts costs(const WhatIf& settings) const;
 
@@ -148,7 +149,8 @@ class WhatIfSource {
     mutable std::shared_ptr<const WhatIfRows> latest_;
 };
 
-/// The settings of the run's scenario; its partition is written down in layers, or balanced.
+/// The settings of the run's scenario. A partition that it leaves open is that of the run's plan
+/// wherever a what-if has as many pieces, and else the balanced one.
 WhatIf settings_of(const PlannedRun& planned);
 
 /// Plans and simulates the settings, and computes their metrics. Never throws: what cannot be

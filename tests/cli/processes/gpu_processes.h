@@ -17,7 +17,8 @@ struct PipelineSettings {
     std::vector<std::string> more{};
 
     std::vector<std::string> words() const {
-        return joined({"--set", "pipeline.stages=" + std::to_string(stages)}, more);
+        return joined({"--set", "pipeline.stages=" + std::to_string(stages)},
+                      joined(more, even_partition(stages, more)));
     }
 };
 inline void PrintTo(const PipelineSettings& settings, std::ostream* out) {

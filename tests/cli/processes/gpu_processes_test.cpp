@@ -68,7 +68,8 @@ class ReplicasOnGpus : public GpuProcesses {
 /// to the bits who updates what, nor when the sums set out.
 TEST_F(ReplicasOnGpus, HaveTheSameBitsWhoeverUpdatesWhat) {
     train_in_threads();  // on the CPU
-    const std::vector<std::string> two{"--set", "pipeline.data_parallel=2"};
+    const std::vector<std::string> two =
+        joined({"--set", "pipeline.data_parallel=2"}, even_partition(2));
     train("processes", two);
     expect_losses_of_threads("processes");
     train("overlapped", joined(two, {"--set", "pipeline.overlap_reduction=true"}));

@@ -47,7 +47,7 @@ TEST_P(SameBits, AsThreadsOfOneProcess) {
                 "pipeline.stages=" + std::to_string(grid.stages),
                 "--set",
                 "pipeline.data_parallel=" + std::to_string(grid.replicas)},
-               grid.more);
+               joined(grid.more, even_partition(grid.stages, grid.more)));
     train_in_threads(settings);
     const Outcome outcome = run(launch(grid.stages * grid.replicas, "processes", settings));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -387,7 +387,7 @@ TEST_F(TwoHosts, GiveTheBitsOfThreads) {
 /// so slow that the memory is faster however busy the machine is.
 TEST_F(TwoHosts, ArePlannedWithTheLinksThatTheyHave) {
     shape("200mbit");
-    const std::vector<std::string> four{"--set", "pipeline.stages=4"};
+    const std::vector<std::string> four = joined({"--set", "pipeline.stages=4"}, even_partition(4));
     train_in_threads(four);
     const Outcome outcome = run(train(four, 2));
     ASSERT_EQ(outcome.code, 0) << outcome.err;

@@ -12,6 +12,7 @@
 namespace pipetwin {
 namespace plan_from_scenario_test {
 
+using ::testing::AnyOf;
 using testing::chain_profile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -131,12 +132,14 @@ TEST(ScenarioPlan, AutoIsTheBalancedPartitionOfForwardRecomputeAndBackward) {
 
 TEST(ScenarioPlan, AutoKnowsWhichPiecesRecompute) {
     // f + b: 40 80 120 80 160; with the recompute 50 100 150 100 200. Without any, 120, 200 and 160
-    // are best. With the middle one's that would be 120, 250 and 160; now it is 120, 150 and 240.
+    // are best. With the middle one's that would be 120, 250 and 160; 240 is the least that the
+    // slowest can have: 120, 150 and 240, or 240, 100 and 160.
     SettledScenario scenario = scenario_of(3, 3, 3);
     EXPECT_EQ(plan_of(scenario)->partition, Partition({2, 2, 1}, 5));
     scenario.pipeline.recompute =
         RecomputeRules({Recompute::None, Recompute::Always, Recompute::None});
-    EXPECT_EQ(plan_of(scenario)->partition, Partition({2, 1, 2}, 5));
+    EXPECT_THAT(plan_of(scenario)->partition->layers_per_stage(),
+                AnyOf(ElementsAre(2, 1, 2), ElementsAre(3, 1, 1)));
 }
 
 TEST(ScenarioPlan, HasOneModeOfRecomputeForEachPiece) {

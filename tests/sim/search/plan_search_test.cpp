@@ -176,20 +176,25 @@ std::optional<Duration> step_of(const Scenario& scenario,
     return best;
 }
 
-/// All where a rank has one stage, else the balanced one.
-std::vector<std::vector<int>> tried_partitions(const ScheduleChoice& choice,
-                                               const Shape& shape,
-                                               const Model& model) {
-    const ScheduleTraits& row = schedule_traits(choice.schedule);
-    const bool one_pipeline =
-        row.placement != StagePlacement::Unknown && row.placement != StagePlacement::BothWays;
-    if (choice.chunks == 1 && one_pipeline && row.trains && !row.stale_gradients) {
-        return all_partitions(model.layer_count(), shape.stages);
+/// All, with as many pieces as the schedule has; none where there is no such schedule.
+std::vector<std::vector<int>> every_partition(const Scenario& scenario,
+                                              const Candidate& candidate,
+                                              const Model& model) {
+    if (scenario.pipeline.partition) {
+        return {{}};
     }
-    return {{}};
+    try {
+        const SettledScenario settled = with_candidate(scenario, candidate);
+        const int pieces = schedule_traits(candidate.choice.schedule).order_from_costs
+                               ? candidate.shape.stages * candidate.choice.chunks
+                               : model_stage_count(scenario_schedule(settled));
+        return all_partitions(model.layer_count(), pieces);
+    } catch (const Error&) {
+        return {};
+    }
 }
 
-/// The fastest of all candidates and the partitions that are tried.
+/// The fastest of all candidates and all partitions.
 std::optional<Duration> brute_force(const Scenario& scenario,
                                     const Profile& profile,
                                     bool with_recompute_by_rank = true) {
@@ -200,9 +205,9 @@ std::optional<Duration> brute_force(const Scenario& scenario,
             if (choice.recompute_by_rank && !with_recompute_by_rank) {
                 continue;
             }
-            for (const std::vector<int>& partition : tried_partitions(choice, shape, model)) {
-                const auto step =
-                    step_of(scenario, profile, {.shape = shape, .choice = choice}, partition);
+            const Candidate candidate{.shape = shape, .choice = choice};
+            for (const std::vector<int>& partition : every_partition(scenario, candidate, model)) {
+                const auto step = step_of(scenario, profile, candidate, partition);
                 best = step ? std::min(best.value_or(*step), *step) : best;
             }
         }
@@ -448,7 +453,7 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
                 for (const ScheduleChoice& choice : choices_of(scenario, model, shape)) {
                     const Candidate candidate{.shape = shape, .choice = choice};
                     const auto least = of_shape.least(choice, Duration::max());
-                    for (const auto& partition : tried_partitions(choice, shape, model)) {
+                    for (const auto& partition : every_partition(scenario, candidate, model)) {
                         if (const auto step = step_of(scenario, profile, candidate, partition)) {
                             ++compared;
                             ASSERT_TRUE(least.has_value()) << known.name;
@@ -463,6 +468,8 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
                                 scenario.pipeline.deferred_weights,
                                 partition);
                             ASSERT_LE(bounds.least(shape), *step) << known.name;
+                            ASSERT_TRUE(of_shape.may_be_faster(choice, *step + Duration{1}))
+                                << fmt::format("{}, layers {}", known.name, partition);
                         }
                     }
                 }

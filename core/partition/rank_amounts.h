@@ -1,0 +1,47 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "core/partition/rank_partition.h"
+
+namespace pipetwin {
+
+/// How a split does: what all ranks exceed their limits by, the largest rank, and the sum of the
+/// squares of all ranks, the less the more even. Compared in this order.
+struct RankScore {
+    double excess = 0;
+    std::int64_t largest = 0;
+    double squares = 0;
+
+    auto operator<=>(const RankScore&) const = default;
+};
+
+/// What the ranks of a chain have of every quantity, piece by piece.
+class RankAmounts {
+  public:
+    /// All amounts are zero until pieces are added. Keeps a reference to the chain.
+    explicit RankAmounts(const RankChain& chain);
+    /// The amounts of a whole split, given by the sizes of its pieces.
+    RankAmounts(const RankChain& chain, const std::vector<int>& sizes);
+
+    /// Adds a piece of layers `first` to `end` - 1, or with `sign` -1 takes it away.
+    void add(int piece, int first, int end, int sign = 1);
+
+    /// Whether the rank keeps its limits, and `most` where a quantity has none.
+    bool keeps(int rank, std::int64_t most) const;
+
+    /// Whether the ranks together have room for so much more of the first quantity, each up to
+    /// `most`. It has no limits of its own.
+    bool has_room(std::int64_t most, std::int64_t more) const;
+
+    RankScore score() const;
+
+  private:
+    const RankChain& chain_;
+    std::vector<int> first_piece_;                        ///< [rank]
+    std::vector<std::vector<std::int64_t>> of_quantity_;  ///< [quantity][rank]
+};
+
+}  // namespace pipetwin

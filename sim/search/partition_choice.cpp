@@ -1,0 +1,288 @@
+#include "sim/search/partition_choice.h"
+
+#include <oneapi/tbb/parallel_for.h>
+
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/base/as_index.h"
+#include "core/partition/feasible_splits.h"
+#include "core/partition/partition_search.h"
+#include "core/partition/rank_even.h"
+#include "core/scenario/replan.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/metrics.h"
+#include "sim/explain/explanation.h"
+#include "sim/simulate/simulate.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+constexpr std::int64_t most_tried_actions = 4'000'000;
+constexpr std::int64_t most_tries = 1'000;
+constexpr std::int64_t most_tries_of_orders = 30;  ///< where every one searches for its order
+constexpr std::int64_t tried_at_once = 8;
+constexpr int most_pairs = 400;
+/// Measured costs differ by this share of a step from one measurement to the next.
+constexpr double noise_of_measured = 0.01;
+
+/// How many plans of so many actions are simulated.
+std::int64_t tries(std::int64_t all_actions, std::int64_t each, bool follows_costs) {
+    return std::min(follows_costs ? most_tries_of_orders : most_tries,
+                    all_actions / std::max<std::int64_t>(1, each));
+}
+
+using Sizes = std::vector<int>;
+
+/// How good a partition is; the least is the best.
+struct Score {
+    std::int64_t excess = 0;  ///< bytes above the limits of all ranks together
+    Duration step{};
+    Bytes peak{};
+    std::int64_t unevenness = 0;
+
+    auto operator<=>(const Score&) const = default;
+};
+
+/// Sums of the squares of layers, those of ranks before those of pieces.
+std::int64_t unevenness(const Plan& plan) {
+    std::vector<std::int64_t> of_rank(as_index(plan.rank_count()));
+    std::int64_t of_pieces = 0;
+    for (int stage = 0; stage < plan->schedule.stage_count(); ++stage) {
+        const std::int64_t layers =
+            plan->partition->layers_in(model_stage_of(plan->schedule, stage));
+        of_rank[as_index(plan->schedule.rank_of_stage[as_index(stage)])] += layers;
+        of_pieces += layers * layers;
+    }
+    std::int64_t of_ranks = 0;
+    for (const std::int64_t layers : of_rank) {
+        of_ranks += layers * layers;
+    }
+    constexpr std::int64_t far_apart = 1'000'000;
+    return of_ranks * far_apart + of_pieces;
+}
+
+Score score_of(Plan plan) {
+    plan = with_settled_capacity(std::move(plan));
+    const Timeline timeline = simulate(plan);
+    const std::vector<Bytes> peaks =
+        plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
+    Score score{.step = step_time(timeline), .unevenness = unevenness(plan)};
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const Bytes peak = peaks[as_index(rank)];
+        score.peak = std::max(score.peak, peak);
+        if (const std::optional<Bytes> limit = plan.memory_limit(rank)) {
+            score.excess += std::max((peak - *limit).count, std::int64_t{0});
+        }
+    }
+    return score;
+}
+
+/// Some layers less in one piece, as many more in another; the boundaries between them move along.
+struct Move {
+    int from = 0;
+    int to = 0;
+    int layers = 1;
+};
+
+/// All moves of one layer or of two, as layers may come in pairs; those between neighbours first.
+std::vector<Move> all_moves(int pieces) {
+    std::vector<Move> moves;
+    for (int distance = 1; distance < pieces; ++distance) {
+        for (const int layers : {1, 2}) {
+            for (int piece = 0; piece + distance < pieces; ++piece) {
+                moves.push_back({piece, piece + distance, layers});
+                moves.push_back({piece + distance, piece, layers});
+            }
+        }
+    }
+    return moves;
+}
+
+class Choice {
+  public:
+    /// `first` has the partition to begin with; so many actions are simulated.
+    Choice(const SettledScenario& scenario,
+           const Model& model,
+           const Profile& profile,
+           const Plan& first,
+           std::int64_t actions)
+        : scenario_(scenario),
+          model_(model),
+          profile_(profile),
+          first_(first),
+          follows_costs_(rows_follow_costs(scenario)),
+          balanced_(first->partition->layers_per_stage()),
+          sizes_(balanced_),
+          each_(static_cast<std::int64_t>(action_count(first))),
+          left_(tries(actions, each_, follows_costs_)) {}
+
+    ChosenPartition best() {
+        const std::int64_t tries = left_;
+        find();
+        return {.layers_per_piece = sizes_, .actions = (tries - left_) * each_};
+    }
+
+  private:
+    void find() {
+        if (split_count(model_.layer_count(), pieces()) <= static_cast<double>(left_)) {
+            take_best({balanced_});
+            const FeasibleSplits all(
+                model_.layer_count(), pieces(), [](int, int, int) { return true; });
+            std::vector<Sizes> splits;
+            all.for_each([&](std::span<const int> sizes) {
+                splits.emplace_back(sizes.begin(), sizes.end());
+            });
+            take_best(splits);
+        } else if (left_ > 1) {
+            improve();
+        }
+    }
+
+    int pieces() const { return static_cast<int>(sizes_.size()); }
+
+    Plan plan_of(const Sizes& sizes) const {
+        SettledScenario settled = scenario_;
+        settled.pipeline.partition = sizes;
+        return follows_costs_ ? make_plan(settled, model_, profile_, RowsFrom::Generator)
+                              : make_plan_with_rows_of(first_, settled, model_, profile_);
+    }
+
+    /// Measured costs differ a little each time that they are measured: another partition than the
+    /// balanced one has to be better by more than that.
+    Score weighed(Score score, const Sizes& sizes) const {
+        if (profile_.source == CostSource::Measured && sizes == balanced_) {
+            score.step -= Duration(static_cast<std::int64_t>(
+                noise_of_measured * static_cast<double>(score.step.count())));
+        }
+        return score;
+    }
+
+    /// Whether one of these is better than the best so far.
+    bool take_best(const std::vector<Sizes>& splits) {
+        std::vector<std::optional<Score>> scores(splits.size());
+        tbb::parallel_for(std::size_t{0}, splits.size(), [&](std::size_t i) {
+            scores[i] = weighed(score_of(plan_of(splits[i])), splits[i]);
+        });
+        left_ -= std::ssize(splits);
+        bool is_better = false;
+        for (std::size_t i = 0; i < splits.size(); ++i) {
+            if (!best_ || *scores[i] < *best_) {
+                best_ = scores[i];
+                sizes_ = splits[i];
+                is_better = true;
+            }
+        }
+        return is_better;
+    }
+
+    void improve() {
+        std::vector<Sizes> starts = even_splits(rank_chain_of(scenario_, model_, profile_));
+        starts.insert(starts.begin(), sizes_);
+        take_best(starts);
+        const std::vector<Move> moves = all_moves(pieces());
+        do {
+            try_moves(moves);
+        } while (try_pairs(moves));
+    }
+
+    /// The best partition after a move; none where a piece has too few layers for it.
+    static std::optional<Sizes> after(Sizes sizes, const Move& move) {
+        if (sizes[as_index(move.from)] <= move.layers) {
+            return std::nullopt;
+        }
+        sizes[as_index(move.from)] -= move.layers;
+        sizes[as_index(move.to)] += move.layers;
+        return sizes;
+    }
+
+    std::size_t at_once() const {
+        return static_cast<std::size_t>(std::clamp<std::int64_t>(left_, 0, tried_at_once));
+    }
+
+    /// Takes every move that is better, until none is.
+    void try_moves(const std::vector<Move>& moves) {
+        std::size_t next = 0;
+        std::size_t in_vain = 0;  // moves since the best was found
+        while (in_vain < moves.size() && left_ > 0) {
+            std::vector<Sizes> splits;
+            for (; in_vain < moves.size() && splits.size() < at_once(); ++in_vain) {
+                if (auto moved = after(sizes_, moves[next++ % moves.size()])) {
+                    splits.push_back(*std::move(moved));
+                }
+            }
+            if (take_best(splits)) {
+                in_vain = 0;
+            }
+        }
+    }
+
+    /// Whether one of some pairs of moves is better. The pairs are the same each time.
+    bool try_pairs(const std::vector<Move>& moves) {
+        std::uint64_t state = 1;  // of Knuth's linear congruential generator (MMIX)
+        const auto any = [&]() -> const Move& {
+            state = state * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
+            return moves[(state >> 33U) % moves.size()];
+        };
+        for (int tried = 0; tried < most_pairs && left_ > 0;) {
+            std::vector<Sizes> splits;
+            for (; tried < most_pairs && splits.size() < at_once(); ++tried) {
+                const auto once = after(sizes_, any());
+                if (auto twice = once ? after(*once, any()) : std::nullopt) {
+                    splits.push_back(*std::move(twice));
+                }
+            }
+            if (take_best(splits)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    const SettledScenario& scenario_;
+    const Model& model_;
+    const Profile& profile_;
+    const Plan& first_;
+    bool follows_costs_;
+    const Sizes balanced_;  ///< or what else the search began with
+    Sizes sizes_;
+    std::optional<Score> best_{};
+    std::int64_t each_;  ///< actions of a try
+    std::int64_t left_;  ///< tries
+};
+
+}  // namespace
+
+ChosenPartition chosen_partition(const SettledScenario& scenario,
+                                 const Model& model,
+                                 const Profile& profile,
+                                 std::int64_t actions,
+                                 const std::vector<int>& first) {
+    SettledScenario with_first = scenario;
+    if (!first.empty()) {
+        with_first.pipeline.partition = first;
+    }
+    const Plan plan = make_plan(with_first, model, profile);
+    const bool is_open = !scenario.pipeline.partition && plan->partition->stage_count() > 1 &&
+                         plan->partition->stage_count() < plan->partition->layer_count();
+    return is_open ? Choice(scenario, model, profile, plan, actions).best()
+                   : ChosenPartition{.layers_per_piece = plan->partition->layers_per_stage()};
+}
+
+Plan make_settled_plan(const SettledScenario& scenario,
+                       const Model& model,
+                       const Profile& profile) {
+    SettledScenario settled = scenario;
+    settled.pipeline.partition =
+        chosen_partition(scenario, model, profile, most_tried_actions).layers_per_piece;
+    return with_settled_capacity(make_plan(settled, model, profile));
+}
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/costs/profile.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/scenario/settled_scenario.h"
+
+/// What `partition = "auto"` stands for.
+namespace pipetwin::sim {
+
+/// The plan of a scenario, with its capacity settled (`settled_capacity`). Where the scenario
+/// leaves the partition open it is the one whose simulated step is shortest of those that were
+/// tried and fit into the memory of their ranks; of equal ones the one with the least peak, then
+/// the most even one. Where none fits it is the one that lacks least.
+///
+/// Tried are all partitions, where there are few of them for the size of the plan. Else the search
+/// begins with `partition_for`, the one whose slowest rank has least to do, and others whose pieces
+/// are about alike, too (`even_splits`). It goes on with the best that it has: one layer or two
+/// move from one piece to any other while the boundaries between them move along; where none of
+/// these moves is better it tries some pairs of them. It ends where nothing is better, or 4,000,000
+/// actions have been simulated. The same on every machine. Where the costs were
+/// measured, `partition_for` gives way only to a step that is shorter by 1 % at least: so that what
+/// two measurements of one model differ by does not cut it in two ways. Throws as make_plan.
+Plan make_settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile);
+
+/// A partition, and how many actions were simulated to find it.
+struct ChosenPartition {
+    std::vector<int> layers_per_piece;
+    std::int64_t actions = 0;
+};
+
+/// The partition of such a plan, looked for until so many actions have been simulated. The search
+/// begins with `first`, too, where there is one.
+ChosenPartition chosen_partition(const SettledScenario& scenario,
+                                 const Model& model,
+                                 const Profile& profile,
+                                 std::int64_t actions,
+                                 const std::vector<int>& first = {});
+
+}  // namespace pipetwin::sim

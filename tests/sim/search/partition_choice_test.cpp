@@ -1,0 +1,187 @@
+#include "sim/search/partition_choice.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/metrics.h"
+#include "sim/simulate/simulate.h"
+#include "tests/support/scenario_plans.h"
+#include "tests/support/soak.h"
+
+namespace pipetwin::sim {
+namespace partition_choice_test {
+
+using testing::layer;
+
+/// Every list of sizes of at least 1 that sums to `layers`.
+std::vector<std::vector<int>> all_partitions(int layers, int pieces) {
+    if (pieces == 1) {
+        return {{layers}};
+    }
+    std::vector<std::vector<int>> result;
+    for (int first = 1; first + pieces - 1 <= layers; ++first) {
+        for (std::vector<int> rest : all_partitions(layers - first, pieces - 1)) {
+            rest.insert(rest.begin(), first);
+            result.push_back(std::move(rest));
+        }
+    }
+    return result;
+}
+
+/// What makes one plan better than another: bytes above the limits, step, peak.
+using Score = std::tuple<std::int64_t, Duration, Bytes>;
+
+Score score_of(const Plan& plan) {
+    std::int64_t excess = 0;
+    Bytes peak{};
+    int rank = 0;
+    for (const MemoryUse& use : peak_memory(plan)) {
+        peak = std::max(peak, use.total());
+        const Bytes limit = plan.memory_limit(rank++).value_or(use.total());
+        excess += std::max<std::int64_t>((use.total() - limit).count, 0);
+    }
+    return {excess, step_time(simulate(plan)), peak};
+}
+
+Score score_of(SettledScenario scenario, const Profile& profile, const std::vector<int>& sizes) {
+    scenario.pipeline.partition = sizes;
+    return score_of(with_settled_capacity(testing::plan_of(scenario, profile)));
+}
+
+class Question {
+  public:
+    explicit Question(std::uint64_t seed) : random_(seed) {}
+
+    int below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+
+    Profile profile(int layers) {
+        Profile profile{.dispatch = Duration(below(3))};
+        for (int i = 0; i < layers; ++i) {
+            profile.layers.push_back(layer(fmt::format("l{}", i),
+                                           1 + below(100),
+                                           i + 1 < layers ? 1 + below(40) : 0,
+                                           1 + below(60)));
+        }
+        profile.links = {{.latency = Duration(below(50)), .bytes_per_second = 1e9}};
+        return profile;
+    }
+
+    SettledScenario scenario(std::string_view schedule, int ranks, int chunks) {
+        const int micro_batches = ranks * (1 + below(3));
+        SettledScenario scenario =
+            testing::scenario_of(ranks, micro_batches, micro_batches * (1 + below(2)));
+        scenario.pipeline.schedule = schedule;
+        scenario.pipeline.chunks = chunks;
+        if (below(2) == 0) {
+            scenario.cluster.memory_limit = Bytes{400 + below(3000)};
+        }
+        return scenario;
+    }
+
+  private:
+    std::mt19937_64 random_;
+};
+
+struct Asked {
+    std::string_view schedule;
+    int chunks;
+};
+
+// At most 10 layers, 3 ranks and 2 chunks: every partition is tried here, too.
+TEST(PartitionChoice, IsNeverWorseThanAnyOtherPartition) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    Question question(seed);
+    constexpr std::array all{Asked{"1f1b", 1},
+                             Asked{"zb-v", 2},
+                             Asked{"dualpipe-v", 2},
+                             Asked{"interleaved-1f1b", 2},
+                             Asked{"hanayo", 2},
+                             Asked{"chimera", 1}};
+    int judged = 0;
+    for (int round = 0; round < tests::soaked(100); ++round) {
+        const Asked& asked = all.at(as_index(question.below(static_cast<int>(all.size()))));
+        const int ranks = asked.schedule == "chimera" ? 2 : 2 + question.below(2);
+        const int pieces = ranks * asked.chunks;
+        const int layers = pieces + question.below(11 - pieces);
+        const Profile profile = question.profile(layers);
+        const SettledScenario scenario = question.scenario(asked.schedule, ranks, asked.chunks);
+        SCOPED_TRACE(fmt::format("round {}: {}, {} layers", round, asked.schedule, layers));
+        const Model model = scenario_model(scenario, &profile);
+        std::optional<Score> best;
+        try {
+            for (const std::vector<int>& sizes : all_partitions(layers, pieces)) {
+                const Score score = score_of(scenario, profile, sizes);
+                best = std::min(best.value_or(score), score);
+            }
+        } catch (const Error&) {
+            EXPECT_THROW(make_settled_plan(scenario, model, profile), Error);
+            continue;  // no such schedule
+        }
+        ++judged;
+        EXPECT_EQ(score_of(make_settled_plan(scenario, model, profile)), *best);
+    }
+    EXPECT_GT(judged, tests::soaked(50));
+}
+
+// Too many to try them all: 40 like layers and a heavy last one. Balanced pieces would leave the
+// rank with the first and the last piece a head more than the others.
+TEST(PartitionChoice, BalancesTheRanksOfAV) {
+    Profile profile;
+    constexpr int layers = 41;
+    for (int i = 0; i < layers; ++i) {
+        profile.layers.push_back(
+            layer(fmt::format("l{}", i), i + 1 < layers ? 1000 : 5000, i + 1 < layers ? 1 : 0, 1));
+    }
+    SettledScenario scenario = testing::scenario_of(4, 16, 16);
+    scenario.pipeline.schedule = "zb-v";
+    scenario.pipeline.chunks = 2;
+    const Model model = scenario_model(scenario, &profile);
+    const Plan plan = make_settled_plan(scenario, model, profile);
+    std::vector<int> of_rank(4);
+    for (int stage = 0; stage < 8; ++stage) {
+        of_rank[as_index(plan->schedule.rank_of_stage[as_index(stage)])] +=
+            plan->partition->layers_in(stage) + (stage == 7 ? 4 : 0);
+    }
+    for (const int work : of_rank) {
+        EXPECT_THAT(work, ::testing::AllOf(::testing::Ge(10), ::testing::Le(12)));
+    }
+}
+
+// Ten like layers on four ranks: short last stages let the last backward come home sooner.
+TEST(PartitionChoice, TakesTheSplitWithTheShortestStepOfThoseThatAreBalanced) {
+    Profile profile;
+    for (int i = 0; i < 10; ++i) {
+        profile.layers.push_back(layer(fmt::format("l{}", i), 1000, i < 9 ? 1 : 0, 1));
+    }
+    SettledScenario scenario = testing::scenario_of(4, 8, 8);
+    scenario.pipeline.schedule = "1f1b";
+    const Model model = scenario_model(scenario, &profile);
+    const Plan chosen = make_settled_plan(scenario, model, profile);
+    for (const std::vector<int>& sizes : all_partitions(10, 4)) {
+        EXPECT_LE(std::get<Duration>(score_of(chosen)),
+                  std::get<Duration>(score_of(scenario, profile, sizes)));
+    }
+}
+
+TEST(PartitionChoice, LeavesAWrittenPartitionAlone) {
+    const Profile profile = testing::chain_profile();
+    const SettledScenario scenario = testing::partitioned({1, 4});
+    const Plan plan = make_settled_plan(scenario, scenario_model(scenario, &profile), profile);
+    EXPECT_EQ(plan->partition->layers_per_stage(), (std::vector{1, 4}));
+}
+
+}  // namespace partition_choice_test
+}  // namespace pipetwin::sim
