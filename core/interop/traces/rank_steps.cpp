@@ -40,6 +40,23 @@ std::vector<RankStep> marked_steps(const TorchTrace& trace,
     return in_order;
 }
 
+/// No step ends with a forward where it has a backward: one that stands behind the last backward is
+/// of the next step, whose first forward is missing in the step before.
+void move_forwards_to_their_step(std::vector<RankStep>& steps) {
+    for (std::size_t step = 0; step + 1 < steps.size(); ++step) {
+        std::vector<Span>& row = steps[step].row;
+        const auto last = std::find_if(row.rbegin(), row.rend(), [](const Span& span) {
+            return span.action.op != Op::Forward;
+        });
+        if (last == row.rend()) {
+            continue;
+        }
+        std::vector<Span>& next = steps[step + 1].row;
+        next.insert(next.begin(), last.base(), row.end());
+        row.erase(last.base(), row.end());
+    }
+}
+
 /// Steps that begin where an action comes again.
 std::vector<RankStep> repeated_steps(const TorchTrace& trace,
                                      int rank,
@@ -62,26 +79,49 @@ std::vector<RankStep> repeated_steps(const TorchTrace& trace,
         }
         steps.back().row.push_back(*span);
     }
+    move_forwards_to_their_step(steps);
     return steps;
 }
 
-/// Puts the k-th message of a name into the step with the k-th action that makes or uses it.
+/// An action of one step that makes or uses messages.
+struct Partner {
+    std::size_t step = 0;
+    Duration begin{};
+    Duration end{};
+};
+
+/// Puts each message into the step with the action that is nearest in time of those that make or
+/// use it. Where that action is missing in a step, a message of the step is nearest to the action
+/// of another one, whose own message is nearer.
 void place_messages(const TorchTrace& trace, std::vector<RankStep>& steps) {
-    std::map<Action, std::vector<std::size_t>> steps_of;
+    std::map<Action, std::vector<Partner>> partners;
     for (std::size_t step = 0; step < steps.size(); ++step) {
         for (const Span& span : steps[step].row) {
-            steps_of[span.action].push_back(step);
+            partners[span.action].push_back({.step = step, .begin = span.begin, .end = span.end});
         }
     }
-    std::map<Action, std::size_t> seen;
+    std::map<std::pair<std::size_t, Action>, Duration> distances;
     for (const Span& message : trace.messages) {
-        const std::size_t place = seen[message.action]++;
+        const bool receives = is_receive(message.action.op);
+        const auto distance_to = [&](const Partner& partner) {
+            const Duration apart =
+                receives ? partner.begin - message.end : partner.end - message.begin;
+            return apart < Duration{} ? -apart : apart;
+        };
         for (const Op backward : {Op::Backward, Op::BackwardInput}) {
-            const auto found = steps_of.find(partner_of(message.action, backward));
-            if (found != steps_of.end() && place < found->second.size()) {
-                steps[found->second[place]].messages.emplace(message.action, message);
-                break;
+            const auto found = partners.find(partner_of(message.action, backward));
+            if (found == partners.end()) {
+                continue;
             }
+            const Partner& nearest = *std::ranges::min_element(found->second, {}, distance_to);
+            const Duration distance = distance_to(nearest);
+            const auto [known, is_new] =
+                distances.emplace(std::pair(nearest.step, message.action), distance);
+            if (is_new || distance < known->second) {
+                known->second = distance;
+                steps[nearest.step].messages.insert_or_assign(message.action, message);
+            }
+            break;
         }
     }
 }

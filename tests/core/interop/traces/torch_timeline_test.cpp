@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/interop/traces/message_times.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
@@ -17,6 +18,7 @@ using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 /// Ranges of a rank in microseconds since the begin of the step, on a clock of its own.
 class RankTrace {
@@ -115,6 +117,22 @@ TEST(TorchTimeline, ClocksAreMovedSoThatNoMessageArrivesBeforeItHasLeft) {
         EXPECT_EQ(merged.trace.timelines.steps, right.trace.timelines.steps) << skew;
         EXPECT_THAT(merged.problems, ElementsAre(HasSubstr("rank 1: its clock was"))) << skew;
         EXPECT_THAT(merged.transfers, ElementsAre(2us, 2us, 2us, 2us)) << skew;
+    }
+}
+
+// A range that is left out as damaged once made the messages behind it those of the step before,
+// and so the clocks of the ranks a whole step apart.
+TEST(TorchTimeline, AMissingActionMovesNoMessagesIntoAnotherStep) {
+    const std::size_t of_a_step = two_ranks(0)[0].spans.size();
+    for (std::size_t missing = 0; missing < 4 * of_a_step; ++missing) {
+        std::vector<TorchTrace> ranks = two_ranks(0, 2);
+        TorchTrace& damaged = ranks[missing / (2 * of_a_step)];
+        const auto place = static_cast<std::ptrdiff_t>(missing % (2 * of_a_step));
+        damaged.spans.erase(damaged.spans.begin() + place);
+        damaged.steps.erase(damaged.steps.begin() + place);
+        std::vector<std::string> problems;
+        EXPECT_THAT(measured_transfers(ranks, problems), Each(2us)) << missing;
+        EXPECT_THAT(problems, Each(Not(HasSubstr("clock")))) << missing;
     }
 }
 
