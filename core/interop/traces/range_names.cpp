@@ -100,7 +100,7 @@ RangeNames::Tokens RangeNames::tokens_of(const Pattern& pattern) {
                     "a pattern is the name of a range, with * for any text, and {stage} and "
                     "{micro_batch} for numbers: 'stage {stage} forward {micro_batch}'");
     };
-    Tokens tokens{.op = pattern.op, .pieces = {}};
+    Tokens tokens{.op = pattern.op, .text = pattern.text, .pieces = {}};
     string_view rest = pattern.text;
     if (rest.empty()) {
         refuse("it is empty, and so no name of a range");
@@ -158,6 +158,11 @@ bool RangeNames::matches(const std::vector<Piece>& pieces,
     }
     (here.token == Token::Stage ? action.stage : action.micro_batch) = number;
     return true;
+}
+
+string_view RangeNames::pattern_of(Op op) const {
+    const auto found = std::ranges::find(patterns_, op, &Tokens::op);
+    return found == patterns_.end() ? string_view() : string_view(found->text);
 }
 
 std::optional<NamedAction> RangeNames::find(string_view name) const {

@@ -49,6 +49,9 @@ class RangeNames {
     /// Whether the names are given as patterns.
     bool are_patterns() const { return !patterns_.empty(); }
 
+    /// The pattern of an action as it was given; empty if there is none.
+    std::string_view pattern_of(Op op) const;
+
   private:
     enum class Token { Text, Any, Stage, MicroBatch };
     struct Piece {
@@ -57,6 +60,7 @@ class RangeNames {
     };
     struct Tokens {
         Op op{};
+        std::string text;  ///< as it was given
         std::vector<Piece> pieces;
     };
 

@@ -33,7 +33,8 @@ constexpr string_view how_to_record =
 /// Makes what is of use of the events of one rank.
 class TraceMaker {
   public:
-    TraceMaker(TraceEvents events, string_view place) : events_(std::move(events)), place_(place) {}
+    TraceMaker(TraceEvents events, string_view place, const RangeNames& names)
+        : events_(std::move(events)), place_(place), names_(names) {}
 
     TorchTrace make() {
         trace_.rank = events_.rank;
@@ -41,6 +42,9 @@ class TraceMaker {
         trace_.overlapped_pairs = events_.overlapped_pairs;
         prefer_full_names();
         find_ranges();
+        if (chosen_.ranges.empty() && names_.are_patterns()) {
+            refuse_unmatched();
+        }
         if (chosen_.ranges.empty()) {
             take_kernels();
             return std::move(trace_);
@@ -51,7 +55,7 @@ class TraceMaker {
         const bool has_forward = std::ranges::any_of(
             trace_.stages, [](const auto& stage) { return !stage.second.forward.empty(); });
         if (!has_forward) {
-            refuse_without_ranges();
+            names_.are_patterns() ? refuse_unmatched() : refuse_without_ranges();
         }
         return std::move(trace_);
     }
@@ -273,6 +277,15 @@ class TraceMaker {
                         found.how));
     }
 
+    [[noreturn]] void refuse_unmatched() const {
+        throw Error(ErrorKind::BadInput,
+                    std::string(place_),
+                    fmt::format("no range has a name like the pattern of a forward, '{}'",
+                                names_.pattern_of(Op::Forward)),
+                    "a pattern is the whole name of a range as the trace has it: * is any text, "
+                    "{stage} and {micro_batch} are numbers");
+    }
+
     [[noreturn]] void refuse_without_ranges() const {
         throw Error(
             ErrorKind::BadInput,
@@ -286,6 +299,7 @@ class TraceMaker {
 
     TraceEvents events_;
     string_view place_;
+    const RangeNames& names_;
     TorchTrace trace_;
     ComputeRanges chosen_;
     std::vector<std::size_t> row_;  ///< indices of ranges, by their beginnings
@@ -308,12 +322,12 @@ void set_own_stage(TorchTrace& trace, int stage) {
     }
 }
 
-TorchTrace torch_trace(TraceEvents events, string_view place) {
-    return TraceMaker(std::move(events), place).make();
+TorchTrace torch_trace(TraceEvents events, string_view place, const RangeNames& names) {
+    return TraceMaker(std::move(events), place, names).make();
 }
 
 TorchTrace parse_torch_trace(string_view text, string_view place, const RangeNames& names) {
-    return torch_trace(parse_torch_events(text, place, names), place);
+    return torch_trace(parse_torch_events(text, place, names), place, names);
 }
 
 std::vector<TorchTrace> read_torch_traces(const std::filesystem::path& file,
@@ -321,10 +335,10 @@ std::vector<TorchTrace> read_torch_traces(const std::filesystem::path& file,
     std::vector<TorchTrace> traces;
     if (is_nsys_file(file)) {
         for (TraceEvents& events : read_nsys_events(file, names)) {
-            traces.push_back(torch_trace(std::move(events), file.string()));
+            traces.push_back(torch_trace(std::move(events), file.string(), names));
         }
     } else {
-        traces.push_back(torch_trace(read_torch_events(file, names), file.string()));
+        traces.push_back(torch_trace(read_torch_events(file, names), file.string(), names));
     }
     return traces;
 }

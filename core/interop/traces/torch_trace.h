@@ -56,12 +56,12 @@ void set_own_stage(TorchTrace& trace, int stage);
 /// most compute kernels inside its ranges of F, B, I and W (where there are no kernels: with most
 /// of those ranges), else those of the CPU. Ranges of the CPU whose kernels are known by their
 /// launches are moved to the stream. Where no range is named, and there are sends and receives,
-/// forward and backward are told by the kernels between them. A range that goes on when the next
-/// one of its stream has begun, and is more than twice as long as its like, has an impossible
-/// length and is left out with a note. In the older dialect, where BW is the whole backward, B is
-/// that of the input. Throws Error(BadInput) with `place` where nothing is left of a forward,
-/// saying how to record ranges.
-TorchTrace torch_trace(TraceEvents events, std::string_view place);
+/// forward and backward are told by the kernels between them, unless `names` are patterns. A range
+/// that goes on when the next one of its stream has begun, and is more than twice as long as its
+/// like, has an impossible length and is left out with a note. In the older dialect, where BW is
+/// the whole backward, B is that of the input. Throws Error(BadInput) with `place` where nothing is
+/// left of a forward, saying how to record ranges.
+TorchTrace torch_trace(TraceEvents events, std::string_view place, const RangeNames& names = {});
 
 /// Reads Chrome trace JSON; throws as `parse_torch_events` and `torch_trace`.
 TorchTrace parse_torch_trace(std::string_view text,

@@ -353,6 +353,20 @@ TEST(ParseTorchTrace, RangesByPattern) {
     EXPECT_FALSE(found.numbers_micro_batches);
 }
 
+// What was asked for is not replaced by what the kernels between messages look like.
+TEST(ParseTorchTrace, PatternsThatNoRangeHasAreRefused) {
+    const RangeNames names(
+        {{.op = Op::Forward, .text = "fwd *"}, {.op = Op::Backward, .text = "bwd *"}});
+    const std::string send = "ncclDevKernel_SendRecv(x)";
+    const std::string text = trace({at(0, 10, "gemm", 7, "kernel"),
+                                    at(10, 5, send, 20, "kernel"),
+                                    at(20, 20, "gemm_backward", 7, "kernel"),
+                                    at(40, 5, send, 20, "kernel")});
+    EXPECT_TRUE(parse_torch_trace(text, "x").is_unlabelled);
+    const Error error = error_of([&] { parse_torch_trace(text, "x", names); });
+    EXPECT_EQ(error.text(), "no range has a name like the pattern of a forward, 'fwd *'");
+}
+
 // --- Ranges of the host with kernels of a device. ---
 
 /// A kernel, and the call of thread `thread` that launched it.
