@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "cli/base/exit.h"
+#include "cli/base/file_kinds.h"
 #include "cli/base/options.h"
 #include "cli/commands/commands.h"
 
@@ -18,6 +19,7 @@ void run(const std::vector<std::string>& args, Console& console) {
     } else {
         const Command& command = std::get<Command>(parsed);
         console.configure(common_options(command));
+        expect_kinds_of_files(command);
         std::visit([&console](const auto& options) { execute(options, console); }, command);
     }
     console.finish();

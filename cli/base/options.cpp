@@ -184,6 +184,7 @@ class Grammar {
     void add_exchange();
     void add_devices();
     void add_hf_options(CLI::App& app);
+    void add_range_names(CLI::App& app);
     Command selected() const;
     CommonOptions common() const;
 
@@ -260,13 +261,31 @@ void Grammar::add_hf_options(CLI::App& app) {
                  "hf, megatron: one layer per block, for systems that do not cut it in two");
 }
 
+void Grammar::add_range_names(CLI::App& app) {
+    RangeNameOptions& ranges = import_.ranges;
+    const std::string which = "torch-trace, nsys: how ranges of a ";
+    app.add_option(
+           "--forward",
+           ranges.forward,
+           which + "forward are named: * is any text, {stage} and {micro_batch} are numbers")
+        ->type_name("PATTERN");
+    app.add_option("--backward", ranges.backward, which + "backward are named")
+        ->type_name("PATTERN");
+    app.add_option(
+           "--backward-input", ranges.backward_input, which + "backward of the input are named")
+        ->type_name("PATTERN");
+    app.add_option(
+           "--backward-weight", ranges.backward_weight, which + "backward of the weights are named")
+        ->type_name("PATTERN");
+}
+
 void Grammar::add_exchange() {
     CLI::App& import = add_command("import", "Another tool's file into ours");
     import
         .add_option(
             "format",
             import_.format,
-            "torch-csv, megatron, torchtitan, deepspeed, csv, hf, pipedream, torch-trace or "
+            "torch-csv, megatron, torchtitan, deepspeed, csv, hf, pipedream, torch-trace, nsys or "
             "chrome-trace")
         ->type_name("FORMAT")
         ->required();
@@ -275,12 +294,13 @@ void Grammar::add_exchange() {
             "file", import_.file, "The file, or - for standard input; hf: or a model's name")
         ->type_name("FILE")
         ->required();
-    import.add_option("more", import_.more_files, "torch-trace: the files of the other ranks")
+    import
+        .add_option("more", import_.more_files, "torch-trace, nsys: the files of the other ranks")
         ->type_name("FILES");
     import
         .add_option("--micro-batch-size",
                     import_.micro_batch_size,
-                    "hf, pipedream, torch-trace: samples that the costs are for")
+                    "hf, pipedream and traces: samples that the costs are for")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 16));
     import.add_option("--chunks", import_.chunks, "megatron: stages per rank (default 1)")
@@ -291,6 +311,7 @@ void Grammar::add_exchange() {
                     "megatron, torchtitan, deepspeed: leave out settings that no scenario can say, "
                     "with a warning");
     add_hf_options(import);
+    add_range_names(import);
     needs_out_file(import);
 
     CLI::App& exporter = add_command("export", "Ours into another tool's, or into a picture");
@@ -395,15 +416,17 @@ void Grammar::add_check() {
 
 void Grammar::add_devices() {
     CLI::App& devices = add_command("devices", "List this machine's devices");
-    devices.add_flag("--measure",
-                     devices_.measure,
-                     "Measure free memory, matrix products and copies of each GPU");
+    CLI::Option* const measure =
+        devices.add_flag("--measure",
+                         devices_.measure,
+                         "Measure free memory, matrix products and copies of each GPU");
     devices
         .add_option("--matrix",
                     devices_.matrix,
                     "Rows N of the matrices to multiply; copies take 16 N^2 bytes (default: 8192)")
         ->type_name("N")
-        ->check(CLI::Range(1, 1 << 15));
+        ->check(CLI::Range(1, 1 << 15))
+        ->needs(measure);
 }
 
 /// Commands stand in the order in which --help lists them.
@@ -576,6 +599,63 @@ Parsed Grammar::parse(const std::vector<std::string>& args) {
     return selected();
 }
 
+/// "help", "help plan" and "version" as the options that say the same.
+std::vector<std::string> with_words_as_options(std::vector<std::string> args) {
+    if (!args.empty() && args.front() == "version" && args.size() == 1) {
+        return {"--version"};
+    }
+    if (!args.empty() && args.front() == "help" && args.size() <= 2) {
+        std::ranges::rotate(args, args.begin() + 1);
+        args.back() = "--help";
+    }
+    return args;
+}
+
+/// Throws Error(Usage) for an option of every command that the one at hand can make no use of.
+void refuse_without_effect(const Command& command) {
+    const CommonOptions& common = common_options(command);
+    const auto refuse = [](std::string option, std::string why, std::string hint) {
+        throw Error(ErrorKind::Usage, std::move(option), std::move(why), std::move(hint));
+    };
+    const bool shows = std::holds_alternative<CompareOptions>(command) ||
+                       std::holds_alternative<DevicesOptions>(command) ||
+                       std::holds_alternative<ViewOptions>(command);
+    if ((shows || std::holds_alternative<ImportOptions>(command)) && !common.overrides.empty()) {
+        const Override& first = common.overrides.front();
+        refuse("--set " + first.key,
+               "this command reads no scenario whose key it could set",
+               "leave --set and --seed out");
+    }
+    if (std::holds_alternative<ViewOptions>(command) && !common.out.empty()) {
+        refuse("--out", "'view' writes nothing", "leave it out");
+    }
+    if (const auto* plan = std::get_if<PlanOptions>(&command);
+        plan != nullptr && plan->largest_layers && !common.out.empty()) {
+        refuse("--out",
+               "with --largest there is no plan to write",
+               "leave --out out, or redirect the result: --json > largest.json");
+    }
+    if (const auto* plan = std::get_if<PlanOptions>(&command); plan != nullptr) {
+        const std::string ending = plan->heat_map.extension().string();
+        if (!ending.empty() && ending != ".svg") {
+            refuse(
+                "--heatmap",
+                fmt::format(
+                    "'{}' ends in {}, but the picture is an SVG", plan->heat_map.string(), ending),
+                fmt::format(
+                    "name it {}",
+                    std::filesystem::path(plan->heat_map).replace_extension(".svg").string()));
+        }
+    }
+    if (const auto* simulate = std::get_if<SimulateOptions>(&command);
+        simulate != nullptr && simulate->plain.any() && simulate->scenario.empty() &&
+        !simulate->profile.empty()) {
+        refuse("--profile",
+               "plain numbers are costs already",
+               "leave it out, or simulate a scenario with it");
+    }
+}
+
 /// The first word must be a command, or an option of the program itself.
 void check_command_word(const std::vector<std::string>& args) {
     if (args.empty()) {
@@ -613,6 +693,14 @@ std::string_view HfOptions::given() const {
                                   : "";
 }
 
+std::string_view RangeNameOptions::given() const {
+    return !forward.empty()           ? "--forward"
+           : !backward.empty()        ? "--backward"
+           : !backward_input.empty()  ? "--backward-input"
+           : !backward_weight.empty() ? "--backward-weight"
+                                      : "";
+}
+
 bool PlainOptions::any() const {
     return schedule || !schedule_file.empty() || receives || stages || chunks || micro_batches ||
            group_size || deferred_weights || message_order || forward_ms || backward_ms ||
@@ -632,9 +720,14 @@ const CommonOptions& common_options(const Command& command) {
         command);
 }
 
-Parsed parse_options(const std::vector<std::string>& args) {
+Parsed parse_options(const std::vector<std::string>& given) {
+    const std::vector<std::string> args = with_words_as_options(given);
     check_command_word(args);
-    return Grammar().parse(args);
+    Parsed parsed = Grammar().parse(args);
+    if (const auto* command = std::get_if<Command>(&parsed)) {
+        refuse_without_effect(*command);
+    }
+    return parsed;
 }
 
 }  // namespace pipetwin::cli

@@ -145,16 +145,28 @@ struct HfOptions {
     std::string_view given() const;
 };
 
+/// Patterns for the names of a trace's ranges; see core/interop/traces/range_names.h.
+struct RangeNameOptions {
+    std::string forward;  ///< empty, as the next: not given
+    std::string backward;
+    std::string backward_input;
+    std::string backward_weight;
+
+    /// The first option that was given; empty: none was.
+    std::string_view given() const;
+};
+
 /// Options of `import`; `common.out` is a file, and given.
 struct ImportOptions {
     CommonOptions common;
     std::string format;
     std::filesystem::path file;                     ///< "-": standard input
-    std::vector<std::filesystem::path> more_files;  ///< torch-trace: those of the other ranks
+    std::vector<std::filesystem::path> more_files;  ///< torch-trace, nsys: those of other ranks
     std::optional<int> chunks;                      ///< megatron: stages per rank
     std::optional<int> micro_batch_size;            ///< samples that the costs are for
     bool ignore_unknown = false;                    ///< megatron: warn where it would refuse
     HfOptions hf;
+    RangeNameOptions ranges;  ///< torch-trace, nsys
 };
 
 /// Options of `export`; `common.out` is a file, and given.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
+#include "cli/interop/exchange.h"
 #include "cli/predict/schedule_source.h"
 #include "cli/predict/unit_costs.h"
 #include "cli/text/json_output.h"
@@ -19,9 +20,21 @@ namespace pipetwin::cli {
 
 namespace {
 
-Schedule read_schedule(const CheckOptions& options) {
+Schedule read_schedule(const CheckOptions& options, Console& console) {
     if (options.file.extension() == ".toml") {
-        return scenario_rows(settle(read_scenario(options.file, options.common.overrides)));
+        const SettledScenario scenario =
+            settle(read_scenario(options.file, options.common.overrides));
+        for (const std::string& note : notes_on_rows(scenario)) {
+            console.note(note);
+        }
+        return scenario_rows(scenario);
+    }
+    if (!options.common.overrides.empty()) {
+        throw Error(
+            ErrorKind::Usage,
+            "--set " + options.common.overrides.front().key,
+            fmt::format("'{}' is no scenario: what it holds is settled", options.file.string()),
+            "leave the option out, or check a scenario *.toml");
     }
     return read_schedule_file(options.file);
 }
@@ -100,7 +113,7 @@ Error deadlock_error(const std::string& place, const CheckResult& result) {
 
 void execute(const CheckOptions& options, Console& console) {
     const std::string place = options.file.string();
-    Schedule schedule = read_schedule(options);
+    Schedule schedule = read_schedule(options, console);
     CheckResult result;
     result.capacity = options.preposted_receives ? std::optional(0) : options.capacity;
     result.violations = validate(schedule);
@@ -114,6 +127,7 @@ void execute(const CheckOptions& options, Console& console) {
         result.peak_live_activations = peak_live_activations(schedule);
     }
     const bool deadlock = valid && !result.deadlock->deadlock_free;
+    write_result(json_text(check_json(result)), options.common, console);
     if (options.common.json) {
         console.result(json_text(check_json(result)));
     } else if (valid && !deadlock) {

@@ -1,8 +1,14 @@
 #include "core/timeline/compare.h"
 
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
+#include "cli/interop/exchange.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
@@ -13,9 +19,62 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// A run folder stands for one of its traces.
-std::filesystem::path trace_file(const std::filesystem::path& path, std::string_view in_folder) {
-    return std::filesystem::is_directory(path) ? path / in_folder : path;
+bool is_predicted(const Trace& trace) {
+    return trace.timelines.steps.empty() ||
+           trace.timelines.steps.front().origin == Origin::Predicted;
+}
+
+/// Both timelines, and where they come from.
+struct BothSides {
+    Trace predicted;
+    Trace measured;
+};
+
+/// The traces of one run folder.
+BothSides sides_of_run(const std::filesystem::path& folder) {
+    return {.predicted = read_chrome_trace(folder / run_file::predicted),
+            .measured = read_chrome_trace(folder / run_file::measured)};
+}
+
+/// The trace of a file; that of a folder is the one that `other` is not, if there is one.
+Trace trace_of_path(const std::filesystem::path& path, const Trace* other, bool is_first) {
+    if (!std::filesystem::is_directory(path)) {
+        return read_chrome_trace(path);
+    }
+    const bool predicted = other == nullptr ? is_first : !is_predicted(*other);
+    return read_chrome_trace(path / (predicted ? run_file::predicted : run_file::measured));
+}
+
+/// The traces say themselves which of them is predicted: their order on the command line says it
+/// only of two alike.
+BothSides sides_of_two(const CompareOptions& options, Console& console) {
+    const bool folder_first = std::filesystem::is_directory(options.predicted);
+    const bool folder_second = std::filesystem::is_directory(options.measured);
+    std::optional<Trace> first;
+    std::optional<Trace> second;
+    if (folder_first && !folder_second) {
+        second = trace_of_path(options.measured, nullptr, false);
+        first = trace_of_path(options.predicted, &*second, true);
+    } else {
+        first = trace_of_path(options.predicted, nullptr, true);
+        second = trace_of_path(
+            options.measured, folder_first == folder_second ? nullptr : &*first, false);
+    }
+    const bool turned = !is_predicted(*first) && is_predicted(*second);
+    if (turned) {
+        console.note(fmt::format("{} is predicted and {} measured: compared that way round",
+                                 options.measured.string(),
+                                 options.predicted.string()));
+        std::swap(first, second);
+    } else if (is_predicted(*first) == is_predicted(*second)) {
+        console.note(
+            fmt::format("both traces are {}: {} stands under \"predicted\", {} under "
+                        "\"measured\"",
+                        is_predicted(*first) ? "predicted" : "measured",
+                        options.predicted.string(),
+                        options.measured.string()));
+    }
+    return {.predicted = *std::move(first), .measured = *std::move(second)};
 }
 
 }  // namespace
@@ -28,11 +87,10 @@ void execute(const CompareOptions& options, Console& console) {
             "no second timeline to compare with",
             "pipetwin compare PREDICTED MEASURED, or pipetwin compare RUN with a run folder");
     }
-    const std::filesystem::path& measured_path =
-        options.measured.empty() ? options.predicted : options.measured;
-    const Trace predicted = read_chrome_trace(trace_file(options.predicted, run_file::predicted));
-    const Trace measured = read_chrome_trace(trace_file(measured_path, run_file::measured));
-    const Comparison comparison = compare(predicted.timelines, measured.timelines);
+    const BothSides sides =
+        options.measured.empty() ? sides_of_run(options.predicted) : sides_of_two(options, console);
+    const Comparison comparison = compare(sides.predicted.timelines, sides.measured.timelines);
+    write_result(json_text(comparison_json(comparison)), options.common, console);
     console.result(options.common.json ? json_text(comparison_json(comparison))
                                        : comparison_text(comparison, console));
 }

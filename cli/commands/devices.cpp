@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
+#include "cli/interop/exchange.h"
 #include "cli/text/gpu_text.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
@@ -207,8 +208,9 @@ void execute(const DevicesOptions& options, Console& console) {
     const exec::CudaProbe cuda = exec::probe_cuda();
     const Measured measured = measure(cuda, options);
     const std::vector<DeviceProfile> devices = shipped_devices();
-    console.result(options.common.json ? json_text(devices_json(machine, cuda, measured, devices))
-                                       : devices_text(machine, cuda, measured, devices));
+    const std::string json = json_text(devices_json(machine, cuda, measured, devices));
+    write_result(json, options.common, console);
+    console.result(options.common.json ? json : devices_text(machine, cuda, measured, devices));
 }
 
 }  // namespace pipetwin::cli

@@ -7,6 +7,7 @@
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/exporters.h"
 #include "cli/interop/export_source.h"
+#include "cli/predict/schedule_source.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
@@ -119,6 +120,23 @@ constexpr std::array exporters{&torch_csv,
                                &svg};
 static_assert(built.size() == exporters.size());
 
+/// Throws Error(Usage) for an SVG that would be called another kind of picture.
+void refuse_other_picture(const ExportOptions& options, bool is_svg) {
+    constexpr std::array<std::string_view, 7> others{
+        ".png", ".jpg", ".jpeg", ".gif", ".pdf", ".eps", ".webp"};
+    const std::string ending = options.common.out.extension().string();
+    if (is_svg && std::ranges::find(others, ending) != others.end()) {
+        throw Error(
+            ErrorKind::Usage,
+            "--out",
+            fmt::format(
+                "'{}' ends in {}, but the picture is an SVG", options.common.out.string(), ending),
+            fmt::format(
+                "name it {}",
+                std::filesystem::path(options.common.out).replace_extension(".svg").string()));
+    }
+}
+
 }  // namespace
 
 void execute(const ExportOptions& options, Console& console) {
@@ -129,10 +147,18 @@ void execute(const ExportOptions& options, Console& console) {
                     fmt::format("'{}' has no such form", options.format),
                     "leave it out, or export torch-csv");
     }
+    refuse_other_picture(options, exporters.at(index) == &svg);
     require_free(options.common.out, options.common.force);
     const ExportSource source(options.source, options.common.overrides, options.profile);
     Exported exported = exporters.at(index)(source, options, console);
     write_file(options.common.out, exported.content);
+    if (source.kind() == ExportSource::Kind::Scenario) {
+        const SettledScenario scenario =
+            settle(read_scenario(options.source, options.common.overrides));
+        for (const std::string& note : notes_on_rows(scenario)) {
+            console.note(note);
+        }
+    }
     exported.result.format = options.format;
     exported.result.source = options.source.string();
     exported.result.out = options.common.out;

@@ -35,7 +35,7 @@ struct Importer {
     bool chunks = false;
     bool micro_batch_size = false;
     bool hf = false;
-    bool several_files = false;
+    bool traces = false;   ///< a file per rank, with named ranges
     bool unknown = false;  ///< --ignore-unknown
 };
 
@@ -51,7 +51,8 @@ constexpr std::array importers{
     Importer{.name = "torch-trace",
              .read = &import_torch_trace,
              .micro_batch_size = true,
-             .several_files = true},
+             .traces = true},
+    Importer{.name = "nsys", .read = &import_torch_trace, .micro_batch_size = true, .traces = true},
     Importer{.name = "chrome-trace", .read = &import_chrome_trace, .micro_batch_size = true},
 };
 
@@ -79,11 +80,15 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
         refuse("--micro-batch-size",
                fmt::format("format '{}' has no use for a number of samples", importer.name));
     }
+    if (!options.ranges.given().empty() && !importer.traces) {
+        refuse(options.ranges.given(),
+               fmt::format("a file of format '{}' has no named ranges", importer.name));
+    }
     if (options.ignore_unknown && !importer.unknown) {
         refuse("--ignore-unknown",
                fmt::format("'import {}' understands a file or refuses it", importer.name));
     }
-    if (!options.more_files.empty() && !importer.several_files) {
+    if (!options.more_files.empty() && !importer.traces) {
         refuse(options.more_files.front().string(),
                fmt::format("'import {}' reads one file, and {} was given before",
                            importer.name,

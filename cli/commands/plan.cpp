@@ -10,16 +10,20 @@
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/prediction.h"
+#include "cli/run_folder/run_folder.h"
 #include "cli/text/heat_map.h"
 #include "cli/text/hybrid_text.h"
 #include "cli/text/largest_text.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
 #include "cli/text/text_output.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/artifacts/plan_json.h"
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/repeated_layers.h"
 #include "core/partition/layer_order.h"
+#include "core/schedule/schedule_csv.h"
 #include "core/text/json_text.h"
 #include "sim/search/hybrid.h"
 #include "sim/search/largest_model.h"
@@ -129,6 +133,21 @@ Planned in_the_better_order(const Scenario& scenario,
     return second;
 }
 
+/// Writes the best plan as `simulate` would, and the search that found it.
+void write_best(const RunFolder& folder,
+                const Scenario& scenario,
+                const Planned& plan,
+                const Prediction& prediction) {
+    folder.write(run_file::scenario,
+                 print_scenario(sim::with_plan(scenario, plan.best()).as_scenario()));
+    folder.write(run_file::profile, print_profile(plan.profile));
+    folder.write(run_file::search,
+                 json_text(search_json(plan.result, prediction_json(prediction))));
+    folder.write(run_file::plan, print_plan(prediction.plan));
+    folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
+    folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
+}
+
 }  // namespace
 
 void execute(const PlanOptions& options, Console& console) {
@@ -147,6 +166,10 @@ void execute(const PlanOptions& options, Console& console) {
     if (!options.order_out.empty()) {
         require_free(options.order_out, options.common.force);
     }
+    std::optional<RunFolder> folder;
+    if (!options.common.out.empty()) {
+        folder.emplace(options.common.out, unless_forced(options.common.force));
+    }
     const Planned plan = in_the_better_order(
         scenario, planned(scenario, found.profile, heat, console), options, console);
     const sim::SearchResult& result = plan.result;
@@ -155,6 +178,9 @@ void execute(const PlanOptions& options, Console& console) {
         predict(settled_plan(sim::with_plan(scenario, best), plan.model, plan.profile));
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
+    }
+    if (folder) {
+        write_best(*folder, scenario, plan, prediction);
     }
     std::optional<sim::Hybrid> hybrid;
     if (options.hybrid) {

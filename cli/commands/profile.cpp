@@ -1,8 +1,14 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
 #include <fmt/format.h>
 
 #include "cli/commands/commands.h"
 #include "cli/predict/prediction.h"
 #include "cli/text/text_output.h"
+#include "cli/training/early_refusals.h"
 #include "cli/training/training_costs.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
@@ -23,6 +29,43 @@ std::filesystem::path target(const ProfileOptions& options, const ScenarioParts&
     }
     std::filesystem::create_directories(out);
     return out / "profile.json";
+}
+
+/// Refuses what would go wrong only after the costs are measured.
+void refuse_unwritable(const std::filesystem::path& file, bool force) {
+    if (std::filesystem::exists(file) && !force) {
+        throw Error(ErrorKind::Io,
+                    file.string(),
+                    "the file is there already",
+                    "overwrite it with --force, or name another with --out FILE");
+    }
+    const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+    if (::access(folder.c_str(), W_OK) != 0) {
+        const bool is_there = std::filesystem::exists(folder);
+        throw Error(
+            ErrorKind::Io,
+            file.string(),
+            fmt::format("{} '{}'",
+                        is_there ? "nothing can be written to the folder" : "there is no folder",
+                        folder.string()),
+            is_there ? "name a file elsewhere with --out FILE"
+                     : "create it, or name a file elsewhere with --out FILE");
+    }
+}
+
+/// Layers are measured with random numbers, so that data which cannot be read is no reason to
+/// measure nothing.
+void note_unusable_data(const ScenarioParts& scenario, const Model& model, Console& console) {
+    if (scenario.data.path.empty()) {
+        return;
+    }
+    try {
+        refuse_unusable_data(scenario, model);
+    } catch (const Error& error) {
+        console.note(fmt::format("run and train would refuse the data of this scenario: {}: {}",
+                                 error.place(),
+                                 error.text()));
+    }
 }
 
 std::string calibration_text(const CalibrationNote& note) {
@@ -71,13 +114,13 @@ void execute(const ProfileOptions& options, Console& console) {
             "a model of kind 'profile' is known by its costs only, there is nothing to measure",
             "give a scenario whose model is gpt, mlp or layers");
     }
-    const std::filesystem::path file = target(options, scenario);
-    if (std::filesystem::exists(file) && !options.common.force) {
-        throw Error(ErrorKind::Io,
-                    file.string(),
-                    "the file is there already",
-                    "overwrite it with --force, or name another with --out FILE");
+    const Model model = scenario_model(scenario);
+    if (scenario.cluster.device == pipetwin::this_machine && scenario.cluster.devices.empty()) {
+        refuse_what_no_costs_help(scenario, model);
     }
+    const std::filesystem::path file = target(options, scenario);
+    refuse_unwritable(file, options.common.force);
+    note_unusable_data(scenario, model, console);
     Profile profile = measure_profile(scenario, console);
     add_calibration(profile, scenario, console);
     const std::string json = print_profile(profile);

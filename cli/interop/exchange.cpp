@@ -78,6 +78,15 @@ void require_free(const std::filesystem::path& out, bool force) {
     }
 }
 
+void write_result(const std::string& json, const CommonOptions& options, Console& console) {
+    if (options.out.empty()) {
+        return;
+    }
+    require_free(options.out, options.force);
+    write_file(options.out, json);
+    console.note(fmt::format("result: {}", options.out.string()));
+}
+
 void report(const Exchanged& what, const CommonOptions& options, Console& console) {
     if (options.json) {
         Json json = json_head();

@@ -23,6 +23,10 @@ std::size_t format_index(std::string_view command,
 /// replace it. Called before any work.
 void require_free(const std::filesystem::path& out, bool force);
 
+/// Writes a result as JSON text into the file of --out, where that is given, with a note. Throws
+/// Error(Io) if something stands there and --force was not given.
+void write_result(const std::string& json, const CommonOptions& options, Console& console);
+
 /// A number as people read it: "8,030,261,248".
 std::string with_separators(std::int64_t number);
 

@@ -196,6 +196,32 @@ void read_compute(const PlainOptions& options, int pieces, PlainCosts& costs) {
     }
 }
 
+/// Throws Error(Usage) for the first option that would change nothing.
+void refuse_without_effect(const PlainOptions& options, const PlainCosts& costs) {
+    const bool recomputes =
+        costs.recompute.everywhere() != Recompute::None ||
+        (costs.schedule_from_file && recompute_of(*costs.schedule_from_file) != Recompute::None);
+    if (!recomputes && (options.recompute_ms || options.recompute_timing)) {
+        refuse(options.recompute_ms ? "--recompute-ms" : "--recompute-timing",
+               "nothing is recomputed, so it would change nothing",
+               "add --recompute always, or leave it out");
+    }
+    if (options.group_size && !schedule_traits(costs.schedule).has_groups) {
+        refuse(
+            "--group-size",
+            fmt::format("{} takes no groups of micro-batches in turn, so it would change nothing",
+                        costs.schedule_name),
+            "leave it out");
+    }
+    if (options.bandwidth_gbps.has_value() != options.boundary_bytes.has_value()) {
+        refuse(options.bandwidth_gbps ? "--bandwidth-gbps" : "--boundary-bytes",
+               options.bandwidth_gbps
+                   ? "the bytes of a message are not said, so it would change nothing"
+                   : "the speed of the link is not said, so it would change nothing",
+               options.bandwidth_gbps ? "add --boundary-bytes N" : "add --bandwidth-gbps X");
+    }
+}
+
 }  // namespace
 
 PlainCosts plain_costs(const PlainOptions& options) {
@@ -229,6 +255,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
         costs.boundary =
             blame("--boundary-bytes", [&] { return parse_bytes(*options.boundary_bytes); });
     }
+    refuse_without_effect(options, costs);
     return costs;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/base/input.h"
+#include "core/plan/shape_notes.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 
@@ -47,6 +48,16 @@ Schedule runnable(Schedule schedule, RecomputeTiming timing, std::string_view pl
     require_valid_listing_all(schedule, place);
     require_deadlock_free(schedule, std::nullopt, place);
     return schedule;
+}
+
+std::vector<std::string> notes_on_rows(const SettledScenario& scenario) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    return shape_notes({.schedule = pipeline.schedule,
+                        .chunks = pipeline.chunks,
+                        .group_size = pipeline.group_size,
+                        .micro_batches = pipeline.micro_batches,
+                        .samples = replica_batch(scenario),
+                        .data_parallel = pipeline.data_parallel});
 }
 
 }  // namespace pipetwin::cli

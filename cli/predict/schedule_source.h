@@ -27,4 +27,7 @@ Schedule with_communication(Schedule schedule, RecomputeTiming timing);
 /// of the messages is checked only once they are there.
 Schedule runnable(Schedule schedule, RecomputeTiming timing, std::string_view place);
 
+/// Sentences on what the scenario asks for and its rows cannot be, as `shape_notes`.
+std::vector<std::string> notes_on_rows(const SettledScenario& scenario);
+
 }  // namespace pipetwin::cli

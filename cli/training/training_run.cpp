@@ -19,6 +19,7 @@
 #include "cli/text/json_output.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
+#include "cli/training/early_refusals.h"
 #include "cli/training/training_costs.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/as_index.h"
@@ -377,6 +378,13 @@ WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes)
         const Scenario::PipelinePart& pipeline = space.pipeline;
         refuse_what_cannot_run(options, space, pipeline.data_parallel.value_or(1), processes);
         refuse_what_is_only_simulated(space, pipeline, pipeline.tensor_parallel.value_or(1));
+    }
+    const Model model = scenario_model(written);
+    refuse_unusable_data(written, model);
+    if (options.profile.empty() && settled) {
+        refuse_what_no_costs_help(*settled, model);
+    } else if (options.profile.empty()) {
+        refuse_what_no_costs_help(space, model);
     }
     agree_on_inputs(processes, written);
     return {.written = written, .space = space, .settled = settled};

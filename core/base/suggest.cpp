@@ -1,6 +1,7 @@
 #include "core/base/suggest.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <numeric>
 #include <vector>
@@ -45,11 +46,112 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     return row[b.size()];
 }
 
+/// A word of another program and the one of ours that means it.
+struct Alias {
+    std::string_view theirs;
+    std::string_view ours;
+};
+
+/// Words that no edit distance leads to the right one ("gpu" is one letter away from "cpu").
+constexpr std::array aliases{
+    Alias{"gpu", "cuda"},
+    Alias{"gpus", "cuda"},
+    Alias{"nvidia", "cuda"},
+    Alias{"float32", "fp32"},
+    Alias{"float", "fp32"},
+    Alias{"float64", "fp64"},
+    Alias{"double", "fp64"},
+    Alias{"bfloat16", "bf16"},
+    Alias{"float16", "fp16"},
+    Alias{"half", "fp16"},
+    Alias{"full", "always"},
+    Alias{"lr", "learning_rate"},
+    Alias{"dtype", "precision"},
+    Alias{"batch_size", "batch"},
+    Alias{"global_batch_size", "batch"},
+    Alias{"mini_batch", "batch"},
+    Alias{"num_microbatches", "micro_batches"},
+    Alias{"gradient_accumulation_steps", "micro_batches"},
+    Alias{"gradient_accumulation", "micro_batches"},
+    Alias{"pp", "stages"},
+    Alias{"num_stages", "stages"},
+    Alias{"pipeline_parallel", "stages"},
+    Alias{"pipeline_parallel_size", "stages"},
+    Alias{"dp", "data_parallel"},
+    Alias{"data_parallel_size", "data_parallel"},
+    Alias{"tp", "tensor_parallel"},
+    Alias{"tensor_parallel_size", "tensor_parallel"},
+    Alias{"vpp", "chunks"},
+    Alias{"virtual_stages", "chunks"},
+    Alias{"virtual_pipeline_stages", "chunks"},
+    Alias{"activation_checkpointing", "recompute"},
+    Alias{"checkpoint_activations", "recompute"},
+    Alias{"hidden_size", "d_model"},
+    Alias{"num_layers", "layers"},
+    Alias{"num_attention_heads", "heads"},
+    Alias{"num_heads", "heads"},
+    Alias{"seq_length", "sequence"},
+    Alias{"seq_len", "sequence"},
+    Alias{"sequence_length", "sequence"},
+    Alias{"vocab_size", "vocabulary"},
+    Alias{"clip_grad", "clip_norm"},
+    Alias{"gradient_clipping", "clip_norm"},
+    Alias{"zero", "shard_optimizer"},
+    Alias{"zero_stage", "shard_optimizer"},
+    Alias{"distributed_optimizer", "shard_optimizer"},
+};
+
+/// Keys that other programs have and this one has nothing for: the nearest word would mean
+/// something else.
+constexpr std::array<std::string_view, 12> not_supported{"context_parallel",
+                                                         "context_parallel_size",
+                                                         "cp",
+                                                         "expert_parallel",
+                                                         "expert_parallel_size",
+                                                         "ep",
+                                                         "sequence_parallel",
+                                                         "fsdp",
+                                                         "fully_sharded",
+                                                         "cpu_offload",
+                                                         "expert_tensor_parallel",
+                                                         "loss_scale"};
+
+bool is_alike(std::string_view a, std::string_view b) {
+    return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+bool is_not_supported(std::string_view word) {
+    return std::ranges::any_of(not_supported,
+                               [word](std::string_view other) { return is_alike(word, other); });
+}
+
+/// The first known word that begins with `word` and the mark; empty if none does.
+std::string_view longer_word(std::string_view word,
+                             char mark,
+                             std::span<const std::string_view> known) {
+    constexpr std::size_t shortest = 3;
+    const auto found = std::ranges::find_if(known, [&](std::string_view candidate) {
+        const std::string_view rest = candidate.substr(std::min(word.size(), candidate.size()));
+        return is_alike(candidate.substr(0, word.size()), word) && rest.starts_with(mark);
+    });
+    return word.size() >= shortest && found != known.end() ? *found : std::string_view();
+}
+
 }  // namespace
 
 std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known) {
-    if (word.empty() || word.size() > longest_word) {
+    if (word.empty() || word.size() > longest_word || is_not_supported(word)) {
         return {};
+    }
+    for (const Alias& alias : aliases) {
+        const auto found = std::ranges::find(known, alias.ours);
+        if (is_alike(alias.theirs, word) && found != known.end()) {
+            return *found;
+        }
+    }
+    // Of several schedules of one name ("interleaved") the first one is the plain one.
+    if (const std::string_view longer = longer_word(word, '-', known); !longer.empty()) {
+        return longer;
     }
     std::string_view best;
     std::size_t best_distance = longest_word;
@@ -62,13 +164,16 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
             best_distance = distance;
         }
     }
-    return best;
+    return best.empty() ? longer_word(word, '_', known) : best;
 }
 
 std::string suggestion(std::string_view word, std::span<const std::string_view> known) {
     const std::string_view near = nearest_word(word, known);
     if (near.empty()) {
-        return fmt::format("known: {}", fmt::join(known, ", "));
+        return fmt::format(
+            "{}known: {}",
+            is_not_supported(word) ? fmt::format("'{}' is not supported yet; ", word) : "",
+            fmt::join(known, ", "));
     }
     return fmt::format("did you mean '{}'?", near);
 }

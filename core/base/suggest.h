@@ -6,11 +6,15 @@
 
 namespace pipetwin {
 
-/// The known word nearest to `word` by edit distance (insert, delete, replace, swap neighbours), or
-/// an empty view if none is within a third of the longer length (at least 1). Case is ignored.
+/// The known word that means what `word` means in other programs ("gpu": "cuda"), or the first that
+/// begins with `word` and a hyphen, or the nearest one by edit distance (insert, delete, replace,
+/// swap neighbours) within a third of the longer length (at least 1), or the first that begins with
+/// `word` and an underscore. An empty view if there is none, and for a word of other programs that
+/// nothing here means. Case is ignored.
 std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known);
 
-/// "did you mean 'stages'?", or "known: a, b, c" where nothing is near.
+/// "did you mean 'stages'?", or "known: a, b, c" where nothing is near; of what other programs have
+/// and this one has not, that it is not supported yet.
 std::string suggestion(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace pipetwin

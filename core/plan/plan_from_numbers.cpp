@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
+#include "core/plan/shape_notes.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/generators.h"
 #include "core/schedule/validate.h"
@@ -165,6 +166,9 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     }
     parts.channel_capacity = costs.channel_capacity;
     parts.stale_gradients = schedule_traits(costs.schedule).stale_gradients;
+    if (std::string note = one_chunk_note(to_string(costs.schedule), parts.chunks); !note.empty()) {
+        parts.notes.push_back(std::move(note));
+    }
     const bool others = costs.schedule_from_file || costs.deferred_weights > 0;
     return Plan::make(std::move(parts), others ? RowsFrom::Anywhere : rows);
 }

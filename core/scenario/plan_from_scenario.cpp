@@ -11,6 +11,7 @@
 #include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
+#include "core/plan/shape_notes.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
@@ -415,6 +416,16 @@ std::vector<std::string> size_notes(const Profile& profile, const std::vector<in
     return notes;
 }
 
+AskedShape asked_shape(const SettledScenario& scenario) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    return {.schedule = pipeline.schedule,
+            .chunks = pipeline.chunks,
+            .group_size = pipeline.group_size,
+            .micro_batches = pipeline.micro_batches,
+            .samples = replica_batch(scenario),
+            .data_parallel = pipeline.data_parallel};
+}
+
 /// Tells what the weights add that the ends of the pipeline share, where each end has a copy.
 void add_tied_note(PlanParts& parts,
                    const Schedule& grid,
@@ -446,6 +457,7 @@ void add_notes(PlanParts& parts,
                const Cluster& cluster,
                const std::vector<int>& sizes) {
     parts.notes = device_notes(scenario, profile, cluster.devices());
+    std::ranges::move(shape_notes(asked_shape(scenario)), std::back_inserter(parts.notes));
     std::ranges::move(size_notes(profile, sizes), std::back_inserter(parts.notes));
     const bool estimated =
         std::ranges::any_of(

@@ -38,9 +38,13 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
             return path;
         }
     }
+    const std::string hint = "data.path is the folder with the four files of MNIST";
+    if (std::error_code error; !fs::is_directory(folder, error)) {
+        refuse(folder, "there is no such folder", hint);
+    }
     refuse(folder,
            fmt::format("neither {0} nor {0}.gz is in this folder, expected one of them", name),
-           "data.path is the folder with the four files of MNIST");
+           hint);
 }
 
 /// Reads a plain or gzipped file from its beginning to its end.

@@ -69,7 +69,7 @@ const std::vector<House>& houses() {
           {"core/plan"},
           {"core/timeline", "core/scenario"},
           {"core/artifacts", "core/svg", "core/interop/launch"},
-          {"core/interop"}}},
+          {"core/interop", "core/interop/traces"}}},
         {"sim",
          {{"sim/stats"},
           {"sim/engine"},

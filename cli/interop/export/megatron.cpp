@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -166,10 +167,38 @@ void set_batch(const SettledScenario& scenario, MegatronFlags& flags) {
     flags.global_batch_size = scenario.training.batch;
 }
 
+/// The schedule that Megatron runs with one stage per rank, or with several.
+std::string_view schedule_of_megatron(bool several_stages) {
+    for (const ScheduleName& known : known_schedules()) {
+        const ScheduleTraits& traits = schedule_traits(known.kind);
+        if (traits.in_megatron && (traits.chunks != ChunkCounts::One) == several_stages) {
+            return known.name;
+        }
+    }
+    throw InternalError("Megatron has a schedule for each number of stages");
+}
+
+/// Says so where Megatron does not run the schedule: what it gets is another one.
+void note_schedule(const ExportSource::Placed& placed, Console& console) {
+    const std::string& schedule = placed.scenario.pipeline.schedule;
+    if (!schedule_traits(schedule).in_megatron) {
+        console.note(fmt::format(
+            "Megatron has no schedule like {0}: with this layout it runs {1}, whose time and "
+            "memory are others; --set pipeline.schedule={1} predicts them",
+            has_schedule_file(placed.scenario)
+                ? "the rows of " + std::filesystem::path(schedule).filename().string()
+                : schedule,
+            schedule_of_megatron(placed.schedule.stage_count() > placed.schedule.rank_count())));
+    }
+}
+
 }  // namespace
 
-Exported export_megatron_layout(const ExportSource& source, const ExportOptions&, Console&) {
+Exported export_megatron_layout(const ExportSource& source,
+                                const ExportOptions&,
+                                Console& console) {
     const ExportSource::Placed placed = source.placed();
+    note_schedule(placed, console);
     return exported(placed, print_megatron_layout(layout_of(placed)) + '\n');
 }
 
@@ -192,12 +221,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     set_training(scenario, flags, console);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags);
-    const std::string& schedule = scenario.pipeline.schedule;
-    if (!schedule_traits(schedule).in_megatron) {
-        console.note(fmt::format(
-            "Megatron runs 1f1b, or interleaved-1f1b where a rank holds several stages, and not {}",
-            schedule));
-    }
+    note_schedule(placed, console);
     return exported(placed, print_megatron_flags(flags));
 }
 

@@ -16,12 +16,19 @@ std::string settings(const ExportSource::Placed& placed) {
         "for torchtitan's parallelism.module_fqns_per_model_part, with pipeline_parallel_degree = "
         "{}",
         placed.schedule.rank_count());
+    const std::string& schedule = placed.scenario.pipeline.schedule;
+    if (has_schedule_file(placed.scenario)) {
+        return text + ", pipeline_parallel_schedule_csv = \"" + schedule + '"';
+    }
     for (const ScheduleName& known : known_schedules()) {
-        if (known.name == placed.scenario.pipeline.schedule && !known.torch_name.empty()) {
-            text += fmt::format(", pipeline_parallel_schedule = \"{}\"", known.torch_name);
+        if (known.name == schedule && !known.torch_name.empty()) {
+            return text + fmt::format(", pipeline_parallel_schedule = \"{}\"", known.torch_name);
         }
     }
-    return text;
+    return text + fmt::format(
+                      "; it has no schedule of its own like {}: 'pipetwin export torch-csv' "
+                      "writes the rows for pipeline_parallel_schedule_csv",
+                      schedule);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ Imported import_deepspeed(const ImportOptions& options);
 /// A graph.txt of PipeDream's profiler: a profile with branches.
 Imported import_pipedream(const ImportOptions& options);
 
-/// Traces of PyTorch's profiler, one per rank: a profile of one layer per stage.
+/// Traces of PyTorch's profiler or of nsys, one per rank: a profile of one layer per stage.
 Imported import_torch_trace(const ImportOptions& options);
 
 /// A trace of ours: a profile of one layer per stage.

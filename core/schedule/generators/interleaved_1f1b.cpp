@@ -105,6 +105,7 @@ const ScheduleTraits interleaved_1f1b_traits{
     .placement = StagePlacement::Loop,
     .split = BackwardSplit::Never,
     .in_megatron = true,
+    .has_groups = true,
     .searched = Searched::Yes,
     .stashes =  // in groups of p, the smallest
     [](const ScheduleShape& shape, int rank) {

@@ -67,6 +67,7 @@ struct ScheduleTraits {
     /// `schedules::loop_placement` has them.
     bool order_from_costs = false;
     bool in_megatron = false;               ///< Megatron-LM runs it
+    bool has_groups = false;                ///< GeneratorOptions::group_size changes its order
     Recompute recompute = Recompute::None;  ///< where a scenario says nothing
     Searched searched = Searched::No;
 

@@ -14,7 +14,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
-#include "core/interop/torch_timeline.h"
+#include "core/interop/traces/torch_timeline.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 #include "sim/explain/breakdown.h"
@@ -37,7 +37,7 @@ constexpr std::size_t most_violations = 10;
 struct Sides {
     std::optional<Trace> predicted;
     std::optional<Trace> measured;
-    std::vector<TorchSpans> ranks;  ///< of PyTorch's profiler, which writes a file per rank
+    std::vector<TorchTrace> ranks;  ///< of PyTorch's profiler, which writes a file per rank
 };
 
 /// A later file takes the place of an earlier one.
@@ -102,14 +102,14 @@ void read_trace(const fs::path& file, Sides& sides, std::vector<std::string>& pr
         read_ours(file, sides, problems);
         return;
     }
-    std::optional<TorchSpans> spans;
+    std::vector<TorchTrace> ranks;
     try {
-        spans = read_torch_spans(file);
+        ranks = read_torch_traces(file);
     } catch (const Error&) {
         read_ours(file, sides, problems);  // or why it is none of ours
         return;
     }
-    sides.ranks.push_back(std::move(*spans));
+    std::ranges::move(ranks, std::back_inserter(sides.ranks));
 }
 
 /// Anything a reader throws is something to show: a broken file must not take the window with it.

@@ -9,7 +9,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/median.h"
-#include "core/interop/torch_trace.h"
+#include "core/interop/traces/torch_trace.h"
 #include "core/scenario/cost_table.h"
 #include "core/scenario/replan.h"
 #include "core/schedule/generators/generate.h"

@@ -52,6 +52,15 @@ TEST(Help, VersionGoesToStdout) {
     EXPECT_THAT(outcome.out, ::testing::MatchesRegex("pipetwin [0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
 
+TEST(Help, HelpAndVersionAreWordsToo) {
+    EXPECT_EQ(pipetwin({"help"}).out, pipetwin({"--help"}).out);
+    EXPECT_EQ(pipetwin({"help", "check"}).out, pipetwin({"check", "--help"}).out);
+    EXPECT_EQ(pipetwin({"version"}).out, pipetwin({"--version"}).out);
+    const Outcome unknown = pipetwin({"help", "simulat"});
+    EXPECT_EQ(unknown.code, 2);
+    EXPECT_THAT(unknown.err, HasSubstr("did you mean 'simulate'?"));
+}
+
 TEST(Usage, UnknownCommandNamesTheNearestKnown) {
     const Outcome outcome = pipetwin({"simulat", "x.toml"});
     EXPECT_EQ(outcome.code, 2);
@@ -90,21 +99,29 @@ TEST_P(UsageErrors, ExitWithTwoAndSayWhatIsWrong) {
 INSTANTIATE_TEST_SUITE_P(
     All,
     UsageErrors,
-    ::testing::Values(Misuse{{"run"}, "scenario"},
-                      Misuse{{"check"}, "file"},
-                      Misuse{{"check", "a.csv", "b.csv"}, "'b.csv' is one argument more"},
-                      Misuse{{"check", "a.csv", "--capacity", "-1"}, "capacity"},
-                      Misuse{{"check", "a.csv", "--capacity", "many"}, "capacity"},
-                      Misuse{{"devices", "--quiet", "--verbose"}, "--quiet"},
-                      Misuse{{"devices", "--color", "red"}, "--color"},
-                      Misuse{{"devices", "--set", "stages"},
-                             "'stages' is not of the form key=value"},
-                      Misuse{{"devices", "--set", "=4"}, "'=4' is not of the form key=value"},
-                      Misuse{{"devices", "--seed", "-1"}, "--seed"},
-                      Misuse{{"devices", "--out"}, "--out"},
-                      Misuse{{"compare", "no-such-file"}, "no second timeline"},
-                      Misuse{{"simulate"}, "nothing to simulate"},
-                      Misuse{{"simulate", "x.toml", "--stages", "4"}, "exclude each other"}));
+    ::testing::Values(
+        Misuse{{"run"}, "scenario"},
+        Misuse{{"check"}, "file"},
+        Misuse{{"check", "a.csv", "b.csv"}, "'b.csv' is one argument more"},
+        Misuse{{"check", "a.csv", "--capacity", "-1"}, "capacity"},
+        Misuse{{"check", "a.csv", "--capacity", "many"}, "capacity"},
+        Misuse{{"devices", "--quiet", "--verbose"}, "--quiet"},
+        Misuse{{"devices", "--color", "red"}, "--color"},
+        Misuse{{"devices", "--set", "stages"}, "'stages' is not of the form key=value"},
+        Misuse{{"devices", "--set", "=4"}, "'=4' is not of the form key=value"},
+        Misuse{{"devices", "--seed", "-1"}, "--seed"},
+        Misuse{{"devices", "--out"}, "--out"},
+        Misuse{{"devices", "--matrix", "16"}, "--measure"},
+        Misuse{{"devices", "--seed", "1"}, "reads no scenario"},
+        Misuse{{"compare", "a", "b", "--set", "a.b=1"}, "reads no scenario"},
+        Misuse{{"view", "--out", "x"}, "'view' writes nothing"},
+        Misuse{{"plan", "x.toml", "--heatmap", "x.png"}, "the picture is an SVG"},
+        Misuse{{"export", "svg", "x.toml", "--out", "x.png"}, "the picture is an SVG"},
+        Misuse{{"check", "a.csv", "--set", "a.b=1"}, "'a.csv' is no scenario"},
+        Misuse{{"simulate", "--stages", "2", "--profile", "x"}, "costs already"},
+        Misuse{{"compare", "no-such-file"}, "no second timeline"},
+        Misuse{{"simulate"}, "nothing to simulate"},
+        Misuse{{"simulate", "x.toml", "--stages", "4"}, "exclude each other"}));
 
 TEST(ParseOptions, KeepsOverridesInOrderAndPutsTheSeedLast) {
     const Parsed parsed = parse_options({"run",

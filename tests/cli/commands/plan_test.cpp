@@ -291,6 +291,26 @@ pipeline = {micro_batches = 8, data_parallel = 1, tensor_parallel = 1}
     EXPECT_THAT(apart.err, HasSubstr("[cluster] tells them apart"));
 }
 
+TEST_F(PlanCommand, WritesTheBestPlanAsARunFolder) {
+    const std::string keys = "[cluster]\ncount = 2\n";
+    const std::string out = path("best");
+    ASSERT_EQ(plan(keys, {"--out", out}).code, 0);
+    for (const char* const name : {"scenario.toml",
+                                   "profile.json",
+                                   "search.json",
+                                   "plan.json",
+                                   "schedule.csv",
+                                   "predicted.trace.json"}) {
+        EXPECT_TRUE(std::filesystem::exists(folder() / "best" / name)) << name;
+    }
+    EXPECT_EQ(
+        pipetwin({"simulate", out + "/scenario.toml", "--profile", out + "/profile.json", "--json"})
+            .json()["step_ms"],
+        24);
+    EXPECT_EQ(plan(keys, {"--out", out}).code, 6);  // it is there
+    EXPECT_EQ(plan(keys, {"--out", out, "--force"}).code, 0);
+}
+
 TEST_F(PlanCommand, DrawsAHeatMap) {
     const std::string keys = "[cluster]\ncount = 2\nmemory_limit = 3000000\n";
     const std::string picture = path("heat.svg");

@@ -306,6 +306,16 @@ INSTANTIATE_TEST_SUITE_P(
               "--boundary-bytes"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--latency-ms", "x"}, "--latency-ms"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--schedule", "naive"}, "naive", 4),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute-ms", "1"},
+              "nothing is recomputed"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute-timing", "lazy"},
+              "nothing is recomputed"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--group-size", "2"},
+              "takes no groups of micro-batches in turn"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--boundary-bytes", "8"},
+              "add --bandwidth-gbps X"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--bandwidth-gbps", "8"},
+              "add --boundary-bytes N"),
         WrongNumbers{{"--stages", "4", "--forward-ms", "1"}, 2, "--micro-batches is missing"},
         WrongNumbers{
             {"--stages", "0", "--micro-batches", "1", "--forward-ms", "1", "--backward-ms", "1"},
@@ -321,6 +331,16 @@ INSTANTIATE_TEST_SUITE_P(
                       "1"},
                      2,
                      "1000000000"}));
+
+TEST(Simulate, OneChunkForAScheduleOfSeveralIsSaid) {
+    const Numbers plan{.stages = 2, .micro_batches = 4};
+    const std::string said = "interleaved-1f1b with one chunk per rank";
+    EXPECT_THAT(pipetwin(simulate_args(plan, {"--schedule", "interleaved-1f1b"})).err,
+                HasSubstr(said));
+    EXPECT_EQ(
+        pipetwin(simulate_args(plan, {"--schedule", "interleaved-1f1b", "--chunks", "2"})).err, "");
+    EXPECT_EQ(pipetwin(simulate_args(plan, {"--schedule", "1f1b"})).err, "");
+}
 
 TEST(Simulate, PlainNumbersRefuseKeysOfAScenario) {
     // They were ignored once, and the answer was that to another question.
@@ -476,6 +496,27 @@ TEST_F(SimulateFiles, ScenarioNeedsCostsAndSaysHowToGetThem) {
     const Outcome outcome = pipetwin({"simulate", scenario});
     EXPECT_EQ(outcome.code, 3);
     EXPECT_THAT(outcome.err, HasSubstr("hint: run 'pipetwin profile " + scenario + "' first"));
+}
+
+// A mini-batch of one sample was once one micro-batch without a word.
+TEST_F(SimulateFiles, FewerMicroBatchesThanAskedForAreSaid) {
+    const std::vector<std::string> args{"simulate",
+                                        file("small.toml", small_scenario),
+                                        "--profile",
+                                        file("costs.csv", small_profile),
+                                        "--set",
+                                        "pipeline.micro_batches=8",
+                                        "--set"};
+    const Outcome outcome = pipetwin(joined(args, {"training.batch=1"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err,
+                ::testing::AllOf(HasSubstr("pipeline.micro_batches = 8"),
+                                 HasSubstr("a mini-batch has 1 sample"),
+                                 HasSubstr("the plan has 1 micro-batch")));
+    EXPECT_THAT(pipetwin(joined(args, {"training.batch=8"})).err,
+                ::testing::Not(HasSubstr("the plan has")));
+    EXPECT_THAT(pipetwin(joined(args, {"pipeline.group_size=2"})).err,
+                HasSubstr("pipeline.group_size = 2 changes nothing"));
 }
 
 TEST_F(SimulateFiles, ScenarioWithCostsGivesThroughputAndBytes) {

@@ -412,6 +412,14 @@ TEST_F(Exchange, MegatronsFlagsBecomeAScenarioAndComeBack) {
     EXPECT_THAT(odd.err, HasSubstr("--num-layers 7 cannot be shared out to 2 stages"));
 }
 
+/// Error text of an export that succeeds.
+std::string said_of(std::vector<std::string> args, const std::string& out) {
+    args.insert(args.end(), {"--out", out, "--force"});
+    const Outcome outcome = pipetwin(args);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.err;
+}
+
 // --- torchtitan, and profiles of transformers. ---
 
 /// What `import hf` calls the layers of a model of two blocks.
@@ -436,6 +444,29 @@ TEST_F(Exchange, StagesBecomeTorchtitansLists) {
     EXPECT_EQ(halves.code, 4);
     EXPECT_THAT(halves.err, HasSubstr("stage 1 begins with block1.feed_forward"));
     EXPECT_EQ(refused({"export", "torchtitan", file("x.csv", "0F0,0B0\n")}).code, 4);
+}
+
+// Flags and lists say nothing of the order, and Megatron has two of them.
+TEST_F(Exchange, SchedulesThatTheOtherSystemLacksAreTold) {
+    const std::string one = file("one.toml", transformer_scenario);
+    file("costs.csv", transformer_profile);
+    const std::string several = file("gpt.toml", gpt_scenario);
+    const std::string out = path("exported");
+    const auto with = [](const std::string& schedule) { return "pipeline.schedule=" + schedule; };
+    for (const std::string format : {"megatron-layout", "megatron-flags"}) {
+        EXPECT_THAT(said_of({"export", format, one, "--set", with("gpipe")}, out),
+                    AllOf(HasSubstr("Megatron has no schedule like gpipe"),
+                          HasSubstr("it runs 1f1b"),
+                          HasSubstr("--set pipeline.schedule=1f1b")));
+        EXPECT_THAT(said_of({"export", format, several, "--set", with("interleaved-zb")}, out),
+                    HasSubstr("it runs interleaved-1f1b"));
+        EXPECT_THAT(said_of({"export", format, one}, out), Not(HasSubstr("no schedule like")));
+        EXPECT_THAT(said_of({"export", format, several}, out), Not(HasSubstr("no schedule like")));
+    }
+    EXPECT_THAT(said_of({"export", "torchtitan", one, "--set", with("zb-h1")}, out),
+                AllOf(HasSubstr("no schedule of its own like zb-h1"),
+                      HasSubstr("pipetwin export torch-csv")));
+    EXPECT_THAT(said_of({"export", "torchtitan", one}, out), Not(HasSubstr("of its own")));
 }
 
 TEST_F(Exchange, AProfileOfATransformerIsExportedAsAGptIs) {

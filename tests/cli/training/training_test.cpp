@@ -257,6 +257,21 @@ TEST_F(Training, CompareReadsTheRunFolderAndItsTraces) {
     EXPECT_THAT(pipetwin({"compare", path("run")}).out, HasSubstr("the step was predicted to"));
 }
 
+// The measured trace named first once stood under "predicted".
+TEST_F(Training, CompareKnowsWhichTraceIsPredicted) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    const std::string predicted = path("run/predicted.trace.json");
+    const std::string measured = path("run/measured.trace.json");
+    const std::string right = pipetwin({"compare", predicted, measured, "--json"}).out;
+    const Outcome turned = pipetwin({"compare", measured, predicted, "--json"});
+    EXPECT_EQ(turned.out, right);
+    EXPECT_THAT(turned.err, HasSubstr("compared that way round"));
+    EXPECT_EQ(pipetwin({"compare", measured, path("run"), "--json"}).out, right);
+    EXPECT_EQ(pipetwin({"compare", path("run"), predicted, "--json"}).out, right);
+    EXPECT_THAT(pipetwin({"compare", measured, measured}).err,
+                HasSubstr("both traces are measured"));
+}
+
 TEST_F(Training, CompareOfATimelineWithItselfHasNoError) {
     ASSERT_EQ(pipetwin(command("train")).code, 0);
     const std::string predicted = path("run/predicted.trace.json");

@@ -45,6 +45,33 @@ TEST(NearestWord, AllowsAThirdOfTheLongerWordAndAtLeastOneEdit) {
     EXPECT_EQ(nearest_word("x", std::array<string_view, 1>{"y"}), "y");
 }
 
+// "gpu" is one letter away from "cpu", and "interleaved" nearer to "interleaved-zb" than to the
+// schedule that is called so elsewhere.
+TEST(NearestWord, KnowsWhatWordsOfOtherProgramsMean) {
+    EXPECT_EQ(nearest_word("gpu", std::array<string_view, 3>{"cpu", "paced", "cuda"}), "cuda");
+    EXPECT_EQ(nearest_word("GPU", std::array<string_view, 3>{"cpu", "paced", "cuda"}), "cuda");
+    EXPECT_EQ(nearest_word("gpu", std::array<string_view, 1>{"cpu"}), "cpu");
+    EXPECT_EQ(
+        nearest_word("interleaved",
+                     std::array<string_view, 3>{"1f1b", "interleaved-1f1b", "interleaved-zb"}),
+        "interleaved-1f1b");
+    EXPECT_EQ(nearest_word("virtual_stages", keys), "chunks");
+    EXPECT_EQ(nearest_word("bfloat16", std::array<string_view, 3>{"fp32", "fp64", "bf16"}), "bf16");
+}
+
+TEST(NearestWord, MayBeALongerOneThatBeginsAlike) {
+    EXPECT_EQ(nearest_word("data", std::array<string_view, 2>{"data_parallel", "database"}),
+              "data_parallel");
+    EXPECT_EQ(nearest_word("da", std::array<string_view, 1>{"da_parallel_size"}), "");
+}
+
+TEST(Suggestion, SaysOfWhatIsMissingHereThatItIs) {
+    const std::array<string_view, 2> known{"tensor_parallel", "stages"};
+    EXPECT_EQ(suggestion("context_parallel", known),
+              "'context_parallel' is not supported yet; known: tensor_parallel, stages");
+    EXPECT_EQ(nearest_word("expert_parallel", known), "");
+}
+
 TEST(Suggestion, AsksOrLists) {
     EXPECT_EQ(suggestion("stagse", keys), "did you mean 'stages'?");
     EXPECT_EQ(suggestion("zzz", std::array<string_view, 2>{"cpu", "paced"}), "known: cpu, paced");

@@ -1,10 +1,13 @@
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/costs/profile_json.h"
 #include "tests/cli/support.h"
+#include "tests/support/places.h"
 
 /// `import` of other tools' measurements: PipeDream's graphs, PyTorch's traces, ours.
 namespace pipetwin::cli {
@@ -143,6 +146,147 @@ TEST_F(ImportCosts, ATraceWithoutRangesSaysHowToMakeThem) {
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("rank0.json: no ranges of a forward, named PP:0F3"),
                       HasSubstr("hint: the schedules of torch.distributed.pipelining")));
+}
+
+/// A range of a GPU's stream in microseconds.
+std::string on_stream(const std::string& name, double begin, double length, int stream) {
+    return fmt::format(R"({{"ph": "X", "cat": "gpu_user_annotation", "name": "PP:{}", "pid": 0, )"
+                       R"("tid": {}, "ts": {}, "dur": {}}})",
+                       name,
+                       stream,
+                       begin,
+                       length);
+}
+
+/// GPipe of two micro-batches on four ranks, F 10 ms, B 20 ms, messages of 0.1 ms, whose receives
+/// are pending on a stream of their own from when the rank has nothing to do.
+std::string trace_of_gpipe(int rank) {
+    constexpr int last = 3;
+    constexpr double f = 10'000;
+    constexpr double b = 20'000;
+    constexpr double message = 100;
+    const double forward = rank * (f + message);
+    const double turn = last * (f + message) + 2 * f;  // the last stage begins its backwards
+    const double backward = turn + (last - rank) * (b + message);
+    const std::string stage = std::to_string(rank);
+    std::string events = on_stream(stage + "F0", forward, f, 7) + "," +
+                         on_stream(stage + "F1", forward + f, f, 7) + "," +
+                         on_stream(stage + "B1", backward, b, 7) + "," +
+                         on_stream(stage + "B0", backward + b, b, 7);
+    if (rank > 0) {
+        events += "," + on_stream(stage + "RECV_F0", 0, forward, 20);
+    }
+    if (rank < last) {
+        events +=
+            "," + on_stream(stage + "RECV_B1", forward + 2 * f, backward - forward - 2 * f, 20);
+    }
+    return torch_trace(rank, events);
+}
+
+// A receive that is pending lasts longer than all that the rank computes. The stream of computation
+// was once taken to be the longest.
+TEST_F(ImportCosts, PendingReceivesAreWaitsAndTheirTransferBecomesTheLink) {
+    std::vector<std::string> args{"import", "torch-trace"};
+    for (int rank = 0; rank < 4; ++rank) {
+        args.push_back(file("gpipe" + std::to_string(rank) + ".json", trace_of_gpipe(rank)));
+    }
+    const std::string out = path("x.profile.json");
+    const Outcome outcome = pipetwin(joined(args, {"--micro-batch-size", "4", "--out", out}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("messages take 100.000 us: the median of 6"));
+    const Profile profile = read_profile(out);
+    ASSERT_EQ(profile.layers.size(), 4U);
+    for (const LayerCost& layer : profile.layers) {
+        EXPECT_EQ(layer.samples[0].forward, std::chrono::milliseconds(10));
+        EXPECT_EQ(layer.samples[0].backward(), std::chrono::milliseconds(20));
+    }
+    ASSERT_EQ(profile.links.size(), 1U);
+    EXPECT_EQ(profile.links[0].latency, std::chrono::microseconds(100));
+}
+
+/// The files NAME-rank0.json, NAME-rank1.json, ... of data/, imported for micro-batches of 4.
+class ImportTraceFiles : public ImportCosts {
+  protected:
+    Outcome outcome_of(const std::string& name, int ranks) const {
+        const std::filesystem::path data = std::filesystem::path(places::source_folder()) /
+                                           "tests" / "cli" / "interop" / "import" / "data";
+        std::vector<std::string> args{"import", "torch-trace"};
+        for (int rank = 0; rank < ranks; ++rank) {
+            args.push_back((data / fmt::format("{}-rank{}.json", name, rank)).string());
+        }
+        return pipetwin(joined(args, {"--micro-batch-size", "4", "--out", out()}));
+    }
+    std::string out() const { return path("of-files.profile.json"); }
+    double forward_ms(std::size_t stage) const {
+        return to_milliseconds(read_profile(out()).layers.at(stage).samples.at(0).forward);
+    }
+    double backward_ms(std::size_t stage) const {
+        return to_milliseconds(read_profile(out()).layers.at(stage).samples.at(0).backward());
+    }
+};
+
+// Receives of these traces are pending for longer than all that their ranks compute.
+TEST_F(ImportTraceFiles, PendingReceives) {
+    const Outcome outcome = outcome_of("pending-receive", 4);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (std::size_t stage = 0; stage < 4; ++stage) {
+        EXPECT_DOUBLE_EQ(forward_ms(stage), 10);
+        EXPECT_DOUBLE_EQ(backward_ms(stage), 20);
+    }
+}
+
+// Some ranges of these traces last 3.4 s by the file, but the next ones begin 10 ms later. The
+// medians of all that are written are 10.02 and 10.00 ms.
+TEST_F(ImportTraceFiles, ImpossibleLengths) {
+    const Outcome outcome = outcome_of("impossible-length", 2);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NEAR(forward_ms(0), 10.02, 0.01);
+    EXPECT_NEAR(forward_ms(1), 10.00, 0.01);
+    EXPECT_THAT(outcome.err, HasSubstr("lasts 3.400 s, which cannot be (1 other range likewise)"));
+}
+
+TEST_F(ImportTraceFiles, TimesAsText) {
+    for (const std::string name : {"text-begins", "text-lengths"}) {
+        const Outcome outcome = outcome_of(name, 2);
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+        for (std::size_t stage = 0; stage < 2; ++stage) {
+            EXPECT_DOUBLE_EQ(forward_ms(stage), 10) << name;
+            EXPECT_DOUBLE_EQ(backward_ms(stage), 20) << name;
+        }
+        std::filesystem::remove(out());
+    }
+}
+
+TEST_F(ImportCosts, NamesByPatternAreOfTheRanksInTheirOrder) {
+    const auto trace = [&](int rank, int length) {
+        std::string events = range("x", length) + "," + range("x", 2 * length);
+        events.replace(events.find("PP:x"), 4, "step_forward");
+        events.replace(events.find("PP:x"), 4, "step_backward");
+        return file("named" + std::to_string(rank) + ".json", torch_trace(rank, events));
+    };
+    const std::vector<std::string> args{"import",
+                                        "torch-trace",
+                                        trace(1, 2000),
+                                        trace(0, 1000),
+                                        "--micro-batch-size",
+                                        "4",
+                                        "--forward",
+                                        "*_forward"};
+    const std::string out = path("x.profile.json");
+    const Outcome half = pipetwin(joined(args, {"--out", out}));
+    EXPECT_EQ(half.code, 2);
+    EXPECT_THAT(half.err, HasSubstr("--forward: patterns name the forward and the backward"));
+    const Outcome outcome = pipetwin(joined(args, {"--backward", "*_backward", "--out", out}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the ranges do not name a stage"));
+    const Profile profile = read_profile(out);
+    ASSERT_EQ(profile.layers.size(), 2U);
+    EXPECT_EQ(profile.layers[0].samples[0].forward, std::chrono::milliseconds(1));
+    EXPECT_EQ(profile.layers[1].samples[0].backward(), std::chrono::milliseconds(4));
+    const Outcome other = pipetwin(
+        {"import", "torch-csv", file("x.csv", "0F0,0B0\n"), "--forward", "x", "--out", path("y")});
+    EXPECT_EQ(other.code, 2);
+    EXPECT_THAT(other.err, HasSubstr("has no named ranges"));
 }
 
 // --- chrome-trace. ---

@@ -1,4 +1,4 @@
-#include "core/interop/torch_timeline.h"
+#include "core/interop/traces/torch_timeline.h"
 
 #include <algorithm>
 #include <map>
@@ -9,6 +9,9 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
+#include "core/interop/traces/message_times.h"
+#include "core/interop/traces/rank_steps.h"
 
 namespace pipetwin {
 
@@ -24,10 +27,10 @@ std::string and_more(const Action& first, std::size_t count) {
 }
 
 /// Traces in the place of their rank.
-std::vector<TorchSpans> by_rank(std::vector<TorchSpans> traces,
+std::vector<TorchTrace> by_rank(std::vector<TorchTrace> traces,
                                 std::vector<std::string>& problems) {
-    std::map<int, TorchSpans> placed;
-    for (TorchSpans& trace : traces) {
+    std::map<int, TorchTrace> placed;
+    for (TorchTrace& trace : traces) {
         int rank = 0;
         if (trace.rank) {
             rank = *trace.rank;
@@ -43,18 +46,29 @@ std::vector<TorchSpans> by_rank(std::vector<TorchSpans> traces,
         }
         if (trace.overlapped_pairs > 0) {
             problems.push_back(fmt::format(
-                "rank {}: {} overlapped pairs are left out: of two actions issued together none "
-                "has its own time",
+                "rank {}: left out: {}, as of two actions issued together none has its own time",
                 rank,
-                trace.overlapped_pairs));
+                counted(trace.overlapped_pairs, "overlapped pair")));
         }
         if (!placed.emplace(rank, std::move(trace)).second) {
             problems.push_back(
                 fmt::format("two traces are of rank {}: the second one is left out", rank));
         }
     }
-    std::vector<TorchSpans> all(static_cast<std::size_t>(placed.rbegin()->first) + 1);
+    std::vector<TorchTrace> all(static_cast<std::size_t>(placed.rbegin()->first) + 1);
+    int position = 0;
     for (auto& [rank, trace] : placed) {
+        set_own_stage(trace, position++);
+        for (const std::string& note : trace.notes) {
+            problems.push_back(fmt::format("rank {}: {}", rank, note));
+        }
+        if (trace.spans.empty()) {
+            throw Error(
+                ErrorKind::BadInput,
+                "",
+                fmt::format("the trace of rank {} does not say when its actions began", rank),
+                "record ranges with \"ts\", named as actions: PP:0F3");
+        }
         all[as_index(rank)] = std::move(trace);
     }
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -63,19 +77,6 @@ std::vector<TorchSpans> by_rank(std::vector<TorchSpans> traces,
         }
     }
     return all;
-}
-
-std::vector<Row> steps_of(const Row& spans) {
-    std::vector<Row> steps;
-    std::map<Action, bool> seen;
-    for (const Span& span : spans) {
-        if (steps.empty() || !seen.emplace(span.action, true).second) {
-            steps.emplace_back();
-            seen = {{span.action, true}};
-        }
-        steps.back().push_back(span);
-    }
-    return steps;
 }
 
 /// The spans of a step in the cells of a row.
@@ -106,11 +107,12 @@ Fitted fit(const Row& step, const std::vector<Action>& cells) {
             continue;
         }
         const Span& span = *found->second;
-        if (before != nullptr && span.begin < before->begin && fitted.disorder.empty()) {
+        const bool counts = !is_message(span.action.op);  // a message has its time where it fits
+        if (counts && before != nullptr && span.begin < before->begin && fitted.disorder.empty()) {
             fitted.disorder =
                 fmt::format("{} before {}", to_string(span.action), to_string(before->action));
         }
-        before = &span;
+        before = counts ? &span : before;
         fitted.row.push_back(span);
         fitted.row.back().action = cell;
         left.erase(found);
@@ -118,6 +120,7 @@ Fitted fit(const Row& step, const std::vector<Action>& cells) {
     for (const auto& [action, span] : left) {
         fitted.beyond.push_back(action);
     }
+    make_room_for_compute(fitted.row);
     return fitted;
 }
 
@@ -131,10 +134,23 @@ std::vector<Action> actions_of(const Row& step) {
 
 class Merger {
   public:
-    Merger(std::vector<TorchSpans> traces, const Schedule* plan) {
-        for (const TorchSpans& trace : by_rank(std::move(traces), result_.problems)) {
-            steps_.push_back(steps_of(trace.spans));
-            count_ = steps_.back().empty() ? count_ : std::max(count_, steps_.back().size());
+    Merger(std::vector<TorchTrace> traces, const Schedule* plan) {
+        std::vector<std::vector<RankStep>> ranks;
+        bool on_gpu = false;
+        for (const TorchTrace& trace : by_rank(std::move(traces), result_.problems)) {
+            ranks.push_back(rank_steps(trace, static_cast<int>(ranks.size()), result_.problems));
+            on_gpu = on_gpu || trace.on_gpu;
+        }
+        keep_common_steps(ranks, result_.problems);
+        MessageTimes messages(ranks, on_gpu);
+        messages.align_clocks(result_.problems);
+        result_.transfers = messages.tell_waits();
+        for (const std::vector<RankStep>& steps : ranks) {
+            std::vector<Row>& rows = steps_.emplace_back();
+            for (const RankStep& step : steps) {
+                rows.push_back(with_messages(step));
+            }
+            count_ = std::max(count_, rows.size());
         }
         if (plan != nullptr && fits(*plan)) {
             result_.trace.schedule = *plan;
@@ -267,7 +283,7 @@ class Merger {
 
 }  // namespace
 
-TorchTimeline torch_timeline(std::vector<TorchSpans> ranks, const Schedule* plan) {
+TorchTimeline torch_timeline(std::vector<TorchTrace> ranks, const Schedule* plan) {
     PIPETWIN_EXPECT(!ranks.empty(), "at least one trace");
     return Merger(std::move(ranks), plan).take();
 }

@@ -6,7 +6,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/median.h"
-#include "core/interop/torch_trace.h"
+#include "core/interop/traces/torch_trace.h"
 
 /// Costs of the stages of a trace.
 namespace pipetwin {

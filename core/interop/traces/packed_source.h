@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/text/input_iterator.h"
+
+namespace pipetwin {
+
+/// The bytes of a text or file, a block at a time.
+class ByteSource {
+  public:
+    /// Fills the block and returns how many bytes of it; 0 at the end.
+    using Read = std::function<std::size_t(std::span<char>)>;
+
+    /// Reads the first block. `place` is the file's name and outlives the source. A byte-order mark
+    /// in front is passed over.
+    ByteSource(std::string_view place, Read read);
+
+    bool at_end() const { return size_ == 0; }
+    const char& current() const { return block_[at_]; }
+    void next() {
+        if (++at_ == size_) {
+            refill();
+        }
+    }
+
+    /// Place of the byte that was read last: "file:line:column".
+    std::string position() const;
+
+  private:
+    void refill();
+
+    std::string_view place_;
+    Read read_;
+    std::vector<char> block_;
+    std::size_t size_ = 0;
+    std::size_t at_ = 0;
+    std::int64_t lines_before_ = 0;    ///< in blocks that are gone
+    std::int64_t columns_before_ = 0;  ///< of a line that began in one of them
+};
+
+/// Iterator over the characters of a source, for the JSON parser.
+class ByteIterator : public InputIterator<ByteIterator> {
+  public:
+    ByteIterator() = default;
+    explicit ByteIterator(ByteSource* source) : source_(source) {}
+
+    const char& current() const { return source_->current(); }
+    void next() { source_->next(); }
+    /// Only ever compared with the end.
+    bool operator==(const ByteIterator& other) const {
+        const auto is_end = [](const ByteSource* source) {
+            return source == nullptr || source->at_end();
+        };
+        return is_end(source_) == is_end(other.source_);
+    }
+
+  private:
+    ByteSource* source_ = nullptr;
+};
+
+/// The blocks of a text, which outlives the result.
+ByteSource::Read blocks_of_text(std::string_view text);
+
+/// The blocks of a file, plain or gzip. Throws Error(Io) with the file where it cannot be read; the
+/// result throws that, too, and Error(BadInput) for a compressed file that is cut short.
+ByteSource::Read blocks_of_file(const std::filesystem::path& file);
+
+}  // namespace pipetwin

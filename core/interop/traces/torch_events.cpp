@@ -1,0 +1,438 @@
+#include "core/interop/traces/torch_events.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/interop/traces/packed_source.h"
+
+namespace pipetwin {
+
+namespace {
+
+using nlohmann::json;
+using std::string_view;
+
+/// Largest number of a rank.
+constexpr int largest_rank = 262'143;
+/// The latest moment, in microseconds since 1970: the year 2096. So sums fit into nanoseconds.
+constexpr std::int64_t latest_moment = 4'000'000'000'000'000;
+/// The longest event in microseconds: 104 days, 2^53 nanoseconds.
+constexpr std::int64_t longest_event = 9'000'000'000'000;
+
+/// Microseconds that are written as "123.4567", rounded to nanoseconds; none where the text is no
+/// such number, or is beyond `most`.
+std::optional<Duration> microseconds_of(string_view text, std::int64_t most) {
+    const bool negative = text.starts_with('-');
+    text.remove_prefix(negative || text.starts_with('+') ? 1 : 0);
+    if (text.find_first_not_of("0123456789.") != string_view::npos) {  // 1.5e3
+        double value = 0;
+        const char* const end = text.data() + text.size();
+        const auto [rest, status] = std::from_chars(text.data(), end, value);
+        const bool good = status == std::errc{} && rest == end && value >= 0 &&
+                          value <= static_cast<double>(most) && (!negative || value == 0);
+        return good ? std::optional(Duration{std::llround(value * 1000)}) : std::nullopt;
+    }
+    const std::size_t point = std::min(text.find('.'), text.size());
+    const string_view whole = text.substr(0, point);
+    const string_view parts = text.substr(std::min(point + 1, text.size()));
+    std::int64_t value = 0;
+    const auto [rest, status] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
+    if (status != std::errc{} || rest != whole.data() + whole.size() || value > most ||
+        parts.find('.') != string_view::npos) {
+        return std::nullopt;
+    }
+    std::int64_t nanoseconds = value * 1000;
+    constexpr std::array<std::int64_t, 3> weights{100, 10, 1};
+    for (std::size_t i = 0; i < std::min(parts.size(), weights.size()); ++i) {
+        nanoseconds += weights.at(i) * (parts[i] - '0');
+    }
+    nanoseconds += parts.size() > 3 && parts[3] >= '5' ? 1 : 0;
+    return negative && nanoseconds > 0 ? std::nullopt : std::optional(Duration{nanoseconds});
+}
+
+/// A time of an event as it is written.
+struct TimeField {
+    std::optional<Duration> value{};
+    std::string text{};  ///< only of a value that is no time
+
+    void take(string_view written, std::int64_t most, bool is_string) {
+        value = microseconds_of(written, most);
+        if (!value) {
+            text = is_string ? fmt::format("\"{}\"", written.substr(0, 40))
+                             : std::string(written.substr(0, 40));
+        }
+    }
+};
+
+/// The fields of the event that is being read.
+struct JsonEvent {
+    std::string name;
+    std::string category;
+    std::string phase;
+    std::string process;
+    std::string thread;
+    TimeField begin;
+    TimeField length;
+    std::optional<std::int64_t> correlation;
+    std::string collective;
+};
+
+/// "send" or "recv" of "nccl:send 0->1", "c10d::recv_" and the like; empty of other names.
+string_view message_word(string_view name) {
+    const std::size_t colon = name.find(':');
+    if (colon == string_view::npos || colon == 0 || colon > 16) {
+        return {};
+    }
+    const string_view word = name.substr(std::min(name.find_first_not_of(':', colon), name.size()));
+    for (const string_view known : {string_view("send"), string_view("recv")}) {
+        const string_view after = word.starts_with(known) ? word.substr(known.size()) : "x";
+        if (after.empty() || after.front() == ' ' || after == "_" || after == "_any_source_") {
+            return known;
+        }
+    }
+    return {};
+}
+
+std::optional<int> number_behind(string_view name, string_view lead) {
+    if (!name.starts_with(lead)) {
+        return std::nullopt;
+    }
+    int number = 0;
+    const char* const end = name.data() + name.size();
+    const auto [rest, status] = std::from_chars(name.data() + lead.size(), end, number);
+    return status == std::errc{} && rest == end && number >= 0 ? std::optional(number)
+                                                               : std::nullopt;
+}
+
+/// Sees the JSON event by event and keeps those of use.
+class EventReader final : public nlohmann::json_sax<json> {
+  public:
+    EventReader(const ByteSource& source, string_view place, const RangeNames& names)
+        : source_(source), place_(place), names_(names) {}
+
+    TraceEvents take() {
+        if (!has_events_) {
+            throw Error(
+                ErrorKind::BadInput,
+                std::string(place_),
+                "no \"traceEvents\", expected Chrome trace JSON as torch.profiler writes it",
+                "in Python: profile.export_chrome_trace(\"rank0.json.gz\")");
+        }
+        return std::move(events_);
+    }
+
+    bool null() override { return true; }
+    bool boolean(bool) override { return true; }
+    bool binary(json::binary_t&) override { return true; }
+    bool number_integer(std::int64_t value) override { return whole_number(value); }
+    bool number_unsigned(std::uint64_t value) override {
+        constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+        return whole_number(static_cast<std::int64_t>(std::min(value, most)));
+    }
+    bool number_float(double, const std::string& text) override {
+        if (depth_ == event_depth_) {
+            take_field(text, false);
+        }
+        return true;
+    }
+
+    bool string(std::string& text) override {
+        if (depth_ == event_depth_) {
+            take_text(text);
+        } else if (is_in_args() && args_key_ == "Collective name") {
+            event_.collective = std::move(text);
+        }
+        return true;
+    }
+
+    bool start_object(std::size_t) override {
+        open();
+        if (depth_ == event_depth_) {
+            event_ = {};
+            key_.clear();
+        }
+        return true;
+    }
+
+    bool end_object() override {
+        if (depth_ == event_depth_) {
+            take_event();
+        }
+        close();
+        return true;
+    }
+
+    bool start_array(std::size_t) override {
+        const bool is_whole_file = depth_ == 0;
+        const bool is_events = is_whole_file || (depth_ == 1 && top_key_ == "traceEvents");
+        open();
+        if (is_events) {
+            event_depth_ = depth_ + 1;
+            has_events_ = true;
+        }
+        return true;
+    }
+
+    bool end_array() override {
+        if (depth_ + 1 == event_depth_) {
+            event_depth_ = none;
+        }
+        close();
+        return true;
+    }
+
+    bool key(std::string& name) override {
+        if (depth_ == 1) {
+            top_key_ = name;
+        }
+        if (is_in_args()) {
+            args_key_ = std::move(name);
+        } else if (depth_ == 2 || depth_ == event_depth_) {
+            key_ = std::move(name);
+        }
+        return true;
+    }
+
+    bool parse_error(std::size_t,
+                     const std::string&,
+                     const nlohmann::detail::exception& error) override {
+        string_view reason = error.what();
+        for (const string_view lead : {"] ", " - "}) {
+            const std::size_t found = reason.find(lead);
+            if (found != string_view::npos) {
+                reason.remove_prefix(found + lead.size());
+            }
+        }
+        throw Error(ErrorKind::BadInput,
+                    source_.position(),
+                    std::string(reason.substr(0, 200)),
+                    "the file is cut short or no JSON: export the trace again");
+    }
+
+  private:
+    static constexpr int none = -1;
+    static constexpr int deepest = 512;
+
+    void open() {
+        if (++depth_ > deepest) {
+            throw Error(ErrorKind::BadInput,
+                        source_.position(),
+                        fmt::format("nested deeper than {}", deepest));
+        }
+    }
+    void close() { --depth_; }
+
+    /// Whether the next value stands in an event's "args".
+    bool is_in_args() const {
+        return event_depth_ != none && depth_ == event_depth_ + 1 && key_ == "args";
+    }
+
+    bool whole_number(std::int64_t value) {
+        if (depth_ == event_depth_) {
+            take_field(fmt::format_int(value).str(), false);
+        } else if (is_in_args()) {
+            if (args_key_ == "correlation") {
+                event_.correlation = value;
+            }
+        } else if (depth_ == 1 && top_key_ == "baseTimeNanoseconds") {
+            if (value > 0 && value <= latest_moment * 1000) {
+                events_.clock_base = Duration{value};
+            }
+        } else if (depth_ == 2 && top_key_ == "distributedInfo") {
+            const bool is_count = value >= 0 && value <= largest_rank;
+            if (is_count && key_ == "rank") {
+                events_.rank = static_cast<int>(value);
+            } else if (is_count && key_ == "world_size") {
+                events_.world_size = static_cast<int>(value);
+            }
+        }
+        return true;
+    }
+
+    /// A number, or a string where a number is expected.
+    void take_field(const std::string& text, bool is_string) {
+        if (key_ == "dur") {
+            event_.length.take(text, longest_event, is_string);
+        } else if (key_ == "ts") {
+            event_.begin.take(text, latest_moment, is_string);
+        } else if (key_ == "pid") {
+            event_.process = text;
+        } else if (key_ == "tid") {
+            event_.thread = text;
+        }
+    }
+
+    void take_text(std::string& text) {
+        if (key_ == "name") {
+            event_.name = std::move(text);
+        } else if (key_ == "cat") {
+            event_.category = std::move(text);
+        } else if (key_ == "ph") {
+            event_.phase = std::move(text);
+        } else {
+            take_field(text, true);
+        }
+    }
+
+    int lane(bool on_device) {
+        std::string key = fmt::format("{} {} {}", on_device ? 1 : 0, event_.process, event_.thread);
+        const auto [known, is_new] =
+            lanes_.emplace(std::move(key), static_cast<int>(events_.lanes.size()));
+        if (is_new) {
+            string_view name = event_.thread;
+            name.remove_prefix(name.starts_with("stream ") ? 7 : 0);
+            events_.lanes.push_back({.name = std::string(name), .on_device = on_device});
+        }
+        return known->second;
+    }
+
+    void take_event() {
+        const string_view category = event_.category;
+        const bool is_kernel = category == "kernel" || category == "Kernel";
+        events_.has_kernels = events_.has_kernels || is_kernel;
+        if (event_.phase != "X") {
+            return;
+        }
+        if (is_kernel) {
+            take_kernel();
+            return;
+        }
+        const bool is_call = category.ends_with("_runtime") || category.ends_with("_driver") ||
+                             category == "Runtime";
+        if (is_call) {
+            take_launch();
+            return;
+        }
+        const bool is_annotation =
+            category.empty() || category.find("annotation") != string_view::npos;
+        if (is_annotation || event_.name.find(':') != std::string::npos) {
+            take_annotation(is_annotation, category.starts_with("gpu_"));
+        }
+    }
+
+    void take_kernel() {
+        if (!event_.begin.value || !event_.length.value) {
+            events_.damaged_kernel =
+                events_.damaged_kernels == 0 ? event_.name : events_.damaged_kernel;
+            ++events_.damaged_kernels;
+            return;
+        }
+        const auto [known, is_new] =
+            kernel_names_.emplace(event_.name, static_cast<int>(events_.kernel_names.size()));
+        if (is_new) {
+            events_.kernel_names.push_back(event_.name);
+        }
+        events_.kernels.push_back({.lane = lane(true),
+                                   .name = known->second,
+                                   .work = kernel_work(event_.name, event_.collective),
+                                   .begin = *event_.begin.value,
+                                   .length = *event_.length.value,
+                                   .correlation = event_.correlation});
+    }
+
+    void take_launch() {
+        if (event_.correlation && event_.begin.value) {
+            events_.launches.push_back({.correlation = *event_.correlation,
+                                        .lane = lane(false),
+                                        .begin = *event_.begin.value});
+        }
+    }
+
+    void take_annotation(bool is_annotation, bool on_device) {
+        std::optional<NamedAction> action;
+        try {
+            if (is_annotation || !names_.are_patterns()) {
+                action = names_.find(event_.name);
+            }
+        } catch (const Error& error) {
+            throw error.at(source_.position());
+        }
+        if (action && action->is_pair) {
+            ++events_.overlapped_pairs;
+        } else if (action) {
+            take_range(*action, on_device);
+        } else if (event_.begin.value && event_.length.value) {
+            take_mark(on_device);
+        }
+    }
+
+    void take_mark(bool on_device) {
+        const Duration begin = *event_.begin.value;
+        const Duration length = *event_.length.value;
+        if (const auto number = number_behind(event_.name, "ProfilerStep#")) {
+            events_.steps.push_back(
+                {.number = *number, .lane = lane(on_device), .begin = begin, .length = length});
+        } else if (event_.name.starts_with("Optimizer.step")) {
+            events_.optimizer_steps.push_back(
+                {.number = 0, .lane = lane(on_device), .begin = begin, .length = length});
+        } else if (const string_view word = message_word(event_.name); !word.empty()) {
+            events_.messages.push_back({.is_send = word == "send",
+                                        .lane = lane(on_device),
+                                        .begin = begin,
+                                        .length = length});
+        }
+    }
+
+    void take_range(const NamedAction& action, bool on_device) {
+        TraceRange range{.action = action,
+                         .lane = lane(on_device),
+                         .begin = event_.begin.value,
+                         .length = event_.length.value};
+        if (!range.length) {
+            const std::string& written = event_.length.text;
+            range.name = event_.name;
+            range.place = source_.position();
+            range.defect =
+                written.empty()
+                    ? fmt::format("range '{}' has no \"dur\", expected microseconds", event_.name)
+                    : fmt::format("range '{}' has \"dur\": {}, expected microseconds from 0 to {}",
+                                  event_.name,
+                                  written,
+                                  longest_event);
+        }
+        events_.ranges.push_back(std::move(range));
+    }
+
+    const ByteSource& source_;
+    string_view place_;
+    const RangeNames& names_;
+    TraceEvents events_;
+    std::map<std::string, int> lanes_;
+    std::map<std::string, int> kernel_names_;
+    bool has_events_ = false;
+    int depth_ = 0;
+    int event_depth_ = none;  ///< of an event's own keys, inside the list of events
+    std::string top_key_;
+    std::string key_;
+    std::string args_key_;
+    JsonEvent event_;
+};
+
+TraceEvents events_of(string_view place, ByteSource::Read read, const RangeNames& names) {
+    ByteSource source(place, std::move(read));
+    EventReader reader(source, place, names);
+    json::sax_parse(ByteIterator(&source), ByteIterator(), &reader);
+    return reader.take();
+}
+
+}  // namespace
+
+TraceEvents parse_torch_events(string_view text, string_view place, const RangeNames& names) {
+    return events_of(place, blocks_of_text(text), names);
+}
+
+TraceEvents read_torch_events(const std::filesystem::path& file, const RangeNames& names) {
+    return events_of(file.string(), blocks_of_file(file), names);
+}
+
+}  // namespace pipetwin

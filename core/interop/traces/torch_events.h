@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "core/interop/traces/trace_events.h"
+
+namespace pipetwin {
+
+/// Reads Chrome trace JSON as PyTorch's profiler writes it, event by event: ranges whose names are
+/// actions, kernels, their launches and what else `TraceEvents` has. Times may be numbers or
+/// strings of microseconds. Throws Error(BadInput) with file:line:column for syntax and for a name
+/// that begins with "PP:" and is no action, and where there is no list of events.
+TraceEvents parse_torch_events(std::string_view text,
+                               std::string_view place,
+                               const RangeNames& names);
+
+/// Reads a file, plain or gzip. Throws as `parse_torch_events`, and Error(Io).
+TraceEvents read_torch_events(const std::filesystem::path& file, const RangeNames& names);
+
+}  // namespace pipetwin

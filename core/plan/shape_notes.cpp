@@ -1,0 +1,49 @@
+#include "core/plan/shape_notes.h"
+
+#include <cstdint>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/number_text.h"
+#include "core/schedule/generators/generate.h"
+
+namespace pipetwin {
+
+std::string one_chunk_note(std::string_view schedule, int chunks) {
+    const ScheduleTraits& traits = schedule_traits(schedule);
+    if (traits.generate == nullptr || traits.chunks != ChunkCounts::Several || chunks != 1) {
+        return {};
+    }
+    return fmt::format(
+        "{} with one chunk per rank has nothing to take in turn: it is meant for chunks = 2 or "
+        "more",
+        schedule);
+}
+
+std::vector<std::string> shape_notes(const AskedShape& asked) {
+    std::vector<std::string> notes;
+    const bool is_file = schedule_traits(asked.schedule).generate == nullptr;
+    if (asked.micro_batches > asked.samples && !is_file) {
+        notes.push_back(fmt::format(
+            "pipeline.micro_batches = {}, but {} has {}, and a micro-batch at least one: the plan "
+            "has {}; training.batch = {} would fill them",
+            asked.micro_batches,
+            asked.data_parallel > 1 ? "the mini-batch of a replica" : "a mini-batch",
+            counted(asked.samples, "sample"),
+            counted(asked.samples, "micro-batch"),
+            std::int64_t{asked.micro_batches} * asked.data_parallel));
+    }
+    if (std::string note = one_chunk_note(asked.schedule, asked.chunks); !note.empty()) {
+        notes.push_back(std::move(note));
+    }
+    if (asked.group_size > 0 && !schedule_traits(asked.schedule).has_groups) {
+        notes.push_back(fmt::format(
+            "pipeline.group_size = {} changes nothing: {} takes no groups of micro-batches in turn",
+            asked.group_size,
+            is_file ? "a schedule file" : asked.schedule));
+    }
+    return notes;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipetwin {
+
+/// What a scenario asks of a plan's shape.
+struct AskedShape {
+    std::string_view schedule;  ///< our name, or a file
+    int chunks = 1;
+    int group_size = 0;  ///< 0: not asked for
+    int micro_batches = 1;
+    int samples = 1;        ///< of the mini-batch of one replica
+    int data_parallel = 1;  ///< replicas
+};
+
+/// Sentences on what the shape asks for and a plan cannot be: more micro-batches than samples, one
+/// chunk for a schedule of several, groups for a schedule without.
+std::vector<std::string> shape_notes(const AskedShape& asked);
+
+/// A sentence where a schedule is for several chunks per rank and is given one; empty else.
+std::string one_chunk_note(std::string_view schedule, int chunks);
+
+}  // namespace pipetwin
