@@ -1,6 +1,7 @@
 #include "core/partition/rank_amounts.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/as_index.h"
 
@@ -11,11 +12,14 @@ int RankChain::ranks() const {
 }
 
 RankAmounts::RankAmounts(const RankChain& chain)
-    : chain_(chain), first_piece_(as_index(chain.ranks()), -1) {
+    : chain_(chain), first_piece_(as_index(chain.ranks()), -1), second_piece_(first_piece_) {
     for (int piece = chain.pieces(); piece-- > 0;) {
-        first_piece_[as_index(chain.rank_of_piece[as_index(piece)])] = piece;
+        const std::size_t rank = as_index(chain.rank_of_piece[as_index(piece)]);
+        second_piece_[rank] = first_piece_[rank];
+        first_piece_[rank] = piece;
     }
     for (const RankQuantity& quantity : chain.quantities) {
+        has_alternatives_ = has_alternatives_ || quantity.alternative >= 0;
         of_quantity_.push_back(quantity.fixed.empty()
                                    ? std::vector<std::int64_t>(first_piece_.size())
                                    : quantity.fixed);
@@ -41,19 +45,26 @@ void RankAmounts::add(int piece, int first, int end, int sign) {
         if (!quantity.delay.empty() && first_piece_[rank] == piece) {
             amount += quantity.delay[as_index(first)];
         }
+        if (!quantity.second_delay.empty() && second_piece_[rank] == piece) {
+            amount += quantity.second_delay[as_index(first)];
+        }
         of_quantity_[i][rank] += sign * amount;
     }
 }
 
 bool RankAmounts::keeps(int rank, std::int64_t most) const {
+    std::array<bool, 2> keeps_alternative{true, true};
     for (std::size_t i = 0; i < of_quantity_.size(); ++i) {
-        const std::vector<std::int64_t>& limits = chain_.quantities[i].limits;
-        const std::int64_t limit = limits.empty() ? most : limits[as_index(rank)];
+        const RankQuantity& quantity = chain_.quantities[i];
+        const std::int64_t limit = quantity.limits.empty() ? most : quantity.limits[as_index(rank)];
         if (of_quantity_[i][as_index(rank)] > limit) {
-            return false;
+            if (quantity.alternative < 0) {
+                return false;
+            }
+            keeps_alternative[as_index(quantity.alternative)] = false;
         }
     }
-    return true;
+    return !has_alternatives_ || keeps_alternative[0] || keeps_alternative[1];
 }
 
 bool RankAmounts::has_room(std::int64_t most, std::int64_t more) const {

@@ -36,11 +36,14 @@ class RankAmounts {
     /// `most`. It has no limits of its own.
     bool has_room(std::int64_t most, std::int64_t more) const;
 
+    /// The score of the split so far; the chain has no alternatives.
     RankScore score() const;
 
   private:
     const RankChain& chain_;
-    std::vector<int> first_piece_;                        ///< [rank]
+    std::vector<int> first_piece_;   ///< [rank]
+    std::vector<int> second_piece_;  ///< [rank]; -1: none
+    bool has_alternatives_ = false;
     std::vector<std::vector<std::int64_t>> of_quantity_;  ///< [quantity][rank]
 };
 

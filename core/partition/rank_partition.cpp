@@ -124,6 +124,7 @@ std::int64_t enough(const RankChain& chain) {
             all = std::max(all, before.back());
         }
         all += quantity.delay.empty() ? 0 : quantity.delay.back();
+        all += quantity.second_delay.empty() ? 0 : quantity.second_delay.back();
         all += quantity.fixed.empty() ? 0 : std::ranges::max(quantity.fixed);
         most = std::max(most, all);
     }
@@ -156,7 +157,7 @@ std::pair<std::int64_t, std::int64_t> fixed_parts(const RankChain& chain,
 std::int64_t share(const RankChain& chain) {
     std::int64_t least = 0;
     for (const RankQuantity& quantity : chain.quantities) {
-        if (!quantity.limits.empty()) {
+        if (!quantity.limits.empty() || quantity.alternative >= 0) {
             continue;
         }
         std::vector<std::int64_t> layers = least_of_layers(quantity);
@@ -252,7 +253,7 @@ std::optional<std::int64_t> rank_bound(const RankChain& chain) {
                                      middles(chain, placement),
                                      low,
                                      std::max(low, enough(chain)),
-                                     RankWalk::Empty::Allowed);
+                                     RankWalk::Empty::Second);
     return least ? std::optional(least->first) : std::nullopt;
 }
 
@@ -266,7 +267,7 @@ bool rank_chain_keeps(const RankChain& chain, std::int64_t limit) {
     }
     RankWalk walk(chain, placement);
     return std::ranges::any_of(middles(chain, placement), [&](int middle) {
-        return walk.keeps(limit, RankWalk::Empty::Allowed, middle);
+        return walk.keeps(limit, RankWalk::Empty::Second, middle);
     });
 }
 

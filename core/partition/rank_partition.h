@@ -16,8 +16,14 @@ struct RankQuantity {
     std::vector<int> kind_of_piece{};               ///< [piece]; empty: all are of kind 0
     /// [i]: what a rank has besides if its first piece begins with layer i; empty: nothing.
     std::vector<std::int64_t> delay{};
+    /// [i]: what it has besides if its second piece begins with layer i; empty: nothing. Where that
+    /// layer is a later one, this grows no more than the piece shrinks.
+    std::vector<std::int64_t> second_delay{};
     std::vector<std::int64_t> fixed{};   ///< [rank] what it has besides; empty: nothing
     std::vector<std::int64_t> limits{};  ///< [rank]; empty: the largest of all ranks is to be small
+    /// -1: every rank keeps its limit. Else a rank keeps all quantities of one of the alternatives,
+    /// 0 or 1: for bounds alone.
+    int alternative = -1;
 
     /// [i]: of the layers before layer i, where the piece has them.
     const std::vector<std::int64_t>& sums_of(int piece) const {
@@ -66,8 +72,8 @@ struct RankSplit {
 std::optional<RankSplit> rank_partition(const RankChain& chain);
 
 /// What no split goes below, the bound of `rank_partition` without its split; none where the limits
-/// allow no split, even with empty pieces. Where the recurrence would take longer than some
-/// milliseconds it is an equal share of everything.
+/// allow no split, even if second pieces may be empty. Where the recurrence would take longer than
+/// some milliseconds it is an equal share of everything.
 std::optional<std::int64_t> rank_bound(const RankChain& chain);
 
 /// False where no split has a `largest` up to `limit` and keeps the limits: whether `rank_bound` is

@@ -1,6 +1,7 @@
 #include "core/partition/rank_walk.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/error.h"
 #include "core/partition/partition_search.h"
@@ -40,6 +41,8 @@ RankPlacement rank_placement(const RankChain& chain) {
 RankWalk::RankWalk(const RankChain& chain, RankPlacement placement)
     : chain_(chain), placement_(placement), ranks_(chain.ranks()), layers_(chain.layers) {
     PIPETWIN_EXPECT(placement != RankPlacement::Other, "a placement with a recurrence");
+    has_alternatives_ = std::ranges::any_of(
+        chain.quantities, [](const RankQuantity& quantity) { return quantity.alternative >= 0; });
     second_.resize(as_index(ranks_ + 1) * as_index(layers_ + 1));
     before_.resize(second_.size());
 }
@@ -53,6 +56,7 @@ int RankWalk::end_of(int from) const {
 /// where there is too much already.
 bool RankWalk::leaves_room(int rank, int from, int to) {
     room_.clear();
+    fails_ = {};
     const int second = placement_ == RankPlacement::V ? 2 * ranks_ - 1 - rank : ranks_ + rank;
     for (const RankQuantity& quantity : chain_.quantities) {
         const std::vector<std::int64_t>& first = quantity.sums_of(rank);
@@ -62,23 +66,40 @@ bool RankWalk::leaves_room(int rank, int from, int to) {
                                   (quantity.delay.empty() ? 0 : quantity.delay[as_index(from)]) -
                                   (quantity.fixed.empty() ? 0 : quantity.fixed[as_index(rank)]);
         if (left < 0) {
-            return false;
+            if (quantity.alternative < 0) {
+                return false;
+            }
+            fails_[as_index(quantity.alternative)] = true;
         }
         if (placement_ != RankPlacement::One) {
-            room_.push_back({&quantity.sums_of(second), left});
+            room_.push_back({&quantity, &quantity.sums_of(second), left});
         }
     }
-    return true;
+    return !has_alternatives_ || !fails_[0] || !fails_[1];
 }
 
-/// Whether the second piece may bring the second pieces from `second` layers to `next`.
+/// Whether the second piece may bring the second pieces from `second` layers to `next`. It may
+/// always be empty.
 bool RankWalk::allows_second(int second, int next) const {
+    if (next == second) {
+        return true;
+    }
     const bool is_v = placement_ == RankPlacement::V;
     const int first = is_v ? layers_ - next : middle_ + second;
     const int end = is_v ? layers_ - second : middle_ + next;
-    return std::ranges::all_of(room_, [&](const Room& room) {
-        return (*room.before)[as_index(end)] - (*room.before)[as_index(first)] <= room.left;
-    });
+    std::array<bool, 2> fails = fails_;
+    for (const Room& room : room_) {
+        const std::vector<std::int64_t>& delay = room.quantity->second_delay;
+        const std::int64_t has = (*room.before)[as_index(end)] - (*room.before)[as_index(first)] +
+                                 (delay.empty() ? 0 : delay[as_index(first)]);
+        if (has > room.left) {
+            if (room.quantity->alternative < 0) {
+                return false;
+            }
+            fails[as_index(room.quantity->alternative)] = true;
+        }
+    }
+    return !has_alternatives_ || !fails[0] || !fails[1];
 }
 
 /// The most layers, `second` to `most`, that the second pieces may have together.
@@ -117,12 +138,12 @@ bool RankWalk::leaves_little(int rank, int first, int second) const {
 void RankWalk::extend(int rank, int from) {
     const std::size_t row = as_index(layers_ + 1);
     const int second = second_[as_index(rank) * row + as_index(from)];
-    const int to_come = least_ * (ranks_ - 1 - rank);  // layers, for first pieces
+    const int to_come = ranks_ - 1 - rank;  // layers at least, for first pieces as for second ones
     int* const next = second_.data() + as_index(rank + 1) * row;
     int* const origin = before_.data() + as_index(rank + 1) * row;
     const int end = end_of(from) - to_come;
     int most = none;  // not asked yet
-    for (int to = from + least_; to <= end && leaves_room(rank, from, to); ++to) {
+    for (int to = from + 1; to <= end && leaves_room(rank, from, to); ++to) {
         if (placement_ == RankPlacement::One) {
             if (next[to] == none) {
                 next[to] = 0;
@@ -132,17 +153,18 @@ void RankWalk::extend(int rank, int from) {
         }
         const int allowed = placement_ == RankPlacement::V ? layers_ - to - 2 * to_come
                                                            : layers_ - middle_ - to_come;
-        if (allowed < second + least_) {
+        if (allowed < std::max(least_second_ * second, rank) + 1) {
             break;
         }
         if (most == none) {
-            most = most_second(second, allowed);
+            most = most_second(second, std::max(allowed, second));
         }
-        most = std::min(most, allowed);
         while (most > second && !allows_second(second, most)) {
             --most;
         }
-        if (most < second + least_) {
+        // Where second pieces may be empty, those before may be shorter, too.
+        most = std::min(most, allowed);
+        if (most < std::max(least_second_ * second, rank) + 1) {
             break;
         }
         if (most > next[to] && leaves_little(rank, to, most)) {
@@ -154,7 +176,7 @@ void RankWalk::extend(int rank, int from) {
 
 bool RankWalk::keeps(std::int64_t limit, Empty empty, int middle) {
     limit_ = limit;
-    least_ = empty == Empty::None ? 1 : 0;
+    least_second_ = empty == Empty::None ? 1 : 0;
     middle_ = placement_ == RankPlacement::Loop ? middle : 0;
     std::ranges::fill(second_, none);
     second_.front() = 0;

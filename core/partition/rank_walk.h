@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -25,9 +26,10 @@ class RankWalk {
     /// Keeps a reference to the chain.
     RankWalk(const RankChain& chain, RankPlacement placement);
 
-    /// Whether pieces may be empty: a bound, exact for a bisection. Else none is, and every rank
-    /// leaves layers enough for those to come; a split may be missed then that leaves other layers.
-    enum class Empty { Allowed, None };
+    /// Whether the second piece of a rank may be empty: then every split that keeps the limit is
+    /// found, and some with empty pieces. Else none is empty, and every rank leaves layers enough
+    /// for those to come; a split may be missed that leaves other layers.
+    enum class Empty { Second, None };
 
     /// Whether a split keeps the limit. For a loop `middle` is the first layer of the second
     /// pieces.
@@ -38,6 +40,7 @@ class RankWalk {
 
   private:
     struct Room {  ///< what is left of a quantity for the second piece of a rank
+        const RankQuantity* quantity;
         const std::vector<std::int64_t>* before;
         std::int64_t left;
     };
@@ -54,12 +57,14 @@ class RankWalk {
     int ranks_;
     int layers_;
     std::int64_t limit_ = 0;
-    int least_ = 0;   ///< layers of a piece
-    int middle_ = 0;  ///< for a loop
-    int last_ = 0;    ///< of the last `keeps`: the layers that the first pieces have together
+    int least_second_ = 0;  ///< layers of a second piece
+    int middle_ = 0;        ///< for a loop
+    int last_ = 0;          ///< of the last `keeps`: the layers that the first pieces have together
     std::vector<Room> room_{};
-    std::vector<int> second_;  ///< [rank][a] the most layers of the second pieces; -1: none
-    std::vector<int> before_;  ///< [rank][a] the a' that it comes from
+    bool has_alternatives_ = false;
+    std::array<bool, 2> fails_{};  ///< [alternative] whether the first piece is too much for it
+    std::vector<int> second_;      ///< [rank][a] the most layers of the second pieces; -1: none
+    std::vector<int> before_;      ///< [rank][a] the a' that it comes from
 };
 
 }  // namespace pipetwin

@@ -12,6 +12,8 @@
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "sim/engine/conditions.h"
+#include "sim/search/open_queue.h"
+#include "sim/search/row_windows.h"
 
 namespace pipetwin::sim {
 
@@ -307,14 +309,13 @@ std::optional<Duration> ShapeBounds::least_of_first(const ScheduleChoice& choice
     return least ? std::optional(std::max(*least, any)) : std::nullopt;
 }
 
-/// The sums of gradients over the replicas, behind all other work. An all-reduce takes longer in
-/// proportion the more bytes it has, but for what it takes of the first one: from the lightest
-/// layer on it is above the line through both.
-void ShapeBounds::add_reductions(RankQuantity& work,
-                                 const BoundQuestion& question,
-                                 int chunks) const {
+/// Nanoseconds that the sum of gradients over the replicas takes for each byte of weights, at
+/// least, where it stands behind all other work. An all-reduce takes longer in proportion the more
+/// bytes it has, but for what it takes of the first one: from the lightest layer on it is above the
+/// line through both.
+double ShapeBounds::reduction_slope(const BoundQuestion& question) const {
     if (question.replicas.replicas == 1 || question.overlap_reduction) {
-        return;
+        return 0;
     }
     Bytes lightest{};
     for (int layer = 0; layer < sums_.layers(); ++layer) {
@@ -324,19 +325,34 @@ void ShapeBounds::add_reductions(RankQuantity& work,
         }
     }
     if (lightest == Bytes{}) {
-        return;
+        return 0;
     }
     const auto time = [&](Bytes bytes) {
         return all_reduce_time(question.all_reduce, question.replicas, bytes).count();
     };
-    const double slope =
-        static_cast<double>(time(lightest) - time(Bytes{1})) / static_cast<double>(lightest.count);
+    return std::max(
+        0.0,
+        static_cast<double>(time(lightest) - time(Bytes{1})) / static_cast<double>(lightest.count));
+}
+
+/// Nanoseconds that rounding may have added to the sums of gradients of a rank.
+int reduction_slack(int chunks) {
+    return 2 * chunks;
+}
+
+void ShapeBounds::add_reductions(RankQuantity& work,
+                                 const BoundQuestion& question,
+                                 int chunks) const {
+    const double slope = reduction_slope(question);
+    if (slope == 0) {
+        return;
+    }
     for (std::size_t i = 0; i < work.before.front().size(); ++i) {
-        work.before.front()[i] += static_cast<std::int64_t>(
-            std::max(slope, 0.0) * static_cast<double>(sums_.weights[i].count));
+        work.before.front()[i] +=
+            static_cast<std::int64_t>(slope * static_cast<double>(sums_.weights[i].count));
     }
     for (std::int64_t& fixed : work.fixed) {
-        fixed -= 2 * chunks;  // nanoseconds that rounding may have added
+        fixed -= reduction_slack(chunks);
     }
 }
 
@@ -398,6 +414,48 @@ RankChain ShapeBounds::chain_of(const ScheduleChoice& choice, const BoundQuestio
     return chain;
 }
 
+/// Whether the order of the actions is the same for every partition, and short enough to be looked
+/// at.
+bool ShapeBounds::has_fixed_order(const ScheduleChoice& choice) const {
+    constexpr std::int64_t most_actions = 1'000'000;
+    const ScheduleTraits& row = schedule_traits(choice.schedule);
+    return scenario_.pipeline.deferred_weights == 0 && !row.order_from_costs && row.trains &&
+           !row.stale_gradients && !has_schedule_file(scenario_) &&
+           actions_of({.shape = shape_, .choice = choice}) <= most_actions;
+}
+
+/// The order of a candidate; none where the schedule has none of such a shape.
+std::optional<Schedule> order_of(const Scenario& scenario, const Candidate& candidate) {
+    try {
+        return scenario_schedule(with_candidate(scenario, candidate));
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+/// The chain with what follows from the order of the actions, where a rank has two pieces in a loop
+/// or a V.
+RankChain ShapeBounds::chain_with_windows(const ScheduleChoice& choice,
+                                          const BoundQuestion& question) const {
+    RankChain chain = chain_of(choice, question);
+    const StagePlacement placement = placement_of(choice);
+    if (choice.chunks != 2 || !has_fixed_order(choice) ||
+        (placement != StagePlacement::Loop && placement != StagePlacement::V)) {
+        return chain;
+    }
+    if (const auto order = order_of(scenario_, {.shape = shape_, .choice = choice})) {
+        add_windows(chain,
+                    *order,
+                    sums_,
+                    {.asked = question,
+                     .again = choice.recompute_by_rank ? Recompute::ExceptLast : choice.recompute,
+                     .holds_all = scenario_.pipeline.offload == Offload::None,
+                     .reduction = reduction_slope(question),
+                     .reduction_slack = reduction_slack(choice.chunks)});
+    }
+    return chain;
+}
+
 /// The mean over the ranks of what each is busy for after the first forward has come through as
 /// many layers as it has ranks before it.
 Duration ShapeBounds::mean_of_ranks(const BoundQuestion& question) const {
@@ -435,7 +493,7 @@ Duration ShapeBounds::closest_bound(const ScheduleChoice& choice, Duration least
     if (scenario_.pipeline.partition || !has_chain) {
         return least;
     }
-    const auto bound = rank_bound(chain_of(choice, question(choice)));
+    const auto bound = rank_bound(chain_with_windows(choice, question(choice)));
     return bound ? std::max(least, Duration{*bound}) : Duration::max();
 }
 
@@ -458,7 +516,8 @@ bool ShapeBounds::may_be_faster(const ScheduleChoice& choice, Duration best) con
     if (placement == StagePlacement::OnePerRank) {
         return StepBound(sums_, asked).keeps(best - Duration{1});
     }
-    return rank_chain_keeps(chain_of(choice, asked), best.count() - 1);
+    return rank_chain_keeps(chain_of(choice, asked), best.count() - 1) &&
+           rank_chain_keeps(chain_with_windows(choice, asked), best.count() - 1);
 }
 
 /// The balanced one, if the bound is as good as any for it; else those that the bound finds, too.
@@ -527,7 +586,7 @@ std::optional<std::vector<std::vector<int>>> ShapeBounds::faster_partitions(
     }
     if (placement != StagePlacement::OnePerRank) {
         const std::int64_t limit = best == Duration::max() ? never : best.count() - 1;
-        return rank_splits_within(chain_of(choice, asked), limit, most);
+        return rank_splits_within(chain_with_windows(choice, asked), limit, most);
     }
     const StepBound bound(sums_, asked);
     const FeasibleSplits splits(sums_.layers(), asked.stages, [&](int stage, int first, int end) {

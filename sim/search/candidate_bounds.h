@@ -116,6 +116,9 @@ class ShapeBounds {
     std::vector<std::vector<int>> partitions_by_bound(const BoundQuestion& question,
                                                       Duration least);
     RankChain chain_of(const ScheduleChoice& choice, const BoundQuestion& question) const;
+    RankChain chain_with_windows(const ScheduleChoice& choice, const BoundQuestion& question) const;
+    bool has_fixed_order(const ScheduleChoice& choice) const;
+    double reduction_slope(const BoundQuestion& question) const;
     void add_reductions(RankQuantity& work, const BoundQuestion& question, int chunks) const;
     Duration mean_of_ranks(const BoundQuestion& question) const;
 

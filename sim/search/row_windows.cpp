@@ -1,0 +1,227 @@
+#include "sim/search/row_windows.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/base/as_index.h"
+#include "core/schedule/action.h"
+#include "core/schedule/lower.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+/// Actions of one piece.
+struct ActionCounts {
+    std::int64_t forward = 0;
+    std::int64_t again = 0;
+    std::int64_t input = 0;
+    std::int64_t weight = 0;
+
+    void add(const Action& action, bool recomputes) {
+        const bool ends = action.op == Op::Backward || action.op == Op::BackwardInput;
+        forward += action.op == Op::Forward ? 1 : 0;
+        again += ends && recomputes ? 1 : 0;
+        input += ends ? 1 : 0;
+        weight += action.op == Op::Backward || action.op == Op::BackwardWeight ? 1 : 0;
+    }
+};
+
+/// Where a window begins and ends.
+struct WindowEnds {
+    bool begins_with_second = false;
+    bool ends_with_update = false;
+};
+
+class Windows {
+  public:
+    Windows(RankChain& chain,
+            const Schedule& order,
+            const LayerSums& sums,
+            const RowQuestion& question)
+        : chain_(chain), order_(compute_only(order)), sums_(sums), question_(question) {
+        rows_.resize(as_index(order_.rank_count()));
+        for (int rank = 0; rank < order_.rank_count(); ++rank) {
+            read(rank);
+        }
+    }
+
+    void add(WindowEnds ends, bool recomputes, int alternative) {
+        RankQuantity quantity{.before = {}, .alternative = alternative};
+        quantity.kind_of_piece.resize(as_index(chain_.pieces()));
+        const std::size_t layers = as_index(chain_.layers);
+        const bool puts_off = question_.asked.puts_off();
+        for (std::size_t i = 0; i <= layers; ++i) {
+            const Duration there = sums_.forward[i];
+            const Duration back =
+                sums_.backward_input[i] + (puts_off ? Duration{} : sums_.backward_weight[i]);
+            const Duration first = (ends.begins_with_second ? Duration{} : there) +
+                                   (ends.ends_with_update ? Duration{} : back);
+            quantity.delay.push_back(first.count());
+            if (ends.begins_with_second) {
+                quantity.second_delay.push_back(there.count());
+            }
+        }
+        for (int rank = 0; rank < order_.rank_count(); ++rank) {
+            add_rank(quantity, rank, ends, recomputes);
+        }
+        chain_.quantities.push_back(std::move(quantity));
+    }
+
+    void add_memory(bool keeps_all, int alternative) {
+        RankQuantity quantity{.before = {}, .alternative = alternative};
+        quantity.kind_of_piece.resize(as_index(chain_.pieces()));
+        for (const Row& row : rows_) {
+            std::int64_t inputs = 0;
+            for (std::size_t i = 0; i < row.pieces.size(); ++i) {
+                const std::int64_t whole = keeps_all ? row.live[i] : row.pending[i];
+                inputs += row.live[i] - whole;
+                std::vector<std::int64_t>& before = of_piece(quantity, row.pieces[i]);
+                for (std::size_t layer = 0; layer < sums_.state.size(); ++layer) {
+                    const Bytes held =
+                        whole * sums_.saved[layer] + row.pending[i] * sums_.split[layer];
+                    before.push_back(
+                        (sums_.state[layer] + (question_.holds_all ? held : Bytes{})).count);
+                }
+            }
+            quantity.fixed.push_back(question_.holds_all ? inputs * sums_.least_boundary.count : 0);
+        }
+        quantity.limits.assign(rows_.size(), question_.asked.memory_limit->count);
+        chain_.quantities.push_back(std::move(quantity));
+    }
+
+  private:
+    /// One rank's: its two pieces, and what it holds of each when it holds most.
+    struct Row {
+        std::array<int, 2> pieces{};
+        std::array<std::int64_t, 2> live{};
+        std::array<std::int64_t, 2> pending{};  ///< of them, those whose W is still to come
+        std::size_t second_begins = 0;          ///< index of the first F of the second piece
+        std::size_t first_ends = 0;             ///< behind the last B or I of the first piece
+    };
+
+    std::size_t which(const Row& row, const Action& action) const {
+        return model_stage_of(order_, action.stage) == row.pieces[0] ? 0 : 1;
+    }
+
+    void read(int rank) {
+        Row& row = rows_[as_index(rank)];
+        std::size_t next = 0;
+        for (int piece = 0; piece < chain_.pieces() && next < 2; ++piece) {
+            if (chain_.rank_of_piece[as_index(piece)] == rank) {
+                row.pieces[next++] = piece;
+            }
+        }
+        const std::vector<Action>& actions = order_.ranks[as_index(rank)];
+        std::array<std::int64_t, 2> live{};
+        std::array<std::int64_t, 2> pending{};
+        bool has_begun = false;
+        for (std::size_t i = 0; i < actions.size(); ++i) {
+            const std::size_t at = which(row, actions[i]);
+            const Op op = actions[i].op;
+            if (op == Op::Forward) {
+                ++live[at];
+                if (live[0] + live[1] > row.live[0] + row.live[1]) {
+                    row.live = live;
+                    row.pending = pending;
+                }
+                if (at == 1 && !has_begun) {
+                    row.second_begins = i;
+                    has_begun = true;
+                }
+            } else if (op == Op::BackwardInput) {
+                ++pending[at];
+            } else {
+                --live[at];
+                pending[at] -= op == Op::BackwardWeight ? 1 : 0;
+            }
+            if (at == 0 && (op == Op::Backward || op == Op::BackwardInput)) {
+                row.first_ends = i + 1;
+            }
+        }
+    }
+
+    /// The sums of a piece in a quantity that has its own for each.
+    static std::vector<std::int64_t>& of_piece(RankQuantity& quantity, int piece) {
+        quantity.kind_of_piece[as_index(piece)] = static_cast<int>(quantity.before.size());
+        return quantity.before.emplace_back();
+    }
+
+    void add_rank(RankQuantity& quantity, int rank, WindowEnds ends, bool recomputes) const {
+        const Row& row = rows_[as_index(rank)];
+        const std::vector<Action>& actions = order_.ranks[as_index(rank)];
+        const std::size_t begin = ends.begins_with_second ? row.second_begins : 0;
+        const std::size_t end =
+            ends.ends_with_update ? actions.size() : std::max(begin, row.first_ends);
+        std::array<ActionCounts, 2> counts{};
+        for (std::size_t i = begin; i < end; ++i) {
+            const bool again =
+                recomputes &&
+                pipetwin::recomputes(question_.again, actions[i].micro_batch, order_.micro_batches);
+            counts[which(row, actions[i])].add(actions[i], again);
+        }
+        for (std::size_t at = 0; at < counts.size(); ++at) {
+            std::vector<std::int64_t>& before = of_piece(quantity, row.pieces[at]);
+            const ActionCounts& of = counts[at];
+            for (std::size_t i = 0; i < sums_.forward.size(); ++i) {
+                const Duration work = (of.forward + of.again) * sums_.forward[i] +
+                                      of.input * sums_.backward_input[i] +
+                                      of.weight * sums_.backward_weight[i] +
+                                      (ends.ends_with_update ? sums_.update[i] : Duration{});
+                const double sum =
+                    ends.ends_with_update
+                        ? question_.reduction * static_cast<double>(sums_.weights[i].count)
+                        : 0.0;
+                before.push_back(work.count() + static_cast<std::int64_t>(sum));
+            }
+        }
+        const int ways = ends.ends_with_update ? 1 : 2;
+        const Duration fixed = static_cast<std::int64_t>(end - begin) * sums_.dispatch +
+                               ways * (question_.asked.hops_to(rank) + rank * sums_.dispatch);
+        const int slack = ends.ends_with_update ? question_.reduction_slack : 0;
+        quantity.fixed.push_back(fixed.count() - slack);
+    }
+
+    RankChain& chain_;
+    const Schedule order_;
+    const LayerSums& sums_;
+    const RowQuestion& question_;
+    std::vector<Row> rows_{};
+};
+
+}  // namespace
+
+void add_windows(RankChain& chain,
+                 const Schedule& order,
+                 const LayerSums& sums,
+                 const RowQuestion& question) {
+    Windows windows(chain, order, sums, question);
+    const bool where_needed = question.asked.where_needed;
+    const bool recomputes = question.asked.recomputed > 0 && !where_needed;
+    constexpr std::array<WindowEnds, 3> all{
+        WindowEnds{.begins_with_second = false, .ends_with_update = false},
+        WindowEnds{.begins_with_second = true, .ends_with_update = true},
+        WindowEnds{.begins_with_second = true, .ends_with_update = false}};
+    for (const WindowEnds ends : all) {
+        windows.add(ends, recomputes, -1);
+    }
+    if (!question.asked.memory_limit) {
+        return;
+    }
+    if (!where_needed) {
+        windows.add_memory(!recomputes, -1);
+        return;
+    }
+    constexpr int keeps = 0;
+    constexpr int computes_again = 1;
+    windows.add_memory(true, keeps);
+    windows.add({.begins_with_second = false, .ends_with_update = true}, true, computes_again);
+    for (const WindowEnds ends : all) {
+        windows.add(ends, true, computes_again);
+    }
+}
+
+}  // namespace pipetwin::sim
