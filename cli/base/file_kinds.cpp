@@ -265,9 +265,10 @@ std::string use_of(FileKind kind, const std::string& file) {
             return fmt::format("pipetwin import nsys {} --micro-batch-size N --out x.profile.json",
                                file);
         case FileKind::Plan:
-            return "schedule.csv beside it has the rows: pipetwin check schedule.csv; the folder "
-                   "is "
-                   "for export, compare and view";
+            return fmt::format(
+                "the rows are in the file beside it: pipetwin check {}; the folder is for export, "
+                "compare and view",
+                (std::filesystem::path(file).parent_path() / "schedule.csv").string());
         case FileKind::HfConfig:
             return fmt::format(
                 "pipetwin import hf {} --device NAME --sequence N --micro-batch-size "
