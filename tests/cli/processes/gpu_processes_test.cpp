@@ -68,8 +68,7 @@ class ReplicasOnGpus : public GpuProcesses {
 /// to the bits who updates what, nor when the sums set out.
 TEST_F(ReplicasOnGpus, HaveTheSameBitsWhoeverUpdatesWhat) {
     train_in_threads();  // on the CPU
-    const std::vector<std::string> two =
-        joined({"--set", "pipeline.data_parallel=2"}, even_partition(2));
+    const std::vector<std::string> two{"--set", "pipeline.data_parallel=2"};
     train("processes", two);
     expect_losses_of_threads("processes");
     train("overlapped", joined(two, {"--set", "pipeline.overlap_reduction=true"}));
@@ -83,7 +82,8 @@ TEST_F(ReplicasOnGpus, AddUpMoreThanTwoInHalfPrecision) {
     const std::vector<std::string> half{"--set", "training.precision=bf16"};
     train_in_threads(joined(half, {"--set", "pipeline.micro_batches=8"}));  // of one sample, each
     const std::vector<std::string> four =
-        joined(half, {"--set", "pipeline.stages=1", "--set", "pipeline.data_parallel=4"});
+        joined(joined(half, {"--set", "pipeline.stages=1", "--set", "pipeline.data_parallel=4"}),
+               even_partition(1));
     train("processes", four);
     train("sharded", joined(four, {"--set", "pipeline.shard_optimizer=true"}));
     EXPECT_TRUE(checkpoint("sharded") == checkpoint("processes"));
@@ -142,12 +142,13 @@ TEST_F(StoppedGpuProcesses, AllEndSoonAfterOneWasKilled) {
 
 /// Who waits for a sum over GPUs of which one is gone does so as well.
 TEST_F(StoppedGpuProcesses, AllReplicasEndSoonAfterOneWasKilled) {
-    expect_end_after_a_kill({"--set",
-                             "pipeline.stages=1",
-                             "--set",
-                             "pipeline.data_parallel=2",
-                             "--set",
-                             "pipeline.shard_optimizer=true"});
+    expect_end_after_a_kill(joined(even_partition(1),
+                                   {"--set",
+                                    "pipeline.stages=1",
+                                    "--set",
+                                    "pipeline.data_parallel=2",
+                                    "--set",
+                                    "pipeline.shard_optimizer=true"}));
 }
 
 /// Who waits for a message of a GPU still hears the alarm.

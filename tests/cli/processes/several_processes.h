@@ -43,6 +43,7 @@ batch = 8
 steps = 4
 [pipeline]
 stages = 2
+partition = [2, 2]
 micro_batches = 2
 schedule = "1f1b"
 channel_capacity = 2
@@ -50,9 +51,9 @@ channel_capacity = 2
 checkpoint_every = 2
 )";
 
-/// The blocks of that model shared out to the pieces of such a pipeline. Which partition is fastest
-/// follows from what was measured, links included: trainings whose bits are compared have one that
-/// is written down.
+/// The blocks of that model shared out to the pieces of another pipeline than its own. Which
+/// partition is fastest follows from what was measured, links included: trainings whose bits are
+/// compared have one that is written down.
 inline std::vector<std::string> even_partition(int stages,
                                                const std::vector<std::string>& settings = {}) {
     constexpr int blocks = 4;

@@ -172,7 +172,7 @@ TEST_F(Torchrun, ItselfStartsThem) {
     if (std::system("torchrun --help >/dev/null 2>&1") != 0) {
         GTEST_SKIP() << "no torchrun (python3-torch)";
     }
-    train_in_one_process(even_partition(2));
+    train_in_one_process({});
     const std::string port = fmt::format("--master_port={}", free_port());
     const std::vector<std::string> torchrun{"torchrun",
                                             "-r",
@@ -184,7 +184,7 @@ TEST_F(Torchrun, ItselfStartsThem) {
                                             port,
                                             "--nproc_per_node=2",
                                             "--no_python"};
-    const Outcome outcome = run(joined(torchrun, train("processes", even_partition(2))), gpus(2));
+    const Outcome outcome = run(joined(torchrun, train("processes", {})), gpus(2));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("step     3"));
     EXPECT_EQ(series("processes"), series("one"));
@@ -202,11 +202,9 @@ TEST_F(Torchrun, TrainsReplicas) {
 }
 
 TEST_F(Torchrun, GoesOnFromACheckpointAsIfNothingHadHappened) {
-    const std::vector<std::string> partition = even_partition(2);
-    train_in_one_process(partition);
-    EXPECT_THAT(run_all(2, "parts", joined(partition, {"--set", "training.steps=2"})),
-                all_end_with(0));
-    const std::vector<Outcome> outcomes = run_all(2, "parts", joined(partition, {"--resume"}));
+    train_in_one_process({});
+    EXPECT_THAT(run_all(2, "parts", {"--set", "training.steps=2"}), all_end_with(0));
+    const std::vector<Outcome> outcomes = run_all(2, "parts", {"--resume"});
     EXPECT_THAT(outcomes, all_end_with(0)) << errors(outcomes);
     EXPECT_EQ(series("parts"), series("one"));
     EXPECT_TRUE(checkpoint("parts") == checkpoint("one"));
@@ -268,7 +266,10 @@ class StoppedTorchrun : public Torchrun {
     Job start_training() const {
         train_in_threads();
         Job job =
-            start_all(3, "run", {"--set", "training.steps=1000000", "--set", "pipeline.stages=3"});
+            start_all(3,
+                      "run",
+                      joined({"--set", "training.steps=1000000", "--set", "pipeline.stages=3"},
+                             even_partition(3)));
         const auto begin = Clock::now();
         while (content_of(path(log_of(0) + "out.log")).find("step     1") == std::string::npos &&
                Clock::now() - begin < std::chrono::seconds(60)) {
