@@ -31,7 +31,8 @@ int micro_batch_size(const Scenario& scenario, const Candidate& candidate) {
     return samples / std::min(samples, candidate.shape.micro_batches);
 }
 
-/// What a scenario can say and a search does not try: "zb-auto, schedules from files, ...".
+/// What a scenario can say and a search does not try: "zb-auto, schedules from files, ...". Empty:
+/// nothing.
 std::string not_tried(const Scenario& scenario) {
     std::vector<std::string> all;
     if (!scenario.pipeline.schedule) {
@@ -46,7 +47,12 @@ std::string not_tried(const Scenario& scenario) {
     if (scenario.pipeline.deferred_weights == 0) {
         all.emplace_back("deferred_weights");
     }
-    all.emplace_back("recompute of single stages");
+    if (scenario.pipeline.recompute_auto) {
+        all.emplace_back("recompute of single stages");
+    }
+    if (all.empty()) {
+        return "";
+    }
     const std::string last = std::move(all.back());
     all.pop_back();
     return all.empty() ? last : fmt::format("{} and {}", fmt::join(all, ", "), last);
@@ -61,8 +67,8 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
         return fmt::format(
             "Not proven: the search ended early. No plan that is left takes less than {}, {} below "
             "the best.",
-            format_duration(result.lower_bound),
-            saving(result.lower_bound));
+            format_duration(result.any_partition_bound),
+            saving(result.any_partition_bound));
     }
     std::string text = "Proven: no other plan that is open is faster, whatever its partition";
     if (result.lower_bound < best) {
@@ -74,9 +80,10 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
             "could save {} at the most",
             saving(result.any_partition_bound));
     }
-    if (result.any_order_bound < best) {
+    if (const std::string others = not_tried(scenario);
+        result.any_order_bound < best && !others.empty()) {
         text += fmt::format("; what is not tried ({}) could save {} at the most",
-                            not_tried(scenario),
+                            others,
                             saving(result.any_order_bound));
     }
     return text + '.';

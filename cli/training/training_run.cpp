@@ -439,7 +439,10 @@ void predict_again(SettledRun& run,
     same.pipeline.partition = plan->partition->layers_per_stage();
     Plan again = make_plan(same, model, profile);
     if (again.hash() != plan.hash()) {
-        return;  // the order follows costs, and the one that was run is another one now
+        console.note(
+            "the order of the actions follows from the costs, and would be another one with those "
+            "measured between the steps: the prediction is that of before the training");
+        return;
     }
     if (plan->channel_capacity) {
         again = std::move(again).with_capacity(*plan->channel_capacity);

@@ -194,7 +194,7 @@ bool can_walk(const RankChain& chain, RankPlacement placement) {
            (middles + limits_of_bisection) * steps_of_walk(chain) <= most_walked;
 }
 
-/// Middles of a loop, those near the half of all layers first; not all where that takes too long.
+/// Middles of a loop, those near the half of all layers first.
 std::vector<int> middles(const RankChain& chain, RankPlacement placement) {
     if (placement != RankPlacement::Loop) {
         return {0};
@@ -203,10 +203,6 @@ std::vector<int> middles(const RankChain& chain, RankPlacement placement) {
     std::iota(all.begin(), all.end(), 0);
     std::ranges::stable_sort(
         all, {}, [&](int middle) { return std::abs(2 * middle - chain.layers); });
-    const double most = std::max(1.0, most_walked / steps_of_walk(chain));
-    if (most < static_cast<double>(all.size())) {
-        all.resize(static_cast<std::size_t>(most));
-    }
     return all;
 }
 

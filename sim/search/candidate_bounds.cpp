@@ -130,6 +130,20 @@ Fill fill_of(const Scenario& scenario, const Shape& shape) {
     return fill;
 }
 
+/// Nanoseconds that rounding may have added to the sums of gradients of a rank.
+int reduction_slack(int chunks) {
+    return 2 * chunks;
+}
+
+/// The order of a candidate; none where the schedule has none of such a shape.
+std::optional<Schedule> order_of(const Scenario& scenario, const Candidate& candidate) {
+    try {
+        return scenario_schedule(with_candidate(scenario, candidate));
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
 }  // namespace
 
 CandidateBounds::CandidateBounds(const Scenario& scenario,
@@ -335,11 +349,6 @@ double ShapeBounds::reduction_slope(const BoundQuestion& question) const {
         static_cast<double>(time(lightest) - time(Bytes{1})) / static_cast<double>(lightest.count));
 }
 
-/// Nanoseconds that rounding may have added to the sums of gradients of a rank.
-int reduction_slack(int chunks) {
-    return 2 * chunks;
-}
-
 void ShapeBounds::add_reductions(RankQuantity& work,
                                  const BoundQuestion& question,
                                  int chunks) const {
@@ -424,20 +433,14 @@ bool ShapeBounds::has_fixed_order(const ScheduleChoice& choice) const {
            actions_of({.shape = shape_, .choice = choice}) <= most_actions;
 }
 
-/// The order of a candidate; none where the schedule has none of such a shape.
-std::optional<Schedule> order_of(const Scenario& scenario, const Candidate& candidate) {
-    try {
-        return scenario_schedule(with_candidate(scenario, candidate));
-    } catch (const Error&) {
-        return std::nullopt;
-    }
-}
-
 /// The chain with what follows from the order of the actions, where a rank has two pieces in a loop
 /// or a V.
-RankChain ShapeBounds::chain_with_windows(const ScheduleChoice& choice,
-                                          const BoundQuestion& question) const {
-    RankChain chain = chain_of(choice, question);
+const RankChain& ShapeBounds::chain_with_windows(const ScheduleChoice& choice,
+                                                 const BoundQuestion& question) const {
+    if (last_chain_ && last_chain_->first == choice) {
+        return last_chain_->second;
+    }
+    RankChain& chain = last_chain_.emplace(choice, chain_of(choice, question)).second;
     const StagePlacement placement = placement_of(choice);
     if (choice.chunks != 2 || !has_fixed_order(choice) ||
         (placement != StagePlacement::Loop && placement != StagePlacement::V)) {

@@ -116,7 +116,8 @@ class ShapeBounds {
     std::vector<std::vector<int>> partitions_by_bound(const BoundQuestion& question,
                                                       Duration least);
     RankChain chain_of(const ScheduleChoice& choice, const BoundQuestion& question) const;
-    RankChain chain_with_windows(const ScheduleChoice& choice, const BoundQuestion& question) const;
+    const RankChain& chain_with_windows(const ScheduleChoice& choice,
+                                        const BoundQuestion& question) const;
     bool has_fixed_order(const ScheduleChoice& choice) const;
     double reduction_slope(const BoundQuestion& question) const;
     void add_reductions(RankQuantity& work, const BoundQuestion& question, int chunks) const;
@@ -127,6 +128,7 @@ class ShapeBounds {
     const LayerSums& sums_;
     BoundQuestion of_shape_;
     std::map<std::pair<int, bool>, std::vector<int>> balanced_{};  ///< known ones
+    mutable std::optional<std::pair<ScheduleChoice, RankChain>> last_chain_{};
 };
 
 }  // namespace pipetwin::sim

@@ -73,6 +73,14 @@ class OpenQueue {
     }
     /// The least bound of all.
     Duration least() const { return bounds_.empty() ? Duration::max() : *bounds_.begin(); }
+    /// The least that any of them takes with any partition.
+    Duration least_of_any_partition() const {
+        Duration least = Duration::max();
+        for (const Open& open : open_) {
+            least = std::min(least, open.least);
+        }
+        return least;
+    }
     bool empty() const { return open_.empty(); }
     std::size_t size() const { return open_.size(); }
 

@@ -138,7 +138,9 @@ class Choice {
                 model_.layer_count(), pieces(), [](int, int, int) { return true; });
             std::vector<Sizes> splits;
             all.for_each([&](std::span<const int> sizes) {
-                splits.emplace_back(sizes.begin(), sizes.end());
+                if (!std::ranges::equal(sizes, balanced_)) {
+                    splits.emplace_back(sizes.begin(), sizes.end());
+                }
             });
             take_best(splits);
         } else if (left_ > 1) {
@@ -279,6 +281,9 @@ ChosenPartition chosen_partition(const SettledScenario& scenario,
 Plan make_settled_plan(const SettledScenario& scenario,
                        const Model& model,
                        const Profile& profile) {
+    if (scenario.pipeline.partition) {
+        return with_settled_capacity(make_plan(scenario, model, profile));
+    }
     SettledScenario settled = scenario;
     settled.pipeline.partition =
         chosen_partition(scenario, model, profile, most_tried_actions).layers_per_piece;

@@ -86,6 +86,7 @@ class Search {
     bool is_slower(const Open& open) const;
     bool is_known(const Open& open) const;
     Duration to_beat(const Shape& shape) const;
+    void add_contender(const Open& open);
     void leave_out(const Open& open);
     std::vector<Open> next_wave(OpenQueue& queue);
     Step look_into(const Open& shape) const;
@@ -116,6 +117,7 @@ class Search {
     Duration spared_ = Duration::max();
     std::set<std::pair<Bytes, Candidate>> too_large_{};  ///< those that come nearest to fit
     std::int64_t settled_ = 0;                           ///< shapes and candidates
+    bool is_stopped_ = false;                            ///< `progress` has said so
     std::int64_t partitions_ = 0;
 };
 
@@ -168,6 +170,16 @@ bool Search::is_known(const Open& open) const {
     return found != without_recompute_.end() && found->second == open.bound;
 }
 
+/// A candidate that is not simulated, if other partitions than the first ones could be faster than
+/// the best plan.
+void Search::add_contender(const Open& open) {
+    const bool is_open = !space_.scenario.pipeline.partition;
+    if (is_open && open.least < best_.of(open.candidate.shape)) {
+        all_.contenders.push_back(
+            {.promise = open.bound, .least = open.least, .candidate = open.candidate});
+    }
+}
+
 void Search::leave_out(const Open& open) {
     const std::int64_t count =
         open.is_shape ? std::ssize(choices_of(space_.scenario, space_.model, open.candidate.shape))
@@ -177,10 +189,8 @@ void Search::leave_out(const Open& open) {
     ++settled_;
     if (!open.is_shape) {
         runners_up_.add(open);
-        const bool is_open = !space_.scenario.pipeline.partition;
-        if (is_open && open.least < std::min(open.bound, best_.of(open.candidate.shape))) {
-            all_.contenders.push_back(
-                {.promise = open.bound, .least = open.least, .candidate = open.candidate});
+        if (open.least < open.bound) {
+            add_contender(open);
         }
     }
     if (open.bound < best_.of(open.candidate.shape)) {
@@ -202,7 +212,8 @@ std::vector<Open> Search::next_wave(OpenQueue& queue) {
             continue;
         }
         if (is_known(next)) {
-            queue.take();
+            // The partitions that are tried first come out the same; others may not.
+            add_contender(queue.take());
             ++all_.pruned;
             ++settled_;
             continue;
@@ -303,16 +314,17 @@ void Search::take(Step step, OpenQueue& queue) {
 
 /// None of those that are left is below the bound.
 bool Search::goes_on(std::size_t left, Duration bound) {
-    if (all_.actions >= options_.most_actions) {
+    if (is_stopped_ || all_.actions >= options_.most_actions) {
         return false;
     }
     if (!options_.progress) {
         return true;
     }
     const auto settled = static_cast<double>(settled_);
-    return options_.progress({.share = settled / (settled + static_cast<double>(left)),
-                              .best = best_.of_all(),
-                              .bound = std::min(spared_, bound)});
+    is_stopped_ = !options_.progress({.share = settled / (settled + static_cast<double>(left)),
+                                      .best = best_.of_all(),
+                                      .bound = std::min(spared_, bound)});
+    return !is_stopped_;
 }
 
 /// Where nothing fits yet no limit makes the partitions fewer: whether so many can be looked at.
@@ -337,6 +349,7 @@ void Search::try_each(const Candidate& candidate,
     for (Outcome& outcome : outcomes) {
         for (const FoundPlan& found : outcome.found) {
             best = std::min(best, found.step);
+            best_.add(found);
         }
         all_.add(std::move(outcome));
     }
@@ -368,7 +381,7 @@ void Search::improve(std::vector<Contender>& contenders, Duration& best) {
         const FoundPlan* const found = fastest_of(candidate);
         const std::vector<int> first = found == nullptr ? std::vector<int>{} : found->partition;
         const std::int64_t actions = std::min(most_improved_actions, room);
-        if (actions < 10 * actions_of(candidate)) {
+        if (actions < 10 * actions_of(candidate) || !goes_on(0, contender.least)) {
             continue;
         }
         SettledScenario settled = with_candidate(space_.scenario, candidate);
@@ -404,7 +417,7 @@ Duration Search::try_partitions(Duration best) {
         const Candidate& candidate = contender.candidate;
         looked_at += std::int64_t{space_.model.layer_count()} * candidate.shape.stages *
                      candidate.choice.chunks;
-        if (looked_at > most_looked_at) {
+        if (looked_at > most_looked_at || !goes_on(0, contender.least)) {
             bound = std::min(bound, contender.least);
             continue;
         }
@@ -458,7 +471,7 @@ void Search::try_runners_up(Duration best) {
 /// Where nothing fits: the partition that lacks least of each of the candidates that look smallest.
 void Search::find_closest() {
     for (const auto& [bytes, candidate] : too_large_) {
-        if (actions_of(candidate) > largest_runner_up) {
+        if (actions_of(candidate) > largest_runner_up || !goes_on(0, Duration{})) {
             continue;
         }
         SettledScenario settled = with_candidate(space_.scenario, candidate);
@@ -512,7 +525,7 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
     const Duration fastest = result.ranked.front().step;
     result.lower_bound = std::min(fastest, bound);
     result.any_partition_bound = std::min(result.lower_bound, any_partition_bound);
-    result.proven_optimal = result.any_partition_bound == fastest;
+    result.proven_optimal = complete && result.any_partition_bound == fastest;
     result.any_order_bound = fastest;
     for (const Shape& shape : result.shapes) {
         if (!bounds_.unknown(shape)) {
@@ -544,6 +557,11 @@ SearchResult Search::run() {
     Duration any_partition_bound = bound;
     if (queue.empty()) {
         any_partition_bound = try_partitions(best_.of_all().value_or(Duration::max()));
+    } else {
+        any_partition_bound = std::min(bound, queue.least_of_any_partition());
+        for (const Contender& contender : all_.contenders) {
+            any_partition_bound = std::min(any_partition_bound, contender.least);
+        }
     }
     if (queue.empty() && best_.of_all()) {
         try_runners_up(*best_.of_all());

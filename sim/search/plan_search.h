@@ -70,8 +70,8 @@ struct SearchResult {
 /// found.
 ///
 /// For schedules with one stage to a rank, partitions are those that the bound finds, with the
-/// longest and the shortest stages first, and the balanced one; for all others the one that
-/// balances the ranks, and the one with the best bound. A partition that the scenario writes down
+/// longest and the shortest stages first, and the balanced one; for all others the one whose pieces
+/// are balanced, with recompute and without. A partition that the scenario writes down
 /// is the only one. In the end, every other partition that could beat the best plan is simulated,
 /// too, where there are not too many of them; where there are, layers move between the pieces of
 /// the best one.

@@ -348,6 +348,31 @@ TEST(PlanSearch, KnowsThatAFileMayHaveNoBackward) {
     }
 }
 
+/// Whenever a search is stopped, what it says of all plans holds.
+TEST(PlanSearch, IsRightAboutWhatIsLeftWhenItIsStopped) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomQuestion random(seed);
+    int stopped = 0;
+    for (int round = 0; round < tests::soaked(40); ++round) {
+        const Profile profile = random.profile();
+        const Scenario scenario = random.scenario();
+        const Model model = scenario_model(scenario, &profile);
+        int left = 1 + random.below(4);
+        SearchOptions options;
+        options.progress = [&](const SearchProgress&) { return --left > 0; };
+        const SearchResult result = search_plans(scenario, model, profile, options);
+        if (result.ranked.empty()) {
+            continue;
+        }
+        stopped += left <= 0 ? 1 : 0;
+        EXPECT_LE(result.any_partition_bound, brute_force(scenario, profile).value());
+        EXPECT_EQ(result.proven_optimal,
+                  result.complete && result.any_partition_bound == result.ranked.front().step);
+    }
+    EXPECT_GT(stopped, 0);
+}
+
 TEST(PlanSearch, IsTheSameInOneThreadAndInSeveral) {
     RandomQuestion random(3);
     for (int round = 0; round < 10; ++round) {
