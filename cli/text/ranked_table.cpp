@@ -99,7 +99,8 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
         {"micro-batches",
          batches,
          [](const std::string& cell) {
-             return std::string(cell).insert(cell.find(' '), " micro-batches");
+             const char* const noun = cell.starts_with("1 ") ? " micro-batch" : " micro-batches";
+             return std::string(cell).insert(cell.find(' '), noun);
          }},
         {"schedule", schedule, [](const std::string& cell) { return cell; }},
         {"recompute",
