@@ -119,9 +119,13 @@ std::int64_t enough(const RankChain& chain) {
         if (!quantity.limits.empty()) {
             continue;
         }
-        std::int64_t all = 0;
-        for (const std::vector<std::int64_t>& before : quantity.before) {
-            all = std::max(all, before.back());
+        std::int64_t all = 0;  // where the pieces of a rank differ in kind, each layer counts most
+        for (std::size_t layer = 0; layer < as_index(chain.layers); ++layer) {
+            std::int64_t most_of_layer = 0;
+            for (const std::vector<std::int64_t>& before : quantity.before) {
+                most_of_layer = std::max(most_of_layer, before[layer + 1] - before[layer]);
+            }
+            all += most_of_layer;
         }
         all += quantity.delay.empty() ? 0 : quantity.delay.back();
         all += quantity.second_delay.empty() ? 0 : quantity.second_delay.back();

@@ -12,6 +12,7 @@
 
 #include "core/partition/rank_walk.h"
 #include "tests/support/error_of.h"
+#include "tests/support/soak.h"
 
 namespace pipetwin {
 namespace rank_partition_test {
@@ -53,15 +54,18 @@ std::vector<std::vector<std::int64_t>> amounts_of(const RankChain& chain,
         auto& of_rank = amounts.emplace_back(
             quantity.fixed.empty() ? std::vector<std::int64_t>(as_index(chain.ranks()))
                                    : quantity.fixed);
-        std::vector<bool> has_first(of_rank.size());
+        std::vector<int> pieces(of_rank.size());
         int layer = 0;
         for (std::size_t piece = 0; piece < sizes.size(); ++piece) {
             const std::size_t rank = as_index(chain.rank_of_piece[piece]);
             const auto& before = quantity.sums_of(static_cast<int>(piece));
-            if (!has_first[rank] && !quantity.delay.empty()) {
+            if (pieces[rank] == 0 && !quantity.delay.empty()) {
                 of_rank[rank] += quantity.delay[as_index(layer)];
             }
-            has_first[rank] = true;
+            if (pieces[rank] == 1 && !quantity.second_delay.empty()) {
+                of_rank[rank] += quantity.second_delay[as_index(layer)];
+            }
+            ++pieces[rank];
             for (int i = 0; i < sizes[piece]; ++i, ++layer) {
                 of_rank[rank] += before[as_index(layer + 1)] - before[as_index(layer)];
             }
@@ -76,6 +80,7 @@ class BruteForce {
     explicit BruteForce(const RankChain& chain) : chain_(chain) { extend(chain.layers); }
 
     std::optional<std::int64_t> least{};
+    std::vector<std::int64_t> all{};  ///< of each split that keeps the limits
 
   private:
     void extend(int layers) {
@@ -95,17 +100,41 @@ class BruteForce {
     void look() {
         const auto amounts = amounts_of(chain_, sizes_);
         std::int64_t largest = 0;
-        for (std::size_t i = 0; i < amounts.size(); ++i) {
-            const std::vector<std::int64_t>& limits = chain_.quantities[i].limits;
-            for (std::size_t rank = 0; rank < amounts[i].size(); ++rank) {
-                if (limits.empty()) {
+        for (std::size_t rank = 0; rank < amounts.front().size(); ++rank) {
+            const std::optional<std::int64_t> of_rank = least_kept(amounts, rank);
+            if (!of_rank) {
+                return;
+            }
+            largest = std::max(largest, *of_rank);
+        }
+        all.push_back(largest);
+        least = std::min(least.value_or(largest), largest);
+    }
+
+    /// What a rank needs the limit to be, with the alternative for which that is less; none where
+    /// it keeps no other limits.
+    std::optional<std::int64_t> least_kept(const std::vector<std::vector<std::int64_t>>& amounts,
+                                           std::size_t rank) const {
+        std::optional<std::int64_t> least_of_both;
+        for (const int alternative : {0, 1}) {
+            std::int64_t largest = 0;
+            bool fits = true;
+            for (std::size_t i = 0; i < amounts.size(); ++i) {
+                const RankQuantity& quantity = chain_.quantities[i];
+                if (quantity.alternative >= 0 && quantity.alternative != alternative) {
+                    continue;
+                }
+                if (quantity.limits.empty()) {
                     largest = std::max(largest, amounts[i][rank]);
-                } else if (amounts[i][rank] > limits[rank]) {
-                    return;
+                } else {
+                    fits = fits && amounts[i][rank] <= quantity.limits[rank];
                 }
             }
+            if (fits) {
+                least_of_both = std::min(least_of_both.value_or(largest), largest);
+            }
         }
-        least = std::min(least.value_or(largest), largest);
+        return least_of_both;
     }
 
     const RankChain& chain_;
@@ -151,6 +180,38 @@ class Dice {
         return chain;
     }
 
+    /// Adds what the search for plans adds for two pieces to a rank: a window that begins with the
+    /// second piece, and memory or, in its place, more work.
+    void add_windows(RankChain& chain) {
+        const std::vector<std::int64_t> forward = numbers(chain.layers, 20);
+        RankQuantity window{.before = {}};
+        for (const int factor : {1 + up_to(2), 1 + up_to(4)}) {
+            std::vector<std::int64_t> work = numbers(chain.layers, 30);
+            for (std::size_t layer = 0; layer < work.size(); ++layer) {
+                work[layer] += factor * forward[layer];
+            }
+            window.before.push_back(sums_of(work));
+        }
+        window.second_delay = sums_of(forward);
+        for (int piece = 0; piece < chain.pieces(); ++piece) {
+            window.kind_of_piece.push_back(piece < chain.ranks() ? 0 : 1);
+        }
+        chain.quantities.push_back(window);
+        if (up_to(1) == 0) {
+            RankQuantity memory{.before = {sums_of(numbers(chain.layers, 9))}, .alternative = 0};
+            const std::int64_t all = memory.before.front().back();
+            memory.limits.assign(as_index(chain.ranks()), all / chain.ranks());
+            chain.quantities.push_back(memory);
+            window.alternative = 1;
+            for (std::vector<std::int64_t>& before : window.before) {
+                for (std::int64_t& sum : before) {
+                    sum += sum / 2;
+                }
+            }
+            chain.quantities.push_back(window);
+        }
+    }
+
   private:
     std::mt19937 random_;
 };
@@ -158,8 +219,8 @@ class Dice {
 constexpr std::array every_placement{RankPlacement::One, RankPlacement::Loop, RankPlacement::V};
 
 TEST(RankPartition, IsNeverWorseThanAnySplitThatKeepsTheLimits) {
-    Dice dice(1);
-    for (int round = 0; round < 3'000; ++round) {
+    Dice dice(static_cast<std::uint32_t>(tests::seed()));
+    for (int round = 0; round < tests::soaked(3'000); ++round) {
         const RankPlacement placement = every_placement.at(as_index(dice.up_to(2)));
         const int ranks = 1 + dice.up_to(2);
         const int pieces = placement == RankPlacement::One ? ranks : 2 * ranks;
@@ -216,6 +277,31 @@ TEST(RankWalk, EnclosesTheLeastOfEverySplit) {
         EXPECT_FALSE(keeps(*least - 1, RankWalk::Empty::None));
     }
     EXPECT_GT(exact, known * 9 / 10);
+}
+
+TEST(RankWalk, BoundsWindowsAndAlternativesAsEverySplitDoes) {
+    Dice dice(static_cast<std::uint32_t>(tests::seed()));
+    int known = 0;
+    for (int round = 0; round < tests::soaked(1'000); ++round) {
+        const RankPlacement placement = dice.up_to(1) == 0 ? RankPlacement::Loop : RankPlacement::V;
+        const int ranks = 1 + dice.up_to(2);
+        RankChain chain = dice.chain(placement, ranks, 2 * ranks + dice.up_to(5));
+        dice.add_windows(chain);
+        SCOPED_TRACE(round);
+        const BruteForce every(chain);
+        const std::optional<std::int64_t> bound = rank_bound(chain);
+        if (!every.least) {
+            continue;
+        }
+        ++known;
+        ASSERT_TRUE(bound.has_value());
+        EXPECT_LE(*bound, *every.least);
+        EXPECT_TRUE(rank_chain_keeps(chain, *every.least));
+        const std::int64_t limit = *every.least + dice.up_to(20);
+        EXPECT_EQ(rank_splits_within(chain, limit, 1'000)->size(),
+                  std::ranges::count_if(every.all, [&](std::int64_t of) { return of <= limit; }));
+    }
+    EXPECT_GT(known, tests::soaked(500));
 }
 
 TEST(RankPartition, BalancesRanksRatherThanPieces) {
