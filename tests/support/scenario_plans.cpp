@@ -60,4 +60,18 @@ Error plan_error_of(const SettledScenario& scenario, const Profile& profile) {
     return error_of([&] { plan_of(scenario, profile); });
 }
 
+std::vector<std::vector<int>> all_partitions(int layers, int pieces) {
+    if (pieces == 1) {
+        return {{layers}};
+    }
+    std::vector<std::vector<int>> result;
+    for (int first = 1; first + pieces - 1 <= layers; ++first) {
+        for (std::vector<int> rest : all_partitions(layers - first, pieces - 1)) {
+            rest.insert(rest.begin(), first);
+            result.push_back(std::move(rest));
+        }
+    }
+    return result;
+}
+
 }  // namespace pipetwin::testing

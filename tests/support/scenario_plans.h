@@ -29,6 +29,9 @@ SettledScenario partitioned(std::vector<int> pieces, int micro_batches = 2, int 
 
 Plan plan_of(const SettledScenario& scenario, const Profile& profile = chain_profile());
 
+/// Every list of sizes of at least 1 that sums to `layers`.
+std::vector<std::vector<int>> all_partitions(int layers, int pieces);
+
 /// What `plan_of` throws; fails the test if it throws nothing.
 Error plan_error_of(const SettledScenario& scenario, const Profile& profile = chain_profile());
 

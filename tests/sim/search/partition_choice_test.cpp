@@ -23,22 +23,8 @@
 namespace pipetwin::sim {
 namespace partition_choice_test {
 
+using testing::all_partitions;
 using testing::layer;
-
-/// Every list of sizes of at least 1 that sums to `layers`.
-std::vector<std::vector<int>> all_partitions(int layers, int pieces) {
-    if (pieces == 1) {
-        return {{layers}};
-    }
-    std::vector<std::vector<int>> result;
-    for (int first = 1; first + pieces - 1 <= layers; ++first) {
-        for (std::vector<int> rest : all_partitions(layers - first, pieces - 1)) {
-            rest.insert(rest.begin(), first);
-            result.push_back(std::move(rest));
-        }
-    }
-    return result;
-}
 
 /// What makes one plan better than another: bytes above the limits, step, peak.
 using Score = std::tuple<std::int64_t, Duration, Bytes>;

@@ -29,6 +29,7 @@
 namespace pipetwin::sim {
 namespace plan_search_test {
 
+using testing::all_partitions;
 using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
@@ -96,21 +97,6 @@ class RandomQuestion {
 /// A few rounds; more until some shape of a schedule has come up.
 bool goes_on(int round, bool has_come_up) {
     return round < tests::soaked(5) || (!has_come_up && round < 1000);
-}
-
-/// Every list of sizes of at least 1 that sums to `layers`.
-std::vector<std::vector<int>> all_partitions(int layers, int stages) {
-    if (stages == 1) {
-        return {{layers}};
-    }
-    std::vector<std::vector<int>> result;
-    for (int first = 1; first + stages - 1 <= layers; ++first) {
-        for (std::vector<int> rest : all_partitions(layers - first, stages - 1)) {
-            rest.insert(rest.begin(), first);
-            result.push_back(std::move(rest));
-        }
-    }
-    return result;
 }
 
 /// None where there is no such plan or it does not fit.
