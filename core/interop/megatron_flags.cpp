@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <ranges>
 #include <set>
 #include <utility>
@@ -146,17 +147,39 @@ class FlagReader {
         std::string what;
     };
 
-    /// Megatron's programs for other models than decoders say so in their names.
+    /// Whether a word of a program's name names another kind of model than a decoder of text; a
+    /// number may follow, as in "mamba2".
+    static bool is_other_model(string_view word) {
+        constexpr std::array<string_view, 12> others{"bert",
+                                                     "roberta",
+                                                     "t5",
+                                                     "ict",
+                                                     "retro",
+                                                     "mamba",
+                                                     "hybrid",
+                                                     "vision",
+                                                     "vlm",
+                                                     "realm",
+                                                     "mimo",
+                                                     "biencoder"};
+        return std::ranges::any_of(others, [word](string_view other) {
+            return word.starts_with(other) &&
+                   word.find_first_not_of("0123456789", other.size()) == string_view::npos;
+        });
+    }
+
+    /// Megatron's programs for other models than decoders say so in a word of their names.
     void expect_decoder(string_view program) {
-        const string_view name = program.substr(program.find_last_of('/') + 1);
-        for (const string_view other :
-             {"bert", "t5", "ict", "retro", "mamba", "hybrid", "vision", "vlm", "realm", "mimo"}) {
-            if (name.find(other) != string_view::npos) {
+        const std::string name = lower(program.substr(program.find_last_of('/') + 1));
+        for (std::size_t begin = 0; begin < name.size();) {
+            const std::size_t end = std::min(name.find_first_of("_-.", begin), name.size());
+            if (is_other_model(string_view(name).substr(begin, end - begin))) {
                 problems_.push_back(
-                    {std::string(name),
+                    {std::string(program.substr(program.find_last_of('/') + 1)),
                      "the program trains another kind of model than a decoder of text"});
                 return;
             }
+            begin = end + 1;
         }
     }
 
@@ -257,11 +280,32 @@ class FlagReader {
         } else if (name == "attention-dropout") {
             flags_.attention_dropout = real(setting);
         } else if (name == "mixed-precision" && setting.is_key) {
-            flags_.bf16 = lower(value(setting).text).find("bf16") != std::string::npos;
+            take_mixed_precision(setting);
         } else {
             return false;
         }
         return true;
+    }
+
+    /// A recipe of Megatron-Bridge by its name: "bf16_mixed", "fp16_with_mxfp8_mixed", ...
+    void take_mixed_precision(const Setting& setting) {
+        const std::string recipe = lower(value(setting).text);
+        const auto has = [&recipe](string_view part) {
+            return recipe.find(part) != std::string::npos;
+        };
+        const bool is_bf16 = has("bf16");
+        const bool is_fp16 = !is_bf16 && (has("fp16") || recipe.starts_with("16"));
+        flags_.bf16 = flags_.bf16 || is_bf16;
+        flags_.fp16 = flags_.fp16 || is_fp16;
+        const bool is_known = is_bf16 || is_fp16 || has("fp32") || recipe.starts_with("32") ||
+                              recipe == "none" || recipe == "no" || recipe == "false";
+        if (has("fp8") || has("int8")) {
+            problem(setting, "products in 8 bits take other time and memory");
+        } else if (has("fp4")) {
+            problem(setting, "products in 4 bits take other time and memory");
+        } else if (!is_known) {
+            problem(setting, "no recipe that is known here, such as bf16_mixed or fp16_mixed");
+        }
     }
 
     void take_other(const Setting& setting, string_view name) {
@@ -328,12 +372,38 @@ class FlagReader {
                "leaves it out with a warning");
     }
 
+    /// Refuses a flag that stands twice, and two keys with one meaning but for equal values.
     void once(const Setting& setting, string_view name) {
-        if (!given_.insert(std::string(name)).second) {
+        const auto [entry, is_first] = given_.emplace(name, &setting);
+        if (is_first) {
+            return;
+        }
+        const Setting& other = *entry->second;
+        const auto same = [](const SettingWord& a, const SettingWord& b) {
+            return a.text == b.text && a.unknown == b.unknown;
+        };
+        if (!setting.is_key || !other.is_key) {
             refuse(setting.place,
                    fmt::format("{} a second time", setting.written),
                    "keep one of them");
         }
+        if (!std::ranges::equal(setting.values, other.values, same)) {
+            refuse(setting.place,
+                   fmt::format("{} = {}, but {} = {} at {}",
+                               setting.written,
+                               words_of(setting),
+                               other.written,
+                               words_of(other),
+                               other.place),
+                   "both keys mean the same: give them one value");
+        }
+    }
+
+    static std::string words_of(const Setting& setting) {
+        const auto texts = setting.values | std::views::transform([](const SettingWord& word) {
+                               return word.unknown.empty() ? word.text : word.text + word.unknown;
+                           });
+        return fmt::format("{}", fmt::join(texts, " ")).substr(0, 60);
     }
 
     static const SettingWord& value(const Setting& setting) {
@@ -460,7 +530,7 @@ class FlagReader {
 
     UnknownFlags unknown_;
     MegatronFlags flags_;
-    std::set<std::string> given_;
+    std::map<std::string, const Setting*, std::less<>> given_;
     std::vector<Problem> problems_;
 };
 
@@ -493,9 +563,16 @@ void add_base_settings(LaunchFile& file, const LaunchFile& base) {
         return alias ? std::string(alias->name) : setting.name;
     };
     std::set<std::string> names;
-    std::ranges::transform(file.settings, std::inserter(names, names.end()), name_of);
+    std::set<std::string> unset;  // as written: null takes away one key, not what means the same
+    for (const Setting& setting : file.settings) {
+        if (setting.is_unset) {
+            unset.insert(setting.name);
+        } else {
+            names.insert(name_of(setting));
+        }
+    }
     for (const Setting& setting : base.settings) {
-        if (!names.contains(name_of(setting))) {
+        if (!names.contains(name_of(setting)) && !unset.contains(setting.name)) {
             file.settings.push_back(setting);
         }
     }
@@ -503,7 +580,9 @@ void add_base_settings(LaunchFile& file, const LaunchFile& base) {
 }
 
 MegatronFlags megatron_flags(const LaunchFile& file, UnknownFlags unknown) {
-    return FlagReader(unknown).read(file);
+    LaunchFile kept = file;
+    std::erase_if(kept.settings, &Setting::is_unset);
+    return FlagReader(unknown).read(kept);
 }
 
 MegatronFlags parse_megatron_flags(string_view text, string_view place, UnknownFlags unknown) {

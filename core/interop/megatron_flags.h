@@ -104,13 +104,14 @@ bool are_megatron_flags(std::string_view text);
 /// Error(BadInput) with place:line:column.
 LaunchFile parse_launch_file(std::string_view text, std::string_view place);
 
-/// Adds the settings of a file that another one continues, but for those that it sets anew.
+/// Adds the settings of a file that another one continues, but for those that it sets anew or
+/// unsets.
 void add_base_settings(LaunchFile& file, const LaunchFile& base);
 
 /// The flags among the settings. Throws Error(BadInput) with place:line:column for a value that is
-/// none, a flag given twice, a value that the file does not hold, and, with UnknownFlags::Refuse,
-/// for flags that change the model, the split, the memory or the schedule and have no member here,
-/// naming all of them.
+/// none, a flag given twice, keys with one meaning and two values, a value that the file does not
+/// hold, and, with UnknownFlags::Refuse, for flags that change the model, the split, the memory or
+/// the schedule and have no member here, naming all of them.
 MegatronFlags megatron_flags(const LaunchFile& file, UnknownFlags unknown = UnknownFlags::Refuse);
 
 /// Reads the flags of a text that `parse_launch_file` reads.

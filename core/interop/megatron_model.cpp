@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +12,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/interop/megatron_layout.h"
 #include "core/plan/tensor_parallel.h"
 
 namespace pipetwin {
@@ -172,11 +174,12 @@ class LayerPattern {
             }
             const Value& list = result->is_number ? *other : *result;
             const int times = result->is_number ? result->number : other->number;
-            if (times < 0 || list.list.size() * as_index(times) > most_) {
+            if (times < 0 || as_index(times) > most_ ||
+                list.list.size() * as_index(times) > most_) {
                 return std::nullopt;
             }
             Value repeated;
-            for (int i = 0; i < times; ++i) {
+            for (int i = 0; i < times && !list.list.empty(); ++i) {
                 repeated.list.insert(repeated.list.end(), list.list.begin(), list.list.end());
             }
             result = std::move(repeated);
@@ -273,6 +276,19 @@ void add_experts(const MegatronFlags& flags, DecoderModel& model, std::string_vi
                      "a token goes through some of the experts; without the flag through 2");
     }
     model.has_experts = blocks_with_experts(flags, place);
+}
+
+/// Refuses more stages than any list of stages here holds.
+int expect_few_stages(std::int64_t stages, std::string_view place) {
+    if (stages > static_cast<std::int64_t>(largest_layout)) {
+        refuse_flags(
+            ErrorKind::BadInput,
+            place,
+            fmt::format("{} stages of the pipeline, expected at most {}", stages, largest_layout),
+            "is there a digit too many in --pipeline-model-parallel-size or "
+            "--num-virtual-stages-per-pipeline-rank?");
+    }
+    return static_cast<int>(stages);
 }
 
 std::string share(int layers, std::string_view of, int parts, std::string_view parts_name) {
@@ -415,6 +431,7 @@ std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model)
 }
 
 int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view place) {
+    expect_few_stages(std::int64_t{ranks} * flags.virtual_stages.value_or(1), place);
     if (flags.layout) {
         const auto stages = static_cast<int>(flags.layout->stages.size());
         if (stages % ranks != 0) {
@@ -460,6 +477,7 @@ int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view plac
                                  all == flags.layers.value_or(0) ? "" : " with embedding and loss"),
                      "");
     }
+    expect_few_stages(all / round * ranks, place);
     return static_cast<int>(all / round);
 }
 
@@ -470,6 +488,7 @@ std::vector<int> megatron_blocks(const MegatronFlags& flags,
     if (!flags.layers) {
         return {};
     }
+    const int stages = expect_few_stages(std::int64_t{ranks} * chunks, place);
     const bool has_ends = flags.first_layers || flags.last_layers;
     if (has_ends && (flags.account_for_embedding || flags.account_for_loss)) {
         refuse_flags(ErrorKind::Infeasible,
@@ -487,9 +506,8 @@ std::vector<int> megatron_blocks(const MegatronFlags& flags,
             if (layers % chunks != 0) {
                 refuse_flags(ErrorKind::Infeasible,
                              place,
-                             has_ends
-                                 ? share(layers, "the layers of a rank,", chunks, "chunks")
-                                 : share(*flags.layers, "--num-layers", ranks * chunks, "stages"),
+                             has_ends ? share(layers, "the layers of a rank,", chunks, "chunks")
+                                      : share(*flags.layers, "--num-layers", stages, "stages"),
                              "give a multiple, or --pipeline-model-parallel-layout");
             }
             blocks.push_back(layers / chunks);

@@ -4,10 +4,7 @@
 
 namespace pipetwin {
 
-namespace {
-
-/// A TOML basic string.
-std::string quoted(std::string_view text) {
+std::string toml_string(std::string_view text) {
     std::string result = "\"";
     for (const char c : text) {
         const auto code = static_cast<unsigned char>(c);
@@ -23,15 +20,13 @@ std::string quoted(std::string_view text) {
     return result + '"';
 }
 
-}  // namespace
-
 void ScenarioWriter::string(std::string_view key, std::string_view value) {
-    fmt::format_to(out(), "{} = {}\n", key, quoted(value));
+    fmt::format_to(out(), "{} = {}\n", key, toml_string(value));
 }
 
 void ScenarioWriter::strings(std::string_view key, const std::vector<std::string>& values) {
     std::vector<std::string> all;
-    std::ranges::transform(values, std::back_inserter(all), quoted);
+    std::ranges::transform(values, std::back_inserter(all), toml_string);
     list(key, all);
 }
 

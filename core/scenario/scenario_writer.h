@@ -12,6 +12,9 @@
 
 namespace pipetwin {
 
+/// The text as a basic string of TOML, in quotes, with `"`, `\` and control characters escaped.
+std::string toml_string(std::string_view text);
+
 /// Writes a scenario as TOML, line by line.
 class ScenarioWriter {
   public:

@@ -7,6 +7,7 @@
 #include "cli/interop/export/exporters.h"
 #include "core/base/error.h"
 #include "core/interop/megatron_flags.h"
+#include "core/interop/megatron_model.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 
@@ -95,6 +96,15 @@ void set_model(const SettledScenario& scenario, MegatronFlags& flags, Console& c
     if (gpt.vocabulary % (default_divisor * scenario.pipeline.tensor_parallel) != 0) {
         flags.vocabulary_divisor = 1;
     }
+    if (const int padded = padded_vocabulary(flags).value_or(gpt.vocabulary);
+        padded != gpt.vocabulary) {
+        console.note(
+            fmt::format("Megatron shares a vocabulary out to {} devices alike: it pads "
+                        "the {} words to {}, which the flags read back as",
+                        scenario.pipeline.tensor_parallel,
+                        gpt.vocabulary,
+                        padded));
+    }
     flags.untied = !gpt.tied;
     flags.hidden_dropout = gpt.dropout;
     flags.attention_dropout = 0;  // a gpt of ours drops no probabilities
@@ -105,8 +115,12 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
     flags.bf16 = training.precision == Precision::Bf16;
     flags.clip_norm = training.clip_norm;
     switch (training.optimizer) {
-        case OptimizerKind::Adam:
         case OptimizerKind::AdamW:
+            return;
+        case OptimizerKind::Adam:
+            console.note(
+                "Megatron's adam decays weights apart from gradients, as adamw does, which the "
+                "flags read back as");
             return;
         case OptimizerKind::Momentum:
             flags.optimizer = "sgd";

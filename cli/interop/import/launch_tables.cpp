@@ -7,13 +7,13 @@ std::filesystem::path profile_beside(const std::filesystem::path& out) {
     return file.replace_extension(".profile.json");
 }
 
-std::int64_t decoder_parameters(const DecoderModel& model) {
-    std::int64_t sum = embedding_parameters(model) + head_parameters(model) +
-                       model.blocks * attention_parameters(model);
-    for (int block = 0; block < model.blocks; ++block) {
-        sum += feed_forward_parameters(model, block);
+std::string toml_comment(std::string_view text) {
+    std::string line = "# ";
+    for (const char c : text) {
+        const auto code = static_cast<unsigned char>(c);
+        line += code < 0x20 || code == 0x7f ? ' ' : c;
     }
-    return sum;
+    return line + '\n';
 }
 
 }  // namespace pipetwin::cli

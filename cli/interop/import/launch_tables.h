@@ -1,9 +1,8 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-
-#include "core/model/decoder_model.h"
+#include <string>
+#include <string_view>
 
 /// Parts that importers of other systems' launch files share.
 namespace pipetwin::cli {
@@ -11,7 +10,7 @@ namespace pipetwin::cli {
 /// The profile that an importer writes beside its result: "x.toml" has "x.profile.json".
 std::filesystem::path profile_beside(const std::filesystem::path& out);
 
-/// Number of parameters of a model, each once.
-std::int64_t decoder_parameters(const DecoderModel& model);
+/// "# text" as one line of a TOML file: line ends and other control characters become blanks.
+std::string toml_comment(std::string_view text);
 
 }  // namespace pipetwin::cli

@@ -17,6 +17,7 @@
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
 #include "core/interop/megatron_model.h"
+#include "core/scenario/scenario_writer.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
@@ -108,8 +109,8 @@ class FlagsImport {
     Imported imported() {
         std::string text = "# Megatron's flags\n";
         if (!flags_.unused.empty()) {
-            text += fmt::format("# without effect on a prediction: {}\n",
-                                fmt::join(flags_.unused, " "));
+            text += toml_comment(
+                fmt::format("without effect on a prediction: {}", fmt::join(flags_.unused, " ")));
         }
         text += model_table();
         text += training_table();
@@ -132,17 +133,23 @@ class FlagsImport {
         if (!flags_.processes) {
             return std::nullopt;
         }
-        const std::int64_t devices =
-            std::int64_t{ranks_} * flags_.tensor_size.value_or(1) * flags_.context_size.value_or(1);
-        if (*flags_.processes % devices != 0) {
-            refuse(place_,
-                   fmt::format("{} processes cannot be shared out to replicas of {} devices: "
-                               "pipeline x tensor x context parallelism",
-                               *flags_.processes,
-                               devices),
-                   "Megatron refuses this, too");
+        // Divided one by one, as the product of the three may be larger than any number here.
+        int left = *flags_.processes;
+        for (const int size :
+             {ranks_, flags_.tensor_size.value_or(1), flags_.context_size.value_or(1)}) {
+            if (left % size != 0) {
+                refuse(place_,
+                       fmt::format("{} processes cannot be shared out to replicas of {} x {} x {} "
+                                   "devices: pipeline x tensor x context parallelism",
+                                   *flags_.processes,
+                                   ranks_,
+                                   flags_.tensor_size.value_or(1),
+                                   flags_.context_size.value_or(1)),
+                       "Megatron refuses this, too");
+            }
+            left /= size;
         }
-        return static_cast<int>(*flags_.processes / devices);
+        return left;
     }
 
     // --- [model] ---
@@ -160,7 +167,7 @@ class FlagsImport {
         const DecoderModel model = megatron_model(flags_, place_);
         const std::optional<int> vocabulary = padded_vocabulary(flags_);
         if (vocabulary) {
-            parameters_ = decoder_parameters(model);
+            parameters_ = parameter_count(model);
         }
         if (const int context = flags_.context_size.value_or(1); context > 1) {
             warn(fmt::format(
@@ -206,8 +213,9 @@ class FlagsImport {
         const std::filesystem::path file = profile_beside(options_.common.out);
         const std::string reason =
             more.empty() ? std::string() : fmt::format("# more than a gpt: {}\n", more);
-        std::string text = fmt::format(
-            "[model]\n{}kind = \"profile\"\nfile = \"{}\"\n", reason, file.filename().string());
+        std::string text = fmt::format("[model]\n{}kind = \"profile\"\nfile = {}\n",
+                                       reason,
+                                       toml_string(file.filename().string()));
         if (options_.hf.device) {
             profile_ = print_profile(estimated(model));
         } else {
@@ -250,7 +258,19 @@ class FlagsImport {
         if (flags_.global_batch_size || !flags_.micro_batch_size || !replicas_) {
             return flags_.global_batch_size;
         }
-        return *flags_.micro_batch_size * *replicas_;  // Megatron's default
+        constexpr std::int64_t most = 1 << 30;
+        const std::int64_t samples = std::int64_t{*flags_.micro_batch_size} * *replicas_;
+        if (samples > most) {
+            refuse(place_,
+                   fmt::format("--micro-batch-size {} on {} replicas are {} samples, expected at "
+                               "most {}",
+                               *flags_.micro_batch_size,
+                               *replicas_,
+                               samples,
+                               most),
+                   "is there a digit too many in --micro-batch-size?");
+        }
+        return static_cast<int>(samples);  // Megatron's default
     }
 
     std::string training_table() {
@@ -372,7 +392,7 @@ class FlagsImport {
     std::string cluster_table() const {
         std::string text;
         if (options_.hf.device) {
-            text += fmt::format("device = \"{}\"\n", *options_.hf.device);
+            text += fmt::format("device = {}\n", toml_string(*options_.hf.device));
         }
         if (flags_.per_node) {
             text += fmt::format("per_node = {}\n", *flags_.per_node);
@@ -521,7 +541,7 @@ Imported import_megatron(const ImportOptions& options) {
     LaunchFile file = parse_launch_file(text, place);
     int files = 0;
     add_bases(file, options.file, options, files);
-    if (file.settings.empty()) {
+    if (std::ranges::all_of(file.settings, &Setting::is_unset)) {
         throw Error(ErrorKind::BadInput,
                     place,
                     "no flag of a training program, expected such as --num-layers 32",

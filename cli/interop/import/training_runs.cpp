@@ -3,8 +3,10 @@
 
 #include "cli/base/input.h"
 #include "cli/interop/import/importers.h"
+#include "cli/interop/import/launch_tables.h"
 #include "core/interop/launch/table_settings.h"
 #include "core/interop/launch/training_run.h"
+#include "core/scenario/scenario_writer.h"
 
 namespace pipetwin::cli {
 
@@ -17,15 +19,16 @@ std::string line(std::string_view key, const std::optional<int>& value) {
 }
 
 std::string quoted_line(std::string_view key, const std::string& value) {
-    return value.empty() ? std::string() : fmt::format("{} = \"{}\"\n", key, value);
+    return value.empty() ? std::string() : fmt::format("{} = {}\n", key, toml_string(value));
 }
 
 /// The tables of a scenario; [model] is left to its user.
 Imported tables_of(const TrainingRun& run, std::string_view origin) {
     std::string text =
-        fmt::format("# {}{}\n", origin, run.model.empty() ? "" : ", model " + run.model);
+        toml_comment(fmt::format("{}{}", origin, run.model.empty() ? "" : ", model " + run.model));
     if (!run.harmless.empty()) {
-        text += fmt::format("# without effect on a prediction: {}\n", fmt::join(run.harmless, " "));
+        text += toml_comment(
+            fmt::format("without effect on a prediction: {}", fmt::join(run.harmless, " ")));
     }
     text += "[training]\n" + line("batch", run.batch) + quoted_line("precision", run.precision) +
             quoted_line("optimizer", run.optimizer);

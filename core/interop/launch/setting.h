@@ -27,6 +27,7 @@ struct Setting {
     /// A key of a file that can say "false", "null" or nothing; a flag of a command line cannot.
     bool is_key = false;
     std::vector<std::string> sections{};  ///< tables that a key stands in, the outermost first
+    bool is_unset = false;  ///< a key with `null`, which takes away what a base file says
 
     bool operator==(const Setting&) const = default;
 };

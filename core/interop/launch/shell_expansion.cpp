@@ -126,7 +126,11 @@ class Arithmetic {
 }  // namespace
 
 ShellText ShellText::from(std::size_t first) const {
-    ShellText rest{.text = text.substr(first), .at = {}, .word_at = word_at, .unknown = unknown};
+    ShellText rest{.text = text.substr(first),
+                   .at = {},
+                   .word_at = word_at,
+                   .unknown = unknown,
+                   .holds_flags = holds_flags};
     if (first < at.size()) {
         rest.at.assign(at.begin() + static_cast<std::ptrdiff_t>(first), at.end());
     } else if (!at.empty()) {
@@ -150,7 +154,11 @@ std::vector<ShellText> split_at_blanks(const ShellText& text) {
         words.push_back(std::move(word));
     }
     if (!text.unknown.empty()) {
-        words.push_back({.text = {}, .at = {}, .word_at = text.begin(), .unknown = text.unknown});
+        words.push_back({.text = {},
+                         .at = {},
+                         .word_at = text.begin(),
+                         .unknown = text.unknown,
+                         .holds_flags = text.holds_flags});
     }
     return words;
 }
@@ -193,10 +201,11 @@ class ShellExpansion {
         has_word_ = false;
     }
 
-    void put_unknown(std::string_view what) {
+    void put_unknown(std::string_view what, bool holds_flags = false) {
         if (current_.unknown.empty()) {
             current_.unknown = what;
         }
+        current_.holds_flags = current_.holds_flags || holds_flags;
         has_word_ = true;
     }
 
@@ -214,7 +223,7 @@ class ShellExpansion {
             if (splits_ && !in_quotes && !value.text.empty()) {
                 end_word();
             }
-            put_unknown(value.unknown);
+            put_unknown(value.unknown, value.holds_flags);
         }
     }
 
@@ -231,7 +240,26 @@ class ShellExpansion {
         }
     }
 
+    [[noreturn]] void refuse(std::size_t at, std::string what, std::string hint) const {
+        throw Error(ErrorKind::BadInput,
+                    text_place(variables_.script_, variables_.place_, at),
+                    std::move(what),
+                    std::move(hint));
+    }
+
     void run(std::string_view raw, std::size_t at, bool in_quotes) {
+        // Single quotes inside double ones hide from the splitter what nests here.
+        if (++depth_ > deepest_construct + 1) {
+            refuse(at,
+                   fmt::format("quotes and braces stand in each other more than {} deep",
+                               deepest_construct),
+                   "write the value of the innermost ones out");
+        }
+        run_at_depth(raw, at, in_quotes);
+        --depth_;
+    }
+
+    void run_at_depth(std::string_view raw, std::size_t at, bool in_quotes) {
         for (std::size_t i = 0; i < raw.size();) {
             const std::size_t end = std::min(end_of_construct(raw, i), raw.size());
             const std::string_view construct = raw.substr(i, end - i);
@@ -323,10 +351,28 @@ class ShellExpansion {
         return variables_.values_.find(name) != variables_.values_.end();
     }
 
+    /// Whether a variable has a value that may be another one at this point.
+    bool is_uncertain(std::string_view name) const {
+        const auto found = variables_.values_.find(name);
+        return found != variables_.values_.end() && !found->second.is_certain;
+    }
+
+    bool may_hold_flags(std::string_view name) const {
+        const auto found = variables_.values_.find(name);
+        return found != variables_.values_.end() && found->second.holds_flags;
+    }
+
     /// Replaces the variable at the begin of `raw`; returns how many characters it takes there.
     std::size_t variable(std::string_view raw, std::size_t at, bool in_quotes) {
         if (raw.starts_with("${")) {
             const std::size_t end = end_of_construct(raw, 0);
+            if (end > raw.size()) {
+                refuse(at,
+                       end == too_deep ? "the brace holds too many others in each other"
+                                       : "the brace is not closed",
+                       "single quotes inside double ones do not hide it: look for its }, or write "
+                       "\\$ for the character itself");
+            }
             braces(raw.substr(2, end - 3), at + 2, in_quotes);
             return end;
         }
@@ -349,7 +395,7 @@ class ShellExpansion {
             put_value(value->words.front(), in_quotes);
         } else if (const auto found = variables_.values_.find(name);
                    found == variables_.values_.end() || !found->second.is_certain) {
-            put_unknown(fmt::format("${}", name));
+            put_unknown(fmt::format("${}", name), may_hold_flags(name));
         }
     }
 
@@ -368,8 +414,8 @@ class ShellExpansion {
         if (rest == "[@]" || rest == "[*]") {
             if (const auto* const value = known(name)) {
                 put_words(value->words, in_quotes, in_quotes && rest == "[*]");
-            } else if (!is_set(name)) {
-                put_unknown(fmt::format("${{{}}}", inside));
+            } else if (!is_set(name) || is_uncertain(name)) {
+                put_unknown(fmt::format("${{{}}}", inside), may_hold_flags(name));
             }
             return;
         }
@@ -381,22 +427,22 @@ class ShellExpansion {
         const bool has_text =
             value != nullptr && !(colon == 1 && value->words.front().text.empty() &&
                                   value->words.front().unknown.empty());
-        const bool is_uncertain =
-            is_set(name) && value == nullptr && !variables_.values_.find(name)->second.is_certain;
-        if ((sign == '-' || sign == '=') && !is_uncertain) {
+        const bool is_known = !is_uncertain(name);
+        if ((sign == '-' || sign == '=') && is_known) {
             if (has_text) {
                 put_words(value->words, in_quotes);
             } else {
                 run(word, word_at, in_quotes);
             }
-        } else if (sign == '+' && !is_uncertain) {
+        } else if (sign == '+' && is_known) {
             if (has_text) {
                 run(word, word_at, in_quotes);
             }
         } else if (sign == '?' && has_text) {
             put_words(value->words, in_quotes);
         } else {
-            put_unknown(fmt::format("${{{}}}", inside.substr(0, 40)));
+            put_unknown(fmt::format("${{{}}}", inside.substr(0, 40)),
+                        may_hold_flags(name) || word.find("--") != nowhere);
         }
     }
 
@@ -406,6 +452,7 @@ class ShellExpansion {
     std::vector<ShellText> words_;
     ShellText current_;
     bool has_word_ = false;
+    int depth_ = 0;
 };
 
 std::vector<ShellText> ShellVariables::expand(const ShellWord& word) const {
@@ -436,6 +483,7 @@ void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
     const std::size_t at = assignment.at + (assignment.text.size() - rest.size());
 
     Value value;
+    value.at = assignment.at;
     if (rest.starts_with('(')) {
         value.is_array = true;
         value.words = array_words(rest.substr(1, rest.size() - 2), at + 1);
@@ -444,11 +492,17 @@ void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
         value.words.resize(1, ShellText{.text = {}, .at = {}, .word_at = at, .unknown = {}});
     }
 
+    const bool holds_flags = std::ranges::any_of(value.words, [](const ShellText& word) {
+        return word.holds_flags || word.text.find("--") != std::string::npos;
+    });
     const auto [entry, is_new] = values_.try_emplace(name);
     if (is_new) {
         order_.push_back(name);
+        entry->second.at = assignment.at;
     }
     Value& kept = entry->second;
+    // A branch that may be left out keeps the flags of the value before it.
+    const bool may_hold_flags = holds_flags || ((appends || is_optional) && kept.holds_flags);
     // X="$X more" under a condition: the known begin stays.
     const bool goes_on = is_optional && !is_new && kept.is_certain && !kept.is_array &&
                          !value.is_array && !kept.words.empty() &&
@@ -456,21 +510,29 @@ void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
                          value.words.front().text.starts_with(kept.words.front().text);
     if (!appends && goes_on) {
         kept.words.front().unknown = fmt::format("${}", name);
+        kept.words.front().holds_flags = holds_flags;
+        kept.holds_flags = may_hold_flags;
         return;
     }
     if (!appends) {
         kept = std::move(value);
         kept.is_certain = !is_optional;
+        kept.holds_flags = may_hold_flags;
         return;
     }
+    kept.holds_flags = may_hold_flags;
     kept.is_array = kept.is_array || value.is_array;
     if (is_optional) {
-        const ShellText unknown{
-            .text = {}, .at = {}, .word_at = at, .unknown = fmt::format("${{{}}}", name)};
+        const ShellText unknown{.text = {},
+                                .at = {},
+                                .word_at = at,
+                                .unknown = fmt::format("${{{}}}", name),
+                                .holds_flags = holds_flags};
         if (kept.is_array || kept.words.empty()) {
             kept.words.push_back(unknown);
         } else {
             kept.words.front().unknown = unknown.unknown;
+            kept.words.front().holds_flags = holds_flags;
         }
     } else if (kept.is_array || kept.words.empty()) {
         std::ranges::move(value.words, std::back_inserter(kept.words));
@@ -480,6 +542,7 @@ void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
         text.text += more.text;
         text.at.insert(text.at.end(), more.at.begin(), more.at.end());
         text.unknown = text.unknown.empty() ? more.unknown : text.unknown;
+        text.holds_flags = text.holds_flags || more.holds_flags;
     }
 }
 
@@ -487,10 +550,20 @@ std::vector<ShellText> ShellVariables::all_words() const {
     std::vector<ShellText> words;
     for (const std::string& name : order_) {
         const Value& value = values_.find(name)->second;
+        if (!value.is_certain) {
+            if (value.is_array || value.holds_flags) {
+                words.push_back({.text = {},
+                                 .at = {},
+                                 .word_at = value.at,
+                                 .unknown = fmt::format("${}", name),
+                                 .holds_flags = true});
+            }
+            continue;
+        }
         for (const ShellText& word : value.words) {
             if (value.is_array) {
                 words.push_back(word);
-            } else if (word.text.find("--") != std::string::npos) {
+            } else if (word.holds_flags || word.text.find("--") != std::string::npos) {
                 std::ranges::move(split_at_blanks(word), std::back_inserter(words));
             }
         }

@@ -16,6 +16,7 @@ struct ShellText {
     std::vector<std::size_t> at{};  ///< [character]: position in the script
     std::size_t word_at = 0;        ///< position of the word, for one without characters
     std::string unknown{};          ///< "$X" that the script gives no certain value; empty: none
+    bool holds_flags = false;       ///< a branch of the script puts flags into the unknown value
 
     /// Position in the script of its first character.
     std::size_t begin() const { return at.empty() ? word_at : at.front(); }
@@ -54,8 +55,10 @@ class ShellVariables {
 
     struct Value {
         std::vector<ShellText> words;  ///< one for a variable that is no array
+        std::size_t at = 0;            ///< position of the assignment in the script
         bool is_array = false;
         bool is_certain = true;
+        bool holds_flags = false;  ///< so does one of the values that it may have
     };
 
     /// The words of an array, of which `inside` stands between the parentheses, at `at`.

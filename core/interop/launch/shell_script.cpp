@@ -170,7 +170,19 @@ class ScriptReader {
             depth_ = std::max(0, depth_ - 1);
             return true;
         }
-        return is_one_of(word, {"then", "do", "else", "elif", "{", "}", "!", "time", "exec"});
+        if (word == "{") {  // [ a ] && { X=1; Y=2; }
+            groups_.push_back(is_optional_);
+            depth_ += is_optional_ ? 1 : 0;
+            return true;
+        }
+        if (word == "}") {
+            if (!groups_.empty()) {
+                depth_ = std::max(0, depth_ - (groups_.back() ? 1 : 0));
+                groups_.pop_back();
+            }
+            return true;
+        }
+        return is_one_of(word, {"then", "do", "else", "elif", "!", "time", "exec"});
     }
 
     void take_command(const std::vector<ShellWord>& written) {
@@ -229,7 +241,8 @@ class ScriptReader {
                 file_.settings.back().sections.push_back(
                     written.substr(name, written.find('.') - name));
                 add_value(word.from(equals + 1));
-            } else if (!word.unknown.empty() && word.text.empty() && !may_be_value(word.unknown)) {
+            } else if (!word.unknown.empty() && word.text.empty() &&
+                       (word.holds_flags || !may_be_value(word.unknown))) {
                 file_.notes.push_back(
                     fmt::format("{}: {} has no value in this file, or one under a condition: flags "
                                 "that it holds are not seen",
@@ -294,6 +307,7 @@ class ScriptReader {
     ShellVariables variables_;
     int depth_ = 0;
     bool is_optional_ = false;
+    std::vector<bool> groups_;  ///< open braces: whether a condition stands before them
     bool has_nodes_ = false;
     std::vector<TrainingCommand> commands_;
     std::vector<ShellText> plain_words_;

@@ -17,26 +17,34 @@ bool is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
+bool is_closed(std::size_t position) {
+    return position != npos && position != too_deep;
+}
+
+/// `end_of_construct` of a construct that stands in `depth` others.
+std::size_t end_at_depth(std::string_view script, std::size_t begin, int depth);
+
 /// The end of a text in quotes that begins with its quote; in single ones a backslash means
 /// nothing.
-std::size_t end_of_quotes(std::string_view script, std::size_t begin) {
+std::size_t end_of_quotes(std::string_view script, std::size_t begin, int depth) {
     const char quote = script[begin];
     for (std::size_t i = begin + 1; i < script.size();) {
         if (script[i] == quote) {
             return i + 1;
         }
         const bool is_plain = quote != '"' || script[i] == '\'';
-        i = is_plain ? i + 1 : end_of_construct(script, i);
-        if (i == npos) {
-            return npos;
+        i = is_plain ? i + 1 : end_at_depth(script, i, depth + 1);
+        if (!is_closed(i)) {
+            return i;
         }
     }
     return npos;
 }
 
 /// The end of what begins with `open` and ends with the `close` that belongs to it.
-std::size_t end_of_brackets(std::string_view script, std::size_t begin, char open, char close) {
-    int depth = 0;
+std::size_t end_of_brackets(
+    std::string_view script, std::size_t begin, char open, char close, int depth) {
+    int open_brackets = 0;
     bool word_begins = false;
     for (std::size_t i = begin; i < script.size();) {
         const char c = script[i];
@@ -46,19 +54,36 @@ std::size_t end_of_brackets(std::string_view script, std::size_t begin, char ope
         }
         word_begins = is_blank(c) || c == '\n' || c == '(';
         if (c == open || c == close) {
-            depth += c == open ? 1 : -1;
+            open_brackets += c == open ? 1 : -1;
             ++i;
-            if (depth == 0) {
+            if (open_brackets == 0) {
                 return i;
             }
         } else {
-            i = end_of_construct(script, i);
-            if (i == npos) {
-                return npos;
+            i = end_at_depth(script, i, depth + 1);
+            if (!is_closed(i)) {
+                return i;
             }
         }
     }
     return npos;
+}
+
+std::size_t end_at_depth(std::string_view script, std::size_t begin, int depth) {
+    const char c = script[begin];
+    const char next = begin + 1 < script.size() ? script[begin + 1] : '\0';
+    if (c == '\\') {
+        return std::min(begin + 2, script.size());
+    }
+    const bool is_quoted = c == '\'' || c == '"' || c == '`';
+    if (!is_quoted && (c != '$' || (next != '(' && next != '{'))) {
+        return begin + 1;
+    }
+    if (depth >= deepest_construct) {
+        return too_deep;
+    }
+    return is_quoted ? end_of_quotes(script, begin, depth)
+                     : end_of_brackets(script, begin + 1, next, next == '(' ? ')' : '}', depth);
 }
 
 /// Splits a script; one object for each.
@@ -158,7 +183,7 @@ class Splitter {
             const bool line_goes_on = rest.starts_with("\\\n") || rest.starts_with("\\\r\n");
             const bool is_array = c == '(' && i > at_ && script_[i - 1] == '=';
             if (is_array) {
-                i = closed(i, end_of_brackets(script_, i, '(', ')'));
+                i = closed(i, end_of_brackets(script_, i, '(', ')', 0));
             } else if (is_blank(c) || c == '\n' || line_goes_on || c == ';' || c == '|' ||
                        c == '&' || c == '(' || c == ')' || c == '<' || c == '>') {
                 break;
@@ -170,6 +195,14 @@ class Splitter {
     }
 
     std::size_t closed(std::size_t begin, std::size_t end) const {
+        if (end == too_deep) {
+            throw Error(ErrorKind::BadInput,
+                        text_place(script_, place_, begin),
+                        fmt::format("quotes, braces and parentheses stand in each other more than "
+                                    "{} deep",
+                                    deepest_construct),
+                        "write the value of the innermost ones out");
+        }
         if (end == npos) {
             const char c = script_[begin];
             const bool is_quote = c == '"' || c == '\'' || c == '`';
@@ -202,18 +235,7 @@ class Splitter {
 }  // namespace
 
 std::size_t end_of_construct(std::string_view script, std::size_t begin) {
-    const char c = script[begin];
-    const char next = begin + 1 < script.size() ? script[begin + 1] : '\0';
-    if (c == '\\') {
-        return std::min(begin + 2, script.size());
-    }
-    if (c == '\'' || c == '"' || c == '`') {
-        return end_of_quotes(script, begin);
-    }
-    if (c == '$' && (next == '(' || next == '{')) {
-        return end_of_brackets(script, begin + 1, next, next == '(' ? ')' : '}');
-    }
-    return begin + 1;
+    return end_at_depth(script, begin, 0);
 }
 
 std::vector<ShellStatement> shell_statements(std::string_view script, std::string_view place) {

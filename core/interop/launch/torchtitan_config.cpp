@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -35,6 +36,9 @@ constexpr std::array flavors{
     Flavor{"qwen3", "14B", 40},
     Flavor{"qwen3", "32B", 64},
 };
+
+constexpr std::int64_t most_stages = 1 << 18;
+constexpr std::int64_t most_samples = 1 << 30;
 
 /// Reads a file of torchtitan; one object for each.
 class TitanReader {
@@ -132,24 +136,30 @@ class TitanReader {
         const int less_last =
             reader_.whole("parallelism.pipeline_parallel_last_stage_less_layers", 0).value_or(1);
         const int ranks = *run_.stages;
-        int stages = ranks * (is_multi ? 2 : 1);
+        std::int64_t stages = std::int64_t{ranks} * (is_multi ? 2 : 1);
         if (modules && !modules->empty()) {
             run_.blocks = blocks_of_modules(*modules);
-            stages = static_cast<int>(run_.blocks.size());
+            stages = static_cast<std::int64_t>(run_.blocks.size());
         } else if (points && !points->empty() && !points->front().empty()) {
             reader_.problem("parallelism.pipeline_parallel_split_points",
                             "newer versions say it with module_fqns_per_model_part");
         } else if (per_stage && blocks_) {
-            stages = (*blocks_ + less_first + less_last + *per_stage - 1) / *per_stage;
+            const std::int64_t all = std::int64_t{*blocks_} + less_first + less_last;
+            stages = (all + *per_stage - 1) / *per_stage;
+        }
+        if (stages > most_stages) {
+            refuse("parallelism.pipeline_parallel_degree",
+                   fmt::format("{} stages, expected at most {}", stages, most_stages),
+                   "is there a digit too many?");
         }
         if (stages % ranks != 0) {
             refuse("parallelism.pipeline_parallel_degree",
                    fmt::format("{} stages cannot be shared out to {} ranks", stages, ranks),
                    "torchtitan refuses this, too");
         }
-        run_.chunks = stages / ranks;
+        run_.chunks = static_cast<int>(stages / ranks);
         if (run_.blocks.empty() && blocks_) {
-            run_.blocks = shared_out(stages, less_first, less_last);
+            run_.blocks = shared_out(static_cast<int>(stages), less_first, less_last);
         }
         if (!blocks_ && run_.blocks.empty()) {
             run_.warnings.push_back(
@@ -179,8 +189,8 @@ class TitanReader {
         if (stages == 1) {
             return {*blocks_};
         }
-        const int all = *blocks_ + less_first + less_last;
-        const int least = all / stages;
+        const std::int64_t all = std::int64_t{*blocks_} + less_first + less_last;
+        const auto least = static_cast<int>(all / stages);  // of two stages or more
         if (least == 0 || less_first > least || less_last > least) {
             refuse("parallelism.pipeline_parallel_degree",
                    fmt::format("{} layers, and embedding and head as {} and {}, for {} stages",
@@ -216,7 +226,17 @@ class TitanReader {
                 "gradients and optimizer; the fragment has one replica, which keeps all of them");
         }
         run_.data_parallel = replicate;
-        run_.batch = samples * replicate;
+        const std::int64_t batch = std::int64_t{samples} * replicate;
+        if (batch > most_samples) {
+            refuse("parallelism.data_parallel_replicate_degree",
+                   fmt::format("{} samples of {} replicas are a batch of {}, expected at most {}",
+                               samples,
+                               replicate,
+                               batch,
+                               most_samples),
+                   "is there a digit too many?");
+        }
+        run_.batch = static_cast<int>(batch);
         const int global = reader_.whole("training.global_batch_size", -1).value_or(-1);
         if (global > 0 && global != *run_.batch) {
             reader_.problem("training.global_batch_size",

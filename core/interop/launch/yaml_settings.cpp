@@ -190,6 +190,8 @@ class YamlReader {
             add(line, key, list_below(line.indent));
         } else if (next_ < lines_.size() && lines_[next_].indent > line.indent) {
             levels_.push_back({line.indent, key});
+        } else {
+            add(line, key, {});
         }
     }
 
@@ -259,17 +261,17 @@ class YamlReader {
             (in_module && levels_.size() == 2 && key == "model");
         if (names_files) {
             for (const SettingWord& word : words) {
-                file_.models.push_back(word.text);
+                if (!is_null(word.text)) {
+                    file_.models.push_back(word.text);
+                }
             }
             return;
         }
         const bool is_empty = std::ranges::all_of(words, [](const SettingWord& word) {
             return is_null(word.text) && word.unknown.empty();
         });
-        if (is_empty) {
-            return;
-        }
         Setting setting{.name = key, .written = {}, .place = place_of(line)};
+        setting.is_unset = is_empty;
         std::ranges::replace(setting.name, '_', '-');
         for (const Level& level : levels_) {
             setting.sections.push_back(level.key);

@@ -14,9 +14,9 @@ bool is_yaml(std::string_view text);
 /// setting, whose `sections` are the keys above it. Keys of Primus' experiments stand under
 /// "modules", "overrides"; those of Megatron-Bridge under "model", "train", ... ; names are the
 /// last key with "-" for "_". `${NAME:otherwise}` and `${NAME}`, which Primus replaces, become the
-/// value written behind the colon, or an unknown one. A key whose value is null or empty is left
-/// out, and so is "model" of a Primus module, whose file goes into `models`, as do those of
-/// "extends", "bases" and "includes".
+/// value written behind the colon, or an unknown one. A key whose value is null or empty has
+/// `is_unset`. "model" of a Primus module is no setting: its file goes into `models`, as do those
+/// of "extends", "bases" and "includes".
 ///
 /// Understood: block mappings and lists, flow lists, quotes, comments, block texts. Throws
 /// Error(BadInput) with place:line:column for tabs as indentation, anchors, aliases, flow mappings,

@@ -420,6 +420,30 @@ std::string said_of(std::vector<std::string> args, const std::string& out) {
     return outcome.err;
 }
 
+/// What Megatron cannot be told is said, and what it can be reads back without a word.
+TEST_F(Exchange, WhatMegatronsFlagsReadBackOtherwiseIsNoted) {
+    const std::string gpt = file("gpt.toml", gpt_scenario);
+    const auto said = [&](const std::vector<std::string>& settings) {
+        std::vector<std::string> args{"export", "megatron-flags", gpt};
+        for (const std::string& setting : settings) {
+            args.insert(args.end(), {"--set", setting});
+        }
+        return said_of(args, path("flags.txt"));
+    };
+    EXPECT_THAT(said({"training.optimizer=adam"}), HasSubstr("as adamw does"));
+    EXPECT_THAT(said({"training.optimizer=adamw"}), Not(HasSubstr("adamw")));
+    const std::string odd =
+        said({"model.vocabulary=257", "model.heads=4", "pipeline.tensor_parallel=2"});
+    EXPECT_THAT(odd, HasSubstr("it pads the 257 words to 258"));
+    EXPECT_THAT(written({"import", "megatron", path("flags.txt")}),
+                HasSubstr("vocabulary = 258\n"));
+    EXPECT_THAT(said({"model.vocabulary=256", "pipeline.tensor_parallel=2"}),
+                Not(HasSubstr("words")));
+    EXPECT_THAT(said({"model.vocabulary=257"}), Not(HasSubstr("words")));
+    EXPECT_THAT(written({"import", "megatron", path("flags.txt")}),
+                HasSubstr("vocabulary = 257\n"));
+}
+
 // --- torchtitan, and profiles of transformers. ---
 
 /// What `import hf` calls the layers of a model of two blocks.

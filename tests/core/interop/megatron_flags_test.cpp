@@ -182,6 +182,23 @@ TEST(UnknownMegatronFlags, ProgramsForOtherModelsAreNamed) {
     EXPECT_EQ(error_of([] { parse("python pretrain_bert.py --num-layers 8"); }).text(),
               "the program trains another kind of model than a decoder of text");
     EXPECT_EQ(parse("python examples/t5/pretrain_gpt.py --num-layers 8").layers, 8);
+    for (const std::string program : {"pretrain_t5.py",
+                                      "pretrain-vlm.py",
+                                      "mamba2_train.py",
+                                      "pretrain_ict.py",
+                                      "x/Pretrain_BERT.py"}) {
+        EXPECT_EQ(error_of([&] { parse("python " + program + " --num-layers 8"); }).text(),
+                  "the program trains another kind of model than a decoder of text")
+            << program;
+    }
+    // Words that have such a name inside.
+    for (const std::string program : {"pretrain_predict.py",
+                                      "train_restricted.py",
+                                      "pretrain_revision3.py",
+                                      "at500.py",
+                                      "gpt_supervision.py"}) {
+        EXPECT_EQ(parse("python " + program + " --num-layers 8").layers, 8) << program;
+    }
 }
 
 /// A flag that can only make the real step shorter, or its memory smaller, than predicted warns.
@@ -244,6 +261,74 @@ TEST(MegatronYaml, AFileOfMegatronBridgeUsesOtherNames) {
     EXPECT_EQ(flags.micro_batch_size, 1);
     ASSERT_TRUE(flags.layout);
     EXPECT_THAT(flags.layout->stages, ElementsAre("Et", "tL"));
+}
+
+TEST(MegatronYaml, NullTakesAwayWhatTheBaseSays) {
+    const std::string base =
+        "num_layers: 32\nnum_experts: 8\nmoe_layer_freq: [0, 1]\nswiglu: true\nseq_length: 8192\n";
+    for (const std::string null : {"null", "~", ""}) {
+        LaunchFile file = parse_launch_file(
+            "modules:\n  pre_trainer:\n    model: m.yaml\n    overrides:\n      num_experts: " +
+                null + "\n      moe_layer_freq: " + null + "\n      swiglu: " + null +
+                "\n      seq_length: 4096\n",
+            "x.yaml");
+        add_base_settings(file, parse_launch_file(base, "m.yaml"));
+        const MegatronFlags flags = megatron_flags(file);
+        EXPECT_EQ(flags.layers, 32);
+        EXPECT_EQ(flags.experts, std::nullopt);
+        EXPECT_EQ(flags.expert_pattern, std::nullopt);
+        EXPECT_FALSE(flags.gated);
+        EXPECT_EQ(flags.sequence, 4096);
+    }
+    // A null in the middle of a chain takes away what lies below it, and a value above it stands.
+    LaunchFile middle = parse_launch_file("num_experts: null\nswiglu: null\n", "m.yaml");
+    add_base_settings(middle, parse_launch_file(base, "b.yaml"));
+    LaunchFile top = parse_launch_file("num_experts: 4\n", "x.yaml");
+    add_base_settings(top, middle);
+    EXPECT_EQ(megatron_flags(top).experts, 4);
+    EXPECT_FALSE(megatron_flags(top).gated);
+}
+
+TEST(MegatronYaml, KeysThatMeanTheSameMustAgree) {
+    const MegatronFlags flags =
+        parse("model:\n  seq_length: 4096\n  num_layers: 2\ndataset:\n  sequence_length: 4096\n");
+    EXPECT_EQ(flags.sequence, 4096);
+    const Error error =
+        error_of([] { parse("model:\n  seq_length: 4096\ndataset:\n  sequence_length: 8192\n"); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.place(), HasSubstr(":4:3"));
+    EXPECT_THAT(error.text(),
+                HasSubstr("dataset.sequence_length = 8192, but model.seq_length = 4096 at "));
+    EXPECT_EQ(parse("python t.py model.seq_length=8 dataset.seq_length=8").sequence, 8);
+    EXPECT_THAT(error_of([] { parse("--seq-length 8 --seq-length 8"); }).text(),
+                HasSubstr("--seq-length a second time"));
+}
+
+/// The recipes of megatron/bridge/training/mixed_precision.py.
+TEST(MegatronYaml, ARecipeOfPrecisionIsReadByItsName) {
+    const auto recipe = [](const std::string& name) {
+        return parse("model:\n  num_layers: 2\nmixed_precision: " + name + "\n");
+    };
+    EXPECT_TRUE(recipe("bf16_mixed").bf16);
+    EXPECT_FALSE(recipe("bf16_mixed").fp16);
+    EXPECT_TRUE(recipe("fp16_mixed").fp16);
+    EXPECT_FALSE(recipe("fp16_mixed").bf16);
+    EXPECT_TRUE(recipe("16-mixed").fp16);
+    EXPECT_FALSE(recipe("fp32").bf16 || recipe("fp32").fp16);
+    EXPECT_TRUE(parse("model:\n  bf16: true\nmixed_precision: fp32\n").bf16);
+    for (const std::string name : {"bf16_with_fp8_current_scaling_mixed",
+                                   "bf16_with_fp8_delayed_scaling_mixed",
+                                   "bf16_with_mxfp8_mixed",
+                                   "fp16_with_fp8_subchannel_scaling_mixed",
+                                   "bf16_with_nvfp4_mixed",
+                                   "my_own"}) {
+        EXPECT_THAT(error_of([&] { recipe(name); }).text(), HasSubstr("mixed_precision " + name))
+            << name;
+    }
+    const MegatronFlags flags = parse_megatron_flags(
+        "mixed_precision: fp16_with_mxfp8_mixed\n", "x.yaml", UnknownFlags::Warn);
+    EXPECT_TRUE(flags.fp16);
+    EXPECT_THAT(flags.warnings, ElementsAre(HasSubstr("products in 8 bits")));
 }
 
 TEST(MegatronYaml, AnswersAreTrueOrFalse) {

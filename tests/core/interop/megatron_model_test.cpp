@@ -115,6 +115,15 @@ TEST(MegatronModel, LayersWithExpertsFollowANumberOrAPattern) {
         EXPECT_THAT(error_of([&] { pattern(wrong, 3); }).text(), HasSubstr("3 times 0 or 1"))
             << wrong;
     }
+    // Repetitions of nothing take no time either.
+    for (const std::string_view endless : {"[]*2147483647",
+                                           "2147483647*[]",
+                                           "[0,1,1]+[]*2147483647",
+                                           "([]*2147483647)*2147483647"}) {
+        EXPECT_THAT(error_of([&] { pattern(endless, 3); }).text(), HasSubstr("3 times 0 or 1"))
+            << endless;
+    }
+    EXPECT_EQ(pattern("[]*3+[0,1,1]", 3), "011");
 }
 
 /// The rule of Megatron's tokenizers: the next multiple of the divisor times the devices that share
@@ -226,6 +235,20 @@ TEST(MegatronBlocks, AreEqualOtherwise) {
     EXPECT_THAT(blocks_of("--num-layers 8 --pipeline-model-parallel-size 4"),
                 ElementsAre(2, 2, 2, 2));
     EXPECT_THAT(blocks_of("--pipeline-model-parallel-size 4"), ElementsAre());
+}
+
+TEST(MegatronBlocks, MoreStagesThanAnyListHoldsAreRefused) {
+    const std::string most = " 1073741824 ";
+    for (const std::string& text :
+         {"--pipeline-model-parallel-size" + most,
+          "--pipeline-model-parallel-size" + most + "--num-layers" + most,
+          "--pipeline-model-parallel-size" + most + "--num-virtual-stages-per-pipeline-rank" + most,
+          "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank" + most,
+          "--num-layers" + most + "--num-layers-per-virtual-pipeline-stage 1"}) {
+        EXPECT_THAT(error_of([&] { blocks_of(text); }).text(),
+                    HasSubstr("stages of the pipeline, expected at most 262144"))
+            << text;
+    }
 }
 
 TEST(MegatronBlocks, WhatMegatronRefusesIsRefused) {

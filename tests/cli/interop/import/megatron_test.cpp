@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <toml++/toml.h>
 
 #include "tests/cli/support.h"
 
@@ -171,7 +172,52 @@ TEST_F(ImportMegatron, DevicesThatCannotBeSharedOutAreRefused) {
         import("torchrun --nproc_per_node 6 pretrain_gpt.py --pipeline-model-parallel-size 4");
     EXPECT_EQ(outcome.code, 4);
     EXPECT_THAT(outcome.err,
-                HasSubstr("6 processes cannot be shared out to replicas of 4 devices"));
+                HasSubstr("6 processes cannot be shared out to replicas of 4 x 1 x 1 devices"));
+    const std::string most = " 1073741824 ";
+    const Outcome huge = import(
+        "torchrun --nproc_per_node 8 pretrain_gpt.py "
+        "--pipeline-model-parallel-size 8 --context-parallel-size" +
+        most + "--tensor-model-parallel-size" + most);
+    EXPECT_EQ(huge.code, 4);
+    EXPECT_THAT(huge.err, HasSubstr("replicas of 8 x 1073741824 x 1073741824 devices"));
+    const Outcome samples = import(
+        "torchrun --nproc_per_node 8 pretrain_gpt.py "
+        "--pipeline-model-parallel-size 2 --micro-batch-size" +
+        most);
+    EXPECT_EQ(samples.code, 4);
+    EXPECT_THAT(samples.err, HasSubstr("on 4 replicas are 4294967296 samples"));
+}
+
+/// Names and paths of other systems may hold every character: the fragment stays TOML.
+TEST_F(ImportMegatron, EveryTextIsQuotedInTheFragment) {
+    const std::string titan =
+        "[model]\nname = \"llama3\\nx = 1\"\nflavor = \"8B\"\n[parallelism]\n"
+        "pipeline_parallel_schedule_csv = 'C:\\x \"y\".csv'\n"
+        "[job]\n\"a\\nb\" = 1\n";
+    const Outcome outcome = pipetwin(
+        {"import", "torchtitan", file("t.toml", titan), "--force", "--out", path("x.toml")});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const std::string text = content_of(path("x.toml"));
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("schedule = \"C:\\\\x \\\"y\\\".csv\"\n"),
+                      HasSubstr("model llama3 x = 1 8B\n"),
+                      HasSubstr("job.a b\n")));
+    const toml::table table = toml::parse(text);
+    EXPECT_EQ(table["pipeline"]["schedule"].value<std::string>(), "C:\\x \"y\".csv");
+    EXPECT_FALSE(table.contains("x"));
+}
+
+/// An array that a branch fills may make a model of experts of a dense one.
+TEST_F(ImportMegatron, FlagsOfABranchAreWarnedOf) {
+    const Outcome outcome = import(
+        "if [ \"$MOE\" = 1 ]; then MOE_ARGS=(--num-experts 8); fi\n"
+        "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 8 --num-attention-heads 1 "
+        "--seq-length 8 --vocab-size 128 --pipeline-model-parallel-size 2 \"${MOE_ARGS[@]}\"\n");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("warning: "),
+                      HasSubstr("${MOE_ARGS[@]} has no value in this file, or one under a "
+                                "condition: flags that it holds are not seen")));
 }
 
 /// 6 micro-batches on 4 ranks: Megatron wants to be told of groups of 6.

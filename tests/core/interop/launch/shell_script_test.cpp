@@ -2,6 +2,7 @@
 
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -145,6 +146,43 @@ TEST(ShellScript, AConditionThatAddsFlagsLeavesTheOthers) {
     EXPECT_THAT(file.notes[1], HasSubstr("$EXTRA_ARGS has no value"));
 }
 
+/// However a branch sets flags, and however the command takes them: they are noted as not seen.
+TEST(ShellScript, FlagsThatABranchSetsAreNoted) {
+    const std::vector<std::string> branches{
+        "if [ $M = 1 ]; then X=(--experts 8); fi\n",
+        "X=(--few 1)\nif [ $M = 1 ]; then X=(--experts 8); fi\n",
+        "if [ $M = 1 ]; then X=(--experts 8); else X=(); fi\n",
+        "if [ $M = 1 ]; then X=\"--experts 8\"; else X=\"\"; fi\n",
+        "case $M in\n 1) X=(--experts 8) ;;\n *) X=() ;;\nesac\n",
+        "[ $M = 1 ] && X=(--experts 8)\n",
+        "[ $M = 1 ] && { Y=1; X=(--experts 8); }\n",
+        "if [ $M = 1 ]; then X+=(--experts 8); fi\n",
+    };
+    for (const std::string& branch : branches) {
+        for (const std::string use : {"\"${X[@]}\"", "${X[@]}", "${X[*]}", "\"${X[*]}\""}) {
+            const LaunchFile file = parse(branch + "python t.py --layers 2 --flash " + use);
+            EXPECT_EQ(file.settings.size(), 2U) << branch << use;
+            ASSERT_EQ(file.notes.size(), 1U) << branch << use;
+            EXPECT_THAT(file.notes.front(), HasSubstr("flags that it holds are not seen"));
+        }
+        // Words of a file that starts nothing.
+        const LaunchFile list = parse("A=(--layers 2)\n" + branch);
+        EXPECT_EQ(list.settings.size(), 1U) << branch;
+        EXPECT_EQ(list.notes.size(), 1U) << branch;
+    }
+    EXPECT_THAT(parse("if a; then X=\"--experts 8\"; else X=; fi\npython t.py --flash $X").notes,
+                ElementsAre(HasSubstr("x.sh:2:21: $X has no value")));
+    EXPECT_THAT(parse("if a; then X=1; fi\npython t.py --flash ${X:+--experts 8}").notes,
+                ElementsAre(HasSubstr("x.sh:2:21: ${X:+--experts 8} has no value")));
+    // What is set again behind the branch is certain.
+    const LaunchFile certain =
+        parse("if a; then X=(--experts 8); fi\nX=(--few 1)\npython t.py ${X[@]}");
+    EXPECT_EQ(certain.settings.size(), 1U);
+    EXPECT_THAT(certain.notes, IsEmpty());
+    // A group in braces without a condition is no branch.
+    EXPECT_THAT(settings_of("{ X=(--few 1); }\npython t.py ${X[@]}"), ElementsAre("few=1"));
+}
+
 TEST(ShellScript, ALauncherIsNotTheProgram) {
     const LaunchFile file =
         parse("python -m torch.distributed.launch --nproc_per_node 4 a/pretrain_gpt.py --x 1");
@@ -173,6 +211,50 @@ TEST(ShellScript, WhatIsNotClosedIsRefusedWithItsPlace) {
     EXPECT_EQ(error_of([] { parse("--seq-length \"8"); }).place(), "x.sh:1:14");
     EXPECT_EQ(error_of([] { parse("\nA=( --x"); }).place(), "x.sh:2:3");
     EXPECT_EQ(error_of([] { parse("a ${X"); }).place(), "x.sh:1:3");
+}
+
+/// Bash refuses them, too: single quotes inside double ones hide nothing.
+TEST(ShellScript, ABraceThatOnlySingleQuotesCloseIsRefused) {
+    for (const std::string word :
+         {"\"${X:-'${'}\"", "\"a ${X:-'${Y'} b\"", "\"${X:-'${Y:-${'}\""}) {
+        const Error error = error_of([&word] { parse("echo " + word + "\n"); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput) << word;
+        EXPECT_THAT(error.place(), HasSubstr("x.sh:1:")) << word;
+        EXPECT_THAT(error.text(), HasSubstr("the brace is not closed")) << word;
+    }
+    EXPECT_THAT(settings_of("python t.py --a ${X:-'${'}"), ElementsAre("a=${"));
+}
+
+TEST(ShellScript, NestsThatAreTooDeepAreRefusedNotFollowed) {
+    const auto nest = [](const std::string& open, const std::string& close, int depth) {
+        std::string text = "python t.py --a ";
+        for (int i = 0; i < depth; ++i) {
+            text += open;
+        }
+        text += "1";
+        for (int i = 0; i < depth; ++i) {
+            text += close;
+        }
+        return text;
+    };
+    EXPECT_THAT(settings_of(nest("${X:-", "}", 64)), ElementsAre("a=1"));
+    for (const int depth : {65, 300'000}) {
+        for (const auto& [open, close] : std::vector<std::pair<std::string, std::string>>{
+                 {"${", "}"}, {"${X:-", "}"}, {"$(", ")"}, {"\"${X:-", "}\""}, {"${X:-\"", ""}}) {
+            const Error error = error_of([&] { parse(nest(open, close, depth)); });
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput) << open;
+            EXPECT_THAT(error.place(), HasSubstr("x.sh:1:1")) << open;
+            EXPECT_THAT(error.text(), HasSubstr("more than 64 deep")) << open;
+        }
+    }
+    // Single quotes hide the nest from the grammar of words.
+    EXPECT_EQ(
+        error_of([&] {
+            parse("echo \"${X:-'" + std::string(300'000, '$') + nest("${", "", 300'000) + "'}\"");
+        }).kind(),
+        ErrorKind::BadInput);
+    EXPECT_EQ(error_of([&] { parse("A=(" + nest("${", "}", 300'000) + ")"); }).kind(),
+              ErrorKind::BadInput);
 }
 
 /// Whatever comes in: settings, or an Error that says where.

@@ -1,5 +1,7 @@
 #include "core/interop/launch/training_run.h"
 
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,6 +90,39 @@ TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
                       "pipeline_parallel_degree = 9\n");
               }).kind(),
               ErrorKind::Infeasible);
+}
+
+/// 2^30 is the largest number that a key takes; sums and products of two are still right.
+TEST(TorchtitanRun, NumbersThatAreTooLargeTogetherAreRefused) {
+    const std::string most = "1073741824\n";
+    const std::string llama = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\n";
+    EXPECT_THAT(error_of([&] {
+                    titan(llama +
+                          "pipeline_parallel_schedule = \"Interleaved1F1B\"\n"
+                          "pipeline_parallel_degree = " +
+                          most);
+                }).text(),
+                HasSubstr("2147483648 stages, expected at most 262144"));
+    EXPECT_THAT(error_of([&] {
+                    titan(llama +
+                          "pipeline_parallel_degree = 2\n"
+                          "pipeline_parallel_layers_per_stage = 1\n"
+                          "pipeline_parallel_first_stage_less_layers = " +
+                          most + "pipeline_parallel_last_stage_less_layers = " + most);
+                }).text(),
+                HasSubstr("2147483680 stages"));
+    EXPECT_THAT(error_of([&] {
+                    titan(llama +
+                          "pipeline_parallel_degree = 4\n"
+                          "pipeline_parallel_first_stage_less_layers = " +
+                          most + "pipeline_parallel_last_stage_less_layers = " + most);
+                }).text(),
+                HasSubstr("for 4 stages"));
+    EXPECT_THAT(error_of([&] {
+                    titan(llama + "data_parallel_replicate_degree = " + most +
+                          "[training]\nlocal_batch_size = " + most);
+                }).text(),
+                HasSubstr("a batch of 1152921504606846976, expected at most 1073741824"));
 }
 
 // --- DeepSpeed. ---

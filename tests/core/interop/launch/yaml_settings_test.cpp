@@ -43,8 +43,13 @@ TEST(YamlSettings, AnExperimentOfPrimusIsItsOverrides) {
         "      load:\n",
         "x.yaml");
     EXPECT_THAT(file.models, ElementsAre("llama3_8B.yaml"));
-    ASSERT_EQ(file.settings.size(), 5U);
+    ASSERT_EQ(file.settings.size(), 7U);
     EXPECT_EQ(file.settings[0].name, "work-group");
+    EXPECT_EQ(file.settings[5].name, "save");
+    EXPECT_EQ(file.settings[6].name, "load");
+    for (const Setting& setting : file.settings) {
+        EXPECT_EQ(setting.is_unset, setting.name == "save" || setting.name == "load");
+    }
     EXPECT_EQ(file.settings[2].written, "micro_batch_size");
     EXPECT_EQ(file.settings[2].name, "micro-batch-size");
     EXPECT_EQ(file.settings[2].place, "x.yaml:8:7");
