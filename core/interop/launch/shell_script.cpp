@@ -203,6 +203,9 @@ class ScriptReader {
 
     void read_launcher(const std::vector<ShellText>& words) {
         for (std::size_t i = 0; i < words.size(); ++i) {
+            if (words[i].holds_flags) {
+                note_unseen_flags(words[i]);
+            }
             const std::string& word = words[i].text;
             const std::size_t equals = word.find('=');
             std::string name = word.substr(0, equals);
@@ -220,6 +223,14 @@ class ScriptReader {
         if (file_.processes && !has_nodes_) {
             file_.nodes = 1;  // what the launchers take without a word
         }
+    }
+
+    void note_unseen_flags(const ShellText& word) {
+        file_.notes.push_back(
+            fmt::format("{}: {} has no value in this file, or one under a condition: flags that it "
+                        "holds are not seen",
+                        place_of(word),
+                        word.unknown));
     }
 
     void add_settings(const std::vector<ShellText>& words) {
@@ -243,11 +254,7 @@ class ScriptReader {
                 add_value(word.from(equals + 1));
             } else if (!word.unknown.empty() && word.text.empty() &&
                        (word.holds_flags || !may_be_value(word.unknown))) {
-                file_.notes.push_back(
-                    fmt::format("{}: {} has no value in this file, or one under a condition: flags "
-                                "that it holds are not seen",
-                                place_of(word),
-                                word.unknown));
+                note_unseen_flags(word);
             } else if (!file_.settings.empty()) {
                 add_value(word);
             }

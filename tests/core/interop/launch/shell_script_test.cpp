@@ -174,6 +174,11 @@ TEST(ShellScript, FlagsThatABranchSetsAreNoted) {
                 ElementsAre(HasSubstr("x.sh:2:21: $X has no value")));
     EXPECT_THAT(parse("if a; then X=1; fi\npython t.py --flash ${X:+--experts 8}").notes,
                 ElementsAre(HasSubstr("x.sh:2:21: ${X:+--experts 8} has no value")));
+    // The launcher's own flags, which say how many processes there are.
+    const LaunchFile launcher =
+        parse("if a; then D=(--nproc_per_node 8); fi\ntorchrun ${D[@]} t.py --layers 2\n");
+    EXPECT_EQ(launcher.processes, std::nullopt);
+    EXPECT_THAT(launcher.notes, ElementsAre(HasSubstr("x.sh:2:10: ${D[@]} has no value")));
     // What is set again behind the branch is certain.
     const LaunchFile certain =
         parse("if a; then X=(--experts 8); fi\nX=(--few 1)\npython t.py ${X[@]}");
