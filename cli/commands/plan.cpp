@@ -142,7 +142,7 @@ void write_best(const RunFolder& folder,
                  print_scenario(sim::with_plan(scenario, plan.best()).as_scenario()));
     folder.write(run_file::profile, print_profile(plan.profile));
     folder.write(run_file::search,
-                 json_text(search_json(plan.result, prediction_json(prediction))));
+                 json_text(search_json(scenario, plan.result, prediction_json(prediction))));
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
@@ -191,7 +191,7 @@ void execute(const PlanOptions& options, Console& console) {
         write_file(options.heat_map, render_heat_map(picture));
     }
     if (options.common.json) {
-        Json json = search_json(result, prediction_json(prediction));
+        Json json = search_json(scenario, result, prediction_json(prediction));
         if (heat) {
             json["heat_map"] = heat_map_json(result);
         }

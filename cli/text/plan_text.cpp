@@ -31,11 +31,11 @@ int micro_batch_size(const Scenario& scenario, const Candidate& candidate) {
     return samples / std::min(samples, candidate.shape.micro_batches);
 }
 
-/// What a scenario can say and a search does not try: "zb-auto, schedules from files, ...". Empty:
-/// nothing.
-std::string not_tried(const Scenario& scenario) {
+/// What a scenario can say and a search does not try: "zb-auto", "schedules from files", ...
+std::vector<std::string> not_tried(const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
     std::vector<std::string> all;
-    if (!scenario.pipeline.schedule) {
+    if (!pipeline.schedule) {
         for (const ScheduleName& known : known_schedules()) {
             const ScheduleTraits& row = schedule_traits(known.kind);
             if (row.searched == Searched::No && row.trains && !row.stale_gradients) {
@@ -44,18 +44,36 @@ std::string not_tried(const Scenario& scenario) {
         }
         all.emplace_back("schedules from files");
     }
-    if (scenario.pipeline.deferred_weights == 0) {
+    const bool has_groups = !pipeline.schedule || (!has_schedule_file(scenario) &&
+                                                   schedule_traits(*pipeline.schedule).has_groups);
+    if (has_groups && pipeline.group_size == 0) {
+        all.emplace_back("group_size");
+    }
+    if (pipeline.deferred_weights == 0) {
         all.emplace_back("deferred_weights");
     }
-    if (scenario.pipeline.recompute_auto) {
+    if (pipeline.data_parallel != 1) {
+        if (!pipeline.overlap_reduction) {
+            all.emplace_back("overlap_reduction");
+        }
+        if (!pipeline.shard_optimizer) {
+            all.emplace_back("shard_optimizer");
+        }
+    }
+    if (pipeline.offload == Offload::None) {
+        all.emplace_back("offload");
+    }
+    if (pipeline.recompute_auto) {
         all.emplace_back("recompute of single stages");
     }
-    if (all.empty()) {
-        return "";
-    }
-    const std::string last = std::move(all.back());
-    all.pop_back();
-    return all.empty() ? last : fmt::format("{} and {}", fmt::join(all, ", "), last);
+    return all;
+}
+
+/// "a, b and c".
+std::string enumerated(std::vector<std::string> words) {
+    const std::string last = std::move(words.back());
+    words.pop_back();
+    return words.empty() ? last : fmt::format("{} and {}", fmt::join(words, ", "), last);
 }
 
 std::string proof_text(const Scenario& scenario, const sim::SearchResult& result) {
@@ -80,10 +98,10 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
             "could save {} at the most",
             saving(result.any_partition_bound));
     }
-    if (const std::string others = not_tried(scenario);
+    if (std::vector<std::string> others = not_tried(scenario);
         result.any_order_bound < best && !others.empty()) {
         text += fmt::format("; what is not tried ({}) could save {} at the most",
-                            others,
+                            enumerated(std::move(others)),
                             saving(result.any_order_bound));
     }
     return text + '.';
@@ -226,7 +244,7 @@ std::string search_text(const Scenario& scenario,
     return text + '\n' + paragraph_text(proof, console.width());
 }
 
-Json search_json(const sim::SearchResult& result, Json best) {
+Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json best) {
     const FoundPlan& first = result.ranked.front();
     best["partition"] = first.partition;
     best["recompute"] = recompute_json(first.recompute);
@@ -240,6 +258,7 @@ Json search_json(const sim::SearchResult& result, Json best) {
     json["proven_optimal"] = result.proven_optimal;
     json["any_partition_bound_ms"] = to_milliseconds(result.any_partition_bound);
     json["any_order_bound_ms"] = to_milliseconds(result.any_order_bound);
+    json["not_tried"] = not_tried(scenario);
     json["open"] = result.candidates;
     json["searched"] = result.searched;
     json["pruned"] = result.pruned;

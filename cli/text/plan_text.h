@@ -17,7 +17,7 @@ std::string search_text(const Scenario& scenario,
                         const Console& console);
 
 /// Results of a search; `best` is the prediction of the best plan, as of `simulate`.
-Json search_json(const sim::SearchResult& result, Json best);
+Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json best);
 
 /// "8 stages, 8 micro-batches of 4 samples, gpipe, recompute always".
 std::string candidate_text(const Scenario& scenario,

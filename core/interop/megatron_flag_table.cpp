@@ -88,6 +88,11 @@ constexpr std::array refused{
     RefusedFlag{"moe-layer-recompute", "the halves with experts alone are recomputed", "false"},
     RefusedFlag{"recompute-granularity-per-stage-layer", "stages recompute differently"},
     RefusedFlag{"recompute-layer-ids", "some layers alone are recomputed"},
+    // The model, as a class of Megatron-Bridge.
+    RefusedFlag{"-target-",
+                "the class has sizes, norms, activations and ties of its own, which the file does "
+                "not say",
+                "megatron.bridge.models.gpt_provider.gptmodelprovider"},
     // The schedule.
     RefusedFlag{"overlap-moe-expert-parallel-comm", "forwards and backwards are merged", "false"},
     RefusedFlag{"combined-1f1b", "forwards and backwards are merged", "false"},
@@ -147,7 +152,7 @@ constexpr std::array aliases{
 
 /// Names of harmless flags, in alphabetical order, apart by blanks.
 constexpr std::string_view harmless =
-    "-target- accumulate-all-reduce-grads-in-fp32 accumulate-allreduce-grads-in-fp32 "
+    "accumulate-all-reduce-grads-in-fp32 accumulate-allreduce-grads-in-fp32 "
     "activation-func activation-func-clamp-value activation-func-fp8-input-store "
     "adlr-autoresume adlr-autoresume-interval align-grad-reduce align-param-gather "
     "allow-ambiguous-pad-tokens app-tag-run-name app-tag-run-version apply-layernorm-1p "
@@ -162,7 +167,7 @@ constexpr std::string_view harmless =
     "cache-mla-latents calc-ft-timeouts calculate-per-token-loss check-for-large-grads "
     "check-for-nan-in-grad check-for-nan-in-loss-and-grad check-for-spiky-loss check-nan "
     "check-weight-hash-across-dp-replicas-interval classes-fraction "
-    "clone-scatter-output-in-embedding config create-attention-mask "
+    "clone-scatter-output-in-embedding create-attention-mask "
     "create-attention-mask-in-dataloader cross-entropy-fusion-impl cross-entropy-loss-fusion "
     "data-args-path data-cache-path data-parallel-random-init data-per-class-fraction "
     "dataloader-type dataset deallocate-pipeline-outputs decode-only-cuda-graphs "

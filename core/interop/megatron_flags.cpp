@@ -131,6 +131,7 @@ class FlagReader {
             take(setting);
         }
         expect_tensor_size_of_experts(file);
+        take_defaults_of_trainer(file);
         refuse_problems();
         return std::move(flags_);
     }
@@ -183,6 +184,31 @@ class FlagReader {
         }
     }
 
+    /// The file that a Primus module's `config` names has the trainer's defaults. In those of
+    /// Primus bf16 is on (primus/configs/modules/megatron/pre_trainer.yaml).
+    void take_defaults_of_trainer(const LaunchFile& file) {
+        const auto is_config = [](const Setting& setting) {
+            return setting.is_key && setting.name == "config" && setting.sections.size() == 2 &&
+                   setting.sections.front() == "modules";
+        };
+        const auto config = std::ranges::find_if(file.settings, is_config);
+        if (config == file.settings.end()) {
+            return;
+        }
+        const bool says_precision = std::ranges::any_of(file.settings, [](const Setting& setting) {
+            return setting.name == "bf16" || setting.name == "fp16" ||
+                   setting.name == "mixed-precision";
+        });
+        flags_.bf16 = flags_.bf16 || !says_precision;
+        flags_.warnings.push_back(
+            fmt::format("{}: {}: the trainer's defaults are in that file, which is not read{}; "
+                        "write what else it "
+                        "says of batch, sequence and optimizer into the overrides",
+                        config->place,
+                        config->written,
+                        says_precision ? "" : ": bf16 is taken, as in Primus's own"));
+    }
+
     void expect_tensor_size_of_experts(const LaunchFile& file) {
         const int size = flags_.tensor_size.value_or(1);
         const auto given =
@@ -198,6 +224,15 @@ class FlagReader {
         const bool is_harmless_key =
             setting.is_key && std::ranges::any_of(setting.sections, is_harmless_section);
         if (is_harmless_key) {
+            return;
+        }
+        const bool is_in_module =
+            setting.is_key && !setting.sections.empty() && setting.sections.front() == "modules";
+        const bool is_in_model =
+            setting.sections.size() == 1 && setting.sections.front() == "model";
+        if ((setting.name == "config" && is_in_module) ||
+            (setting.name == "-target-" && !is_in_model)) {
+            flags_.unused.push_back(setting.written);
             return;
         }
         string_view name = setting.name;

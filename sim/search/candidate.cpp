@@ -74,8 +74,11 @@ std::vector<int> replica_counts(const Scenario& scenario, int most) {
 }
 
 std::vector<int> micro_batch_counts(const Scenario& scenario, int replicas) {
-    if (scenario.pipeline.micro_batches) {
-        return {*scenario.pipeline.micro_batches};
+    if (const std::optional<int> written = scenario.pipeline.micro_batches) {
+        // Replicas of which each has fewer samples than that would change what is written.
+        const bool stays = scenario.pipeline.data_parallel || scenario.training.batch < *written ||
+                           replica_batch(scenario, replicas) >= *written;
+        return stays ? std::vector{*written} : std::vector<int>{};
     }
     constexpr int most = 65536;
     std::vector<int> result = divisors(replica_batch(scenario, replicas));

@@ -56,7 +56,8 @@ SettledScenario with_candidate(const Scenario& scenario, const Candidate& candid
 ///     data_parallel     divisors of the mini-batch
 ///     micro_batches     divisors of a replica's part of the mini-batch
 ///
-/// as far as the devices go: fewer than all may be used. Throws Error(BadInput) if nothing says how
+/// as far as the devices go: fewer than all may be used; and so many replicas that each has a
+/// sample for every micro-batch that is written down. Throws Error(BadInput) if nothing says how
 /// many devices there are, or the mini-batch cannot be shared out to a stated number of replicas.
 std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model);
 

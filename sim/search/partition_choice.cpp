@@ -15,10 +15,14 @@
 #include "core/partition/feasible_splits.h"
 #include "core/partition/partition_search.h"
 #include "core/partition/rank_even.h"
+#include "core/partition/rank_partition.h"
+#include "core/scenario/cluster.h"
 #include "core/scenario/replan.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "sim/explain/explanation.h"
+#include "sim/search/layer_sums.h"
+#include "sim/search/row_windows.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {
@@ -26,10 +30,11 @@ namespace pipetwin::sim {
 namespace {
 
 constexpr std::int64_t most_tried_actions = 4'000'000;
-constexpr std::int64_t most_tries = 1'000;
+constexpr std::int64_t most_tries = 5'000;
+constexpr std::size_t most_descents = 8;           ///< from different starts
 constexpr std::int64_t most_tries_of_orders = 30;  ///< where every one searches for its order
 constexpr std::int64_t tried_at_once = 8;
-constexpr int most_pairs = 400;
+constexpr int most_pairs = 1'000;
 /// Measured costs differ by this share of a step from one measurement to the next.
 constexpr double noise_of_measured = 0.01;
 
@@ -120,35 +125,40 @@ class Choice {
           first_(first),
           follows_costs_(rows_follow_costs(scenario)),
           balanced_(first->partition->layers_per_stage()),
-          sizes_(balanced_),
           each_(static_cast<std::int64_t>(action_count(first))),
           left_(tries(actions, each_, follows_costs_)) {}
 
     ChosenPartition best() {
         const std::int64_t tries = left_;
-        find();
-        return {.layers_per_piece = sizes_, .actions = (tries - left_) * each_};
+        Scored best{.sizes = balanced_, .score = {}};
+        if (split_count(model_.layer_count(), pieces()) <= static_cast<double>(left_)) {
+            best = scored(all()).front();
+        } else if (left_ > 1) {
+            best = improved();
+        }
+        return {.layers_per_piece = std::move(best.sizes), .actions = (tries - left_) * each_};
     }
 
   private:
-    void find() {
-        if (split_count(model_.layer_count(), pieces()) <= static_cast<double>(left_)) {
-            take_best({balanced_});
-            const FeasibleSplits all(
-                model_.layer_count(), pieces(), [](int, int, int) { return true; });
-            std::vector<Sizes> splits;
-            all.for_each([&](std::span<const int> sizes) {
-                if (!std::ranges::equal(sizes, balanced_)) {
-                    splits.emplace_back(sizes.begin(), sizes.end());
-                }
-            });
-            take_best(splits);
-        } else if (left_ > 1) {
-            improve();
-        }
+    struct Scored {
+        Sizes sizes;
+        Score score;
+    };
+
+    /// All partitions, the balanced one first.
+    std::vector<Sizes> all() const {
+        std::vector<Sizes> splits{balanced_};
+        FeasibleSplits(model_.layer_count(), pieces(), [](int, int, int) {
+            return true;
+        }).for_each([&](std::span<const int> sizes) {
+            if (!std::ranges::equal(sizes, balanced_)) {
+                splits.emplace_back(sizes.begin(), sizes.end());
+            }
+        });
+        return splits;
     }
 
-    int pieces() const { return static_cast<int>(sizes_.size()); }
+    int pieces() const { return static_cast<int>(balanced_.size()); }
 
     Plan plan_of(const Sizes& sizes) const {
         SettledScenario settled = scenario_;
@@ -167,32 +177,118 @@ class Choice {
         return score;
     }
 
-    /// Whether one of these is better than the best so far.
-    bool take_best(const std::vector<Sizes>& splits) {
-        std::vector<std::optional<Score>> scores(splits.size());
+    /// The best first; of equal ones that which came first.
+    std::vector<Scored> scored(const std::vector<Sizes>& splits) {
+        std::vector<Scored> result(splits.size());
         tbb::parallel_for(std::size_t{0}, splits.size(), [&](std::size_t i) {
-            scores[i] = weighed(score_of(plan_of(splits[i])), splits[i]);
+            result[i] = {.sizes = splits[i],
+                         .score = weighed(score_of(plan_of(splits[i])), splits[i])};
         });
         left_ -= std::ssize(splits);
-        bool is_better = false;
-        for (std::size_t i = 0; i < splits.size(); ++i) {
-            if (!best_ || *scores[i] < *best_) {
-                best_ = scores[i];
-                sizes_ = splits[i];
-                is_better = true;
-            }
-        }
-        return is_better;
+        std::ranges::stable_sort(result, {}, &Scored::score);
+        return result;
     }
 
-    void improve() {
-        std::vector<Sizes> starts = even_splits(rank_chain_of(scenario_, model_, profile_));
-        starts.insert(starts.begin(), sizes_);
-        take_best(starts);
+    /// Whether one of these is better than the best so far, which it then takes the place of.
+    bool take_better(const std::vector<Sizes>& splits, Scored& best) {
+        if (splits.empty()) {
+            return false;
+        }
+        std::vector<Scored> tried = scored(splits);
+        if (!(tried.front().score < best.score)) {
+            return false;
+        }
+        best = std::move(tried.front());
+        return true;
+    }
+
+    /// Where the search begins: balanced ranks, pieces that are about alike, and where memory is
+    /// limited partitions that balance what the ranks hold, or the work within the limits.
+    std::vector<Sizes> starts() const {
+        const RankChain chain = rank_chain_of(scenario_, model_, profile_);
+        std::vector<Sizes> starts = even_splits(chain);
+        starts.insert(starts.begin(), balanced_);
+        const auto add = [&](const RankChain& of) {
+            if (auto split = rank_partition(of)) {
+                starts.push_back(std::move(split->sizes));
+            }
+        };
+        add(chain);
+        add_starts_in_memory(chain, add);
+        std::vector<Sizes> different;
+        for (Sizes& start : starts) {
+            if (std::ranges::find(different, start) == different.end()) {
+                different.push_back(std::move(start));
+            }
+        }
+        return different;
+    }
+
+    /// Adds starts that follow from memory, where all ranks have a limit.
+    template <class Add>
+    void add_starts_in_memory(const RankChain& chain, const Add& add) const {
+        std::vector<std::int64_t> limits;
+        for (int rank = 0; rank < first_.rank_count(); ++rank) {
+            const std::optional<Bytes> limit = first_.memory_limit(rank);
+            if (!limit) {
+                return;
+            }
+            const Bytes context =
+                first_->context.empty() ? Bytes{} : first_->context[as_index(rank)];
+            limits.push_back((*limit - context).count);
+        }
+        const bool keeps = first_->recompute.everywhere() == Recompute::None;
+        const LayerSums sums = layer_sums(scenario_,
+                                          model_,
+                                          profile_,
+                                          Cluster(scenario_, profile_, first_.rank_count()),
+                                          first_->micro_batch_sizes.front());
+        RankQuantity held = held_memory(chain,
+                                        first_->schedule,
+                                        sums,
+                                        first_->host_link ? Kept::Nothing
+                                        : keeps           ? Kept::All
+                                                          : Kept::Input);
+        if (!keeps) {
+            add_what_is_at_work(held, sums);
+        }
+        add({.layers = chain.layers, .rank_of_piece = chain.rank_of_piece, .quantities = {held}});
+        // Messages, workspace and gradients need some of the room, too.
+        for (const double share : {1.0, 0.97, 0.92}) {
+            RankChain limited = chain;
+            for (int rank = 0; rank < chain.ranks(); ++rank) {
+                held.limits.resize(as_index(chain.ranks()));
+                held.limits[as_index(rank)] =
+                    static_cast<std::int64_t>(share * static_cast<double>(limits[as_index(rank)]));
+            }
+            limited.quantities.push_back(held);
+            add(limited);
+        }
+    }
+
+    /// Of the piece at work everything is kept: about a share of each.
+    void add_what_is_at_work(RankQuantity& held, const LayerSums& sums) const {
+        const int pieces_of_rank = std::max(1, pieces() / first_.rank_count());
+        for (std::vector<std::int64_t>& before : held.before) {
+            for (std::size_t layer = 0; layer < before.size(); ++layer) {
+                before[layer] += sums.saved[layer].count / pieces_of_rank;
+            }
+        }
+    }
+
+    /// Moves layers in the best of the starts, and then pairs of moves in the best that came of it.
+    Scored improved() {
+        std::vector<Scored> begun = scored(starts());
+        begun.resize(std::min(begun.size(), most_descents));
         const std::vector<Move> moves = all_moves(pieces());
-        do {
-            try_moves(moves);
-        } while (try_pairs(moves));
+        for (Scored& start : begun) {
+            try_moves(moves, start);
+        }
+        Scored best = *std::ranges::min_element(begun, {}, &Scored::score);
+        while (try_pairs(moves, best)) {
+            try_moves(moves, best);
+        }
+        return best;
     }
 
     /// The best partition after a move; none where a piece has too few layers for it.
@@ -210,24 +306,24 @@ class Choice {
     }
 
     /// Takes every move that is better, until none is.
-    void try_moves(const std::vector<Move>& moves) {
+    void try_moves(const std::vector<Move>& moves, Scored& best) {
         std::size_t next = 0;
         std::size_t in_vain = 0;  // moves since the best was found
         while (in_vain < moves.size() && left_ > 0) {
             std::vector<Sizes> splits;
             for (; in_vain < moves.size() && splits.size() < at_once(); ++in_vain) {
-                if (auto moved = after(sizes_, moves[next++ % moves.size()])) {
+                if (auto moved = after(best.sizes, moves[next++ % moves.size()])) {
                     splits.push_back(*std::move(moved));
                 }
             }
-            if (take_best(splits)) {
+            if (take_better(splits, best)) {
                 in_vain = 0;
             }
         }
     }
 
     /// Whether one of some pairs of moves is better. The pairs are the same each time.
-    bool try_pairs(const std::vector<Move>& moves) {
+    bool try_pairs(const std::vector<Move>& moves, Scored& best) {
         std::uint64_t state = 1;  // of Knuth's linear congruential generator (MMIX)
         const auto any = [&]() -> const Move& {
             state = state * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
@@ -236,12 +332,12 @@ class Choice {
         for (int tried = 0; tried < most_pairs && left_ > 0;) {
             std::vector<Sizes> splits;
             for (; tried < most_pairs && splits.size() < at_once(); ++tried) {
-                const auto once = after(sizes_, any());
+                const auto once = after(best.sizes, any());
                 if (auto twice = once ? after(*once, any()) : std::nullopt) {
                     splits.push_back(*std::move(twice));
                 }
             }
-            if (take_best(splits)) {
+            if (take_better(splits, best)) {
                 return true;
             }
         }
@@ -254,10 +350,8 @@ class Choice {
     const Plan& first_;
     bool follows_costs_;
     const Sizes balanced_;  ///< or what else the search began with
-    Sizes sizes_;
-    std::optional<Score> best_{};
-    std::int64_t each_;  ///< actions of a try
-    std::int64_t left_;  ///< tries
+    std::int64_t each_;     ///< actions of a try
+    std::int64_t left_;     ///< tries
 };
 
 }  // namespace

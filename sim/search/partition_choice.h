@@ -17,11 +17,12 @@ namespace pipetwin::sim {
 /// the most even one. Where none fits it is the one that lacks least.
 ///
 /// Tried are all partitions, where there are few of them for the size of the plan. Else the search
-/// begins with `partition_for`, the one whose slowest rank has least to do, and others whose pieces
-/// are about alike, too (`even_splits`). It goes on with the best that it has: one layer or two
+/// begins with `partition_for`, the one whose slowest rank has least to do, with others whose
+/// pieces are about alike (`even_splits`), and where memory is limited with those that balance what
+/// the ranks hold, or the work within the limits. It goes on with the best eight: one layer or two
 /// move from one piece to any other while the boundaries between them move along; where none of
 /// these moves is better it tries some pairs of them. It ends where nothing is better, 4,000,000
-/// actions have been simulated, or 1,000 plans, or 30 where each has to search for its order. The
+/// actions have been simulated, or 5,000 plans, or 30 where each has to search for its order. The
 /// same on every machine. Where the costs were measured, `partition_for` gives way only to a step
 /// that is shorter by 1 % at least: so that what two measurements of one model differ by does not
 /// cut it in two ways. Throws as make_plan.

@@ -95,9 +95,10 @@ class Search {
     bool goes_on(std::size_t left, Duration bound);
     bool is_quick_to_count(const Candidate& candidate) const;
     Duration try_partitions(Duration best);
-    void try_each(const Candidate& candidate,
+    void try_each(const Contender& contender,
                   const std::vector<std::vector<int>>& partitions,
                   Duration& best);
+    void take_back_refusal(const Candidate& candidate);
     const FoundPlan* fastest_of(const Candidate& candidate) const;
     void improve(std::vector<Contender>& contenders, Duration& best);
     void try_runners_up(Duration best);
@@ -333,10 +334,26 @@ bool Search::is_quick_to_count(const Candidate& candidate) const {
     return layers * layers * candidate.shape.stages <= 100'000;
 }
 
+/// A candidate of which no partition had been found that fits has one.
+void Search::take_back_refusal(const Candidate& candidate) {
+    std::erase_if(too_large_, [&](const auto& entry) { return entry.second == candidate; });
+    const auto refused = all_.infeasible.find(std::string(out_of_memory));
+    if (refused == all_.infeasible.end()) {
+        return;
+    }
+    ++all_.searched;
+    if (--refused->second.count == 0) {
+        all_.infeasible.erase(refused);
+    } else if (refused->second.example == candidate && !too_large_.empty()) {
+        refused->second.example = too_large_.begin()->second;
+    }
+}
+
 /// Simulates partitions of a candidate. `best` becomes the step of the fastest of all.
-void Search::try_each(const Candidate& candidate,
+void Search::try_each(const Contender& contender,
                       const std::vector<std::vector<int>>& partitions,
                       Duration& best) {
+    const Candidate& candidate = contender.candidate;
     partitions_ += std::ssize(partitions);
     std::vector<Outcome> outcomes(partitions.size());
     tbb::parallel_for(std::size_t{0}, partitions.size(), [&](std::size_t i) {
@@ -346,12 +363,17 @@ void Search::try_each(const Candidate& candidate,
             outcomes[i] = {};
         }
     });
+    bool fits = false;
     for (Outcome& outcome : outcomes) {
         for (const FoundPlan& found : outcome.found) {
             best = std::min(best, found.step);
             best_.add(found);
+            fits = true;
         }
         all_.add(std::move(outcome));
+    }
+    if (fits && contender.promise == Duration::max()) {
+        take_back_refusal(candidate);
     }
 }
 
@@ -392,7 +414,7 @@ void Search::improve(std::vector<Contender>& contenders, Duration& best) {
             const ChosenPartition chosen =
                 chosen_partition(settled, space_.model, space_.profile, actions, first);
             room -= chosen.actions;
-            try_each(candidate, {chosen.layers_per_piece}, best);
+            try_each(contender, {chosen.layers_per_piece}, best);
         } catch (const Error&) {
             no_plans.insert(candidate);
         }
@@ -432,7 +454,7 @@ Duration Search::try_partitions(Duration best) {
                 : std::nullopt;
         if (partitions) {
             room -= std::ssize(*partitions) * actions_of(candidate);
-            try_each(candidate, *partitions, best);
+            try_each(contender, *partitions, best);
             continue;
         }
         too_many.push_back(contender);

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "core/base/as_index.h"
@@ -71,36 +73,20 @@ class Windows {
         chain_.quantities.push_back(std::move(quantity));
     }
 
-    void add_memory(bool keeps_all, int alternative) {
-        RankQuantity quantity{.before = {}, .alternative = alternative};
-        quantity.kind_of_piece.resize(as_index(chain_.pieces()));
-        for (const Row& row : rows_) {
-            std::int64_t inputs = 0;
-            for (std::size_t i = 0; i < row.pieces.size(); ++i) {
-                const std::int64_t whole = keeps_all ? row.live[i] : row.pending[i];
-                inputs += row.live[i] - whole;
-                std::vector<std::int64_t>& before = of_piece(quantity, row.pieces[i]);
-                for (std::size_t layer = 0; layer < sums_.state.size(); ++layer) {
-                    const Bytes held =
-                        whole * sums_.saved[layer] + row.pending[i] * sums_.split[layer];
-                    before.push_back(
-                        (sums_.state[layer] + (question_.holds_all ? held : Bytes{})).count);
-                }
-            }
-            quantity.fixed.push_back(question_.holds_all ? inputs * sums_.least_boundary.count : 0);
-        }
+    void add_memory(Kept kept, int alternative) {
+        RankQuantity quantity =
+            held_memory(chain_, order_, sums_, question_.holds_all ? kept : Kept::Nothing);
+        quantity.alternative = alternative;
         quantity.limits.assign(rows_.size(), question_.asked.memory_limit->count);
         chain_.quantities.push_back(std::move(quantity));
     }
 
   private:
-    /// One rank's: its two pieces, and what it holds of each when it holds most.
+    /// One rank's.
     struct Row {
         std::array<int, 2> pieces{};
-        std::array<std::int64_t, 2> live{};
-        std::array<std::int64_t, 2> pending{};  ///< of them, those whose W is still to come
-        std::size_t second_begins = 0;          ///< index of the first F of the second piece
-        std::size_t first_ends = 0;             ///< behind the last B or I of the first piece
+        std::size_t second_begins = 0;  ///< index of the first F of the second piece
+        std::size_t first_ends = 0;     ///< behind the last B or I of the first piece
     };
 
     std::size_t which(const Row& row, const Action& action) const {
@@ -116,27 +102,13 @@ class Windows {
             }
         }
         const std::vector<Action>& actions = order_.ranks[as_index(rank)];
-        std::array<std::int64_t, 2> live{};
-        std::array<std::int64_t, 2> pending{};
         bool has_begun = false;
         for (std::size_t i = 0; i < actions.size(); ++i) {
             const std::size_t at = which(row, actions[i]);
             const Op op = actions[i].op;
-            if (op == Op::Forward) {
-                ++live[at];
-                if (live[0] + live[1] > row.live[0] + row.live[1]) {
-                    row.live = live;
-                    row.pending = pending;
-                }
-                if (at == 1 && !has_begun) {
-                    row.second_begins = i;
-                    has_begun = true;
-                }
-            } else if (op == Op::BackwardInput) {
-                ++pending[at];
-            } else {
-                --live[at];
-                pending[at] -= op == Op::BackwardWeight ? 1 : 0;
+            if (op == Op::Forward && at == 1 && !has_begun) {
+                row.second_begins = i;
+                has_begun = true;
             }
             if (at == 0 && (op == Op::Backward || op == Op::BackwardInput)) {
                 row.first_ends = i + 1;
@@ -192,7 +164,76 @@ class Windows {
     std::vector<Row> rows_{};
 };
 
+/// Micro-batches of one piece on a rank.
+struct UnderWay {
+    std::int64_t live = 0;     ///< between F and the last part of their backward
+    std::int64_t pending = 0;  ///< of them, those whose W is still to come
+};
+
+/// [piece]: what a row has under way when it has most.
+std::map<int, UnderWay> most_under_way(const Schedule& order, const std::vector<Action>& row) {
+    std::map<int, UnderWay> now;
+    for (const Action& action : row) {
+        now[model_stage_of(order, action.stage)] = {};
+    }
+    std::map<int, UnderWay> most = now;
+    std::int64_t live = 0;
+    std::int64_t most_live = 0;
+    for (const Action& action : row) {
+        UnderWay& of = now[model_stage_of(order, action.stage)];
+        if (action.op == Op::Forward) {
+            ++of.live;
+            ++live;
+        } else if (action.op == Op::BackwardInput) {
+            ++of.pending;
+        } else {
+            of.pending -= action.op == Op::BackwardWeight ? 1 : 0;
+            --of.live;
+            --live;
+        }
+        if (live > most_live) {
+            most_live = live;
+            most = now;
+        }
+    }
+    return most;
+}
+
 }  // namespace
+
+RankQuantity held_memory(const RankChain& chain,
+                         const Schedule& order,
+                         const LayerSums& sums,
+                         Kept kept) {
+    const Schedule rows = compute_only(order);
+    RankQuantity quantity{.before =
+                              std::vector<std::vector<std::int64_t>>(as_index(chain.pieces()))};
+    quantity.fixed.resize(as_index(chain.ranks()));
+    for (int piece = 0; piece < chain.pieces(); ++piece) {
+        quantity.kind_of_piece.push_back(piece);
+    }
+    for (const std::vector<Action>& row : rows.ranks) {
+        for (const auto& [piece, under_way] : most_under_way(rows, row)) {
+            std::vector<std::int64_t>& before = quantity.before[as_index(piece)];
+            if (!before.empty()) {
+                continue;  // the other rank that has the piece, too
+            }
+            const std::int64_t whole = kept == Kept::All     ? under_way.live
+                                       : kept == Kept::Input ? under_way.pending
+                                                             : 0;
+            const std::int64_t split = kept == Kept::Nothing ? 0 : under_way.pending;
+            for (std::size_t layer = 0; layer < sums.state.size(); ++layer) {
+                const Bytes held = whole * sums.saved[layer] + split * sums.split[layer];
+                before.push_back((sums.state[layer] + held).count);
+            }
+            if (kept == Kept::Input) {
+                quantity.fixed[as_index(chain.rank_of_piece[as_index(piece)])] +=
+                    (under_way.live - whole) * sums.least_boundary.count;
+            }
+        }
+    }
+    return quantity;
+}
 
 void add_windows(RankChain& chain,
                  const Schedule& order,
@@ -212,12 +253,12 @@ void add_windows(RankChain& chain,
         return;
     }
     if (!where_needed) {
-        windows.add_memory(!recomputes, -1);
+        windows.add_memory(recomputes ? Kept::Input : Kept::All, -1);
         return;
     }
     constexpr int keeps = 0;
     constexpr int computes_again = 1;
-    windows.add_memory(true, keeps);
+    windows.add_memory(Kept::All, keeps);
     windows.add({.begins_with_second = false, .ends_with_update = true}, true, computes_again);
     for (const WindowEnds ends : all) {
         windows.add(ends, true, computes_again);

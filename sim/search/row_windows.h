@@ -9,6 +9,22 @@
 /// What the order of the actions says of ranks with two pieces, whatever the partition.
 namespace pipetwin::sim {
 
+/// What a rank keeps of a micro-batch from F to B.
+enum class Kept {
+    Nothing,  ///< it goes to host memory
+    Input,    ///< the rest is computed again
+    All
+};
+
+/// [rank of the chain]: the bytes of its layers' weights, gradients and optimizer state, and of
+/// what it keeps at the moment of its row when it has most micro-batches under way. Less than a
+/// plan needs: messages, workspace and gradients of outputs are left out. The pieces lie on the
+/// ranks of the order as on those of the chain, or each on both of two ranks that count as one.
+RankQuantity held_memory(const RankChain& chain,
+                         const Schedule& order,
+                         const LayerSums& sums,
+                         Kept kept);
+
 /// What the windows of a candidate's rows depend on beside the layers.
 struct RowQuestion {
     const BoundQuestion& asked;

@@ -277,6 +277,16 @@ class FlagsImport {
         std::string text = "[training]\n";
         if (const std::optional<int> samples = batch()) {
             text += fmt::format("batch = {}\n", *samples);
+            if (!flags_.micro_batch_size) {
+                warn(
+                    "no --micro-batch-size: the fragment does not say micro_batches, so a "
+                    "prediction has one of the whole batch");
+            }
+        } else if (flags_.micro_batch_size) {
+            warn(
+                "neither --global-batch-size nor a number of processes: the fragment says neither "
+                "batch nor micro_batches, so a prediction has a scenario's defaults, one "
+                "micro-batch of 32 samples");
         }
         if (flags_.bf16 || flags_.fp16) {
             text += "precision = \"bf16\"\n";

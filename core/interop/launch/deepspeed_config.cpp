@@ -63,6 +63,11 @@ class DeepSpeedReader {
                     "no train_batch_size: the fragment has one replica of the pipeline");
                 const std::int64_t samples = std::int64_t{*size} * *run_.micro_batches;
                 run_.batch = static_cast<int>(std::min<std::int64_t>(samples, 1 << 30));
+            } else {
+                run_.warnings.emplace_back(
+                    "of train_batch_size, train_micro_batch_size_per_gpu and "
+                    "gradient_accumulation_steps too few are written down: what the fragment does "
+                    "not say of batch and micro_batches are a scenario's defaults, 32 and 1");
             }
             return;
         }

@@ -13,6 +13,7 @@ namespace pipetwin {
 namespace megatron_flags_test {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -261,6 +262,33 @@ TEST(MegatronYaml, AFileOfMegatronBridgeUsesOtherNames) {
     EXPECT_EQ(flags.micro_batch_size, 1);
     ASSERT_TRUE(flags.layout);
     EXPECT_THAT(flags.layout->stages, ElementsAre("Et", "tL"));
+}
+
+/// Primus's own pre_trainer.yaml and trainer_base.yaml have `bf16: true`.
+TEST(MegatronYaml, DefaultsOfAPrimusTrainerAreTold) {
+    const std::string head =
+        "modules:\n  pre_trainer:\n    config: pre_trainer.yaml\n    overrides:\n";
+    const MegatronFlags silent = parse(head + "      num_layers: 2\n");
+    EXPECT_TRUE(silent.bf16);
+    EXPECT_THAT(silent.warnings, Contains(HasSubstr("bf16 is taken")));
+    const MegatronFlags written = parse(head + "      bf16: false\n      fp16: true\n");
+    EXPECT_FALSE(written.bf16);
+    EXPECT_TRUE(written.fp16);
+    EXPECT_THAT(written.warnings, Contains(HasSubstr("which is not read; write")));
+}
+
+/// megatron.bridge.models.llama.llama_provider: RMSNorm, a gated unit, 8 groups of queries, ...
+TEST(MegatronYaml, AClassThatHasAModelOfItsOwnIsRefused) {
+    const std::string sizes = "  num_layers: 2\noptimizer:\n  _target_: some.OptimizerConfig\n";
+    EXPECT_EQ(
+        parse("model:\n  _target_: megatron.bridge.models.gpt_provider.GPTModelProvider\n" + sizes)
+            .layers,
+        2);
+    const Error error = error_of([&] {
+        parse("model:\n  _target_: megatron.bridge.models.llama.Llama31ModelProvider\n" + sizes);
+    });
+    EXPECT_THAT(error.text(), HasSubstr("_target_"));
+    EXPECT_THAT(error.text(), HasSubstr("sizes, norms, activations and ties of its own"));
 }
 
 TEST(MegatronYaml, NullTakesAwayWhatTheBaseSays) {

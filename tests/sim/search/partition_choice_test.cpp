@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <random>
 #include <tuple>
@@ -16,6 +18,7 @@
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
+#include "sim/explain/explanation.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/scenario_plans.h"
 #include "tests/support/soak.h"
@@ -120,6 +123,31 @@ TEST(PartitionChoice, IsNeverWorseThanAnyOtherPartition) {
         EXPECT_EQ(score_of(make_settled_plan(scenario, model, profile)), *best);
     }
     EXPECT_GT(judged, tests::soaked(50));
+}
+
+// With so few tries that most partitions are left out, it begins where memory is balanced.
+TEST(PartitionChoice, FindsAPartitionThatFitsWhereFewDo) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    Question question(seed);
+    for (int round = 0; round < tests::soaked(20); ++round) {
+        const bool in_v = question.below(2) == 0;
+        const int layers = 12 + question.below(3);
+        const Profile profile = question.profile(layers);
+        SettledScenario scenario = question.scenario(in_v ? "zb-v" : "interleaved-1f1b", 3, 2);
+        scenario.cluster.memory_limit.reset();
+        SCOPED_TRACE(fmt::format("round {}: {}, {} layers", round, in_v, layers));
+        Bytes least{std::numeric_limits<std::int64_t>::max()};
+        for (const std::vector<int>& sizes : all_partitions(layers, 6)) {
+            least = std::min(least, std::get<Bytes>(score_of(scenario, profile, sizes)));
+        }
+        scenario.cluster.memory_limit = least + Bytes{least.count / 20};
+        const Model model = scenario_model(scenario, &profile);
+        const auto actions =
+            static_cast<std::int64_t>(action_count(testing::plan_of(scenario, profile)));
+        const ChosenPartition chosen = chosen_partition(scenario, model, profile, 200 * actions);
+        EXPECT_EQ(std::get<std::int64_t>(score_of(scenario, profile, chosen.layers_per_piece)), 0);
+    }
 }
 
 // Too many to try them all: 40 like layers and a heavy last one. Balanced pieces would leave the
