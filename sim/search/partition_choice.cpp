@@ -34,7 +34,7 @@ constexpr std::int64_t most_tries = 5'000;
 constexpr std::size_t most_descents = 8;           ///< from different starts
 constexpr std::int64_t most_tries_of_orders = 30;  ///< where every one searches for its order
 constexpr std::int64_t tried_at_once = 8;
-constexpr int most_pairs = 1'000;
+constexpr int most_kicks = 40;  ///< in vain
 /// Measured costs differ by this share of a step from one measurement to the next.
 constexpr double noise_of_measured = 0.01;
 
@@ -276,7 +276,8 @@ class Choice {
         }
     }
 
-    /// Moves layers in the best of the starts, and then pairs of moves in the best that came of it.
+    /// Moves layers in the best of the starts, and then, after some moves at once, in the best that
+    /// came of it.
     Scored improved() {
         std::vector<Scored> begun = scored(starts());
         begun.resize(std::min(begun.size(), most_descents));
@@ -285,8 +286,13 @@ class Choice {
             try_moves(moves, start);
         }
         Scored best = *std::ranges::min_element(begun, {}, &Scored::score);
-        while (try_pairs(moves, best)) {
-            try_moves(moves, best);
+        for (int in_vain = 0; in_vain < most_kicks && left_ > 0; ++in_vain) {
+            Scored kicked_one = scored({kicked(best.sizes, moves)}).front();
+            try_moves(moves, kicked_one);
+            if (kicked_one.score < best.score) {
+                best = std::move(kicked_one);
+                in_vain = 0;
+            }
         }
         return best;
     }
@@ -322,26 +328,18 @@ class Choice {
         }
     }
 
-    /// Whether one of some pairs of moves is better. The pairs are the same each time.
-    bool try_pairs(const std::vector<Move>& moves, Scored& best) {
-        std::uint64_t state = 1;  // of Knuth's linear congruential generator (MMIX)
-        const auto any = [&]() -> const Move& {
-            state = state * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
-            return moves[(state >> 33U) % moves.size()];
-        };
-        for (int tried = 0; tried < most_pairs && left_ > 0;) {
-            std::vector<Sizes> splits;
-            for (; tried < most_pairs && splits.size() < at_once(); ++tried) {
-                const auto once = after(best.sizes, any());
-                if (auto twice = once ? after(*once, any()) : std::nullopt) {
-                    splits.push_back(*std::move(twice));
-                }
-            }
-            if (take_better(splits, best)) {
-                return true;
+    /// Some moves at once, the same each time.
+    Sizes kicked(Sizes sizes, const std::vector<Move>& moves) {
+        constexpr int at_once = 4;
+        for (int made = 0, tried = 0; made < at_once && tried < 100; ++tried) {
+            // Knuth's linear congruential generator (MMIX).
+            state_ = state_ * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
+            if (auto moved = after(sizes, moves[(state_ >> 33U) % moves.size()])) {
+                sizes = *std::move(moved);
+                ++made;
             }
         }
-        return false;
+        return sizes;
     }
 
     const SettledScenario& scenario_;
@@ -349,9 +347,10 @@ class Choice {
     const Profile& profile_;
     const Plan& first_;
     bool follows_costs_;
-    const Sizes balanced_;  ///< or what else the search began with
-    std::int64_t each_;     ///< actions of a try
-    std::int64_t left_;     ///< tries
+    const Sizes balanced_;     ///< or what else the search began with
+    std::int64_t each_;        ///< actions of a try
+    std::int64_t left_;        ///< tries
+    std::uint64_t state_ = 1;  ///< of the moves at random
 };
 
 }  // namespace

@@ -25,6 +25,7 @@ constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
 /// Layers times pieces of the candidates of which further partitions are tried, together.
 constexpr std::int64_t most_looked_at = 500'000;
 constexpr std::int64_t most_improved_actions = 4'000'000;  ///< to improve one candidate
+constexpr std::size_t few_contenders = 4;    ///< for two searches of the partition of each
 constexpr std::ptrdiff_t most_closest = 24;  ///< plans that are looked at where nothing fits
 
 /// What a candidate has to beat: the fastest plan so far, of all or of its own cell.
@@ -411,10 +412,18 @@ void Search::improve(std::vector<Contender>& contenders, Duration& best) {
             settled.pipeline.recompute = Recompute::Always;
         }
         try {
-            const ChosenPartition chosen =
-                chosen_partition(settled, space_.model, space_.profile, actions, first);
-            room -= chosen.actions;
-            try_each(contender, {chosen.layers_per_piece}, best);
+            std::vector<std::vector<int>> chosen;
+            const auto choose = [&](const std::vector<int>& begin) {
+                ChosenPartition one =
+                    chosen_partition(settled, space_.model, space_.profile, actions, begin);
+                room -= one.actions;
+                chosen.push_back(std::move(one.layers_per_piece));
+            };
+            choose(first);
+            if (!first.empty() && contenders.size() <= few_contenders) {
+                choose({});  // what `partition = "auto"` of this candidate comes to
+            }
+            try_each(contender, chosen, best);
         } catch (const Error&) {
             no_plans.insert(candidate);
         }
