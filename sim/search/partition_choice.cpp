@@ -266,7 +266,7 @@ class Choice {
         }
     }
 
-    /// Of the piece at work everything is kept: about a share of each.
+    /// Adds what the piece at work keeps: about a share of each piece.
     void add_what_is_at_work(RankQuantity& held, const LayerSums& sums) const {
         const int pieces_of_rank = std::max(1, pieces() / first_.rank_count());
         for (std::vector<std::int64_t>& before : held.before) {

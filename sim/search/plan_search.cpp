@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -25,6 +26,7 @@ constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
 /// Layers times pieces of the candidates of which further partitions are tried, together.
 constexpr std::int64_t most_looked_at = 500'000;
 constexpr std::int64_t most_improved_actions = 4'000'000;  ///< to improve one candidate
+constexpr std::int64_t fair_actions = 1'500'000;            ///< of many candidates for each
 constexpr std::size_t few_contenders = 4;    ///< for two searches of the partition of each
 constexpr std::ptrdiff_t most_closest = 24;  ///< plans that are looked at where nothing fits
 
@@ -398,12 +400,14 @@ const FoundPlan* Search::fastest_of(const Candidate& candidate) const {
 /// removed.
 void Search::improve(std::vector<Contender>& contenders, Duration& best) {
     std::int64_t room = options_.most_partition_actions;
+    std::int64_t left = std::ssize(contenders);
     std::set<Candidate> no_plans;
     for (const Contender& contender : contenders) {
         const Candidate& candidate = contender.candidate;
         const FoundPlan* const found = fastest_of(candidate);
         const std::vector<int> first = found == nullptr ? std::vector<int>{} : found->partition;
-        const std::int64_t actions = std::min(most_improved_actions, room);
+        const std::int64_t share = std::max(room / std::max<std::int64_t>(left--, 1), fair_actions);
+        const std::int64_t actions = std::min({most_improved_actions, share, room});
         if (actions < 10 * actions_of(candidate) || !goes_on(0, contender.least)) {
             continue;
         }
@@ -433,15 +437,35 @@ void Search::improve(std::vector<Contender>& contenders, Duration& best) {
     });
 }
 
+/// Those of which a plan or a bound is known, the most promising first, by turns with those of
+/// which no partition has been found that fits, the one with the least bound first.
+std::vector<Contender> in_turn(std::vector<Contender> contenders) {
+    const auto refused = std::ranges::partition(
+        contenders, [](const Contender& of) { return of.promise < Duration::max(); });
+    const std::span<Contender> known(contenders.begin(), refused.begin());
+    const std::span<Contender> others(refused.begin(), refused.end());
+    std::ranges::sort(known);
+    std::ranges::sort(others);
+    std::vector<Contender> result;
+    for (std::size_t i = 0; i < std::max(known.size(), others.size()); ++i) {
+        if (i < known.size()) {
+            result.push_back(known[i]);
+        }
+        if (i < others.size()) {
+            result.push_back(others[i]);
+        }
+    }
+    return result;
+}
+
 /// Simulates what is left of the partitions of the contenders; returns what bounds the candidates
 /// that have too many.
 Duration Search::try_partitions(Duration best) {
     Duration bound = Duration::max();
     std::int64_t room = options_.most_partition_actions;
     std::vector<Contender> too_many;
-    std::ranges::sort(all_.contenders);
     std::int64_t looked_at = 0;
-    for (const Contender& contender : std::exchange(all_.contenders, {})) {
+    for (const Contender& contender : in_turn(std::exchange(all_.contenders, {}))) {
         if (contender.least >= best) {
             continue;
         }
