@@ -26,7 +26,7 @@ constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
 /// Layers times pieces of the candidates of which further partitions are tried, together.
 constexpr std::int64_t most_looked_at = 500'000;
 constexpr std::int64_t most_improved_actions = 4'000'000;  ///< to improve one candidate
-constexpr std::int64_t fair_actions = 1'500'000;            ///< of many candidates for each
+constexpr std::int64_t fair_actions = 1'500'000;           ///< of many candidates for each
 constexpr std::size_t few_contenders = 4;    ///< for two searches of the partition of each
 constexpr std::ptrdiff_t most_closest = 24;  ///< plans that are looked at where nothing fits
 
