@@ -437,8 +437,9 @@ void Search::improve(std::vector<Contender>& contenders, Duration& best) {
     });
 }
 
-/// Those of which a plan or a bound is known, the most promising first, by turns with those of
-/// which no partition has been found that fits, the one with the least bound first.
+/// The order in which contenders are looked at: those with a plan or a bound, the most promising
+/// first, by turns with those of which no partition has been found that fits, the least bound
+/// first.
 std::vector<Contender> in_turn(std::vector<Contender> contenders) {
     const auto refused = std::ranges::partition(
         contenders, [](const Contender& of) { return of.promise < Duration::max(); });
