@@ -149,7 +149,7 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
             return *found;
         }
     }
-    // Of several schedules of one name ("interleaved") the first one is the plain one.
+    // If several schedules fit a name ("interleaved"), the first one is the plain one.
     if (const std::string_view longer = longer_word(word, '-', known); !longer.empty()) {
         return longer;
     }

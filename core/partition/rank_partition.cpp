@@ -169,7 +169,7 @@ std::int64_t share(const RankChain& chain) {
         const std::int64_t all = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
         const auto [sum, smallest] = fixed_parts(chain, quantity);
         least = std::max(least, (all + sum + ranks - 1) / ranks);
-        // Of the n largest layers some rank has n / ranks, rounded up.
+        // At least one rank has n / ranks (rounded up) of the n largest layers.
         std::ranges::sort(layers, std::greater{});
         for (std::int64_t each = 1; (each - 1) * ranks < chain.layers; ++each) {
             const auto end = layers.begin() + (each - 1) * ranks + 1;
@@ -311,7 +311,7 @@ std::optional<RankSplit> rank_partition(const RankChain& chain) {
             sizes = evened(chain, least->second);
         }
     }
-    // Of equal ones that whose pieces are more alike.
+    // If two splits are equally good, the one with more even pieces is taken.
     if (const auto searched = searched_split(chain);
         searched && (!sizes || !(RankAmounts(chain, *sizes).score().largest <
                                  RankAmounts(chain, *searched).score().largest))) {

@@ -377,7 +377,7 @@ RankChain ShapeBounds::chain_of(const ScheduleChoice& choice, const BoundQuestio
     const bool both_ways = placement == StagePlacement::BothWays;
     const bool waits = placement == StagePlacement::Loop || placement == StagePlacement::V ||
                        placement == StagePlacement::OnePerRank;
-    // Of two pipelines each has half of the micro-batches on both pieces of a rank.
+    // Where a model has two pipelines, each runs half of the micro-batches on a rank.
     const int micro_batches = both_ways ? question.micro_batches / 2 : question.micro_batches;
     const int again =
         question.where_needed || both_ways ? 0 : std::min(question.recomputed, micro_batches);

@@ -37,8 +37,8 @@ struct TorchTrace {
     StageTimes stages;
     int overlapped_pairs = 0;  ///< left out: of two actions issued together none has its own time
     bool on_gpu = false;  ///< the ranges are those on the GPU, not those that launched the work
-    bool only_launches = false;  ///< there are GPU kernels, but ranges only of the CPU
-    bool is_unlabelled = false;  ///< no range is named: forward and backward are told by kernels
+    bool only_launches = false;      ///< there are GPU kernels, but ranges only of the CPU
+    bool is_unlabelled = false;      ///< no range has a name: kernels say what is forward
     std::vector<std::string> notes;  ///< what a reader of the result should know, in sentences
 
     /// F, B, I and W of the lane that computes, by their beginnings, `ready` being `begin`; empty
