@@ -11,6 +11,7 @@
 #include "core/partition/partition_search.h"
 #include "core/partition/rank_amounts.h"
 #include "core/partition/rank_even.h"
+#include "core/partition/rank_share.h"
 #include "core/partition/rank_walk.h"
 
 namespace pipetwin {
@@ -20,6 +21,8 @@ namespace {
 constexpr double most_enumerated = 10'000;      ///< splits
 constexpr double most_walked = 15e6;            ///< steps of the recurrence
 constexpr int limits_of_bisection = 80;         ///< about
+constexpr double most_shared = 5e6;             ///< steps of one limit of `RankShare`
+constexpr std::int64_t shared_precision = 10'000;  ///< its bound is this part below, at most
 constexpr std::int64_t most_visited = 200'000;  ///< pieces of splits that are listed
 
 /// [layer]: what it has where it has least.
@@ -232,6 +235,24 @@ std::optional<std::pair<std::int64_t, std::vector<int>>> least_by_walk(RankWalk&
     return best;
 }
 
+/// What no split goes below where the ranks have any number of pieces: `low`, or more by
+/// `RankShare`. None where the limits allow no split.
+std::optional<std::int64_t> bound_of_share(const RankChain& chain, std::int64_t low) {
+    const RankShare share(chain);
+    if (share.steps() > most_shared || share.keeps(low)) {
+        return low;
+    }
+    std::int64_t high = std::max(low, enough(chain));
+    if (!share.keeps(high)) {
+        return std::nullopt;
+    }
+    while (high - low > high / shared_precision + 1) {
+        const std::int64_t half = low + (high - low) / 2;
+        (share.keeps(half) ? high : low) = half;
+    }
+    return low;
+}
+
 RankSplit split_of(const RankChain& chain, std::vector<int> sizes, std::int64_t bound) {
     const RankScore score = RankAmounts(chain, sizes).score();
     return {.sizes = std::move(sizes),
@@ -246,7 +267,7 @@ std::optional<std::int64_t> rank_bound(const RankChain& chain) {
     const RankPlacement placement = rank_placement(chain);
     const std::int64_t low = share(chain);
     if (!can_walk(chain, placement)) {
-        return low;
+        return bound_of_share(chain, low);
     }
     RankWalk walk(chain, placement);
     const auto least = least_by_walk(walk,
@@ -263,7 +284,8 @@ bool rank_chain_keeps(const RankChain& chain, std::int64_t limit) {
     }
     const RankPlacement placement = rank_placement(chain);
     if (!can_walk(chain, placement)) {
-        return true;
+        const RankShare share(chain);
+        return share.steps() > most_shared || share.keeps(limit);
     }
     RankWalk walk(chain, placement);
     return std::ranges::any_of(middles(chain, placement), [&](int middle) {

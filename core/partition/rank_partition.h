@@ -72,8 +72,9 @@ struct RankSplit {
 std::optional<RankSplit> rank_partition(const RankChain& chain);
 
 /// What no split goes below, the bound of `rank_partition` without its split; none where the limits
-/// allow no split, even if second pieces may be empty. Where the recurrence would take longer than
-/// some milliseconds it is an equal share of everything.
+/// allow no split, even if second pieces may be empty. Where there is no recurrence for the
+/// placement, or it would take longer than some milliseconds, it is what the ranks can hold and do
+/// together (`RankShare`), to within a ten-thousandth below.
 std::optional<std::int64_t> rank_bound(const RankChain& chain);
 
 /// False where no split has a `largest` up to `limit` and keeps the limits: whether `rank_bound` is

@@ -433,8 +433,8 @@ bool ShapeBounds::has_fixed_order(const ScheduleChoice& choice) const {
            actions_of({.shape = shape_, .choice = choice}) <= most_actions;
 }
 
-/// The chain with what follows from the order of the actions, where a rank has two pieces in a loop
-/// or a V.
+/// The chain with what follows from the order of the actions, where a rank has several pieces in a
+/// loop, or two in a V.
 const RankChain& ShapeBounds::chain_with_windows(const ScheduleChoice& choice,
                                                  const BoundQuestion& question) const {
     if (last_chain_ && last_chain_->first == choice) {
@@ -442,19 +442,22 @@ const RankChain& ShapeBounds::chain_with_windows(const ScheduleChoice& choice,
     }
     RankChain& chain = last_chain_.emplace(choice, chain_of(choice, question)).second;
     const StagePlacement placement = placement_of(choice);
-    if (choice.chunks != 2 || !has_fixed_order(choice) ||
+    if (choice.chunks < 2 || !has_fixed_order(choice) ||
         (placement != StagePlacement::Loop && placement != StagePlacement::V)) {
         return chain;
     }
     if (const auto order = order_of(scenario_, {.shape = shape_, .choice = choice})) {
-        add_windows(chain,
-                    *order,
-                    sums_,
-                    {.asked = question,
-                     .again = choice.recompute_by_rank ? Recompute::ExceptLast : choice.recompute,
-                     .holds_all = scenario_.pipeline.offload == Offload::None,
-                     .reduction = reduction_slope(question),
-                     .reduction_slack = reduction_slack(choice.chunks)});
+        const RowQuestion asked{
+            .asked = question,
+            .again = choice.recompute_by_rank ? Recompute::ExceptLast : choice.recompute,
+            .holds_all = scenario_.pipeline.offload == Offload::None,
+            .reduction = reduction_slope(question),
+            .reduction_slack = reduction_slack(choice.chunks)};
+        if (choice.chunks == 2) {
+            add_windows(chain, *order, sums_, asked);
+        } else if (placement == StagePlacement::Loop) {
+            add_mean_memory(chain, *order, sums_, asked);
+        }
     }
     return chain;
 }
@@ -489,14 +492,20 @@ std::optional<Duration> ShapeBounds::least(const ScheduleChoice& choice, Duratio
     PIPETWIN_EXPECT(false, "placement out of range");
 }
 
-Duration ShapeBounds::closest_bound(const ScheduleChoice& choice, Duration least) const {
+Duration ShapeBounds::closest_bound(const ScheduleChoice& choice,
+                                    Duration least,
+                                    Duration ceiling) const {
     const StagePlacement placement = placement_of(choice);
     const bool has_chain = placement == StagePlacement::Loop || placement == StagePlacement::V ||
                            placement == StagePlacement::BothWays;
     if (scenario_.pipeline.partition || !has_chain) {
         return least;
     }
-    const auto bound = rank_bound(chain_with_windows(choice, question(choice)));
+    const RankChain& chain = chain_with_windows(choice, question(choice));
+    if (ceiling < Duration::max() && !rank_chain_keeps(chain, ceiling.count() - 1)) {
+        return ceiling;
+    }
+    const auto bound = rank_bound(chain);
     return bound ? std::max(least, Duration{*bound}) : Duration::max();
 }
 

@@ -98,8 +98,9 @@ class ShapeBounds {
     /// Whether any partition may fit and take less than `best`. Looks at more than `least` does.
     bool may_be_faster(const ScheduleChoice& choice, Duration best) const;
 
-    /// What no partition goes below; takes longer than `least`, and is not below it.
-    Duration closest_bound(const ScheduleChoice& choice, Duration least) const;
+    /// What no partition goes below; takes longer than `least`, and is not below it. What is not
+    /// below `ceiling` may be told as that.
+    Duration closest_bound(const ScheduleChoice& choice, Duration least, Duration ceiling) const;
 
     /// Every partition that the bounds let be faster than `best`; none where they are more than
     /// `most`, or too many to look at.

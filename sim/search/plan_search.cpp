@@ -495,10 +495,12 @@ Duration Search::try_partitions(Duration best) {
     }
     improve(too_many, best);
     for (const Contender& contender : too_many) {
-        if (contender.least < std::min(best, bound)) {
-            bound = std::min(bound,
-                             bounds_.of(contender.candidate.shape)
-                                 .closest_bound(contender.candidate.choice, contender.least));
+        const Duration ceiling = std::min(best, bound);
+        if (contender.least < ceiling) {
+            const ShapeBounds bounds = bounds_.of(contender.candidate.shape);
+            bound = std::min(
+                bound,
+                bounds.closest_bound(contender.candidate.choice, contender.least, ceiling));
         }
     }
     return bound;

@@ -170,6 +170,88 @@ struct UnderWay {
     std::int64_t pending = 0;  ///< of them, those whose W is still to come
 };
 
+/// The sums over those moments of a row at which it has most micro-batches under way.
+struct FullMoments {
+    std::int64_t count = 0;
+    std::map<int, UnderWay> of_piece{};
+};
+
+void count_action(std::map<int, UnderWay>& now, const Schedule& order, const Action& action) {
+    UnderWay& of = now[model_stage_of(order, action.stage)];
+    if (action.op == Op::Forward) {
+        ++of.live;
+    } else if (action.op == Op::BackwardInput) {
+        ++of.pending;
+    } else {
+        of.pending -= action.op == Op::BackwardWeight ? 1 : 0;
+        --of.live;
+    }
+}
+
+FullMoments full_moments(const Schedule& order, const std::vector<Action>& row) {
+    std::map<int, UnderWay> now;
+    FullMoments full;
+    std::int64_t most = 0;
+    for (const Action& action : row) {
+        count_action(now, order, action);
+        std::int64_t live = 0;
+        for (const auto& [piece, of] : now) {
+            live += of.live;
+        }
+        if (live > most) {
+            full = {};
+            most = live;
+        }
+        if (live == most) {
+            ++full.count;
+            for (const auto& [piece, of] : now) {
+                full.of_piece[piece].live += of.live;
+                full.of_piece[piece].pending += of.pending;
+            }
+        }
+    }
+    return full;
+}
+
+/// [rank]: the mean memory of its full moments.
+RankQuantity mean_memory(const RankChain& chain,
+                         const Schedule& rows,
+                         const LayerSums& sums,
+                         Kept kept) {
+    RankQuantity quantity{.before =
+                              std::vector<std::vector<std::int64_t>>(as_index(chain.pieces()))};
+    for (int piece = 0; piece < chain.pieces(); ++piece) {
+        quantity.kind_of_piece.push_back(piece);
+    }
+    const auto mean = [](std::int64_t number, std::int64_t moments, Bytes bytes) {
+        return static_cast<double>(number) / static_cast<double>(moments) *
+               static_cast<double>(bytes.count);
+    };
+    for (const std::vector<Action>& row : rows.ranks) {
+        const FullMoments full = full_moments(rows, row);
+        double inputs = 0;
+        for (const auto& [piece, of] : full.of_piece) {
+            const std::int64_t whole = kept == Kept::All     ? of.live
+                                       : kept == Kept::Input ? of.pending
+                                                             : 0;
+            const std::int64_t split = kept == Kept::Nothing ? 0 : of.pending;
+            for (std::size_t layer = 0; layer < sums.state.size(); ++layer) {
+                const double held = mean(whole, full.count, sums.saved[layer]) +
+                                    mean(split, full.count, sums.split[layer]);
+                quantity.before[as_index(piece)].push_back(sums.state[layer].count +
+                                                           static_cast<std::int64_t>(held));
+            }
+            if (kept == Kept::Input) {
+                inputs += mean(of.live - whole, full.count, sums.least_boundary);
+            }
+        }
+        // Each piece's bytes were rounded down at its end, and may be one too many at its begin.
+        quantity.fixed.push_back(static_cast<std::int64_t>(inputs) -
+                                 std::ssize(full.of_piece));
+    }
+    return quantity;
+}
+
 /// [piece]: what a row has under way when it has most.
 std::map<int, UnderWay> most_under_way(const Schedule& order, const std::vector<Action>& row) {
     std::map<int, UnderWay> now;
@@ -180,17 +262,9 @@ std::map<int, UnderWay> most_under_way(const Schedule& order, const std::vector<
     std::int64_t live = 0;
     std::int64_t most_live = 0;
     for (const Action& action : row) {
-        UnderWay& of = now[model_stage_of(order, action.stage)];
-        if (action.op == Op::Forward) {
-            ++of.live;
-            ++live;
-        } else if (action.op == Op::BackwardInput) {
-            ++of.pending;
-        } else {
-            of.pending -= action.op == Op::BackwardWeight ? 1 : 0;
-            --of.live;
-            --live;
-        }
+        count_action(now, order, action);
+        const bool ends = action.op == Op::Backward || action.op == Op::BackwardWeight;
+        live += action.op == Op::Forward ? 1 : ends ? -1 : 0;
         if (live > most_live) {
             most_live = live;
             most = now;
@@ -263,6 +337,41 @@ void add_windows(RankChain& chain,
     for (const WindowEnds ends : all) {
         windows.add(ends, true, computes_again);
     }
+}
+
+void add_mean_memory(RankChain& chain,
+                     const Schedule& order,
+                     const LayerSums& sums,
+                     const RowQuestion& question) {
+    if (!question.asked.memory_limit) {
+        return;
+    }
+    const Schedule rows = compute_only(order);
+    const bool where_needed = question.asked.where_needed;
+    const bool recomputes = question.asked.recomputed > 0;
+    const auto add = [&](Kept kept, int alternative) {
+        RankQuantity quantity =
+            mean_memory(chain, rows, sums, question.holds_all ? kept : Kept::Nothing);
+        quantity.alternative = alternative;
+        quantity.limits.assign(rows.ranks.size(), question.asked.memory_limit->count);
+        chain.quantities.push_back(std::move(quantity));
+    };
+    if (!where_needed) {
+        add(recomputes ? Kept::Input : Kept::All, -1);
+        return;
+    }
+    constexpr int keeps = 0;
+    constexpr int computes_again = 1;
+    add(Kept::All, keeps);
+    add(Kept::Input, computes_again);
+    RankQuantity more = chain.quantities.front();
+    more.alternative = computes_again;
+    for (std::vector<std::int64_t>& before : more.before) {
+        for (std::size_t i = 0; i < before.size(); ++i) {
+            before[i] += (question.asked.recomputed * sums.forward[i]).count();
+        }
+    }
+    chain.quantities.push_back(std::move(more));
 }
 
 }  // namespace pipetwin::sim

@@ -6,7 +6,7 @@
 #include "sim/search/layer_sums.h"
 #include "sim/search/step_bound.h"
 
-/// What the order of the actions says of ranks with two pieces, whatever the partition.
+/// What the order of the actions says of ranks with several pieces, whatever the partition.
 namespace pipetwin::sim {
 
 /// What a rank keeps of a micro-batch from F to B.
@@ -51,5 +51,14 @@ void add_windows(RankChain& chain,
                  const Schedule& order,
                  const LayerSums& sums,
                  const RowQuestion& question);
+
+/// Adds the memory of ranks with any number of pieces in a loop, and where a rank recomputes only
+/// what it cannot hold the alternative: what `chain.quantities.front()` is then. A rank holds its
+/// stashes at every moment; added is the mean of those moments at which it has most of them, as its
+/// pieces take turns.
+void add_mean_memory(RankChain& chain,
+                     const Schedule& order,
+                     const LayerSums& sums,
+                     const RowQuestion& question);
 
 }  // namespace pipetwin::sim

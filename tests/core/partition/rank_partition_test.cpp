@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/partition/rank_share.h"
 #include "core/partition/rank_walk.h"
 #include "tests/support/error_of.h"
 #include "tests/support/soak.h"
@@ -157,9 +158,9 @@ class Dice {
         return numbers;
     }
 
-    RankChain chain(RankPlacement placement, int ranks, int layers) {
+    RankChain chain(RankPlacement placement, int ranks, int layers, int chunks = 2) {
         const int largest = up_to(1) == 0 ? 3 : 1000;  // many ties, or none
-        RankChain chain = chain_of(numbers(layers, largest), ranks_of(placement, ranks));
+        RankChain chain = chain_of(numbers(layers, largest), ranks_of(placement, ranks, chunks));
         RankQuantity& work = chain.quantities.front();
         if (up_to(2) == 0) {
             work.before.push_back(sums_of(numbers(layers, largest)));
@@ -302,6 +303,48 @@ TEST(RankWalk, BoundsWindowsAndAlternativesAsEverySplitDoes) {
                   std::ranges::count_if(every.all, [&](std::int64_t of) { return of <= limit; }));
     }
     EXPECT_GT(known, tests::soaked(500));
+}
+
+TEST(RankShare, IsNeverAboveTheLeastOfEverySplit) {
+    Dice dice(static_cast<std::uint32_t>(tests::seed()));
+    int known = 0;
+    int above_share = 0;
+    for (int round = 0; round < tests::soaked(1'000); ++round) {
+        constexpr int chunks = 3;
+        const int ranks = 1 + dice.up_to(2);
+        RankChain chain =
+            dice.chain(RankPlacement::Loop, ranks, chunks * ranks + dice.up_to(4), chunks);
+        dice.add_windows(chain);
+        SCOPED_TRACE(round);
+        const std::optional<std::int64_t> least = BruteForce(chain).least;
+        if (!least) {
+            continue;
+        }
+        ++known;
+        EXPECT_TRUE(RankShare(chain).keeps(*least));
+        const std::optional<std::int64_t> bound = rank_bound(chain);
+        ASSERT_TRUE(bound.has_value());
+        EXPECT_LE(*bound, *least);
+        RankChain without = chain;
+        std::erase_if(without.quantities,
+                      [](const RankQuantity& quantity) { return !quantity.limits.empty(); });
+        above_share += *bound > *rank_bound(without) ? 1 : 0;
+    }
+    EXPECT_GT(known, tests::soaked(500));
+    EXPECT_GT(above_share, 0);
+}
+
+TEST(RankShare, KnowsThatRanksComputeAgainWhatTheyCannotHold) {
+    // Twelve layers on two ranks of three pieces: 4 each where they are held, 5 where not. A rank
+    // holds three of them at most, so one that has more takes 5 for each.
+    RankChain chain = chain_of(std::vector<std::int64_t>(12, 4), ranks_of(RankPlacement::Loop, 2, 3));
+    const std::vector<std::int64_t> limits(2, 9);
+    chain.quantities.push_back(
+        {.before = {sums_of(std::vector<std::int64_t>(12, 3))}, .limits = limits, .alternative = 0});
+    chain.quantities.push_back(
+        {.before = {sums_of(std::vector<std::int64_t>(12, 5))}, .alternative = 1});
+    EXPECT_TRUE(RankShare(chain).keeps(30));
+    EXPECT_FALSE(RankShare(chain).keeps(29));
 }
 
 TEST(RankPartition, BalancesRanksRatherThanPieces) {

@@ -1,0 +1,242 @@
+#include "core/partition/rank_share.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "core/base/as_index.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr std::size_t values_tried = 9;
+constexpr int halvings = 40;
+constexpr double never_reached = std::numeric_limits<double>::infinity();
+constexpr double rounding = 1 + 1e-9;  ///< by which a sum of doubles may be too small
+
+double of_layer(const std::vector<std::int64_t>& before, int layer) {
+    return static_cast<double>(before[as_index(layer + 1)] - before[as_index(layer)]);
+}
+
+/// What the rank has of a quantity whatever its layers. Before piece i lie i layers at least.
+std::int64_t besides(const RankQuantity& quantity, const std::vector<int>& pieces, int rank) {
+    std::int64_t sum = quantity.fixed.empty() ? 0 : quantity.fixed[as_index(rank)];
+    if (!quantity.delay.empty()) {
+        sum += quantity.delay[as_index(pieces.front())];
+    }
+    if (!quantity.second_delay.empty() && pieces.size() > 1) {
+        sum += quantity.second_delay[as_index(pieces[1])];
+    }
+    return sum;
+}
+
+}  // namespace
+
+RankShare::RankShare(const RankChain& chain) : chain_(chain) {
+    pieces_of_rank_.resize(as_index(chain.ranks()));
+    for (int piece = 0; piece < chain.pieces(); ++piece) {
+        pieces_of_rank_[as_index(chain.rank_of_piece[as_index(piece)])].push_back(piece);
+    }
+    find_kinds();
+    const bool has_alternatives = std::ranges::any_of(
+        chain.quantities, [](const RankQuantity& quantity) { return quantity.alternative >= 0; });
+    for (int rank = 0; rank < chain.ranks(); ++rank) {
+        std::vector<Alternative>& of_rank =
+            ranks_.emplace_back(has_alternatives ? 2 : 1, Alternative{});
+        for (const RankQuantity& quantity : chain.quantities) {
+            for (std::size_t i = 0; i < of_rank.size(); ++i) {
+                if (quantity.alternative < 0 || as_index(quantity.alternative) == i) {
+                    of_rank[i].rooms.push_back(room_of(quantity, rank));
+                }
+            }
+        }
+    }
+    find_values();
+}
+
+/// Layers of one kind are alike in every quantity, in every piece.
+void RankShare::find_kinds() {
+    std::map<std::vector<std::int64_t>, std::size_t> known;
+    for (int layer = 0; layer < chain_.layers; ++layer) {
+        std::vector<std::int64_t> amounts;
+        for (const RankQuantity& quantity : chain_.quantities) {
+            for (const std::vector<std::int64_t>& before : quantity.before) {
+                amounts.push_back(before[as_index(layer + 1)] - before[as_index(layer)]);
+            }
+        }
+        const auto [entry, is_new] = known.try_emplace(std::move(amounts), kinds_.size());
+        if (is_new) {
+            kinds_.emplace_back();
+            first_layer_of_kind_.push_back(layer);
+        }
+        ++kinds_[entry->second].count;
+    }
+}
+
+RankShare::Room RankShare::room_of(const RankQuantity& quantity, int rank) const {
+    const std::vector<int>& pieces = pieces_of_rank_[as_index(rank)];
+    Room room{.of_kind = {}, .is_asked = quantity.limits.empty()};
+    const std::int64_t limit = room.is_asked ? 0 : quantity.limits[as_index(rank)];
+    room.limit = static_cast<double>(limit) -
+                 static_cast<double>(besides(quantity, pieces, rank));
+    // Pieces of one kind are alike; more than one kind is listed piece by piece.
+    const std::size_t listed = quantity.before.size() == 1 ? 1 : pieces.size();
+    for (std::size_t i = 0; i < listed; ++i) {
+        const std::vector<std::int64_t>& before = quantity.sums_of(pieces[i]);
+        for (const int layer : first_layer_of_kind_) {
+            room.of_kind.push_back(of_layer(before, layer));
+        }
+    }
+    return room;
+}
+
+/// Values between the share of the first quantity and the share of the memory: of what is held most.
+void RankShare::find_values() {
+    const RankQuantity& work = chain_.quantities.front();
+    const RankQuantity* held = nullptr;
+    for (const RankQuantity& quantity : chain_.quantities) {
+        if (!quantity.limits.empty() &&
+            (held == nullptr || quantity.before.front().back() > held->before.front().back())) {
+            held = &quantity;
+        }
+    }
+    const std::size_t tried = held == nullptr ? 1 : values_tried;
+    const auto share = [&](const RankQuantity& quantity, int layer) {
+        const auto all = static_cast<double>(quantity.before.front().back());
+        return all > 0 ? of_layer(quantity.before.front(), layer) / all : 0.0;
+    };
+    for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+        const int layer = first_layer_of_kind_[kind];
+        for (std::size_t i = 0; i < tried; ++i) {
+            const double part =
+                tried == 1 ? 0.0 : static_cast<double>(i) / static_cast<double>(tried - 1);
+            const double of_memory = held == nullptr ? 0.0 : share(*held, layer);
+            kinds_[kind].worth.push_back((1 - part) * share(work, layer) + part * of_memory);
+        }
+    }
+}
+
+/// What the layers of a rank are worth at most that keeps both limits.
+double RankShare::worth_of(const Room& work,
+                           const Room* memory,
+                           std::int64_t limit,
+                           std::size_t values) const {
+    const double work_limit = work.limit + static_cast<double>(limit);
+    const std::size_t kinds = kinds_.size();
+    const std::size_t pieces =
+        std::max(work.of_kind.size(), memory == nullptr ? 0 : memory->of_kind.size()) / kinds;
+    const auto at = [&](const Room& room, std::size_t piece, std::size_t kind) {
+        return room.of_kind[room.of_kind.size() == kinds ? kind : piece * kinds + kind];
+    };
+    // The least factor of the work with that factor of the memory.
+    const auto of_work = [&](double of_memory) {
+        double factor = 0;
+        for (std::size_t piece = 0; piece < pieces; ++piece) {
+            for (std::size_t kind = 0; kind < kinds; ++kind) {
+                const double held = memory == nullptr ? 0 : at(*memory, piece, kind);
+                const double left = kinds_[kind].worth[values] - of_memory * held;
+                const double has = at(work, piece, kind);
+                if (left > 0) {
+                    factor = has > 0 ? std::max(factor, left / has) : never_reached;
+                }
+                if (factor == never_reached) {
+                    return factor;
+                }
+            }
+        }
+        return factor;
+    };
+    const auto worth = [&](double of_memory) {
+        const double factor = of_work(of_memory);
+        return factor == never_reached
+                   ? never_reached
+                   : factor * work_limit +
+                         (memory == nullptr ? 0.0 : of_memory * memory->limit);
+    };
+    if (memory == nullptr) {
+        return worth(0);
+    }
+    double low = 0;
+    double high = 0;  // from there on the memory alone bounds every layer that has some
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            const double held = at(*memory, piece, kind);
+            high = held > 0 ? std::max(high, kinds_[kind].worth[values] / held) : high;
+        }
+    }
+    double least = std::min(worth(low), worth(high));
+    for (int i = 0; i < halvings; ++i) {
+        const double a = low + (high - low) / 3;
+        const double b = high - (high - low) / 3;
+        const double of_a = worth(a);
+        const double of_b = worth(b);
+        least = std::min({least, of_a, of_b});
+        // Where a is too little for a layer without work, so is everything below it.
+        (of_a == never_reached || of_a > of_b ? low : high) =
+            of_a == never_reached || of_a > of_b ? a : b;
+    }
+    return least;
+}
+
+double RankShare::worth_of(const Alternative& of, std::int64_t limit, std::size_t values) const {
+    double least = never_reached;
+    for (const Room& work : of.rooms) {
+        if (work.limit + (work.is_asked ? static_cast<double>(limit) : 0.0) < 0) {
+            return -1;  // which no rank keeps
+        }
+    }
+    for (const Room& work : of.rooms) {
+        if (!work.is_asked) {
+            continue;
+        }
+        least = std::min(least, worth_of(work, nullptr, limit, values));
+        for (const Room& memory : of.rooms) {
+            if (!memory.is_asked) {
+                least = std::min(least, worth_of(work, &memory, limit, values));
+            }
+        }
+    }
+    return least;
+}
+
+bool RankShare::keeps(std::int64_t limit) const {
+    for (std::size_t values = 0; values < kinds_.front().worth.size(); ++values) {
+        double all = 0;
+        for (const Kind& kind : kinds_) {
+            all += kind.count * kind.worth[values];
+        }
+        double ranks = 0;
+        for (const std::vector<Alternative>& of_rank : ranks_) {
+            double most = -1;
+            for (const Alternative& alternative : of_rank) {
+                most = std::max(most, worth_of(alternative, limit, values));
+            }
+            if (most < 0) {
+                return false;
+            }
+            ranks += most;
+            if (ranks * rounding >= all) {
+                break;
+            }
+        }
+        if (ranks * rounding < all) {
+            return false;
+        }
+    }
+    return true;
+}
+
+double RankShare::steps() const {
+    double rooms = 0;
+    for (const std::vector<Alternative>& of_rank : ranks_) {
+        for (const Alternative& alternative : of_rank) {
+            for (const Room& room : alternative.rooms) {
+                rooms += static_cast<double>(room.of_kind.size());
+            }
+        }
+    }
+    return rooms * 2 * halvings * static_cast<double>(kinds_.front().worth.size());
+}
+
+}  // namespace pipetwin
