@@ -14,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/schedule/action.h"
+#include "core/text/file_damage.h"
 
 namespace pipetwin::cli {
 
@@ -405,9 +406,11 @@ class FileExpectation {
 }  // namespace
 
 FileKind kind_of_content(string_view head) {
-    constexpr string_view byte_order_mark = "\xEF\xBB\xBF";
     if (head.starts_with(string_view("SQLite format 3\0", 16))) {
         return FileKind::Nsys;
+    }
+    if (!damage_of_file(head, "").what.empty()) {
+        return FileKind::Unknown;
     }
     head.remove_prefix(head.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
     const string_view text = trimmed(head);

@@ -15,7 +15,6 @@
 #include "core/base/error.h"
 #include "core/interop/hf_families.h"
 #include "core/interop/hf_keys.h"
-#include "core/text/json_dialect.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
 
@@ -473,6 +472,7 @@ void read_precision(const std::vector<const JsonObject*>& objects, DecoderModel&
             }
             model.precision_key = key;
             model.precision_word = object->is_text(key) ? object->text(key) : "";
+            model.precision_value = object->shown(key);
             model.precision = precision_of(model.precision_word);
         }
         constexpr const char* key = "quantization_config";
@@ -550,7 +550,7 @@ std::vector<std::string_view> hf_model_types() {
 }
 
 DecoderModel parse_hf_config(std::string_view text, std::string_view place) {
-    const nlohmann::json root = parse_json(without_python_numbers(text), place);
+    const nlohmann::json root = parse_python_json(text, place);
     const JsonObject object(root, place, "");
     const std::optional<JsonObject> part = text_part(object);
     if (!part) {

@@ -37,6 +37,7 @@ TEST(KindOfContent, IsToldByTheFirstBytes) {
         {costs, FileKind::Profile},
         {small_profile, FileKind::CostTable},
         {"name,forward_ms,backward_ms\na,1,2\n", FileKind::CostTable},
+        {"<html>--num-layers 6</html>", FileKind::Unknown},
         {torch_trace, FileKind::TorchTrace},
         {R"([{"ph": "X", "ts": 1, "name": "PP:0F0"}])", FileKind::TorchTrace},
         {R"({"pipetwin": {"schema_version": 1}, "traceEvents": []})", FileKind::OurTrace},
