@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -114,9 +115,16 @@ class DeepSpeedReader {
     }
 
     void read_numbers() {
-        const bool bf16 = reader_.answer("bf16.enabled").value_or(false) ||
-                          reader_.answer("bfloat16.enabled").value_or(false);
+        const std::optional<bool> newer = reader_.answer("bf16.enabled");
+        const std::optional<bool> older = reader_.answer("bfloat16.enabled");
+        const bool bf16 = newer ? *newer : older.value_or(false);  // as DeepSpeed chooses
         const bool fp16 = reader_.answer("fp16.enabled").value_or(false);
+        if (bf16 && fp16) {
+            refuse("fp16.enabled",
+                   fmt::format("fp16.enabled and {} are both true, expected one of them at most",
+                               newer ? "bf16.enabled" : "bfloat16.enabled"),
+                   "DeepSpeed refuses both at once, too: set one of them to false");
+        }
         run_.precision = bf16 || fp16 ? "bf16" : "fp32";
         if (fp16) {
             run_.warnings.emplace_back("fp16: the fragment says bf16, whose sizes are the same");

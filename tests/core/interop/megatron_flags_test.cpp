@@ -119,6 +119,9 @@ TEST(ParseMegatronFlags, RefusesWithLineAndColumn) {
     const std::vector<Breach> breaches{
         {"--num-layers", "x.sh:1:1: --num-layers without a value"},
         {"a\n--num-layers --bf16", "x.sh:2:1: --num-layers without a value"},
+        {"--bf16 \\\n--fp16",
+         "x.sh:2:1: --bf16 and --fp16 at once, expected fp16 or bf16\nhint: Megatron refuses both, "
+         "too: take one of them out"},
         {"--num-layers 1.5",
          "x.sh:1:14: --num-layers = '1.5', expected a whole number of at least 1"},
         {"--num-layers=0", "x.sh:1:14: --num-layers = '0', expected a whole number of at least 1"},

@@ -176,5 +176,24 @@ TEST(DeepSpeedRun, WhatItCannotSayIsRefused) {
               "x.json: /bf16/enabled");
 }
 
+/// DeepSpeed: "bfloat16 and fp16 modes cannot be simultaneously enabled".
+TEST(DeepSpeedRun, TwoPrecisionsAtOnceAreRefused) {
+    const Error both = error_of(
+        [] { deepspeed(R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})", true); });
+    EXPECT_EQ(both.kind(), ErrorKind::Infeasible);
+    EXPECT_EQ(both.place(), "x.json: /fp16/enabled");
+    EXPECT_THAT(both.text(), AllOf(HasSubstr("fp16.enabled"), HasSubstr("bf16.enabled")));
+    EXPECT_THAT(both.hint(), HasSubstr("set one of them to false"));
+    EXPECT_THAT(error_of([] {
+                    deepspeed(R"({"fp16": {"enabled": true}, "bfloat16": {"enabled": true}})");
+                }).text(),
+                HasSubstr("fp16.enabled and bfloat16.enabled are both true"));
+    // "bfloat16" is the older name: DeepSpeed looks at it only where there is no "bf16".
+    EXPECT_EQ(deepspeed(R"({"bf16": {"enabled": false}, "bfloat16": {"enabled": true}})").precision,
+              "fp32");
+    EXPECT_EQ(deepspeed(R"({"fp16": {"enabled": "auto"}, "bf16": {"enabled": true}})").precision,
+              "bf16");
+}
+
 }  // namespace training_run_test
 }  // namespace pipetwin
