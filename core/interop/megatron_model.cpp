@@ -12,6 +12,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/megatron_layout.h"
 #include "core/plan/tensor_parallel.h"
 
@@ -479,6 +480,66 @@ int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view plac
     }
     expect_few_stages(all / round * ranks, place);
     return static_cast<int>(all / round);
+}
+
+namespace {
+
+/// Whether each group of micro-batches has one for every rank, the last one included.
+bool fills_all_groups(std::int64_t micro_batches, std::int64_t group, int ranks) {
+    const std::int64_t last = micro_batches % group;
+    return last == 0 || last >= ranks;
+}
+
+/// The smallest group that Megatron takes; there are as many micro-batches as ranks, or more.
+std::int64_t smallest_group(std::int64_t micro_batches, int ranks) {
+    std::int64_t group = ranks;
+    while (group < micro_batches && !fills_all_groups(micro_batches, group, ranks)) {
+        ++group;
+    }
+    return group;
+}
+
+}  // namespace
+
+void check_group_size(const MegatronFlags& flags,
+                      int ranks,
+                      int chunks,
+                      std::optional<std::int64_t> micro_batches,
+                      std::string_view place) {
+    if (!flags.group_size || chunks == 1) {
+        return;
+    }
+    const int group = *flags.group_size;
+    const auto refuse_group = [&](std::string_view why) {
+        const std::string hint =
+            micro_batches.value_or(ranks) < ranks
+                ? fmt::format("no group fits: take {} micro-batches or more, or fewer ranks", ranks)
+                : fmt::format(
+                      "Megatron takes --microbatch-group-size-per-virtual-pipeline-stage {}",
+                      micro_batches ? smallest_group(*micro_batches, ranks) : ranks);
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     fmt::format("--microbatch-group-size-per-virtual-pipeline-stage {} {}, which "
+                                 "Megatron refuses",
+                                 group,
+                                 why),
+                     hint);
+    };
+    if (group < ranks) {
+        refuse_group(fmt::format("is less than --pipeline-model-parallel-size {}", ranks));
+    }
+    if (micro_batches && group > *micro_batches) {
+        refuse_group(fmt::format("is more than the {} of a pipeline in a step",
+                                 counted(*micro_batches, "micro-batch")));
+    }
+    if (micro_batches && !fills_all_groups(*micro_batches, group, ranks)) {
+        refuse_group(
+            fmt::format("leaves a last group of {} of {} micro-batches, fewer than the {} "
+                        "ranks",
+                        *micro_batches % group,
+                        *micro_batches,
+                        ranks));
+    }
 }
 
 std::vector<int> megatron_blocks(const MegatronFlags& flags,

@@ -9,6 +9,7 @@
 #include "cli/interop/import/launch_tables.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/estimate.h"
 #include "core/costs/profile_json.h"
@@ -304,6 +305,8 @@ class FlagsImport {
     // --- [pipeline] ---
 
     std::string pipeline_table() {
+        const std::string micro_batches_text = micro_batches_line();
+        check_group_size(flags_, ranks_, chunks_, micro_batches(), place_);
         std::string text = fmt::format(
             "[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
             ranks_,
@@ -312,7 +315,7 @@ class FlagsImport {
         if (chunks_ > 1 && flags_.group_size) {
             text += fmt::format("group_size = {}\n", *flags_.group_size);
         }
-        text += micro_batches_line();
+        text += micro_batches_text;
         text += fmt::format("recompute = \"{}\"\n", flags_.recompute_full ? "always" : "none");
         if (flags_.tensor_size) {
             text += fmt::format("tensor_parallel = {}\n", *flags_.tensor_size);
@@ -324,6 +327,16 @@ class FlagsImport {
             text += "overlap_reduction = true\n";
         }
         return text + partition_line();
+    }
+
+    /// Micro-batches of a pipeline in a step; none where the flags do not say all that they follow
+    /// from.
+    std::optional<std::int64_t> micro_batches() const {
+        const std::optional<int> samples = batch();
+        if (!samples || !flags_.micro_batch_size || !replicas_) {
+            return std::nullopt;
+        }
+        return *samples / (std::int64_t{*flags_.micro_batch_size} * *replicas_);
     }
 
     std::string micro_batches_line() {
@@ -341,7 +354,7 @@ class FlagsImport {
                    "Megatron refuses this, too");
         }
         const std::int64_t count = *samples / size;
-        check_group(count);
+        warn_of_default_group(count);
         return replicas_
                    ? fmt::format("micro_batches = {}\ndata_parallel = {}\n", count, *replicas_)
                    : fmt::format(
@@ -351,17 +364,17 @@ class FlagsImport {
                          count);
     }
 
-    /// Megatron takes groups of as many micro-batches as ranks unless a flag says otherwise.
-    void check_group(std::int64_t count) {
-        const int group = flags_.group_size.value_or(ranks_);
-        const std::int64_t last = count % group;
-        if (chunks_ > 1 && replicas_ && last > 0 && last < ranks_) {
+    /// Megatron takes groups of as many micro-batches as ranks unless a flag says otherwise; the
+    /// fragment leaves the size of the groups open.
+    void warn_of_default_group(std::int64_t count) {
+        const std::int64_t last = count % ranks_;
+        if (chunks_ > 1 && !flags_.group_size && replicas_ && last > 0) {
             warn(
-                fmt::format("Megatron refuses {} micro-batches in groups of {}, as the last group "
-                            "has fewer than the {} ranks; "
-                            "--microbatch-group-size-per-virtual-pipeline-stage sets the groups",
-                            count,
-                            group,
+                fmt::format("Megatron refuses {} in groups of {}, as the last group has fewer than "
+                            "the {} ranks; --microbatch-group-size-per-virtual-pipeline-stage sets "
+                            "the groups",
+                            counted(count, "micro-batch"),
+                            ranks_,
                             ranks_));
         }
     }
