@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/text/csv_lines.h"
 #include "core/text/json_text.h"
@@ -137,10 +138,10 @@ class Row {
   public:
     Row(const Line& line, const Header& header) : line_(line), header_(header) {
         if (line.cells().size() != header.size()) {
-            line.refuse(
-                1,
-                fmt::format(
-                    "{} cells, expected the {} of the header", line.cells().size(), header.size()));
+            line.refuse(1,
+                        fmt::format("{}, expected the {} of the header",
+                                    counted(line.cells().size(), "cell"),
+                                    header.size()));
         }
     }
 

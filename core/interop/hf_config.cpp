@@ -13,6 +13,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/hf_families.h"
 #include "core/interop/hf_keys.h"
 #include "core/text/json_object.h"
@@ -130,10 +131,11 @@ void read_layer_types(const HfConfig& config, const HfFamily& family, DecoderMod
     constexpr string_view key = "layer_types";
     const std::vector<std::string> words = config.object().texts(key);
     if (std::ssize(words) != model.blocks) {
-        config.refuse(
-            key,
-            fmt::format("a list of {} words, one per block, found {}", model.blocks, words.size()),
-            "compare it with the number of blocks");
+        config.refuse(key,
+                      fmt::format("a list of {}, one per block, found {}",
+                                  counted(model.blocks, "word"),
+                                  words.size()),
+                      "compare it with the number of blocks");
     }
     std::vector<bool> windows;
     std::vector<bool> linear;
@@ -268,7 +270,8 @@ std::optional<std::vector<bool>> listed_expert_blocks(const HfConfig& config,
     if (std::ssize(kinds) != blocks) {
         config.refuse(
             key,
-            fmt::format("a list of {} entries, one per block, found {}", blocks, kinds.size()),
+            fmt::format(
+                "a list of {}, one per block, found {}", counted(blocks, "entry"), kinds.size()),
             "compare it with the number of blocks");
     }
     return kinds;

@@ -327,12 +327,12 @@ std::vector<int> layers_of_ranks(const MegatronFlags& flags, int ranks, std::str
         refuse_flags(ErrorKind::Infeasible,
                      place,
                      fmt::format("--num-layers {} less {} on the first and {} on the last stage "
-                                 "leaves {} for {} stages between, expected a multiple",
+                                 "leaves {} for {} between, expected a multiple",
                                  layers,
                                  flags.first_layers ? std::to_string(*flags.first_layers) : "none",
                                  flags.last_layers ? std::to_string(*flags.last_layers) : "none",
                                  left,
-                                 stages),
+                                 counted(stages, "stage")),
                      "Megatron gives the stages between equally many layers each");
     }
     std::vector<int> of_ranks(as_index(ranks), stages > 0 ? left / stages : 0);
@@ -436,10 +436,12 @@ int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view plac
     if (flags.layout) {
         const auto stages = static_cast<int>(flags.layout->stages.size());
         if (stages % ranks != 0) {
-            refuse_flags(ErrorKind::Infeasible,
-                         place,
-                         fmt::format("a layout of {} stages on {} ranks", stages, ranks),
-                         "its stages have to be a multiple of --pipeline-model-parallel-size");
+            refuse_flags(
+                ErrorKind::Infeasible,
+                place,
+                fmt::format(
+                    "a layout of {} on {}", counted(stages, "stage"), counted(ranks, "rank")),
+                "its stages have to be a multiple of --pipeline-model-parallel-size");
         }
         return stages / ranks;
     }
@@ -470,10 +472,10 @@ int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view plac
     if (!flags.layers || all % round != 0) {
         refuse_flags(ErrorKind::Infeasible,
                      place,
-                     fmt::format("--num-layers-per-virtual-pipeline-stage {} on {} ranks needs "
+                     fmt::format("--num-layers-per-virtual-pipeline-stage {} on {} needs "
                                  "--num-layers, a multiple of {}{}",
                                  *flags.virtual_stage_layers,
-                                 ranks,
+                                 counted(ranks, "rank"),
                                  round,
                                  all == flags.layers.value_or(0) ? "" : " with embedding and loss"),
                      "");
@@ -611,16 +613,16 @@ void check_layout(const MegatronFlags& flags, std::string_view place) {
     if (flags.layers && decoder_layers != *flags.layers) {
         refuse_flags(ErrorKind::Infeasible,
                      place,
-                     fmt::format("the layout has {} layers t, but --num-layers is {}",
-                                 decoder_layers,
+                     fmt::format("the layout has {} t, but --num-layers is {}",
+                                 counted(decoder_layers, "layer"),
                                  *flags.layers),
                      "Megatron refuses this, too");
     }
     if (prediction_layers != flags.prediction_layers.value_or(0)) {
         refuse_flags(ErrorKind::Infeasible,
                      place,
-                     fmt::format("the layout has {} layers m, but --mtp-num-layers is {}",
-                                 prediction_layers,
+                     fmt::format("the layout has {} m, but --mtp-num-layers is {}",
+                                 counted(prediction_layers, "layer"),
                                  flags.prediction_layers.value_or(0)),
                      "Megatron refuses this, too");
     }

@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/content_hash.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/safetensors.h"
 #include "core/text/json_text.h"
 #include "exec/base/durable_file.h"
@@ -152,9 +153,10 @@ class Stored {
             *files_.emplace_back(std::make_unique<FileBeneath>(folder, listed.name));
         const fs::path path = folder / listed.name;
         if (file.size() != static_cast<std::size_t>(listed.bytes)) {
-            throw Error(ErrorKind::BadInput,
-                        path.string(),
-                        fmt::format("it has {} bytes, expected {}", file.size(), listed.bytes));
+            throw Error(
+                ErrorKind::BadInput,
+                path.string(),
+                fmt::format("it has {}, expected {}", counted(file.size(), "byte"), listed.bytes));
         }
         SafetensorsHeader header = header_of(file, path);
         const auto same_name = [](const SafetensorsEntry& entry, const CheckpointTensor& tensor) {
@@ -234,7 +236,8 @@ void expect_same_tensors(const Stored& stored,
         }
     }
     if (stored.tensor_count() != wanted.size()) {
-        refuse(fmt::format("{} tensors, expected {}", stored.tensor_count(), wanted.size()));
+        refuse(fmt::format(
+            "{}, expected {}", counted(stored.tensor_count(), "tensor"), wanted.size()));
     }
 }
 

@@ -115,8 +115,8 @@ void check_sequence(const DecoderModel& model,
                                 model.learned_positions));
     }
     if (model.context > 0 && sequence > model.context) {
-        notes.push_back(
-            fmt::format("the model was made for {} tokens, not for {}", model.context, sequence));
+        notes.push_back(fmt::format(
+            "the model was made for {}, not for {}", counted(model.context, "token"), sequence));
     }
 }
 

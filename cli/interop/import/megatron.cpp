@@ -53,7 +53,10 @@ int ranks_of(const MegatronLayout& layout, int chunks, const std::string& place)
     const auto stages = static_cast<int>(layout.stages.size());
     if (stages % chunks != 0) {
         refuse(place,
-               fmt::format("{} stages are not a multiple of {} chunks", stages, chunks),
+               fmt::format("{} {} not a multiple of {}",
+                           counted(stages, "stage"),
+                           verb_for(stages, "is", "are"),
+                           counted(chunks, "chunk")),
                "--chunks is what Megatron calls the virtual pipeline size");
     }
     return stages / chunks;
@@ -140,9 +143,9 @@ class FlagsImport {
              {ranks_, flags_.tensor_size.value_or(1), flags_.context_size.value_or(1)}) {
             if (left % size != 0) {
                 refuse(place_,
-                       fmt::format("{} processes cannot be shared out to replicas of {} x {} x {} "
+                       fmt::format("{} cannot be shared out to replicas of {} x {} x {} "
                                    "devices: pipeline x tensor x context parallelism",
-                                   *flags_.processes,
+                                   counted(*flags_.processes, "process"),
                                    ranks_,
                                    flags_.tensor_size.value_or(1),
                                    flags_.context_size.value_or(1)),
@@ -346,12 +349,13 @@ class FlagsImport {
         }
         const std::int64_t size = std::int64_t{*flags_.micro_batch_size} * replicas_.value_or(1);
         if (*samples % size != 0) {
-            refuse(place_,
-                   fmt::format("--global-batch-size {} is no multiple of --micro-batch-size {}{}",
-                               *samples,
-                               *flags_.micro_batch_size,
-                               replicas_ ? fmt::format(" x {} replicas", *replicas_) : ""),
-                   "Megatron refuses this, too");
+            refuse(
+                place_,
+                fmt::format("--global-batch-size {} is no multiple of --micro-batch-size {}{}",
+                            *samples,
+                            *flags_.micro_batch_size,
+                            replicas_ ? fmt::format(" x {}", counted(*replicas_, "replica")) : ""),
+                "Megatron refuses this, too");
         }
         const std::int64_t count = *samples / size;
         warn_of_default_group(count);
@@ -430,12 +434,13 @@ class FlagsImport {
                 "which keeps more and recomputes nothing");
         }
         const int most = flags_.layers ? *flags_.layers / (ranks_ * chunks_) : 0;
-        if (flags_.recompute_full && flags_.recompute_layers.value_or(1) < most) {
-            warn(fmt::format(
-                "--recompute-num-layers {}: Megatron keeps the input of every {} layers "
-                "and so more than recompute = \"always\", which keeps that of a stage",
-                flags_.recompute_layers.value_or(1),
-                flags_.recompute_layers.value_or(1)));
+        const int kept = flags_.recompute_layers.value_or(1);
+        if (flags_.recompute_full && kept < most) {
+            warn(
+                fmt::format("--recompute-num-layers {}: Megatron keeps the input of {} "
+                            "and so more than recompute = \"always\", which keeps that of a stage",
+                            kept,
+                            kept == 1 ? "every layer" : "every " + counted(kept, "layer")));
         }
         if (flags_.sequence_parallel && flags_.tensor_size.value_or(1) > 1) {
             warn(

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
 
@@ -74,10 +75,12 @@ class DeepSpeedReader {
         }
         const std::int64_t pass = std::int64_t{*size} * run_.micro_batches.value_or(1);
         if (*run_.batch % pass != 0) {
-            refuse(
-                "train_batch_size",
-                fmt::format("{} samples are no multiple of the {} of a replica", *run_.batch, pass),
-                "DeepSpeed refuses this, too");
+            refuse("train_batch_size",
+                   fmt::format("{} {} no multiple of the {} of a replica",
+                               counted(*run_.batch, "sample"),
+                               verb_for(*run_.batch, "is", "are"),
+                               pass),
+                   "DeepSpeed refuses this, too");
         }
         if (run_.micro_batches) {
             run_.data_parallel = static_cast<int>(*run_.batch / pass);
@@ -176,10 +179,9 @@ class DeepSpeedReader {
         if (interval > 0) {
             run_.warnings.push_back(
                 fmt::format("activation_checkpoint_interval = {}: DeepSpeed keeps the input of "
-                            "every {} layers, "
-                            "and recompute = \"always\" that of a stage",
+                            "{}, and recompute = \"always\" that of a stage",
                             interval,
-                            interval));
+                            interval == 1 ? "every layer" : "every " + counted(interval, "layer")));
         }
     }
 

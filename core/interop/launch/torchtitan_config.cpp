@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
 
@@ -172,7 +173,9 @@ class TitanReader {
         }
         if (stages % ranks != 0) {
             refuse("parallelism.pipeline_parallel_degree",
-                   fmt::format("{} stages cannot be shared out to {} ranks", stages, ranks),
+                   fmt::format("{} cannot be shared out to {}",
+                               counted(stages, "stage"),
+                               counted(ranks, "rank")),
                    "torchtitan refuses this, too");
         }
         run_.chunks = static_cast<int>(stages / ranks);
@@ -304,8 +307,8 @@ class TitanReader {
         const auto least = static_cast<int>(all / stages);  // of two stages or more
         if (least == 0 || less_first > least || less_last > least) {
             refuse("parallelism.pipeline_parallel_degree",
-                   fmt::format("{} layers, and embedding and head as {} and {}, for {} stages",
-                               *blocks_,
+                   fmt::format("{}, and embedding and head as {} and {}, for {} stages",
+                               counted(*blocks_, "layer"),
                                less_first,
                                less_last,
                                stages),
@@ -350,17 +353,20 @@ class TitanReader {
         run_.batch = static_cast<int>(batch);
         const int global = reader_.whole("training.global_batch_size", -1).value_or(-1);
         if (global > 0 && global != *run_.batch) {
-            reader_.problem("training.global_batch_size",
-                            fmt::format("is not the {} samples of one pass through the pipeline: "
-                                        "passes are repeated before an update",
-                                        *run_.batch));
+            reader_.problem(
+                "training.global_batch_size",
+                fmt::format("is not the {} of one pass through the pipeline: passes are "
+                            "repeated before an update",
+                            counted(*run_.batch, "sample")));
         }
         const int size =
             reader_.whole("parallelism.pipeline_parallel_microbatch_size", 1).value_or(1);
         if (samples % size != 0) {
-            refuse("parallelism.pipeline_parallel_microbatch_size",
-                   fmt::format("{} samples cannot be cut into micro-batches of {}", samples, size),
-                   "torchtitan refuses this, too");
+            refuse(
+                "parallelism.pipeline_parallel_microbatch_size",
+                fmt::format(
+                    "{} cannot be cut into micro-batches of {}", counted(samples, "sample"), size),
+                "torchtitan refuses this, too");
         }
         run_.micro_batches = samples / size;
     }

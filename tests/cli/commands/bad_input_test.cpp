@@ -261,7 +261,7 @@ batch = 8
          "set batch to a multiple of 3"},
         {{"pipeline.micro_batches=8", "cluster.memory_limit=10"},
          4,
-         "need more than the limit of 10 B",
+         "needs more than the limit of 10 B",
          "need less memory"},
     };
     for (const Wrong& one : all) {

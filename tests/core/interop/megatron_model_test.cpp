@@ -326,7 +326,7 @@ TEST(MegatronBlocks, WhatMegatronRefusesIsRefused) {
     EXPECT_THAT(refused(four + "--num-layers 3 --pipeline-model-parallel-layout \"Et|t|t|tL\""),
                 HasSubstr("the layout has 4 layers t, but --num-layers is 3"));
     EXPECT_THAT(refused(four + "--num-layers 4 --pipeline-model-parallel-layout \"Et|t|t|tmL\""),
-                HasSubstr("the layout has 1 layers m, but --mtp-num-layers is 0"));
+                HasSubstr("the layout has 1 layer m, but --mtp-num-layers is 0"));
     EXPECT_THAT(refused(four + "--num-layers 4 --pipeline-model-parallel-layout \"Et|t|t|tL\" "
                                "--num-virtual-stages-per-pipeline-rank 1"),
                 HasSubstr("beside another flag that splits the model"));
