@@ -362,6 +362,14 @@ TEST(MegatronYaml, ARecipeOfPrecisionIsReadByItsName) {
     EXPECT_THAT(flags.warnings, ElementsAre(HasSubstr("products in 8 bits")));
 }
 
+TEST(MegatronFlagsOfBridge, AnOverrideWithoutASectionCounts) {
+    const MegatronFlags flags =
+        parse("python run.py model.num_layers=2 mixed_precision=bf16_mixed model.hidden_size=8");
+    EXPECT_EQ(flags.layers, 2);
+    EXPECT_TRUE(flags.bf16);
+    EXPECT_EQ(flags.hidden_size, 8);
+}
+
 TEST(MegatronYaml, AnswersAreTrueOrFalse) {
     EXPECT_EQ(error_of([] { parse("swiglu: maybe\n"); }).text(),
               "swiglu = 'maybe', expected true or false");
