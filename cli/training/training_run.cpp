@@ -396,6 +396,10 @@ void measure(const RunOptions& options,
              Processes& processes,
              SettledRun& run,
              Console& console) {
+    if (options.resume) {
+        const Scenario& written = wanted.written;
+        refuse_other_checkpoints(written, scenario_model(written), options.common.out);
+    }
     run.folder.emplace(
         options.common.out.empty() ? unused_run_folder(wanted.written.file.stem().string())
                                    : options.common.out,

@@ -310,13 +310,35 @@ std::optional<Checkpoints::Loaded> Checkpoints::load(const TrainedParameters& pa
         }
         return Loaded{.about = stored->manifest(), .folder = folder, .damaged = std::move(damaged)};
     }
+    expect_a_whole_one(damaged);
+    return {};
+}
+
+std::optional<Checkpoints::Loaded> Checkpoints::find(const TrainedParameters& parameters) const {
+    const std::vector<NamedTensor> wanted = all_tensors(parameters);
+    std::vector<std::string> damaged;
+    for (const fs::path& folder : newest_first()) {
+        std::optional<Stored> stored;
+        try {
+            stored.emplace(folder);
+        } catch (const Error& error) {
+            damaged.push_back(fmt::format("{}: {}", error.place(), error.text()));
+            continue;
+        }
+        expect_same_tensors(*stored, wanted, folder);
+        return Loaded{.about = stored->manifest(), .folder = folder, .damaged = std::move(damaged)};
+    }
+    expect_a_whole_one(damaged);
+    return {};
+}
+
+void Checkpoints::expect_a_whole_one(const std::vector<std::string>& damaged) const {
     if (!damaged.empty()) {
         throw Error(ErrorKind::BadInput,
                     folder_.string(),
                     fmt::format("no checkpoint here is whole: {}", fmt::join(damaged, "; ")),
                     "train without --resume, into another folder");
     }
-    return {};
 }
 
 std::vector<fs::path> Checkpoints::newest_first() const {
