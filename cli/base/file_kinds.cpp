@@ -14,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/schedule/action.h"
+#include "core/text/file_damage.h"
 
 namespace pipetwin::cli {
 
@@ -405,13 +406,18 @@ class FileExpectation {
 }  // namespace
 
 FileKind kind_of_content(string_view head) {
-    constexpr string_view byte_order_mark = "\xEF\xBB\xBF";
     if (head.starts_with(string_view("SQLite format 3\0", 16))) {
         return FileKind::Nsys;
     }
+    if (!damage_of_file(head, "").what.empty()) {
+        return FileKind::Unknown;
+    }
     head.remove_prefix(head.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
-    const string_view text = trimmed(head);
-    const string_view line = text.substr(0, text.find('\n'));
+    string_view text = trimmed(head);
+    if (text.starts_with("sep=")) {  // of a spreadsheet: says how the cells below are separated
+        text = trimmed(text.substr(std::min(text.find_first_of("\r\n"), text.size())));
+    }
+    const string_view line = text.substr(0, text.find_first_of("\r\n"));
     const bool opens_list =
         text.starts_with('[') && trimmed(text.substr(1)).find_first_of("{[\"]") == 0;
     if (text.starts_with('{') || opens_list) {
@@ -420,7 +426,7 @@ FileKind kind_of_content(string_view head) {
     if (is_schedule(text)) {
         return FileKind::Schedule;
     }
-    if (has(line, "forward_ms") && has(line, ",")) {
+    if (has(line, "forward_ms") && line.find_first_of(",;\t") != string_view::npos) {
         return FileKind::CostTable;
     }
     if (has(line, " -- ") && has(text, "forward_compute_time=")) {

@@ -141,9 +141,7 @@ void execute(const CheckOptions& options, Console& console) {
         throw Error(ErrorKind::Infeasible,
                     place,
                     fmt::format("not a valid schedule, {} broken",
-                                result.violations.size() == 1
-                                    ? "1 rule"
-                                    : fmt::format("{} rules", result.violations.size())));
+                                counted(result.violations.size(), "rule")));
     }
     if (deadlock) {
         throw deadlock_error(place, result);

@@ -13,6 +13,7 @@
 #include "cli/text/gpu_text.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
+#include "core/base/number_text.h"
 #include "core/base/units.h"
 #include "core/costs/device_json.h"
 #include "core/costs/device_profile.h"
@@ -174,8 +175,8 @@ std::string devices_text(const Machine& machine,
                          const exec::CudaProbe& cuda,
                          const Measured& measured,
                          const std::vector<DeviceProfile>& devices) {
-    std::string text = fmt::format("this-machine  {} cores, {}  {}\n",
-                                   machine.cores,
+    std::string text = fmt::format("this-machine  {}, {}  {}\n",
+                                   counted(machine.cores, "core"),
                                    format_bytes(machine.memory),
                                    machine.processor);
     text += fmt::format("cuda          {}", state_word(cuda.state));
@@ -185,10 +186,10 @@ std::string devices_text(const Machine& machine,
     text += '\n';
     for (std::size_t index = 0; index < cuda.devices.size(); ++index) {
         const exec::CudaDevice& device = cuda.devices[index];
-        text += fmt::format("              {}, {}, {} multiprocessors, compute capability {}.{}\n",
+        text += fmt::format("              {}, {}, {}, compute capability {}.{}\n",
                             device.name,
                             format_bytes(Bytes{device.memory_bytes}),
-                            device.multiprocessors,
+                            counted(device.multiprocessors, "multiprocessor"),
                             device.compute_capability / 10,
                             device.compute_capability % 10);
         for (const std::string& line :

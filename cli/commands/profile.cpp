@@ -11,6 +11,7 @@
 #include "cli/training/early_refusals.h"
 #include "cli/training/training_costs.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/text/json_text.h"
 
@@ -69,8 +70,8 @@ void note_unusable_data(const ScenarioParts& scenario, const Model& model, Conso
 }
 
 std::string calibration_text(const CalibrationNote& note) {
-    std::string text = fmt::format("\n  {} clean steps, {} dropped, p90/p10 {:.3f}",
-                                   note.clean_steps,
+    std::string text = fmt::format("\n  {}, {} dropped, p90/p10 {:.3f}",
+                                   counted(note.clean_steps, "clean step"),
                                    note.dropped_steps,
                                    note.p90_over_p10);
     if (note.interference) {

@@ -11,6 +11,7 @@
 #include "cli/predict/schedule_source.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/schedule/generators/generate.h"
 
@@ -82,7 +83,7 @@ std::vector<Duration> cost_list(const std::optional<std::string>& text,
     if (costs.size() != static_cast<std::size_t>(pieces)) {
         refuse(
             option,
-            fmt::format("{} numbers for {} pieces", costs.size(), pieces),
+            fmt::format("{} for {}", counted(costs.size(), "number"), counted(pieces, "piece")),
             "give one number for all, or one per piece: stages x chunks of them, in model order");
     }
     return costs;
@@ -118,7 +119,7 @@ RecomputeRules recompute_rules(const std::optional<std::string>& text, int piece
     }
     if (modes.size() != 1 && std::cmp_not_equal(modes.size(), pieces)) {
         refuse("--recompute",
-               fmt::format("{} modes for {} pieces", modes.size(), pieces),
+               fmt::format("{} for {}", counted(modes.size(), "mode"), counted(pieces, "piece")),
                "give one mode for all, or one per piece: stages x chunks of them, in model order");
     }
     return RecomputeRules(std::move(modes));

@@ -53,9 +53,9 @@ bool by_nccl_alone(const exec::LaunchedProcess& launched) {
 Error too_few_gpus(const std::string& whose, std::ptrdiff_t processes, int gpus) {
     return {ErrorKind::Unavailable,
             "cluster.backend = \"cuda\"",
-            fmt::format("{} processes are on the host of {}, which shows them {}: each needs "
-                        "one of its own",
-                        processes,
+            fmt::format("{} {} on the host of {}, which shows them {}: each needs one of its own",
+                        counted(processes, "process"),
+                        verb_for(processes, "is", "are"),
                         whose,
                         counted(gpus, "GPU")),
             "start fewer on it, or train in one process, whose ranks can share a GPU"};
@@ -201,7 +201,7 @@ void expect_processes(int count, const SettledScenario& scenario) {
                 stages * replicas,
                 stages,
                 replicas > 1 ? fmt::format(" times pipeline.data_parallel = {}", replicas) : ""),
-            fmt::format("start {} processes, or change the scenario", stages * replicas));
+            fmt::format("start {}, or change the scenario", counted(stages * replicas, "process")));
     }
 }
 

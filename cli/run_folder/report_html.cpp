@@ -11,6 +11,7 @@
 #include "cli/text/gpu_text.h"
 #include "cli/text/text_output.h"
 #include "core/base/as_index.h"
+#include "core/base/number_text.h"
 #include "core/svg/svg.h"
 
 namespace pipetwin::cli {
@@ -91,15 +92,14 @@ std::string figure(std::string_view value, std::string_view words, std::string_v
 
 std::string about(const FinishedRun& run) {
     const Plan& plan = run.prediction.plan;
-    std::string text =
-        fmt::format("{} model, {}, {} stages, {} micro-batches, recompute {}, {}, {}",
-                    to_string(run.scenario.model.kind),
-                    plan->schedule_name,
-                    plan.rank_count(),
-                    plan.micro_batches(),
-                    to_string(plan->recompute),
-                    run.profile.precision,
-                    run.profile.device);
+    std::string text = fmt::format("{} model, {}, {}, {}, recompute {}, {}, {}",
+                                   to_string(run.scenario.model.kind),
+                                   plan->schedule_name,
+                                   counted(plan.rank_count(), "stage"),
+                                   counted(plan.micro_batches(), "micro-batch"),
+                                   to_string(plan->recompute),
+                                   run.profile.precision,
+                                   run.profile.device);
     if (!run.profile.date.empty()) {
         text += ", " + run.profile.date;
     }
@@ -120,9 +120,10 @@ std::string headline(const FinishedRun& run) {
                    std::abs(error) <= good_percent ? "good" : "bad");
     html += figure(percent_text(both.measured_bubble_total),
                    fmt::format("bubble, predicted {}", percent_text(both.predicted_bubble_total)));
-    html +=
-        figure(fmt::format("{:.3f}", steps.back().loss),
-               fmt::format("loss after {} steps, from {:.3f}", steps.size(), steps.front().loss));
+    html += figure(
+        fmt::format("{:.3f}", steps.back().loss),
+        fmt::format(
+            "loss after {}, from {:.3f}", counted(steps.size(), "step"), steps.front().loss));
     return html + "</div>\n";
 }
 

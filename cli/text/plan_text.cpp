@@ -112,13 +112,17 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
     for (const sim::Infeasible& entry : result.infeasible) {
         infeasible += entry.count;
     }
-    std::vector<std::string> lines{
-        fmt::format("{} plans are open: {} were simulated, {} were left out as no partition makes "
-                    "them faster than the best, {} are no plans for these devices.",
-                    result.candidates,
-                    result.searched,
-                    result.pruned,
-                    infeasible)};
+    std::vector<std::string> lines{fmt::format(
+        "{} {} open: {} {} simulated, {} {} left out as no partition makes {} faster than "
+        "the best, {} for these devices.",
+        counted(result.candidates, "plan"),
+        verb_for(result.candidates, "is", "are"),
+        result.searched,
+        verb_for(result.searched, "was", "were"),
+        result.pruned,
+        verb_for(result.pruned, "was", "were"),
+        result.pruned == 1 ? "it" : "them",
+        infeasible == 1 ? "1 is no plan" : fmt::format("{} are no plans", infeasible))};
     constexpr std::size_t most_reasons = 3;
     for (std::size_t i = 0; i < std::min(most_reasons, result.infeasible.size()); ++i) {
         const sim::Infeasible& entry = result.infeasible[i];
@@ -232,8 +236,8 @@ std::string search_text(const Scenario& scenario,
                         const Console& console) {
     std::string text = ranked_table(scenario, result.ranked, console.width());
     if (result.ranked.size() > most_ranked) {
-        text += fmt::format("  not shown: {} plans more; --json lists {}\n",
-                            result.ranked.size() - most_ranked,
+        text += fmt::format("  not shown: {} more; --json lists {}\n",
+                            counted(result.ranked.size() - most_ranked, "plan"),
                             std::min(result.ranked.size(), most_in_json));
     }
     Paragraph proof{.heading = "What is proven", .lines = {proof_text(scenario, result)}};
@@ -289,7 +293,7 @@ std::string closest_text(const sim::ClosestPlan& closest) {
 Error nothing_fits(const Scenario& scenario,
                    const Profile& profile,
                    const sim::SearchResult& result) {
-    std::string text = fmt::format("none of {} plans can be run", result.candidates);
+    std::string text = fmt::format("none of {} can be run", counted(result.candidates, "plan"));
     bool memory = false;
     for (const sim::Infeasible& entry : result.infeasible) {
         text += fmt::format("\n  {}: {}", entry.count, entry.why);

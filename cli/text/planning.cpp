@@ -9,6 +9,7 @@
 #include "cli/text/plan_text.h"
 #include "cli/text/ranked_table.h"
 #include "cli/text/text_output.h"
+#include "core/base/number_text.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
 #include "exec/executor/backend.h"
@@ -84,8 +85,9 @@ std::string planned_text(const Scenario& scenario, const sim::SearchResult& resu
     const sim::FoundPlan& best = result.ranked.front();
     const std::string why =
         result.proven_optimal
-            ? fmt::format("proven to be the fastest of {} plans", result.candidates)
-            : fmt::format("the fastest that was found among {} plans", result.candidates);
+            ? fmt::format("proven to be the fastest of {}", counted(result.candidates, "plan"))
+            : fmt::format("the fastest that was found among {}",
+                          counted(result.candidates, "plan"));
     const bool alone = result.ranked.size() == 1;
     return fmt::format(
         "planned: {}, layers {}; predicted step {}, {}{}",

@@ -120,8 +120,8 @@ std::string device_table(const Prediction& prediction) {
     }
     std::string text = text_table(rows);
     if (devices.size() > most_ranks_shown) {
-        text += fmt::format("  not shown: {} ranks more; --json lists them\n",
-                            devices.size() - most_ranks_shown);
+        text += fmt::format("  not shown: {} more; --json lists all\n",
+                            counted(devices.size() - most_ranks_shown, "rank"));
     }
     text += "  live: the most forwards whose results a rank holds at once\n";
     if (bytes_known) {
@@ -336,12 +336,12 @@ std::string comparison_text(const Comparison& comparison, const Console& console
     }
     std::string text = text_table(rows);
     const Noise& noise = comparison.noise;
-    text += fmt::format(
-        "\n  noise: {:.2f} % of the time stolen, p90/p10 {:.3f}, {} steps kept, {} dropped\n",
-        noise.stolen_percent,
-        noise.p90_over_p10,
-        noise.steps,
-        noise.dropped_steps);
+    text +=
+        fmt::format("\n  noise: {:.2f} % of the time stolen, p90/p10 {:.3f}, {} kept, {} dropped\n",
+                    noise.stolen_percent,
+                    noise.p90_over_p10,
+                    counted(noise.steps, "step"),
+                    noise.dropped_steps);
     if (const auto why = noise.not_measurable()) {
         text += fmt::format("  not measurable here, so this error says nothing: {}\n", *why);
     }

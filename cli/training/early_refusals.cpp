@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/run_folder/run_folder.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
@@ -17,6 +18,7 @@
 #include "core/timeline/memory_limits.h"
 #include "exec/data/batch.h"
 #include "exec/profiling/profiler.h"
+#include "exec/training/trainer.h"
 
 namespace pipetwin::cli {
 
@@ -142,6 +144,12 @@ void refuse_unusable_data(const ScenarioParts& scenario, const Model& model) {
     if (scenario.training.validate_every > 0) {
         static_cast<void>(exec::open_data(scenario, model, exec::DataUse::Validation));
     }
+}
+
+void refuse_other_checkpoints(const ScenarioParts& scenario,
+                              const Model& model,
+                              const std::filesystem::path& run) {
+    exec::refuse_other_checkpoints(scenario, model, run / run_file::checkpoints);
 }
 
 }  // namespace pipetwin::cli

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+
 #include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 
@@ -20,5 +22,11 @@ void refuse_what_no_costs_help(const Scenario& space, const Model& model);
 /// Opens the data that a training would read, and closes it again. Throws Error(BadInput) or
 /// Error(Io) if it is missing, too short, or of another kind than the model reads.
 void refuse_unusable_data(const ScenarioParts& scenario, const Model& model);
+
+/// Throws Error(BadInput) if the newest checkpoint in the run folder `run` is not one of this
+/// training, which then cannot go on from it. A folder that is not there is fine.
+void refuse_other_checkpoints(const ScenarioParts& scenario,
+                              const Model& model,
+                              const std::filesystem::path& run);
 
 }  // namespace pipetwin::cli

@@ -396,6 +396,10 @@ void measure(const RunOptions& options,
              Processes& processes,
              SettledRun& run,
              Console& console) {
+    if (options.resume) {
+        const Scenario& written = wanted.written;
+        refuse_other_checkpoints(written, scenario_model(written), options.common.out);
+    }
     run.folder.emplace(
         options.common.out.empty() ? unused_run_folder(wanted.written.file.stem().string())
                                    : options.common.out,
@@ -601,12 +605,14 @@ std::optional<FinishedRun> train_and_compare(
     exec::TrainingResult result = trained(
         options, run, model, plan, on_step, rounds ? &*rounds : nullptr, processes, console);
     const int signal = StopSignal::received();
-    if (result.steps.empty()) {
-        throw NothingLeft(processes.is_first()
-                              ? fmt::format("all {} steps of {} are done: nothing is left to train",
-                                            run.scenario.training.steps,
-                                            folder.string())
-                              : "all steps are done");
+    if (const int steps = run.scenario.training.steps; result.steps.empty()) {
+        throw NothingLeft(
+            processes.is_first()
+                ? fmt::format("{} of {} {} done: nothing is left to train",
+                              steps == 1 ? "the one step" : fmt::format("all {} steps", steps),
+                              folder.string(),
+                              verb_for(steps, "is", "are"))
+                : "all steps are done");
     }
     if (rounds && rounds->has_measured()) {
         result.measured.noise.costs_apart = rounds->rounds().apart();

@@ -57,10 +57,10 @@ class Reader {
         if (metadata.begins.size() > most / std::max<std::size_t>(metadata.actions(), 1)) {
             throw Error(ErrorKind::BadInput,
                         fmt::format("{}: /traceEvents", place_),
-                        fmt::format("{} bytes cannot hold the {} actions of each of {} steps",
+                        fmt::format("{} bytes cannot hold the {} of each of {}",
                                     bytes_,
-                                    metadata.actions(),
-                                    metadata.begins.size()),
+                                    counted(metadata.actions(), "action"),
+                                    counted(metadata.begins.size(), "step")),
                         "the file was cut short or edited; write it anew");
         }
     }
@@ -308,7 +308,7 @@ TraceSoFar read_chrome_trace_so_far(const std::filesystem::path& file) {
         fmt::format("{}: only {} of {} can be shown: reading ended at byte {} of {}: {}",
                     file.string(),
                     whole,
-                    counted(static_cast<std::int64_t>(steps), "step"),
+                    counted(steps, "step"),
                     stream.stop(),
                     stream.bytes(),
                     error.text());

@@ -1,12 +1,30 @@
 #include "core/base/number_text.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include <fmt/format.h>
 
 namespace pipetwin {
 
-std::string counted(std::int64_t count, std::string_view word) {
-    const std::string_view plural = word.ends_with("ch") ? "es" : "s";
-    return fmt::format("{} {}{}", count, word, count == 1 ? "" : plural);
+namespace {
+
+/// The plural of a noun, by the rules of spelling alone.
+std::string plural_of(std::string_view noun) {
+    const auto ends_with_one_of = [noun](std::initializer_list<std::string_view> ends) {
+        return std::ranges::any_of(ends,
+                                   [noun](std::string_view end) { return noun.ends_with(end); });
+    };
+    if (noun.ends_with('y') && !ends_with_one_of({"ay", "ey", "oy", "uy"})) {
+        return fmt::format("{}ies", noun.substr(0, noun.size() - 1));
+    }
+    return fmt::format("{}{}", noun, ends_with_one_of({"ch", "sh", "s", "x"}) ? "es" : "s");
+}
+
+}  // namespace
+
+std::string with_noun(std::string_view number, bool is_one, std::string_view noun) {
+    return fmt::format("{} {}", number, is_one ? std::string(noun) : plural_of(noun));
 }
 
 std::string rounded_percent(double share) {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,9 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/suggest.h"
+#include "core/text/csv_lines.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin {
@@ -40,18 +43,19 @@ struct Cell {
 /// One line of the file and what to call it in an error.
 class Line {
   public:
-    Line(string_view text, string_view file, int number) : file_(file), number_(number) {
+    Line(const CsvLine& line, string_view file, char separator)
+        : file_(file), line_(line), separator_(separator) {
         std::size_t at = 0;
         do {
-            at = read_cell(text, at);
-        } while (at <= text.size());
+            at = read_cell(line.text, at);
+        } while (at <= line.text.size());
     }
 
     const std::vector<Cell>& cells() const { return cells_; }
 
     [[noreturn]] void refuse(std::size_t column, std::string what, std::string hint = {}) const {
         throw Error(ErrorKind::BadInput,
-                    fmt::format("{}:{}:{}", file_, number_, column),
+                    fmt::format("{}:{}:{}", file_, line_.number, line_.first_column + column - 1),
                     std::move(what),
                     std::move(hint));
     }
@@ -61,7 +65,7 @@ class Line {
     std::size_t read_cell(string_view text, std::size_t begin) {
         Cell cell{.column = begin + 1};
         if (begin >= text.size() || text[begin] != '"') {
-            const std::size_t end = std::min(text.find(',', begin), text.size());
+            const std::size_t end = std::min(text.find(separator_, begin), text.size());
             cell.text = text.substr(begin, end - begin);
             cells_.push_back(std::move(cell));
             return end + 1;
@@ -80,15 +84,19 @@ class Line {
             cell.text += '"';
             ++at;
         }
-        if (at < text.size() && text[at] != ',') {
-            refuse(at + 1, fmt::format("'{}' after a closing quote, expected a comma", text[at]));
+        if (at < text.size() && text[at] != separator_) {
+            refuse(at + 1,
+                   fmt::format("'{}' after a closing quote, expected {}",
+                               text[at],
+                               separator_ == ',' ? "a comma" : "the separator of the header"));
         }
         cells_.push_back(std::move(cell));
         return at + 1;
     }
 
     string_view file_;
-    int number_;
+    CsvLine line_;
+    char separator_;
     std::vector<Cell> cells_;
 };
 
@@ -130,10 +138,10 @@ class Row {
   public:
     Row(const Line& line, const Header& header) : line_(line), header_(header) {
         if (line.cells().size() != header.size()) {
-            line.refuse(
-                1,
-                fmt::format(
-                    "{} cells, expected the {} of the header", line.cells().size(), header.size()));
+            line.refuse(1,
+                        fmt::format("{}, expected the {} of the header",
+                                    counted(line.cells().size(), "cell"),
+                                    header.size()));
         }
     }
 
@@ -171,10 +179,14 @@ class Row {
     }
 
     [[noreturn]] void refuse(string_view column, string_view expected) const {
-        line_.refuse(
-            cell(column).column,
-            fmt::format(
-                "{} = '{}', expected {}", column, cell(column).text.substr(0, 60), expected));
+        const std::string& text = cell(column).text;
+        const bool has_comma =
+            !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos;
+        line_.refuse(cell(column).column,
+                     fmt::format("{} = '{}', expected {}", column, text.substr(0, 60), expected),
+                     has_comma && text.find(',') != std::string::npos
+                         ? "write a point in front of the decimals"
+                         : "");
     }
 
   private:
@@ -221,28 +233,27 @@ LayerCost read_layer(const Row& row) {
             .samples = {sample}};
 }
 
-/// Takes the first line off `text`, without its LF or CRLF.
-string_view next_line(string_view& text) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) {
-        line.remove_suffix(1);
+/// What stands between the names of the header: a comma, or, in a header that has none, what
+/// spreadsheets of some countries write instead.
+char separator_of_header(string_view header) {
+    for (const char separator : {',', ';', '\t'}) {
+        if (header.find(separator) != string_view::npos) {
+            return separator;
+        }
     }
-    return line;
+    return ',';
 }
 
 }  // namespace
 
 Profile parse_profile_csv(std::string_view text, std::string_view place) {
-    int number = 1;
-    const Header header = read_header(Line(next_line(text), place, number));
+    CsvLines lines(text, place, "costs as CSV");
+    const char separator = lines.separator().value_or(separator_of_header(lines.peek()));
+    const Header header = read_header(Line(lines.next().value_or(CsvLine{}), place, separator));
     Profile profile{.source = CostSource::Estimated};
-    while (!text.empty()) {
-        ++number;
-        const string_view line = next_line(text);
-        if (!line.empty()) {
-            const Line cells(line, place, number);
+    while (const std::optional<CsvLine> line = lines.next()) {
+        if (line->has_content()) {
+            const Line cells(*line, place, separator);
             profile.layers.push_back(read_layer(Row(cells, header)));
         }
     }

@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin {
 
@@ -131,9 +132,9 @@ RepeatedLayers repeated_layers(const Profile& profile, std::string_view place) {
     if (best.copies == 0) {
         throw Error(ErrorKind::BadInput,
                     std::string(place),
-                    fmt::format("none of its {} layers is there twice in a row, so none can be "
+                    fmt::format("none of its {} is there twice in a row, so none can be "
                                 "repeated more often",
-                                layers),
+                                counted(layers, "layer")),
                     "give the layer that should be repeated \"repeat\": 2 or more");
     }
     return best;

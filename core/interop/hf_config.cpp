@@ -13,9 +13,9 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/hf_families.h"
 #include "core/interop/hf_keys.h"
-#include "core/text/json_dialect.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
 
@@ -131,10 +131,11 @@ void read_layer_types(const HfConfig& config, const HfFamily& family, DecoderMod
     constexpr string_view key = "layer_types";
     const std::vector<std::string> words = config.object().texts(key);
     if (std::ssize(words) != model.blocks) {
-        config.refuse(
-            key,
-            fmt::format("a list of {} words, one per block, found {}", model.blocks, words.size()),
-            "compare it with the number of blocks");
+        config.refuse(key,
+                      fmt::format("a list of {}, one per block, found {}",
+                                  counted(model.blocks, "word"),
+                                  words.size()),
+                      "compare it with the number of blocks");
     }
     std::vector<bool> windows;
     std::vector<bool> linear;
@@ -269,7 +270,8 @@ std::optional<std::vector<bool>> listed_expert_blocks(const HfConfig& config,
     if (std::ssize(kinds) != blocks) {
         config.refuse(
             key,
-            fmt::format("a list of {} entries, one per block, found {}", blocks, kinds.size()),
+            fmt::format(
+                "a list of {}, one per block, found {}", counted(blocks, "entry"), kinds.size()),
             "compare it with the number of blocks");
     }
     return kinds;
@@ -473,6 +475,7 @@ void read_precision(const std::vector<const JsonObject*>& objects, DecoderModel&
             }
             model.precision_key = key;
             model.precision_word = object->is_text(key) ? object->text(key) : "";
+            model.precision_value = object->shown(key);
             model.precision = precision_of(model.precision_word);
         }
         constexpr const char* key = "quantization_config";
@@ -550,7 +553,7 @@ std::vector<std::string_view> hf_model_types() {
 }
 
 DecoderModel parse_hf_config(std::string_view text, std::string_view place) {
-    const nlohmann::json root = parse_json(without_python_numbers(text), place);
+    const nlohmann::json root = parse_python_json(text, place);
     const JsonObject object(root, place, "");
     const std::optional<JsonObject> part = text_part(object);
     if (!part) {

@@ -13,6 +13,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/safetensors.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
@@ -215,10 +216,10 @@ class Weights {
             if (home.kind == Home::Kind::Unknown) {
                 throw Error(ErrorKind::BadInput,
                             place,
-                            fmt::format("no part of a {} of {} blocks, expected such as "
+                            fmt::format("no part of a {} of {}, expected such as "
                                         "model.layers.0.mlp.up_proj.weight",
                                         model_.family,
-                                        model_.blocks),
+                                        counted(model_.blocks, "block")),
                             "do the weights belong to this config.json?");
             }
             if (home.kind == Home::Kind::Layer) {

@@ -131,6 +131,7 @@ class FlagReader {
             take(setting);
         }
         expect_tensor_size_of_experts(file);
+        expect_one_precision(file);
         take_defaults_of_trainer(file);
         refuse_problems();
         return std::move(flags_);
@@ -218,6 +219,25 @@ class FlagReader {
             problem(*given,
                     fmt::format("other devices share an expert than the {} of a layer", size));
         }
+    }
+
+    /// Megatron refuses two half precisions at once (megatron/training/arguments.py).
+    void expect_one_precision(const LaunchFile& file) const {
+        if (!flags_.fp16 || !flags_.bf16) {
+            return;
+        }
+        std::vector<std::string> written;
+        std::string place;
+        for (const Setting& setting : file.settings) {
+            if (setting.name == "fp16" || setting.name == "bf16" ||
+                setting.name == "mixed-precision") {
+                written.push_back(setting.written);
+                place = setting.place;
+            }
+        }
+        refuse(place,
+               fmt::format("{} at once, expected fp16 or bf16", fmt::join(written, " and ")),
+               "Megatron refuses both, too: take one of them out");
     }
 
     void take(const Setting& setting) {

@@ -12,6 +12,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/megatron_layout.h"
 #include "core/plan/tensor_parallel.h"
 
@@ -326,12 +327,12 @@ std::vector<int> layers_of_ranks(const MegatronFlags& flags, int ranks, std::str
         refuse_flags(ErrorKind::Infeasible,
                      place,
                      fmt::format("--num-layers {} less {} on the first and {} on the last stage "
-                                 "leaves {} for {} stages between, expected a multiple",
+                                 "leaves {} for {} between, expected a multiple",
                                  layers,
                                  flags.first_layers ? std::to_string(*flags.first_layers) : "none",
                                  flags.last_layers ? std::to_string(*flags.last_layers) : "none",
                                  left,
-                                 stages),
+                                 counted(stages, "stage")),
                      "Megatron gives the stages between equally many layers each");
     }
     std::vector<int> of_ranks(as_index(ranks), stages > 0 ? left / stages : 0);
@@ -435,10 +436,12 @@ int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view plac
     if (flags.layout) {
         const auto stages = static_cast<int>(flags.layout->stages.size());
         if (stages % ranks != 0) {
-            refuse_flags(ErrorKind::Infeasible,
-                         place,
-                         fmt::format("a layout of {} stages on {} ranks", stages, ranks),
-                         "its stages have to be a multiple of --pipeline-model-parallel-size");
+            refuse_flags(
+                ErrorKind::Infeasible,
+                place,
+                fmt::format(
+                    "a layout of {} on {}", counted(stages, "stage"), counted(ranks, "rank")),
+                "its stages have to be a multiple of --pipeline-model-parallel-size");
         }
         return stages / ranks;
     }
@@ -469,16 +472,76 @@ int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view plac
     if (!flags.layers || all % round != 0) {
         refuse_flags(ErrorKind::Infeasible,
                      place,
-                     fmt::format("--num-layers-per-virtual-pipeline-stage {} on {} ranks needs "
+                     fmt::format("--num-layers-per-virtual-pipeline-stage {} on {} needs "
                                  "--num-layers, a multiple of {}{}",
                                  *flags.virtual_stage_layers,
-                                 ranks,
+                                 counted(ranks, "rank"),
                                  round,
                                  all == flags.layers.value_or(0) ? "" : " with embedding and loss"),
                      "");
     }
     expect_few_stages(all / round * ranks, place);
     return static_cast<int>(all / round);
+}
+
+namespace {
+
+/// Whether each group of micro-batches has one for every rank, the last one included.
+bool fills_all_groups(std::int64_t micro_batches, std::int64_t group, int ranks) {
+    const std::int64_t last = micro_batches % group;
+    return last == 0 || last >= ranks;
+}
+
+/// The smallest group that Megatron takes; there are as many micro-batches as ranks, or more.
+std::int64_t smallest_group(std::int64_t micro_batches, int ranks) {
+    std::int64_t group = ranks;
+    while (group < micro_batches && !fills_all_groups(micro_batches, group, ranks)) {
+        ++group;
+    }
+    return group;
+}
+
+}  // namespace
+
+void check_group_size(const MegatronFlags& flags,
+                      int ranks,
+                      int chunks,
+                      std::optional<std::int64_t> micro_batches,
+                      std::string_view place) {
+    if (!flags.group_size || chunks == 1) {
+        return;
+    }
+    const int group = *flags.group_size;
+    const auto refuse_group = [&](std::string_view why) {
+        const std::string hint =
+            micro_batches.value_or(ranks) < ranks
+                ? fmt::format("no group fits: take {} micro-batches or more, or fewer ranks", ranks)
+                : fmt::format(
+                      "Megatron takes --microbatch-group-size-per-virtual-pipeline-stage {}",
+                      micro_batches ? smallest_group(*micro_batches, ranks) : ranks);
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     fmt::format("--microbatch-group-size-per-virtual-pipeline-stage {} {}, which "
+                                 "Megatron refuses",
+                                 group,
+                                 why),
+                     hint);
+    };
+    if (group < ranks) {
+        refuse_group(fmt::format("is less than --pipeline-model-parallel-size {}", ranks));
+    }
+    if (micro_batches && group > *micro_batches) {
+        refuse_group(fmt::format("is more than the {} of a pipeline in a step",
+                                 counted(*micro_batches, "micro-batch")));
+    }
+    if (micro_batches && !fills_all_groups(*micro_batches, group, ranks)) {
+        refuse_group(
+            fmt::format("leaves a last group of {} of {} micro-batches, fewer than the {} "
+                        "ranks",
+                        *micro_batches % group,
+                        *micro_batches,
+                        ranks));
+    }
 }
 
 std::vector<int> megatron_blocks(const MegatronFlags& flags,
@@ -550,16 +613,16 @@ void check_layout(const MegatronFlags& flags, std::string_view place) {
     if (flags.layers && decoder_layers != *flags.layers) {
         refuse_flags(ErrorKind::Infeasible,
                      place,
-                     fmt::format("the layout has {} layers t, but --num-layers is {}",
-                                 decoder_layers,
+                     fmt::format("the layout has {} t, but --num-layers is {}",
+                                 counted(decoder_layers, "layer"),
                                  *flags.layers),
                      "Megatron refuses this, too");
     }
     if (prediction_layers != flags.prediction_layers.value_or(0)) {
         refuse_flags(ErrorKind::Infeasible,
                      place,
-                     fmt::format("the layout has {} layers m, but --mtp-num-layers is {}",
-                                 prediction_layers,
+                     fmt::format("the layout has {} m, but --mtp-num-layers is {}",
+                                 counted(prediction_layers, "layer"),
                                  flags.prediction_layers.value_or(0)),
                      "Megatron refuses this, too");
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,17 @@ std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model)
 /// Stages that a rank holds: 1, or as many as any of three flags says. Throws Error(Infeasible) at
 /// `place`, naming the flags, where stages or layers cannot be shared out.
 int megatron_chunks(const MegatronFlags& flags, int ranks, std::string_view place);
+
+/// Throws Error(Infeasible) at `place` for groups of micro-batches that Megatron's interleaved
+/// schedule refuses (megatron/core/pipeline_parallel/schedules.py), naming the flag: a group has a
+/// micro-batch for each rank and no more than a pipeline has in a step, and so the last one.
+/// `micro_batches`: of a pipeline; none: not known. Without the flag, and with one chunk, there is
+/// nothing to check.
+void check_group_size(const MegatronFlags& flags,
+                      int ranks,
+                      int chunks,
+                      std::optional<std::int64_t> micro_batches,
+                      std::string_view place);
 
 /// Decoder layers of every stage, where there is no layout: [chunk * ranks + rank], as the flags of
 /// the first and last stage and those that count embedding and loss as layers say; empty where

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/text/json_text.h"
 
@@ -161,8 +162,8 @@ class Reader {
         const std::vector<Part> parts = split({content, 1}, separator);
         if (parts.size() != 3 && parts.size() != 4) {
             line.refuse(1,
-                        fmt::format("{} parts between \" -- \", expected the 3 or 4 of a node: {}",
-                                    parts.size(),
+                        fmt::format("{} between \" -- \", expected the 3 or 4 of a node: {}",
+                                    counted(parts.size(), "part"),
                                     node_form),
                         parts.size() == 2 ? "an edge begins with a TAB" : "");
         }

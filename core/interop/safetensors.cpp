@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
 
@@ -85,7 +86,8 @@ std::uint64_t header_length(string_view begin, std::int64_t file_size, string_vi
     const std::uint64_t length = little_endian(begin);
     if (length > longest_header) {
         refuse(fmt::format("{}: byte 0", place),
-               fmt::format("a header of {} bytes, expected at most {}", length, longest_header),
+               fmt::format(
+                   "a header of {}, expected at most {}", counted(length, "byte"), longest_header),
                "is it a file of safetensors? its first 8 bytes are the length of the header");
     }
     if (std::cmp_greater(length + length_bytes, file_size)) {
@@ -128,8 +130,8 @@ void check_size(const SafetensorsEntry& tensor, string_view place) {
     const std::int64_t bytes = times(value_count(tensor, where), bytes_of(tensor.dtype), where);
     if (tensor.end - tensor.begin != bytes) {
         refuse(where,
-               fmt::format("{} bytes from {} to {}, expected the {} of {} [{}]",
-                           tensor.end - tensor.begin,
+               fmt::format("{} from {} to {}, expected the {} of {} [{}]",
+                           counted(tensor.end - tensor.begin, "byte"),
                            tensor.begin,
                            tensor.end,
                            bytes,
@@ -160,9 +162,10 @@ void check_places(const SafetensorsHeader& header, std::int64_t file_size, strin
     const std::int64_t have = file_size - header.data_begin;
     if (end != have) {
         refuse(fmt::format("{}: byte {}", place, header.data_begin + std::min(end, have)),
-               end > have
-                   ? fmt::format("the file ends, {} bytes before the last tensor does", end - have)
-                   : fmt::format("{} bytes behind the last tensor, expected none", have - end),
+               end > have ? fmt::format("the file ends, {} before the last tensor does",
+                                        counted(end - have, "byte"))
+                          : fmt::format("{} behind the last tensor, expected none",
+                                        counted(have - end, "byte")),
                not_whole);
     }
 }

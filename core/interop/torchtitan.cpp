@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin {
 
@@ -48,8 +49,8 @@ int transformer_blocks(std::span<const std::string> layer_names) {
         }
     }
     if (layer_names.size() < (whole ? 3 : 4) || (!whole && layer_names.size() % 2 == 1)) {
-        refuse(fmt::format("{} layers, expected an embedding, two per block, and a head",
-                           layer_names.size()));
+        refuse(fmt::format("{}, expected an embedding, two per block, and a head",
+                           counted(layer_names.size(), "layer")));
     }
     const auto between = static_cast<int>(layer_names.size()) - 2;
     return whole ? between : between / 2;

@@ -123,7 +123,8 @@ struct DecoderModel {
     int activation_parameters = 0;       ///< numbers that the activation of a block learns
     std::string positions_key{};         ///< the file's key of `learned_positions`
     std::string precision_key{};         ///< the file's key of the precision; empty: none
-    std::string precision_word{};        ///< the file's word for the precision
+    std::string precision_word{};        ///< the file's word for the precision; empty: no word
+    std::string precision_value{};       ///< the value that stands there, as errors show it
     std::string quantization{};          ///< the file's quantization method; empty: none
     std::vector<std::string> remarks{};  ///< what a user of the counts has to know
 

@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/model/layer_placement.h"
 #include "core/model/topological_order.h"
 
@@ -28,12 +29,11 @@ Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
         throw Error(ErrorKind::BadInput, "model", "no layers, expected at least one");
     }
     if (input.positions < 1 || (!input.token_ids && input.width < 1)) {
-        throw Error(
-            ErrorKind::BadInput,
-            "model",
-            fmt::format("a sample of {} positions and width {}, expected at least 1 of each",
-                        input.positions,
-                        input.width));
+        throw Error(ErrorKind::BadInput,
+                    "model",
+                    fmt::format("a sample of {} and width {}, expected at least 1 of each",
+                                counted(input.positions, "position"),
+                                input.width));
     }
     if (layers.size() > most_layers) {
         throw Error(ErrorKind::BadInput,
@@ -262,11 +262,11 @@ Model gpt_model(const GptSizes& sizes) {
 
 Model mlp_model(const std::vector<int>& sizes) {
     if (sizes.size() < 2) {
-        throw Error(
-            ErrorKind::BadInput,
-            "model.sizes",
-            fmt::format("{} sizes, expected at least 2: inputs, hidden..., classes", sizes.size()),
-            "as in sizes = [784, 512, 10]");
+        throw Error(ErrorKind::BadInput,
+                    "model.sizes",
+                    fmt::format("{}, expected at least 2: inputs, hidden..., classes",
+                                counted(sizes.size(), "size")),
+                    "as in sizes = [784, 512, 10]");
     }
     std::vector<LayerSpec> units;
     units.reserve(sizes.size() - 1);

@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/partition/partition_search.h"
 
 namespace pipetwin {
@@ -31,9 +32,10 @@ Partition::Partition(std::vector<int> layers_per_stage, int layer_count)
     if (sum != layer_count) {
         throw Error(ErrorKind::BadInput,
                     "partition",
-                    fmt::format("{} stages hold {} layers together, but the model has {}",
-                                layers_per_stage_.size(),
-                                sum,
+                    fmt::format("{} {} {} together, but the model has {}",
+                                counted(layers_per_stage_.size(), "stage"),
+                                verb_for(layers_per_stage_.size(), "holds", "hold"),
+                                counted(sum, "layer"),
                                 layer_count),
                     hint);
     }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin {
 
@@ -60,10 +61,11 @@ double split_count(int layers, int stages) {
 
 void check_stage_count(int stages, int layers) {
     if (stages < 1 || stages > layers) {
-        throw Error(ErrorKind::Infeasible,
-                    "partition",
-                    fmt::format("{} layers cannot fill {} stages", layers, stages),
-                    fmt::format("set stages between 1 and {}", layers));
+        throw Error(
+            ErrorKind::Infeasible,
+            "partition",
+            fmt::format("{} cannot fill {}", counted(layers, "layer"), counted(stages, "stage")),
+            fmt::format("set stages between 1 and {}", layers));
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/partition/partition_search.h"
 
 namespace pipetwin {
@@ -24,10 +25,11 @@ std::vector<int> allowed_replicas(const ReplicationProblem& problem) {
     PIPETWIN_EXPECT(allowed.empty() || allowed.front() >= 1, "a stage has at least one replica");
     std::erase_if(allowed, [&](int replicas) { return replicas > problem.devices; });
     if (allowed.empty()) {
-        throw Error(ErrorKind::Infeasible,
-                    "partition",
-                    fmt::format("no stage may be on {} devices or fewer", problem.devices),
-                    "allow 1 replica per stage, or use more devices");
+        throw Error(
+            ErrorKind::Infeasible,
+            "partition",
+            fmt::format("no stage may be on {} or fewer", counted(problem.devices, "device")),
+            "allow 1 replica per stage, or use more devices");
     }
     return allowed;
 }

@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
 #include "core/plan/shape_notes.h"
@@ -21,10 +22,12 @@ using Costs = std::vector<Duration>;
 
 void require_one_per_stage(const Costs& costs, std::string_view what, int stages) {
     if (costs.size() != static_cast<std::size_t>(stages)) {
-        throw Error(ErrorKind::BadInput,
-                    "",
-                    fmt::format("{}: {} numbers for {} stages", what, costs.size(), stages),
-                    "give one number for all, or one per stage in model order");
+        throw Error(
+            ErrorKind::BadInput,
+            "",
+            fmt::format(
+                "{}: {} for {}", what, counted(costs.size(), "number"), counted(stages, "stage")),
+            "give one number for all, or one per stage in model order");
     }
     const auto negative = std::ranges::find_if(costs, [](Duration d) { return d < Duration{}; });
     if (negative != costs.end()) {

@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/costs/shipped_profiles.h"
 
 namespace pipetwin {
@@ -42,10 +43,10 @@ void require_whole_ranks(const SettledScenario& scenario, int tensor) {
     if (tensor > 1 && per_node % tensor != 0) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
-                    fmt::format("pipeline.tensor_parallel = {}, but a node has {} devices "
+                    fmt::format("pipeline.tensor_parallel = {}, but a node has {} "
                                 "(cluster.per_node), expected a divisor of that",
                                 tensor,
-                                per_node),
+                                counted(per_node, "device")),
                     "devices that share every layer have to sit on one node");
     }
 }
@@ -90,9 +91,9 @@ Cluster::Cluster(const SettledScenario& scenario, const Profile& profile, int ra
     if (scenario.cluster.placement == Placement::Written && scenario.cluster.nodes.size() != all) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
-                    fmt::format("cluster.placement has {} entries for {} devices",
-                                scenario.cluster.nodes.size(),
-                                all),
+                    fmt::format("cluster.placement has {} for {}",
+                                counted(scenario.cluster.nodes.size(), "entry"),
+                                counted(all, "device")),
                     "give the node of each rank, replica after replica");
     }
 }

@@ -63,8 +63,8 @@ void require_same_layers(const Model& model, const Profile& profile) {
     if (profiled != model.layer_count()) {
         throw Error(ErrorKind::BadInput,
                     "profile",
-                    fmt::format("it has the costs of {} layers, but the model has {}",
-                                profiled,
+                    fmt::format("it has the costs of {}, but the model has {}",
+                                counted(profiled, "layer"),
                                 model.layer_count()),
                     "profile this model, or name the profile that belongs to it");
     }
@@ -407,7 +407,7 @@ std::vector<std::string> size_notes(const Profile& profile, const std::vector<in
             fmt::format("estimated: no costs at micro-batch size {}; those of {} "
                         "({}{}) are scaled in proportion, '{}' from size {}",
                         size,
-                        counted(static_cast<std::int64_t>(count), "layer"),
+                        counted(count, "layer"),
                         fmt::join(names, ", "),
                         count > most_named ? ", ..." : "",
                         first->name,

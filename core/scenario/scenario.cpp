@@ -68,10 +68,9 @@ void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place
     if (std::cmp_not_equal(modes, pieces)) {
         throw Error(ErrorKind::BadInput,
                     std::move(place),
-                    fmt::format("pipeline.recompute: {} entries for {} stages, expected one entry "
-                                "per stage",
-                                modes,
-                                pieces),
+                    fmt::format("pipeline.recompute: {} for {}, expected one entry per stage",
+                                counted(modes, "entry"),
+                                counted(pieces, "stage")),
                     "for all stages alike, write one word: recompute = \"always\"");
     }
 }

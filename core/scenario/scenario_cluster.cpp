@@ -6,6 +6,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/scenario_key.h"
@@ -262,7 +263,7 @@ void expect_one_per_rank(const TomlTable& table, const Scenario& scenario) {
     const auto expect = [&](string_view key, std::size_t entries, std::int64_t ranks) {
         if (table.is_list(key) && static_cast<std::int64_t>(entries) != ranks) {
             table.refuse(key,
-                         fmt::format("{} entries, one for each rank", ranks),
+                         fmt::format("{}, one for each rank", counted(ranks, "entry")),
                          fmt::format("it has {}", entries));
         }
     };
@@ -289,7 +290,7 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
     const std::int64_t needed = std::int64_t{stages} * replicas * tensor;
     if (count > 0 && needed > count) {
         const bool stages_alone = needed == stages;
-        std::string whose = fmt::format("for the {} stages", stages);
+        std::string whose = fmt::format("for the {}", counted(stages, "stage"));
         if (tensor > 1) {
             whose += fmt::format(" of {} devices each", tensor);
         }

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 
@@ -112,9 +113,9 @@ Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptio
     if (schedule.micro_batches > batch) {
         throw Error(ErrorKind::Infeasible,
                     place,
-                    fmt::format("it has {} micro-batches, but a mini-batch has {} samples for it",
-                                schedule.micro_batches,
-                                batch),
+                    fmt::format("it has {}, but a mini-batch has {} for it",
+                                counted(schedule.micro_batches, "micro-batch"),
+                                counted(batch, "sample")),
                     fmt::format("set training.batch to {} or more",
                                 schedule.micro_batches * pipeline.data_parallel));
     }

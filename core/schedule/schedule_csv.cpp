@@ -10,6 +10,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/text/csv_lines.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin {
@@ -177,35 +178,11 @@ class CellReader {
 
 // --- The lines of a file. ---
 
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-
 std::string_view without_blanks(std::string_view text) {
     constexpr std::string_view blanks = " \t";
     const std::size_t begin = std::min(text.find_first_not_of(blanks), text.size());
     const std::size_t end = text.find_last_not_of(blanks);
     return end == std::string_view::npos ? std::string_view() : text.substr(begin, end + 1 - begin);
-}
-
-/// Removes the mark that spreadsheets put before a text. Refuses a text in two bytes per character.
-std::string_view without_mark(std::string_view text, std::string_view place) {
-    if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
-        refuse({.file = place},
-               0,
-               "",
-               "the file is UTF-16, expected UTF-8 or plain ASCII",
-               "save it as CSV in UTF-8");
-    }
-    text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
-    return text;
-}
-
-/// The text without the empty lines at its end.
-std::string_view without_last_lines(std::string_view text) {
-    const std::size_t end = text.find_last_not_of(" \t\r\n");
-    if (end == std::string_view::npos) {
-        return {};
-    }
-    return text.substr(0, std::min(text.find('\n', end), text.size()));
 }
 
 /// Where the cell that begins at `begin` ends: at the separator behind it, which inside quotes and
@@ -224,12 +201,11 @@ std::size_t end_of_cell(std::string_view line, std::size_t begin, char separator
     return line.size();
 }
 
-/// What stands between the cells: a comma, or, in a file that has none, what spreadsheets of some
-/// countries write instead.
-char separator_of(std::string_view text) {
-    const std::string_view line = text.substr(0, std::min(text.find('\n'), text.size()));
+/// What stands between the cells: a comma, or, in a file that has none in its first line, what
+/// spreadsheets of some countries write instead.
+char separator_of(std::string_view first_line) {
     for (const char separator : {',', ';', '\t'}) {
-        if (end_of_cell(line, 0, separator) < line.size()) {
+        if (end_of_cell(first_line, 0, separator) < first_line.size()) {
             return separator;
         }
     }
@@ -244,13 +220,10 @@ class FileReader {
     explicit FileReader(std::string_view place) { at_.file = place; }
 
     Schedule read(std::string_view text) {
-        text = without_last_lines(without_mark(text, at_.file));
-        separator_ = separator_of(text);
-        while (!text.empty()) {
-            const std::size_t end = std::min(text.find('\n'), text.size());
-            read_line(text.substr(0, end));
-            text.remove_prefix(std::min(end + 1, text.size()));
-            ++at_.line;
+        CsvLines lines(text, at_.file, "a schedule as CSV");
+        separator_ = lines.separator().value_or(separator_of(lines.peek()));
+        while (const std::optional<CsvLine> line = lines.next()) {
+            read_line(*line);
         }
         if (last_stage_ < 0) {
             refuse({.file = at_.file},
@@ -267,14 +240,19 @@ class FileReader {
     }
 
   private:
-    void read_line(std::string_view line) {
-        if (line.ends_with('\r')) {
-            line.remove_suffix(1);
-        }
+    void read_line(const CsvLine& whole) {
+        const std::string_view line = whole.text;
+        at_.line = whole.number;
         at_.cell = 0;
         at_.column = 1;
-        if (without_blanks(line).empty()) {
-            refuse(at_, 0, "", "the line is empty", "every line is one rank: remove this one");
+        first_column_ = whole.first_column;
+        if (!whole.has_content()) {
+            refuse(at_,
+                   0,
+                   "",
+                   without_blanks(line).empty() ? "the line is empty"
+                                                : "the line has empty cells alone",
+                   "every line is one rank: remove this one");
         }
         schedule_.ranks.emplace_back();
         std::optional<Place> idle;
@@ -297,7 +275,8 @@ class FileReader {
     std::string_view content(std::string_view line, std::size_t begin, std::size_t end) {
         const auto set_column = [&](std::string_view cell) {
             at_.column =
-                cell.empty() ? begin + 1 : static_cast<std::size_t>(cell.data() - line.data()) + 1;
+                first_column_ +
+                (cell.empty() ? begin : static_cast<std::size_t>(cell.data() - line.data()));
             return cell;
         };
         std::string_view cell = set_column(without_blanks(line.substr(begin, end - begin)));
@@ -311,7 +290,15 @@ class FileReader {
                    "the quote is not closed, or something stands behind it",
                    "quotes around a cell may be left out");
         }
-        return set_column(without_blanks(cell.substr(1, cell.size() - 2)));
+        cell = set_column(without_blanks(cell.substr(1, cell.size() - 2)));
+        if (end_of_cell(cell, 0, separator_of(cell)) < cell.size()) {
+            refuse(at_,
+                   0,
+                   cell,
+                   "more than one cell stands between the quotes",
+                   "take the quotes away: no cell of a schedule needs them");
+        }
+        return cell;
     }
 
     void read_cell(std::string_view cell) {
@@ -520,6 +507,7 @@ class FileReader {
     };
 
     Place at_;
+    std::size_t first_column_ = 1;  ///< of the line in the file
     char separator_ = ',';
     Schedule schedule_;
     int last_stage_ = -1;
@@ -561,11 +549,18 @@ std::string print_row(const std::vector<Action>& row) {
 void CellCounter::count(std::string_view part) {
     for (const char c : part) {
         ++column_;
-        if (c != ',' && c != ';' && c != '\t' && c != '\n') {
+        const bool ends_line = c == '\r' || c == '\n';
+        const bool is_rest_of_end = c == '\n' && behind_return_;
+        behind_return_ = c == '\r';
+        if (is_rest_of_end) {
+            column_ = 1;
+            continue;
+        }
+        if (c != ',' && c != ';' && c != '\t' && !ends_line) {
             continue;
         }
         ++cell_;
-        if (c == '\n') {
+        if (ends_line) {
             ++line_;
             cell_ = 0;
             column_ = 1;

@@ -34,9 +34,11 @@ class CellCounter {
     int line_ = 1;
     int cell_ = 0;
     std::size_t column_ = 1;
+    bool behind_return_ = false;  ///< a line feed here ends no second line
 };
 
-/// PyTorch pipelining schedule CSV: a line per rank, no header. Strict: throws Error(BadInput) with
+/// PyTorch pipelining schedule CSV: a line per rank, no header; lines and separators as
+/// core/text/csv_lines.h reads them. Strict: throws Error(BadInput) with
 /// file:line:cell (and column), the offending text and what was expected. Reads both dialects: in
 /// the old one `B` is the input gradient and `BW` the full backward. What the grammar accepts but
 /// is no valid schedule is returned as it is: `validate` says what is wrong with it. A file whose

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/number_text.h"
 #include "core/schedule/lower.h"
 
 namespace pipetwin {
@@ -91,12 +92,11 @@ bool is_repeatable(Op op) {
 void check_sizes(Inspection& in) {
     const Schedule& schedule = in.schedule;
     if (schedule.ranks.empty() || schedule.rank_of_stage.empty() || schedule.micro_batches < 1) {
-        in.report(
-            missing,
-            fmt::format("{} ranks, {} stages, {} micro-batches: at least one of each is needed",
-                        schedule.rank_count(),
-                        schedule.stage_count(),
-                        schedule.micro_batches));
+        in.report(missing,
+                  fmt::format("{}, {}, {}: at least one of each is needed",
+                              counted(schedule.rank_count(), "rank"),
+                              counted(schedule.stage_count(), "stage"),
+                              counted(schedule.micro_batches, "micro-batch")));
         return;
     }
     const std::int64_t pairs = std::int64_t{schedule.stage_count()} * schedule.micro_batches;
@@ -113,19 +113,19 @@ void check_sizes(Inspection& in) {
     const std::int64_t needed = (in.forward_only ? 1 : 2) * (two_pipelines ? pairs / 2 : pairs);
     if (pairs > worth_listing && actions < needed) {
         in.report(missing,
-                  fmt::format("{} actions, but {} stages x {} micro-batches need at least {}",
-                              actions,
-                              schedule.stage_count(),
-                              schedule.micro_batches,
+                  fmt::format("{}, but {} x {} need at least {}",
+                              counted(actions, "action"),
+                              counted(schedule.stage_count(), "stage"),
+                              counted(schedule.micro_batches, "micro-batch"),
                               needed));
     }
     const std::int64_t most = largest_actions_per_pair * pairs + 2 * schedule.stage_count();
     if (actions > most + worth_listing) {
         in.report(missing,
-                  fmt::format("{} actions, but {} stages x {} micro-batches have at most {}",
-                              actions,
-                              schedule.stage_count(),
-                              schedule.micro_batches,
+                  fmt::format("{}, but {} x {} have at most {}",
+                              counted(actions, "action"),
+                              counted(schedule.stage_count(), "stage"),
+                              counted(schedule.micro_batches, "micro-batch"),
                               most));
     }
 }

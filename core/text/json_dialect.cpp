@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,7 +13,16 @@ namespace {
 
 using std::string_view;
 
-constexpr std::array<string_view, 3> python_numbers{"NaN", "Infinity", "-Infinity"};
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct PythonNumber {
+    string_view word;
+    double value;
+};
+
+constexpr std::array python_numbers{PythonNumber{"NaN", std::numeric_limits<double>::quiet_NaN()},
+                                    PythonNumber{"Infinity", infinity},
+                                    PythonNumber{"-Infinity", -infinity}};
 constexpr string_view blanks = " \t\r\n";
 
 bool goes_on(char c) {
@@ -31,31 +41,26 @@ char before(string_view text, std::size_t index) {
     return found == string_view::npos ? '\0' : text[found];
 }
 
-/// The word at the index in a place where a value may stand; empty if there is none.
-string_view python_number_at(string_view text, std::size_t index) {
+/// The word at the index in a place where a value may stand; null if there is none.
+const PythonNumber* python_word_at(string_view text, std::size_t index) {
     const char previous = before(text, index);
     if (previous != ':' && previous != ',' && previous != '[') {
-        return {};
+        return nullptr;
     }
-    const auto found = std::ranges::find_if(
-        python_numbers, [&](string_view word) { return has_word(text, index, word); });
-    return found == python_numbers.end() ? string_view{} : *found;
-}
-
-JsonDamage no_json(string_view text) {
-    if (text.starts_with("version https://git-lfs")) {
-        return {"a pointer of Git LFS, not the file itself", "'git lfs pull' brings the file"};
-    }
-    const std::size_t first = text.find_first_not_of(blanks);
-    if (first != string_view::npos && text[first] == '<') {
-        return {"a page of HTML or XML, no JSON", "was an error page saved in place of the file?"};
-    }
-    return {};
+    const auto* const found = std::ranges::find_if(python_numbers, [&](const PythonNumber& number) {
+        return has_word(text, index, number.word);
+    });
+    return found == python_numbers.end() ? nullptr : found;
 }
 
 }  // namespace
 
-std::string without_python_numbers(string_view text) {
+std::optional<double> python_number_at(string_view text, std::size_t index) {
+    const PythonNumber* const found = python_word_at(text, index);
+    return found == nullptr ? std::nullopt : std::optional(found->value);
+}
+
+std::string with_zeros_for_python_numbers(string_view text) {
     std::string result;
     result.reserve(text.size());
     bool in_quotes = false;
@@ -69,11 +74,12 @@ std::string without_python_numbers(string_view text) {
             in_quotes = c != '"';
             continue;
         }
-        const string_view word =
-            c == 'N' || c == 'I' || c == '-' ? python_number_at(text, i) : string_view{};
-        if (!word.empty()) {
-            result += fmt::format("{:<{}}", "null", word.size());
-            i += word.size() - 1;
+        const PythonNumber* const number =
+            c == 'N' || c == 'I' || c == '-' ? python_word_at(text, i) : nullptr;
+        if (number != nullptr) {
+            const std::size_t length = number->word.size();
+            result += fmt::format("0.{:0>{}}", "", length - 2);
+            i += length - 1;
             continue;
         }
         result += c;
@@ -82,17 +88,20 @@ std::string without_python_numbers(string_view text) {
     return result;
 }
 
-JsonDamage json_damage(string_view text, std::size_t index) {
-    if (JsonDamage other = no_json(text); !other.what.empty()) {
-        return other;
+namespace {
+
+/// What stands at the index in a text that is JSON elsewhere.
+FileDamage dialect_at(string_view text, std::size_t index) {
+    if (text.find_first_not_of(blanks) == string_view::npos) {
+        return {"no content, expected JSON", "copy or download the file again"};
     }
     const string_view rest = text.substr(std::min(index, text.size()));
     if (rest.starts_with("//") || rest.starts_with("/*") || rest.starts_with('#')) {
         return {"a comment, and JSON has none", "take the comments out of the file"};
     }
-    for (const string_view word : python_numbers) {
-        if (has_word(text, index, word)) {
-            return {fmt::format("{}, which is no number of JSON", word),
+    for (const PythonNumber& number : python_numbers) {
+        if (has_word(text, index, number.word)) {
+            return {fmt::format("{}, which is no number of JSON", number.word),
                     "write null, or a number that is finite"};
         }
     }
@@ -110,6 +119,17 @@ JsonDamage json_damage(string_view text, std::size_t index) {
                 "take the comma behind the last entry away"};
     }
     return {};
+}
+
+}  // namespace
+
+FileDamage json_damage(string_view text, std::size_t index) {
+    FileDamage damage = damage_of_file(text, "JSON");
+    if (damage.what.empty()) {
+        damage = dialect_at(text, index);
+        damage.index = index;
+    }
+    return damage;
 }
 
 }  // namespace pipetwin

@@ -1,25 +1,25 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "core/text/file_damage.h"
 
 /// What other programs write where JSON has something else.
 namespace pipetwin {
 
-/// Returns the text with the words that Python writes for numbers that are not finite (NaN,
-/// Infinity, -Infinity) as null. What stands in quotes stays as it is. Places of what follows stay
-/// the same, but for NaN, which is a letter shorter than null.
-std::string without_python_numbers(std::string_view text);
+/// The number that a word of Python's (NaN, Infinity, -Infinity) at `index` stands for, in a place
+/// where a value may stand; none where no such word stands.
+std::optional<double> python_number_at(std::string_view text, std::size_t index);
 
-/// A sentence about what is wrong, and what to do about it.
-struct JsonDamage {
-    std::string what{};  ///< empty: nothing that is known
-    std::string hint{};
-};
+/// Returns the text with a zero of the same length ("0.0") in place of each word that
+/// `python_number_at` knows. What stands in quotes stays as it is.
+std::string with_zeros_for_python_numbers(std::string_view text);
 
 /// What stands at `index`, where a parser of JSON gave up: a comment, a word of Python, a text in
-/// single quotes, a comma too many, or a file that is none of JSON at all.
-JsonDamage json_damage(std::string_view text, std::size_t index);
+/// single quotes, a comma too many, the end of the text, or a file that is none of JSON at all.
+FileDamage json_damage(std::string_view text, std::size_t index);
 
 }  // namespace pipetwin

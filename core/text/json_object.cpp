@@ -25,6 +25,10 @@ std::string describe(const json& value) {
     if (value.is_array()) {
         return "[a list]";
     }
+    if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+        const auto number = value.get<double>();  // as Python writes it
+        return std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity";
+    }
     const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
     return text.size() <= longest ? text : text.substr(0, longest) + "...";
 }
@@ -80,13 +84,16 @@ bool JsonObject::has(std::string_view key) const {
     return find(key) != nullptr;
 }
 
-void JsonObject::refuse(std::string_view key, std::string_view expected, std::string hint) const {
+std::string JsonObject::shown(std::string_view key) const {
     const json* const value = find(key);
-    throw Error(
-        ErrorKind::BadInput,
-        place_of(key),
-        fmt::format("{}, expected {}", value == nullptr ? "missing" : describe(*value), expected),
-        std::move(hint));
+    return value == nullptr ? "missing" : describe(*value);
+}
+
+void JsonObject::refuse(std::string_view key, std::string_view expected, std::string hint) const {
+    throw Error(ErrorKind::BadInput,
+                place_of(key),
+                fmt::format("{}, expected {}", shown(key), expected),
+                std::move(hint));
 }
 
 void JsonObject::missing(std::string_view key, std::string_view expected, std::string hint) const {
@@ -124,7 +131,7 @@ double JsonObject::number_or(std::string_view key, double otherwise) const {
     if (value == nullptr) {
         return otherwise;
     }
-    if (!value->is_number() || value->get<double>() < 0) {
+    if (!value->is_number() || value->get<double>() < 0 || !std::isfinite(value->get<double>())) {
         refuse(key, "a number that is not negative");
     }
     return value->get<double>();

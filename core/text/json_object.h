@@ -57,6 +57,10 @@ class JsonObject {
     std::vector<JsonObject> objects(
         std::string_view key) const;  ///< a missing key is an empty list
 
+    /// Returns the value as errors show it: short, strings in quotes; "missing" if the key is not
+    /// there.
+    std::string shown(std::string_view key) const;
+
     /// Throws Error(BadInput): the place of the key, the value found (or "missing") and what was
     /// expected.
     [[noreturn]] void refuse(std::string_view key,

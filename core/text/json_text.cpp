@@ -118,11 +118,31 @@ class CountingIterator : public InputIterator<CountingIterator> {
     std::size_t* count_;
 };
 
+/// Which numbers a text may hold.
+enum class JsonNumbers {
+    Exact,   ///< those of JSON that are exact
+    Python,  ///< all that Python's json module writes
+};
+
 /// Builds the value event by event, so that every rule is checked before anything is stored.
 class Builder final : public nlohmann::json_sax<json> {
   public:
-    Builder(std::string_view text, std::string_view place, const JsonLimits& limits)
-        : text_(text), place_(place), limits_(limits) {}
+    /// `text` is what the parser reads, and `written` what the file has there: Python's words in
+    /// place of some zeros.
+    Builder(std::string_view text,
+            std::string_view written,
+            std::string_view place,
+            const JsonLimits& limits,
+            JsonNumbers numbers)
+        : text_(text), written_(written), place_(place), limits_(limits), numbers_(numbers) {}
+
+    /// Refuses a byte of value 0, which nlohmann's parser takes for the end of the text.
+    void expect_no_zeros() const {
+        if (written_.find('\0') != std::string_view::npos) {
+            FileDamage damage = damage_of_file(written_, "JSON");
+            refuse(damage.index, std::move(damage.what), std::move(damage.hint));
+        }
+    }
 
     json take() { return std::move(root_); }
     std::size_t* count() { return &count_; }
@@ -134,22 +154,24 @@ class Builder final : public nlohmann::json_sax<json> {
 
     bool number_integer(std::int64_t number) override {
         if (number < -largest_exact) {
-            refuse_number();
+            return inexact(static_cast<double>(number));
         }
         return value(number);
     }
     bool number_unsigned(std::uint64_t number) override {
         if (number > static_cast<std::uint64_t>(largest_exact)) {
-            refuse_number();
+            return inexact(static_cast<double>(number));
         }
         return value(number);
     }
     bool number_float(double number, const std::string& digits) override {
         // An integer above 2^64 arrives here, already rounded.
         if (digits.find_first_of(".eE") == std::string::npos) {
-            refuse_number();
+            return inexact(number);
         }
-        return value(number);
+        const bool may_be_word = numbers_ == JsonNumbers::Python && number == 0;
+        return value(may_be_word ? python_number_at(written_, token_begin()).value_or(number)
+                                 : number);
     }
 
     bool start_object(std::size_t) override { return open(json::object()); }
@@ -168,6 +190,10 @@ class Builder final : public nlohmann::json_sax<json> {
     bool parse_error(std::size_t position,
                      const std::string&,
                      const nlohmann::detail::exception& error) override {
+        constexpr int number_overflow = 406;  // of nlohmann's out_of_range
+        if (error.id == number_overflow) {
+            refuse_number("is too large, expected a number of at most 1.8e308");
+        }
         // "[json.exception...] parse error at line 1, column 2: syntax error while parsing value -
         // <reason>"
         std::string_view reason = error.what();
@@ -178,10 +204,12 @@ class Builder final : public nlohmann::json_sax<json> {
             }
         }
         const std::size_t index = position == 0 ? 0 : position - 1;
-        if (JsonDamage damage = json_damage(text_, index); !damage.what.empty()) {
-            refuse(index, std::move(damage.what), std::move(damage.hint));
+        if (FileDamage damage = json_damage(written_, index); !damage.what.empty()) {
+            refuse(damage.index, std::move(damage.what), std::move(damage.hint));
         }
-        refuse(index, shortened(reason));
+        refuse(index,
+               shortened(reason),
+               index < text_.size() ? "" : "the end is missing: copy or download the file again");
     }
 
   private:
@@ -206,12 +234,20 @@ class Builder final : public nlohmann::json_sax<json> {
                     std::move(hint));
     }
 
-    [[noreturn]] void refuse_number() const {
+    [[noreturn]] void refuse_number(std::string_view why) const {
         const std::size_t begin = token_begin();
         const std::size_t end = text_.find_first_not_of("+-.0123456789eE", begin);
         refuse(begin,
-               fmt::format("{} is beyond 2^53, where whole numbers stop being exact",
-                           shortened(text_.substr(begin, end - begin))));
+               fmt::format("{} {}", shortened(text_.substr(begin, end - begin)), why),
+               "is there a digit too many?");
+    }
+
+    /// Stores a whole number that a floating-point number holds only nearly, or refuses it.
+    bool inexact(double number) {
+        if (numbers_ == JsonNumbers::Exact) {
+            refuse_number("is beyond 2^53, where whole numbers stop being exact");
+        }
+        return value(number);
     }
 
     /// Index at which the string or number begins that was read last.
@@ -277,8 +313,10 @@ class Builder final : public nlohmann::json_sax<json> {
     }
 
     std::string_view text_;
+    std::string_view written_;
     std::string_view place_;
     const JsonLimits& limits_;
+    JsonNumbers numbers_;
     std::size_t count_ = 0;
     json root_;
     std::vector<json*>
@@ -286,19 +324,35 @@ class Builder final : public nlohmann::json_sax<json> {
     std::string key_;
 };
 
-}  // namespace
-
-json parse_json(std::string_view text, std::string_view place, const JsonLimits& limits) {
+json parse_with(std::string_view text,
+                std::string_view place,
+                const JsonLimits& limits,
+                JsonNumbers numbers) {
     if (text.size() > limits.max_bytes) {
         throw Error(ErrorKind::BadInput,
                     std::string(place),
                     fmt::format("{} bytes, above the limit of {}", text.size(), limits.max_bytes));
     }
-    Builder builder(text, place, limits);
-    json::sax_parse(CountingIterator(text.data(), builder.count()),
-                    CountingIterator(text.data() + text.size(), builder.count()),
+    text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
+    const std::string replaced =
+        numbers == JsonNumbers::Python ? with_zeros_for_python_numbers(text) : std::string();
+    const std::string_view read = numbers == JsonNumbers::Python ? replaced : text;
+    Builder builder(read, text, place, limits, numbers);
+    builder.expect_no_zeros();
+    json::sax_parse(CountingIterator(read.data(), builder.count()),
+                    CountingIterator(read.data() + read.size(), builder.count()),
                     &builder);
     return builder.take();
+}
+
+}  // namespace
+
+json parse_json(std::string_view text, std::string_view place, const JsonLimits& limits) {
+    return parse_with(text, place, limits, JsonNumbers::Exact);
+}
+
+json parse_python_json(std::string_view text, std::string_view place, const JsonLimits& limits) {
+    return parse_with(text, place, limits, JsonNumbers::Python);
 }
 
 namespace {

@@ -28,11 +28,18 @@ std::string read_file(const std::filesystem::path& file,
 void write_file(const std::filesystem::path& file, std::string_view content);
 
 /// Strict JSON: refuses doubled keys, depth above the limit, numbers that are not finite or lose
-/// precision (integers above 2^53), and anything after the value. Throws Error(BadInput) with
-/// file:line:column.
+/// precision (integers above 2^53), and anything after the value. A byte-order mark in front is
+/// skipped. Throws Error(BadInput) with file:line:column; of a file that is no text at all it says
+/// what it is.
 nlohmann::json parse_json(std::string_view text,
                           std::string_view place,
                           const JsonLimits& limits = {});
+
+/// Reads JSON as `parse_json` does, but numbers as Python writes them: NaN, Infinity and -Infinity,
+/// and whole numbers beyond 2^53, which become floating-point numbers.
+nlohmann::json parse_python_json(std::string_view text,
+                                 std::string_view place,
+                                 const JsonLimits& limits = {});
 
 /// Whether the bytes are UTF-8 (RFC 3629), the only text that JSON can hold.
 bool is_utf8(std::string_view bytes);

@@ -4,6 +4,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin {
 
@@ -78,10 +79,11 @@ void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
     throw Error(
         ErrorKind::Infeasible,
         "memory",
-        fmt::format("{} of {} ranks need more than the limit of {} ({} bytes); rank {} peaks at "
-                    "{} bytes\n{}",
+        fmt::format("{} of {} {} more than the limit of {} ({} bytes); rank {} peaks at {} "
+                    "bytes\n{}",
                     over,
-                    peaks.size(),
+                    counted(peaks.size(), "rank"),
+                    verb_for(over, "needs", "need"),
                     format_bytes(limit),
                     limit.count,
                     worst,

@@ -14,6 +14,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -135,9 +136,11 @@ void FileBeneath::read(std::size_t begin, std::span<std::byte> bytes) const {
             fail(path_, "read the file", errno);
         }
         if (count == 0) {
-            throw Error(ErrorKind::BadInput,
-                        path_.string(),
-                        fmt::format("it ends at byte {}, {} bytes too early", begin, bytes.size()));
+            throw Error(
+                ErrorKind::BadInput,
+                path_.string(),
+                fmt::format(
+                    "it ends at byte {}, {} too early", begin, counted(bytes.size(), "byte")));
         }
         begin += static_cast<std::size_t>(count);
         bytes = bytes.subspan(as_index(count));

@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "exec/base/random.h"
 #include "exec/data/sources.h"
 
@@ -168,7 +169,9 @@ class Mnist final : public DataSource {
         hash.add(std::as_bytes(std::span(labels_)));
     }
 
-    std::string description() const override { return fmt::format("mnist, {} images", count_); }
+    std::string description() const override {
+        return fmt::format("mnist, {}", counted(count_, "image"));
+    }
 
   private:
     void read_images(const fs::path& path) {
@@ -179,10 +182,10 @@ class Mnist final : public DataSource {
         const std::uint64_t columns = file.number();
         if (rows * columns != inputs_) {
             refuse(path,
-                   fmt::format("images of {} x {} pixels, but the model reads {} numbers",
+                   fmt::format("images of {} x {} pixels, but the model reads {}",
                                rows,
                                columns,
-                               inputs_),
+                               counted(inputs_, "number")),
                    fmt::format("set the first of model.sizes to {}", rows * columns));
         }
         if (count == 0 || count > largest_file) {
@@ -198,10 +201,10 @@ class Mnist final : public DataSource {
         file.expect(labels_magic, "unsigned bytes in 1 dimension");
         const std::uint64_t count = file.number();
         if (count * inputs_ != pixels_.size()) {
-            refuse(
-                path,
-                fmt::format(
-                    "{} labels, expected {}: one for each image", count, pixels_.size() / inputs_));
+            refuse(path,
+                   fmt::format("{}, expected {}: one for each image",
+                               counted(count, "label"),
+                               pixels_.size() / inputs_));
         }
         labels_ = file.bytes(count);
         for (std::size_t i = 0; i < labels_.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "exec/base/random.h"
 #include "exec/data/sources.h"
 
@@ -51,8 +52,9 @@ class Clusters final : public DataSource {
     }
 
     std::string description() const override {
-        return fmt::format(
-            "synthetic, {} Gaussian clusters in {} dimensions", classes_, input_.width);
+        return fmt::format("synthetic, {} in {}",
+                           counted(classes_, "Gaussian cluster"),
+                           counted(input_.width, "dimension"));
     }
 
   private:
@@ -95,9 +97,8 @@ class Sequences final : public DataSource {
     }
 
     std::string description() const override {
-        return fmt::format(
-            "synthetic, sequences over {} tokens that follow a rule nine times in ten",
-            vocabulary_);
+        return fmt::format("synthetic, sequences over {} that follow a rule nine times in ten",
+                           counted(vocabulary_, "token"));
     }
 
   private:

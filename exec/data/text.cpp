@@ -42,12 +42,12 @@ class Text final : public DataSource {
         const std::size_t begin = range.begin_in(bytes_.size());
         bytes_ = bytes_.substr(begin, range.end_in(bytes_.size()) - begin);
         if (bytes_.size() <= as_index(context)) {
-            throw Error(
-                ErrorKind::BadInput,
-                range.path.string(),
-                fmt::format(
-                    "{} bytes, expected more than the context of {}", bytes_.size(), context),
-                "name a longer text, or set a smaller model.context");
+            throw Error(ErrorKind::BadInput,
+                        range.path.string(),
+                        fmt::format("{}, expected more than the context of {}",
+                                    counted(bytes_.size(), "byte"),
+                                    context),
+                        "name a longer text, or set a smaller model.context");
         }
     }
 
@@ -80,9 +80,8 @@ class Text final : public DataSource {
     }
 
     std::string description() const override {
-        return fmt::format("text, {} bytes in {}",
-                           bytes_.size(),
-                           counted(static_cast<std::int64_t>(file_count_), "file"));
+        return fmt::format(
+            "text, {} in {}", counted(bytes_.size(), "byte"), counted(file_count_, "file"));
     }
 
   private:

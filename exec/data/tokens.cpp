@@ -57,14 +57,16 @@ class TokenFile {
                 }
                 if (const std::int64_t count = number_at(bytes, 2);
                     count < 0 || static_cast<std::size_t>(count) != this->count()) {
-                    refuse(fmt::format(
-                        "{} tokens by its header, but {} bytes of them", count, tokens_.size()));
+                    refuse(fmt::format("{} by its header, but {} of them",
+                                       counted(count, "token"),
+                                       counted(tokens_.size(), "byte")));
                 }
             }
         }
         if (tokens_.size() % token_bytes_ != 0) {
-            refuse(fmt::format(
-                "{} bytes, expected tokens of {} bytes each", tokens_.size(), token_bytes_));
+            refuse(fmt::format("{}, expected tokens of {} bytes each",
+                               counted(tokens_.size(), "byte"),
+                               token_bytes_));
         }
         const std::size_t begin = range.begin_in(count());
         tokens_ =
@@ -106,10 +108,9 @@ class Tokens final : public DataSource {
         if (window_count_ < static_cast<std::uint64_t>(batch)) {
             throw Error(ErrorKind::BadInput,
                         range.path.string(),
-                        fmt::format("{} samples of {} tokens and one more, expected at least the "
-                                    "batch of {}",
-                                    window_count_,
-                                    context,
+                        fmt::format("{} of {} and one more, expected at least the batch of {}",
+                                    counted(window_count_, "sample"),
+                                    counted(context, "token"),
                                     batch),
                         "name more data, or set a smaller training.batch or model.context");
         }

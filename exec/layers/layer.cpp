@@ -60,6 +60,9 @@ void ParameterMaker::draw(Parameter& parameter,
                           const RandomStream& stream,
                           Role role,
                           int inputs) const {
+    if (!settings_.draws) {
+        return;
+    }
     std::vector<double> values(as_index(parameter.value.size()));
     for (std::size_t i = 0; i < values.size(); ++i) {
         values[i] = draw(stream, role, inputs, i);

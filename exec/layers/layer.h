@@ -97,6 +97,7 @@ class ParameterMaker {
     struct Settings {
         Style style = Style::Linear;
         double residual_scale = 1;
+        bool draws = true;  ///< false: parameters get no values, where they have no memory
         std::uint64_t seed = 1;
         int layer = 0;
         int optimizer_slots = 0;

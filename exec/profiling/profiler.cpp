@@ -316,8 +316,8 @@ class Profiler {
         if (options_.progress) {
             const auto sizes = static_cast<double>(options_.micro_batch_sizes.size());
             options_.progress(std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
-                              fmt::format("{} samples per mini-batch on {}",
-                                          scenario.training.batch,
+                              fmt::format("{} per mini-batch on {}",
+                                          counted(scenario.training.batch, "sample"),
                                           counted(workers_, "worker")));
         }
     }

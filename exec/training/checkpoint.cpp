@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/content_hash.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/safetensors.h"
 #include "core/text/json_text.h"
 #include "exec/base/durable_file.h"
@@ -152,9 +153,10 @@ class Stored {
             *files_.emplace_back(std::make_unique<FileBeneath>(folder, listed.name));
         const fs::path path = folder / listed.name;
         if (file.size() != static_cast<std::size_t>(listed.bytes)) {
-            throw Error(ErrorKind::BadInput,
-                        path.string(),
-                        fmt::format("it has {} bytes, expected {}", file.size(), listed.bytes));
+            throw Error(
+                ErrorKind::BadInput,
+                path.string(),
+                fmt::format("it has {}, expected {}", counted(file.size(), "byte"), listed.bytes));
         }
         SafetensorsHeader header = header_of(file, path);
         const auto same_name = [](const SafetensorsEntry& entry, const CheckpointTensor& tensor) {
@@ -234,7 +236,8 @@ void expect_same_tensors(const Stored& stored,
         }
     }
     if (stored.tensor_count() != wanted.size()) {
-        refuse(fmt::format("{} tensors, expected {}", stored.tensor_count(), wanted.size()));
+        refuse(fmt::format(
+            "{}, expected {}", counted(stored.tensor_count(), "tensor"), wanted.size()));
     }
 }
 
@@ -307,13 +310,35 @@ std::optional<Checkpoints::Loaded> Checkpoints::load(const TrainedParameters& pa
         }
         return Loaded{.about = stored->manifest(), .folder = folder, .damaged = std::move(damaged)};
     }
+    expect_a_whole_one(damaged);
+    return {};
+}
+
+std::optional<Checkpoints::Loaded> Checkpoints::find(const TrainedParameters& parameters) const {
+    const std::vector<NamedTensor> wanted = all_tensors(parameters);
+    std::vector<std::string> damaged;
+    for (const fs::path& folder : newest_first()) {
+        std::optional<Stored> stored;
+        try {
+            stored.emplace(folder);
+        } catch (const Error& error) {
+            damaged.push_back(fmt::format("{}: {}", error.place(), error.text()));
+            continue;
+        }
+        expect_same_tensors(*stored, wanted, folder);
+        return Loaded{.about = stored->manifest(), .folder = folder, .damaged = std::move(damaged)};
+    }
+    expect_a_whole_one(damaged);
+    return {};
+}
+
+void Checkpoints::expect_a_whole_one(const std::vector<std::string>& damaged) const {
     if (!damaged.empty()) {
         throw Error(ErrorKind::BadInput,
                     folder_.string(),
                     fmt::format("no checkpoint here is whole: {}", fmt::join(damaged, "; ")),
                     "train without --resume, into another folder");
     }
-    return {};
 }
 
 std::vector<fs::path> Checkpoints::newest_first() const {

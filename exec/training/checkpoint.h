@@ -37,7 +37,14 @@ class Checkpoints {
     /// if it is one of another model, naming the first tensor that differs.
     std::optional<Loaded> load(const TrainedParameters& parameters) const;
 
+    /// The one that `load` would begin with, as far as manifests and the headers of files tell: no
+    /// tensor is read, and only the names, shapes and types of `parameters` count. Throws
+    /// Error(BadInput) as `load`.
+    std::optional<Loaded> find(const TrainedParameters& parameters) const;
+
   private:
+    /// Throws Error(BadInput) if all checkpoints are damaged.
+    void expect_a_whole_one(const std::vector<std::string>& damaged) const;
     std::vector<std::filesystem::path> newest_first() const;
 
     std::filesystem::path folder_;

@@ -10,7 +10,9 @@
 #include "core/base/error.h"
 #include "core/timeline/timeline.h"
 #include "exec/data/batch.h"
+#include "exec/executor/backend.h"
 #include "exec/training/noise_gate.h"
+#include "exec/training/parameter_shapes.h"
 #include "exec/training/slow_stages.h"
 #include "exec/transport/byte_message.h"
 
@@ -201,6 +203,19 @@ StepResult training_step(Executor& executor, const Batch& batch, int step) {
 
 void training_step(Replicas& pipelines, const Batch& batch, int step, StepResult& result) {
     as_worker_failure(pipelines, [&] { pipelines.run_step(batch, step, result); });
+}
+
+void refuse_other_checkpoints(const ScenarioParts& scenario,
+                              const Model& model,
+                              const std::filesystem::path& checkpoints) {
+    const ParameterShapes shapes(
+        model,
+        number_format(scenario.training.precision, scenario.cluster.backend),
+        scenario.training.optimizer);
+    if (const auto found = Checkpoints(checkpoints).find(shapes.parameters())) {
+        const std::unique_ptr<DataSource> data = open_data(scenario, model);
+        expect_same_steps(found->about, manifest_of(scenario, *data), found->folder);
+    }
 }
 
 TrainingResult train(const ScenarioParts& scenario,

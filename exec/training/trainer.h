@@ -81,4 +81,11 @@ TrainingResult train(const ScenarioParts& scenario,
                      const Plan& plan,
                      const TrainingOptions& options);
 
+/// Throws Error(BadInput) where `train` would refuse to go on from the newest checkpoint in the
+/// folder `checkpoints`: one of another model, optimizer or precision, or of other steps. Needs
+/// neither a plan nor memory for the model. A folder without checkpoints is fine.
+void refuse_other_checkpoints(const ScenarioParts& scenario,
+                              const Model& model,
+                              const std::filesystem::path& checkpoints);
+
 }  // namespace pipetwin::exec

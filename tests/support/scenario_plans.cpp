@@ -1,6 +1,9 @@
 #include "tests/support/scenario_plans.h"
 
+#include <cstdint>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "tests/support/error_of.h"
 
@@ -33,6 +36,23 @@ Profile chain_profile() {
                        layer("e", 40, 0, 31)},
             .links = {
                 {.latency = Duration(800), .bytes_per_second = 1e9, .half_bandwidth = Bytes{10}}}};
+}
+
+int below(std::mt19937_64& random, int end) {
+    return static_cast<int>(random() % static_cast<std::uint64_t>(end));
+}
+
+Profile random_chain(std::mt19937_64& random, int fewest, int most) {
+    Profile profile{.dispatch = Duration(below(random, 3))};
+    const int layers = fewest == most ? most : fewest + below(random, most - fewest + 1);
+    for (int i = 0; i < layers; ++i) {
+        const int saved = 1 + below(random, 60);
+        const int output = i + 1 < layers ? 1 + below(random, 40) : 0;
+        const int forward = 1 + below(random, 100);
+        profile.layers.push_back(layer(fmt::format("l{}", i), forward, output, saved));
+    }
+    profile.links = {{.latency = Duration(below(random, 50)), .bytes_per_second = 1e9}};
+    return profile;
 }
 
 SettledScenario scenario_of(int stages, int micro_batches, int batch) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <random>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,13 @@ LayerCost layer(const std::string& name,
 /// Five layers in a row; every size is a different prime or power, so that no sum is right by
 /// accident.
 Profile chain_profile();
+
+/// A number from 0 to `end` - 1.
+int below(std::mt19937_64& random, int end);
+
+/// A chain of at least `fewest` layers and at most `most`, with costs and sizes of any order, and a
+/// link.
+Profile random_chain(std::mt19937_64& random, int fewest, int most);
 
 /// Of a model that is its profile.
 SettledScenario scenario_of(int stages, int micro_batches, int batch);

@@ -54,10 +54,11 @@ std::string precision_for_word(const DecoderModel& model,
     const bool is_packed = std::ranges::any_of(
         packed, [word](std::string_view begin) { return word.starts_with(begin); });
     if (word != "auto" && !is_packed) {
-        throw Error(ErrorKind::BadInput,
-                    fmt::format("{}: /{}", place, model.precision_key),
-                    fmt::format("\"{}\", expected bfloat16, float16, float32 or auto", word),
-                    "say what the model is to be trained in, as in --precision bf16");
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format("{}: /{}", place, model.precision_key),
+            fmt::format("{}, expected bfloat16, float16, float32 or auto", model.precision_value),
+            "say what the model is to be trained in, as in --precision bf16");
     }
     notes.push_back(fmt::format(
         "the file's {} is {}, in which nothing is trained: costs are for bf16; --precision says "
@@ -114,8 +115,8 @@ void check_sequence(const DecoderModel& model,
                                 model.learned_positions));
     }
     if (model.context > 0 && sequence > model.context) {
-        notes.push_back(
-            fmt::format("the model was made for {} tokens, not for {}", model.context, sequence));
+        notes.push_back(fmt::format(
+            "the model was made for {}, not for {}", counted(model.context, "token"), sequence));
     }
 }
 

@@ -9,6 +9,7 @@
 #include "cli/interop/import/launch_tables.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/estimate.h"
 #include "core/costs/profile_json.h"
@@ -52,7 +53,10 @@ int ranks_of(const MegatronLayout& layout, int chunks, const std::string& place)
     const auto stages = static_cast<int>(layout.stages.size());
     if (stages % chunks != 0) {
         refuse(place,
-               fmt::format("{} stages are not a multiple of {} chunks", stages, chunks),
+               fmt::format("{} {} not a multiple of {}",
+                           counted(stages, "stage"),
+                           verb_for(stages, "is", "are"),
+                           counted(chunks, "chunk")),
                "--chunks is what Megatron calls the virtual pipeline size");
     }
     return stages / chunks;
@@ -139,9 +143,9 @@ class FlagsImport {
              {ranks_, flags_.tensor_size.value_or(1), flags_.context_size.value_or(1)}) {
             if (left % size != 0) {
                 refuse(place_,
-                       fmt::format("{} processes cannot be shared out to replicas of {} x {} x {} "
+                       fmt::format("{} cannot be shared out to replicas of {} x {} x {} "
                                    "devices: pipeline x tensor x context parallelism",
-                                   *flags_.processes,
+                                   counted(*flags_.processes, "process"),
                                    ranks_,
                                    flags_.tensor_size.value_or(1),
                                    flags_.context_size.value_or(1)),
@@ -304,6 +308,8 @@ class FlagsImport {
     // --- [pipeline] ---
 
     std::string pipeline_table() {
+        const std::string micro_batches_text = micro_batches_line();
+        check_group_size(flags_, ranks_, chunks_, micro_batches(), place_);
         std::string text = fmt::format(
             "[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
             ranks_,
@@ -312,7 +318,7 @@ class FlagsImport {
         if (chunks_ > 1 && flags_.group_size) {
             text += fmt::format("group_size = {}\n", *flags_.group_size);
         }
-        text += micro_batches_line();
+        text += micro_batches_text;
         text += fmt::format("recompute = \"{}\"\n", flags_.recompute_full ? "always" : "none");
         if (flags_.tensor_size) {
             text += fmt::format("tensor_parallel = {}\n", *flags_.tensor_size);
@@ -326,6 +332,16 @@ class FlagsImport {
         return text + partition_line();
     }
 
+    /// Micro-batches of a pipeline in a step; none where the flags do not say all that they follow
+    /// from.
+    std::optional<std::int64_t> micro_batches() const {
+        const std::optional<int> samples = batch();
+        if (!samples || !flags_.micro_batch_size || !replicas_) {
+            return std::nullopt;
+        }
+        return *samples / (std::int64_t{*flags_.micro_batch_size} * *replicas_);
+    }
+
     std::string micro_batches_line() {
         const std::optional<int> samples = batch();
         if (!samples || !flags_.micro_batch_size) {
@@ -333,15 +349,16 @@ class FlagsImport {
         }
         const std::int64_t size = std::int64_t{*flags_.micro_batch_size} * replicas_.value_or(1);
         if (*samples % size != 0) {
-            refuse(place_,
-                   fmt::format("--global-batch-size {} is no multiple of --micro-batch-size {}{}",
-                               *samples,
-                               *flags_.micro_batch_size,
-                               replicas_ ? fmt::format(" x {} replicas", *replicas_) : ""),
-                   "Megatron refuses this, too");
+            refuse(
+                place_,
+                fmt::format("--global-batch-size {} is no multiple of --micro-batch-size {}{}",
+                            *samples,
+                            *flags_.micro_batch_size,
+                            replicas_ ? fmt::format(" x {}", counted(*replicas_, "replica")) : ""),
+                "Megatron refuses this, too");
         }
         const std::int64_t count = *samples / size;
-        check_group(count);
+        warn_of_default_group(count);
         return replicas_
                    ? fmt::format("micro_batches = {}\ndata_parallel = {}\n", count, *replicas_)
                    : fmt::format(
@@ -351,17 +368,17 @@ class FlagsImport {
                          count);
     }
 
-    /// Megatron takes groups of as many micro-batches as ranks unless a flag says otherwise.
-    void check_group(std::int64_t count) {
-        const int group = flags_.group_size.value_or(ranks_);
-        const std::int64_t last = count % group;
-        if (chunks_ > 1 && replicas_ && last > 0 && last < ranks_) {
+    /// Megatron takes groups of as many micro-batches as ranks unless a flag says otherwise; the
+    /// fragment leaves the size of the groups open.
+    void warn_of_default_group(std::int64_t count) {
+        const std::int64_t last = count % ranks_;
+        if (chunks_ > 1 && !flags_.group_size && replicas_ && last > 0) {
             warn(
-                fmt::format("Megatron refuses {} micro-batches in groups of {}, as the last group "
-                            "has fewer than the {} ranks; "
-                            "--microbatch-group-size-per-virtual-pipeline-stage sets the groups",
-                            count,
-                            group,
+                fmt::format("Megatron refuses {} in groups of {}, as the last group has fewer than "
+                            "the {} ranks; --microbatch-group-size-per-virtual-pipeline-stage sets "
+                            "the groups",
+                            counted(count, "micro-batch"),
+                            ranks_,
                             ranks_));
         }
     }
@@ -417,12 +434,13 @@ class FlagsImport {
                 "which keeps more and recomputes nothing");
         }
         const int most = flags_.layers ? *flags_.layers / (ranks_ * chunks_) : 0;
-        if (flags_.recompute_full && flags_.recompute_layers.value_or(1) < most) {
-            warn(fmt::format(
-                "--recompute-num-layers {}: Megatron keeps the input of every {} layers "
-                "and so more than recompute = \"always\", which keeps that of a stage",
-                flags_.recompute_layers.value_or(1),
-                flags_.recompute_layers.value_or(1)));
+        const int kept = flags_.recompute_layers.value_or(1);
+        if (flags_.recompute_full && kept < most) {
+            warn(
+                fmt::format("--recompute-num-layers {}: Megatron keeps the input of {} "
+                            "and so more than recompute = \"always\", which keeps that of a stage",
+                            kept,
+                            kept == 1 ? "every layer" : "every " + counted(kept, "layer")));
         }
         if (flags_.sequence_parallel && flags_.tensor_size.value_or(1) > 1) {
             warn(

@@ -11,6 +11,7 @@
 #include "core/artifacts/chrome_trace.h"
 #include "core/base/error.h"
 #include "core/base/median.h"
+#include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/interop/traces/message_times.h"
 #include "core/interop/traces/torch_trace.h"
@@ -142,10 +143,10 @@ class Ranks {
                 "in its time");
         }
         if (pairs_ > 0) {
-            notes.push_back(fmt::format(
-                "{} ranges of pairs (OVERLAP_F_B) left out: they do not say what each of the two "
-                "took",
-                pairs_));
+            notes.push_back(
+                fmt::format("left out: {} of a pair (OVERLAP_F_B), as that does not say what each "
+                            "of the two took",
+                            counted(pairs_, "range")));
         }
         add_notes_of_ranks(notes);
         notes.insert(notes.end(), clock_notes_.begin(), clock_notes_.end());

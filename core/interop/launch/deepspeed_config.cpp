@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
 
@@ -73,10 +75,12 @@ class DeepSpeedReader {
         }
         const std::int64_t pass = std::int64_t{*size} * run_.micro_batches.value_or(1);
         if (*run_.batch % pass != 0) {
-            refuse(
-                "train_batch_size",
-                fmt::format("{} samples are no multiple of the {} of a replica", *run_.batch, pass),
-                "DeepSpeed refuses this, too");
+            refuse("train_batch_size",
+                   fmt::format("{} {} no multiple of the {} of a replica",
+                               counted(*run_.batch, "sample"),
+                               verb_for(*run_.batch, "is", "are"),
+                               pass),
+                   "DeepSpeed refuses this, too");
         }
         if (run_.micro_batches) {
             run_.data_parallel = static_cast<int>(*run_.batch / pass);
@@ -114,9 +118,16 @@ class DeepSpeedReader {
     }
 
     void read_numbers() {
-        const bool bf16 = reader_.answer("bf16.enabled").value_or(false) ||
-                          reader_.answer("bfloat16.enabled").value_or(false);
+        const std::optional<bool> newer = reader_.answer("bf16.enabled");
+        const std::optional<bool> older = reader_.answer("bfloat16.enabled");
+        const bool bf16 = newer ? *newer : older.value_or(false);  // as DeepSpeed chooses
         const bool fp16 = reader_.answer("fp16.enabled").value_or(false);
+        if (bf16 && fp16) {
+            refuse("fp16.enabled",
+                   fmt::format("fp16.enabled and {} are both true, expected one of them at most",
+                               newer ? "bf16.enabled" : "bfloat16.enabled"),
+                   "DeepSpeed refuses both at once, too: set one of them to false");
+        }
         run_.precision = bf16 || fp16 ? "bf16" : "fp32";
         if (fp16) {
             run_.warnings.emplace_back("fp16: the fragment says bf16, whose sizes are the same");
@@ -168,10 +179,9 @@ class DeepSpeedReader {
         if (interval > 0) {
             run_.warnings.push_back(
                 fmt::format("activation_checkpoint_interval = {}: DeepSpeed keeps the input of "
-                            "every {} layers, "
-                            "and recompute = \"always\" that of a stage",
+                            "{}, and recompute = \"always\" that of a stage",
                             interval,
-                            interval));
+                            interval == 1 ? "every layer" : "every " + counted(interval, "layer")));
         }
     }
 

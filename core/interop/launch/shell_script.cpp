@@ -96,13 +96,17 @@ bool is_flag(const ShellText& word) {
     return word.text.starts_with("--") && word.text.size() > 2 && word.text[2] != '=';
 }
 
-/// "train.micro_batch_size=2", as Hydra's programs take it.
-bool is_override(const ShellText& word) {
+/// "seed=1" or "train.micro_batch_size=2".
+bool is_key_with_value(const ShellText& word) {
     const std::size_t equals = word.text.find('=');
     const std::size_t first = word.text.find_first_not_of(
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+~");
-    return equals != std::string::npos && equals > 0 && first == equals &&
-           word.text.find('.') < equals;
+    return equals != std::string::npos && equals > 0 && first == equals;
+}
+
+/// "train.micro_batch_size=2", as Hydra's programs take it.
+bool is_override(const ShellText& word) {
+    return is_key_with_value(word) && word.text.find('.') < word.text.find('=');
 }
 
 /// Reads a script; one object for each.
@@ -235,6 +239,7 @@ class ScriptReader {
 
     void add_settings(const std::vector<ShellText>& words) {
         file_.settings.clear();
+        const bool has_overrides = std::ranges::any_of(words, is_override);
         for (const ShellText& word : words) {
             if (is_flag(word)) {
                 const std::size_t equals = word.text.find('=');
@@ -243,22 +248,40 @@ class ScriptReader {
                 if (equals != std::string::npos) {
                     add_value(word.from(equals + 1));
                 }
-            } else if (is_override(word)) {
-                const std::size_t equals = word.text.find('=');
-                const std::string written = word.text.substr(0, equals);
-                add(written.substr(written.rfind('.') + 1), written, word);
-                file_.settings.back().is_key = true;
-                const std::size_t name = written.find_first_not_of("+~");
-                file_.settings.back().sections.push_back(
-                    written.substr(name, written.find('.') - name));
-                add_value(word.from(equals + 1));
+            } else if (is_key_with_value(word) && (has_overrides || follows_a_value())) {
+                add_override(word);
             } else if (!word.unknown.empty() && word.text.empty() &&
                        (word.holds_flags || !may_be_value(word.unknown))) {
                 note_unseen_flags(word);
+            } else if (!file_.settings.empty() && file_.settings.back().is_key) {
+                file_.notes.push_back(fmt::format("{}: '{}' is no flag and no key=value: left out",
+                                                  place_of(word),
+                                                  word.text.substr(0, 60)));
             } else if (!file_.settings.empty()) {
                 add_value(word);
             }
         }
+    }
+
+    /// Whether a word of a command stands behind a setting that has its value.
+    bool follows_a_value() const {
+        return !commands_.empty() && !file_.settings.empty() &&
+               !file_.settings.back().values.empty();
+    }
+
+    /// "train.micro_batch_size=2", "+seed=1".
+    void add_override(const ShellText& word) {
+        const std::size_t equals = word.text.find('=');
+        const std::string written = word.text.substr(0, equals);
+        const std::size_t begin = std::min(written.find_first_not_of("+~"), written.size());
+        const std::size_t dot = written.rfind('.');
+        add(written.substr(dot == std::string::npos ? begin : dot + 1), written, word);
+        file_.settings.back().is_key = true;
+        if (dot != std::string::npos) {
+            file_.settings.back().sections.push_back(
+                written.substr(begin, written.find('.') - begin));
+        }
+        add_value(word.from(equals + 1));
     }
 
     /// Whether a variable that the script gives no value may be the value of the flag before it;

@@ -15,8 +15,10 @@ namespace pipetwin {
 /// before the name belongs to its launcher, from which the numbers of nodes and of processes are
 /// taken. Where no command names one, all flags count. A word that needs a value from elsewhere (an
 /// argument of the script, the environment, another command, a branch that may not be taken) is
-/// handed over as unknown. Throws Error(BadInput) with place:line:column for an open quote or
-/// parenthesis, and where two commands have different flags.
+/// handed over as unknown. A word "key=value" is an override of Hydra's with a dot in its key, and
+/// without one beside such an override or behind a flag that has its value. Throws Error(BadInput)
+/// with place:line:column for an open quote or parenthesis, and where two commands have different
+/// flags.
 LaunchFile parse_shell_script(std::string_view text, std::string_view place);
 
 }  // namespace pipetwin

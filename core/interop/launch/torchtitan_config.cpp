@@ -1,12 +1,17 @@
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
 
@@ -39,6 +44,19 @@ constexpr std::array flavors{
 
 constexpr std::int64_t most_stages = 1 << 18;
 constexpr std::int64_t most_samples = 1 << 30;
+
+/// The words of a text that are apart by blanks.
+std::vector<std::string_view> words_in(std::string_view text) {
+    std::vector<std::string_view> words;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find(' '), text.size());
+        if (end > 0) {
+            words.push_back(text.substr(0, end));
+        }
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return words;
+}
 
 /// Reads a file of torchtitan; one object for each.
 class TitanReader {
@@ -139,6 +157,7 @@ class TitanReader {
         std::int64_t stages = std::int64_t{ranks} * (is_multi ? 2 : 1);
         if (modules && !modules->empty()) {
             run_.blocks = blocks_of_modules(*modules);
+            expect_whole_model(*modules);
             stages = static_cast<std::int64_t>(run_.blocks.size());
         } else if (points && !points->empty() && !points->front().empty()) {
             reader_.problem("parallelism.pipeline_parallel_split_points",
@@ -154,7 +173,9 @@ class TitanReader {
         }
         if (stages % ranks != 0) {
             refuse("parallelism.pipeline_parallel_degree",
-                   fmt::format("{} stages cannot be shared out to {} ranks", stages, ranks),
+                   fmt::format("{} cannot be shared out to {}",
+                               counted(stages, "stage"),
+                               counted(ranks, "rank")),
                    "torchtitan refuses this, too");
         }
         run_.chunks = static_cast<int>(stages / ranks);
@@ -169,18 +190,111 @@ class TitanReader {
         }
     }
 
+    [[noreturn]] void refuse_modules(std::string what, std::string hint) const {
+        refuse("parallelism.module_fqns_per_model_part", std::move(what), std::move(hint));
+    }
+
+    /// The number of a layer, "layers.7"; none for other modules.
+    std::optional<int> layer_of(std::string_view module) const {
+        constexpr std::string_view prefix = "layers.";
+        if (!module.starts_with(prefix)) {
+            return std::nullopt;
+        }
+        int layer = 0;
+        const char* const begin = module.data() + prefix.size();
+        const char* const end = module.data() + module.size();
+        const auto [rest, status] = std::from_chars(begin, end, layer);
+        if (status != std::errc{} || rest != end || layer < 0) {
+            refuse_modules(fmt::format("'{}' names no layer", module.substr(0, 60)),
+                           "torchtitan knows whole layers, as in layers.7");
+        }
+        return layer;
+    }
+
     /// Layers of each stage, of a list of modules for each.
     std::vector<int> blocks_of_modules(const std::vector<std::string>& stages) const {
         std::vector<int> blocks;
         for (const std::string& stage : stages) {
-            int layers = 0;
-            for (std::size_t at = stage.find("layers."); at != std::string::npos;
-                 at = stage.find("layers.", at + 1)) {
-                ++layers;
-            }
-            blocks.push_back(layers);
+            blocks.push_back(static_cast<int>(std::ranges::count_if(
+                words_in(stage),
+                [this](std::string_view module) { return layer_of(module).has_value(); })));
         }
         return blocks;
+    }
+
+    /// torchtitan runs a module in each stage that names it, and leaves out those that no stage
+    /// names, without a word. The partition of a scenario has each layer once, in order.
+    void expect_whole_model(const std::vector<std::string>& stages) const {
+        std::map<std::string, std::size_t, std::less<>> stage_of;
+        std::map<int, std::size_t> stage_of_layer;
+        for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+            for (const std::string_view module : words_in(stages[stage])) {
+                const auto [first, is_new] = stage_of.emplace(module, stage);
+                if (!is_new) {
+                    refuse_modules(fmt::format("'{}' stands in stage {} and again in stage {}",
+                                               module.substr(0, 60),
+                                               first->second,
+                                               stage),
+                                   "keep it in one of them");
+                }
+                if (const std::optional<int> layer = layer_of(module)) {
+                    stage_of_layer.emplace(*layer, stage);
+                }
+            }
+        }
+        expect_all_layers(stage_of_layer);
+        if (blocks_) {
+            expect_ends(stage_of);
+        }
+    }
+
+    void expect_all_layers(const std::map<int, std::size_t>& stage_of_layer) const {
+        if (blocks_ && !stage_of_layer.empty() && stage_of_layer.rbegin()->first >= *blocks_) {
+            const auto& [layer, stage] = *stage_of_layer.rbegin();
+            refuse_modules(fmt::format("'layers.{}' stands in stage {}, but the layers of {} are "
+                                       "layers.0 to layers.{}",
+                                       layer,
+                                       stage,
+                                       run_.model,
+                                       *blocks_ - 1),
+                           "take it out of the list");
+        }
+        const auto known = static_cast<int>(stage_of_layer.size());
+        const int layers = blocks_ ? *blocks_ : std::max(1, known);
+        std::size_t stage = 0;
+        for (int layer = 0; layer < layers; ++layer) {
+            const auto found = stage_of_layer.find(layer);
+            if (found == stage_of_layer.end()) {
+                refuse_modules(fmt::format("no stage has 'layers.{}'", layer),
+                               "torchtitan leaves out what no stage names: add it to one");
+            }
+            if (found->second < stage) {
+                refuse_modules(
+                    fmt::format("'layers.{}' stands in stage {}, in front of 'layers.{}' "
+                                "in stage {}",
+                                layer,
+                                found->second,
+                                layer - 1,
+                                stage),
+                    "torchtitan runs the stages in turn: put the layers in order");
+            }
+            stage = found->second;
+        }
+    }
+
+    /// The modules around the layers of the models that are known here.
+    void expect_ends(const std::map<std::string, std::size_t, std::less<>>& stage_of) const {
+        const bool has_head = stage_of.contains("output") || stage_of.contains("lm_head");
+        const std::string_view missing = !stage_of.contains("tok_embeddings") ? "tok_embeddings"
+                                         : !stage_of.contains("norm")         ? "norm"
+                                         : !has_head                          ? "output"
+                                                                              : "";
+        if (!missing.empty()) {
+            refuse_modules(fmt::format("no stage has '{}'", missing),
+                           fmt::format("torchtitan leaves out what no stage names: add it to the "
+                                       "{} stage",
+                                       missing == "tok_embeddings" ? "first" : "last"));
+        }
     }
 
     /// torchtitan's own distribution: embedding and head count as layers, the first stages take
@@ -193,8 +307,8 @@ class TitanReader {
         const auto least = static_cast<int>(all / stages);  // of two stages or more
         if (least == 0 || less_first > least || less_last > least) {
             refuse("parallelism.pipeline_parallel_degree",
-                   fmt::format("{} layers, and embedding and head as {} and {}, for {} stages",
-                               *blocks_,
+                   fmt::format("{}, and embedding and head as {} and {}, for {} stages",
+                               counted(*blocks_, "layer"),
                                less_first,
                                less_last,
                                stages),
@@ -239,17 +353,20 @@ class TitanReader {
         run_.batch = static_cast<int>(batch);
         const int global = reader_.whole("training.global_batch_size", -1).value_or(-1);
         if (global > 0 && global != *run_.batch) {
-            reader_.problem("training.global_batch_size",
-                            fmt::format("is not the {} samples of one pass through the pipeline: "
-                                        "passes are repeated before an update",
-                                        *run_.batch));
+            reader_.problem(
+                "training.global_batch_size",
+                fmt::format("is not the {} of one pass through the pipeline: passes are "
+                            "repeated before an update",
+                            counted(*run_.batch, "sample")));
         }
         const int size =
             reader_.whole("parallelism.pipeline_parallel_microbatch_size", 1).value_or(1);
         if (samples % size != 0) {
-            refuse("parallelism.pipeline_parallel_microbatch_size",
-                   fmt::format("{} samples cannot be cut into micro-batches of {}", samples, size),
-                   "torchtitan refuses this, too");
+            refuse(
+                "parallelism.pipeline_parallel_microbatch_size",
+                fmt::format(
+                    "{} cannot be cut into micro-batches of {}", counted(samples, "sample"), size),
+                "torchtitan refuses this, too");
         }
         run_.micro_batches = samples / size;
     }

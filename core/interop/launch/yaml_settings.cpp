@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/text/file_damage.h"
 
 namespace pipetwin {
 
@@ -126,8 +127,7 @@ class YamlReader {
     }
 
     void split(std::string_view text) {
-        constexpr std::string_view mark = "\xEF\xBB\xBF";
-        text.remove_prefix(text.starts_with(mark) ? mark.size() : 0);
+        text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
         for (int number = 1; !text.empty(); ++number) {
             const std::size_t end = std::min(text.find('\n'), text.size());
             const std::string_view whole = text.substr(0, end);
@@ -295,8 +295,7 @@ class YamlReader {
 }  // namespace
 
 bool is_yaml(std::string_view text) {
-    constexpr std::string_view mark = "\xEF\xBB\xBF";
-    text.remove_prefix(text.starts_with(mark) ? mark.size() : 0);
+    text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
     while (!text.empty()) {
         const std::size_t end = std::min(text.find('\n'), text.size());
         const std::string_view line = trimmed(text.substr(0, end));

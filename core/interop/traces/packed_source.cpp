@@ -12,12 +12,11 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/text/file_damage.h"
 
 namespace pipetwin {
 
 namespace {
-
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 [[noreturn]] void refuse_reading(const std::string& place) {
     const int code = errno;

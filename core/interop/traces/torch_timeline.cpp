@@ -176,8 +176,9 @@ class Merger {
     /// Whether the first steps can stand in the plan's rows; says what differs.
     bool fits(const Schedule& plan) {
         if (plan.ranks.size() < steps_.size()) {
-            result_.problems.push_back(fmt::format(
-                "the traces have {} ranks, the plan {}", steps_.size(), plan.ranks.size()));
+            result_.problems.push_back(fmt::format("the traces have {}, the plan {}",
+                                                   counted(steps_.size(), "rank"),
+                                                   plan.ranks.size()));
             return false;
         }
         for (std::size_t rank = steps_.size(); rank < plan.ranks.size(); ++rank) {

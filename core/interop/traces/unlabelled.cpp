@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/number_text.h"
 #include "core/base/units.h"
 #include "core/interop/traces/launched_ranges.h"
 
@@ -89,9 +90,10 @@ class PieceFinder {
         const auto [fewer, more] = std::minmax({stages.forward.size(), stages.backward.size()});
         if (more > fewer + fewer / 4 + 1 || fewer == 0) {
             stages.problem = fmt::format(
-                "{} pieces between its messages look like forwards and {} like backwards, expected "
-                "as many of each",
-                stages.forward.size(),
+                "{} between its messages {} like forwards and {} like backwards, expected as many "
+                "of each",
+                counted(stages.forward.size(), "piece"),
+                verb_for(stages.forward.size(), "looks", "look"),
                 stages.backward.size());
         }
         return stages;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/number_text.h"
 #include "core/schedule/generators/generators.h"
 
 namespace pipetwin::schedules {
@@ -122,10 +123,11 @@ Schedule dualpipe_v(const ScheduleShape& shape, const GeneratorOptions&) {
     require_two_chunks(shape, "dualpipe-v");
     const int p = shape.ranks;
     const int m = shape.micro_batches;
-    require_rule(m >= 2 * p,
-                 "dualpipe-v",
-                 fmt::format("at least two micro-batches per rank, got {} for {} ranks", m, p),
-                 fmt::format("take {} micro-batches or more", 2 * p));
+    require_rule(
+        m >= 2 * p,
+        "dualpipe-v",
+        fmt::format("at least two micro-batches per rank, got {} for {}", m, counted(p, "rank")),
+        fmt::format("take {} micro-batches or more", 2 * p));
     Schedule schedule = v_placement(shape);
     fill_rows(schedule, [p, m](int rank, RowWriter& row) { DualPipeRow(row, rank, p, m).write(); });
     return schedule;

@@ -10,6 +10,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/schedule/generators/generators.h"
 
@@ -128,10 +129,10 @@ void check_shape(const ScheduleShape& shape) {
     if (actions > largest_schedule) {
         throw Error(ErrorKind::BadInput,
                     "",
-                    fmt::format("{} stages x {} chunks x {} micro-batches make up to {} actions",
-                                shape.ranks,
-                                shape.chunks,
-                                shape.micro_batches,
+                    fmt::format("{} x {} x {} make up to {} actions",
+                                counted(shape.ranks, "stage"),
+                                counted(shape.chunks, "chunk"),
+                                counted(shape.micro_batches, "micro-batch"),
                                 actions),
                     fmt::format("a schedule may have {} actions: use fewer micro-batches",
                                 largest_schedule));

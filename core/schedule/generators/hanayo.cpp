@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/number_text.h"
 #include "core/schedule/generators/generators.h"
 #include "core/schedule/generators/list_schedule.h"
 
@@ -28,8 +29,9 @@ Schedule hanayo(const ScheduleShape& shape, const GeneratorOptions&) {
     require_rule(
         shape.micro_batches == p,
         "hanayo",
-        fmt::format("one micro-batch per rank, got {} for {} ranks", shape.micro_batches, p),
-        fmt::format("take {} micro-batches", p));
+        fmt::format(
+            "one micro-batch per rank, got {} for {}", shape.micro_batches, counted(p, "rank")),
+        fmt::format("take {}", counted(p, "micro-batch")));
     Schedule schedule = v_placement(shape);
     list_schedule(schedule, 2 * p, [](int) { return 0; });
     return schedule;

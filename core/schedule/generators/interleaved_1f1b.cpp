@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/schedule/generators/generators.h"
 #include "core/schedule/generators/interleaved_order.h"
 
@@ -68,10 +69,10 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& op
         fmt::format("give a group size of {} or more", p));
     require_rule(fills_all_ranks(m, g, p),
                  "interleaved-1f1b",
-                 fmt::format("{} micro-batches in groups of {} leave a last group of {}, smaller "
-                             "than the {} ranks",
-                             m,
+                 fmt::format("{} in groups of {} {} a last group of {}, smaller than the {} ranks",
+                             counted(m, "micro-batch"),
                              g,
+                             verb_for(m, "leaves", "leave"),
                              m % g,
                              p),
                  way_out(m, g, p));

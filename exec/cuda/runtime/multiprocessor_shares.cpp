@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "exec/cuda/runtime/green_context.h"
 
 namespace pipetwin::cuda {
@@ -19,13 +20,13 @@ std::vector<int> shares(int units, int parts, std::span<const int> wanted) {
         throw Error(ErrorKind::Infeasible,
                     "cluster.gpu_shares",
                     wanted.empty()
-                        ? fmt::format("the GPU has {} units of {} multiprocessors, too few for {} "
+                        ? fmt::format("the GPU has {} of {} multiprocessors, too few for {} "
                                       "ranks with their own",
-                                      units,
+                                      counted(units, "unit"),
                                       multiprocessors_of_a_unit,
                                       parts)
-                        : fmt::format("{} units of {} multiprocessors in all, but the GPU has {}",
-                                      sum,
+                        : fmt::format("{} of {} multiprocessors in all, but the GPU has {}",
+                                      counted(sum, "unit"),
                                       multiprocessors_of_a_unit,
                                       units),
                     wanted.empty()

@@ -10,6 +10,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin::gui {
 
@@ -77,8 +78,8 @@ std::string reason_words(const StepAnalysis& analysis, const SpanRef& ref) {
         }
     }
     if (rest > Duration{}) {
-        parts.push_back(
-            fmt::format("{} for {} others", format_duration(rest), reasons.size() - most_named));
+        parts.push_back(fmt::format(
+            "{} for {}", format_duration(rest), counted(reasons.size() - most_named, "other")));
     }
     const Duration unexplained = analysis.split_of(ref)[WaitPart::Unexplained];
     if (unexplained != Duration{}) {

@@ -9,6 +9,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/median.h"
+#include "core/base/number_text.h"
 #include "core/interop/traces/torch_trace.h"
 #include "core/scenario/cost_table.h"
 #include "core/scenario/replan.h"
@@ -70,10 +71,11 @@ Plan with_scale(Plan plan, const WhatIf& settings) {
     }
     const std::size_t pieces = as_index(model_stage_count(plan->schedule));
     if (settings.cost_scale.size() != pieces) {
-        throw Error(
-            ErrorKind::BadInput,
-            "",
-            fmt::format("{} scales of costs for {} stages", settings.cost_scale.size(), pieces));
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("{} of costs for {}",
+                                counted(settings.cost_scale.size(), "scale"),
+                                counted(pieces, "stage")));
     }
     return plan.with_costs(scaled_costs(plan, settings.cost_scale), plan->links);
 }
@@ -308,10 +310,10 @@ SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
 
 PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     if (settings.stages != settings_.stages || settings.chunks != settings_.chunks) {
-        throw Error(
-            ErrorKind::Infeasible,
-            "",
-            fmt::format("a trace says only what its own {} stages cost", plain_->forward.size()));
+        throw Error(ErrorKind::Infeasible,
+                    "",
+                    fmt::format("a trace says only what its own {} cost",
+                                counted(plain_->forward.size(), "stage")));
     }
     PlainCosts costs = *plain_;
     costs.shape.micro_batches = settings.micro_batches;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/cli/support.h"
+#include "tests/support/hf_texts.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin::cli {
@@ -172,6 +173,15 @@ std::vector<Foreign> foreign_files() {
         {"hf", R"({"hidden_size": 8})", hf_options, "/model_type: missing", "config.json"},
         {"hf", R"({"model_type": "llama"})", hf_options, "missing, expected", "model_type"},
         {"hf", "hello", hf_options, ":1:1: invalid literal", ""},
+        {"hf", "\x1f\x8b\x08", hf_options, ":1:1: a file packed by gzip, expected JSON", "unpack"},
+        {"hf", "\xFF\xFE{", hf_options, ":1:1: a text in UTF-16, expected JSON", "iconv"},
+        {"hf", "<html>", hf_options, ":1:1: a page of HTML or XML, expected JSON", "raw file"},
+        {"hf", "version https://git-lfs.github.com/spec/v1", hf_options, "Git LFS", "git lfs pull"},
+        {"hf",
+         testing::with(testing::small_gpt2(), {{"torch_dtype", 16}}).dump(),
+         hf_options,
+         ": /torch_dtype: 16, expected bfloat16",
+         "--precision bf16"},
         {"csv", "name,forward_ms\na,1\n", {}, ":1:1: no column 'backward_ms'", "expected: name"},
         {"csv", csv_with_forward("-1"), {}, ":2:3: forward_ms = '-1', " + number, ""},
         {"csv", csv_with_forward("nan"), {}, ":2:3: forward_ms = 'nan', " + number, ""},
@@ -251,7 +261,7 @@ batch = 8
          "set batch to a multiple of 3"},
         {{"pipeline.micro_batches=8", "cluster.memory_limit=10"},
          4,
-         "need more than the limit of 10 B",
+         "needs more than the limit of 10 B",
          "need less memory"},
     };
     for (const Wrong& one : all) {

@@ -149,7 +149,7 @@ TEST_F(Cluster, AProfileThatDoesNotFitTheModelIsRefusedNamingBoth) {
         return outcome.err;
     };
     EXPECT_THAT(error_with("linear0,1,2,3,4,5\n"),
-                AllOf(HasSubstr("costs of 1 layers"), HasSubstr("the model has 2")));
+                AllOf(HasSubstr("costs of 1 layer,"), HasSubstr("the model has 2")));
     EXPECT_THAT(error_with("linear0,1,2,3,4,5\nlinear2,1,2,3,4,5\n"),
                 AllOf(HasSubstr("'linear2'"), HasSubstr("'linear1' in the model")));
 }

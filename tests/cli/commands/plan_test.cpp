@@ -65,6 +65,14 @@ TEST_F(PlanCommand, SaysThatPipeliningDoesNotHelpWhereItDoesNot) {
         json["searched"].get<std::int64_t>() + json["pruned"].get<std::int64_t>() + infeasible);
 }
 
+TEST_F(PlanCommand, OnePlanIsNoPlural) {
+    const Outcome outcome = plan(
+        "[cluster]\ncount = 1\n[pipeline]\nstages = 1\nmicro_batches = 8\nschedule = \"1f1b\"\n"
+        "recompute = \"none\"\ndata_parallel = 1\ntensor_parallel = 1\n");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("1 plan is open: 1 was simulated, 0 were left out"));
+}
+
 // A device has room for one layer. The second cannot begin before 1 ms, and has 24 ms to do; the
 // zero-bubble schedules come to that. 1f1b takes (m + p - 1) (f + b).
 TEST_F(PlanCommand, PlansWhatFits) {

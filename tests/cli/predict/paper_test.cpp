@@ -161,7 +161,7 @@ TEST_F(GPipeTable1Limit, OneLayerMoreDoesNotFitIntoTheDeviceOfTheFirstTwoRows) {
                       "--profile",
                       file("larger.profile.json", text)});
         EXPECT_EQ(outcome.code, 4) << row.name;
-        EXPECT_THAT(outcome.err, HasSubstr("need more than the limit of 16.00 GiB"));
+        EXPECT_THAT(outcome.err, HasSubstr("needs more than the limit of 16.00 GiB"));
     }
 }
 

@@ -66,7 +66,7 @@ TEST_F(EarlyRefusals, NothingIsMeasuredOrWrittenForAPlanThatCannotBe) {
         {{"pipeline.stages=3", "cluster.memory_limit=600"}, 4, "ranks need more than the limit"},
         {{"pipeline.partition=[2,1]", "cluster.memory_limit=1152"},
          4,
-         "ranks need more than the limit"},
+         "1 of 2 ranks needs more than the limit"},
     };
     for (const Refused& refused : all) {
         for (const std::string command : {"run", "train", "profile"}) {

@@ -162,6 +162,32 @@ TEST_F(Resume, RefusesWhatIsNoContinuation) {
     EXPECT_EQ(nameless.code, 2);
 }
 
+/// Each was told only after the layers had been measured, which takes half a minute, and after the
+/// folder had got the scenario that it refused.
+TEST_F(Resume, ACheckpointOfAnotherTrainingIsRefusedBeforeAnythingIsMeasured) {
+    ASSERT_EQ(pipetwin(train("run")).code, 0);
+    const std::string scenario = content_of(folder() / "run" / run_file::scenario);
+    const std::vector<std::pair<std::vector<std::string>, std::string>> refused{
+        {{"--seed", "7"}, "training.seed = 1, not 7"},
+        {{"--set", "training.batch=16"}, "training.batch = "},
+        {{"--set", "training.optimizer=sgd"}, "it is a checkpoint of another model, optimizer"},
+        {{"--set", "training.precision=fp64"}, "it is a checkpoint of another model, optimizer"},
+        {{"--set", "model.sizes=[4,6,3]"}, "it is a checkpoint of another model, optimizer"}};
+    for (const std::string command : {"train", "run"}) {
+        for (const auto& [more, text] : refused) {
+            std::vector<std::string> words = train("run", joined({"--resume"}, more));
+            words[0] = command;
+            // Costs that are not there are looked for where layers would be measured.
+            *std::ranges::find(words, path("small.csv")) = path("none.csv");
+            const Outcome outcome = pipetwin(words);
+            EXPECT_EQ(outcome.code, 3) << outcome.err;
+            EXPECT_THAT(outcome.err, HasSubstr(text));
+            EXPECT_THAT(outcome.err, HasSubstr("hint: go on with the scenario it was written"));
+            EXPECT_EQ(content_of(folder() / "run" / run_file::scenario), scenario);
+        }
+    }
+}
+
 TEST_F(Resume, ForceRemovesOldCheckpoints) {
     ASSERT_EQ(pipetwin(train("run")).code, 0);
     ASSERT_EQ(pipetwin(train("run", {"--force", "--set", "output.checkpoint_every=0"})).code, 0);

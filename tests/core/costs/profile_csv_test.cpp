@@ -71,6 +71,34 @@ TEST(ParseProfileCsv, ReadsTheExampleOfItsDocumentation) {
     FAIL() << "no example found";
 }
 
+TEST(ParseProfileCsv, ReadsWhatSpreadsheetsMakeOfATable) {
+    const std::string plain = fmt::format("{}\na,1.5,3,100,200,400\n\"b;c\",1,2,0,10,0\n", header);
+    const Profile expected = parse_profile_csv(plain, "x.csv");
+    const auto with = [&plain](std::string_view old, std::string_view instead) {
+        std::string text = plain;
+        for (std::size_t at = text.find(old); at != text.npos;
+             at = text.find(old, at + instead.size())) {
+            text.replace(at, old.size(), instead);
+        }
+        return text;
+    };
+    for (const std::string& text : {"\xEF\xBB\xBF" + plain,
+                                    with("\n", "\r"),
+                                    with("\n", "\r\n"),
+                                    with(",", ";"),
+                                    "sep=;\r\n" + with(",", ";"),
+                                    with(",", "\t"),
+                                    plain + ",,,,,\n,,,,,\n",
+                                    with("a,1.5,3,100,200,400", "\"a,1.5,3,100,200,400\"")}) {
+        EXPECT_EQ(parse_profile_csv(text, "x.csv"), expected) << text;
+    }
+    const Error decimals =
+        refusal("sep=;\n" + with(",", ";").replace(with(",", ";").find("1.5"), 3, "1,5"));
+    EXPECT_EQ(decimals.place(), "x.csv:3:3");
+    EXPECT_EQ(decimals.hint(), "write a point in front of the decimals");
+    EXPECT_EQ(refusal("\x1f\x8b\x08").text(), "a file packed by gzip, expected costs as CSV");
+}
+
 TEST(ParseProfileCsv, RefusesBrokenHeaders) {
     EXPECT_EQ(refusal("").text(), "unknown column ''");
     EXPECT_EQ(refusal("name,foward_ms").hint(), "did you mean 'forward_ms'?");

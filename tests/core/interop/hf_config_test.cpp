@@ -3,6 +3,7 @@
 #include <random>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -289,6 +290,39 @@ TEST(HfConfig, NumbersThatPythonWritesAreReadAndCommentsAreNamed) {
         error_of([&] { parse_hf_config("{\n // published in 2024\n" + text.substr(1), "c"); });
     EXPECT_EQ(comment.place(), "c:2:2");
     EXPECT_EQ(comment.text(), "a comment, and JSON has none");
+}
+
+TEST(HfConfig, ASizeThatIsNoFiniteNumberIsRefusedAsSuch) {
+    // These were read as null: a missing key, or its usual value.
+    for (const char* word : {"Infinity", "-Infinity", "NaN", "1e30"}) {
+        for (const char* key : {"hidden_size", "max_position_embeddings", "num_key_value_heads"}) {
+            std::string text = with(llama_config(), {{key, "size"}}).dump(1);
+            text.replace(text.find("\"size\""), 6, word);
+            const Error error = error_of([&] { parse_hf_config(text, "c"); });
+            EXPECT_EQ(error.place(), fmt::format("c: /{}", key));
+            const std::string found = std::string(word) == "1e30" ? "1e+30" : word;
+            EXPECT_THAT(error.text(), StartsWith(found + ", expected a whole number from"));
+            EXPECT_FALSE(error.hint().empty());
+        }
+    }
+    std::string text = with(llama_config(), {{"hidden_size", "size"}}).dump(1);
+    text.replace(text.find("\"size\""), 6, "99999999999999999999999");
+    EXPECT_EQ(error_of([&] { parse_hf_config(text, "c"); }).place(), "c: /hidden_size");
+}
+
+TEST(HfConfig, ALongNumberThatIsNoSizeDoesNoHarm) {
+    // tokenizers write int(1e30) for "no limit"
+    std::string text = with(llama_config(), {{"model_max_length", "limit"}}).dump(1);
+    text.replace(text.find("\"limit\""), 7, "1000000000000000019884624838656");
+    EXPECT_EQ(parse_hf_config(text, "c"), parse(llama_config()));
+}
+
+TEST(HfConfig, APrecisionThatIsNoWordIsShownAsItStands) {
+    const DecoderModel number = parse(with(llama_config(), {{"torch_dtype", 16}}));
+    EXPECT_EQ(number.precision, std::nullopt);
+    EXPECT_EQ(number.precision_key, "torch_dtype");
+    EXPECT_EQ(number.precision_value, "16");
+    EXPECT_EQ(parse(with(llama_config(), {{"torch_dtype", "int8"}})).precision_value, "\"int8\"");
 }
 
 // --- Refusals. ---

@@ -119,6 +119,9 @@ TEST(ParseMegatronFlags, RefusesWithLineAndColumn) {
     const std::vector<Breach> breaches{
         {"--num-layers", "x.sh:1:1: --num-layers without a value"},
         {"a\n--num-layers --bf16", "x.sh:2:1: --num-layers without a value"},
+        {"--bf16 \\\n--fp16",
+         "x.sh:2:1: --bf16 and --fp16 at once, expected fp16 or bf16\nhint: Megatron refuses both, "
+         "too: take one of them out"},
         {"--num-layers 1.5",
          "x.sh:1:14: --num-layers = '1.5', expected a whole number of at least 1"},
         {"--num-layers=0", "x.sh:1:14: --num-layers = '0', expected a whole number of at least 1"},
@@ -357,6 +360,14 @@ TEST(MegatronYaml, ARecipeOfPrecisionIsReadByItsName) {
         "mixed_precision: fp16_with_mxfp8_mixed\n", "x.yaml", UnknownFlags::Warn);
     EXPECT_TRUE(flags.fp16);
     EXPECT_THAT(flags.warnings, ElementsAre(HasSubstr("products in 8 bits")));
+}
+
+TEST(MegatronFlagsOfBridge, AnOverrideWithoutASectionCounts) {
+    const MegatronFlags flags =
+        parse("python run.py model.num_layers=2 mixed_precision=bf16_mixed model.hidden_size=8");
+    EXPECT_EQ(flags.layers, 2);
+    EXPECT_TRUE(flags.bf16);
+    EXPECT_EQ(flags.hidden_size, 8);
 }
 
 TEST(MegatronYaml, AnswersAreTrueOrFalse) {

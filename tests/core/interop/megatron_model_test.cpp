@@ -1,5 +1,6 @@
 #include "core/interop/megatron_model.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 namespace pipetwin {
 namespace megatron_model_test {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -187,6 +189,53 @@ std::vector<int> blocks_of(std::string_view text) {
     return megatron_blocks(flags, ranks, megatron_chunks(flags, ranks, "x.sh"), "x.sh");
 }
 
+/// The rules of forward_backward_pipelining_with_interleaving: groups range from the pipeline's
+/// ranks to the micro-batches, and the remainder is 0 or as many as ranks.
+TEST(MegatronGroups, AreRefusedWhereMegatronRefusesThem) {
+    const auto refusal = [](int group, int ranks, std::optional<std::int64_t> micro_batches) {
+        MegatronFlags flags;
+        flags.group_size = group;
+        try {
+            check_group_size(flags, ranks, 2, micro_batches, "x.sh");
+        } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+            EXPECT_EQ(error.place(), "x.sh");
+            EXPECT_THAT(error.text(),
+                        HasSubstr("--microbatch-group-size-per-virtual-pipeline-stage " +
+                                  std::to_string(group)));
+            return error.text() + " / " + error.hint();
+        }
+        return std::string();
+    };
+    for (int ranks = 1; ranks <= 5; ++ranks) {
+        for (int group = 1; group <= 14; ++group) {
+            for (int micro_batches = 1; micro_batches <= 14; ++micro_batches) {
+                const int last = micro_batches % group;
+                const bool is_refused =
+                    group > micro_batches || group < ranks || (0 < last && last < ranks);
+                EXPECT_EQ(refusal(group, ranks, micro_batches).empty(), !is_refused)
+                    << ranks << ' ' << group << ' ' << micro_batches;
+            }
+        }
+    }
+    EXPECT_EQ(refusal(4, 4, std::nullopt), "");
+    EXPECT_THAT(refusal(3, 4, std::nullopt),
+                AllOf(HasSubstr("3 is less than --pipeline-model-parallel-size 4"),
+                      HasSubstr("Megatron takes --microbatch-group-size-per-virtual-pipeline-stage "
+                                "4")));
+    // 6 in groups of 4 leave 2, and in groups of 5 leave 1: it is 6.
+    EXPECT_THAT(refusal(4, 4, 6),
+                AllOf(HasSubstr("a last group of 2 of 6 micro-batches, fewer than the 4 ranks"),
+                      HasSubstr("stage 6")));
+    EXPECT_THAT(refusal(8, 4, 6), HasSubstr("is more than the 6 micro-batches of a pipeline"));
+    EXPECT_THAT(refusal(4, 4, 3), HasSubstr("take 4 micro-batches or more, or fewer ranks"));
+    // One chunk takes no groups.
+    MegatronFlags flags;
+    flags.group_size = 1;
+    EXPECT_NO_THROW(check_group_size(flags, 4, 1, 8, "x.sh"));
+    EXPECT_NO_THROW(check_group_size(MegatronFlags{}, 4, 2, 6, "x.sh"));
+}
+
 TEST(MegatronBlocks, FirstAndLastStageHaveTheirOwnSizes) {
     EXPECT_THAT(blocks_of("--num-layers 32 --pipeline-model-parallel-size 4 "
                           "--decoder-first-pipeline-num-layers 6 "
@@ -277,7 +326,7 @@ TEST(MegatronBlocks, WhatMegatronRefusesIsRefused) {
     EXPECT_THAT(refused(four + "--num-layers 3 --pipeline-model-parallel-layout \"Et|t|t|tL\""),
                 HasSubstr("the layout has 4 layers t, but --num-layers is 3"));
     EXPECT_THAT(refused(four + "--num-layers 4 --pipeline-model-parallel-layout \"Et|t|t|tmL\""),
-                HasSubstr("the layout has 1 layers m, but --mtp-num-layers is 0"));
+                HasSubstr("the layout has 1 layer m, but --mtp-num-layers is 0"));
     EXPECT_THAT(refused(four + "--num-layers 4 --pipeline-model-parallel-layout \"Et|t|t|tL\" "
                                "--num-virtual-stages-per-pipeline-rank 1"),
                 HasSubstr("beside another flag that splits the model"));

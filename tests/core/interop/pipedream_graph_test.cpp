@@ -139,7 +139,7 @@ TEST(ParsePipeDreamGraph, RefusesWithLineAndColumn) {
         {"", "g", "no node but the model's input", ""},
         {node("node1", "Input0"), "g", "no node but the model's input", ""},
         {"node1 -- node2\n", "g:1:1", "2 parts between \" -- \"", "begins with a TAB"},
-        {"hello\n", "g:1:1", "1 parts between \" -- \"", ""},
+        {"hello\n", "g:1:1", "1 part between \" -- \"", ""},
         {a + "\tnode1\n", "g:2:2", "'node1' is no edge, expected a TAB and two nodes", ""},
         {a + "\tnode1 -- mode1\n", "g:2:11", "no line describes node 'mode1'", "mean 'node1'?"},
         {a + "\n\tstrange -- node1\n", "g:3:2", "no line describes node 'strange'", "a line of"},

@@ -177,9 +177,9 @@ TEST(Safetensors, TheLastTensorEndsWithTheFile) {
     const std::string json = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
     EXPECT_NO_THROW(parse(json, 4));
     const Error longer = refusal(json, 5);
-    EXPECT_EQ(longer.text(), "1 bytes behind the last tensor, expected none");
+    EXPECT_EQ(longer.text(), "1 byte behind the last tensor, expected none");
     EXPECT_EQ(longer.place(), fmt::format("x: byte {}", 8 + json.size() + 4));
-    EXPECT_EQ(refusal(json, 3).text(), "the file ends, 1 bytes before the last tensor does");
+    EXPECT_EQ(refusal(json, 3).text(), "the file ends, 1 byte before the last tensor does");
     EXPECT_THAT(refusal("{}", 1).text(), HasSubstr("expected none"));
 }
 

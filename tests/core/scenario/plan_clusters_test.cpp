@@ -244,7 +244,7 @@ class RandomCluster {
     }
 
   private:
-    int below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+    int below(int end) { return testing::below(random_, end); }
 
     std::mt19937_64 random_;
 };

@@ -232,7 +232,9 @@ TEST(ScheduleCsvOfASpreadsheet, AByteOrderMarkIsNoPartOfTheFirstCell) {
                                     "0\0F\0",
                                     6),
                    "1:1",
-                   "the file is UTF-16, expected UTF-8");
+                   "a text in UTF-16, expected a schedule as CSV");
+    expect_refused("\x1f\x8b\x08", "1:1", "a file packed by gzip, expected a schedule as CSV");
+    expect_refused(std::string_view("0F0,0B0\n1F0\0", 12), "2:4", "a byte of value 0");
 }
 
 TEST(ScheduleCsvOfASpreadsheet, SemicolonsAndTabsSeparateWhereTheFileHasNoComma) {
@@ -251,6 +253,49 @@ TEST(ScheduleCsvOfASpreadsheet, EmptyLinesAtTheEndAndCellsThatFillALineUpAreLeft
     EXPECT_EQ(parse("0F0,0B0\n1F0,1B0\n\n \r\n"), parse("0F0,0B0\n1F0,1B0\n"));
     EXPECT_EQ(parse("0F0,0SEND_F0,0RECV_B0,0B0,0OPT\n1RECV_F0,1F0,1B0,1SEND_B0,\n"),
               parse("0F0,0SEND_F0,0RECV_B0,0B0,0OPT\n1RECV_F0,1F0,1B0,1SEND_B0\n"));
+}
+
+TEST(ScheduleCsvOfASpreadsheet, AnyLineEndIsReadWhereAllLinesHaveIt) {
+    const Schedule plain = parse("0F0,0B0\n1F0,1B0\n");
+    EXPECT_EQ(parse("0F0,0B0\r1F0,1B0\r"), plain);  // spreadsheets' "CSV (Macintosh)"
+    EXPECT_EQ(parse("0F0,0B0\r1F0,1B0"), plain);
+    EXPECT_EQ(parse("0F0,0B0\r\r\n1F0,1B0\r\r\n"),
+              plain);  // CR and LF written as a text on Windows
+    expect_refused("0F0,0B0\r1F0,1B0\n2F0,2B0\n", "1:8", "a carriage return inside of the line");
+    expect_refused("0F0,0B0\r1F0,1C0\r", "2:6", "'C' is not a type");
+}
+
+/// They were read as a rank without actions.
+TEST(ScheduleCsvOfASpreadsheet, LinesOfEmptyCellsAtTheEndAreLeftOut) {
+    const Schedule plain = parse("0F0,0B0\n1F0,1B0\n");
+    EXPECT_EQ(parse("0F0,0B0\n1F0,1B0\n,\n"), plain);
+    EXPECT_EQ(parse("0F0;0B0\r\n1F0;1B0\r\n;;;\r\n;;;\r\n"), plain);
+    EXPECT_EQ(parse("0F0,0B0\r1F0,1B0\r\"\",\"\"\r"), plain);
+    expect_refused("0F0,0B0\n,,\n1F0,1B0\n", "2:1", "the line has empty cells alone");
+}
+
+TEST(ScheduleCsvOfASpreadsheet, AFirstLineMaySayTheSeparator) {
+    const Schedule plain = parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    EXPECT_EQ(parse("sep=;\r\n0F0;0F1;0B0;0B1\r\n1F0;1B0;1F1;1B1\r\n"), plain);
+    EXPECT_EQ(parse("\xEF\xBB\xBFsep=,\n0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"), plain);
+    EXPECT_EQ(parse("\"sep=\t\"\n0F0\t0F1\t0B0\t0B1\n1F0\t1B0\t1F1\t1B1\n"), plain);
+    EXPECT_EQ(parse("sep=;\n(0F0;0B0)OVERLAP_F_B;0F1;0B1\n"),
+              parse("(0F0;0B0)OVERLAP_F_B,0F1,0B1\n"));
+    expect_refused("sep=|\n0F0|0B0\n", "1:1", "sep= names '|', expected a comma");
+    expect_refused("sep=\n0F0,0B0\n", "1:1", "sep= names ''");
+    expect_refused("sep=;\n0F0;0C0\n", "2:6", "'C' is not a type");
+    expect_refused("sep=;\n", "1:1", "the file holds no action");
+}
+
+/// The error said that the first line separates its cells otherwise.
+TEST(ScheduleCsvOfASpreadsheet, QuotesAroundAWholeLineMeanNothing) {
+    const Schedule plain = parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    EXPECT_EQ(parse("\"0F0,0F1,0B0,0B1\"\r\n\"1F0,1B0,1F1,1B1\"\r\n"), plain);
+    EXPECT_EQ(parse("\"0F0;0F1;0B0;0B1\"\n1F0;1B0;1F1;1B1\n"), plain);
+    EXPECT_EQ(parse("\"(0F1;0B0)OVERLAP_F_B,0B1\"\n"), parse("(0F1;0B0)OVERLAP_F_B,0B1\n"));
+    expect_refused("\"0F0,0C0\"\n", "1:7", "'C' is not a type");
+    expect_refused("\"0F0,0F1\",0B0,0B1\n", "1:2", "more than one cell stands between the quotes");
+    expect_refused("0F0,\"0B0;0F1\"\n", "1:6", "more than one cell stands between the quotes");
 }
 
 /// Nothing is kept of a file that has a thousand million columns.
@@ -272,6 +317,16 @@ TEST(ScheduleCsv, TooManyCellsAreRefusedWithLineAndCellWhileTheyAreCounted) {
         EXPECT_NE(error.hint(), "");
     }
     EXPECT_EQ(parts, 64'000'000 / part.size());
+}
+
+TEST(ScheduleCsv, EveryLineEndEndsOneCell) {
+    const std::string all_but_one(63'999'999, ',');
+    for (const std::string_view end : {"\n", "\r\n", "\r"}) {
+        CellCounter counter("x.csv");
+        counter.count(all_but_one);
+        EXPECT_NO_THROW(counter.count(end));
+        EXPECT_EQ(testing::error_of([&] { counter.count(end); }).place(), "x.csv:3:1");
+    }
 }
 
 /// Two cells must not make the program allocate for the billions that lie between them.

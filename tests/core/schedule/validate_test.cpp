@@ -309,7 +309,7 @@ TEST(Validate, SaysOnceThatMillionsOfActionsAreMissing) {
     EXPECT_THAT(
         validate(huge),
         ElementsAre(violation(
-            -1, -1, "", "2 actions, but 1 stages x 2000000000 micro-batches need at least")));
+            -1, -1, "", "2 actions, but 1 stage x 2000000000 micro-batches need at least")));
 }
 
 /// A file that repeats one action a million times would make millions of texts.
@@ -318,7 +318,7 @@ TEST(Validate, SaysOnceThatThereAreFarTooManyActions) {
     doubled.ranks[0].resize(300'000, {.op = Op::Forward});
     EXPECT_THAT(validate(doubled),
                 ElementsAre(violation(
-                    -1, -1, "", "300000 actions, but 1 stages x 1 micro-batches have at most 10")));
+                    -1, -1, "", "300000 actions, but 1 stage x 1 micro-batch have at most 10")));
 }
 
 TEST(Validate, ReportsAllViolationsAtOnceByRankAndCell) {

@@ -94,6 +94,25 @@ TEST(ParseJson, RefusesNumbersThatOverflow) {
     EXPECT_EQ(refusal("[-1e400]").kind(), ErrorKind::BadInput);
 }
 
+TEST(ParseJson, ReadsBehindAByteOrderMarkAndCountsColumnsWithoutIt) {
+    EXPECT_EQ(parse_json("\xEF\xBB\xBF[1]", "x.json"), nlohmann::json::parse("[1]"));
+    EXPECT_EQ(refusal("\xEF\xBB\xBF[1 2]").place(), "x.json:1:4");
+}
+
+/// nlohmann's parser takes a byte of value 0 for the end of the text, and read what stood in front
+/// of it as if it were all.
+TEST(ParseJson, RefusesBytesOfValueZero) {
+    using namespace std::string_view_literals;
+    for (const std::string_view text : {"{}\0{\"a\": 1}"sv, "{\"a\": \"x\0\"}"sv, "[1, 2]\n\0"sv}) {
+        const Error error = refusal(text);
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_NE(error.text().find("a byte of value 0"), std::string::npos) << error.text();
+        EXPECT_FALSE(error.hint().empty());
+    }
+    EXPECT_EQ(refusal("[1, 2]\n\0"sv).place(), "x.json:2:1");
+    EXPECT_NE(refusal("{\0\"\0a\0\"\0"sv).text().find("UTF-16LE"), std::string::npos);
+}
+
 TEST(ParseJson, RefusesDepthAndSizeAboveTheLimits) {
     const std::string deep = std::string(64, '[') + std::string(64, ']');
     EXPECT_NO_THROW((void)parse_json(deep, "x.json"));

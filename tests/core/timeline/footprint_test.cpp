@@ -257,7 +257,7 @@ TEST(CheckMemory, RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     const Error error = testing::error_of([&] { check_memory(Plan::make(parts)); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     const std::string text = error.what();
-    EXPECT_THAT(text, ::testing::HasSubstr("1 of 2 ranks need more than the limit of 12.96 KiB"));
+    EXPECT_THAT(text, ::testing::HasSubstr("1 of 2 ranks needs more than the limit of 12.96 KiB"));
     EXPECT_THAT(text, ::testing::HasSubstr("rank 1 peaks at 13269 bytes"));
     EXPECT_THAT(text, ::testing::HasSubstr("over the limit"));
     EXPECT_THAT(error.hint(), ::testing::HasSubstr("recompute"));

@@ -500,7 +500,7 @@ TEST_F(Data, TokensThatAreNoneAreRefused) {
     EXPECT_THAT(refused("123"), HasSubstr("3 bytes, expected tokens of 2 bytes each"));
     EXPECT_THAT(refused(""), HasSubstr("0 samples of 5 tokens"));
     EXPECT_THAT(refused(bytes_of(counting(0, 10), 2)),
-                HasSubstr("1 samples of 5 tokens and one more, expected at least the batch of 2"));
+                HasSubstr("1 sample of 5 tokens and one more, expected at least the batch of 2"));
     EXPECT_EQ(refused(bytes_of(counting(0, 11), 2)), "accepted");
 }
 

@@ -258,6 +258,30 @@ TEST_F(CheckpointTest, ThatOfAnotherModelOrOptimizerIsRefused) {
     EXPECT_THROW(checkpoints_.load(plain.parameters()), Error);
 }
 
+TEST_F(CheckpointTest, TheOneToGoOnFromIsFoundWithoutReadingATensor) {
+    SmallRun run(model_, {});
+    EXPECT_EQ(checkpoints_.find(run.parameters()), std::nullopt);
+    checkpoints_.save(after(1), run.parameters());
+    checkpoints_.save(after(2), run.parameters());
+    const auto found = checkpoints_.find(run.parameters());
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->about.steps_done, 2);
+    EXPECT_EQ(found->folder, newest());
+    const Model other = test::small_mlp();
+    SmallRun another(other, {});
+    EXPECT_EQ(pipetwin::testing::error_of([&] { checkpoints_.find(another.parameters()); }).text(),
+              pipetwin::testing::error_of([&] { checkpoints_.load(another.parameters()); }).text());
+    fs::resize_file(newest() / "000.weights.safetensors", 20);
+    const auto before = checkpoints_.find(run.parameters());
+    ASSERT_TRUE(before);
+    EXPECT_EQ(before->about.steps_done, 1);
+    EXPECT_THAT(before->damaged, SizeIs(1));
+    fs::remove_all(newest());
+    fs::remove(newest() / "000.weights.safetensors");
+    EXPECT_THAT(pipetwin::testing::error_of([&] { checkpoints_.find(run.parameters()); }).text(),
+                HasSubstr("no checkpoint here is whole"));
+}
+
 // A manifest is a file that somebody may have sent.
 TEST_F(CheckpointTest, ReadsNothingOutsideItsFolder) {
     SmallRun run(model_, {});

@@ -56,7 +56,7 @@ class RandomModel {
         return scenario;
     }
 
-    int below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+    int below(int end) { return testing::below(random_, end); }
 
   private:
     std::mt19937_64 random_;

@@ -53,19 +53,9 @@ class Question {
   public:
     explicit Question(std::uint64_t seed) : random_(seed) {}
 
-    int below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+    int below(int end) { return testing::below(random_, end); }
 
-    Profile profile(int layers) {
-        Profile profile{.dispatch = Duration(below(3))};
-        for (int i = 0; i < layers; ++i) {
-            profile.layers.push_back(layer(fmt::format("l{}", i),
-                                           1 + below(100),
-                                           i + 1 < layers ? 1 + below(40) : 0,
-                                           1 + below(60)));
-        }
-        profile.links = {{.latency = Duration(below(50)), .bytes_per_second = 1e9}};
-        return profile;
-    }
+    Profile profile(int layers) { return testing::random_chain(random_, layers, layers); }
 
     SettledScenario scenario(std::string_view schedule, int ranks, int chunks) {
         const int micro_batches = ranks * (1 + below(3));

@@ -42,18 +42,7 @@ class RandomQuestion {
   public:
     explicit RandomQuestion(std::uint64_t seed) : random_(seed) {}
 
-    Profile profile() {
-        Profile profile{.dispatch = Duration(below(3))};
-        const int layers = 2 + below(4);
-        for (int i = 0; i < layers; ++i) {
-            profile.layers.push_back(layer(fmt::format("l{}", i),
-                                           1 + below(100),
-                                           i + 1 < layers ? 1 + below(40) : 0,
-                                           1 + below(60)));
-        }
-        profile.links = {{.latency = Duration(below(50)), .bytes_per_second = 1e9}};
-        return profile;
-    }
+    Profile profile() { return testing::random_chain(random_, 2, 5); }
 
     Scenario scenario() {
         Scenario scenario = testing::scenario_of(1, 1, 1 << below(3)).as_scenario();
@@ -88,7 +77,7 @@ class RandomQuestion {
         return result;
     }
 
-    int below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+    int below(int end) { return testing::below(random_, end); }
 
   private:
     std::mt19937_64 random_;

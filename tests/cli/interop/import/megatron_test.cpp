@@ -230,6 +230,18 @@ TEST_F(ImportMegatron, GroupsOfMicroBatchesAreThoseOfTheFlags) {
     const std::string grouped = flags + "--microbatch-group-size-per-virtual-pipeline-stage 6";
     EXPECT_THAT(import(grouped).err, Not(HasSubstr("Megatron refuses")));
     EXPECT_THAT(content_of(path("x.toml")), HasSubstr("group_size = 6\n"));
+    for (const char* size : {"3", "4", "5", "7"}) {
+        const std::string refused =
+            flags + "--microbatch-group-size-per-virtual-pipeline-stage " + size;
+        const Outcome outcome = import(refused);
+        EXPECT_EQ(outcome.code, 4) << size;
+        EXPECT_THAT(
+            outcome.err,
+            AllOf(HasSubstr("train.sh: --microbatch-group-size-per-virtual-pipeline-stage " +
+                            std::string(size)),
+                  HasSubstr("hint: Megatron takes "
+                            "--microbatch-group-size-per-virtual-pipeline-stage 6")));
+    }
 }
 
 TEST_F(ImportMegatron, AYamlFileContinuesTheOneBesideIt) {

@@ -110,6 +110,34 @@ TEST(ShellScript, AFileOfFlagsNeedsNoCommand) {
                 ElementsAre("num-layers=32", "micro-batch-size=2", "y=3"));
 }
 
+/// They were further values of the setting before them, and so without effect.
+TEST(ShellScript, AnOverrideNeedsNoDot) {
+    EXPECT_THAT(settings_of("python run.py model.num_layers=32 mixed_precision=bf16_mixed +seed=1"),
+                ElementsAre("num-layers=32", "mixed-precision=bf16_mixed", "seed=1"));
+    EXPECT_THAT(settings_of("python run.py seed=1 model.num_layers=32"),
+                ElementsAre("seed=1", "num-layers=32"));
+    EXPECT_THAT(settings_of("python run.py --config-name llama3 seed=1"),
+                ElementsAre("config-name=llama3", "seed=1"));
+    EXPECT_THAT(settings_of("python run.py --multirun seed=1 model.num_layers=32"),
+                ElementsAre("multirun", "seed=1", "num-layers=32"));
+    const LaunchFile file = parse("python run.py model.num_layers=32 mixed_precision=bf16_mixed");
+    ASSERT_EQ(file.settings.size(), 2U);
+    EXPECT_TRUE(file.settings[1].is_key);
+    EXPECT_THAT(file.settings[1].sections, IsEmpty());
+    EXPECT_EQ(file.settings[1].place, "x.sh:1:35");
+    EXPECT_EQ(file.settings[1].values.front().place, "x.sh:1:51");
+    // The value of a flag may have the same form, and so may a path.
+    EXPECT_THAT(settings_of("python t.py --env A=1 --data-path 0.5 b/c=1"),
+                ElementsAre("env=A=1", "data-path=0.5 b/c=1"));
+}
+
+TEST(ShellScript, AWordBehindAnOverrideIsNotItsValue) {
+    const LaunchFile file = parse("python run.py model.num_layers=32 64 model.hidden_size=8");
+    ASSERT_EQ(file.settings.size(), 2U);
+    EXPECT_EQ(file.settings[0].values.size(), 1U);
+    EXPECT_THAT(file.notes, ElementsAre(HasSubstr("x.sh:1:35: '64' is no flag and no key=value")));
+}
+
 /// The environment, other commands and branches may give a variable any value.
 TEST(ShellScript, WhatTheFileDoesNotSayIsUnknown) {
     EXPECT_THAT(settings_of("python t.py --a $X --b ${Y} --c $(nproc) --d `x` --e $1"),

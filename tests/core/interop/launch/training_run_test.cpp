@@ -67,6 +67,57 @@ TEST(TorchtitanRun, ListsOfModulesSayTheStages) {
     EXPECT_EQ(run.micro_batches, 8);  // of one sample each, of a batch of 8: the defaults
 }
 
+/// torchtitan's stages leave out what no list names, and run twice what two name, without a word.
+TEST(TorchtitanRun, ListsOfModulesNameTheWholeModelOnce) {
+    const auto refusal = [](const std::string& modules, const std::string& model = "x") {
+        const std::string flavor = model == "llama3" ? "debugmodel" : "y";
+        return error_of([&] {
+            titan("[model]\nname = \"" + model + "\"\nflavor = \"" + flavor +
+                  "\"\n[parallelism]\npipeline_parallel_degree = 2\n"
+                  "module_fqns_per_model_part = [" +
+                  modules + "]\n");
+        });
+    };
+    const Error missing = refusal(R"(["tok_embeddings", "layers.0"], ["layers.2", "norm"])");
+    EXPECT_EQ(missing.kind(), ErrorKind::Infeasible);
+    EXPECT_EQ(missing.place(), "x.toml:6:30");
+    EXPECT_EQ(missing.text(), "no stage has 'layers.1'");
+    EXPECT_FALSE(missing.hint().empty());
+    EXPECT_EQ(refusal(R"(["layers.1"], ["layers.2"])").text(), "no stage has 'layers.0'");
+    EXPECT_EQ(refusal(R"(["tok_embeddings"], ["norm", "output"])").text(),
+              "no stage has 'layers.0'");
+    EXPECT_EQ(refusal(R"(["layers.0", "layers.1"], ["layers.1", "layers.2"])").text(),
+              "'layers.1' stands in stage 0 and again in stage 1");
+    EXPECT_EQ(refusal(R"(["layers.0", "norm"], ["layers.1", "norm"])").text(),
+              "'norm' stands in stage 0 and again in stage 1");
+    EXPECT_EQ(refusal(R"(["layers.1"], ["layers.0"])").text(),
+              "'layers.1' stands in stage 0, in front of 'layers.0' in stage 1");
+    EXPECT_EQ(refusal(R"(["layers.0"], ["layers.1.attention"])").text(),
+              "'layers.1.attention' names no layer");
+    // The six layers of a model that is known, and what stands around them.
+    const std::string first = R"(["tok_embeddings", "layers.0", "layers.1", "layers.2"], )";
+    EXPECT_EQ(refusal(first + R"(["layers.3", "layers.4", "norm", "output"])", "llama3").text(),
+              "no stage has 'layers.5'");
+    EXPECT_EQ(refusal(first + R"(["layers.3", "layers.4", "layers.5", "output"])", "llama3").text(),
+              "no stage has 'norm'");
+    EXPECT_EQ(refusal(first + R"(["layers.3", "layers.4", "layers.5", "norm"])", "llama3").text(),
+              "no stage has 'output'");
+    EXPECT_EQ(
+        refusal(first + R"(["layers.3", "layers.4", "layers.5", "layers.6"])", "llama3").text(),
+        "'layers.6' stands in stage 1, but the layers of llama3 debugmodel are layers.0 to "
+        "layers.5");
+}
+
+TEST(TorchtitanRun, ALayerMayStandAnywhereInTheListOfItsStage) {
+    const TrainingRun run = titan(
+        "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n"
+        "[parallelism]\npipeline_parallel_degree = 2\n"
+        "module_fqns_per_model_part = [[\"layers.1\", \"layers.0\", \"tok_embeddings\"],\n"
+        "  [\"norm\", \"layers.5\", \"layers.3\", \"layers.4\", \"layers.2\", "
+        "\"lm_head\"]]\n");
+    EXPECT_THAT(run.blocks, ElementsAre(2, 4));
+}
+
 TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
     constexpr std::string_view text =
         "[parallelism]\npipeline_parallel_degree = 2\ncontext_parallel_degree = 4\n"
@@ -174,6 +225,25 @@ TEST(DeepSpeedRun, WhatItCannotSayIsRefused) {
     EXPECT_EQ(error_of([] { deepspeed("[]"); }).kind(), ErrorKind::BadInput);
     EXPECT_EQ(error_of([] { deepspeed(R"({"bf16": {"enabled": 1}})"); }).place(),
               "x.json: /bf16/enabled");
+}
+
+/// DeepSpeed: "bfloat16 and fp16 modes cannot be simultaneously enabled".
+TEST(DeepSpeedRun, TwoPrecisionsAtOnceAreRefused) {
+    const Error both = error_of(
+        [] { deepspeed(R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})", true); });
+    EXPECT_EQ(both.kind(), ErrorKind::Infeasible);
+    EXPECT_EQ(both.place(), "x.json: /fp16/enabled");
+    EXPECT_THAT(both.text(), AllOf(HasSubstr("fp16.enabled"), HasSubstr("bf16.enabled")));
+    EXPECT_THAT(both.hint(), HasSubstr("set one of them to false"));
+    EXPECT_THAT(error_of([] {
+                    deepspeed(R"({"fp16": {"enabled": true}, "bfloat16": {"enabled": true}})");
+                }).text(),
+                HasSubstr("fp16.enabled and bfloat16.enabled are both true"));
+    // "bfloat16" is the older name: DeepSpeed looks at it only where there is no "bf16".
+    EXPECT_EQ(deepspeed(R"({"bf16": {"enabled": false}, "bfloat16": {"enabled": true}})").precision,
+              "fp32");
+    EXPECT_EQ(deepspeed(R"({"fp16": {"enabled": "auto"}, "bf16": {"enabled": true}})").precision,
+              "bf16");
 }
 
 }  // namespace training_run_test
