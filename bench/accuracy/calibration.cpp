@@ -288,7 +288,7 @@ Plan calibrated_plan(const SettledScenario& scenario,
     const int slots = optimizer_slots(to_string(scenario.training.optimizer));
     for (int stage = 0; stage < plain.stage_count(); ++stage) {
         StageState& state = parts.states[as_index(stage)];
-        state.optimizer = costs.optimizer(stage) / optimizer_shards(scenario);
+        state.optimizer = costs.optimizer(stage) / state_shards(scenario).optimizer;
         state.norm = norm_time(state.optimizer, slots);
     }
     parts.dispatch = costs.dispatch();

@@ -56,8 +56,8 @@ std::vector<std::string> not_tried(const Scenario& scenario) {
         if (!pipeline.overlap_reduction) {
             all.emplace_back("overlap_reduction");
         }
-        if (!pipeline.shard_optimizer) {
-            all.emplace_back("shard_optimizer");
+        if (pipeline.shard == Shard::None) {
+            all.emplace_back("shard");
         }
     }
     if (pipeline.offload == Offload::None) {

@@ -29,6 +29,9 @@ std::string heading(const Plan& plan) {
     if (plan->tensor_parallel > 1) {
         text += fmt::format(", {} devices to a rank", plan->tensor_parallel);
     }
+    if (plan->layer_recompute != LayerRecompute::None) {
+        text += fmt::format(", recompute {}", to_string(plan->layer_recompute));
+    }
     if (plan->recompute != Recompute::None) {
         text += fmt::format(
             ", recompute {} ({})", to_string(plan->recompute), to_string(plan->recompute_timing));

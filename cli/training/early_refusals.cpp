@@ -57,12 +57,12 @@ Bytes kept(const StageState& state) {
 void refuse_states_without_room(const ScenarioParts& scenario,
                                 const Model& model,
                                 const Profile& sizes,
-                                int shards,
+                                const StateShards& shards,
                                 const Room& room) {
     const Profile once = tied_counted_once(model, sizes);
     const WeightRules rules{
         .optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
-        .optimizer_shards = shards};
+        .shards = shards};
     const int layers = model.layer_count();
     const Partition each(std::vector<int>(as_index(layers), 1), layers);
     const std::vector<StageState> of_layers = stage_states(once, {}, each, rules);
@@ -110,7 +110,7 @@ void refuse_what_no_costs_help(const SettledScenario& scenario, const Model& mod
     }
     if (const std::optional<Room> room = room_of(scenario.cluster, scenario.pipeline.stages)) {
         const Profile sizes = exec::unmeasured_profile(model, exec::profiler_options(scenario));
-        refuse_states_without_room(scenario, model, sizes, optimizer_shards(scenario), *room);
+        refuse_states_without_room(scenario, model, sizes, state_shards(scenario), *room);
     }
 }
 
@@ -134,8 +134,7 @@ void refuse_what_no_costs_help(const Scenario& space, const Model& model) {
     const int ranks = space.pipeline.stages.value_or(std::min(devices, layers));
     if (const std::optional<Room> room = room_of(space.cluster, ranks)) {
         const Profile sizes = exec::unmeasured_profile(model, exec::profiler_options(settled));
-        const int shards = space.pipeline.shard_optimizer ? replicas : 1;
-        refuse_states_without_room(space, model, sizes, shards, *room);
+        refuse_states_without_room(space, model, sizes, state_shards(settled), *room);
     }
 }
 

@@ -120,6 +120,28 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
                         "train, set pipeline.offload = \"none\", or cluster.backend = {}",
                         exec::backends_where(&exec::BackendTraits::offloads)));
     }
+    if (pipeline.layer_recompute == LayerRecompute::Selective) {
+        throw Error(
+            ErrorKind::Infeasible,
+            "pipeline.recompute = \"selective\"",
+            "a forward of core attention alone is simulated only",
+            "'pipetwin simulate' predicts it; to train, set pipeline.recompute = \"block\", "
+            "or \"none\"");
+    }
+    if (pipeline.shard > Shard::Optimizer) {
+        throw Error(ErrorKind::Infeasible,
+                    fmt::format("pipeline.shard = \"{}\"", to_string(pipeline.shard)),
+                    "replicas that share gradients or weights are simulated only",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
+                    "or \"none\"");
+    }
+    if (scenario.training.gradients == GradientType::Same &&
+        scenario.training.precision == Precision::Bf16) {
+        throw Error(ErrorKind::Infeasible,
+                    "training.gradients = \"same\"",
+                    "gradients of bf16 weights are summed in fp32; in bf16 they are simulated only",
+                    "'pipetwin simulate' predicts it; to train, set training.gradients = \"fp32\"");
+    }
     if (tensor_parallel != 1) {
         throw Error(ErrorKind::Infeasible,
                     fmt::format("pipeline.tensor_parallel = {}", tensor_parallel),

@@ -96,8 +96,8 @@ constexpr std::array aliases{
     Alias{"vocab_size", "vocabulary"},
     Alias{"clip_grad", "clip_norm"},
     Alias{"gradient_clipping", "clip_norm"},
-    Alias{"zero", "shard_optimizer"},
-    Alias{"zero_stage", "shard_optimizer"},
+    Alias{"zero", "shard"},
+    Alias{"zero_stage", "shard"},
     Alias{"distributed_optimizer", "shard_optimizer"},
 };
 

@@ -16,6 +16,10 @@ std::string_view to_string(AllReduceKind kind) {
             return "tree";
         case AllReduceKind::TwoLevel:
             return "two-level";
+        case AllReduceKind::Rings:
+            return "rings";
+        case AllReduceKind::Fastest:
+            return "fastest";
     }
     PIPETWIN_EXPECT(false, "kind of all-reduce out of range");
 }
@@ -41,6 +45,12 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
     if (group.replicas == 1 || bytes.count <= 0) {
         return Duration{};
     }
+    if (kind == AllReduceKind::Fastest) {
+        return std::min({all_reduce_time(AllReduceKind::Ring, group, bytes),
+                         all_reduce_time(AllReduceKind::Tree, group, bytes),
+                         all_reduce_time(AllReduceKind::TwoLevel, group, bytes),
+                         all_reduce_time(AllReduceKind::Rings, group, bytes)});
+    }
     const int in_node = std::min(group.replicas, group.per_node);
     const int nodes = (group.replicas + in_node - 1) / in_node;
     const auto all = static_cast<double>(bytes.count);
@@ -62,6 +72,15 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
         case AllReduceKind::TwoLevel:
             nanoseconds = 2 * (in_node - 1) * inside(all / in_node) +
                           2 * (nodes - 1) * between(all / in_node / nodes);
+            break;
+        case AllReduceKind::Rings: {
+            const double share = all / group.replicas;
+            const double crossing = nodes > 1 ? between(share / in_node) : 0;
+            const double staying = in_node > 1 ? inside(share) : 0;
+            nanoseconds = 2 * (group.replicas - 1) * std::max(staying, crossing);
+            break;
+        }
+        case AllReduceKind::Fastest:
             break;
     }
     require_bounded_step(nanoseconds / 1e9, "all-reduce");

@@ -12,6 +12,8 @@ enum class AllReduceKind {
     Ring,      ///< reduce-scatter and all-gather around a ring of all replicas
     Tree,      ///< to the root of a binomial tree, and back from it
     TwoLevel,  ///< reduce-scatter inside a node, a ring between nodes, all-gather inside
+    Rings,    ///< as many rings at once as a node has replicas, each with its own way between nodes
+    Fastest,  ///< whichever of these takes the least time
 };
 
 /// The kind's word in scenarios and output.
@@ -34,11 +36,13 @@ struct ReplicaGroup {
 ///     ring        2 (D - 1) t(bytes / D), over the slower link where N > 1
 ///     tree        2 (ceil(log2 g) t_inside(bytes) + ceil(log2 N) t_between(bytes))
 ///     two-level   2 (g - 1) t_inside(bytes / g) + 2 (N - 1) t_between(bytes / (g N))
+///     rings       2 (D - 1) max(t_inside(bytes / D), t_between(bytes / (g D)))
 ///
 /// Ring and tree: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations
 /// in MPICH", IJHPCA 2005, sections 4.4 and 4.5; the time of the sums themselves is left out, and
 /// the tree is not pipelined. Two-level: every replica of a node has a link of its own to the next
-/// node, and all g of them reduce their shares at once. D = 1 takes no time. Rounded up to a
+/// node, and all g of them reduce their shares at once. Rings: the same links, as NCCL uses them.
+/// D = 1 takes no time. Rounded up to a
 /// nanosecond. Throws Error(BadInput) if it lasts longer than a step may.
 Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes bytes);
 

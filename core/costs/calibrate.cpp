@@ -81,11 +81,17 @@ std::vector<CalibrationFactor> calibrate(Profile& profile,
             if (layer.kind != point.kind) {
                 continue;
             }
-            for (LayerSample& sample : layer.samples) {
-                sample.forward = scaled(sample.forward, factors.back().forward);
-                sample.backward_input = scaled(sample.backward_input, factors.back().backward);
-                sample.backward_weight = scaled(sample.backward_weight, factors.back().backward);
-            }
+            layer.change_samples([&factors](LayerSample& sample) {
+                const CalibrationFactor& by = factors.back();
+                for (Duration* const time :
+                     {&sample.forward, &sample.core_forward, &sample.whole_forward}) {
+                    *time = scaled(*time, by.forward);
+                }
+                for (Duration* const time :
+                     {&sample.backward_input, &sample.backward_weight, &sample.whole_backward}) {
+                    *time = scaled(*time, by.backward);
+                }
+            });
         }
     }
     return factors;

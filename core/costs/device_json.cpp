@@ -49,17 +49,59 @@ CostSource read_kind(const JsonObject& object) {
     object.refuse("kind", "measured, datasheet or estimated");
 }
 
-/// {"value": 312e12, "kind": "datasheet", "source": "..."}; `read` takes the value.
+/// `object` has besides what `read` takes a kind and a source.
 template <class T, class Read>
-Stated<T> read_stated(const JsonObject& parent, string_view key, Read read) {
-    const JsonObject object = parent.object(key);
-    object.expect_keys(std::array<string_view, 3>{"value", "kind", "source"});
+Stated<T> read_stated(const JsonObject& object, Read read) {
     Stated<T> stated{.value = read(object), .kind = read_kind(object)};
     stated.source = object.text("source");
     if (stated.source.empty()) {
         object.refuse("source", "where the value comes from");
     }
     return stated;
+}
+
+/// {"value": 312e12, "kind": "datasheet", "source": "..."}; `read` takes the value.
+template <class T, class Read>
+Stated<T> read_stated(const JsonObject& parent, string_view key, Read read) {
+    const JsonObject object = parent.object(key);
+    object.expect_keys(std::array<string_view, 3>{"value", "kind", "source"});
+    return read_stated<T>(object, read);
+}
+
+double read_share(const JsonObject& object, string_view key) {
+    const double share = object.number_or(key, 0);
+    if (!(share > 0 && share <= 1)) {
+        object.refuse(key, "a share of the dense rate, above 0 and up to 1");
+    }
+    return share;
+}
+
+double read_half(const JsonObject& object, string_view key) {
+    const double half = object.number_or(key, 0);
+    if (!std::isfinite(half) || half < 0) {
+        object.refuse(key, "a size that is not negative");
+    }
+    return half;
+}
+
+Stated<MatrixEfficiency> read_matrix_efficiency(const JsonObject& parent, string_view key) {
+    const JsonObject object = parent.object(key);
+    object.expect_keys(std::array<string_view, 4>{"large", "half_size", "kind", "source"});
+    return read_stated<MatrixEfficiency>(object, [](const JsonObject& of) {
+        return MatrixEfficiency{.large = read_share(of, "large"),
+                                .half_size = read_half(of, "half_size")};
+    });
+}
+
+Stated<AttentionEfficiency> read_attention_efficiency(const JsonObject& parent, string_view key) {
+    const JsonObject object = parent.object(key);
+    object.expect_keys(
+        std::array<string_view, 5>{"forward", "backward", "half_sequence", "kind", "source"});
+    return read_stated<AttentionEfficiency>(object, [](const JsonObject& of) {
+        return AttentionEfficiency{.forward = read_share(of, "forward"),
+                                   .backward = read_share(of, "backward"),
+                                   .half_sequence = read_half(of, "half_sequence")};
+    });
 }
 
 Stated<double> read_rate(const JsonObject& parent, string_view key) {
@@ -96,10 +138,12 @@ constexpr std::array<string_view, 6> precisions{"fp64", "fp32", "tf32", "fp16", 
 DeviceProfile parse_device_profile(string_view text, string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 10>{"schema_version",
+    object.expect_keys(std::array<string_view, 12>{"schema_version",
                                                    "name",
                                                    "description",
                                                    "matrix_flops_per_second",
+                                                   "matrix_efficiency",
+                                                   "attention_efficiency",
                                                    "memory_bytes",
                                                    "memory_bytes_per_second",
                                                    "device_link",
@@ -119,6 +163,19 @@ DeviceProfile parse_device_profile(string_view text, string_view place) {
     }
     if (device.matrix_rates.empty()) {
         object.refuse("matrix_flops_per_second", "a rate for at least one precision");
+    }
+    if (object.has("matrix_efficiency")) {
+        const JsonObject efficiencies = object.object("matrix_efficiency");
+        efficiencies.expect_keys(precisions);
+        for (const string_view precision : precisions) {
+            if (efficiencies.has(precision)) {
+                device.matrix_efficiencies.emplace(precision,
+                                                   read_matrix_efficiency(efficiencies, precision));
+            }
+        }
+    }
+    if (object.has("attention_efficiency")) {
+        device.attention_efficiency = read_attention_efficiency(object, "attention_efficiency");
     }
     device.memory = read_bytes(object, "memory_bytes");
     if (device.memory.value.count == 0) {
@@ -198,6 +255,19 @@ std::string print_device_profile(const DeviceProfile& device) {
                       {"memory_bytes_per_second", stated_json(device.memory_rate)}};
     for (const auto& [precision, rate] : device.matrix_rates) {
         root["matrix_flops_per_second"][precision] = stated_json(rate);
+    }
+    for (const auto& [precision, of] : device.matrix_efficiencies) {
+        root["matrix_efficiency"][precision] = {{"large", of.value.large},
+                                                {"half_size", of.value.half_size},
+                                                {"kind", to_string(of.kind)},
+                                                {"source", of.source}};
+    }
+    if (const auto& of = device.attention_efficiency) {
+        root["attention_efficiency"] = {{"forward", of->value.forward},
+                                        {"backward", of->value.backward},
+                                        {"half_sequence", of->value.half_sequence},
+                                        {"kind", to_string(of->kind)},
+                                        {"source", of->source}};
     }
     if (device.device_link) {
         root["device_link"] = facts_json(*device.device_link);

@@ -11,6 +11,17 @@
 
 namespace pipetwin {
 
+MatrixEfficiency matrix_efficiency(const DeviceProfile& device, std::string_view precision) {
+    constexpr MatrixEfficiency of_others{.large = 0.65, .half_size = 96};
+    const auto found = device.matrix_efficiencies.find(precision);
+    return found == device.matrix_efficiencies.end() ? of_others : found->second.value;
+}
+
+AttentionEfficiency attention_efficiency(const DeviceProfile& device) {
+    constexpr AttentionEfficiency of_others{.forward = 0.6, .backward = 0.5, .half_sequence = 256};
+    return device.attention_efficiency ? device.attention_efficiency->value : of_others;
+}
+
 LinkCost neighbour_link(const DeviceProfile& device) {
     const LinkFacts& facts = device.device_link ? *device.device_link : device.host_link;
     return {.latency = facts.latency.value, .bytes_per_second = facts.bytes_per_second.value};

@@ -28,12 +28,41 @@ struct LinkFacts {
     bool operator==(const LinkFacts&) const = default;
 };
 
+/// What matrix products reach of a device's dense rate. Small ones reach less: with m rows, n
+/// columns and k products to each sum, on one device,
+///
+///     large * m / (m + half_size) * n / (n + half_size) * k / (k + half_size)
+struct MatrixEfficiency {
+    double large = 0;      ///< of a product of large matrices, as a share
+    double half_size = 0;  ///< size of m, n or k that reaches half of that
+
+    double at(double rows, double columns, double inner) const {
+        return large * rows / (rows + half_size) * columns / (columns + half_size) * inner /
+               (inner + half_size);
+    }
+
+    bool operator==(const MatrixEfficiency&) const = default;
+};
+
+/// What FlashAttention reaches of a device's dense rate, forward and backward, as shares: a half of
+/// that for a sequence of `half_sequence` tokens.
+struct AttentionEfficiency {
+    double forward = 0;
+    double backward = 0;
+    double half_sequence = 0;
+
+    bool operator==(const AttentionEfficiency&) const = default;
+};
+
 /// The known properties of a kind of device, each with its source.
 struct DeviceProfile {
     std::string name{};  ///< as a scenario writes it: "a100-sxm-80"
     std::string description{};
     /// Operations per second in matrix products, dense, by precision ("bf16").
     std::map<std::string, Stated<double>, std::less<>> matrix_rates{};
+    /// By precision; of one that is not listed: `matrix_efficiency`.
+    std::map<std::string, Stated<MatrixEfficiency>, std::less<>> matrix_efficiencies{};
+    std::optional<Stated<AttentionEfficiency>> attention_efficiency{};
     Stated<Bytes> memory{};
     Stated<double> memory_rate{};            ///< bytes per second
     std::optional<LinkFacts> device_link{};  ///< none: devices talk over the host link
@@ -53,6 +82,13 @@ struct LinkProfile {
 
     bool operator==(const LinkProfile&) const = default;
 };
+
+/// What matrix products of a precision reach: as the device says, or what devices reach that were
+/// measured (docs/devices.md).
+MatrixEfficiency matrix_efficiency(const DeviceProfile& device, std::string_view precision);
+
+/// What FlashAttention reaches: as the device says, or what devices reach that were measured.
+AttentionEfficiency attention_efficiency(const DeviceProfile& device);
 
 /// The link between two neighbouring devices of this kind.
 LinkCost neighbour_link(const DeviceProfile& device);

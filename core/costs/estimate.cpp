@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,10 +14,15 @@ namespace pipetwin {
 
 namespace {
 
-/// Bytes of a layer, from the values in the model's precision and the rest in bytes.
+/// Bytes of a layer on one device, from the values in the model's precision and the rest in bytes.
 struct LayerBytes {
     double saved_values = 0;
     double saved_bytes = 0;
+    double whole_values = 0;  ///< saved by every device that shares the layer
+    double whole_bytes = 0;
+    double core_bytes = 0;  ///< saved by core attention
+    /// Saved values that the gradients of the weights need: inputs of products. Negative: all.
+    double weight_values = -1;
     double workspace_values = 0;
     double split_values = 0;
 };
@@ -34,20 +40,28 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
     sum.forward_kernels += a.forward_kernels;
     sum.backward_input_kernels += a.backward_input_kernels;
     sum.backward_weight_kernels += a.backward_weight_kernels;
+    sum.input_saved += a.input_saved;
+    sum.core_forward += a.core_forward;
+    sum.core_saved += a.core_saved;
+    sum.whole_forward += a.whole_forward;
+    sum.whole_backward += a.whole_backward;
+    sum.whole_saved += a.whole_saved;
     return sum;
 }
 
-/// All layers of a model for one micro-batch size.
+/// All layers of a model for one micro-batch size, on one of the devices that share each layer.
 class Estimator {
   public:
     Estimator(const DecoderModel& model,
               const DeviceProfile& device,
               const EstimateOptions& options,
-              int micro_batch_size)
+              int micro_batch_size,
+              int devices)
         : model_(model),
           device_(device),
           options_(options),
           size_(micro_batch_size),
+          devices_(devices),
           tokens_(static_cast<double>(micro_batch_size) * options.sequence) {}
 
     LayerSample embedding() const {
@@ -57,17 +71,18 @@ class Estimator {
         LayerBytes bytes;
         if (model_.embedding_width > 0) {
             work.product(tokens_, row, width());
-            bytes.saved_values += tokens_ * row;
+            save_whole(bytes, tokens_ * row);
         }
         if (model_.learned_positions > 0) {
             work.lookup(tokens_, width());
         }
         if (model_.embedding_norm) {
-            work.norm(tokens_, width());
-            bytes.saved_values += tokens_ * width();
+            work.whole_norm(tokens_, width());
+            save_whole(bytes, tokens_ * width());
         }
         constexpr double id = 8;  // a token, as frameworks keep them
-        bytes.saved_bytes = id * tokens_ + mask();
+        bytes.saved_bytes = id * tokens_;
+        save_mask(bytes);
         LayerSample sample = finished(work, bytes);
         sample.input = Bytes{whole_number(id * tokens_)};
         return sample;
@@ -78,28 +93,31 @@ class Estimator {
         if (has_linear_attention(model_, block)) {
             return linear_attention(*model_.attention.linear);
         }
-        const LayerSample own = one_attention(pairs_of(block));
-        return model_.encoder_blocks == 0 ? own : one_after_other(own, one_attention(all_pairs()));
+        const LayerSample own = one_attention(seen_in(block));
+        return model_.encoder_blocks == 0 ? own
+                                          : one_after_other(own, one_attention(options_.sequence));
     }
 
-    LayerSample encoder_attention() const { return one_attention(all_pairs()); }
+    LayerSample encoder_attention() const { return one_attention(options_.sequence); }
 
     LayerSample encoder_norm() const {
         LayerWork work = new_work();
-        work.norm(tokens_, width());
-        return finished(work, {.saved_values = tokens_ * width()});
+        LayerBytes bytes;
+        norms(work, bytes, 1);
+        return finished(work, bytes);
     }
 
     LayerSample feed_forward(int block) const {
         LayerWork work = new_work();
         LayerBytes bytes;
         norms(work, bytes, model_.feed_forward_norms);
-        bytes.saved_values += tokens_ * width();
-        bytes.saved_bytes = mask();
+        save_whole(bytes, tokens_ * width());
+        save_mask(bytes);
         if (has_experts(model_, block)) {
             experts(work, bytes);
         } else {
             inner(work, bytes, tokens_, model_.feed_forward);
+            bytes.weight_values = tokens_ * (width() + part(model_.feed_forward));
         }
         residual(work);
         return finished(work, bytes);
@@ -115,11 +133,12 @@ class Estimator {
     /// block as the last one, and the head's work. The row that the head reads goes past it.
     LayerSample prediction(int index) const {
         LayerWork work = new_work();
+        LayerBytes bytes;
         work.lookup(tokens_, width());
-        work.norm(tokens_, width());
-        work.norm(tokens_, width());
-        work.product(tokens_, 2 * width(), width());
-        const LayerSample joined = finished(work, {.saved_values = 4 * tokens_ * width()});
+        norms(work, bytes, 2);
+        work.product(tokens_, 2 * width(), part(width()));
+        save_whole(bytes, 2 * tokens_ * width());
+        const LayerSample joined = finished(work, bytes);
         const int last = model_.blocks - 1;
         LayerSample sample = one_after_other(
             joined,
@@ -133,40 +152,71 @@ class Estimator {
   private:
     double width() const { return model_.width; }
     double value() const { return static_cast<double>(bytes_per_value(options_.precision)); }
-    double mask() const { return model_.dropout ? tokens_ * width() : 0; }  // a byte per number
     LayerWork new_work() const { return {device_, options_}; }
+    /// What one of the devices has.
+    double part(double of) const { return of / devices_; }
 
-    double all_pairs() const { return tokens_ * options_.sequence; }
-    double pairs_of(int block) const {
-        return size_ * causal_pairs(window_of(model_, block), options_.sequence);
+    /// Keys that a query sees in the mean.
+    double seen_in(int block) const {
+        return causal_pairs(window_of(model_, block), options_.sequence) / options_.sequence;
+    }
+
+    void save_whole(LayerBytes& bytes, double values) const {
+        bytes.saved_values += values;
+        bytes.whole_values += values;
+    }
+
+    /// A byte for each number that goes through dropout.
+    void save_mask(LayerBytes& bytes) const {
+        const double mask = model_.dropout ? tokens_ * width() : 0;
+        bytes.saved_bytes += mask;
+        bytes.whole_bytes += mask;
     }
 
     /// Norms as wide as the model; each keeps what it makes.
     void norms(LayerWork& work, LayerBytes& bytes, int count) const {
         for (int i = 0; i < count; ++i) {
-            work.norm(tokens_, width());
-            bytes.saved_values += tokens_ * width();
+            work.whole_norm(tokens_, width());
+            save_whole(bytes, tokens_ * width());
         }
     }
 
     /// Reads both, writes the sum; backward adds two gradients.
     void residual(LayerWork& work) const {
-        work.pass(3 * tokens_ * width(), 3 * tokens_ * width());
+        work.whole_pass(3 * tokens_ * width(), 3 * tokens_ * width());
     }
 
-    LayerSample one_attention(double pairs) const {
+    /// Scores, softmax and dropout, and what they keep.
+    void core_attention(LayerWork& work, LayerBytes& bytes, const LayerWork::Attention& of) const {
+        if (options_.attention == AttentionKernels::Flash) {
+            constexpr double log_sum = 4;  // of a query's scores, in fp32
+            work.flash_attention(of);
+            bytes.core_bytes += log_sum * tokens_ * of.heads;
+        } else {
+            work.standard_attention(of, model_.dropout);
+            const double scores = of.samples * of.heads * of.sequence * of.sequence;
+            bytes.core_bytes += scores * (model_.dropout ? 2 * value() + 1 : value());
+        }
+        bytes.saved_bytes += bytes.core_bytes;
+    }
+
+    /// `seen`: keys that a query sees in the mean.
+    LayerSample one_attention(double seen) const {
         const AttentionShape& shape = model_.attention;
-        const double queries = static_cast<double>(shape.heads) * shape.key_width;
-        const double keys = static_cast<double>(shape.key_value_heads) * shape.key_width;
-        const double values = static_cast<double>(shape.key_value_heads) * shape.value_width;
-        const double outputs = static_cast<double>(shape.heads) * shape.value_width;
+        const double heads = part(shape.heads);
+        const double groups = std::max(1.0, part(shape.key_value_heads));
+        const double queries = heads * shape.key_width;
+        const double keys = groups * shape.key_width;
+        const double values = groups * shape.value_width;
+        const double outputs = heads * shape.value_width;
         const double gate = shape.gated ? queries : 0;
         LayerWork work = new_work();
         LayerBytes bytes;
         norms(work, bytes, model_.attention_norms);
-        bytes.saved_values += tokens_ * (width() + queries + keys + values + outputs);
+        save_whole(bytes, tokens_ * width());
+        bytes.saved_values += tokens_ * (queries + keys + values + outputs);
         if (shape.latent) {
-            pairs = latent_projections(*shape.latent, pairs, work, bytes);
+            seen = latent_projections(*shape.latent, seen, work, bytes);
         } else {
             work.product(tokens_, width(), queries + gate + keys + values);
         }
@@ -177,36 +227,47 @@ class Estimator {
         if (model_.learned_positions == 0 && shape.rotary) {
             work.pass(2 * tokens_ * (queries + keys), 2 * tokens_ * (queries + keys));
         }
-        work.attention(shape, pairs, tokens_);
+        core_attention(work,
+                       bytes,
+                       {.samples = static_cast<double>(size_),
+                        .sequence = static_cast<double>(options_.sequence),
+                        .seen = seen,
+                        .heads = heads,
+                        .key_value_heads = groups,
+                        .key_width = static_cast<double>(shape.key_width),
+                        .value_width = static_cast<double>(shape.value_width)});
         if (shape.gated) {
             work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
             bytes.saved_values += 2 * tokens_ * gate;
         }
         work.product(tokens_, outputs, width());
         residual(work);
-        constexpr double log_sum = 4;  // of a query's scores, in fp32
-        bytes.saved_bytes = log_sum * tokens_ * shape.heads + mask();
+        save_mask(bytes);
         bytes.workspace_values = bytes.split_values = tokens_ * (queries + gate + keys + values);
+        if (!shape.latent) {
+            bytes.weight_values = tokens_ * (width() + outputs);
+        }
         return finished(work, bytes);
     }
 
     /// Projections, a convolution over the tokens, the rule, a norm with a gate, and a projection.
     LayerSample linear_attention(const LinearAttentionShape& shape) const {
-        const double keys = static_cast<double>(shape.key_heads) * shape.key_width;
-        const double values = static_cast<double>(shape.value_heads) * shape.value_width;
+        const double keys = part(shape.key_heads) * shape.key_width;
+        const double values = part(shape.value_heads) * shape.value_width;
         const double convolved = 2 * keys + values;
-        const double rates = 2 * static_cast<double>(shape.value_heads);
+        const double rates = 2 * part(shape.value_heads);
         LayerWork work = new_work();
         LayerBytes bytes;
         norms(work, bytes, model_.attention_norms);
         work.product(tokens_, width(), convolved + values + rates);
         work.pass(2 * tokens_ * convolved, 3 * tokens_ * convolved);
-        work.delta_rule(shape, tokens_);
+        work.delta_rule(shape, part(tokens_));
         work.pass(3 * tokens_ * values, 5 * tokens_ * values);
         work.product(tokens_, values, width());
         residual(work);
-        bytes.saved_values += tokens_ * (width() + 2 * convolved + 3 * values + rates);
-        bytes.saved_bytes = mask();
+        save_whole(bytes, tokens_ * width());
+        bytes.saved_values += tokens_ * (2 * convolved + 3 * values + rates);
+        save_mask(bytes);
         bytes.workspace_values = bytes.split_values = tokens_ * (convolved + values + rates);
         return finished(work, bytes);
     }
@@ -220,10 +281,10 @@ class Estimator {
                double inner_width,
                double matrices = 1) const {
         const double ins = model_.gated ? 2 : 1;
-        const double values = rows * inner_width;
-        work.product(rows, width(), ins * inner_width, matrices);
-        work.pass((ins + 1) * values, (2 * ins + 1) * values);
-        work.product(rows, inner_width, width(), matrices);
+        const double values = rows * part(inner_width);
+        work.product(rows, width(), ins * part(inner_width), matrices);
+        work.activation((ins + 1) * values, (2 * ins + 1) * values);
+        work.product(rows, part(inner_width), width(), matrices);
         bytes.saved_values += (ins + 1) * values;
         bytes.workspace_values += ins * values;
         bytes.split_values += ins * values;
@@ -248,52 +309,52 @@ class Estimator {
         }
     }
 
-    /// To queries, keys and values through narrow rows, each of which is normalized. Returns the
-    /// pairs that the heads look at: an indexer leaves fewer.
+    /// To queries, keys and values through narrow rows, each of which is normalized and whole on
+    /// every device. Returns the keys that a query sees in the mean: an indexer leaves fewer.
     double latent_projections(const LatentShape& latent,
-                              double pairs,
+                              double seen,
                               LayerWork& work,
                               LayerBytes& bytes) const {
         const AttentionShape& shape = model_.attention;
-        const double queries = static_cast<double>(shape.heads) * shape.key_width;
-        const double keys_and_values = static_cast<double>(shape.heads) *
-                                       (shape.key_width - latent.rotary_width + shape.value_width);
+        const double queries = part(shape.heads) * shape.key_width;
+        const double keys_and_values =
+            part(shape.heads) * (shape.key_width - latent.rotary_width + shape.value_width);
         if (latent.query_rank == 0) {
             work.product(tokens_, width(), queries);
         } else {
             work.product(tokens_, width(), latent.query_rank);
-            work.norm(tokens_, latent.query_rank);
+            work.whole_norm(tokens_, latent.query_rank);
             work.product(tokens_, latent.query_rank, queries);
         }
         work.product(tokens_, width(), latent.key_value_rank + latent.rotary_width);
-        work.norm(tokens_, latent.key_value_rank);
+        work.whole_norm(tokens_, latent.key_value_rank);
         work.product(tokens_, latent.key_value_rank, keys_and_values);
-        bytes.saved_values += 2 * tokens_ * (latent.query_rank + latent.key_value_rank);
+        save_whole(bytes, 2 * tokens_ * (latent.query_rank + latent.key_value_rank));
         if (!latent.indexer) {
-            return pairs;
+            return seen;
         }
         const IndexerShape& indexer = *latent.indexer;
         const double rows = static_cast<double>(indexer.heads) * indexer.width;
         work.product(tokens_, latent.query_rank, rows);
         work.product(tokens_, width(), indexer.width + indexer.heads);
-        work.choose_keys(indexer, pairs, tokens_);
-        bytes.saved_values += tokens_ * (rows + indexer.width + indexer.heads);
-        return std::min(pairs, size_ * causal_pairs(indexer.keys, options_.sequence));
+        work.choose_keys(indexer, tokens_ * seen, tokens_);
+        save_whole(bytes, tokens_ * (rows + indexer.width + indexer.heads));
+        return std::min(seen, causal_pairs(indexer.keys, options_.sequence) / options_.sequence);
     }
 
     LayerSample logits_and_loss() const {
-        const double logits = tokens_ * model_.vocabulary;
+        const double logits = tokens_ * part(model_.vocabulary);
         LayerWork work = new_work();
         LayerBytes bytes;
         norms(work, bytes, model_.final_norm ? 1 : 0);
-        bytes.saved_values += tokens_ * width();
+        save_whole(bytes, tokens_ * width());
         double row = width();
         if (model_.embedding_width > 0) {
             row = model_.embedding_width;
             work.product(tokens_, width(), row);
-            bytes.saved_values += tokens_ * row;
+            save_whole(bytes, tokens_ * row);
         }
-        work.product(tokens_, row, model_.vocabulary);
+        work.product(tokens_, row, part(model_.vocabulary));
         work.loss(logits);
         // The fp32 logits become their gradient in place; others stand beside them.
         bytes.saved_bytes = 4 * logits;
@@ -308,6 +369,16 @@ class Estimator {
         sample.saved = Bytes{whole_number(value() * bytes.saved_values + bytes.saved_bytes)};
         sample.workspace = Bytes{whole_number(value() * bytes.workspace_values)};
         sample.split = Bytes{whole_number(value() * bytes.split_values)};
+        sample.core_saved = Bytes{whole_number(bytes.core_bytes)};
+        if (bytes.weight_values >= 0) {
+            sample.input_saved = sample.saved - Bytes{whole_number(value() * bytes.weight_values)};
+        }
+        if (devices_ == 1) {
+            sample.whole_forward = sample.whole_backward = Duration{};
+        } else {
+            sample.whole_saved =
+                Bytes{whole_number(value() * bytes.whole_values + bytes.whole_bytes)};
+        }
         return sample;
     }
 
@@ -315,6 +386,7 @@ class Estimator {
     const DeviceProfile& device_;
     const EstimateOptions& options_;
     int size_;
+    int devices_;
     double tokens_;
 };
 
@@ -338,8 +410,9 @@ Duration adamw_time(std::int64_t parameters,
                     const DeviceProfile& device,
                     const EstimateOptions& options) {
     constexpr double moved = 28;
+    const double efficiency = options.memory_efficiency.value_or(MemoryEfficiency{}.copies);
     return Duration{whole_number(1e9 * moved * static_cast<double>(parameters) /
-                                 (device.memory_rate.value * options.memory_efficiency))};
+                                 (device.memory_rate.value * efficiency))};
 }
 
 /// Makes the layers of a profile, one after the other.
@@ -349,8 +422,10 @@ class LayerMaker {
                const DeviceProfile& device,
                const EstimateOptions& options)
         : device_(device), options_(options) {
-        for (const int size : sample_sizes(options.micro_batch_size)) {
-            estimators_.emplace_back(model, device, options, size);
+        for (int devices = 1; devices <= options.most_devices; devices *= 2) {
+            for (const int size : sample_sizes(options.micro_batch_size)) {
+                estimators_[devices].emplace_back(model, device, options, size, devices);
+            }
         }
     }
 
@@ -363,8 +438,12 @@ class LayerMaker {
         layer.parameter_count = parameters;
         layer.parameter_bytes = Bytes{parameters * bytes_per_value(options_.precision)};
         layer.optimizer = adamw_time(parameters, device_, options_);
-        for (const Estimator& estimator : estimators_) {
-            layer.samples.push_back(std::invoke(sample, estimator));
+        for (const auto& [devices, of_size] : estimators_) {
+            std::vector<LayerSample>& samples =
+                devices == 1 ? layer.samples : layer.shared[devices];
+            for (const Estimator& estimator : of_size) {
+                samples.push_back(std::invoke(sample, estimator));
+            }
         }
         return layer;
     }
@@ -374,7 +453,7 @@ class LayerMaker {
   private:
     const DeviceProfile& device_;
     const EstimateOptions& options_;
-    std::vector<Estimator> estimators_;
+    std::map<int, std::vector<Estimator>> estimators_;  ///< [devices that share a layer]
     std::vector<LayerCost> layers_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/costs/device_profile.h"
@@ -9,13 +10,34 @@
 /// Costs of a model that has not been measured yet. Formulas: docs/devices.md.
 namespace pipetwin {
 
+/// How attention is computed.
+enum class AttentionKernels {
+    Flash,    ///< block by block: no score is written to memory
+    Standard  ///< scores, softmax and dropout are kernels of their own, and keep what they make
+};
+
+/// What kernels that do little but move values reach of a device's memory rate, as shares. Kernels
+/// measured on A100 (microsoft/vidur, data/profiling/compute/a100): a sum with a residual 0.89, an
+/// activation with its gate 0.50, a norm 0.33; fused norms of training libraries reach more.
+struct MemoryEfficiency {
+    double copies = 0.8;
+    double activations = 0.5;
+    double norms = 0.47;
+};
+
 /// Sizes, precision and efficiencies that an estimate assumes.
 struct EstimateOptions {
     int sequence = 1;  ///< tokens per sample
     int micro_batch_size = 1;
     std::string precision = "bf16";  ///< the device has a matrix rate for it
-    double efficiency = 0.5;         ///< what matrix products reach of the device's dense rate
-    double memory_efficiency = 0.8;  ///< what everything else reaches of its memory rate
+    /// What matrix products reach of the device's dense rate, all of them; none: as their sizes
+    /// say (`matrix_efficiency`).
+    std::optional<double> efficiency{};
+    /// What everything else reaches of its memory rate, all of it; none: `MemoryEfficiency`.
+    std::optional<double> memory_efficiency{};
+    AttentionKernels attention = AttentionKernels::Flash;
+    int most_devices =
+        1;  ///< costs are estimated for 2, 4, ... devices to a layer, too, up to that
 };
 
 /// Costs of a model's layers on a device: "embedding", "block0.attention", "block0.feed_forward",
@@ -27,9 +49,11 @@ struct EstimateOptions {
 /// `tied_bytes` says so.
 ///
 /// Each kernel takes max(operations / (rate * efficiency), bytes / (memory rate *
-/// memory_efficiency)), a layer the sum of its kernels. What is kept for the backward: Korthikanti
+/// memory efficiency)), a layer the sum of its kernels. What is kept for the backward: Korthikanti
 /// et al., "Reducing Activation Recomputation in Large Transformer Models" (2022), section 4.1,
-/// with FlashAttention in place of the stored scores. Source of the profile: estimated.
+/// with FlashAttention in place of the stored scores unless they are asked for. Several devices
+/// share a layer as in section 4.2: each has its heads, and its part of the inner width and of the
+/// vocabulary; norms, residuals and what they keep are whole. Source of the profile: estimated.
 Profile estimated_profile(const DecoderModel& model,
                           const DeviceProfile& device,
                           const EstimateOptions& options);

@@ -25,38 +25,111 @@ double causal_pairs(int window, double sequence) {
     return seen * (seen + 1) / 2 + (sequence - seen) * seen;
 }
 
+namespace {
+
+/// One efficiency in place of all.
+MemoryEfficiency all_alike(double efficiency) {
+    return {.copies = efficiency, .activations = efficiency, .norms = efficiency};
+}
+
+}  // namespace
+
 LayerWork::LayerWork(const DeviceProfile& device, const EstimateOptions& options)
-    : rate_(device.matrix_rates.at(options.precision).value * options.efficiency),
-      memory_rate_(device.memory_rate.value * options.memory_efficiency),
+    : dense_rate_(device.matrix_rates.at(options.precision).value),
+      efficiency_(options.efficiency),
+      of_sizes_(matrix_efficiency(device, options.precision)),
+      of_attention_(attention_efficiency(device)),
+      memory_rate_(device.memory_rate.value),
+      memory_(options.memory_efficiency ? all_alike(*options.memory_efficiency)
+                                        : MemoryEfficiency{}),
       value_(static_cast<double>(bytes_per_value(options.precision))) {}
 
+double LayerWork::efficiency_of(const Sizes& sizes) const {
+    return efficiency_.value_or(of_sizes_.at(sizes.rows, sizes.columns, sizes.inner));
+}
+
+/// All three have the same three sizes, each in another place.
 void LayerWork::product(double rows, double inputs, double outputs, double matrices) {
     const double operations = 2 * rows * inputs * outputs;
     const double weights = matrices * inputs * outputs;
     const double once = rows * inputs + weights + rows * outputs;
-    add(forward_, operations, once);
-    add(backward_input_, operations, once);
-    add(backward_weight_, operations, once + weights);
+    const double efficiency =
+        efficiency_of({.rows = rows / matrices, .columns = outputs, .inner = inputs});
+    add(forward_, operations, once, efficiency);
+    add(backward_input_, operations, once, efficiency);
+    add(backward_weight_, operations, once + weights, efficiency);
 }
 
 void LayerWork::pass(double forward_values, double backward_values) {
-    add(forward_, 0, forward_values);
-    add(backward_input_, 0, backward_values);
+    move(forward_, forward_values, memory_.copies);
+    move(backward_input_, backward_values, memory_.copies);
+}
+
+void LayerWork::activation(double forward_values, double backward_values) {
+    move(forward_, forward_values, memory_.activations);
+    move(backward_input_, backward_values, memory_.activations);
+}
+
+void LayerWork::whole_pass(double forward_values, double backward_values) {
+    pass(forward_values, backward_values);
+    move(whole_forward_, forward_values, memory_.copies);
+    move(whole_backward_, backward_values, memory_.copies);
 }
 
 void LayerWork::norm(double rows, double width) {
-    pass(2 * rows * width, 3 * rows * width);
+    move(forward_, 2 * rows * width, memory_.norms);
+    move(backward_input_, 3 * rows * width, memory_.norms);
 }
 
-void LayerWork::attention(const AttentionShape& shape, double pairs, double tokens) {
-    const double heads = shape.heads;
-    const double queries = tokens * heads * shape.key_width;
-    const double outputs = tokens * heads * shape.value_width;
+void LayerWork::whole_norm(double rows, double width) {
+    norm(rows, width);
+    move(whole_forward_, 2 * rows * width, memory_.norms);
+    move(whole_backward_, 3 * rows * width, memory_.norms);
+}
+
+void LayerWork::flash_attention(const Attention& shape) {
+    const double tokens = shape.samples * shape.sequence;
+    const double queries = tokens * shape.heads * shape.key_width;
+    const double outputs = tokens * shape.heads * shape.value_width;
     const double keys_and_values =
         tokens * shape.key_value_heads * (shape.key_width + shape.value_width);
     const double moved = queries + keys_and_values + outputs;
-    add(forward_, pairs * heads * 2 * (shape.key_width + shape.value_width), moved);
-    add(backward_input_, pairs * heads * (6 * shape.key_width + 4 * shape.value_width), 2 * moved);
+    const double pairs = tokens * shape.seen * shape.heads;
+    const double part = shape.sequence / (shape.sequence + of_attention_.half_sequence);
+    const double forward = pairs * 2 * (shape.key_width + shape.value_width);
+    const double there = efficiency_.value_or(of_attention_.forward * part);
+    const double back = efficiency_.value_or(of_attention_.backward * part);
+    add(forward_, forward, moved, there);
+    add(core_forward_, forward, moved, there);
+    add(backward_input_, pairs * (6 * shape.key_width + 4 * shape.value_width), 2 * moved, back);
+}
+
+void LayerWork::standard_attention(const Attention& shape, bool dropout) {
+    const double s = shape.sequence;
+    const double matrices = shape.samples * shape.heads;
+    const double scores = matrices * s * s;
+    const auto products = [&](Sum& sum, double width, int count) {
+        const double efficiency = efficiency_of({.rows = s, .columns = s, .inner = width});
+        for (int i = 0; i < count; ++i) {
+            add(sum, 2 * scores * width, scores + 2 * matrices * s * width, efficiency);
+        }
+    };
+    const double softmax = 2 * scores;                                  // reads and writes them
+    const double dropped = dropout ? 2 * scores + scores / value_ : 0;  // and a byte of mask each
+    for (Sum* const sum : {&forward_, &core_forward_}) {
+        products(*sum, shape.key_width, 1);
+        products(*sum, shape.value_width, 1);
+        move(*sum, softmax, memory_.copies);
+        if (dropout) {
+            move(*sum, dropped, memory_.copies);
+        }
+    }
+    products(backward_input_, shape.key_width, 2);
+    products(backward_input_, shape.value_width, 2);
+    move(backward_input_, 3 * scores, memory_.copies);
+    if (dropout) {
+        move(backward_input_, dropped, memory_.copies);
+    }
 }
 
 void LayerWork::delta_rule(const LinearAttentionShape& shape, double tokens) {
@@ -67,20 +140,23 @@ void LayerWork::delta_rule(const LinearAttentionShape& shape, double tokens) {
         tokens * shape.value_heads * 2 * (chunk * (3 * k + 2 * v) + 3 * k * v);
     const double moved =
         tokens * (2.0 * shape.key_heads * k + 2.0 * shape.value_heads * v + 2 * shape.value_heads);
-    add(forward_, operations, moved);
-    add(backward_input_, 2 * operations, 2 * moved);
+    const double efficiency =
+        efficiency_of({.rows = tokens, .columns = chunk, .inner = std::min(k, v)});
+    add(forward_, operations, moved, efficiency);
+    add(backward_input_, 2 * operations, 2 * moved, efficiency);
 }
 
 void LayerWork::choose_keys(const IndexerShape& shape, double pairs, double tokens) {
     const double operations = pairs * shape.heads * 2 * shape.width;
     const double moved = tokens * (static_cast<double>(shape.heads) + 1) * shape.width;
-    add(forward_, operations, moved);
-    add(backward_input_, 2 * operations, 2 * moved);
+    const double efficiency = efficiency_.value_or(of_attention_.forward);
+    add(forward_, operations, moved, efficiency);
+    add(backward_input_, 2 * operations, 2 * moved, efficiency);
 }
 
 void LayerWork::lookup(double rows, double width) {
-    add(forward_, 0, 2 * rows * width);
-    add(backward_weight_, 0, 3 * rows * width);
+    move(forward_, 2 * rows * width, memory_.copies);
+    move(backward_weight_, 3 * rows * width, memory_.copies);
 }
 
 void LayerWork::loss(double logits) {
@@ -96,11 +172,20 @@ LayerSample LayerWork::sample() const {
     sample.forward_kernels = forward_.kernels;
     sample.backward_input_kernels = backward_input_.kernels;
     sample.backward_weight_kernels = backward_weight_.kernels;
+    sample.core_forward = core_forward_.time();
+    sample.whole_forward = whole_forward_.time();
+    sample.whole_backward = whole_backward_.time();
     return sample;
 }
 
-void LayerWork::add(Sum& sum, double operations, double values) const {
-    sum.seconds += std::max(operations / rate_, values * value_ / memory_rate_);
+void LayerWork::add(Sum& sum, double operations, double values, double efficiency) const {
+    sum.seconds += std::max(operations / (dense_rate_ * efficiency),
+                            values * value_ / (memory_rate_ * memory_.copies));
+    sum.kernels += 1;
+}
+
+void LayerWork::move(Sum& sum, double values, double efficiency) const {
+    sum.seconds += values * value_ / (memory_rate_ * efficiency);
     sum.kernels += 1;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "core/costs/device_profile.h"
@@ -38,13 +39,36 @@ class LayerWork {
     /// Kernels that do little but move values, forward and in the backward of the input.
     void pass(double forward_values, double backward_values);
 
+    /// An activation, with its gate where it has one.
+    void activation(double forward_values, double backward_values);
+
+    /// A pass that every device which shares the layer does whole, as long as they do not divide
+    /// the sequence.
+    void whole_pass(double forward_values, double backward_values);
+
     /// A row of `width` per token: reads it, writes it; backward reads it and its gradient.
     void norm(double rows, double width);
+    void whole_norm(double rows, double width);
+
+    /// Attention of `heads` heads that share keys and values in `key_value_heads` groups, over
+    /// samples of `sequence` tokens; each query sees `seen` keys in the mean.
+    struct Attention {
+        double samples = 1;
+        double sequence = 1;
+        double seen = 1;
+        double heads = 1;
+        double key_value_heads = 1;
+        double key_width = 1;
+        double value_width = 1;
+    };
 
     /// FlashAttention: forward two products per pair of a query and a key that it sees, backward
-    /// five, as the scores are computed again. No score is ever written. `pairs` and `tokens` are
-    /// of all samples.
-    void attention(const AttentionShape& shape, double pairs, double tokens);
+    /// five, as the scores are computed again. No score is ever written.
+    void flash_attention(const Attention& shape);
+
+    /// Scores, softmax and dropout over all pairs of a query and a key, seen or not, as kernels of
+    /// their own: batched products of a head's matrices, and passes over the scores.
+    void standard_attention(const Attention& shape, bool dropout);
 
     /// The gated delta rule over chunks of 64 tokens (Yang et al., arXiv 2412.06464, section 3.3):
     /// five products inside a chunk and three with the state that it hands on, backward each twice.
@@ -60,7 +84,8 @@ class LayerWork {
     /// in the model's precision.
     void loss(double logits);
 
-    /// Times and counts of kernels; sizes are not set.
+    /// Times and counts of kernels; sizes are not set. Times that are whole on every device are
+    /// those of whole passes.
     LayerSample sample() const;
 
   private:
@@ -71,14 +96,30 @@ class LayerWork {
         Duration time() const { return Duration{whole_number(seconds * 1e9)}; }
     };
 
-    void add(Sum& sum, double operations, double values) const;
+    /// The shape of a product, for what it reaches of the dense rate.
+    struct Sizes {
+        double rows = 1;
+        double columns = 1;
+        double inner = 1;
+    };
 
-    double rate_;
-    double memory_rate_;
+    void add(Sum& sum, double operations, double values, double efficiency) const;
+    void move(Sum& sum, double values, double efficiency) const;
+    double efficiency_of(const Sizes& sizes) const;
+
+    double dense_rate_;
+    std::optional<double> efficiency_;
+    MatrixEfficiency of_sizes_;
+    AttentionEfficiency of_attention_;
+    double memory_rate_;  ///< without an efficiency
+    MemoryEfficiency memory_;
     double value_;
     Sum forward_;
     Sum backward_input_;
     Sum backward_weight_;
+    Sum core_forward_;
+    Sum whole_forward_;
+    Sum whole_backward_;
 };
 
 }  // namespace pipetwin

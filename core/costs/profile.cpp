@@ -48,15 +48,10 @@ std::int64_t scaled(std::int64_t value, Ratio ratio) {
 /// it returned.
 template <class Change>
 LayerSample combine(LayerSample a, const LayerSample& b, Change change) {
-    for (const auto time :
-         {&LayerSample::forward, &LayerSample::backward_input, &LayerSample::backward_weight}) {
+    for (const auto time : times_of_sample) {
         a.*time = Duration{change((a.*time).count(), (b.*time).count())};
     }
-    for (const auto size : {&LayerSample::input,
-                            &LayerSample::output,
-                            &LayerSample::saved,
-                            &LayerSample::workspace,
-                            &LayerSample::split}) {
+    for (const auto size : sizes_of_sample) {
         a.*size = Bytes{change((a.*size).count, (b.*size).count)};
     }
     return a;
@@ -99,21 +94,30 @@ LayerSample in_proportion(const LayerSample& known, int size) {
 
 }  // namespace
 
-LayerSample cost_at(const LayerCost& layer, int micro_batch_size) {
-    PIPETWIN_EXPECT(!layer.samples.empty(), "a layer of the profile has no sample");
+const std::vector<LayerSample>* LayerCost::shared_by(int devices) const {
+    if (devices == 1) {
+        return &samples;
+    }
+    const auto found = shared.find(devices);
+    return found == shared.end() ? nullptr : &found->second;
+}
+
+LayerSample cost_at(const LayerCost& layer, int micro_batch_size, int devices) {
+    const std::vector<LayerSample>* const samples = layer.shared_by(devices);
+    PIPETWIN_EXPECT(samples != nullptr && !samples->empty(),
+                    "a layer of the profile has no sample");
     const auto above = std::lower_bound(
-        layer.samples.begin(),
-        layer.samples.end(),
+        samples->begin(),
+        samples->end(),
         micro_batch_size,
         [](const LayerSample& sample, int size) { return sample.micro_batch_size < size; });
     LayerSample sample;
-    if (above != layer.samples.end() && above->micro_batch_size == micro_batch_size) {
+    if (above != samples->end() && above->micro_batch_size == micro_batch_size) {
         sample = *above;
-    } else if (above != layer.samples.begin() && above != layer.samples.end()) {
+    } else if (above != samples->begin() && above != samples->end()) {
         sample = between(*std::prev(above), *above, micro_batch_size);
     } else {
-        const LayerSample& nearest =
-            above == layer.samples.end() ? layer.samples.back() : layer.samples.front();
+        const LayerSample& nearest = above == samples->end() ? samples->back() : samples->front();
         const bool near = micro_batch_size <= 2 * std::int64_t{nearest.micro_batch_size} &&
                           2 * std::int64_t{micro_batch_size} >= nearest.micro_batch_size;
         if (micro_batch_size < 1 || !near) {
@@ -125,13 +129,19 @@ LayerSample cost_at(const LayerCost& layer, int micro_batch_size) {
     return sample;
 }
 
-LayerSamples samples_at(const Profile& profile, int micro_batch_size) {
+LayerSamples samples_at(const Profile& profile, int micro_batch_size, int devices) {
     LayerSamples samples;
     samples.reserve(profile.layers.size());
     for (const LayerCost& layer : profile.layers) {
-        samples.push_back(cost_at(layer, micro_batch_size));
+        samples.push_back(cost_at(layer, micro_batch_size, devices));
     }
     return samples;
+}
+
+bool knows_shares(const Profile& profile, int devices) {
+    return std::ranges::all_of(profile.layers, [devices](const LayerCost& layer) {
+        return layer.shared_by(devices) != nullptr;
+    });
 }
 
 LayerSample with_launches(LayerSample sample, Duration launch) {
@@ -230,20 +240,35 @@ class ProfileCheck {
         if (cost.samples.empty()) {
             refuse(pointer + "/samples", "no sample, expected at least one");
         }
-        for (std::size_t i = 0; i < cost.samples.size(); ++i) {
-            sample(fmt::format("{}/samples/{}", pointer, i), cost.samples[i]);
-            if (i > 0 && cost.samples[i].micro_batch_size <= cost.samples[i - 1].micro_batch_size) {
-                refuse(fmt::format("{}/samples/{}/micro_batch_size", pointer, i),
-                       fmt::format("{} after {}, expected ascending sizes, each once",
-                                   cost.samples[i].micro_batch_size,
-                                   cost.samples[i - 1].micro_batch_size));
+        samples(pointer + "/samples", cost.samples);
+        int entry = 0;  // of the file's list, which ascends as the map does
+        for (const auto& [devices, of_one] : cost.shared) {
+            const std::string shared = fmt::format("{}/shared/{}", pointer, entry++);
+            if (devices < 2) {
+                refuse(shared + "/devices", fmt::format("{}, expected 2 or more devices", devices));
             }
+            if (of_one.empty()) {
+                refuse(shared + "/samples", "no sample, expected at least one");
+            }
+            samples(shared + "/samples", of_one);
         }
         const LayerSample& largest = cost.samples.back();
         add(pointer, "forward_ns", time_, largest.forward.count());
         add(pointer, "backward_input_ns", time_, largest.backward_input.count());
         add(pointer, "backward_weight_ns", time_, largest.backward_weight.count());
         add(pointer, "saved_bytes", saved_bytes_, largest.saved.count);
+    }
+
+    void samples(const std::string& pointer, const std::vector<LayerSample>& of) const {
+        for (std::size_t i = 0; i < of.size(); ++i) {
+            sample(fmt::format("{}/{}", pointer, i), of[i]);
+            if (i > 0 && of[i].micro_batch_size <= of[i - 1].micro_batch_size) {
+                refuse(fmt::format("{}/{}/micro_batch_size", pointer, i),
+                       fmt::format("{} after {}, expected ascending sizes, each once",
+                                   of[i].micro_batch_size,
+                                   of[i - 1].micro_batch_size));
+            }
+        }
     }
 
     /// Both ends have the weights that they share.
@@ -302,10 +327,32 @@ class ProfileCheck {
         number(pointer, "saved_bytes", values.saved.count);
         number(pointer, "workspace_bytes", values.workspace.count);
         number(pointer, "split_bytes", values.split.count);
+        part(pointer, "input_saved_bytes", values.input_saved.count, values.saved.count);
+        part(pointer, "core_forward_ns", values.core_forward.count(), values.forward.count());
+        part(pointer, "core_saved_bytes", values.core_saved.count, values.saved.count);
+        part(pointer, "whole_forward_ns", values.whole_forward.count(), values.forward.count());
+        part(pointer,
+             "whole_backward_ns",
+             values.whole_backward.count(),
+             values.backward_input.count());
+        part(pointer, "whole_saved_bytes", values.whole_saved.count, values.saved.count);
         rate(pointer, "spread", values.spread);
         kernels(pointer, "forward_kernels", values.forward_kernels);
         kernels(pointer, "backward_input_kernels", values.backward_input_kernels);
         kernels(pointer, "backward_weight_kernels", values.backward_weight_kernels);
+    }
+
+    /// A number that is part of another.
+    void part(const std::string& pointer,
+              std::string_view field,
+              std::int64_t value,
+              std::int64_t whole) const {
+        number(pointer, field, value);
+        if (value > whole) {
+            refuse(
+                fmt::format("{}/{}", pointer, field),
+                fmt::format("{}, expected no more than the {} that it is part of", value, whole));
+        }
     }
 
     void link(const std::string& pointer, const LinkCost& cost) const {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,8 +26,8 @@ std::string_view to_string(CostSource source);
 /// `output`;
 /// - forward that keeps nothing (recompute): the same for a moment, then only `output`;
 /// - backward: `saved` + gradient of the output + gradient of the input, then only the latter;
-/// - backward in two: I adds `split` and the gradient of the input, W gives back `saved` and
-/// `split`;
+/// - backward in two: I adds `split` and the gradient of the input, and gives back `input_saved`; W
+/// gives back the rest of `saved`, and `split`;
 /// - `workspace` is scratch inside one call; a rank reserves the largest of its layers once.
 struct LayerSample {
     int micro_batch_size = 1;
@@ -35,17 +38,50 @@ struct LayerSample {
     Bytes output{};              ///< what the next layer reads; 0 for a loss
     Bytes saved{};               ///< kept from forward to backward, input included
     Bytes workspace{};
-    Bytes split{};      ///< kept in addition from I to W, where the backward is split in two
-    double spread = 0;  ///< (p90 - p10) / median of the measurement
+    Bytes split{};        ///< kept in addition from I to W, where the backward is split in two
+    Bytes input_saved{};  ///< part of `saved` that W does not read
+    double spread = 0;    ///< (p90 - p10) / median of the measurement
     /// Kernels that each part launches; 0 where it is not known. See `with_launches`.
     int forward_kernels = 0;
     int backward_input_kernels = 0;
     int backward_weight_kernels = 0;
+    /// What core attention (scores, softmax, and the products with them) has of `forward` and
+    /// `saved`: selective recompute keeps none of these bytes and computes them again.
+    Duration core_forward{};
+    Bytes core_saved{};
+    /// What each of the devices that share a layer has whole, as long as they do not divide the
+    /// sequence: part of `forward`, of `backward_input` and of `saved`.
+    Duration whole_forward{};
+    Duration whole_backward{};
+    Bytes whole_saved{};
+    /// Bytes that its backward computes again before it begins, and has until it ends. Zero in a
+    /// profile: `with_layer_recompute` (core/plan/layer_recompute.h) says so.
+    Bytes rebuilt{};
+    Bytes rebuilt_for_weight{};      ///< of these, what W reads
+    bool rebuilt_with_next = false;  ///< the next layer's backward computes them again
 
     Duration backward() const { return backward_input + backward_weight; }
 
     bool operator==(const LayerSample&) const = default;
 };
+
+/// Every time of a sample.
+inline constexpr std::array times_of_sample{&LayerSample::forward,
+                                            &LayerSample::backward_input,
+                                            &LayerSample::backward_weight,
+                                            &LayerSample::core_forward,
+                                            &LayerSample::whole_forward,
+                                            &LayerSample::whole_backward};
+
+/// Every size of a sample that a profile has.
+inline constexpr std::array sizes_of_sample{&LayerSample::input,
+                                            &LayerSample::output,
+                                            &LayerSample::saved,
+                                            &LayerSample::workspace,
+                                            &LayerSample::split,
+                                            &LayerSample::input_saved,
+                                            &LayerSample::core_saved,
+                                            &LayerSample::whole_saved};
 
 /// Costs of one layer: its parameters, and one sample for each micro-batch size that is known.
 struct LayerCost {
@@ -59,6 +95,24 @@ struct LayerCost {
     Duration optimizer{};                ///< the optimizer's update of this layer's parameters
     std::optional<CostSource> source{};  ///< where it differs from the profile's
     std::vector<LayerSample> samples{};  ///< ascending by micro_batch_size, at least one
+    /// [devices that share the layer]: samples of one of them, where more is known than that each
+    /// has an equal part. Without the sums between them.
+    std::map<int, std::vector<LayerSample>> shared{};
+    /// All-reduces of the output in a forward, and of the input's gradient in a backward, where
+    /// devices share the layer.
+    int tensor_sums = 1;
+
+    /// Samples of one of the devices that share the layer; null: nothing is known of so many.
+    const std::vector<LayerSample>* shared_by(int devices) const;
+
+    /// Calls `change(sample)` for every sample, of one device or of several.
+    template <class Change>
+    void change_samples(Change change) {
+        std::ranges::for_each(samples, change);
+        for (auto& [devices, of_one] : shared) {
+            std::ranges::for_each(of_one, change);
+        }
+    }
 
     bool operator==(const LayerCost&) const = default;
 };
@@ -119,14 +173,18 @@ struct Profile {
 
 /// The costs of a layer at a micro-batch size: the sample itself, or linear interpolation between
 /// its neighbours; sizes up to a factor of 2 outside the measured range are scaled in proportion.
-/// Throws Error(BadInput), naming layer and measured range, beyond that.
-LayerSample cost_at(const LayerCost& layer, int micro_batch_size);
+/// Throws Error(BadInput), naming layer and measured range, beyond that. With several `devices`
+/// the costs of one of those that share the layer, which are known (`LayerCost::shared_by`).
+LayerSample cost_at(const LayerCost& layer, int micro_batch_size, int devices = 1);
 
 /// Every layer of a model at one micro-batch size.
 using LayerSamples = std::vector<LayerSample>;
 
 /// The costs of all layers. Throws Error(BadInput) as `cost_at`.
-LayerSamples samples_at(const Profile& profile, int micro_batch_size);
+LayerSamples samples_at(const Profile& profile, int micro_batch_size, int devices = 1);
+
+/// Whether the costs of one of so many devices that share a layer are known of every layer.
+bool knows_shares(const Profile& profile, int devices);
 
 /// Returns the sample with each part at least as long as the launches of its kernels: max(time,
 /// kernels * launch).

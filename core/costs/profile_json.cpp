@@ -82,7 +82,7 @@ void read_kernels(const JsonObject& object, LayerSample& sample) {
 }
 
 LayerSample read_sample(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 15>{"micro_batch_size",
+    object.expect_keys(std::array<string_view, 21>{"micro_batch_size",
                                                    "forward_ns",
                                                    "backward_ns",
                                                    "backward_input_ns",
@@ -96,7 +96,13 @@ LayerSample read_sample(const JsonObject& object) {
                                                    "forward_kernels",
                                                    "backward_kernels",
                                                    "backward_input_kernels",
-                                                   "backward_weight_kernels"});
+                                                   "backward_weight_kernels",
+                                                   "input_saved_bytes",
+                                                   "core_forward_ns",
+                                                   "core_saved_bytes",
+                                                   "whole_forward_ns",
+                                                   "whole_backward_ns",
+                                                   "whole_saved_bytes"});
     LayerSample sample;
     const std::int64_t size = object.whole("micro_batch_size");
     if (size < 1 || size > std::numeric_limits<int>::max()) {
@@ -110,21 +116,46 @@ LayerSample read_sample(const JsonObject& object) {
     sample.saved = Bytes{object.whole("saved_bytes")};
     sample.workspace = Bytes{object.whole_or("workspace_bytes", 0)};
     sample.split = Bytes{object.whole_or("split_bytes", 0)};
+    sample.input_saved = Bytes{object.whole_or("input_saved_bytes", 0)};
+    sample.core_forward = Duration{object.whole_or("core_forward_ns", 0)};
+    sample.core_saved = Bytes{object.whole_or("core_saved_bytes", 0)};
+    sample.whole_forward = Duration{object.whole_or("whole_forward_ns", 0)};
+    sample.whole_backward = Duration{object.whole_or("whole_backward_ns", 0)};
+    sample.whole_saved = Bytes{object.whole_or("whole_saved_bytes", 0)};
     sample.spread = object.number_or("spread", 0);
     read_kernels(object, sample);
     return sample;
 }
 
+/// [{"devices": 2, "samples": [...]}, ...]
+void read_shared(const JsonObject& object, LayerCost& layer) {
+    constexpr std::int64_t most = 4096;
+    for (const JsonObject& entry : object.objects("shared")) {
+        entry.expect_keys(std::array<string_view, 2>{"devices", "samples"});
+        const std::int64_t devices = entry.whole("devices");
+        const bool ascends = layer.shared.empty() || devices > layer.shared.rbegin()->first;
+        if (devices < 2 || devices > most || !ascends) {
+            entry.refuse("devices", fmt::format("2 to {}, ascending, each once", most));
+        }
+        std::vector<LayerSample>& samples = layer.shared[static_cast<int>(devices)];
+        for (const JsonObject& sample : entry.objects("samples")) {
+            samples.push_back(read_sample(sample));
+        }
+    }
+}
+
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 9>{"name",
-                                                  "repeat",
-                                                  "kind",
-                                                  "inputs",
-                                                  "parameter_count",
-                                                  "parameter_bytes",
-                                                  "optimizer_ns",
-                                                  "source",
-                                                  "samples"});
+    object.expect_keys(std::array<string_view, 11>{"name",
+                                                   "repeat",
+                                                   "kind",
+                                                   "inputs",
+                                                   "parameter_count",
+                                                   "parameter_bytes",
+                                                   "optimizer_ns",
+                                                   "source",
+                                                   "samples",
+                                                   "shared",
+                                                   "tensor_sums"});
     LayerCost layer;
     layer.name = object.text("name");
     layer.kind = object.text_or("kind", "");
@@ -138,6 +169,12 @@ LayerCost read_layer(const JsonObject& object) {
     for (const JsonObject& sample : object.objects("samples")) {
         layer.samples.push_back(read_sample(sample));
     }
+    read_shared(object, layer);
+    const std::int64_t sums = object.whole_or("tensor_sums", 1);
+    if (sums > 16) {
+        object.refuse("tensor_sums", "0 to 16");
+    }
+    layer.tensor_sums = static_cast<int>(sums);
     return layer;
 }
 
@@ -178,8 +215,12 @@ class LayerList {
         if (layers_.size() + copies > as_index(most_layers)) {
             object.refuse("repeat", fmt::format("at most {} layers in all", most_layers));
         }
+        std::size_t samples = layer.samples.size();
+        for (const auto& [devices, of_one] : layer.shared) {
+            samples += of_one.size();
+        }
         memory_ += copies * (sizeof(LayerCost) + layer.name.size() + layer.kind.size() +
-                             layer.samples.size() * sizeof(LayerSample));
+                             samples * sizeof(LayerSample));
         if (memory_ > most_memory) {
             object.refuse("repeat",
                           fmt::format("layers that take at most {} MiB in all", most_memory >> 20));
@@ -281,7 +322,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Counts of kernels that are not known are left out.
+/// What is not known, or is none, is left out.
 ordered_json sample_json(const LayerSample& sample) {
     ordered_json object{{"micro_batch_size", sample.micro_batch_size},
                         {"forward_ns", sample.forward.count()},
@@ -294,9 +335,15 @@ ordered_json sample_json(const LayerSample& sample) {
                         {"split_bytes", sample.split.count},
                         {"spread", sample.spread}};
     for (const auto& [key, count] :
-         {std::pair("forward_kernels", sample.forward_kernels),
-          std::pair("backward_input_kernels", sample.backward_input_kernels),
-          std::pair("backward_weight_kernels", sample.backward_weight_kernels)}) {
+         {std::pair("forward_kernels", std::int64_t{sample.forward_kernels}),
+          std::pair("backward_input_kernels", std::int64_t{sample.backward_input_kernels}),
+          std::pair("backward_weight_kernels", std::int64_t{sample.backward_weight_kernels}),
+          std::pair("input_saved_bytes", sample.input_saved.count),
+          std::pair("core_forward_ns", sample.core_forward.count()),
+          std::pair("core_saved_bytes", sample.core_saved.count),
+          std::pair("whole_forward_ns", sample.whole_forward.count()),
+          std::pair("whole_backward_ns", sample.whole_backward.count()),
+          std::pair("whole_saved_bytes", sample.whole_saved.count)}) {
         if (count > 0) {
             object[key] = count;
         }
@@ -322,6 +369,16 @@ ordered_json layer_json(const LayerCost& layer) {
     object["samples"] = ordered_json::array();
     for (const LayerSample& sample : layer.samples) {
         object["samples"].push_back(sample_json(sample));
+    }
+    for (const auto& [devices, of_one] : layer.shared) {
+        ordered_json samples = ordered_json::array();
+        for (const LayerSample& sample : of_one) {
+            samples.push_back(sample_json(sample));
+        }
+        object["shared"].push_back({{"devices", devices}, {"samples", std::move(samples)}});
+    }
+    if (layer.tensor_sums != 1) {
+        object["tensor_sums"] = layer.tensor_sums;
     }
     return object;
 }

@@ -20,10 +20,16 @@ LayerSample together(const LayerSample& a, const LayerSample& b) {
             .saved = a.saved + b.saved,
             .workspace = std::max(a.workspace, b.workspace),
             .split = a.split + b.split + a.output,  // the gradient between them waits for W, too
+            .input_saved = a.input_saved + b.input_saved,
             .spread = std::max(a.spread, b.spread),
             .forward_kernels = a.forward_kernels + b.forward_kernels,
             .backward_input_kernels = a.backward_input_kernels + b.backward_input_kernels,
-            .backward_weight_kernels = a.backward_weight_kernels + b.backward_weight_kernels};
+            .backward_weight_kernels = a.backward_weight_kernels + b.backward_weight_kernels,
+            .core_forward = a.core_forward + b.core_forward,
+            .core_saved = a.core_saved + b.core_saved,
+            .whole_forward = a.whole_forward + b.whole_forward,
+            .whole_backward = a.whole_backward + b.whole_backward,
+            .whole_saved = a.whole_saved + b.whole_saved};
 }
 
 LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name) {
@@ -36,6 +42,21 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
     for (std::size_t i = 0; i < block.samples.size(); ++i) {
         block.samples[i] = together(a.samples[i], b.samples.at(i));
     }
+    // Of as many devices as share both halves, at sizes that are known of both.
+    std::erase_if(block.shared, [&b](const auto& entry) {
+        const std::vector<LayerSample>* const other = b.shared_by(entry.first);
+        return other == nullptr || !std::ranges::equal(entry.second,
+                                                       *other,
+                                                       {},
+                                                       &LayerSample::micro_batch_size,
+                                                       &LayerSample::micro_batch_size);
+    });
+    for (auto& [devices, samples] : block.shared) {
+        for (std::size_t i = 0; i < samples.size(); ++i) {
+            samples[i] = together(samples[i], b.shared.at(devices)[i]);
+        }
+    }
+    block.tensor_sums += b.tensor_sums;
     return block;
 }
 

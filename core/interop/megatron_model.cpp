@@ -633,16 +633,14 @@ Profile with_context_parallel(Profile profile, int devices) {
         return (time + Duration{devices - 1}) / devices;
     };
     for (LayerCost& layer : profile.layers) {
-        for (LayerSample& sample : layer.samples) {
-            for (Duration* const time :
-                 {&sample.forward, &sample.backward_input, &sample.backward_weight}) {
-                *time = share_of(*time);
+        layer.change_samples([&](LayerSample& sample) {
+            for (const auto time : times_of_sample) {
+                sample.*time = share_of(sample.*time);
             }
-            for (Bytes* const bytes :
-                 {&sample.input, &sample.output, &sample.saved, &sample.workspace, &sample.split}) {
-                *bytes = part_of(*bytes, devices);
+            for (const auto size : sizes_of_sample) {
+                sample.*size = part_of(sample.*size, devices);
             }
-        }
+        });
     }
     return profile;
 }

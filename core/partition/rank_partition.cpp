@@ -18,12 +18,12 @@ namespace pipetwin {
 
 namespace {
 
-constexpr double most_enumerated = 10'000;      ///< splits
-constexpr double most_walked = 15e6;            ///< steps of the recurrence
-constexpr int limits_of_bisection = 80;         ///< about
-constexpr double most_shared = 5e6;             ///< steps of one limit of `RankShare`
+constexpr double most_enumerated = 10'000;         ///< splits
+constexpr double most_walked = 15e6;               ///< steps of the recurrence
+constexpr int limits_of_bisection = 80;            ///< about
+constexpr double most_shared = 5e6;                ///< steps of one limit of `RankShare`
 constexpr std::int64_t shared_precision = 10'000;  ///< its bound is this part below, at most
-constexpr std::int64_t most_visited = 200'000;  ///< pieces of splits that are listed
+constexpr std::int64_t most_visited = 200'000;     ///< pieces of splits that are listed
 
 /// [layer]: what it has where it has least.
 std::vector<std::int64_t> least_of_layers(const RankQuantity& quantity) {

@@ -78,8 +78,7 @@ RankShare::Room RankShare::room_of(const RankQuantity& quantity, int rank) const
     const std::vector<int>& pieces = pieces_of_rank_[as_index(rank)];
     Room room{.of_kind = {}, .is_asked = quantity.limits.empty()};
     const std::int64_t limit = room.is_asked ? 0 : quantity.limits[as_index(rank)];
-    room.limit = static_cast<double>(limit) -
-                 static_cast<double>(besides(quantity, pieces, rank));
+    room.limit = static_cast<double>(limit) - static_cast<double>(besides(quantity, pieces, rank));
     // Pieces of one kind are alike; more than one kind is listed piece by piece.
     const std::size_t listed = quantity.before.size() == 1 ? 1 : pieces.size();
     for (std::size_t i = 0; i < listed; ++i) {
@@ -91,7 +90,8 @@ RankShare::Room RankShare::room_of(const RankQuantity& quantity, int rank) const
     return room;
 }
 
-/// Values between the share of the first quantity and the share of the memory: of what is held most.
+/// Values between the share of the first quantity and the share of the memory: of what is held
+/// most.
 void RankShare::find_values() {
     const RankQuantity& work = chain_.quantities.front();
     const RankQuantity* held = nullptr;
@@ -151,8 +151,7 @@ double RankShare::worth_of(const Room& work,
         const double factor = of_work(of_memory);
         return factor == never_reached
                    ? never_reached
-                   : factor * work_limit +
-                         (memory == nullptr ? 0.0 : of_memory * memory->limit);
+                   : factor * work_limit + (memory == nullptr ? 0.0 : of_memory * memory->limit);
     };
     if (memory == nullptr) {
         return worth(0);

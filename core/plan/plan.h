@@ -27,10 +27,14 @@ struct StageCost {
     Duration backward{};        ///< the whole of it; not below zero
     Duration backward_input{};  ///< where a schedule splits it
     Duration backward_weight{};
-    Bytes input{};   ///< boundary before the stage; for the first stage the model's own input
-    Bytes output{};  ///< boundary after the stage; 0 for the last
-    Bytes saved{};   ///< kept from F to B when everything is kept, input included
-    Bytes split{};   ///< kept in addition from I to W: gradients of the inner outputs
+    Bytes input{};        ///< boundary before the stage; for the first stage the model's own input
+    Bytes output{};       ///< boundary after the stage; 0 for the last
+    Bytes saved{};        ///< kept from F to B when everything is kept, input included
+    Bytes split{};        ///< kept in addition from I to W: gradients of the inner outputs
+    Bytes input_saved{};  ///< part of `saved` that goes with I
+    /// Most held during an F that keeps `saved`, where layers drop what they compute again; 0: no
+    /// more than `saved` and the output.
+    Bytes forward_peak{};
     Bytes forward_drop_peak{};  ///< most held during an F that keeps its input only, input included
     Bytes backward_peak{};      ///< most held during B: what is left of `saved`, and both gradients
 };
@@ -52,6 +56,7 @@ struct PlanParts {
     int chunks = 1;
     RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    LayerRecompute layer_recompute = LayerRecompute::None;
     std::optional<Partition> partition;    ///< none for plain numbers
     std::vector<std::string> layer_names;  ///< empty for plain numbers
     std::vector<int> micro_batch_sizes;  ///< samples, one per micro-batch; empty for plain numbers

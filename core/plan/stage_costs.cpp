@@ -57,19 +57,52 @@ class StageSum {
             cost.backward_weight += sample(layer).backward_weight;
             cost.backward += sample(layer).backward();
             cost.saved += sample(layer).saved;
-            cost.split += sample(layer).split;
+            cost.split += sample(layer).split + sample(layer).rebuilt_for_weight;
+            cost.input_saved += sample(layer).input_saved;
             if (layer > first_) {
                 cost.split += input_gradient(layer);
             }
         }
+        cost.saved += cut_block_input(cost.input);
+        cost.split -= std::min(cost.split, cut_block_input(cost.input));
         cost.recompute = cost.forward;
+        cost.forward_peak = forward_peak(cost.input);
         cost.forward_drop_peak = forward_drop_peak(cost.input);
-        cost.backward_peak = backward_peak();
+        cost.backward_peak = backward_peak(cost.input);
     }
 
   private:
     const LayerSample& sample(int layer) const { return samples_[as_index(layer)]; }
     Bytes input_gradient(int layer) const { return input_gradients_[as_index(layer)]; }
+
+    /// Where a stage begins inside of a block that is computed again, it keeps its own input, too.
+    Bytes cut_block_input(Bytes stage_input) const {
+        const bool cuts = first_ > 0 && sample(first_ - 1).rebuilt_with_next;
+        return cuts ? stage_input : Bytes{};
+    }
+
+    /// What a layer computes again, without the stage's input, which is kept.
+    Bytes rebuilt(int layer, Bytes stage_input) const {
+        const Bytes kept = layer == first_ ? cut_block_input(stage_input) : Bytes{};
+        return sample(layer).rebuilt - std::min(kept, sample(layer).rebuilt);
+    }
+
+    /// A layer that drops what it computes again has it all for a moment:
+    ///
+    ///     layer 0   [kept 0 | dropped 0 | output]
+    ///     layer 1   [kept 0] [kept 1 | dropped 1 | output]
+    Bytes forward_peak(Bytes stage_input) const {
+        Bytes peak;
+        Bytes kept = cut_block_input(stage_input);
+        bool drops = false;
+        for (int layer = first_; layer < end_; ++layer) {
+            kept += sample(layer).saved;
+            const Bytes dropped = rebuilt(layer, stage_input);
+            drops = drops || dropped > Bytes{};
+            peak = std::max(peak, kept + dropped + sample(layer).output);
+        }
+        return drops ? peak : Bytes{};
+    }
 
     /// A forward that keeps the stage's input only holds one layer at a time beside it:
     ///
@@ -90,13 +123,21 @@ class StageSum {
     ///     layer 2   [saved 0] [saved 1] [saved 2] [gradients of 2's output and input]
     ///     layer 1   [saved 0] [saved 1] [gradients of 1's output and input]
     ///     layer 0   [saved 0] [gradients of 0's output and input]
-    Bytes backward_peak() const {
+    ///
+    /// What a block computes again is there from its last layer's backward on, and goes with the
+    /// backward of each.
+    Bytes backward_peak(Bytes stage_input) const {
         Bytes peak;
-        Bytes saved_up_to_here;
+        Bytes saved_up_to_here = cut_block_input(stage_input);
+        Bytes again;  // of this block
         for (int layer = first_; layer < end_; ++layer) {
             saved_up_to_here += sample(layer).saved;
-            const Bytes gradients = sample(layer).output + input_gradient(layer);
-            peak = std::max(peak, saved_up_to_here + gradients);
+            const bool goes_on = layer > first_ && sample(layer - 1).rebuilt_with_next;
+            again = (goes_on ? again : Bytes{}) + rebuilt(layer, stage_input);
+            // The output is made again, too, before there is a gradient of the input.
+            const Bytes output = again > Bytes{} ? sample(layer).output : Bytes{};
+            const Bytes gradients = sample(layer).output + std::max(input_gradient(layer), output);
+            peak = std::max(peak, saved_up_to_here + again + gradients);
         }
         return peak;
     }
@@ -132,6 +173,10 @@ StageCost StageCosts::of(int first, int end) const {
 
 bool is_half_precision(std::string_view precision) {
     return precision == "bf16" || precision == "fp16";
+}
+
+int gradient_bytes_per_byte(std::string_view precision, bool fp32_gradients) {
+    return is_half_precision(precision) && fp32_gradients ? 2 : 1;
 }
 
 Bytes tied_bytes(const Model& model, const Profile& profile) {
@@ -181,15 +226,39 @@ int state_per_byte(std::string_view precision, int optimizer_slots) {
 Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules) {
     const std::int64_t unit =
         bytes_per_number(precision) * state_per_byte(precision, rules.optimizer_slots);
-    if (rules.optimizer_shards == 1 || unit == 0) {
+    if (rules.shards.optimizer == 1 || unit == 0) {
         return all;
     }
-    const std::int64_t shards = rules.optimizer_shards;
+    const std::int64_t shards = rules.shards.optimizer;
     return Bytes{(all.count / unit + shards - 1) / shards * unit};
+}
+
+Bytes least_share(const StageState& whole, const StateShards& shards) {
+    return Bytes{whole.weights.count / shards.weights + whole.gradients.count / shards.gradients +
+                 whole.optimizer_state.count / shards.optimizer};
 }
 
 Duration norm_time(Duration update, int optimizer_slots) {
     return update / (3 + 2 * optimizer_slots);
+}
+
+void share_out(StageState& state,
+               Bytes largest_layer,
+               std::string_view precision,
+               const WeightRules& rules) {
+    const StateShards& shards = rules.shards;
+    if (shards.gradients == 1) {
+        return;
+    }
+    const Bytes all = state.weights;
+    const int gradient = gradient_bytes_per_byte(precision, rules.fp32_gradients);
+    state.gradients = part_of(state.gradients, shards.gradients);
+    Bytes room = std::min(largest_layer, all) * gradient;
+    if (shards.weights > 1) {
+        state.weights = part_of(state.weights, shards.weights);
+        room += std::min(largest_layer * (1 + rules.prefetch), all);
+    }
+    state.workspace += room;
 }
 
 std::vector<StageState> stage_states(const Profile& profile,
@@ -197,10 +266,13 @@ std::vector<StageState> stage_states(const Profile& profile,
                                      const Partition& partition,
                                      const WeightRules& rules) {
     std::vector<StageState> states(as_index(partition.stage_count()));
+    std::vector<Bytes> largest(states.size());  // weights of a layer
     for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
         const int stage = partition.stage_of_layer(static_cast<int>(layer));
         StageState& state = states[as_index(stage)];
-        state.weights += part_of(profile.layers[layer].parameter_bytes, rules.devices);
+        const Bytes weights = part_of(profile.layers[layer].parameter_bytes, rules.devices);
+        state.weights += weights;
+        largest[as_index(stage)] = std::max(largest[as_index(stage)], weights);
         state.optimizer += profile.layers[layer].optimizer;
         for (const LayerSamples& samples : samples_of_class) {
             state.workspace = std::max(state.workspace, samples[layer].workspace);
@@ -211,16 +283,18 @@ std::vector<StageState> stage_states(const Profile& profile,
         states.front().weights -= tied;
         states.front().optimizer -= rules.tied_update;
     }
-    const int gradient =
-        is_half_precision(profile.precision) ? 2 : 1;  // bytes of it for each of the weight
+    const int gradient = gradient_bytes_per_byte(profile.precision, rules.fp32_gradients);
     for (StageState& state : states) {
         state.gradients = state.weights * gradient;
         state.optimizer_state =
             first_share(state.weights * state_per_byte(profile.precision, rules.optimizer_slots),
                         profile.precision,
                         rules);
-        state.optimizer /= rules.optimizer_shards;
+        state.optimizer /= rules.shards.optimizer;
         state.norm = norm_time(state.optimizer, rules.optimizer_slots);
+    }
+    for (std::size_t stage = 0; stage < states.size(); ++stage) {
+        share_out(states[stage], largest[stage], profile.precision, rules);
     }
     if (!rules.tied_room) {
         return states;

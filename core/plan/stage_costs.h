@@ -33,13 +33,29 @@ class StageCosts {
 /// True if a profile's weights have two bytes each, and its gradients twice that.
 bool is_half_precision(std::string_view precision);
 
+/// Bytes of a gradient for each byte of its weight: 2 where weights of two bytes have gradients in
+/// fp32, else 1.
+int gradient_bytes_per_byte(std::string_view precision, bool fp32_gradients);
+
+/// Replicas that have parts of a stage's state between them; 1: each has all of it.
+struct StateShards {
+    int weights = 1;
+    int gradients = 1;
+    int optimizer = 1;
+
+    bool operator==(const StateShards&) const = default;
+};
+
 /// Rules for the memory that a stage's weights take: optimizer, sharding, tied weights.
 struct WeightRules {
-    int optimizer_slots = 0;  ///< numbers per weight that the optimizer keeps
-    int devices = 1;          ///< that share the weights of a stage: each has its part
-    /// Replicas that share the optimizer's state of a stage and its update (ZeRO-1: Rajbhandari et
-    /// al., arXiv 1910.02054, section 5.1).
-    int optimizer_shards = 1;
+    int optimizer_slots = 0;     ///< numbers per weight that the optimizer keeps
+    int devices = 1;             ///< that share the weights of a stage: each has its part
+    bool fp32_gradients = true;  ///< of weights with two bytes
+    /// Replicas that share the state of a stage and its update (Rajbhandari et al., arXiv
+    /// 1910.02054, section 5).
+    StateShards shards{};
+    /// Layers before the one that is computed whose weights are gathered, where they are shared.
+    int prefetch = 1;
     /// Weights that the last layer has in common with the first. On one stage they are there once;
     /// else either stage has a copy.
     Bytes tied{};
@@ -68,9 +84,21 @@ Profile tied_counted_once(const Model& model, const Profile& profile);
 /// optimizer's slots.
 Duration norm_time(Duration update, int optimizer_slots);
 
+/// The least that a replica has of a stage's weights, gradients and optimizer state, which are
+/// those of one that shares nothing.
+Bytes least_share(const StageState& whole, const StateShards& shards);
+
 /// The part of a stage's optimizer state (`all` bytes) that the first replica holds: no less than
 /// any other's.
 Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules);
+
+/// Leaves a replica its part of a stage's gradients and weights, and adds room to the workspace for
+/// the layers that are gathered and for the gradient of one, before it is summed. `largest_layer`:
+/// bytes of the weights of the stage's largest layer.
+void share_out(StageState& state,
+               Bytes largest_layer,
+               std::string_view precision,
+               const WeightRules& rules);
 
 /// One state per stage of the partition; the workspace is the largest over `samples_of_class`.
 /// Weights of half precision ("bf16", "fp16") have gradients that are summed in fp32, and a copy in

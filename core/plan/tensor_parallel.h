@@ -12,25 +12,38 @@ namespace pipetwin {
 struct TensorParallel {
     int devices = 1;  ///< T, of one rank
     LinkCost link{};  ///< between them
+    /// Each has its part of the sequence where a layer would be whole on all of them (Korthikanti
+    /// et al., arXiv 2205.05198, section 4.2.2).
+    bool sequence_parallel = false;
 };
 
 /// Bytes of one device's part when `bytes` are divided among `devices`, rounded up.
 Bytes part_of(Bytes bytes, int devices);
 
+/// Whether the samples of one of the devices that share a layer say what it has, or only what one
+/// device has that does not share it.
+enum class SharesKnown { No, Yes };
+
 /// Costs of every layer on each of T devices that share it. `samples` have the times of a T-th of
-/// the layer already, as a rank's speed says (core/scenario/rank_device.h); this adds the sums, and
-/// divides what can be divided. As in Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3):
-/// weights are cut so that each device has a part of every layer's result, and
+/// the layer already, as a rank's speed says (core/scenario/rank_device.h), or, where the shares
+/// are known, those of one of the devices; this adds the sums, and divides what can be divided. As
+/// in Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3): weights are cut so that each
+/// device has a part of every layer's result, and
 ///
-///     forward         + all-reduce of the layer's output
-///     backward_input  + all-reduce of the gradient of its input
+///     forward         + all-reduces of the layer's output
+///     backward_input  + all-reduces of the gradient of its input
 ///     saved           input + (saved - input) / T      the input is whole on every device
 ///     split, workspace                           / T
 ///
-/// both around a ring (core/costs/all_reduce.h). What passes between stages is whole. T = 1 changes
-/// nothing.
+/// the fastest way (core/costs/all_reduce.h), `tensor_sums` of them where the layer says so. Where
+/// the shares are known nothing is divided again. With sequence parallelism what a layer has whole
+/// is divided, too, as is what passes between layers and stages, and each all-reduce becomes a
+/// reduce-scatter and an all-gather, which take as long together. Else what passes between stages
+/// is whole. T = 1 changes nothing.
 LayerSamples with_tensor_parallel(const Model& model,
+                                  const Profile& profile,
                                   LayerSamples samples,
-                                  const TensorParallel& tensor);
+                                  const TensorParallel& tensor,
+                                  SharesKnown known = SharesKnown::No);
 
 }  // namespace pipetwin

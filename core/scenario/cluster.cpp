@@ -160,6 +160,21 @@ LinkCost Cluster::link(int rank, int other) const {
     return stays ? slower(between(rank, other), inside(rank, other)) : between(rank, other);
 }
 
+LinkCost Cluster::boundary_link(int rank, int other) const {
+    LinkCost link = this->link(rank, other);
+    // Parts of a sequence are divided already.
+    if (scenario_.pipeline.scatter_boundaries && !scenario_.pipeline.sequence_parallel) {
+        const LinkCost between_devices = inside(rank, rank);
+        const double sent = link.bytes_per_second > 0 ? 1 / (tensor_ * link.bytes_per_second) : 0;
+        const double gathered = between_devices.bytes_per_second > 0
+                                    ? (tensor_ - 1) / (tensor_ * between_devices.bytes_per_second)
+                                    : 0;
+        link.bytes_per_second = sent + gathered > 0 ? 1 / (sent + gathered) : 0;
+        link.half_bandwidth = link.half_bandwidth * tensor_;
+    }
+    return link;
+}
+
 TensorParallel Cluster::tensor_parallel() const {
     if (tensor_ == 1) {
         return {};
@@ -168,7 +183,22 @@ TensorParallel Cluster::tensor_parallel() const {
     for (int rank = 1; rank < ranks_; ++rank) {
         link = slower(link, inside(rank, rank));
     }
-    return {.devices = tensor_, .link = link};
+    return {.devices = tensor_,
+            .link = link,
+            .sequence_parallel = scenario_.pipeline.sequence_parallel};
+}
+
+LayerRules Cluster::layer_rules() const {
+    const PipelineSettings& pipeline = scenario_.pipeline;
+    LayerRules rules{.tensor = tensor_parallel(), .recompute = pipeline.layer_recompute};
+    if (replicas_ > 1 && pipeline.shard >= Shard::Gradients) {
+        rules.gathered = {.replicas = replicas_of(0),
+                          .all_reduce = pipeline.all_reduce,
+                          .weights = pipeline.shard == Shard::Weights,
+                          .fp32_gradients = scenario_.training.gradients == GradientType::Fp32,
+                          .prefetch = pipeline.prefetch > 0};
+    }
+    return rules;
 }
 
 ReplicaGroup Cluster::replicas_of(int rank) const {
@@ -189,7 +219,8 @@ ReplicaGroup Cluster::replicas_of(int rank) const {
 std::vector<LinkCost> boundary_links(const Cluster& cluster, const Schedule& order) {
     std::vector<LinkCost> result;
     for (std::size_t stage = 0; stage + 1 < order.rank_of_stage.size(); ++stage) {
-        result.push_back(cluster.link(order.rank_of_stage[stage], order.rank_of_stage[stage + 1]));
+        result.push_back(
+            cluster.boundary_link(order.rank_of_stage[stage], order.rank_of_stage[stage + 1]));
     }
     return result;
 }
@@ -209,7 +240,7 @@ class NodeLinks {
     std::vector<int> way(int from, int to) {
         const int first = cluster_.node_of(from, 0);
         const int second = cluster_.node_of(to, 0);
-        const double rate = cluster_.link(from, to).bytes_per_second;
+        const double rate = cluster_.boundary_link(from, to).bytes_per_second;
         if (first == second || rate <= 0) {
             return {};
         }

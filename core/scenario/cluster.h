@@ -7,9 +7,11 @@
 #include "core/costs/all_reduce.h"
 #include "core/costs/contention.h"
 #include "core/costs/profile.h"
+#include "core/plan/gathered_weights.h"
 #include "core/plan/tensor_parallel.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/settled_scenario.h"
+#include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin {
@@ -24,6 +26,13 @@ struct WrittenLink {
     /// `link` with what is written in place of its own: the class first, then bandwidth and
     /// latency.
     LinkCost put_over(LinkCost link) const;
+};
+
+/// How the devices of a rank share its layers, and what the layers compute again.
+struct LayerRules {
+    TensorParallel tensor{};
+    LayerRecompute recompute = LayerRecompute::None;
+    GatheredWeights gathered{};
 };
 
 /// The machine that a scenario describes: the device of every rank, which node it is on, and the
@@ -48,8 +57,15 @@ class Cluster {
     /// nodes of devices that have a profile.
     LinkCost link(int rank, int other) const;
 
+    /// From rank to rank, for what passes between their stages: where the devices of a rank each
+    /// send a part, as fast as all of them together, and then the parts are gathered on each.
+    LinkCost boundary_link(int rank, int other) const;
+
     /// The devices of one rank, where there are several.
     TensorParallel tensor_parallel() const;
+
+    /// What a layer's costs depend on beside the profile.
+    LayerRules layer_rules() const;
 
     /// The replicas of one rank.
     ReplicaGroup replicas_of(int rank) const;

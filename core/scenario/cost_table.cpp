@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/partition/partition_search.h"
+#include "core/plan/layer_recompute.h"
 
 namespace pipetwin {
 
@@ -55,13 +56,23 @@ CostTable cost_table(const Model& model,
                      const Profile& profile,
                      const std::vector<int>& micro_batch_sizes,
                      const DeviceKinds& kinds,
-                     const TensorParallel& tensor) {
+                     const LayerRules& rules) {
     CostTable table;
+    const TensorParallel& tensor = rules.tensor;
+    const bool knows = knows_shares(profile, tensor.devices);
+    const SharesKnown known = knows && tensor.devices > 1 ? SharesKnown::Yes : SharesKnown::No;
     for (const int size : micro_batch_sizes) {
-        const LayerSamples samples = samples_at(profile, size);
+        const LayerSamples samples = samples_at(profile, size, knows ? tensor.devices : 1);
         std::vector<LayerSamples>& of_kind = table.emplace_back();
-        for (const DeviceSpeed& speed : kinds.speeds) {
-            of_kind.push_back(with_tensor_parallel(model, on_device(samples, speed), tensor));
+        for (DeviceSpeed speed : kinds.speeds) {
+            if (known == SharesKnown::Yes) {
+                speed.factor *= tensor.devices;  // the samples are of a part already
+            }
+            LayerSamples of_one =
+                with_tensor_parallel(model, profile, on_device(samples, speed), tensor, known);
+            of_one = with_layer_recompute(model, std::move(of_one), rules.recompute);
+            of_kind.push_back(
+                with_gathered_weights(profile, std::move(of_one), rules.gathered, tensor.devices));
         }
     }
     return table;

@@ -28,12 +28,13 @@ DeviceKinds device_kinds(const Cluster& cluster);
 
 using CostTable = std::vector<std::vector<LayerSamples>>;  ///< [size of a micro-batch][kind]
 
-/// Throws Error(BadInput) as `cost_at`, or if a micro-batch would last longer than a step may.
+/// What the layers cost under the rules. Throws Error(BadInput) as `cost_at`, or if a micro-batch
+/// would last longer than a step may.
 CostTable cost_table(const Model& model,
                      const Profile& profile,
                      const std::vector<int>& micro_batch_sizes,
                      const DeviceKinds& kinds,
-                     const TensorParallel& tensor);
+                     const LayerRules& rules);
 
 /// What every rank computes for one micro-batch: forward, recompute, where the piece has one, and
 /// backward. `samples_of_kind` is a row of the table, `grid` says which rank holds which piece. Two

@@ -241,6 +241,7 @@ PlanParts settings_of(const SettledScenario& scenario, const Profile& profile) {
     parts.chunks = scenario.pipeline.chunks;
     parts.recompute = scenario.pipeline.recompute;
     parts.recompute_timing = scenario.pipeline.recompute_timing;
+    parts.layer_recompute = scenario.pipeline.layer_recompute;
     parts.channel_capacity = scenario.pipeline.channel_capacity;
     parts.dispatch = profile.dispatch;
     parts.replicas = scenario.pipeline.data_parallel;
@@ -350,14 +351,15 @@ void add_sharing(PlanParts& parts,
     parts.contention = contention(cluster, part, grid);
 }
 
-/// Every stage sums as many bytes of gradients as it has weights. Of either half of that the first
-/// leaves each replica with the sums of its share, and the second gives them to all others: the
-/// sums themselves, or, where the optimizer is sharded, the weights that came of them. Gradients
-/// that go on to another stage are needed everywhere.
+/// Every stage sums its gradients, `gradient` bytes for each of its weights. Of either half of that
+/// the first leaves each replica with the sums of its share, and the second gives them to all
+/// others: the sums themselves, or, where the optimizer is sharded, the weights that came of them.
+/// Gradients that go on to another stage are needed everywhere.
 void add_all_reduce(PlanParts& parts,
                     const Schedule& grid,
                     const Cluster& cluster,
-                    const PipelineSettings& pipeline) {
+                    const PipelineSettings& pipeline,
+                    int gradient) {
     if (parts.replicas == 1) {
         return;
     }
@@ -370,14 +372,21 @@ void add_all_reduce(PlanParts& parts,
                     "set data_parallel = 1, or take another schedule");
     }
     for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
-        const Duration both = all_reduce_time(pipeline.all_reduce,
-                                              cluster.replicas_of(grid.rank_of_stage[stage]),
-                                              parts.states[stage].weights);
+        if (pipeline.shard == Shard::Weights) {  // all is done micro-batch by micro-batch
+            parts.all_reduce.emplace_back();
+            parts.weight_gather.emplace_back();
+            continue;
+        }
+        const ReplicaGroup group = cluster.replicas_of(grid.rank_of_stage[stage]);
+        const Bytes weights = parts.states[stage].weights;
+        const Duration both = all_reduce_time(pipeline.all_reduce, group, weights * gradient);
         const bool stays =
-            pipeline.shard_optimizer && !gradient_source(grid, static_cast<int>(stage));
-        parts.all_reduce.push_back(stays ? both - both / 2 : both);
-        if (pipeline.shard_optimizer) {
-            parts.weight_gather.push_back(both / 2);
+            pipeline.shard != Shard::None && !gradient_source(grid, static_cast<int>(stage));
+        parts.all_reduce.push_back(pipeline.shard == Shard::Gradients ? Duration{}
+                                   : stays                            ? both - both / 2
+                                                                      : both);
+        if (pipeline.shard != Shard::None) {
+            parts.weight_gather.push_back(all_reduce_time(pipeline.all_reduce, group, weights) / 2);
         }
     }
 }
@@ -441,7 +450,7 @@ void add_tied_note(PlanParts& parts,
                                          Partition({1}, 1),
                                          {.optimizer_slots = rules.optimizer_slots,
                                           .devices = rules.devices,
-                                          .optimizer_shards = rules.optimizer_shards})
+                                          .shards = rules.shards})
                                 .front();
     parts.notes.push_back(
         fmt::format("the first and the last layer share {} of weights: the last stage holds them "
@@ -502,7 +511,7 @@ Plan planned(const SettledScenario& scenario,
     const Cluster cluster(scenario, profile, grid.rank_count());
     const DeviceKinds kinds = device_kinds(cluster);
     const CostTable samples =
-        cost_table(model, profile, classes.sizes, kinds, cluster.tensor_parallel());
+        cost_table(model, profile, classes.sizes, kinds, cluster.layer_rules());
     const std::optional<Partition> written = scenario_partition(scenario, model);
     parts.partition =
         written ? *written
@@ -518,17 +527,20 @@ Plan planned(const SettledScenario& scenario,
     const WeightRules rules{
         .optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
         .devices = parts.tensor_parallel,
-        .optimizer_shards = optimizer_shards(scenario),
+        .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
+        .shards = state_shards(scenario),
+        .prefetch = 2 * scenario.pipeline.prefetch,  // a block has two layers
         .tied = tied_once ? Bytes{} : tied_bytes(model, profile),
         .tied_room = model.is_executable(),
         .tied_update = tied_once ? Duration{} : tied_update(model, profile)};
-    parts.tied_gradient = rules.tied * (is_half_precision(profile.precision) ? 2 : 1);
+    const int gradient = gradient_bytes_per_byte(profile.precision, rules.fp32_gradients);
+    parts.tied_gradient = rules.tied * gradient;
     refuse_tied_twins(parts, grid, model);
     grid.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(grid) > 1;
     add_states(parts, grid, counted_once ? *counted_once : profile, samples, kinds, rules);
     add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster);
-    add_all_reduce(parts, grid, cluster, scenario.pipeline);
+    add_all_reduce(parts, grid, cluster, scenario.pipeline, gradient);
     add_notes(parts, scenario, profile, cluster, classes.sizes);
     add_tied_note(parts, grid, profile, rules);
     if (other != nullptr) {
@@ -565,7 +577,7 @@ RankChain rank_chain_of(const SettledScenario& scenario,
     const std::vector<int> sizes =
         micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
     const CostTable samples =
-        cost_table(model, profile, {sizes.front()}, kinds, cluster.tensor_parallel());
+        cost_table(model, profile, {sizes.front()}, kinds, cluster.layer_rules());
     return rank_chain(samples.front(), kinds, grid, scenario.pipeline.recompute);
 }
 

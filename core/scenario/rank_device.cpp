@@ -174,8 +174,7 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
 
 LayerSample on_device(LayerSample sample, const DeviceSpeed& speed) {
     if (speed.factor != 1) {
-        for (const auto time :
-             {&LayerSample::forward, &LayerSample::backward_input, &LayerSample::backward_weight}) {
+        for (const auto time : times_of_sample) {
             sample.*time = scaled(sample.*time, speed.factor);
         }
     }

@@ -60,6 +60,14 @@ std::string_view to_string(Placement placement) {
     return word_of(placement, words::placements);
 }
 
+std::string_view to_string(GradientType type) {
+    return word_of(type, words::gradient_types);
+}
+
+std::string_view to_string(Shard shard) {
+    return word_of(shard, words::shards);
+}
+
 std::string_view to_string(TransferMode transfer) {
     return word_of(transfer, words::transfers);
 }

@@ -17,6 +17,7 @@
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/receives.h"
+#include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
 #include "core/text/override.h"
 
@@ -31,10 +32,25 @@ enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
 /// Number type of activations and of the weights that kernels read: training.precision.
 enum class Precision { Fp32, Fp64, Bf16 };
 
+/// Number type of the gradients of weights that have two bytes: training.gradients.
+enum class GradientType {
+    Fp32,  ///< summed in fp32
+    Same   ///< that of the weights
+};
+
 /// How the learning rate goes on behind its warm-up.
 enum class RateSchedule { Constant, Linear, Cosine };
 /// Which devices run the stages: cluster.backend.
 enum class Backend { Cpu, Paced, Cuda };
+
+/// What each replica of a pipeline has only its share of (Rajbhandari et al., arXiv 1910.02054):
+/// pipeline.shard. Each kind includes the one before it.
+enum class Shard {
+    None,
+    Optimizer,  ///< ZeRO-1: state of the optimizer, and the update
+    Gradients,  ///< ZeRO-2: gradients are summed to their shares with every micro-batch
+    Weights     ///< ZeRO-3: weights are gathered layer by layer, forward and backward
+};
 
 /// What goes to host memory between a forward and its backward.
 enum class Offload { None, Stash };
@@ -51,10 +67,12 @@ std::string_view to_string(ModelKind kind);
 std::string_view to_string(DataKind kind);
 std::string_view to_string(OptimizerKind kind);
 std::string_view to_string(Precision precision);
+std::string_view to_string(GradientType type);
 std::string_view to_string(RateSchedule schedule);
 std::string_view to_string(Backend backend);
 std::string_view to_string(GpuShares shares);
 std::string_view to_string(Placement placement);
+std::string_view to_string(Shard shard);
 std::string_view to_string(TransferMode transfer);
 
 /// The device of a scenario that names none: costs and links are those of its profile.
@@ -100,6 +118,7 @@ struct ScenarioParts {
         double final_learning_rate = 0;  ///< towards which linear and cosine go
         double clip_norm = 0;            ///< of all gradients; 0: they are left as they are
         Precision precision = Precision::Fp32;
+        GradientType gradients = GradientType::Fp32;
         std::uint64_t seed = 1;
         int validate_every = 0;  ///< steps; 0: never
         int validation_batches = 8;
@@ -157,13 +176,17 @@ struct PipelineSettings {
     MessageOrder message_order = MessageOrder::AsScheduled;
     Receives receives = Receives::Posted;  ///< that a schedule file has
     int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
+    LayerRecompute layer_recompute = LayerRecompute::None;  ///< "selective" and "block"
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     Offload offload = Offload::None;
     std::optional<std::vector<int>> partition;  ///< as written: layers or whole blocks
     std::optional<int> channel_capacity;
-    AllReduceKind all_reduce = AllReduceKind::Ring;
-    bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
-    bool shard_optimizer = false;    ///< each replica updates its share of the weights (ZeRO-1)
+    AllReduceKind all_reduce = AllReduceKind::Fastest;
+    bool overlap_reduction = false;   ///< reductions go on beside later actions of the rank
+    bool sequence_parallel = false;   ///< devices of a rank divide the sequence between layers
+    bool scatter_boundaries = false;  ///< each of them sends its part of what passes between stages
+    Shard shard = Shard::None;
+    int prefetch = 1;  ///< Shard::Weights: blocks whose weights are gathered before they are needed
 
     bool operator==(const PipelineSettings&) const = default;
 };

@@ -23,6 +23,7 @@ constexpr Range stage_range{1, 4096};
 constexpr Range micro_batch_range{1, 65'536};
 constexpr Range micro_batches_or_none{0, micro_batch_range.high};
 constexpr Range chunk_range{1, 64};
+constexpr Range prefetch_range{0, 1000};
 
 std::string generator_name(const TomlTable& table, const std::string& name) {
     try {
@@ -105,7 +106,11 @@ void read_recompute(const ScenarioKey& key, const TomlTable& table, Scenario& sc
     if (table.is_list(key.name)) {
         pipeline.recompute = read_recompute_list(table, pipeline);
     } else if (const auto recompute = table.choice(key.name, key.words)) {
-        pipeline.recompute = static_cast<Recompute>(*recompute);
+        const bool of_stages = *recompute < words::recomputes.size();
+        pipeline.recompute = of_stages ? static_cast<Recompute>(*recompute) : Recompute::None;
+        pipeline.layer_recompute =
+            of_stages ? LayerRecompute::None
+                      : static_cast<LayerRecompute>(1 + *recompute - words::recomputes.size());
     } else if (pipeline.schedule) {
         pipeline.recompute = schedule_traits(*pipeline.schedule).recompute;
     }
@@ -115,6 +120,8 @@ void print_recompute(const ScenarioKey& key, ScenarioWriter& writer, const Scena
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     if (pipeline.recompute_auto) {
         writer.string(key.name, "auto");
+    } else if (pipeline.layer_recompute != LayerRecompute::None) {
+        writer.string(key.name, to_string(pipeline.layer_recompute));
     } else if (pipeline.recompute && pipeline.recompute->everywhere()) {
         writer.string(key.name, to_string(*pipeline.recompute));
     } else if (pipeline.recompute) {
@@ -140,9 +147,24 @@ void print_partition(const ScenarioKey& key, ScenarioWriter& writer, const Scena
     }
 }
 
+/// The old word for `shard = "optimizer"`: it cannot say something else than the new one.
+void read_shard_optimizer(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const std::optional<bool> written = table.boolean(key.name);
+    if (!written) {
+        return;
+    }
+    const Shard meant = *written ? Shard::Optimizer : Shard::None;
+    if (table.has("shard") && scenario.pipeline.shard != meant) {
+        table.refuse(key.name,
+                     fmt::format("what shard says, \"{}\"", to_string(scenario.pipeline.shard)),
+                     "shard_optimizer is the old word for shard = \"optimizer\": leave it out");
+    }
+    scenario.pipeline.shard = meant;
+}
+
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 18> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 22> keys_of_pipeline{{
     keys::planned<&Pipeline::stages>("stages", stage_range),
     keys::planned<&Pipeline::micro_batches>("micro_batches", micro_batch_range),
     // A file says what the keys before it say, and has the last word.
@@ -155,7 +177,7 @@ constexpr std::array<ScenarioKey, 18> keys_of_pipeline{{
     {.name = "recompute",
      .read = read_recompute,
      .print = print_recompute,
-     .words = words::recomputes},
+     .words = words::all_recomputes},
     keys::choice<&Pipeline::recompute_timing>("recompute_timing", words::recompute_timings),
     keys::choice<&Pipeline::offload>("offload", words::offloads),
     {.name = "partition",
@@ -166,8 +188,12 @@ constexpr std::array<ScenarioKey, 18> keys_of_pipeline{{
     keys::planned<&Pipeline::data_parallel>("data_parallel", stage_range),
     keys::choice<&Pipeline::all_reduce>("all_reduce", words::all_reduces),
     keys::boolean<&Pipeline::overlap_reduction>("overlap_reduction"),
-    keys::boolean<&Pipeline::shard_optimizer>("shard_optimizer"),
+    keys::choice<&Pipeline::shard>("shard", words::shards),
+    keys::own("shard_optimizer", read_shard_optimizer, nullptr),
+    keys::integer<&Pipeline::prefetch>("prefetch", prefetch_range),
     keys::planned<&Pipeline::tensor_parallel>("tensor_parallel", stage_range),
+    keys::boolean<&Pipeline::sequence_parallel>("sequence_parallel"),
+    keys::boolean<&Pipeline::scatter_boundaries>("scatter_boundaries"),
 }};
 
 }  // namespace

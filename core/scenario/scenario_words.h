@@ -29,6 +29,9 @@ inline constexpr std::array<Word, 3> rate_schedules{"constant", "linear", "cosin
 /// training.precision, as enum Precision.
 inline constexpr std::array<Word, 3> precisions{"fp32", "fp64", "bf16"};
 
+/// training.gradients, as enum GradientType.
+inline constexpr std::array<Word, 2> gradient_types{"fp32", "same"};
+
 /// cluster.backend, as enum Backend.
 inline constexpr std::array<Word, 3> backends{"cpu", "paced", "cuda"};
 
@@ -46,8 +49,13 @@ inline constexpr std::array<Word, 2> gpu_shares{"own", "streams"};
 
 /// pipeline.recompute, as enum Recompute.
 inline constexpr std::array<Word, 3> recomputes{"none", "always", "except-last"};
+/// Words of pipeline.recompute, all of them: those of enum Recompute, then of enum LayerRecompute.
+inline constexpr std::array<Word, 5> all_recomputes{
+    "none", "always", "except-last", "selective", "block"};
 /// pipeline.recompute_timing, as enum RecomputeTiming.
 inline constexpr std::array<Word, 2> recompute_timings{"eager", "lazy"};
+/// pipeline.shard, as enum Shard.
+inline constexpr std::array<Word, 4> shards{"none", "optimizer", "gradients", "weights"};
 /// pipeline.offload, as enum Offload.
 inline constexpr std::array<Word, 2> offloads{"none", "stash"};
 /// pipeline.message_order, as enum MessageOrder.
@@ -56,6 +64,6 @@ inline constexpr std::array<Word, 2> message_orders{"plain", "lower-rank-first"}
 /// pipeline.receives, as enum Receives.
 inline constexpr std::array<Word, 2> receives{"posted", "blocking"};
 /// pipeline.all_reduce, as enum AllReduceKind.
-inline constexpr std::array<Word, 3> all_reduces{"ring", "tree", "two-level"};
+inline constexpr std::array<Word, 5> all_reduces{"ring", "tree", "two-level", "rings", "fastest"};
 
 }  // namespace pipetwin::words

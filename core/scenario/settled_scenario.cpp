@@ -83,8 +83,13 @@ int replica_batch(const SettledScenario& scenario) {
     return replica_batch(scenario, scenario.pipeline.data_parallel);
 }
 
-int optimizer_shards(const SettledScenario& scenario) {
-    return scenario.pipeline.shard_optimizer ? scenario.pipeline.data_parallel : 1;
+StateShards state_shards(const SettledScenario& scenario) {
+    const auto from = [&scenario](Shard shard) {
+        return scenario.pipeline.shard >= shard ? scenario.pipeline.data_parallel : 1;
+    };
+    return {.weights = from(Shard::Weights),
+            .gradients = from(Shard::Gradients),
+            .optimizer = from(Shard::Optimizer)};
 }
 
 bool has_schedule_file(const SettledScenario& scenario) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/partition/partition.h"
+#include "core/plan/stage_costs.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/recompute.h"
@@ -45,8 +46,8 @@ SettledScenario settle(const Scenario& scenario);
 /// the mini-batch cannot be shared out equally.
 int replica_batch(const SettledScenario& scenario);
 
-/// Replicas that have the optimizer's state between them; 1: each has all of it.
-int optimizer_shards(const SettledScenario& scenario);
+/// Replicas that have a stage's state between them, each a part; 1: each has all of it.
+StateShards state_shards(const SettledScenario& scenario);
 
 /// Whether the scenario's order comes from the user's own file.
 bool has_schedule_file(const SettledScenario& scenario);

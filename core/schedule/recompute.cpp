@@ -22,6 +22,18 @@ std::string_view to_string(Recompute recompute) {
     PIPETWIN_EXPECT(false, "recompute mode out of range");
 }
 
+std::string_view to_string(LayerRecompute recompute) {
+    switch (recompute) {
+        case LayerRecompute::None:
+            return "none";
+        case LayerRecompute::Selective:
+            return "selective";
+        case LayerRecompute::Block:
+            return "block";
+    }
+    PIPETWIN_EXPECT(false, "layer recompute out of range");
+}
+
 std::string_view to_string(RecomputeTiming timing) {
     switch (timing) {
         case RecomputeTiming::Eager:

@@ -10,6 +10,14 @@ namespace pipetwin {
 /// Micro-batches of a stage whose forward is run again before their backward: none, all, or all but
 /// the last.
 enum class Recompute { None, Always, ExceptLast };
+/// Layers that keep less than their backward needs, and compute the rest again within it: no action
+/// of the schedule is added.
+enum class LayerRecompute {
+    None,
+    Selective,  ///< core attention: scores, softmax, and the products with them
+    Block       ///< every block but its input; embedding and head keep everything
+};
+
 /// Time of an R relative to the receive of the gradient that its backward needs.
 enum class RecomputeTiming {
     Eager,  ///< R before the gradient is received: it may run while the gradient is still on its
@@ -19,6 +27,8 @@ enum class RecomputeTiming {
 
 /// The word in scenarios: "none", "always" or "except-last".
 std::string_view to_string(Recompute recompute);
+/// The word in scenarios: "none", "selective" or "block".
+std::string_view to_string(LayerRecompute recompute);
 /// The word in scenarios: "eager" or "lazy".
 std::string_view to_string(RecomputeTiming timing);
 

@@ -97,6 +97,8 @@ MemoryChange change_of(const StageCost& cost, const Action& action, bool first_s
             both(MemoryKind::Boundary, -received_input);
             if (kept == Kept::Everything) {
                 both(MemoryKind::Stash, cost.saved);
+                change.during[MemoryKind::Stash] =
+                    std::max(cost.saved, cost.forward_peak - cost.output);
                 both(MemoryKind::Boundary, cost.output);
             } else {
                 change.during[MemoryKind::Stash] = cost.forward_drop_peak;
@@ -115,10 +117,11 @@ MemoryChange change_of(const StageCost& cost, const Action& action, bool first_s
             break;
         case Op::BackwardInput:
             both(MemoryKind::Stash, cost.split);
+            change.after[MemoryKind::Stash] -= cost.input_saved;
             both(MemoryKind::Boundary, input_gradient);
             break;
         case Op::BackwardWeight:
-            change.after[MemoryKind::Stash] = -(cost.saved + cost.split);
+            change.after[MemoryKind::Stash] = -(cost.saved - cost.input_saved + cost.split);
             change.after[MemoryKind::Boundary] = -output_gradient;
             break;
         case Op::ReduceGradient:

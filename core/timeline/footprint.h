@@ -39,14 +39,14 @@ struct MemoryUse {
 ///            input at a later stage arrives by RECV_F (boundary), at stage 0 it is loaded by F
 ///            itself
 /// RECV_F     boundary + input                      RECV_B  boundary + output
-/// F keep     boundary - input, stash + saved, boundary + output
+/// F keep     boundary - input, stash + saved, boundary + output; during: up to forward_peak
 /// F drop     boundary - input, stash + input, boundary + output; during: forward_drop_peak
 /// F alone    as F drop, but nothing stays in the stash: no backward follows
 /// SEND_F     boundary - output                     SEND_B  boundary - input
 /// R          stash + saved - input; during: + output, too
 /// B          stash - saved, boundary - output gradient + input gradient; during: backward_peak
-/// I          stash + split, boundary + input gradient (not at stage 0)
-/// W          stash - saved - split, boundary - output gradient
+/// I          stash + split, boundary + input gradient (not at stage 0); after: - input_saved
+/// W          stash - saved + input_saved - split, boundary - output gradient
 struct MemoryChange {
     MemoryUse during;
     MemoryUse after;

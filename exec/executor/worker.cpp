@@ -16,7 +16,7 @@
 namespace pipetwin::exec {
 namespace {
 
-StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
+StageOptions stage_options(const Plan& plan, const Model& model, const Worker::Settings& settings) {
     const ExecutorOptions& options = *settings.options;
     std::function<void()> between_layers;
     if (ProcessGroup& group = *options.place.group; !group.is_alone()) {
@@ -31,6 +31,9 @@ StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
             .shared_weights = model_stage_count(plan->schedule) < plan.stage_count(),
             .replica = options.replica.index,
             .optimizer_shards = plan->weight_gather.empty() ? 1 : plan->replicas,
+            .recomputed_blocks = plan->layer_recompute == LayerRecompute::Block
+                                     ? recomputed_blocks(model)
+                                     : std::vector<LayerRange>{},
             .layer_done = options.layer_done,
             .between_layers = std::move(between_layers)};
 }
@@ -77,7 +80,7 @@ Worker::Worker(const Plan& plan,
       receive_buffers_(device_->memory()),
       recorder_(plan->schedule.ranks.at(as_index(rank))),
       offload_(StashOffload::of_rank(plan, rank, *device_, arena_)) {
-    const StageOptions options = stage_options(plan, settings);
+    const StageOptions options = stage_options(plan, model, settings);
     for (int index = 0; index < plan.stage_count(); ++index) {
         if (plan->schedule.rank_of_stage[as_index(index)] != rank) {
             continue;

@@ -3,9 +3,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "core/base/units.h"
 #include "core/model/model.h"
+#include "core/plan/layer_recompute.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/action.h"
 #include "exec/device/number_format.h"
@@ -38,6 +40,8 @@ struct StageOptions {
     /// parameters, one after the other, `share_of(their numbers, replica, shards)`.
     int replica = 0;
     int optimizer_shards = 1;
+    /// Blocks of the model that keep their input, and are computed again before their backward.
+    std::vector<LayerRange> recomputed_blocks{};
     LayerTimer layer_done;  ///< may be empty
     /// Called between layers, where messages go on only while they are polled; may be empty.
     std::function<void()> between_layers{};

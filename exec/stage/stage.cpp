@@ -97,6 +97,8 @@ struct Stage::Impl {
     Place place;
     std::vector<std::unique_ptr<ExecutableLayer>> layers;
     std::vector<std::string> names;  ///< of the layers
+    /// [layer]: the first of its block that is computed again, and the last, or nothing.
+    std::vector<std::optional<LayerRange>> blocks;
     LayerWatch watch;
     std::vector<Stash> stashes;  ///< [micro-batch]
     std::vector<Kept> dropped;   ///< [layer] what a layer makes in an F that keeps nothing
@@ -118,6 +120,8 @@ struct Stage::Impl {
     Tensor allocate_input_gradient(std::size_t index, int samples);
     Tensor run_forward(
         int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
+    void find_blocks();
+    void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
     void tell(std::size_t index, Op part) const;
     std::function<void(Op)> part_teller(std::size_t index) const;
     void show(std::size_t index, const Tensor& output) const;
@@ -184,6 +188,19 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share)
     });
     squares = device.results(parameters.size());
     dropped.resize(layers.size());
+    find_blocks();
+}
+
+/// The parts of recomputed blocks that the stage has.
+void Stage::Impl::find_blocks() {
+    blocks.resize(layers.size());
+    for (const LayerRange& block : options.recomputed_blocks) {
+        const int first = std::max(block.first - place.first_layer, 0);
+        const int end = std::min(block.end - place.first_layer, static_cast<int>(layers.size()));
+        for (int layer = first; layer < end; ++layer) {
+            blocks[as_index(layer)] = {.first = first, .end = end};
+        }
+    }
 }
 
 Stash& Stage::Impl::stash(int micro_batch) {
@@ -331,7 +348,12 @@ Tensor Stage::Impl::run_forward(
         layers[i]->forward(call, x, {}, y, kept[i]);
         tell(i, Op::Forward);
         show(i, y);
-        if (keep) {
+        if (keep && blocks[i]) {
+            kept[i].clear();
+            if (blocks[i]->first == static_cast<int>(i)) {
+                kept[i].input = std::move(x);
+            }
+        } else if (keep) {
             kept[i].input = std::move(x);
         } else {
             kept[i].clear();
@@ -346,6 +368,25 @@ Tensor Stage::Impl::run_forward(
         loss_scales[as_index(micro_batch)] = call.loss_scale;
     }
     return x;
+}
+
+/// The forward of the block that ends with a layer, from its kept input.
+void Stage::Impl::compute_again(Stash& stash, const LayerCall& base, std::size_t last) {
+    if (!blocks[last] || blocks[last]->end != static_cast<int>(last) + 1) {
+        return;
+    }
+    LayerCall call = base;
+    call.recomputation = true;
+    const std::size_t first = as_index(blocks[last]->first);
+    Tensor x = std::move(stash.layers[first].input);
+    for (std::size_t i = first; i <= last; ++i) {
+        Kept& kept = stash.layers[i];
+        Tensor y = allocate_output(i, stash.samples);
+        layers[i]->forward(call, x, {}, y, kept);
+        tell(i, Op::Forward);
+        kept.input = std::move(x);
+        x = std::move(y);
+    }
 }
 
 /// The stage's input as a part of its stash.
@@ -406,6 +447,7 @@ Tensor Stage::backward(int micro_batch, Tensor gradient) {
     }
     LayerCall call = impl.call(micro_batch, stash);
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        impl.compute_again(stash, call, i);
         Kept& kept = stash.layers[i];
         Tensor input_gradient = impl.allocate_input_gradient(i, stash.samples);
         call.after_part = impl.part_teller(i);
@@ -430,6 +472,7 @@ Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
     Tensor* dy = &stash.output_gradient;
     Tensor input_gradient;
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        impl.compute_again(stash, call, i);
         Kept& kept = stash.layers[i];
         input_gradient = impl.allocate_input_gradient(i, stash.samples);
         call.after_part = impl.part_teller(i);

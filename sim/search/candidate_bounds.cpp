@@ -67,7 +67,7 @@ std::vector<Duration> hops_of(const Cluster& cluster,
                               Bytes message) {
     std::vector<Duration> hops{{}};
     for (int rank = 1; rank < ranks; ++rank) {
-        const LinkCost link = cluster.link(rank - 1, rank);
+        const LinkCost link = cluster.boundary_link(rank - 1, rank);
         const Duration moving =
             transfer == TransferMode::HandOver ? Duration{} : occupation(link, message);
         hops.push_back(hops.back() + moving + link.latency);
@@ -158,7 +158,7 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape) const {
     const int samples = scenario_.training.batch / shape.data_parallel;
     return {shape.tensor_parallel,
             std::max(1, samples / shape.micro_batches),
-            scenario_.pipeline.shard_optimizer ? shape.data_parallel : 1};
+            scenario_.pipeline.shard != Shard::None ? shape.data_parallel : 1};
 }
 
 /// A mini-batch has no more micro-batches than samples.
@@ -238,7 +238,9 @@ ShapeBounds CandidateBounds::of(const Shape& shape) const {
     for (int rank = 1; rank < shape.stages && all_alike; ++rank) {
         all_alike = cluster.replicas_of(rank) == group;
     }
-    question.replicas = all_alike ? group : ReplicaGroup{};
+    // Gradients that are summed with every micro-batch are not summed again.
+    const bool sums = all_alike && scenario_.pipeline.shard < Shard::Gradients;
+    question.replicas = sums ? group : ReplicaGroup{};
     return {scenario_, shape, sums_of(shape), std::move(question)};
 }
 
@@ -324,29 +326,21 @@ std::optional<Duration> ShapeBounds::least_of_first(const ScheduleChoice& choice
 }
 
 /// Nanoseconds that the sum of gradients over the replicas takes for each byte of weights, at
-/// least, where it stands behind all other work. An all-reduce takes longer in proportion the more
-/// bytes it has, but for what it takes of the first one: from the lightest layer on it is above the
-/// line through both.
+/// least, where it stands behind all other work. An all-reduce takes longer the more bytes it has,
+/// but no more than in proportion: up to all weights it is above the line from the first byte on.
 double ShapeBounds::reduction_slope(const BoundQuestion& question) const {
     if (question.replicas.replicas == 1 || question.overlap_reduction) {
         return 0;
     }
-    Bytes lightest{};
-    for (int layer = 0; layer < sums_.layers(); ++layer) {
-        const Bytes weights = sums_.weights[as_index(layer + 1)] - sums_.weights[as_index(layer)];
-        if (weights > Bytes{} && (lightest == Bytes{} || weights < lightest)) {
-            lightest = weights;
-        }
-    }
-    if (lightest == Bytes{}) {
+    const Bytes all = sums_.weights.back();
+    if (all <= Bytes{1}) {
         return 0;
     }
     const auto time = [&](Bytes bytes) {
         return all_reduce_time(question.all_reduce, question.replicas, bytes).count();
     };
     return std::max(
-        0.0,
-        static_cast<double>(time(lightest) - time(Bytes{1})) / static_cast<double>(lightest.count));
+        0.0, static_cast<double>(time(all) - time(Bytes{1})) / static_cast<double>(all.count));
 }
 
 void ShapeBounds::add_reductions(RankQuantity& work,
@@ -477,6 +471,24 @@ Duration ShapeBounds::mean_of_ranks(const BoundQuestion& question) const {
     return (work + fill) / question.stages;
 }
 
+/// Whether all ranks together have room for the model's state, and, where every rank has all
+/// micro-batches of all its pieces at once, for what is kept of them.
+bool ShapeBounds::holds_all(const ScheduleChoice& choice, const BoundQuestion& question) const {
+    if (!question.memory_limit) {
+        return true;
+    }
+    Bytes all = sums_.state.back();
+    const int micro_batches = question.micro_batches;
+    const bool keeps_all = question.recomputed == 0 && !question.stashes.empty() &&
+                           std::ranges::all_of(question.stashes, [&](const LiveStashes& of_rank) {
+                               return of_rank.all == micro_batches * choice.chunks;
+                           });
+    if (keeps_all) {
+        all += micro_batches * sums_.saved.back();
+    }
+    return all <= question.stages * *question.memory_limit;
+}
+
 std::optional<Duration> ShapeBounds::least(const ScheduleChoice& choice, Duration ceiling) const {
     const BoundQuestion asked = question(choice);
     switch (placement_of(choice)) {
@@ -484,7 +496,7 @@ std::optional<Duration> ShapeBounds::least(const ScheduleChoice& choice, Duratio
             return StepBound(sums_, asked).least(ceiling);
         case StagePlacement::Loop:
         case StagePlacement::V:
-            return mean_of_ranks(asked);
+            return holds_all(choice, asked) ? std::optional(mean_of_ranks(asked)) : std::nullopt;
         case StagePlacement::BothWays:
         case StagePlacement::Unknown:
             return least_of_any(sums_, asked);

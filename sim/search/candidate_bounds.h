@@ -123,6 +123,7 @@ class ShapeBounds {
     double reduction_slope(const BoundQuestion& question) const;
     void add_reductions(RankQuantity& work, const BoundQuestion& question, int chunks) const;
     Duration mean_of_ranks(const BoundQuestion& question) const;
+    bool holds_all(const ScheduleChoice& choice, const BoundQuestion& question) const;
 
     const Scenario& scenario_;
     const Shape shape_;

@@ -62,7 +62,7 @@ Hybrid hybrid_like(const Scenario& scenario,
     const ReplicaGroup group = cluster.replicas_of(0);
     const LinkCost& link = group.replicas > group.per_node ? group.between : group.inside;
     const CostTable table =
-        cost_table(model, profile, {size}, device_kinds(cluster), cluster.tensor_parallel());
+        cost_table(model, profile, {size}, device_kinds(cluster), cluster.layer_rules());
     const LayerSamples& samples = table.front().front();
     const auto layers = static_cast<int>(samples.size());
     const std::vector<StageState> states =

@@ -47,7 +47,7 @@ class Filler {
             }
         }
         const CostTable table = cost_table(
-            sized.model, sized.profile, sizes, device_kinds(cluster), cluster.tensor_parallel());
+            sized.model, sized.profile, sizes, device_kinds(cluster), cluster.layer_rules());
         for (const std::vector<LayerSamples>& of_kind : table) {
             samples_.push_back(of_kind.front());  // bytes are the same on every device
         }
@@ -56,13 +56,15 @@ class Filler {
         }
         rules_ = {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
                   .devices = plan->tensor_parallel,
+                  .fp32_gradients = settled.training.gradients == GradientType::Fp32,
                   .tied = tied_bytes(sized.model, sized.profile),
                   .tied_room = sized.model.is_executable()};
         states_ = stage_states(sized.profile,
                                samples_,
                                Partition(std::vector<int>(as_index(layers_), 1), layers_),
                                rules_);
-        rules_.optimizer_shards = optimizer_shards(settled);
+        rules_.shards = state_shards(settled);
+        rules_.prefetch = 2 * settled.pipeline.prefetch;
         precision_ = sized.profile.precision;
     }
 
@@ -108,13 +110,16 @@ class Filler {
             costs.push_back(of_class.of(first, first + count));
         }
         StageState state;
+        Bytes largest;  // layer
         for (int layer = first; layer < first + count; ++layer) {
             const StageState& added = states_[as_index(layer)];
             state.weights += added.weights;
             state.gradients += added.gradients;
             state.optimizer_state += added.optimizer_state;
             state.workspace = std::max(state.workspace, added.workspace);
+            largest = std::max(largest, added.weights);
         }
+        share_out(state, largest, precision_, rules_);
         state.optimizer_state = first_share(state.optimizer_state, precision_, rules_);
         const int capacity = plan_->channel_capacity.value_or(1);  // no plan needs less
         return peaks_.of(stage, costs, state, capacity) <= *plan_.memory_limit(stage) + excess;
@@ -278,14 +283,14 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), one->model.layer_count()),
                      {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
-                      .devices = pipeline.tensor_parallel});
+                      .devices = pipeline.tensor_parallel,
+                      .fp32_gradients = settled.training.gradients == GradientType::Fp32});
     const bool keeps = !has_schedule_file(settled) && schedule_traits(pipeline.schedule).trains;
     const std::int64_t parts = std::int64_t{pipeline.chunks} * pipeline.tensor_parallel;
     Room result{.left = room};
     for (int layer = 0; layer < one->model.layer_count(); ++layer) {
         const StageState& state = states[as_index(layer)];
-        Bytes bytes = state.weights + state.gradients +
-                      Bytes{state.optimizer_state.count / optimizer_shards(settled)};
+        Bytes bytes = least_share(state, state_shards(settled));
         bytes += keeps ? Bytes{samples[as_index(layer)].saved.count / parts} : Bytes{};
         if (layer >= repeated_.first && layer < repeated_.first + repeated_.group) {
             result.of_copy += bytes;

@@ -47,7 +47,8 @@ LayerSums layer_sums(const SettledScenario& scenario,
                      int micro_batch_size) {
     const DeviceKinds kinds = device_kinds(cluster);
     const TensorParallel tensor = cluster.tensor_parallel();
-    const CostTable table = cost_table(model, profile, {micro_batch_size}, kinds, tensor);
+    const CostTable table =
+        cost_table(model, profile, {micro_batch_size}, kinds, cluster.layer_rules());
     const LayerSamples samples = fastest(table.front());
     const auto layers = static_cast<int>(samples.size());
     // On one stage the ends have the tied weights once; a bound must not be above that.
@@ -57,9 +58,10 @@ LayerSums layer_sums(const SettledScenario& scenario,
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), layers),
                      {.optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
-                      .devices = tensor.devices});
+                      .devices = tensor.devices,
+                      .fp32_gradients = scenario.training.gradients == GradientType::Fp32});
     const double speed = std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
-    const int shards = optimizer_shards(scenario);  // below what a stage's first replica has
+    const StateShards shards = state_shards(scenario);
     LayerSums sums{.forward = {{}},
                    .backward_input = {{}},
                    .backward_weight = {{}},
@@ -78,12 +80,12 @@ LayerSums layer_sums(const SettledScenario& scenario,
         sums.forward.push_back(sums.forward.back() + sample.forward);
         sums.backward_input.push_back(sums.backward_input.back() + sample.backward_input);
         sums.backward_weight.push_back(sums.backward_weight.back() + sample.backward_weight);
-        sums.update.push_back(sums.update.back() + scaled(state.optimizer, speed) / shards);
-        sums.state.push_back(sums.state.back() + state.weights + state.gradients +
-                             Bytes{state.optimizer_state.count / shards});
+        sums.update.push_back(sums.update.back() +
+                              scaled(state.optimizer, speed) / shards.optimizer);
+        sums.state.push_back(sums.state.back() + least_share(state, shards));
         sums.weights.push_back(sums.weights.back() + state.weights);
         sums.saved.push_back(sums.saved.back() + sample.saved);
-        sums.split.push_back(sums.split.back() + sample.split);
+        sums.split.push_back(sums.split.back() + sample.split - sample.input_saved);
         sums.input_gradient.push_back(sums.input_gradient.back() +
                                       input_gradient(model, samples, static_cast<int>(layer)));
     }

@@ -21,7 +21,7 @@ struct LayerSums {
     std::vector<Bytes> state{};      ///< weights, gradients, optimizer
     std::vector<Bytes> weights{};
     std::vector<Bytes> saved{};
-    std::vector<Bytes> split{};           ///< kept in addition from I to W
+    std::vector<Bytes> split{};           ///< by how much more is kept from I to W; may be less
     std::vector<Bytes> input_gradient{};  ///< what the layers hand to those that they read
     Bytes input{};                        ///< of the model
     Bytes least_boundary{};               ///< the least that any cut carries

@@ -499,8 +499,7 @@ Duration Search::try_partitions(Duration best) {
         if (contender.least < ceiling) {
             const ShapeBounds bounds = bounds_.of(contender.candidate.shape);
             bound = std::min(
-                bound,
-                bounds.closest_bound(contender.candidate.choice, contender.least, ceiling));
+                bound, bounds.closest_bound(contender.candidate.choice, contender.least, ceiling));
         }
     }
     return bound;

@@ -246,8 +246,7 @@ RankQuantity mean_memory(const RankChain& chain,
             }
         }
         // Each piece's bytes were rounded down at its end, and may be one too many at its begin.
-        quantity.fixed.push_back(static_cast<std::int64_t>(inputs) -
-                                 std::ssize(full.of_piece));
+        quantity.fixed.push_back(static_cast<std::int64_t>(inputs) - std::ssize(full.of_piece));
     }
     return quantity;
 }

@@ -150,6 +150,17 @@ TEST_P(SynchronousSchedule, GivesTheSameGradientsWithRecompute) {
     }
 }
 
+TEST_P(SynchronousSchedule, GivesTheSameGradientsAndThePredictedBytesWithRecomputeOfBlocks) {
+    for (const Model& model : {test::small_gpt(), test::small_gpt_with(0.25, true)}) {
+        for (Shape shape : shapes_of(GetParam())) {
+            const StepOutcome expected = reference_step(model, shape, GetParam().order);
+            shape.layer_recompute = LayerRecompute::Block;
+            EXPECT_TRUE(pipeline_step(model, shape) == expected) << test::to_string(shape);
+            expect_predicted_peaks(model, shape);
+        }
+    }
+}
+
 TEST_P(SynchronousSchedule, PeaksAtThePredictedBytes) {
     for (const Model& model :
          {test::small_mlp(), test::small_gpt(), test::small_gpt_with(0.25, true)}) {

@@ -72,11 +72,12 @@ SettledScenario scenario_of(const Shape& shape) {
     scenario.pipeline.schedule = shape.schedule;
     scenario.pipeline.recompute = shape.recompute;
     scenario.pipeline.recompute_timing = shape.recompute_timing;
+    scenario.pipeline.layer_recompute = shape.layer_recompute;
     scenario.pipeline.channel_capacity = shape.channel_capacity;
     scenario.pipeline.partition = shape.partition;
     scenario.pipeline.data_parallel = shape.replicas;
     scenario.pipeline.overlap_reduction = shape.overlap_reduction;
-    scenario.pipeline.shard_optimizer = shape.shard_optimizer;
+    scenario.pipeline.shard = shape.shard_optimizer ? Shard::Optimizer : Shard::None;
     scenario.cluster.backend = shape.backend;
     if (shape.host_link_gbps > 0) {
         scenario.pipeline.offload = Offload::Stash;

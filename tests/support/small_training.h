@@ -34,6 +34,7 @@ struct Shape {
     std::string schedule = "gpipe";
     RecomputeRules recompute = Recompute::None;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    LayerRecompute layer_recompute = LayerRecompute::None;
     std::optional<int> channel_capacity = {};
     std::optional<std::vector<int>> partition = {};
     Precision precision = Precision::Fp32;

@@ -223,7 +223,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     MegatronFlags flags;
     flags.layers = placed.partition.layer_count() / 2 - 1;
     flags.tensor_size = scenario.pipeline.tensor_parallel;
-    flags.shard_optimizer = scenario.pipeline.shard_optimizer;
+    flags.shard_optimizer = scenario.pipeline.shard != Shard::None;
     flags.overlap_reduction = scenario.pipeline.overlap_reduction;
     flags.pipeline_size = placed.schedule.rank_count();
     const int chunks = placed.schedule.stage_count() / placed.schedule.rank_count();

@@ -208,13 +208,17 @@ void check_size(const Profile& profile, const std::string& place, const Estimate
 std::string estimate_note(const DeviceProfile& device,
                           double rate,
                           const EstimateOptions& options) {
+    const MatrixEfficiency of_sizes = matrix_efficiency(device, options.precision);
+    const std::string reached =
+        options.efficiency ? fmt::format("{:.4g} %", 100 * *options.efficiency)
+                           : fmt::format("up to {:.4g} % (by their sizes)", 100 * of_sizes.large);
     return fmt::format(
-        "estimated for {}: matrix products at {:.4g} % of {:.4g} TFLOP/s, memory at {:.4g} % of "
+        "estimated for {}: matrix products at {} of {:.4g} TFLOP/s, memory at {:.4g} % of "
         "{:.4g} GB/s",
         device.name,
-        100 * options.efficiency,
+        reached,
         rate / 1e12,
-        100 * options.memory_efficiency,
+        100 * options.memory_efficiency.value_or(MemoryEfficiency{}.copies),
         device.memory_rate.value / 1e9);
 }
 
@@ -248,6 +252,19 @@ void add_model_notes(const DecoderModel& model, std::vector<std::string>& notes)
 
 }  // namespace
 
+void set_rates(const HfOptions& options, EstimateOptions& estimate) {
+    constexpr int devices_of_a_node = 8;
+    estimate.most_devices = devices_of_a_node;
+    estimate.attention =
+        options.attention == "standard" ? AttentionKernels::Standard : AttentionKernels::Flash;
+    estimate.memory_efficiency = options.memory_efficiency;
+    if (options.measured_rates) {
+        return;
+    }
+    estimate.efficiency = options.efficiency.value_or(0.5);
+    estimate.memory_efficiency = options.memory_efficiency.value_or(MemoryEfficiency{}.copies);
+}
+
 Imported import_hf(const ImportOptions& options) {
     EstimateOptions estimate;
     const std::string device_name =
@@ -257,8 +274,7 @@ Imported import_hf(const ImportOptions& options) {
     estimate.micro_batch_size = required(options.micro_batch_size,
                                          "--micro-batch-size N",
                                          "the samples of a micro-batch, such as 1");
-    estimate.efficiency = options.hf.efficiency.value_or(estimate.efficiency);
-    estimate.memory_efficiency = options.hf.memory_efficiency.value_or(estimate.memory_efficiency);
+    set_rates(options.hf, estimate);
 
     const std::filesystem::path file = config_file(options.file);
     const std::string place = input_name(file);

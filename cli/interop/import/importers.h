@@ -6,6 +6,7 @@
 
 #include "cli/base/options.h"
 #include "cli/interop/exchange.h"
+#include "core/costs/estimate.h"
 
 /// The formats that `import` reads, one file each.
 namespace pipetwin::cli {
@@ -23,6 +24,10 @@ struct Imported {
 /// The value of --micro-batch-size. Throws Error(Usage) where it was left out, with `why` it is
 /// needed.
 int required_micro_batch_size(const ImportOptions& options, std::string why);
+
+/// Sets what the options say of the rates that kernels reach, and of how attention is computed.
+/// Costs are estimated for one device and for the 2, 4 and 8 of a node that share a layer.
+void set_rates(const HfOptions& options, EstimateOptions& estimate);
 
 /// A profile written by hand as CSV.
 Imported import_csv(const ImportOptions& options);

@@ -239,9 +239,7 @@ class FlagsImport {
         estimate.sequence = *flags_.sequence;
         estimate.micro_batch_size = flags_.micro_batch_size.value_or(1);
         estimate.precision = model.precision.value_or("fp32");
-        estimate.efficiency = options_.hf.efficiency.value_or(estimate.efficiency);
-        estimate.memory_efficiency =
-            options_.hf.memory_efficiency.value_or(estimate.memory_efficiency);
+        set_rates(options_.hf, estimate);
         const DeviceProfile device = find_device(*options_.hf.device);
         matrix_rate(device, estimate.precision, "choose another device with --device");
         Profile profile = estimated_profile(model, device, estimate);
@@ -324,7 +322,7 @@ class FlagsImport {
             text += fmt::format("tensor_parallel = {}\n", *flags_.tensor_size);
         }
         if (flags_.shard_optimizer) {
-            text += "shard_optimizer = true\n";
+            text += "shard = \"optimizer\"\n";
         }
         if (flags_.overlap_reduction) {
             text += "overlap_reduction = true\n";

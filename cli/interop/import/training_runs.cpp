@@ -40,7 +40,7 @@ Imported tables_of(const TrainingRun& run, std::string_view origin) {
             line("data_parallel", run.data_parallel) + quoted_line("recompute", run.recompute) +
             line("tensor_parallel", run.tensor_parallel);
     if (run.shard_optimizer) {
-        text += "shard_optimizer = true\n";
+        text += "shard = \"optimizer\"\n";
     }
     if (!run.blocks.empty()) {
         text +=

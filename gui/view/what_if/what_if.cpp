@@ -384,11 +384,8 @@ std::vector<LayerTime> WhatIfSource::layer_times(const WhatIf& settings) const {
         const Cluster cluster(planned.scenario, planned.profile, settings_.stages);
         const int size =
             micro_batch_sizes(replica_batch(planned.scenario), settings.micro_batches).front();
-        const CostTable table = cost_table(planned.model,
-                                           planned.profile,
-                                           {size},
-                                           device_kinds(cluster),
-                                           cluster.tensor_parallel());
+        const CostTable table = cost_table(
+            planned.model, planned.profile, {size}, device_kinds(cluster), cluster.layer_rules());
         for (int layer = 0; layer < planned.model.layer_count(); ++layer) {
             const LayerSample& sample = table.front().front().at(as_index(layer));
             const bool again = settings.recompute.of(0) != Recompute::None;

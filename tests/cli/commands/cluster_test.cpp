@@ -102,8 +102,8 @@ TEST_F(Cluster, SpeedsOfRanksCount) {
     EXPECT_EQ(outcome.json()["devices"][0]["busy_ms"], 48);
 }
 
-/// Each of two replicas has 4 of the 8 samples: (4 + 1) 3 ms. Then a ring of two sends half of 1 MB
-/// twice at a gigabyte per second.
+/// Each of two replicas has 4 of the 8 samples: (4 + 1) 3 ms. Then a ring of two sends half of the
+/// gradients of 1 MB of weights, 2 MB in fp32, twice at a gigabyte per second.
 TEST_F(Cluster, ReplicasShareTheBatchAndSumTheirGradients) {
     profile("");
     const std::string links = "link_gbps = 8\n";
@@ -112,8 +112,11 @@ TEST_F(Cluster, ReplicasShareTheBatchAndSumTheirGradients) {
     const auto result = outcome.json();
     EXPECT_EQ(result["data_parallel"], 2);
     EXPECT_EQ(result["makespan_ms"], 15);
-    EXPECT_EQ(result["step_ms"], 15 + 1);
-    EXPECT_DOUBLE_EQ(result["samples_per_second"].get<double>(), 8 / 16e-3);
+    EXPECT_EQ(result["step_ms"], 15 + 2);
+    EXPECT_DOUBLE_EQ(result["samples_per_second"].get<double>(), 8 / 17e-3);
+    const Outcome halves =
+        simulate(links, {"--set", "pipeline.data_parallel=2", "--set", "training.gradients=same"});
+    EXPECT_EQ(halves.json()["step_ms"], 15 + 1);
     EXPECT_GT(result["breakdown_ms"]["reduction"].get<double>(), 0);
     const Outcome odd = simulate(links, {"--set", "pipeline.data_parallel=3"});
     EXPECT_EQ(odd.code, 3);

@@ -1,5 +1,9 @@
 #include "core/costs/all_reduce.h"
 
+#include <algorithm>
+#include <optional>
+#include <set>
+
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
@@ -77,6 +81,67 @@ TEST(AllReduce, TwoLevelsAreARingWhereOneOfThemIsMissing) {
         EXPECT_EQ(all_reduce_time(AllReduceKind::TwoLevel, group(8, per_node), bytes),
                   all_reduce_time(AllReduceKind::Ring, group(8, per_node), bytes));
     }
+}
+
+/// One share of D crosses a link inside a node, or, as g rings share the way, a g-th of it between
+/// nodes: 96'000 / 8 = 12'000 bytes at 1 ns, or 6'000 at 4 ns.
+TEST(AllReduce, RingsGoBetweenNodesWithAShareEach) {
+    EXPECT_EQ(all_reduce_time(AllReduceKind::Rings, group(8, 2), bytes),
+              2 * 7 * Duration(1000 + 4 * 6'000));
+    // Links between nodes that are eight times as slow are no bound, as four rings use them.
+    ReplicaGroup near = group(16, 8);
+    near.between = {.latency = Duration(100), .bytes_per_second = 0.25e9};
+    EXPECT_EQ(all_reduce_time(AllReduceKind::Rings, near, bytes), 2 * 15 * Duration(100 + 6'000));
+}
+
+/// A large message takes 2 (D - 1) / D of its bytes, at the rate inside, or at eight times that of
+/// one of the eight links between nodes.
+TEST(AllReduce, RingsAreBoundByTheSlowerOfInsideAndAllLinksBetween) {
+    const Bytes large{std::int64_t{1} << 36};
+    const double seconds = 2.0 * 31 / 32 * 68.719476736;
+    for (const double rate : {1e9, 0.25e9, 0.125e9, 0.0625e9}) {
+        ReplicaGroup nodes = group(32, 8);
+        nodes.between.bytes_per_second = rate;
+        EXPECT_NEAR(to_seconds(all_reduce_time(AllReduceKind::Rings, nodes, large)),
+                    seconds * std::max(1.0, 1e9 / (8 * rate)),
+                    1e-4)
+            << rate;
+    }
+}
+
+TEST(AllReduce, RingsAreOneRingWhereThereIsOneNodeOrOneReplicaToANode) {
+    for (const int per_node : {1, 8}) {
+        EXPECT_EQ(all_reduce_time(AllReduceKind::Rings, group(8, per_node), bytes),
+                  all_reduce_time(AllReduceKind::Ring, group(8, per_node), bytes));
+    }
+}
+
+TEST(AllReduce, TheFastestIsTheLeastOfAll) {
+    std::set<AllReduceKind> won;
+    for (const int replicas : {2, 3, 8, 64, 100}) {
+        for (const int per_node : {1, 4, 8, 128}) {
+            for (const std::int64_t count : {1, 1'000, 100'000, 100'000'000}) {
+                const ReplicaGroup of = group(replicas, per_node);
+                std::optional<Duration> least;
+                AllReduceKind best = AllReduceKind::Fastest;
+                for (const auto kind : {AllReduceKind::Ring,
+                                        AllReduceKind::Tree,
+                                        AllReduceKind::TwoLevel,
+                                        AllReduceKind::Rings}) {
+                    const Duration time = all_reduce_time(kind, of, Bytes{count});
+                    if (!least || time < *least) {
+                        least = time;
+                        best = kind;
+                    }
+                }
+                won.insert(best);
+                EXPECT_EQ(all_reduce_time(AllReduceKind::Fastest, of, Bytes{count}), *least)
+                    << replicas << " replicas, " << per_node << " a node, " << count << " bytes";
+            }
+        }
+    }
+    EXPECT_GE(won.size(), 3U);  // else the minimum would not be tested
+    EXPECT_EQ(all_reduce_time(AllReduceKind::Fastest, group(1, 8), bytes), Duration{});
 }
 
 TEST(AllReduce, HalfBandwidthCountsInEveryMessage) {

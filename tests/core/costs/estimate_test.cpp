@@ -1,6 +1,8 @@
 #include "core/costs/estimate.h"
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
 #include "core/interop/hf_config.h"
+#include "core/plan/tensor_parallel.h"
 #include "tests/support/error_of.h"
 #include "tests/support/hf_texts.h"
 
@@ -368,6 +371,144 @@ TEST(Estimate, ALlamaKeepsItsGroupedKeysAndItsGate) {
     EXPECT_EQ(sample(profile, "block0.feed_forward", 1).saved.count, 2 * 5 * (8 + 8 + 3 * 16));
     EXPECT_EQ(sample(profile, "block0.feed_forward", 1).split.count, 2 * 5 * 2 * 16);
     EXPECT_EQ(sample(profile, "embedding", 1).saved.count, 8 * 5);
+}
+
+// --- Devices that share a layer: Korthikanti et al. (arXiv 2205.05198), section 4. ---
+
+constexpr std::int64_t shared_b = 3;
+constexpr std::int64_t shared_s = 8;
+constexpr std::int64_t shared_a = 8;
+constexpr std::int64_t shared_h = 64;
+
+/// A GPT with dropout whose 8 heads 8 devices can share.
+Profile shared_gpt(AttentionKernels attention) {
+    EstimateOptions of = options(shared_s, shared_b);
+    of.attention = attention;
+    of.most_devices = 8;
+    return estimated_profile(
+        model_of(with(small_gpt2(), {{"n_embd", shared_h}, {"n_head", shared_a}})),
+        counts_operations,
+        of);
+}
+
+/// What one of `devices` keeps of a block.
+std::int64_t kept_of_a_block(const Profile& profile, int devices) {
+    return cost_at(layer(profile, "block1.attention"), shared_b, devices).saved.count +
+           cost_at(layer(profile, "block1.feed_forward"), shared_b, devices).saved.count;
+}
+
+/// Table 2, its rows without and with tensor parallelism: s b h (34 + 5 a s / h) and
+/// s b h (10 + 24 / t + 5 a s / (h t)).
+TEST(Estimate, DevicesThatShareABlockKeepWhatIsPublished) {
+    const std::int64_t sbh = shared_s * shared_b * shared_h;
+    const std::int64_t scores = 5 * shared_a * shared_s * shared_s * shared_b;
+    const Profile profile = shared_gpt(AttentionKernels::Standard);
+    EXPECT_EQ(kept_of_a_block(profile, 1), 34 * sbh + scores);
+    for (const int t : {2, 4, 8}) {
+        EXPECT_EQ(kept_of_a_block(profile, t), 10 * sbh + (24 * sbh + scores) / t) << t;
+        EXPECT_EQ(cost_at(layer(profile, "block1.attention"), shared_b, t).core_saved.count,
+                  scores / t);
+    }
+    EXPECT_EQ(sample(profile, "block1.attention", shared_b).core_saved.count, scores);
+    EXPECT_FALSE(knows_shares(profile, 16));
+}
+
+/// Table 2, tensor and sequence parallelism: s b h (34 / t + 5 a s / (h t)).
+TEST(Estimate, DevicesThatDivideTheSequenceKeepWhatIsPublished) {
+    const std::int64_t sbh = shared_s * shared_b * shared_h;
+    const std::int64_t scores = 5 * shared_a * shared_s * shared_s * shared_b;
+    const Profile profile = shared_gpt(AttentionKernels::Standard);
+    std::vector<Model::Named> names;
+    for (const LayerCost& one : profile.layers) {
+        names.push_back({.name = one.name});
+    }
+    for (const int t : {2, 4, 8}) {
+        const LayerSamples samples = with_tensor_parallel(Model::opaque(names),
+                                                          profile,
+                                                          samples_at(profile, shared_b, t),
+                                                          {.devices = t, .sequence_parallel = true},
+                                                          SharesKnown::Yes);
+        EXPECT_EQ(samples[3].saved.count + samples[4].saved.count, (34 * sbh + scores) / t) << t;
+        EXPECT_EQ(samples[3].core_saved.count, scores / t) << t;
+        // Gradients of weights need the inputs of the four products: 2 and 2, 2 and 8 s b h.
+        EXPECT_EQ((samples[3].saved - samples[3].input_saved).count, 4 * sbh / t) << t;
+        EXPECT_EQ((samples[4].saved - samples[4].input_saved).count, 10 * sbh / t) << t;
+    }
+}
+
+/// Section 4.2.1: a device has a t-th of the heads and of the inner width, and so of all products.
+TEST(Estimate, EachOfTDevicesDoesATthOfTheOperations) {
+    for (const auto attention : {AttentionKernels::Flash, AttentionKernels::Standard}) {
+        const Profile profile = shared_gpt(attention);
+        for (const char* name : {"block0.attention", "block3.feed_forward"}) {
+            const LayerSample whole = sample(profile, name, shared_b);
+            for (const int t : {2, 4, 8}) {
+                const LayerSample one = cost_at(layer(profile, name), shared_b, t);
+                EXPECT_EQ(t * one.forward, whole.forward) << name << t;
+                EXPECT_EQ(t * one.backward_input, whole.backward_input) << name << t;
+                EXPECT_EQ(t * one.backward_weight, whole.backward_weight) << name << t;
+            }
+        }
+    }
+}
+
+/// Two pairs of keys and values for four heads of 2: four devices have a head each, and the keys
+/// and values that it reads whole.
+TEST(Estimate, KeysAndValuesAreDividedIntoTheirHeadsAtMost) {
+    EstimateOptions of = options(5, 1);
+    of.most_devices = 4;
+    const Profile profile = estimated_profile(model_of(with(llama_config(),
+                                                            {{"hidden_size", 8},
+                                                             {"intermediate_size", 16},
+                                                             {"num_attention_heads", 4},
+                                                             {"num_key_value_heads", 2}})),
+                                              counts_operations,
+                                              of);
+    const auto forward = [&profile](int devices) {
+        return cost_at(layer(profile, "block0.attention"), 1, devices).forward.count();
+    };
+    const std::int64_t pairs = 5 * 6 / 2;
+    EXPECT_EQ(forward(1), 2 * 5 * 8 * (8 + 4 + 4 + 8) + 4 * 8 * pairs);
+    EXPECT_EQ(forward(2), 2 * 5 * 8 * (4 + 2 + 2 + 4) + 4 * 4 * pairs);
+    EXPECT_EQ(forward(4), 2 * 5 * 8 * (2 + 2 + 2 + 2) + 4 * 2 * pairs);
+}
+
+/// Narayanan et al. 2021, appendix: 4 b s^2 h operations forward and twice that backward, as all
+/// pairs are computed.
+TEST(Estimate, StandardAttentionComputesAllPairs) {
+    const std::int64_t projections = 8 * shared_b * shared_s * shared_h * shared_h;
+    const std::int64_t scores = 4 * shared_b * shared_s * shared_s * shared_h;
+    const LayerSample attention =
+        sample(shared_gpt(AttentionKernels::Standard), "block2.attention", shared_b);
+    EXPECT_EQ(attention.forward.count(), projections + scores);
+    EXPECT_EQ(attention.core_forward.count(), scores);
+    EXPECT_EQ(attention.backward_input.count(), projections + 2 * scores);
+    EXPECT_EQ(attention.backward_weight.count(), projections);
+}
+
+// --- Efficiency of products by their sizes. ---
+
+TEST(Estimate, AProductOfHalfSizesReachesAnEighth) {
+    const MatrixEfficiency efficiency{.large = 0.8, .half_size = 128};
+    EXPECT_DOUBLE_EQ(efficiency.at(128, 128, 128), 0.1);
+    EXPECT_DOUBLE_EQ(efficiency.at(3 * 128, 128, 128), 0.8 * 0.75 / 4);
+    EXPECT_NEAR(efficiency.at(1e9, 1e9, 1e9), 0.8, 1e-6);
+    EXPECT_EQ((MatrixEfficiency{.large = 0.5, .half_size = 0}.at(1, 1, 1)), 0.5);
+}
+
+/// The head's product has 8 rows, 8 columns and 8 numbers to each sum.
+TEST(Estimate, TheSizesOfAProductDecideItsTimeUnlessAnEfficiencyIsGiven) {
+    const DecoderModel model = model_of(with(small_gpt2(), {{"n_embd", 8}, {"vocab_size", 8}}));
+    DeviceProfile sized = counts_operations;
+    sized.matrix_efficiencies["bf16"].value = {.large = 0.5, .half_size = 8};
+    EstimateOptions of = options(8, 1);
+    const std::int64_t operations = 2 * 8 * 8 * 8;
+    EXPECT_EQ(sample(estimated_profile(model, sized, of), "head", 1).forward.count(), operations);
+    of.efficiency = std::nullopt;
+    const LayerSample head = sample(estimated_profile(model, sized, of), "head", 1);
+    EXPECT_EQ(head.forward.count(), operations * 8 * 2);
+    EXPECT_EQ(head.backward_input.count(), operations * 8 * 2);
+    EXPECT_EQ(head.backward_weight.count(), operations * 8 * 2);
 }
 
 // --- Calibration. ---

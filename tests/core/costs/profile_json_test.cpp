@@ -1,6 +1,7 @@
 #include "core/costs/profile_json.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -125,6 +126,106 @@ TEST(ParseProfile, ReadsTheKernelsOfALayerAndTheTimeOfALaunch) {
     EXPECT_EQ(parse_profile(print_profile(profile), "x.json"), profile);
     sample["backward_input_kernels"] = 1;
     EXPECT_THROW(parse_profile(root.dump(), "x.json"), Error);
+}
+
+/// The full profile with samples of one of two and of four devices, and with parts of them.
+nlohmann::json with_shares() {
+    nlohmann::json root = nlohmann::json::parse(full);
+    nlohmann::json& layer = root["layers"][0];
+    layer["tensor_sums"] = 2;
+    nlohmann::json sample{{"micro_batch_size", 2},
+                          {"forward_ns", 100},
+                          {"backward_input_ns", 90},
+                          {"backward_weight_ns", 80},
+                          {"output_bytes", 128},
+                          {"saved_bytes", 1000},
+                          {"input_saved_bytes", 700},
+                          {"core_forward_ns", 40},
+                          {"core_saved_bytes", 600},
+                          {"whole_forward_ns", 30},
+                          {"whole_backward_ns", 20},
+                          {"whole_saved_bytes", 500}};
+    layer["shared"] = {{{"devices", 2}, {"samples", {sample}}},
+                       {{"devices", 4}, {"samples", {sample}}}};
+    sample["forward_ns"] = 101;
+    layer["samples"] = {sample};
+    return root;
+}
+
+TEST(ParseProfile, ReadsTheSharesOfALayer) {
+    const Profile profile = parse_profile(with_shares().dump(), "x.json");
+    const LayerCost& layer = profile.layers[0];
+    EXPECT_EQ(layer.tensor_sums, 2);
+    EXPECT_EQ(profile.layers[1].tensor_sums, 1);
+    LayerSample expected{.micro_batch_size = 2,
+                         .forward = Duration(100),
+                         .backward_input = Duration(90),
+                         .backward_weight = Duration(80),
+                         .output = Bytes{128},
+                         .saved = Bytes{1000},
+                         .input_saved = Bytes{700},
+                         .core_forward = Duration(40),
+                         .core_saved = Bytes{600},
+                         .whole_forward = Duration(30),
+                         .whole_backward = Duration(20),
+                         .whole_saved = Bytes{500}};
+    ASSERT_EQ(layer.shared.size(), 2U);
+    EXPECT_EQ(layer.shared.at(2), std::vector<LayerSample>{expected});
+    EXPECT_EQ(layer.shared.at(4), std::vector<LayerSample>{expected});
+    EXPECT_EQ(cost_at(layer, 2, 4), expected);
+    expected.forward = Duration(101);
+    EXPECT_EQ(cost_at(layer, 2), expected);
+    EXPECT_EQ(layer.shared_by(3), nullptr);
+    EXPECT_FALSE(knows_shares(profile, 2));  // nothing is known of the head
+    EXPECT_EQ(parse_profile(print_profile(profile), "x.json"), profile);
+}
+
+TEST(ParseProfile, RefusesPartsThatAreMoreThanTheirWhole) {
+    for (const auto& [key, whole] : {std::pair("input_saved_bytes", 1000),
+                                     {"core_forward_ns", 100},
+                                     {"core_saved_bytes", 1000},
+                                     {"whole_forward_ns", 100},
+                                     {"whole_backward_ns", 90},
+                                     {"whole_saved_bytes", 1000}}) {
+        for (const char* sample : {"/layers/0/shared/1/samples/0/", "/layers/0/samples/0/"}) {
+            nlohmann::json root = with_shares();
+            nlohmann::json& value = root[nlohmann::json::json_pointer(sample + std::string(key))];
+            value = 1 + whole + (std::string(sample).find("shared") == std::string::npos ? 1 : 0);
+            const Error error = error_of([&] { parse_profile(root.dump(), "x.json"); });
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+            EXPECT_EQ(error.place(), fmt::format("x.json: {}{}", sample, key));
+            EXPECT_NE(error.text().find("part of"), std::string::npos) << error.what();
+            value = whole;
+            EXPECT_NO_THROW(parse_profile(root.dump(), "x.json")) << key;
+            value = -1;
+            EXPECT_THROW(parse_profile(root.dump(), "x.json"), Error) << key;
+        }
+    }
+}
+
+TEST(ParseProfile, RefusesSharesOfOneDeviceAndOfANumberTwice) {
+    const auto refusal = [](const char* pointer, const nlohmann::json& value) {
+        nlohmann::json root = with_shares();
+        root[nlohmann::json::json_pointer(pointer)] = value;
+        const Error error = error_of([&] { parse_profile(root.dump(), "x.json"); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        return std::string(error.what());
+    };
+    for (const int devices : {0, 1, 2, 5000}) {
+        const std::string text = refusal("/layers/0/shared/1/devices", devices);
+        EXPECT_NE(text.find("/layers/0/shared/1/devices"), std::string::npos) << text;
+        EXPECT_NE(text.find("ascending, each once"), std::string::npos) << text;
+    }
+    EXPECT_NE(refusal("/layers/0/shared/0/device", 2).find("unknown key"), std::string::npos);
+    EXPECT_NE(refusal("/layers/0/tensor_sums", 17).find("0 to 16"), std::string::npos);
+    EXPECT_NE(refusal("/layers/0/tensor_sums", -1).find("tensor_sums"), std::string::npos);
+    // Samples of shares keep the rules of all samples, and there is at least one.
+    EXPECT_NE(refusal("/layers/0/shared/0/samples", nlohmann::json::array())
+                  .find("x.json: /layers/0/shared/0/samples: no sample"),
+              std::string::npos);
+    EXPECT_NE(refusal("/layers/0/shared/1/samples/0/micro_batch_size", 0)
+                  .find("x.json: /layers/0/shared/1/samples/0/micro_batch_size"),
+              std::string::npos);
 }
 
 struct Breach {

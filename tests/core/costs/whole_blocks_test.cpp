@@ -43,6 +43,36 @@ Model model_of(const Profile& profile) {
     return Model::opaque(layers);
 }
 
+/// Two devices share both halves, and four only one of them.
+TEST(WholeBlocks, HaveTheSharesThatAreKnownOfBothHalves) {
+    Profile profile = halves();
+    const auto shared = [](int forward, std::vector<int> sizes) {
+        std::vector<LayerSample> samples;
+        for (const int size : sizes) {
+            samples.push_back({.micro_batch_size = size,
+                               .forward = Duration(forward),
+                               .output = Bytes{5},
+                               .saved = Bytes{forward},
+                               .input_saved = Bytes{forward - 1},
+                               .core_saved = Bytes{forward - 2},
+                               .whole_saved = Bytes{forward - 3}});
+        }
+        return samples;
+    };
+    profile.layers[1].shared = {{2, shared(10, {1, 16})}, {4, shared(6, {1})}, {8, shared(5, {1})}};
+    profile.layers[2].shared = {{2, shared(20, {1, 16})}, {8, shared(5, {2})}};
+    const Profile whole = with_whole_blocks(profile);
+    ASSERT_EQ(whole.layers[1].shared.size(), 1U);
+    const LayerSample block = cost_at(whole.layers[1], 16, 2);
+    EXPECT_EQ(block.forward, Duration(10 + 20));
+    EXPECT_EQ(block.saved, Bytes{10 + 20});
+    EXPECT_EQ(block.input_saved, Bytes{9 + 19});
+    EXPECT_EQ(block.core_saved, Bytes{8 + 18});
+    EXPECT_EQ(block.whole_saved, Bytes{7 + 17});
+    EXPECT_EQ(whole.layers[1].tensor_sums, 2);  // Shoeybi et al., section 3: two each way
+    EXPECT_EQ(whole.layers[0].tensor_sums, 1);
+}
+
 TEST(WholeBlocks, AreOneLayerForTwoHalves) {
     const Profile profile = with_whole_blocks(halves());
     EXPECT_THAT(names_of(profile), ElementsAre("embedding", "block0", "block1", "head"));

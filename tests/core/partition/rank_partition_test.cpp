@@ -337,10 +337,12 @@ TEST(RankShare, IsNeverAboveTheLeastOfEverySplit) {
 TEST(RankShare, KnowsThatRanksComputeAgainWhatTheyCannotHold) {
     // Twelve layers on two ranks of three pieces: 4 each where they are held, 5 where not. A rank
     // holds three of them at most, so one that has more takes 5 for each.
-    RankChain chain = chain_of(std::vector<std::int64_t>(12, 4), ranks_of(RankPlacement::Loop, 2, 3));
+    RankChain chain =
+        chain_of(std::vector<std::int64_t>(12, 4), ranks_of(RankPlacement::Loop, 2, 3));
     const std::vector<std::int64_t> limits(2, 9);
-    chain.quantities.push_back(
-        {.before = {sums_of(std::vector<std::int64_t>(12, 3))}, .limits = limits, .alternative = 0});
+    chain.quantities.push_back({.before = {sums_of(std::vector<std::int64_t>(12, 3))},
+                                .limits = limits,
+                                .alternative = 0});
     chain.quantities.push_back(
         {.before = {sums_of(std::vector<std::int64_t>(12, 5))}, .alternative = 1});
     EXPECT_TRUE(RankShare(chain).keeps(30));

@@ -54,7 +54,7 @@ TEST(PlanClusters, LinksHaveNamesThatTheirFiguresOverride) {
     scenario.cluster.per_node = 2;
     scenario.cluster.link = "nvlink-4";
     scenario.cluster.node_link = "infiniband-ndr";
-    EXPECT_THAT(rates_with(scenario), ElementsAre(450, 50));
+    EXPECT_THAT(rates_with(scenario), ElementsAre(365, 50));
     scenario.cluster.node_link_gbps = 100;
     scenario.cluster.node_link_latency_us = 9;
     const LinkCost link = plan_of(scenario)->links[1];
@@ -81,6 +81,7 @@ SettledScenario replicated(int replicas, int batch) {
     scenario.pipeline.data_parallel = replicas;
     scenario.cluster.link_gbps = 8;  // a byte per nanosecond
     scenario.cluster.link_latency_us = 1;
+    scenario.pipeline.all_reduce = AllReduceKind::Ring;
     return scenario;
 }
 
@@ -114,7 +115,7 @@ TEST(PlanClusters, ReplicasMayShareTheOptimizerState) {
     SettledScenario scenario = replicated(4, 8);
     EXPECT_EQ(plan_of(scenario)->states[1].optimizer_state, Bytes{2 * 4 * 75});
     EXPECT_THAT(plan_of(scenario)->weight_gather, IsEmpty());
-    scenario.pipeline.shard_optimizer = true;
+    scenario.pipeline.shard = Shard::Optimizer;
     const Plan plan = plan_of(scenario);
     EXPECT_EQ(plan->states[0].optimizer_state, Bytes{2 * 4 * 13});
     EXPECT_EQ(plan->states[1].optimizer_state, Bytes{2 * 4 * 19});
@@ -129,6 +130,83 @@ TEST(PlanClusters, ReplicasMayShareTheOptimizerState) {
     EXPECT_EQ(plan_of(scenario)->states[1].optimizer_state, Bytes{2 * 4 * 75});
 }
 
+/// Stage 1: 300 bytes of weights in three layers, which are 75 numbers; 40 bytes of workspace.
+/// Rajbhandari et al., section 5: gradients, then weights are divided as well.
+TEST(PlanClusters, ReplicasMayShareGradientsAndWeights) {
+    SettledScenario scenario = replicated(4, 8);
+    const auto state_under = [&scenario](Shard shard) {
+        scenario.pipeline.shard = shard;
+        return plan_of(scenario)->states[1];
+    };
+    const StageState whole = state_under(Shard::None);
+    EXPECT_EQ(whole.weights, Bytes{300});
+    EXPECT_EQ(whole.gradients, Bytes{300});
+    EXPECT_EQ(whole.optimizer_state, Bytes{600});
+    EXPECT_EQ(whole.workspace, Bytes{40});
+    const StageState optimizer = state_under(Shard::Optimizer);
+    EXPECT_EQ(optimizer.gradients, Bytes{300});
+    EXPECT_EQ(optimizer.workspace, Bytes{40});
+    // One layer's gradient is there before it is summed.
+    const StageState gradients = state_under(Shard::Gradients);
+    EXPECT_EQ(gradients.weights, Bytes{300});
+    EXPECT_EQ(gradients.gradients, Bytes{75});
+    EXPECT_EQ(gradients.optimizer_state, Bytes{2 * 4 * 19});
+    EXPECT_EQ(gradients.workspace, Bytes{40 + 100});
+    // The layer that is computed is gathered, and with prefetch a block before it: two layers more.
+    scenario.pipeline.prefetch = 0;
+    EXPECT_EQ(state_under(Shard::Weights).workspace, Bytes{40 + 100 + 100});
+    for (const int prefetch : {1, 5}) {
+        scenario.pipeline.prefetch = prefetch;
+        const StageState weights = state_under(Shard::Weights);
+        EXPECT_EQ(weights.weights, Bytes{75});
+        EXPECT_EQ(weights.gradients, Bytes{75});
+        EXPECT_EQ(weights.optimizer_state, Bytes{2 * 4 * 19});
+        EXPECT_EQ(weights.workspace, Bytes{40 + 100 + 300}) << prefetch;  // never more than all
+    }
+}
+
+/// 150 numbers of two bytes: fp32 gradients and 12 bytes of AdamW each, and the first of four
+/// replicas has 38 of them.
+TEST(PlanClusters, SharesOfHalfPrecisionHaveGradientsAsWrittenDown) {
+    SettledScenario scenario = replicated(4, 8);
+    scenario.training.optimizer = OptimizerKind::AdamW;
+    Profile profile = chain_profile();
+    profile.precision = "bf16";
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].gradients, Bytes{600});
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer_state, Bytes{150 * 12});
+    scenario.training.gradients = GradientType::Same;
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].gradients, Bytes{300});
+    scenario.pipeline.shard = Shard::Gradients;
+    const StageState same = plan_of(scenario, profile)->states[1];
+    EXPECT_EQ(same.gradients, Bytes{75});
+    EXPECT_EQ(same.optimizer_state, Bytes{38 * 12});
+    EXPECT_EQ(same.workspace, Bytes{40 + 100});
+    scenario.training.gradients = GradientType::Fp32;
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].gradients, Bytes{150});
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].workspace, Bytes{40 + 200});
+}
+
+/// ZeRO-2 sums with every micro-batch and hands the updated weights round; ZeRO-3 has nothing left
+/// to do at the end.
+TEST(PlanClusters, SharedGradientsAreSummedWithEveryMicroBatch) {
+    SettledScenario scenario = replicated(4, 8);
+    const Plan whole = plan_of(scenario);
+    scenario.pipeline.shard = Shard::Gradients;
+    const Plan gradients = plan_of(scenario);
+    EXPECT_THAT(gradients->all_reduce, ElementsAre(Duration{}, Duration{}));
+    EXPECT_THAT(gradients->weight_gather,
+                ElementsAre(Duration(3 * (1000 + 50)), Duration(3 * (1000 + 75))));
+    EXPECT_EQ(gradients.cost(1, 0).forward, whole.cost(1, 0).forward);
+    // Each layer's 100 bytes take three quarters of a ring: three messages of 25 ns and 1 us.
+    EXPECT_EQ(gradients.cost(1, 0).backward, 3 * Duration(3 * 1025));
+    scenario.pipeline.shard = Shard::Weights;
+    const Plan weights = plan_of(scenario);
+    EXPECT_THAT(weights->all_reduce, ElementsAre(Duration{}, Duration{}));
+    EXPECT_THAT(weights->weight_gather, ElementsAre(Duration{}, Duration{}));
+    EXPECT_EQ(weights.cost(1, 0).forward, 3 * Duration(3 * 1025));
+    EXPECT_EQ(weights.cost(1, 0).backward, 3 * Duration(6 * 1025));
+}
+
 TEST(PlanClusters, TheUpdateOfAShareTakesItsShareOfTheTime) {
     SettledScenario scenario = replicated(4, 8);
     Profile profile = chain_profile();
@@ -136,7 +214,7 @@ TEST(PlanClusters, TheUpdateOfAShareTakesItsShareOfTheTime) {
         layer.optimizer = Duration(4000);
     }
     const Duration whole = plan_of(scenario, profile)->states[1].optimizer;
-    scenario.pipeline.shard_optimizer = true;
+    scenario.pipeline.shard = Shard::Optimizer;
     EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer, whole / 4);
 }
 
@@ -227,7 +305,7 @@ class RandomCluster {
         scenario.pipeline.data_parallel = 1 + below(4);
         scenario.pipeline.all_reduce = static_cast<AllReduceKind>(below(3));
         scenario.pipeline.overlap_reduction = below(2) == 0;
-        scenario.pipeline.shard_optimizer = below(2) == 0;
+        scenario.pipeline.shard = static_cast<Shard>(below(4));
         constexpr std::array schedules{"gpipe", "1f1b", "zb-h1", "zb-auto", "chimera"};
         scenario.pipeline.schedule = schedules.at(static_cast<std::size_t>(below(5)));
         scenario.pipeline.recompute = static_cast<Recompute>(below(2));
@@ -271,7 +349,7 @@ TEST(PlanClusters, AnyClusterGivesAPlanThatIsWholeOrSaysWhyNot) {
             ASSERT_EQ(plan.samples(), scenario.training.batch);
             ASSERT_EQ(plan->all_reduce.empty(), replicas == 1);
             ASSERT_EQ(plan->weight_gather.empty(),
-                      replicas == 1 || !scenario.pipeline.shard_optimizer);
+                      replicas == 1 || scenario.pipeline.shard == Shard::None);
             for (int stage = 0; stage < plan.stage_count() && replicas > 1; ++stage) {
                 ASSERT_EQ(reductions_of(plan, stage), 1);
             }
@@ -301,6 +379,27 @@ TEST(PlanClusters, MessagesBetweenNodesShareWhatLeavesAndEntersANode) {
     EXPECT_EQ(shared.way_of_edge[0], shared.way_of_edge[3]);
     EXPECT_EQ(shared.way_of_edge[1], shared.way_of_edge[2]);
     EXPECT_NE(shared.way_of_edge[0], shared.way_of_edge[1]);
+}
+
+/// Two devices to a rank, each of which sends its half, and gathers the other inside the node at
+/// no cost: a message that is alone is not slowed down by what it shares with none.
+TEST(PlanClusters, ScatteredMessagesAreAsFastAsTheirSharedLink) {
+    SettledScenario scenario = scenario_of(2, 4, 8);
+    scenario.pipeline.tensor_parallel = 2;
+    scenario.cluster.per_node = 2;
+    scenario.cluster.node_link_gbps = 8;
+    scenario.cluster.link_sharing = LinkSharing::Fifo;
+    Profile profile = chain_profile();
+    profile.links = {};
+    EXPECT_EQ(plan_of(scenario, profile)->links[0].bytes_per_second, 1e9);
+    scenario.pipeline.scatter_boundaries = true;
+    const Plan scattered = plan_of(scenario, profile);
+    EXPECT_DOUBLE_EQ(scattered->links[0].bytes_per_second, 2e9);
+    EXPECT_EQ(scattered->contention.shared_links,
+              std::vector<double>(4, scattered->links[0].bytes_per_second));
+    // Parts of a sequence are half as large as it is.
+    scenario.pipeline.sequence_parallel = true;
+    EXPECT_EQ(plan_of(scenario, profile)->links[0].bytes_per_second, 1e9);
 }
 
 TEST(PlanClusters, MessagesInsideANodeShareNothing) {

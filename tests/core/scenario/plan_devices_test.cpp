@@ -76,7 +76,7 @@ TEST(PlanDevices, ScaledCostsAreEstimatedAndSayBySoMuch) {
                                   HasSubstr("'v100-sxm2' x 0.8051"),
                                   HasSubstr("'a100-sxm-80'"))));
     // Links of the other device count for nothing.
-    EXPECT_EQ(plan->links[0].bytes_per_second, 300e9);
+    EXPECT_EQ(plan->links[0].bytes_per_second, 235e9);
 }
 
 TEST(PlanDevices, CostsOfTheSameDeviceStayWhatTheyAre) {

@@ -97,6 +97,7 @@ TEST(ScenarioKeys, AreThoseOfTheDocumentation) {
             EXPECT_TRUE(keys.insert(std::string(key.name)).second) << key.name << " stands twice";
         }
     }
+    known["[pipeline]"].erase("shard_optimizer");  // an old word, explained with the new one
     EXPECT_EQ(read_documentation().keys, known);
 }
 

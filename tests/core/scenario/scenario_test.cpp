@@ -1,4 +1,6 @@
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -59,7 +61,7 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.pipeline.data_parallel, 3);
     EXPECT_EQ(s.pipeline.all_reduce, AllReduceKind::TwoLevel);
     EXPECT_TRUE(s.pipeline.overlap_reduction);
-    EXPECT_TRUE(s.pipeline.shard_optimizer);
+    EXPECT_EQ(s.pipeline.shard, Shard::Optimizer);
     EXPECT_EQ(s.cluster.device, "h100-sxm");
     EXPECT_EQ(s.cluster.scale_costs, ScaleCosts::Cautious);
     EXPECT_EQ(s.cluster.speeds, (std::vector<double>{1, 0.5}));
@@ -187,6 +189,85 @@ TEST(PrintScenario, ParsesBackToTheSame) {
         EXPECT_EQ(parse(printed), scenario) << printed;
         EXPECT_EQ(print_scenario(parse(printed)), printed);
     }
+}
+
+TEST(ParseScenario, ReadsWhatReplicasShare) {
+    const auto shard_of = [](std::string_view lines) {
+        const Scenario s = parse(with(gpt, fmt::format("[pipeline]\n{}", lines)));
+        EXPECT_EQ(parse(print_scenario(s)), s) << lines;
+        return s.pipeline.shard;
+    };
+    EXPECT_EQ(parse(gpt).pipeline.shard, Shard::None);
+    EXPECT_EQ(shard_of("shard = \"none\""), Shard::None);
+    EXPECT_EQ(shard_of("shard = \"optimizer\""), Shard::Optimizer);
+    EXPECT_EQ(shard_of("shard = \"gradients\""), Shard::Gradients);
+    EXPECT_EQ(shard_of("shard = \"weights\""), Shard::Weights);
+    // The old word, alone and beside the new one.
+    EXPECT_EQ(shard_of("shard_optimizer = true"), Shard::Optimizer);
+    EXPECT_EQ(shard_of("shard_optimizer = false"), Shard::None);
+    EXPECT_EQ(shard_of("shard_optimizer = true\nshard = \"optimizer\""), Shard::Optimizer);
+    EXPECT_EQ(shard_of("shard_optimizer = false\nshard = \"none\""), Shard::None);
+}
+
+TEST(ParseScenario, RefusesAnOldWordThatContradictsTheNewOne) {
+    for (const auto& [old_word, new_word] : {std::pair("true", "none"),
+                                             {"true", "gradients"},
+                                             {"true", "weights"},
+                                             {"false", "optimizer"},
+                                             {"false", "weights"}}) {
+        const Error error = error_of([&] {
+            parse(
+                with(gpt,
+                     fmt::format(
+                         "[pipeline]\nshard_optimizer = {}\nshard = \"{}\"", old_word, new_word)));
+        });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_NE(std::string(error.what()).find("pipeline.shard_optimizer"), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find(fmt::format("\"{}\"", new_word)),
+                  std::string::npos)
+            << error.what();
+    }
+}
+
+TEST(ParseScenario, ReadsRecomputeOfPartsOfAStage) {
+    for (const auto& [word, mode] :
+         {std::pair("selective", LayerRecompute::Selective), {"block", LayerRecompute::Block}}) {
+        const Scenario s =
+            parse(with(gpt, fmt::format("[pipeline]\nstages = 2\nrecompute = \"{}\"", word)));
+        EXPECT_EQ(s.pipeline.layer_recompute, mode);
+        EXPECT_EQ(s.pipeline.recompute, Recompute::None);
+        EXPECT_EQ(parse(print_scenario(s)), s);
+    }
+    for (const char* word : {"none", "always", "except-last"}) {
+        const Scenario s = parse(with(gpt, fmt::format("[pipeline]\nrecompute = \"{}\"", word)));
+        EXPECT_EQ(s.pipeline.layer_recompute, LayerRecompute::None);
+    }
+    // What is said later takes the place of a file's word.
+    const Scenario over =
+        parse(with(gpt, "[pipeline]\nrecompute = \"block\""), {{"pipeline.recompute", "always"}});
+    EXPECT_EQ(over.pipeline.layer_recompute, LayerRecompute::None);
+    EXPECT_EQ(over.pipeline.recompute, Recompute::Always);
+}
+
+TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
+    const Scenario none = parse(gpt);
+    EXPECT_EQ(none.pipeline.prefetch, 1);
+    EXPECT_FALSE(none.pipeline.sequence_parallel);
+    EXPECT_FALSE(none.pipeline.scatter_boundaries);
+    EXPECT_EQ(none.training.gradients, GradientType::Fp32);
+    const Scenario s = parse(with(gpt,
+                                  "[training]\ngradients = \"same\"\n"
+                                  "[pipeline]\nshard = \"weights\"\nprefetch = 0\n"
+                                  "data_parallel = 2\ntensor_parallel = 2\n"
+                                  "sequence_parallel = true\nscatter_boundaries = true"));
+    EXPECT_EQ(s.pipeline.prefetch, 0);
+    EXPECT_TRUE(s.pipeline.sequence_parallel);
+    EXPECT_TRUE(s.pipeline.scatter_boundaries);
+    EXPECT_EQ(s.training.gradients, GradientType::Same);
+    EXPECT_EQ(parse(print_scenario(s)), s);
+    EXPECT_THROW(parse(with(gpt, "[pipeline]\nprefetch = -1")), Error);
+    EXPECT_THROW(parse(with(gpt, "[pipeline]\nshard = \"all\"")), Error);
+    EXPECT_THROW(parse(with(gpt, "[training]\ngradients = \"bf16\"")), Error);
 }
 
 TEST(ParseScenario, ReadsAModeOfRecomputeForEachPiece) {

@@ -214,6 +214,36 @@ TEST(Footprint, SplitBackwardFreesTheStashWithItsWeightPart) {
     EXPECT_EQ(weight.after[MemoryKind::Boundary], Bytes{-20});
 }
 
+/// What W does not read goes with I.
+TEST(Footprint, SplitBackwardFreesWhatOnlyTheInputNeedsAtOnce) {
+    PlanParts parts = two_stages(ScheduleKind::GPipe, 1, Recompute::None).parts();
+    for (auto& stages : parts.costs) {
+        stages[1].input_saved = {150};
+        stages[1].split = {30};
+    }
+    const Plan plan = Plan::make(parts);
+    const MemoryChange input = memory_change(plan, {.op = Op::BackwardInput, .stage = 1});
+    EXPECT_EQ(input.during[MemoryKind::Stash], Bytes{30});
+    EXPECT_EQ(input.after[MemoryKind::Stash], Bytes{30 - 150});
+    const MemoryChange weight = memory_change(plan, {.op = Op::BackwardWeight, .stage = 1});
+    EXPECT_EQ(weight.during[MemoryKind::Stash], Bytes{0});
+    EXPECT_EQ(weight.after[MemoryKind::Stash], Bytes{-(400 - 150) - 30});
+    // The whole backward frees all of it.
+    EXPECT_EQ(memory_change(plan, {.op = Op::Backward, .stage = 1}).after[MemoryKind::Stash],
+              Bytes{-400});
+}
+
+/// A forward whose layers drop what they compute again has the largest of them for a moment.
+TEST(Footprint, AForwardReachesItsPeakAndKeepsWhatIsSaved) {
+    PlanParts parts = two_stages(ScheduleKind::GPipe, 1, Recompute::None).parts();
+    for (auto& stages : parts.costs) {
+        stages[0].forward_peak = {1320};
+    }
+    const MemoryChange change = memory_change(Plan::make(parts), {.op = Op::Forward, .stage = 0});
+    EXPECT_EQ(change.during[MemoryKind::Stash] + change.during[MemoryKind::Boundary], Bytes{1320});
+    EXPECT_EQ(change.after[MemoryKind::Stash], Bytes{300});
+}
+
 TEST(Footprint, ACapacityReservesRoomForEveryIncomingBoundary) {
     const Plan plan = two_stages(ScheduleKind::GPipe, 3, Recompute::None).with_capacity(2);
     EXPECT_EQ(resident_memory(plan, 0)[MemoryKind::Boundary], Bytes{2 * 20});

@@ -49,7 +49,7 @@ class RandomModel {
         pipeline.data_parallel.reset();
         pipeline.schedule = schedules.at(static_cast<std::size_t>(below(4)));
         pipeline.recompute_auto = true;
-        pipeline.shard_optimizer = below(2) == 0;
+        pipeline.shard = static_cast<Shard>(below(4));
         pipeline.channel_capacity = 1;  // else it depends on the times of each partition
         scenario.cluster.count = 1 + below(4);
         scenario.cluster.memory_limit = Bytes{400 + below(1000)};

@@ -53,7 +53,7 @@ class RandomQuestion {
         pipeline.chunks.reset();
         pipeline.data_parallel.reset();
         pipeline.recompute_auto = true;
-        pipeline.shard_optimizer = below(2) == 0;
+        pipeline.shard = static_cast<Shard>(below(4));
         scenario.cluster.count = 1 + below(4);
         scenario.cluster.per_node = 1 + below(4);
         scenario.cluster.node_link_gbps = 0.1 * (1 + below(50));

@@ -60,7 +60,7 @@ TEST_F(ImportMegatron, AGatedModelIsCountedAndItsProfileNamed) {
                       HasSubstr("batch = 128\n"),
                       HasSubstr("stages = 4\nchunks = 2\nschedule = \"interleaved-1f1b\"\n"),
                       HasSubstr("micro_batches = 64\ndata_parallel = 2\n"),
-                      HasSubstr("shard_optimizer = true\n"),
+                      HasSubstr("shard = \"optimizer\"\n"),
                       HasSubstr("partition = [4, 4, 4, 4, 4, 4, 4, 4]\n")));
     EXPECT_FALSE(std::filesystem::exists(path("x.profile.json")));
 }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "core/costs/all_reduce.h"
+#include "core/costs/profile.h"
+#include "core/model/model.h"
+
+/// Layers whose gradients are summed, and whose weights are gathered, with every micro-batch, as
+/// each replica has only its share of them (ZeRO-2, ZeRO-3).
+namespace pipetwin {
+
+/// Who has the shares, and what of them.
+struct GatheredWeights {
+    ReplicaGroup replicas{};
+    AllReduceKind all_reduce = AllReduceKind::Ring;
+    bool weights = false;        ///< weights are shared, too, and gathered for forward and backward
+    bool fp32_gradients = true;  ///< of weights with two bytes
+    bool prefetch = true;        ///< a layer's weights are gathered while another is computed
+};
+
+/// The samples with the time of these messages. Half of an all-reduce leaves each replica its share
+/// of the sums, the other half gives every replica all shares. They go on beside the computation:
+///
+///     forward         max(forward, gather)
+///     backward        max(backward, gather + sums)
+///
+/// of the layer's weights, and gradients of the same number; without prefetch a gather is added
+/// instead. One replica changes nothing. `devices` share each layer, and gather its parts.
+LayerSamples with_gathered_weights(const Profile& profile,
+                                   LayerSamples samples,
+                                   const GatheredWeights& gathered,
+                                   int devices);
+
+}  // namespace pipetwin

@@ -1,0 +1,72 @@
+#include "core/plan/layer_recompute.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/partition/model_blocks.h"
+#include "core/plan/stage_costs.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// Keeps `kept` bytes of what it saves, and computes the rest again.
+void rebuild(LayerSample& sample, Bytes kept, Duration again) {
+    sample.rebuilt = sample.saved - kept;
+    // What is computed again and not for W goes with I, and is never added.
+    const Bytes only_input = std::min(sample.input_saved, sample.rebuilt);
+    sample.input_saved -= only_input;
+    sample.rebuilt_for_weight = sample.rebuilt - only_input;
+    sample.saved = kept;
+    sample.backward_input += again;
+}
+
+}  // namespace
+
+std::vector<LayerRange> recomputed_blocks(const Model& model) {
+    std::vector<std::string> names;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        names.push_back(model.layer(layer).spec.name);
+    }
+    const std::optional<ModelBlocks> blocks = model_blocks(names);
+    if (!blocks) {
+        throw Error(
+            ErrorKind::Infeasible,
+            "pipeline.recompute = \"block\"",
+            "the names of the model's layers tell no blocks, such as \"block0\", \"block1\"",
+            "\"always\" recomputes whole stages");
+    }
+    std::vector<LayerRange> ranges;
+    int first = blocks->before;
+    for (const int count : blocks->layers) {
+        ranges.push_back({.first = first, .end = first + count});
+        first += count;
+    }
+    return ranges;
+}
+
+LayerSamples with_layer_recompute(const Model& model, LayerSamples samples, LayerRecompute mode) {
+    if (mode == LayerRecompute::Selective) {
+        for (LayerSample& sample : samples) {
+            rebuild(sample, sample.saved - sample.core_saved, sample.core_forward);
+        }
+    }
+    if (mode != LayerRecompute::Block) {
+        return samples;
+    }
+    for (const LayerRange& block : recomputed_blocks(model)) {
+        for (int layer = block.first; layer < block.end; ++layer) {
+            LayerSample& sample = samples[as_index(layer)];
+            const Bytes input = input_gradient(model, samples, layer);
+            const bool begins = layer == block.first;
+            rebuild(sample, begins ? std::min(input, sample.saved) : Bytes{}, sample.forward);
+            sample.rebuilt_with_next = layer + 1 < block.end;
+        }
+    }
+    return samples;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "core/costs/profile.h"
+#include "core/model/model.h"
+#include "core/schedule/recompute.h"
+
+/// Recompute of parts of a stage, as Megatron-LM and PyTorch have it.
+namespace pipetwin {
+
+/// Layers `first` to `end` - 1 of a model.
+struct LayerRange {
+    int first = 0;
+    int end = 0;
+};
+
+/// The blocks of a model: the layers that share one numbered name (core/partition/model_blocks.h).
+/// Throws Error(Infeasible) where no names tell blocks.
+std::vector<LayerRange> recomputed_blocks(const Model& model);
+
+/// The samples of all layers with what they keep under a mode. Selective: without `core_saved`.
+/// Block: the first layer of a block keeps its input, the others nothing, and all of the block is
+/// computed again before its last layer's backward:
+///
+///     saved            what is kept
+///     rebuilt          the rest
+///     backward_input   + the forward of what is rebuilt
+///
+/// Throws Error(Infeasible) where the model has no blocks.
+LayerSamples with_layer_recompute(const Model& model, LayerSamples samples, LayerRecompute mode);
+
+}  // namespace pipetwin

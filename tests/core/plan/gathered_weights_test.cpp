@@ -1,0 +1,91 @@
+#include "core/plan/gathered_weights.h"
+
+#include <gtest/gtest.h>
+
+namespace pipetwin {
+namespace gathered_weights_test {
+
+/// Two replicas, 1 ns per byte: half an all-reduce over a ring takes t(bytes / 2).
+GatheredWeights two_replicas() {
+    return {.replicas = {.replicas = 2, .per_node = 8, .inside = {.bytes_per_second = 1e9}},
+            .all_reduce = AllReduceKind::Ring,
+            .weights = true};
+}
+
+/// 2000 bytes of weights are gathered in 1000 ns, their sums in fp32 are 4000 and take 2000 ns.
+Profile one_layer(const char* precision = "bf16") {
+    Profile profile{.precision = precision};
+    profile.layers = {{.name = "a", .parameter_bytes = Bytes{2000}, .samples = {{}}}};
+    return profile;
+}
+
+LayerSample sample_of(int forward, int backward_input, int backward_weight) {
+    return {.forward = Duration(forward),
+            .backward_input = Duration(backward_input),
+            .backward_weight = Duration(backward_weight),
+            .saved = Bytes{7}};
+}
+
+LayerSample gathered(const LayerSample& sample,
+                     const GatheredWeights& how,
+                     const Profile& profile = one_layer(),
+                     int devices = 1) {
+    return with_gathered_weights(profile, {sample}, how, devices).front();
+}
+
+TEST(GatheredWeights, OneReplicaChangesNothing) {
+    GatheredWeights alone = two_replicas();
+    alone.replicas.replicas = 1;
+    for (const bool prefetch : {false, true}) {
+        alone.prefetch = prefetch;
+        EXPECT_EQ(gathered(sample_of(1, 2, 3), alone), sample_of(1, 2, 3));
+    }
+}
+
+TEST(GatheredWeights, MessagesGoOnBesideALongComputation) {
+    EXPECT_EQ(gathered(sample_of(1000, 1500, 1500), two_replicas()), sample_of(1000, 1500, 1500));
+}
+
+TEST(GatheredWeights, AShortComputationWaitsForThem) {
+    const LayerSample sample = gathered(sample_of(400, 500, 600), two_replicas());
+    EXPECT_EQ(sample.forward, Duration(1000));
+    EXPECT_EQ(sample.backward(), Duration(1000 + 2000));
+    EXPECT_EQ(sample.saved, Bytes{7});
+    // A layer without a backward of its weights waits in that of its input.
+    EXPECT_EQ(gathered(sample_of(400, 500, 0), two_replicas()).backward_input, Duration(3000));
+}
+
+TEST(GatheredWeights, WithoutPrefetchAGatherIsAdded) {
+    GatheredWeights how = two_replicas();
+    how.prefetch = false;
+    const LayerSample slow = gathered(sample_of(1500, 2000, 1000), how);
+    EXPECT_EQ(slow.forward, Duration(1000 + 1500));
+    EXPECT_EQ(slow.backward(), Duration(1000 + 3000));
+    EXPECT_EQ(gathered(sample_of(400, 500, 600), how).backward(), Duration(1000 + 2000));
+}
+
+/// ZeRO-2: every replica has the weights, and only sums go round.
+TEST(GatheredWeights, SharedGradientsAreSummedAndNotGathered) {
+    GatheredWeights how = two_replicas();
+    how.weights = false;
+    const LayerSample sample = gathered(sample_of(400, 500, 600), how);
+    EXPECT_EQ(sample.forward, Duration(400));
+    EXPECT_EQ(sample.backward(), Duration(2000));
+}
+
+TEST(GatheredWeights, SumsAreAsWideAsTheGradients) {
+    GatheredWeights narrow = two_replicas();
+    narrow.fp32_gradients = false;
+    EXPECT_EQ(gathered(sample_of(0, 0, 0), narrow).backward(), Duration(1000 + 1000));
+    EXPECT_EQ(gathered(sample_of(0, 0, 0), two_replicas(), one_layer("fp32")).backward(),
+              Duration(1000 + 1000));
+}
+
+TEST(GatheredWeights, DevicesThatShareALayerGatherTheirParts) {
+    const LayerSample sample = gathered(sample_of(0, 0, 0), two_replicas(), one_layer(), 4);
+    EXPECT_EQ(sample.forward, Duration(250));
+    EXPECT_EQ(sample.backward(), Duration(250 + 500));
+}
+
+}  // namespace gathered_weights_test
+}  // namespace pipetwin

@@ -1,0 +1,137 @@
+#include "core/plan/tensor_parallel.h"
+
+#include <gtest/gtest.h>
+
+namespace pipetwin {
+namespace tensor_parallel_test {
+
+Model chain() {
+    return Model::opaque({{.name = "a"}, {.name = "b"}, {.name = "c"}});
+}
+
+/// Of `b` all that can be divided is a multiple of 4.
+LayerSamples samples() {
+    return {
+        {.forward = Duration(10), .input = Bytes{80}, .output = Bytes{400}, .saved = Bytes{480}},
+        {.forward = Duration(1000),
+         .backward_input = Duration(900),
+         .backward_weight = Duration(800),
+         .output = Bytes{1200},
+         .saved = Bytes{2400},
+         .workspace = Bytes{120},
+         .split = Bytes{160},
+         .input_saved = Bytes{1600},
+         .core_forward = Duration(200),
+         .core_saved = Bytes{320},
+         .whole_forward = Duration(400),
+         .whole_backward = Duration(80),
+         .whole_saved = Bytes{720}},
+        {.forward = Duration(50), .backward_input = Duration(60), .saved = Bytes{1200}}};
+}
+
+Profile profile() {
+    Profile all;
+    const LayerSamples of = samples();
+    const char* const names[]{"a", "b", "c"};
+    for (std::size_t layer = 0; layer < of.size(); ++layer) {
+        all.layers.push_back({.name = names[layer], .samples = {of[layer]}});
+    }
+    return all;
+}
+
+/// Links without latency, 1 ns per byte. 4 devices: a ring takes 2 * 3 / 4 of the bytes, and a tree
+/// 2 * 2 of them.
+TensorParallel four() {
+    return {.devices = 4, .link = {.bytes_per_second = 1e9}};
+}
+
+constexpr Duration sum_of_400(600);
+constexpr Duration sum_of_1200(1800);
+
+TEST(TensorParallel, OneDeviceChangesNothing) {
+    for (const SharesKnown known : {SharesKnown::No, SharesKnown::Yes}) {
+        EXPECT_EQ(
+            with_tensor_parallel(
+                chain(), profile(), samples(), {.devices = 1, .sequence_parallel = true}, known),
+            samples());
+    }
+}
+
+/// Output and gradient of the input are summed, and the rest is as it was.
+TEST(TensorParallel, KnownSharesAreNotDividedAgain) {
+    LayerSamples expected = samples();
+    expected[0].forward += sum_of_400;
+    expected[1].forward += sum_of_1200;
+    expected[1].backward_input += sum_of_400;
+    expected[2].backward_input += sum_of_1200;
+    EXPECT_EQ(with_tensor_parallel(chain(), profile(), samples(), four(), SharesKnown::Yes),
+              expected);
+}
+
+TEST(TensorParallel, WhatIsNotKnownIsDividedButForTheInput) {
+    const LayerSample b = with_tensor_parallel(chain(), profile(), samples(), four())[1];
+    EXPECT_EQ(b.saved, Bytes{400 + (2400 - 400) / 4});
+    EXPECT_EQ(b.whole_saved, Bytes{400});
+    EXPECT_EQ(b.core_saved, Bytes{80});
+    EXPECT_EQ(b.split, Bytes{40});
+    EXPECT_EQ(b.workspace, Bytes{30});
+    EXPECT_EQ(b.input_saved, Bytes{400});
+    EXPECT_EQ(b.output, Bytes{1200});
+    EXPECT_EQ(b.forward, Duration(1000) + sum_of_1200);
+}
+
+/// A whole block of a transformer has two sums each way (Shoeybi et al., section 3); a layer that
+/// every device has whole has none.
+TEST(TensorParallel, LayersHaveAsManySumsAsTheySay) {
+    for (const int sums : {0, 1, 2, 5}) {
+        Profile of = profile();
+        of.layers[1].tensor_sums = sums;
+        const LayerSample b =
+            with_tensor_parallel(chain(), of, samples(), four(), SharesKnown::Yes)[1];
+        EXPECT_EQ(b.forward, Duration(1000) + sums * sum_of_1200);
+        EXPECT_EQ(b.backward_input, Duration(900) + sums * sum_of_400);
+        EXPECT_EQ(b.backward_weight, Duration(800));
+    }
+}
+
+/// A reduce-scatter and an all-gather move as much as the all-reduce that they replace (Korthikanti
+/// et al., section 4.2.2).
+TEST(TensorParallel, ASequenceDividesWhatIsWholeAndWhatPasses) {
+    TensorParallel of = four();
+    of.sequence_parallel = true;
+    const LayerSamples divided =
+        with_tensor_parallel(chain(), profile(), samples(), of, SharesKnown::Yes);
+    const LayerSample& b = divided[1];
+    EXPECT_EQ(b.forward, Duration(1000 - 400 + 100) + sum_of_1200);
+    EXPECT_EQ(b.backward_input, Duration(900 - 80 + 20) + sum_of_400);
+    EXPECT_EQ(b.backward_weight, Duration(800));
+    EXPECT_EQ(b.saved, Bytes{2400 - 720 + 180});
+    EXPECT_EQ(b.output, Bytes{300});
+    EXPECT_EQ(b.split, Bytes{160});
+    EXPECT_EQ(divided[0].output, Bytes{100});
+    // W reads 800 bytes, of which those of the input (400) are whole.
+    EXPECT_EQ(b.input_saved, b.saved - Bytes{800 - 400 + 100});
+    // Shares that are not known: all is divided then.
+    EXPECT_EQ(with_tensor_parallel(chain(), profile(), samples(), of)[1].saved, Bytes{2400 / 4});
+    EXPECT_EQ(with_tensor_parallel(chain(), profile(), samples(), of)[1].input_saved,
+              Bytes{1600 / 4});
+}
+
+/// Parts of what is saved are never more than all of it, whatever is divided.
+TEST(TensorParallel, PartsStayPartsOfTheirWholes) {
+    for (const bool sequence : {false, true}) {
+        for (const SharesKnown known : {SharesKnown::No, SharesKnown::Yes}) {
+            TensorParallel of = four();
+            of.sequence_parallel = sequence;
+            for (const LayerSample& one :
+                 with_tensor_parallel(chain(), profile(), samples(), of, known)) {
+                EXPECT_LE(one.core_saved, one.saved);
+                EXPECT_LE(one.input_saved, one.saved);
+                EXPECT_LE(one.core_forward, one.forward);
+            }
+        }
+    }
+}
+
+}  // namespace tensor_parallel_test
+}  // namespace pipetwin
