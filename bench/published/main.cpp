@@ -1,0 +1,156 @@
+// Training runs that other people measured beside what we predict of them, set by set.
+//
+//   build/release/bench/published [folder] [name]     "name": only sets whose name contains it
+//
+// A run that is predicted not to fit although it ran is marked so; its step is predicted all the
+// same.
+#include "bench/published/published_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace {
+
+using namespace pipetwin;
+using namespace pipetwin::published;
+
+double percent(double predicted, double measured) {
+    return 100 * (predicted / measured - 1);
+}
+
+double gib(Bytes bytes) {
+    return static_cast<double>(bytes.count) / (1 << 30);
+}
+
+Bytes state_of(const MemoryUse& use) {
+    return use[MemoryKind::Weights] + use[MemoryKind::Gradients] + use[MemoryKind::Optimizer];
+}
+
+Bytes activations_of(const MemoryUse& use) {
+    return use[MemoryKind::Stash] + use[MemoryKind::Boundary] + use[MemoryKind::Workspace];
+}
+
+void print_memory(const char* what, std::optional<Bytes> measured, Bytes predicted) {
+    if (measured) {
+        fmt::print("      {:<12} {:8.2f} GiB, predicted {:8.2f} {:+7.1f} %\n",
+                   what,
+                   gib(*measured),
+                   gib(predicted),
+                   percent(gib(predicted), gib(*measured)));
+    }
+}
+
+/// Pairs that are further apart than this are to come in the right order.
+constexpr double apart = 1.05;
+
+void print_set(const Set& set) {
+    fmt::print("\n{}{}\n  {}\n", set.name, set.hold_out ? " (held out)" : "", set.source);
+    std::vector<double> errors;
+    std::vector<std::pair<double, double>> pairs;  // measured, predicted rate
+    int refused = 0;
+    for (const Run& run : set.runs) {
+        const Prediction of = predict(run);
+        if (!of.step_seconds) {
+            ++refused;
+            fmt::print("  {:<34} refused: {}\n", run.name, of.refused);
+            continue;
+        }
+        const bool wrong = run.fits && of.fits != *run.fits;
+        refused += run.fits.value_or(false) && !of.fits ? 1 : 0;
+        if (run.step_seconds) {
+            const double error = percent(*of.step_seconds, *run.step_seconds);
+            errors.push_back(std::abs(error));
+            const double samples = run.batch / static_cast<double>(run.devices);
+            pairs.emplace_back(samples / *run.step_seconds, samples / *of.step_seconds);
+            fmt::print("  {:<34} {:9.3f} s, predicted {:9.3f} {:+6.1f} %   peak {:6.1f} GiB{}\n",
+                       run.name,
+                       *run.step_seconds,
+                       *of.step_seconds,
+                       error,
+                       gib(of.peak.total()),
+                       wrong ? "  FITS IS WRONG" : "");
+        } else {
+            fmt::print("  {:<34} predicted {:9.3f} s   peak {:6.1f} GiB{}\n",
+                       run.name,
+                       *of.step_seconds,
+                       gib(of.peak.total()),
+                       wrong ? "  FITS IS WRONG" : "");
+        }
+        print_memory("peak", run.peak, of.peak.total());
+        print_memory("state", run.state, state_of(of.peak));
+        print_memory("activations", run.activations, activations_of(of.peak));
+    }
+    for (const Order& order : set.orders) {
+        fmt::print("  order: {}\n", order.text);
+        std::vector<double> times;
+        for (const std::string& name : order.runs) {
+            const auto run = std::ranges::find(set.runs, name, &Run::name);
+            if (run == set.runs.end()) {
+                fmt::print("    no row '{}'\n", name);
+                continue;
+            }
+            const Prediction of = predict(*run);
+            const double rate = of.step_seconds ? *of.step_seconds / run->batch : 0;
+            times.push_back(rate);
+            fmt::print(
+                "    {:<34} {:.5f} s a sample{}\n", name, rate, of.fits ? "" : " (does not fit)");
+        }
+        fmt::print("    {}\n", std::ranges::is_sorted(times) ? "right" : "WRONG");
+    }
+    if (errors.empty()) {
+        return;
+    }
+    int right = 0;
+    int all = 0;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+        for (std::size_t j = 0; j < i; ++j) {
+            const double measured = pairs[i].first / pairs[j].first;
+            if (measured > apart || measured < 1 / apart) {
+                ++all;
+                right += (measured > 1) == (pairs[i].second > pairs[j].second) ? 1 : 0;
+            }
+        }
+    }
+    double mean = 0;
+    for (const double error : errors) {
+        mean += error / static_cast<double>(errors.size());
+    }
+    std::ranges::sort(errors);
+    fmt::print(
+        "  {} rows: median {:.1f} %, mean {:.1f} %, largest {:.1f} %; {} refused or said not to "
+        "fit although they ran; {} of {} pairs in the right order\n",
+        set.runs.size(),
+        errors[errors.size() / 2],
+        mean,
+        errors.back(),
+        refused,
+        right,
+        all);
+}
+
+int run(int argc, char** argv) {
+    const std::string folder = argc > 1 ? argv[1] : PIPETWIN_SOURCE_DIR "/scenarios/published";
+    const std::string only = argc > 2 ? argv[2] : "";
+    for (const Set& set : read_sets(folder)) {
+        if (set.name.find(only) != std::string::npos) {
+            print_set(set);
+        }
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "error: {}\n", error.what());
+        return 1;
+    }
+}

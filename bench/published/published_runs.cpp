@@ -1,0 +1,186 @@
+#include "bench/published/published_runs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/interop/hf_config.h"
+#include "core/scenario/scenario.h"
+#include "core/text/json_object.h"
+#include "core/text/json_text.h"
+#include "core/timeline/metrics.h"
+#include "sim/search/partition_choice.h"
+#include "sim/simulate/simulate.h"
+
+namespace pipetwin::published {
+
+namespace {
+
+using nlohmann::json;
+using std::string_view;
+
+/// A word of JSON as `--set` has it.
+std::string override_text(const json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+int scenario_number(const json& scenario, const char* key, int otherwise) {
+    return scenario.contains(key) ? scenario.at(key).get<int>() : otherwise;
+}
+
+/// Sizes of a model as papers' formulas have them.
+struct Sizes {
+    double layers = 1;
+    double hidden = 1;
+    double vocabulary = 1;
+    double sequence = 1;
+};
+
+Sizes sizes_of(const Run& run) {
+    const DecoderModel model = parse_hf_config(run.model, run.name);
+    return {.layers = static_cast<double>(model.blocks),
+            .hidden = static_cast<double>(model.width),
+            .vocabulary = static_cast<double>(model.vocabulary),
+            .sequence = static_cast<double>(run.estimate.sequence)};
+}
+
+/// Operations of a step by the formula that a source counts with.
+double operations_of(const Run& run, const std::string& formula) {
+    const Sizes of = sizes_of(run);
+    const double per_block = formula == "megatron-recompute" ? 96 : formula == "megatron" ? 72 : 0;
+    if (per_block > 0) {
+        return per_block * run.batch * of.sequence * of.layers * of.hidden * of.hidden *
+               (1 + of.sequence / (6 * of.hidden) +
+                of.vocabulary / ((per_block / 6) * of.layers * of.hidden));
+    }
+    const auto parameters =
+        static_cast<double>(parameter_count(parse_hf_config(run.model, run.name)));
+    return run.batch * of.sequence * (6 * parameters + 12 * of.layers * of.hidden * of.sequence);
+}
+
+std::optional<double> step_of(const JsonObject& published, const Run& run) {
+    const double samples = run.batch;
+    const double devices = run.devices;
+    if (published.has("step_seconds")) {
+        return published.number_or("step_seconds", 0);
+    }
+    if (published.has("tflops_per_device")) {
+        const double rate = 1e12 * published.number_or("tflops_per_device", 0);
+        return operations_of(run, published.text_or("formula", "model")) / (devices * rate);
+    }
+    if (published.has("tokens_per_second_per_device")) {
+        return samples * run.estimate.sequence /
+               (devices * published.number_or("tokens_per_second_per_device", 0));
+    }
+    if (published.has("samples_per_second_per_device")) {
+        return samples / (devices * published.number_or("samples_per_second_per_device", 0));
+    }
+    return std::nullopt;
+}
+
+std::optional<Bytes> bytes_of(const JsonObject& published, string_view key) {
+    return published.has(key) ? std::optional(Bytes{std::llround(published.number_or(key, 0))})
+                              : std::nullopt;
+}
+
+Run read_run(const json& merged, string_view place, const std::string& pointer) {
+    const JsonObject object(merged, place, pointer);
+    Run run{.name = object.text("name")};
+    run.model = merged.at("model").dump();
+    const JsonObject estimate = object.object("estimate");
+    run.device = estimate.text("device");
+    run.estimate.precision = estimate.text("precision");
+    run.estimate.sequence = static_cast<int>(estimate.whole("sequence"));
+    run.estimate.attention = estimate.text_or("attention", "flash") == "standard"
+                                 ? AttentionKernels::Standard
+                                 : AttentionKernels::Flash;
+    run.estimate.most_devices = 8;
+    const json& scenario = merged.at("scenario");
+    for (const auto& [key, value] : scenario.items()) {
+        run.scenario.push_back({key, override_text(value)});
+    }
+    run.devices = scenario_number(scenario, "cluster.count", 1);
+    run.batch = scenario_number(scenario, "training.batch", 1);
+    const int parts = scenario_number(scenario, "pipeline.data_parallel", 1) *
+                      scenario_number(scenario, "pipeline.micro_batches", 1);
+    run.estimate.micro_batch_size = std::max(1, run.batch / parts);
+    const JsonObject published = object.object("published");
+    run.step_seconds = step_of(published, run);
+    run.peak = bytes_of(published, "peak_bytes");
+    run.state = bytes_of(published, "state_bytes");
+    run.activations = bytes_of(published, "activation_bytes");
+    if (published.has("fits")) {
+        run.fits = published.flag("fits");
+    } else if (run.step_seconds) {
+        run.fits = true;
+    }
+    return run;
+}
+
+}  // namespace
+
+Set read_set(const std::filesystem::path& file) {
+    const std::string place = file.string();
+    const json root = parse_json(read_file(file, JsonLimits{}.max_bytes), place);
+    const JsonObject object(root, place, "");
+    Set set{.name = file.stem().string(),
+            .source = object.text("source"),
+            .setup = object.text_or("setup", ""),
+            .hold_out = object.text_or("use", "develop") == "hold-out"};
+    const json common = root.value("common", json::object());
+    std::size_t index = 0;
+    for (const json& row : root.at("rows")) {
+        json merged = common;
+        merged.merge_patch(row);
+        set.runs.push_back(read_run(merged, place, fmt::format("/rows/{}", index++)));
+    }
+    for (const JsonObject& order : object.objects("orders")) {
+        set.orders.push_back({.text = order.text("text"), .runs = order.texts("rows")});
+    }
+    return set;
+}
+
+std::vector<Set> read_sets(const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        if (entry.path().extension() == ".json") {
+            files.push_back(entry.path());
+        }
+    }
+    std::ranges::sort(files);
+    std::vector<Set> sets;
+    std::ranges::transform(files, std::back_inserter(sets), read_set);
+    return sets;
+}
+
+Prediction predict(const Run& run) {
+    Prediction prediction;
+    try {
+        const Profile profile = estimated_profile(
+            parse_hf_config(run.model, run.name), find_device(run.device), run.estimate);
+        const Scenario scenario = parse_scenario(
+            "[model]\nkind = \"profile\"\nfile = \"none.json\"\n", "published.toml", run.scenario);
+        const Model model = scenario_model(scenario, &profile);
+        const Plan plan = sim::make_settled_plan(settle(scenario), model, profile);
+        const std::vector<MemoryUse> peaks = peak_memory(plan);
+        for (int rank = 0; rank < plan.rank_count(); ++rank) {
+            const MemoryUse& use = peaks[as_index(rank)];
+            const Bytes limit = plan.memory_limit(rank).value_or(use.total());
+            prediction.fits = prediction.fits && use.total() <= limit;
+            if (use.total() > prediction.peak.total()) {
+                prediction.peak = use;
+            }
+        }
+        prediction.step_seconds = to_seconds(step_time(sim::simulate(plan)));
+    } catch (const Error& error) {
+        prediction.refused = fmt::format("{}: {}", error.place(), error.text());
+        prediction.fits = false;
+    }
+    return prediction;
+}
+
+}  // namespace pipetwin::published

@@ -1,0 +1,133 @@
+#include "bench/published/published_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/places.h"
+
+/// What others measured and published beside what we predict: the sets that estimates were
+/// developed with. Bounds are on the distance from the published figures.
+namespace pipetwin::published {
+namespace published_runs_test {
+
+Set set_of(const std::string& name) {
+    return read_set(places::source_folder() + "/scenarios/published/" + name + ".json");
+}
+
+/// A run that has been measured, in seconds a sample of one device.
+struct Compared {
+    std::string name;
+    double measured = 0;
+    double predicted = 0;
+
+    double error() const { return std::abs(predicted / measured - 1); }
+};
+
+std::vector<Compared> compared(const Set& set) {
+    std::vector<Compared> runs;
+    for (const auto& run : set.runs) {
+        const Prediction of = predict(run);
+        EXPECT_TRUE(of.step_seconds) << set.name << ": " << run.name << ": " << of.refused;
+        if (of.step_seconds && run.step_seconds) {
+            const double share = static_cast<double>(run.devices) / run.batch;
+            runs.push_back({run.name, *run.step_seconds * share, *of.step_seconds * share});
+        }
+    }
+    return runs;
+}
+
+/// Of an even number the larger of the two in the middle.
+double median_error(const std::vector<Compared>& runs) {
+    std::vector<double> errors;
+    for (const Compared& run : runs) {
+        errors.push_back(run.error());
+    }
+    std::ranges::sort(errors);
+    return errors.empty() ? 1 : errors[errors.size() / 2];
+}
+
+constexpr double largest_median = 0.045;
+
+TEST(PublishedRuns, EveryDevelopRunIsPredicted) {
+    int sets = 0;
+    for (const Set& set : read_sets(places::source_folder() + "/scenarios/published")) {
+        if (!set.hold_out) {
+            ++sets;
+            EXPECT_FALSE(set.runs.empty()) << set.name;
+            for (const auto& run : set.runs) {
+                const Prediction of = predict(run);
+                EXPECT_EQ(of.refused, "") << set.name << ": " << run.name;
+                EXPECT_GT(of.step_seconds.value_or(0), 0) << set.name << ": " << run.name;
+                EXPECT_GT(of.peak.total(), Bytes{}) << set.name << ": " << run.name;
+            }
+        }
+    }
+    EXPECT_GE(sets, 3);
+}
+
+TEST(PublishedRuns, NamesAreDistinctAndOrdersNameRuns) {
+    for (const Set& set : read_sets(places::source_folder() + "/scenarios/published")) {
+        std::vector<std::string> names;
+        for (const auto& run : set.runs) {
+            names.push_back(run.name);
+        }
+        std::ranges::sort(names);
+        EXPECT_EQ(std::ranges::adjacent_find(names), names.end()) << set.name;
+        for (const Order& order : set.orders) {
+            EXPECT_GE(order.runs.size(), 2U) << set.name;
+            for (const std::string& name : order.runs) {
+                EXPECT_TRUE(std::ranges::binary_search(names, name)) << set.name << ": " << name;
+            }
+        }
+    }
+}
+
+/// Narayanan et al., equation 3: 96 B s l h^2 (1 + s / (6 h) + V / (16 l h)) operations. The first
+/// row of their Table 1: 24 blocks of 2304, a batch of 512, 137 TFLOP/s on each of 32 GPUs.
+TEST(PublishedRuns, StepsFollowFromThePublishedRates) {
+    const Set set = set_of("megatron-2021");
+    const auto& first = set.runs.front();
+    ASSERT_EQ(first.name, "1.7B");
+    const double operations = 96.0 * 512 * 2048 * 24 * 2304 * 2304 *
+                              (1 + 2048 / (6.0 * 2304) + 51200 / (16.0 * 24 * 2304));
+    EXPECT_NEAR(first.step_seconds.value_or(0), operations / (32 * 137e12), 1e-9);
+    EXPECT_EQ(first.devices, 32);
+    EXPECT_EQ(first.batch, 512);
+    EXPECT_EQ(first.estimate.micro_batch_size, 512 / 32);
+}
+
+TEST(PublishedRuns, StepsOfMegatronOf2021AreNear) {
+    const std::vector<Compared> runs = compared(set_of("megatron-2021"));
+    ASSERT_EQ(runs.size(), 10U);  // Table 1; figures have no numbers
+    EXPECT_LE(median_error(runs), largest_median);
+    // All pairs of the table, the near ones, too.
+    int pairs = 0;
+    for (const Compared& one : runs) {
+        for (const Compared& other : runs) {
+            if (one.measured < other.measured) {
+                ++pairs;
+                EXPECT_LT(one.predicted, other.predicted) << one.name << ", " << other.name;
+            }
+        }
+    }
+    EXPECT_EQ(pairs, 45);
+}
+
+TEST(PublishedRuns, StepsOfKorthikantiAreNear) {
+    const std::vector<Compared> runs = compared(set_of("korthikanti-2022"));
+    ASSERT_FALSE(runs.empty());
+    EXPECT_LE(median_error(runs), largest_median);
+}
+
+TEST(PublishedRuns, StepsOfShardedRunsOnA100AreNear) {
+    const std::vector<Compared> runs = compared(set_of("mosaicml-a100-2023"));
+    ASSERT_FALSE(runs.empty());
+    EXPECT_LE(median_error(runs), largest_median);
+}
+
+}  // namespace published_runs_test
+}  // namespace pipetwin::published
