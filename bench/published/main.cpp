@@ -125,7 +125,7 @@ void print_set(const Set& set) {
         "  {} rows: median {:.1f} %, mean {:.1f} %, largest {:.1f} %; {} refused or said not to "
         "fit although they ran; {} of {} pairs in the right order\n",
         set.runs.size(),
-        errors[errors.size() / 2],
+        (errors[(errors.size() - 1) / 2] + errors[errors.size() / 2]) / 2,
         mean,
         errors.back(),
         refused,

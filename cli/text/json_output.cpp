@@ -163,9 +163,7 @@ Json prediction_json(const Prediction& prediction) {
     json["stages"] = plan.rank_count();
     json["chunks"] = plan->chunks;
     json["micro_batches"] = plan.micro_batches();
-    json["recompute"] = plan->layer_recompute == LayerRecompute::None
-                            ? recompute_json(plan->recompute)
-                            : Json(std::string(to_string(plan->layer_recompute)));
+    json["recompute"] = recompute_json(plan->recompute, plan->layer_recompute);
     json["stale_gradients"] = plan->stale_gradients;
     json["data_parallel"] = plan->replicas;
     json["tensor_parallel"] = plan->tensor_parallel;

@@ -158,7 +158,9 @@ std::optional<std::string> without_pipeline(const sim::SearchResult& result) {
 }
 
 std::string_view word_of(const sim::ScheduleChoice& choice) {
-    return choice.recompute_by_rank ? "by rank" : to_string(choice.recompute);
+    return choice.layer_recompute != LayerRecompute::None ? to_string(choice.layer_recompute)
+           : choice.recompute_by_rank                     ? "by rank"
+                                                          : to_string(choice.recompute);
 }
 
 }  // namespace
@@ -176,7 +178,10 @@ std::string candidate_text(const Scenario& scenario,
     if (choice.chunks > 1) {
         text += fmt::format(" with {} chunks", choice.chunks);
     }
-    text += fmt::format(", recompute {}", to_string(recompute));
+    text += fmt::format(", recompute {}",
+                        choice.layer_recompute != LayerRecompute::None
+                            ? std::string(to_string(choice.layer_recompute))
+                            : to_string(recompute));
     if (shape.data_parallel > 1) {
         text += fmt::format(", {}", counted(shape.data_parallel, "replica"));
     }
@@ -198,7 +203,7 @@ Json candidate_json(const Candidate& candidate) {
 
 Json found_plan_json(const FoundPlan& plan) {
     Json json = candidate_json(plan.candidate);
-    json["recompute"] = recompute_json(plan.recompute);
+    json["recompute"] = recompute_json(plan.recompute, plan.candidate.choice.layer_recompute);
     json["partition"] = plan.partition;
     json["step_ms"] = to_milliseconds(plan.step);
     json["samples_per_second"] =
@@ -220,7 +225,7 @@ std::string pipeline_keys(const Candidate& candidate,
         shape.micro_batches,
         choice.schedule,
         choice.chunks,
-        recompute_json(recompute).dump(),
+        recompute_json(recompute, choice.layer_recompute).dump(),
         fmt::join(partition, ", "));
     if (shape.data_parallel > 1) {
         text += fmt::format("data_parallel = {}\n", shape.data_parallel);
@@ -251,7 +256,7 @@ std::string search_text(const Scenario& scenario,
 Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json best) {
     const FoundPlan& first = result.ranked.front();
     best["partition"] = first.partition;
-    best["recompute"] = recompute_json(first.recompute);
+    best["recompute"] = recompute_json(first.recompute, first.candidate.choice.layer_recompute);
     Json json = json_head();
     json["best"] = std::move(best);
     json["candidates"] = Json::array();

@@ -48,8 +48,12 @@ std::string shortened(const std::vector<int>& sizes, std::size_t room) {
     return text.size() > room ? "..." : text;
 }
 
-/// "always", or "5 of 32 stages" where they differ.
-std::string recompute_text(const RecomputeRules& rules) {
+/// "always", "block", or "5 of 32 stages" where they differ.
+std::string recompute_text(const FoundPlan& plan) {
+    const RecomputeRules& rules = plan.recompute;
+    if (plan.candidate.choice.layer_recompute != LayerRecompute::None) {
+        return std::string(to_string(plan.candidate.choice.layer_recompute));
+    }
     if (const auto everywhere = rules.everywhere()) {
         return std::string(to_string(*everywhere));
     }
@@ -104,7 +108,7 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
          }},
         {"schedule", schedule, [](const std::string& cell) { return cell; }},
         {"recompute",
-         [](const FoundPlan& plan) { return recompute_text(plan.recompute); },
+         [](const FoundPlan& plan) { return recompute_text(plan); },
          [](const std::string& cell) { return "recompute " + cell; }},
         {"bubble", [](const FoundPlan& plan) { return percent_text(plan.bubble); }},
         {"memory",

@@ -62,6 +62,7 @@ void refuse_states_without_room(const ScenarioParts& scenario,
     const Profile once = tied_counted_once(model, sizes);
     const WeightRules rules{
         .optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
+        .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
         .shards = shards};
     const int layers = model.layer_count();
     const Partition each(std::vector<int>(as_index(layers), 1), layers);
@@ -128,6 +129,7 @@ void refuse_what_no_costs_help(const Scenario& space, const Model& model) {
     plainest.pipeline.chunks = 1;
     plainest.pipeline.micro_batches = 1;
     plainest.pipeline.data_parallel = replicas;
+    plainest.pipeline.shard = space.pipeline.shard;
     plainest.pipeline.tensor_parallel = 1;
     const SettledScenario settled = settle(plainest);
     static_cast<void>(exec::unmeasured_plan(settled, model));

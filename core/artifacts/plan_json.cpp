@@ -68,7 +68,10 @@ ordered_json peak_json(const MemoryUse& peak) {
 
 }  // namespace
 
-ordered_json recompute_json(const RecomputeRules& rules) {
+ordered_json recompute_json(const RecomputeRules& rules, LayerRecompute of_layers) {
+    if (of_layers != LayerRecompute::None) {
+        return to_string(of_layers);
+    }
     return rules.everywhere() ? ordered_json(to_string(rules))
                               : array_of(rules.modes(), [](Recompute mode) {
                                     return ordered_json(to_string(mode));
@@ -104,7 +107,7 @@ std::string print_plan(const Plan& plan) {
                             {"ranks", plan.rank_count()},
                             {"chunks", parts.chunks},
                             {"micro_batches", plan.micro_batches()},
-                            {"recompute", recompute_json(parts.recompute)},
+                            {"recompute", recompute_json(parts.recompute, parts.layer_recompute)},
                             {"recompute_timing", to_string(parts.recompute_timing)},
                             {"stale_gradients", parts.stale_gradients},
                             {"rank_of_stage", parts.schedule.rank_of_stage},

@@ -15,6 +15,8 @@ std::string print_plan(const Plan& plan);
 
 /// The JSON value of recompute rules: "always", or ["always", "none"] where the model stages
 /// differ.
-nlohmann::ordered_json recompute_json(const RecomputeRules& rules);
+/// Where layers compute a part of their own again the word of that: "block".
+nlohmann::ordered_json recompute_json(const RecomputeRules& rules,
+                                      LayerRecompute of_layers = LayerRecompute::None);
 
 }  // namespace pipetwin

@@ -98,23 +98,22 @@ constexpr std::array aliases{
     Alias{"gradient_clipping", "clip_norm"},
     Alias{"zero", "shard"},
     Alias{"zero_stage", "shard"},
-    Alias{"distributed_optimizer", "shard_optimizer"},
+    Alias{"distributed_optimizer", "shard"},
+    Alias{"fsdp", "shard"},
+    Alias{"fully_sharded", "shard"},
 };
 
 /// Keys that other programs have and this one has nothing for: the nearest word would mean
 /// something else.
-constexpr std::array<std::string_view, 12> not_supported{"context_parallel",
-                                                         "context_parallel_size",
-                                                         "cp",
-                                                         "expert_parallel",
-                                                         "expert_parallel_size",
-                                                         "ep",
-                                                         "sequence_parallel",
-                                                         "fsdp",
-                                                         "fully_sharded",
-                                                         "cpu_offload",
-                                                         "expert_tensor_parallel",
-                                                         "loss_scale"};
+constexpr std::array<std::string_view, 9> not_supported{"context_parallel",
+                                                        "context_parallel_size",
+                                                        "cp",
+                                                        "expert_parallel",
+                                                        "expert_parallel_size",
+                                                        "ep",
+                                                        "cpu_offload",
+                                                        "expert_tensor_parallel",
+                                                        "loss_scale"};
 
 bool is_alike(std::string_view a, std::string_view b) {
     return std::ranges::equal(a, b, {}, lower, lower);

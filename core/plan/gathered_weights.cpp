@@ -28,8 +28,9 @@ LayerSamples with_gathered_weights(const Profile& profile,
         const Duration before = gather - beside;
         sample.forward = before + std::max(sample.forward, beside);
         const Duration waits = std::max(Duration{}, beside + sums - sample.backward());
+        sample.backward_input += before;
         (sample.backward_weight > Duration{} ? sample.backward_weight : sample.backward_input) +=
-            before + waits;
+            waits;
     }
     return samples;
 }

@@ -15,6 +15,7 @@ namespace {
 
 /// Keeps `kept` bytes of what it saves, and computes the rest again.
 void rebuild(LayerSample& sample, Bytes kept, Duration again) {
+    kept = std::max(kept, Bytes{});
     sample.rebuilt = sample.saved - kept;
     // What is computed again and not for W goes with I, and is never added.
     const Bytes only_input = std::min(sample.input_saved, sample.rebuilt);
@@ -42,7 +43,11 @@ std::vector<LayerRange> recomputed_blocks(const Model& model) {
     std::vector<LayerRange> ranges;
     int first = blocks->before;
     for (const int count : blocks->layers) {
-        ranges.push_back({.first = first, .end = first + count});
+        // What reads the model's input, and what makes the loss, keeps everything.
+        const bool is_end = first == 0 || first + count == model.layer_count();
+        if (!is_end) {
+            ranges.push_back({.first = first, .end = first + count});
+        }
         first += count;
     }
     return ranges;

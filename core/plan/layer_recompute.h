@@ -15,8 +15,9 @@ struct LayerRange {
     int end = 0;
 };
 
-/// The blocks of a model: the layers that share one numbered name (core/partition/model_blocks.h).
-/// Throws Error(Infeasible) where no names tell blocks.
+/// The blocks of a model, without one that has its first or its last layer: the layers that share
+/// one numbered name (core/partition/model_blocks.h). Throws Error(Infeasible) where no names tell
+/// blocks.
 std::vector<LayerRange> recomputed_blocks(const Model& model);
 
 /// The samples of all layers with what they keep under a mode. Selective: without `core_saved`.

@@ -32,6 +32,7 @@ struct StageCost {
     Bytes saved{};        ///< kept from F to B when everything is kept, input included
     Bytes split{};        ///< kept in addition from I to W: gradients of the inner outputs
     Bytes input_saved{};  ///< part of `saved` that goes with I
+    Bytes rebuilt_for_input{};  ///< most that one block computes again for its I alone
     /// Most held during an F that keeps `saved`, where layers drop what they compute again; 0: no
     /// more than `saved` and the output.
     Bytes forward_peak{};

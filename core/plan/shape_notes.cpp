@@ -43,6 +43,24 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
             asked.group_size,
             is_file ? "a schedule file" : asked.schedule));
     }
+    const auto nothing = [&notes](bool asks, std::string_view key, std::string_view why) {
+        if (asks) {
+            notes.push_back(fmt::format("pipeline.{} changes nothing: {}", key, why));
+        }
+    };
+    const bool one_device = asked.tensor_parallel == 1;
+    nothing(asked.sequence_parallel && one_device, "sequence_parallel", "a rank has one device");
+    nothing(asked.scatter_boundaries && one_device, "scatter_boundaries", "a rank has one device");
+    nothing(asked.scatter_boundaries && !one_device && asked.stages == 1,
+            "scatter_boundaries",
+            "there is one stage");
+    nothing(asked.scatter_boundaries && !one_device && asked.sequence_parallel,
+            "scatter_boundaries",
+            "with sequence_parallel each device has only its part of what passes between stages");
+    nothing(asked.shard != "none" && asked.data_parallel == 1, "shard", "there is one replica");
+    nothing(asked.prefetch != 1 && asked.shard != "weights",
+            "prefetch",
+            "it is for shard = \"weights\"");
     return notes;
 }
 

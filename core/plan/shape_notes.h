@@ -12,12 +12,19 @@ struct AskedShape {
     int chunks = 1;
     int group_size = 0;  ///< 0: not asked for
     int micro_batches = 1;
-    int samples = 1;        ///< of the mini-batch of one replica
-    int data_parallel = 1;  ///< replicas
+    int samples = 1;          ///< of the mini-batch of one replica
+    int data_parallel = 1;    ///< replicas
+    int tensor_parallel = 1;  ///< devices of a rank
+    int stages = 1;
+    bool sequence_parallel = false;
+    bool scatter_boundaries = false;
+    std::string_view shard = "none";  ///< the scenario's word
+    int prefetch = 1;
 };
 
-/// Sentences on what the shape asks for and a plan cannot be: more micro-batches than samples, one
-/// chunk for a schedule of several, groups for a schedule without.
+/// Sentences on what the shape asks for and a plan cannot be, or what changes nothing: more
+/// micro-batches than samples, one chunk for a schedule of several, groups for a schedule without,
+/// keys of devices or replicas where there is one.
 std::vector<std::string> shape_notes(const AskedShape& asked);
 
 /// A sentence where a schedule is for several chunks per rank and is given one; empty else.

@@ -67,6 +67,7 @@ class StageSum {
         cost.split -= std::min(cost.split, cut_block_input(cost.input));
         cost.recompute = cost.forward;
         cost.forward_peak = forward_peak(cost.input);
+        cost.rebuilt_for_input = rebuilt_for_input();
         cost.forward_drop_peak = forward_drop_peak(cost.input);
         cost.backward_peak = backward_peak(cost.input);
     }
@@ -85,6 +86,18 @@ class StageSum {
     Bytes rebuilt(int layer, Bytes stage_input) const {
         const Bytes kept = layer == first_ ? cut_block_input(stage_input) : Bytes{};
         return sample(layer).rebuilt - std::min(kept, sample(layer).rebuilt);
+    }
+
+    Bytes rebuilt_for_input() const {
+        Bytes most;
+        Bytes of_block;
+        for (int layer = first_; layer < end_; ++layer) {
+            const bool goes_on = layer > first_ && sample(layer - 1).rebuilt_with_next;
+            of_block = (goes_on ? of_block : Bytes{}) + sample(layer).rebuilt -
+                       sample(layer).rebuilt_for_weight;
+            most = std::max(most, of_block);
+        }
+        return most;
     }
 
     /// A layer that drops what it computes again has it all for a moment:
@@ -124,8 +137,8 @@ class StageSum {
     ///     layer 1   [saved 0] [saved 1] [gradients of 1's output and input]
     ///     layer 0   [saved 0] [gradients of 0's output and input]
     ///
-    /// What a block computes again is there from its last layer's backward on, and goes with the
-    /// backward of each.
+    /// What a block computes again is there from its last layer's backward on, and goes layer by
+    /// layer with their backwards.
     Bytes backward_peak(Bytes stage_input) const {
         Bytes peak;
         Bytes saved_up_to_here = cut_block_input(stage_input);

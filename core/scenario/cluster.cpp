@@ -164,7 +164,7 @@ LinkCost Cluster::boundary_link(int rank, int other) const {
     LinkCost link = this->link(rank, other);
     // Parts of a sequence are divided already.
     if (scenario_.pipeline.scatter_boundaries && !scenario_.pipeline.sequence_parallel) {
-        const LinkCost between_devices = inside(rank, rank);
+        const LinkCost between_devices = inside(other, other);
         const double sent = link.bytes_per_second > 0 ? 1 / (tensor_ * link.bytes_per_second) : 0;
         const double gathered = between_devices.bytes_per_second > 0
                                     ? (tensor_ - 1) / (tensor_ * between_devices.bytes_per_second)
@@ -188,11 +188,25 @@ TensorParallel Cluster::tensor_parallel() const {
             .sequence_parallel = scenario_.pipeline.sequence_parallel};
 }
 
+/// Those of the rank whose replicas lie furthest apart.
+ReplicaGroup Cluster::slowest_replicas() const {
+    ReplicaGroup slowest = replicas_of(0);
+    for (int rank = 1; rank < ranks_; ++rank) {
+        const ReplicaGroup group = replicas_of(rank);
+        if (group.per_node < slowest.per_node) {
+            slowest.per_node = group.per_node;
+            slowest.between = group.between;
+        }
+        slowest.inside = slower(slowest.inside, group.inside);
+    }
+    return slowest;
+}
+
 LayerRules Cluster::layer_rules() const {
     const PipelineSettings& pipeline = scenario_.pipeline;
     LayerRules rules{.tensor = tensor_parallel(), .recompute = pipeline.layer_recompute};
     if (replicas_ > 1 && pipeline.shard >= Shard::Gradients) {
-        rules.gathered = {.replicas = replicas_of(0),
+        rules.gathered = {.replicas = slowest_replicas(),
                           .all_reduce = pipeline.all_reduce,
                           .weights = pipeline.shard == Shard::Weights,
                           .fp32_gradients = scenario_.training.gradients == GradientType::Fp32,

@@ -71,6 +71,7 @@ class Cluster {
     ReplicaGroup replicas_of(int rank) const;
 
   private:
+    ReplicaGroup slowest_replicas() const;
     LinkCost inside(int rank, int other) const;
     LinkCost between(int rank, int other) const;
 

@@ -425,6 +425,30 @@ std::vector<std::string> size_notes(const Profile& profile, const std::vector<in
     return notes;
 }
 
+/// Refuses a recompute of core attention of which nothing is known; says where devices share layers
+/// in equal parts, as no more is known.
+void add_share_notes(PlanParts& parts, const SettledScenario& scenario, const Profile& profile) {
+    const bool knows_core = std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
+        return std::ranges::any_of(
+            layer.samples, [](const LayerSample& sample) { return sample.core_saved > Bytes{}; });
+    });
+    if (scenario.pipeline.layer_recompute == LayerRecompute::Selective && !knows_core) {
+        throw Error(
+            ErrorKind::BadInput,
+            "pipeline.recompute = \"selective\"",
+            "the profile does not say what core attention takes, so nothing would change",
+            "profiles by 'pipetwin import hf' say it; or set pipeline.recompute = \"block\"");
+    }
+    const int devices = scenario.pipeline.tensor_parallel;
+    const bool knows_some = !profile.layers.front().shared.empty();
+    if (devices > 1 && knows_some && !knows_shares(profile, devices)) {
+        parts.notes.push_back(fmt::format(
+            "the profile does not know the costs of one of {} devices that share a layer: each "
+            "has an equal part of all but the sums, which is less than it takes",
+            devices));
+    }
+}
+
 AskedShape asked_shape(const SettledScenario& scenario) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     return {.schedule = pipeline.schedule,
@@ -432,7 +456,13 @@ AskedShape asked_shape(const SettledScenario& scenario) {
             .group_size = pipeline.group_size,
             .micro_batches = pipeline.micro_batches,
             .samples = replica_batch(scenario),
-            .data_parallel = pipeline.data_parallel};
+            .data_parallel = pipeline.data_parallel,
+            .tensor_parallel = pipeline.tensor_parallel,
+            .stages = pipeline.stages,
+            .sequence_parallel = pipeline.sequence_parallel,
+            .scatter_boundaries = pipeline.scatter_boundaries,
+            .shard = to_string(pipeline.shard),
+            .prefetch = pipeline.prefetch};
 }
 
 /// Tells what the weights add that the ends of the pipeline share, where each end has a copy.
@@ -450,6 +480,7 @@ void add_tied_note(PlanParts& parts,
                                          Partition({1}, 1),
                                          {.optimizer_slots = rules.optimizer_slots,
                                           .devices = rules.devices,
+                                          .fp32_gradients = rules.fp32_gradients,
                                           .shards = rules.shards})
                                 .front();
     parts.notes.push_back(
@@ -542,6 +573,7 @@ Plan planned(const SettledScenario& scenario,
     add_sharing(parts, grid, cluster, scenario.cluster);
     add_all_reduce(parts, grid, cluster, scenario.pipeline, gradient);
     add_notes(parts, scenario, profile, cluster, classes.sizes);
+    add_share_notes(parts, scenario, profile);
     add_tied_note(parts, grid, profile, rules);
     if (other != nullptr) {
         parts.schedule = std::move(grid);

@@ -117,6 +117,7 @@ MemoryChange change_of(const StageCost& cost, const Action& action, bool first_s
             break;
         case Op::BackwardInput:
             both(MemoryKind::Stash, cost.split);
+            change.during[MemoryKind::Stash] += cost.rebuilt_for_input;
             change.after[MemoryKind::Stash] -= cost.input_saved;
             both(MemoryKind::Boundary, input_gradient);
             break;

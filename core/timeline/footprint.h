@@ -45,7 +45,8 @@ struct MemoryUse {
 /// SEND_F     boundary - output                     SEND_B  boundary - input
 /// R          stash + saved - input; during: + output, too
 /// B          stash - saved, boundary - output gradient + input gradient; during: backward_peak
-/// I          stash + split, boundary + input gradient (not at stage 0); after: - input_saved
+/// I          stash + split, boundary + input gradient (not at stage 0); during: +
+///            rebuilt_for_input, after: - input_saved
 /// W          stash - saved + input_saved - split, boundary - output gradient
 struct MemoryChange {
     MemoryUse during;

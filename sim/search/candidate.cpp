@@ -242,6 +242,7 @@ std::vector<ScheduleChoice> choices_of(const Scenario& scenario,
                                        const Shape& shape) {
     std::vector<ScheduleChoice> choices;
     for (ScheduleChoice order : orders_of(scenario, model, shape)) {
+        order.layer_recompute = scenario.pipeline.layer_recompute;
         for (const Recompute recompute : recomputes_of(scenario, shape)) {
             order.recompute = recompute;
             choices.push_back(order);

@@ -30,6 +30,7 @@ struct ScheduleChoice {
     /// Every rank for itself: as the scenario's list says, or where recompute is open as little as
     /// it may, of none, except-last and always the first that fits. `recompute` says nothing then.
     bool recompute_by_rank = false;
+    LayerRecompute layer_recompute = LayerRecompute::None;  ///< as the scenario says
 
     auto operator<=>(const ScheduleChoice&) const = default;
 };

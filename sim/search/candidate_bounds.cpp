@@ -158,7 +158,8 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape) const {
     const int samples = scenario_.training.batch / shape.data_parallel;
     return {shape.tensor_parallel,
             std::max(1, samples / shape.micro_batches),
-            scenario_.pipeline.shard != Shard::None ? shape.data_parallel : 1};
+            scenario_.pipeline.shard != Shard::None ? shape.data_parallel : 1,
+            scenario_.pipeline.shard >= Shard::Gradients ? shape.stages : 0};
 }
 
 /// A mini-batch has no more micro-batches than samples.
@@ -484,7 +485,10 @@ bool ShapeBounds::holds_all(const ScheduleChoice& choice, const BoundQuestion& q
                                return of_rank.all == micro_batches * choice.chunks;
                            });
     if (keeps_all) {
-        all += micro_batches * sums_.saved.back();
+        // What waits for its W may have given back a part.
+        const Bytes given_back = std::min(Bytes{}, sums_.split.back());
+        all += micro_batches * (sums_.saved.back() +
+                                (question.split == BackwardSplit::Never ? Bytes{} : given_back));
     }
     return all <= question.stages * *question.memory_limit;
 }

@@ -45,8 +45,9 @@ class CandidateBounds {
     ShapeBounds of(const Shape& shape) const;
 
   private:
-    /// tensor_parallel, size of a micro-batch, shares of the optimizer's state
-    using SumsKey = std::tuple<int, int, int>;
+    /// tensor_parallel, size of a micro-batch, shares of the state, and, where messages to share it
+    /// are part of the layers, stages
+    using SumsKey = std::tuple<int, int, int, int>;
 
     /// Where sizes differ by one, the smaller is the bound's.
     SumsKey key_of(const Shape& shape) const;

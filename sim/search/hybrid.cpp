@@ -61,8 +61,9 @@ Hybrid hybrid_like(const Scenario& scenario,
     const Cluster cluster = one_wide_stage(wide, profile, devices);
     const ReplicaGroup group = cluster.replicas_of(0);
     const LinkCost& link = group.replicas > group.per_node ? group.between : group.inside;
-    const CostTable table =
-        cost_table(model, profile, {size}, device_kinds(cluster), cluster.layer_rules());
+    LayerRules rules = cluster.layer_rules();
+    rules.gathered = {};  // gradients are summed once
+    const CostTable table = cost_table(model, profile, {size}, device_kinds(cluster), rules);
     const LayerSamples& samples = table.front().front();
     const auto layers = static_cast<int>(samples.size());
     const std::vector<StageState> states =
@@ -82,10 +83,12 @@ Hybrid hybrid_like(const Scenario& scenario,
         problem.weights.push_back(states[as_index(layer)].weights);
         problem.boundary.push_back(layer == 0 ? Duration{} : occupation(link, cost.input));
     }
+    const int gradient = gradient_bytes_per_byte(profile.precision,
+                                                 scenario.training.gradients == GradientType::Fp32);
     const auto sum_of = [&](Bytes weights, int replicas) {
         ReplicaGroup some = group;
         some.replicas = replicas;
-        return all_reduce_time(scenario.pipeline.all_reduce, some, weights);
+        return all_reduce_time(scenario.pipeline.all_reduce, some, weights * gradient);
     };
     problem.all_reduce = [&](Bytes weights, int replicas) {
         return one_of(sum_of(weights, replicas), micro_batches);

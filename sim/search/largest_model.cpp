@@ -275,7 +275,10 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
         room += *device.memory_limit - (device.profile ? device.profile->context.value : Bytes{});
     }
     const int size = std::max(1, replica_batch(settled) / pipeline.micro_batches);
-    const LayerSamples samples = samples_at(one->profile, size);
+    const LayerSamples samples =
+        cost_table(one->model, one->profile, {size}, device_kinds(cluster), cluster.layer_rules())
+            .front()
+            .front();
     // On one stage the ends have the tied weights once.
     const Profile counted_once = tied_counted_once(one->model, one->profile);
     const auto states =
@@ -286,7 +289,7 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
                       .devices = pipeline.tensor_parallel,
                       .fp32_gradients = settled.training.gradients == GradientType::Fp32});
     const bool keeps = !has_schedule_file(settled) && schedule_traits(pipeline.schedule).trains;
-    const std::int64_t parts = std::int64_t{pipeline.chunks} * pipeline.tensor_parallel;
+    const std::int64_t parts = pipeline.chunks;
     Room result{.left = room};
     for (int layer = 0; layer < one->model.layer_count(); ++layer) {
         const StageState& state = states[as_index(layer)];

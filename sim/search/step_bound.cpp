@@ -67,12 +67,16 @@ struct StashBytes {
 
 /// By a rank with these stashes at once.
 Bytes held_at_least(const StashBytes& of, bool recomputes, const LiveStashes& live) {
+    // Those that wait for their W may have given back more than they were given: then as many as
+    // can be may wait, as `pending` says only how many wait at least.
+    const bool gives_back = of.split < Bytes{};
     if (!recomputes) {
-        return live.all * of.saved + live.pending * of.split;
+        return live.all * of.saved + (gives_back ? live.all : live.pending) * of.split;
     }
     // Whole are those that wait for their W and the one at work; of the others there is the input.
     const int whole = std::max(live.pending, 1);
-    return whole * of.saved + (live.all - whole) * of.input + live.pending * of.split;
+    return whole * of.saved + (live.all - whole) * of.input +
+           (gives_back ? whole : live.pending) * of.split;
 }
 
 }  // namespace

@@ -141,6 +141,17 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
 void set_recompute(const SettledScenario& scenario,
                    const MegatronLayout& layout,
                    MegatronFlags& flags) {
+    switch (scenario.pipeline.layer_recompute) {
+        case LayerRecompute::None:
+            break;
+        case LayerRecompute::Selective:
+            flags.recompute_selective = true;
+            return;
+        case LayerRecompute::Block:
+            flags.recompute_full = true;
+            flags.recompute_layers = 1;
+            return;
+    }
     const RecomputeRules rules = scenario.pipeline.recompute;
     if (!rules.everywhere()) {
         refuse(scenario,
@@ -223,7 +234,15 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     MegatronFlags flags;
     flags.layers = placed.partition.layer_count() / 2 - 1;
     flags.tensor_size = scenario.pipeline.tensor_parallel;
-    flags.shard_optimizer = scenario.pipeline.shard != Shard::None;
+    if (scenario.pipeline.shard > Shard::Optimizer) {
+        refuse(scenario,
+               fmt::format("pipeline.shard = \"{}\", which Megatron's flags here do not say",
+                           to_string(scenario.pipeline.shard)),
+               "set it to \"optimizer\" or \"none\"");
+    }
+    flags.shard_optimizer = scenario.pipeline.shard == Shard::Optimizer;
+    flags.sequence_parallel =
+        scenario.pipeline.sequence_parallel && scenario.pipeline.tensor_parallel > 1;
     flags.overlap_reduction = scenario.pipeline.overlap_reduction;
     flags.pipeline_size = placed.schedule.rank_count();
     const int chunks = placed.schedule.stage_count() / placed.schedule.rank_count();

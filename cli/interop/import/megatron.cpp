@@ -428,8 +428,8 @@ class FlagsImport {
     void say_what_is_left_out() {
         if (flags_.recompute_selective) {
             warn(
-                "selective recompute has no word here: the fragment says recompute = \"none\", "
-                "which keeps more and recomputes nothing");
+                "selective recompute: the fragment says recompute = \"none\", which keeps more and "
+                "recomputes nothing; recompute = \"selective\" predicts it, and trains not yet");
         }
         const int most = flags_.layers ? *flags_.layers / (ranks_ * chunks_) : 0;
         const int kept = flags_.recompute_layers.value_or(1);
@@ -442,8 +442,9 @@ class FlagsImport {
         }
         if (flags_.sequence_parallel && flags_.tensor_size.value_or(1) > 1) {
             warn(
-                "--sequence-parallel: the prediction keeps the inputs of blocks whole on each "
-                "device of tensor parallelism, so a rank needs at most the memory that it says");
+                "--sequence-parallel: the fragment keeps the inputs of blocks whole on each device "
+                "of tensor parallelism, so a rank needs at most the memory that it says; "
+                "sequence_parallel = true divides them");
         }
         if (!flags_.pipeline_size) {
             warn("no --pipeline-model-parallel-size: one stage, as Megatron takes it");

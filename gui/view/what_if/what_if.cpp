@@ -289,6 +289,9 @@ SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
     pipeline.schedule = settings.schedule;
     pipeline.chunks = settings.chunks;
     pipeline.recompute = settings.recompute;
+    if (pipeline.recompute != RecomputeRules(Recompute::None)) {
+        pipeline.layer_recompute = LayerRecompute::None;
+    }
     pipeline.partition = settings.partition;
     if (!pipeline.partition && has_pieces_of_run(settings)) {
         pipeline.partition = run_->planned->plan->partition->layers_per_stage();

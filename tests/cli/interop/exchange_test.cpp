@@ -324,6 +324,21 @@ constexpr std::string_view gpt_sizes =
 constexpr std::string_view gpt_training =
     "--untie-embeddings-and-output-weights --clip-grad 0 --hidden-dropout 0 --attention-dropout 0";
 
+TEST_F(Exchange, MegatronsFlagsSayWhatLayersRecomputeAndWhatReplicasShare) {
+    const std::string gpt = file("gpt.toml", gpt_scenario);
+    const auto flags = [&](const std::string& setting) {
+        return written({"export", "megatron-flags", gpt, "--set", setting});
+    };
+    EXPECT_THAT(flags("pipeline.recompute=block"),
+                HasSubstr("--recompute-granularity full --recompute-method uniform "
+                          "--recompute-num-layers 1"));
+    EXPECT_THAT(flags("pipeline.shard=optimizer"), HasSubstr("--use-distributed-optimizer"));
+    const Outcome weights =
+        refused({"export", "megatron-flags", gpt, "--set", "pipeline.shard=weights"});
+    EXPECT_EQ(weights.code, 4);
+    EXPECT_THAT(weights.err, HasSubstr("pipeline.shard = \"weights\""));
+}
+
 TEST_F(Exchange, MegatronsFlagsSayWhatTheScenarioSays) {
     const std::string gpt = file("gpt.toml", gpt_scenario);
     // 8 samples in 4 micro-batches; stages of 2, 1, 2 and 1 blocks have no larger divisor than 1.

@@ -181,5 +181,28 @@ micro_batches = 2
     EXPECT_TRUE(is_refused(scenario, model, Bytes{best->count / 2}));
 }
 
+// Momentum of 720 bytes is shared by two replicas, and the rest is 1440: together they fit into
+// what one replica alone has no room for.
+TEST_F(EarlyRefusals, WhatReplicasShareIsNotRefusedInAnOpenScenario) {
+    const auto refused = [](const std::vector<Override>& more) {
+        std::vector<Override> overrides{{"training.optimizer", "momentum"},
+                                        {"pipeline.stages", "auto"},
+                                        {"pipeline.data_parallel", "2"},
+                                        {"cluster.count", "2"},
+                                        {"cluster.memory_limit", "1900 B"}};
+        overrides.insert(overrides.end(), more.begin(), more.end());
+        const Scenario scenario = parse_scenario(three_layers, "three.toml", overrides);
+        try {
+            refuse_what_no_costs_help(scenario, scenario_model(scenario));
+            return false;
+        } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+            return true;
+        }
+    };
+    EXPECT_TRUE(refused({{"pipeline.stages", "1"}}));
+    EXPECT_FALSE(refused({{"pipeline.stages", "1"}, {"pipeline.shard", "optimizer"}}));
+}
+
 }  // namespace early_refusals_test
 }  // namespace pipetwin::cli
