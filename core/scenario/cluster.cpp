@@ -188,7 +188,7 @@ TensorParallel Cluster::tensor_parallel() const {
             .sequence_parallel = scenario_.pipeline.sequence_parallel};
 }
 
-/// Those of the rank whose replicas lie furthest apart.
+/// The replicas of the rank whose replicas lie furthest apart.
 ReplicaGroup Cluster::slowest_replicas() const {
     ReplicaGroup slowest = replicas_of(0);
     for (int rank = 1; rank < ranks_; ++rank) {

@@ -251,21 +251,25 @@ RankQuantity mean_memory(const RankChain& chain,
     return quantity;
 }
 
-/// [piece]: what a row has under way when it has most.
-std::map<int, UnderWay> most_under_way(const Schedule& order, const std::vector<Action>& row) {
+/// [piece]: what a row has under way when it holds most. What waits for its W holds less by a part.
+std::map<int, UnderWay> most_under_way(const Schedule& order,
+                                       const std::vector<Action>& row,
+                                       double part_given_back) {
     std::map<int, UnderWay> now;
     for (const Action& action : row) {
         now[model_stage_of(order, action.stage)] = {};
     }
     std::map<int, UnderWay> most = now;
-    std::int64_t live = 0;
-    std::int64_t most_live = 0;
+    double most_held = 0;
     for (const Action& action : row) {
         count_action(now, order, action);
-        const bool ends = action.op == Op::Backward || action.op == Op::BackwardWeight;
-        live += action.op == Op::Forward ? 1 : ends ? -1 : 0;
-        if (live > most_live) {
-            most_live = live;
+        double held = 0;
+        for (const auto& [piece, of] : now) {
+            held +=
+                static_cast<double>(of.live) - part_given_back * static_cast<double>(of.pending);
+        }
+        if (held > most_held) {
+            most_held = held;
             most = now;
         }
     }
@@ -285,8 +289,11 @@ RankQuantity held_memory(const RankChain& chain,
     for (int piece = 0; piece < chain.pieces(); ++piece) {
         quantity.kind_of_piece.push_back(piece);
     }
+    const auto saved = static_cast<double>(sums.saved.back().count);
+    const auto added = static_cast<double>(sums.split.back().count);
+    const double given_back = saved > 0 ? std::max(0.0, -added / saved) : 0.0;
     for (const std::vector<Action>& row : rows.ranks) {
-        for (const auto& [piece, under_way] : most_under_way(rows, row)) {
+        for (const auto& [piece, under_way] : most_under_way(rows, row, given_back)) {
             std::vector<std::int64_t>& before = quantity.before[as_index(piece)];
             if (!before.empty()) {
                 continue;  // the other rank that has the piece, too

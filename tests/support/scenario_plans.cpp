@@ -50,10 +50,6 @@ Profile random_chain(std::mt19937_64& random, int fewest, int most) {
         const int output = i + 1 < layers ? 1 + below(random, 40) : 0;
         const int forward = 1 + below(random, 100);
         profile.layers.push_back(layer(fmt::format("l{}", i), forward, output, saved));
-        const int thirds = below(random, 3);  // of what is kept that go with I
-        for (LayerSample& sample : profile.layers.back().samples) {
-            sample.input_saved = Bytes{sample.saved.count * thirds / 3};
-        }
     }
     profile.links = {{.latency = Duration(below(random, 50)), .bytes_per_second = 1e9}};
     return profile;

@@ -42,7 +42,16 @@ class RandomQuestion {
   public:
     explicit RandomQuestion(std::uint64_t seed) : random_(seed) {}
 
-    Profile profile() { return testing::random_chain(random_, 2, 5); }
+    Profile profile() {
+        Profile profile = testing::random_chain(random_, 2, 5);
+        for (LayerCost& layer : profile.layers) {
+            const int thirds = below(3);  // of what is kept that go with I
+            layer.change_samples([thirds](LayerSample& sample) {
+                sample.input_saved = Bytes{sample.saved.count * thirds / 3};
+            });
+        }
+        return profile;
+    }
 
     Scenario scenario() {
         Scenario scenario = testing::scenario_of(1, 1, 1 << below(3)).as_scenario();
