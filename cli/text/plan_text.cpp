@@ -64,7 +64,7 @@ std::vector<std::string> not_tried(const Scenario& scenario) {
         all.emplace_back("offload");
     }
     if (pipeline.recompute_auto) {
-        all.emplace_back("recompute of single stages");
+        all.emplace_back("recompute of blocks, of core attention and of single stages");
     }
     return all;
 }
