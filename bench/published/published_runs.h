@@ -26,7 +26,7 @@ struct Run {
     std::optional<Bytes> peak{};         ///< of the fullest device
     std::optional<Bytes> state{};        ///< weights, gradients, optimizer state of the fullest
     std::optional<Bytes> activations{};  ///< of the fullest
-    std::optional<bool> fits{};          ///< none: nobody says
+    std::optional<bool> fits{};          ///< none: the source does not say
 };
 
 /// Runs of one set, the fastest first, as its source says.

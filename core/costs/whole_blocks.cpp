@@ -42,7 +42,7 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
     for (std::size_t i = 0; i < block.samples.size(); ++i) {
         block.samples[i] = together(a.samples[i], b.samples.at(i));
     }
-    // Of as many devices as share both halves, at sizes that are known of both.
+    // Kept are numbers of devices, and sizes of micro-batches, that both halves know.
     std::erase_if(block.shared, [&b](const auto& entry) {
         const std::vector<LayerSample>* const other = b.shared_by(entry.first);
         return other == nullptr || !std::ranges::equal(entry.second,

@@ -67,8 +67,8 @@ struct StashBytes {
 
 /// By a rank with these stashes at once.
 Bytes held_at_least(const StashBytes& of, bool recomputes, const LiveStashes& live) {
-    // Those that wait for their W may have given back more than they were given: then as many as
-    // can be may wait, as `pending` says only how many wait at least.
+    // A stash that waits for its W may hold less than before its I. `pending` says only how many
+    // wait at least, so the bound then takes all of them as waiting.
     const bool gives_back = of.split < Bytes{};
     if (!recomputes) {
         return live.all * of.saved + (gives_back ? live.all : live.pending) * of.split;

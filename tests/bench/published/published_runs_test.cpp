@@ -40,7 +40,7 @@ std::vector<Compared> compared(const Set& set) {
     return runs;
 }
 
-/// Of an even number the larger of the two in the middle.
+/// The median; with an even number of errors, the larger of the two in the middle.
 double median_error(const std::vector<Compared>& runs) {
     std::vector<double> errors;
     for (const Compared& run : runs) {

@@ -43,7 +43,7 @@ Model two_blocks() {
 ///     output     10    10     10     10     10      0
 ///     saved       2   110    210    110    210   1000
 ///
-/// Of an attention core attention has 7 ns and 60 bytes. I gives back 50 of its bytes.
+/// A half of a block whose core attention has 7 ns and 60 bytes; I gives back 50 of its bytes.
 LayerSamples block_samples() {
     const LayerSample attention{.forward = Duration(20),
                                 .backward_input = Duration(25),

@@ -9,7 +9,7 @@ Model chain() {
     return Model::opaque({{.name = "a"}, {.name = "b"}, {.name = "c"}});
 }
 
-/// Of `b` all that can be divided is a multiple of 4.
+/// Every part of `b` that can be divided is a multiple of 4.
 LayerSamples samples() {
     return {
         {.forward = Duration(10), .input = Bytes{80}, .output = Bytes{400}, .saved = Bytes{480}},
