@@ -27,6 +27,13 @@ double causal_pairs(int window, double sequence) {
 
 namespace {
 
+/// Operations of the products of all queries with the keys and values of their sample or window.
+double attention_operations(const LayerWork::Attention& shape) {
+    const double keys = shape.window > 0 ? std::min(shape.window, shape.sequence) : shape.sequence;
+    return 2 * shape.samples * shape.sequence * keys * shape.heads *
+           (shape.key_width + shape.value_width);
+}
+
 /// One efficiency in place of all.
 MemoryEfficiency all_alike(double efficiency) {
     return {.copies = efficiency, .activations = efficiency, .norms = efficiency};
@@ -55,6 +62,7 @@ void LayerWork::product(double rows, double inputs, double outputs, double matri
     const double once = rows * inputs + weights + rows * outputs;
     const double efficiency =
         efficiency_of({.rows = rows / matrices, .columns = outputs, .inner = inputs});
+    operations_ += operations;
     add(forward_, operations, once, efficiency);
     add(backward_input_, operations, once, efficiency);
     add(backward_weight_, operations, once + weights, efficiency);
@@ -99,6 +107,7 @@ void LayerWork::flash_attention(const Attention& shape) {
     const double forward = pairs * 2 * (shape.key_width + shape.value_width);
     const double there = efficiency_.value_or(of_attention_.forward * part);
     const double back = efficiency_.value_or(of_attention_.backward * part);
+    operations_ += attention_operations(shape);
     add(forward_, forward, moved, there);
     add(core_forward_, forward, moved, there);
     add(backward_input_, pairs * (6 * shape.key_width + 4 * shape.value_width), 2 * moved, back);
@@ -114,6 +123,7 @@ void LayerWork::standard_attention(const Attention& shape, bool dropout) {
             add(sum, 2 * scores * width, scores + 2 * matrices * s * width, efficiency);
         }
     };
+    operations_ += attention_operations(shape);
     const double softmax = 2 * scores;                                  // reads and writes them
     const double dropped = dropout ? 2 * scores + scores / value_ : 0;  // and a byte of mask each
     for (Sum* const sum : {&forward_, &core_forward_}) {
@@ -142,6 +152,7 @@ void LayerWork::delta_rule(const LinearAttentionShape& shape, double tokens) {
         tokens * (2.0 * shape.key_heads * k + 2.0 * shape.value_heads * v + 2 * shape.value_heads);
     const double efficiency =
         efficiency_of({.rows = tokens, .columns = chunk, .inner = std::min(k, v)});
+    operations_ += operations;
     add(forward_, operations, moved, efficiency);
     add(backward_input_, 2 * operations, 2 * moved, efficiency);
 }
@@ -150,6 +161,7 @@ void LayerWork::choose_keys(const IndexerShape& shape, double pairs, double toke
     const double operations = pairs * shape.heads * 2 * shape.width;
     const double moved = tokens * (static_cast<double>(shape.heads) + 1) * shape.width;
     const double efficiency = efficiency_.value_or(of_attention_.forward);
+    operations_ += operations;
     add(forward_, operations, moved, efficiency);
     add(backward_input_, 2 * operations, 2 * moved, efficiency);
 }

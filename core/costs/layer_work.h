@@ -56,6 +56,7 @@ class LayerWork {
         double samples = 1;
         double sequence = 1;
         double seen = 1;
+        double window = 0;  ///< keys that a query may see; 0: all of its sample
         double heads = 1;
         double key_value_heads = 1;
         double key_width = 1;
@@ -87,6 +88,11 @@ class LayerWork {
     /// Times and counts of kernels; sizes are not set. Times that are whole on every device are
     /// those of whole passes.
     LayerSample sample() const;
+
+    /// Operations of the forward as publications count them: two for each multiplication of a
+    /// product with its addition. Every query of attention meets the keys of the whole sample, or
+    /// of its window, whether it sees them or not; what only moves values counts nothing.
+    double operations() const { return operations_; }
 
   private:
     struct Sum {
@@ -120,6 +126,7 @@ class LayerWork {
     Sum core_forward_;
     Sum whole_forward_;
     Sum whole_backward_;
+    double operations_ = 0;
 };
 
 }  // namespace pipetwin

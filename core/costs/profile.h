@@ -101,6 +101,9 @@ struct LayerCost {
     /// All-reduces of the output in a forward, and of the input's gradient in a backward, where
     /// devices share the layer.
     int tensor_sums = 1;
+    /// Operations of its forward for one sample, on all devices that share it together: two for
+    /// each multiplication of a product with its addition. None: not known.
+    std::optional<double> operations{};
 
     /// Samples of one of the devices that share the layer; null: nothing is known of so many.
     const std::vector<LayerSample>* shared_by(int devices) const;
@@ -163,6 +166,7 @@ struct Profile {
     /// head's matrix is the embedding's; part of the `parameter_bytes` of both. 0: they share
     /// nothing.
     Bytes tied_bytes{};
+    int tokens_per_sample = 0;  ///< 0: not known, or a sample has none
     std::vector<LayerCost> layers{};
     std::vector<LinkCost> links{};
     std::optional<CalibrationNote>
@@ -176,6 +180,12 @@ struct Profile {
 /// Throws Error(BadInput), naming layer and measured range, beyond that. With several `devices`
 /// the costs of one of those that share the layer, which are known (`LayerCost::shared_by`).
 LayerSample cost_at(const LayerCost& layer, int micro_batch_size, int devices = 1);
+
+/// Operations of a forward and backward of the whole model for one sample, as "model FLOPs" count
+/// them: three times those of the forward, and nothing for what is computed again. Attention counts
+/// all pairs of a query and a key, seen or not, as Megatron-LM and Narayanan et al. (2021, section
+/// 5.1) do; an embedding counts nothing, the head its product. None: a layer does not say.
+std::optional<double> model_operations(const Profile& profile);
 
 /// Every layer of a model at one micro-batch size.
 using LayerSamples = std::vector<LayerSample>;

@@ -145,7 +145,7 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 11>{"name",
+    object.expect_keys(std::array<string_view, 12>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
@@ -155,7 +155,8 @@ LayerCost read_layer(const JsonObject& object) {
                                                    "source",
                                                    "samples",
                                                    "shared",
-                                                   "tensor_sums"});
+                                                   "tensor_sums",
+                                                   "operations_per_sample"});
     LayerCost layer;
     layer.name = object.text("name");
     layer.kind = object.text_or("kind", "");
@@ -175,6 +176,9 @@ LayerCost read_layer(const JsonObject& object) {
         object.refuse("tensor_sums", "0 to 16");
     }
     layer.tensor_sums = static_cast<int>(sums);
+    if (object.has("operations_per_sample")) {
+        layer.operations = object.number_or("operations_per_sample", 0);
+    }
     return layer;
 }
 
@@ -276,7 +280,7 @@ CalibrationNote read_calibration(const JsonObject& object) {
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 12>{"schema_version",
+    object.expect_keys(std::array<string_view, 13>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
@@ -285,6 +289,7 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "dispatch_ns",
                                                    "launch_ns",
                                                    "tied_bytes",
+                                                   "tokens_per_sample",
                                                    "layers",
                                                    "links",
                                                    "calibration"});
@@ -300,6 +305,11 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     profile.dispatch = Duration{object.whole_or("dispatch_ns", 0)};
     profile.launch = Duration{object.whole_or("launch_ns", 0)};
     profile.tied_bytes = Bytes{object.whole_or("tied_bytes", 0)};
+    const std::int64_t tokens = object.whole_or("tokens_per_sample", 0);
+    if (tokens > std::numeric_limits<int>::max()) {
+        object.refuse("tokens_per_sample", "a number of tokens below 2^31");
+    }
+    profile.tokens_per_sample = static_cast<int>(tokens);
     if (!object.has("layers")) {
         object.missing("layers", "a list of layers");
     }
@@ -380,6 +390,9 @@ ordered_json layer_json(const LayerCost& layer) {
     if (layer.tensor_sums != 1) {
         object["tensor_sums"] = layer.tensor_sums;
     }
+    if (layer.operations) {
+        object["operations_per_sample"] = *layer.operations;
+    }
     return object;
 }
 
@@ -421,6 +434,9 @@ std::string print_profile(const Profile& profile) {
                       {"links", ordered_json::array()}};
     if (profile.tied_bytes > Bytes{}) {
         root["tied_bytes"] = profile.tied_bytes.count;
+    }
+    if (profile.tokens_per_sample > 0) {
+        root["tokens_per_sample"] = profile.tokens_per_sample;
     }
     for (const LayerCost& layer : profile.layers) {
         root["layers"].push_back(layer_json(layer));

@@ -138,6 +138,47 @@ TEST(Estimate, OperationsOfAGptBlockAreThePublishedOnes) {
     EXPECT_EQ(sample(profile, "embedding", 3).forward.count(), 0);
 }
 
+/// Narayanan et al. 2021, section 5.1: 96 B s l h^2 (1 + s / 6h + V / 16 l h) with a recomputed
+/// forward, so 72 B s l h^2 (1 + s / 6h + V / 12 l h) without. The forms of attention, and whether
+/// a layer is a block or half of one, change nothing.
+TEST(Estimate, ModelOperationsOfAGptAreThePublishedOnes) {
+    const double s = 8;
+    const double l = 4;
+    const double h = 16;
+    const double published = 72 * s * l * h * h * (1 + s / (6 * h) + 100 / (12 * l * h));
+    EstimateOptions standard = options(8, 3);
+    standard.attention = AttentionKernels::Standard;
+    for (const EstimateOptions& of : {options(8, 3), standard}) {
+        const Profile profile = estimated_profile(model_of(small_gpt2()), counts_bytes, of);
+        EXPECT_EQ(profile.tokens_per_sample, 8);
+        ASSERT_TRUE(model_operations(profile));
+        EXPECT_NEAR(*model_operations(profile), published, 1e-9 * published);
+        EXPECT_EQ(model_operations(with_whole_blocks(profile)), model_operations(profile));
+        EXPECT_EQ(layer(profile, "embedding").operations, 0);
+    }
+}
+
+TEST(Estimate, ModelOperationsAreUnknownWhereALayerDoesNotSay) {
+    Profile profile = estimated_profile(model_of(small_gpt2()), counts_bytes, options(8, 3));
+    profile.layers[3].operations = std::nullopt;
+    EXPECT_EQ(model_operations(profile), std::nullopt);
+    EXPECT_EQ(parse_profile(print_profile(profile), "x"), profile);
+}
+
+/// Each of six tokens meets two keys: 2 * 6 * 2 * 8 operations in each of the two products.
+TEST(Estimate, ModelOperationsCountAWindowAsItsWidth) {
+    const json config = with(llama_config(),
+                             {{"model_type", "mistral"},
+                              {"hidden_size", 8},
+                              {"num_attention_heads", 4},
+                              {"num_key_value_heads", 2},
+                              {"num_hidden_layers", 2},
+                              {"sliding_window", 2}});
+    const Profile profile = estimated_profile(model_of(config), counts_bytes, options(6, 1));
+    const double matrices = 2 * 6 * (8 * (8 + 4 + 4) + 8 * 8);
+    EXPECT_EQ(layer(profile, "block0.attention").operations, matrices + 2 * 2.0 * 6 * 2 * 8);
+}
+
 /// 64 heads of 128 with 8 pairs of keys and values, three matrices of 8192 x 28672: with the
 /// scores, 2 operations per token and parameter.
 TEST(Estimate, OperationsOfLlamaAreTwoPerTokenAndParameter) {
