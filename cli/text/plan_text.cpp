@@ -76,6 +76,38 @@ std::string enumerated(std::vector<std::string> words) {
     return words.empty() ? last : fmt::format("{} and {}", fmt::join(words, ", "), last);
 }
 
+/// Plans that are no slower than the best by more than predictions of the order are off.
+std::int64_t within_error(const sim::SearchResult& result) {
+    const Duration most = scaled(result.ranked.front().step, 1 + result.order_error);
+    return std::ranges::count_if(result.ranked,
+                                 [most](const FoundPlan& plan) { return plan.step <= most; });
+}
+
+/// What the order of the plans is worth: "Estimates of two plans ..., these 5 are within that".
+std::string order_text(const sim::SearchResult& result) {
+    constexpr std::int64_t most_to_measure = 5;
+    const std::int64_t near = within_error(result);
+    const std::string error = fmt::format("{:.0f} %", 100 * result.order_error);
+    const std::string known =
+        result.cost_source == CostSource::Estimated
+            ? fmt::format(
+                  "Estimates put two plans into the right order nine times of ten where "
+                  "they are {} apart",
+                  error)
+            : fmt::format("Predictions from measured costs are off by up to {}", error);
+    if (near == 1) {
+        return fmt::format("{}: of those simulated no other is within that of the best.", known);
+    }
+    return near <= most_to_measure
+               ? fmt::format(
+                     "{}: the first {} are within that of the best: measure these.", known, near)
+               : fmt::format(
+                     "{}: the first {} are within that of the best: measure the first {} at least.",
+                     known,
+                     near,
+                     most_to_measure);
+}
+
 std::string proof_text(const Scenario& scenario, const sim::SearchResult& result) {
     const Duration best = result.ranked.front().step;
     const auto saving = [best](Duration bound) {
@@ -88,7 +120,8 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
             format_duration(result.any_partition_bound),
             saving(result.any_partition_bound));
     }
-    std::string text = "Proven: no other plan that is open is faster, whatever its partition";
+    std::string text =
+        "Proven within the model: no other plan that is open is faster, whatever its partition";
     if (result.lower_bound < best) {
         text = fmt::format("Not proven: plans were left out that could save {} at the most",
                            saving(result.any_partition_bound));
@@ -245,7 +278,8 @@ std::string search_text(const Scenario& scenario,
                             counted(result.ranked.size() - most_ranked, "plan"),
                             std::min(result.ranked.size(), most_in_json));
     }
-    Paragraph proof{.heading = "What is proven", .lines = {proof_text(scenario, result)}};
+    Paragraph proof{.heading = "What is proven",
+                    .lines = {proof_text(scenario, result), order_text(result)}};
     std::ranges::move(counts_text(result), std::back_inserter(proof.lines));
     if (auto line = without_pipeline(result)) {
         proof.lines.push_back(*std::move(line));
@@ -265,6 +299,8 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
     }
     json["lower_bound_ms"] = to_milliseconds(result.lower_bound);
     json["proven_optimal"] = result.proven_optimal;
+    json["order_error_percent"] = 100 * result.order_error;
+    json["within_error"] = within_error(result);
     json["any_partition_bound_ms"] = to_milliseconds(result.any_partition_bound);
     json["any_order_bound_ms"] = to_milliseconds(result.any_order_bound);
     json["not_tried"] = not_tried(scenario);

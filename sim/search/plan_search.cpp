@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/costs/estimate_error.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/open_queue.h"
 #include "sim/search/partition_choice.h"
@@ -554,6 +555,8 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
                         .ranked = std::move(all_.found),
                         .lower_bound = {},
                         .any_partition_bound = {},
+                        .cost_source = space_.profile.source,
+                        .order_error = order_error(space_.profile.source),
                         .any_order_bound = {},
                         .partitions = partitions_,
                         .candidates = all_.candidates,
