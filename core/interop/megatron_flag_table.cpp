@@ -163,7 +163,7 @@ constexpr std::string_view harmless =
     "bert-no-binary-head beta-fast beta-slow bias-activation-fusion bias-dropout-fusion "
     "bias-gelu-fusion bias-swiglu-fusion biencoder-projection-dim "
     "biencoder-shared-query-context-model blend blend-per-split block-data-path bucket-size "
-    "DDP-impl create-all-gather-group fsdp-all-gather-in-start-param-sync "
+    "DDP-impl data-impl create-all-gather-group fsdp-all-gather-in-start-param-sync "
     "fsdp-db-use-persist-buf-on-alloc-fail fsdp-manual-registration megatron-fsdp-version "
     "megatron-fsdp-enable-fine-grained-param-gather megatron-fsdp-max-pool-double-buffer "
     "cache-mla-latents calc-ft-timeouts calculate-per-token-loss check-for-large-grads "

@@ -126,6 +126,12 @@ class DeepSpeedReader {
             zero_stage_ == 3) {
             run_.prefetch = 0;
         }
+        if (zero_stage_ > 0 && !run_.data_parallel) {
+            run_.warnings.push_back(fmt::format(
+                "the file does not say how many replicas there are, which share by shard = \"{}\": "
+                "set pipeline.data_parallel",
+                run_.shard));
+        }
         expect_plain_shares();
         read_overlap();
     }

@@ -139,6 +139,9 @@ class TitanReader {
                 throw error.at(reader_.place("parallelism.pipeline_parallel_schedule"));
             }
         }
+        if (*run_.stages == 1 && csv.empty()) {  // without a pipeline torchtitan has no schedule
+            run_.schedule = to_string(ScheduleKind::OneFOneB);
+        }
         const bool is_multi =
             csv.empty() && schedule_traits(run_.schedule).chunks != ChunkCounts::One;
         read_split(is_multi);

@@ -58,6 +58,18 @@ TEST(TorchtitanRun, SharesBlocksOutAsTorchtitanDoes) {
     EXPECT_THAT(run.harmless, Contains("training.seq_len"));
 }
 
+/// debug_model.toml of torchtitan 0.2: a schedule for several stages, and a degree of 1.
+TEST(TorchtitanRun, ADegreeOfOneHasNoSchedule) {
+    const TrainingRun run = titan(
+        "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n"
+        "[training]\nlocal_batch_size = 8\n[parallelism]\npipeline_parallel_degree = 1\n"
+        "pipeline_parallel_schedule = \"Interleaved1F1B\"\n");
+    EXPECT_EQ(run.schedule, "1f1b");
+    EXPECT_EQ(run.chunks, 1);
+    EXPECT_EQ(run.micro_batches, 1);
+    EXPECT_THAT(run.blocks, ElementsAre(6));
+}
+
 TEST(TorchtitanRun, ListsOfModulesSayTheStages) {
     const TrainingRun run = titan(
         "[model]\nname = \"x\"\nflavor = \"y\"\n"
@@ -357,6 +369,7 @@ TEST(DeepSpeedRun, ZeroTwoAndThreeAreRunsWithoutAPipeline) {
     EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("recompute = \"block\"")));
     const TrainingRun two = deepspeed(R"({"zero_optimization": {"stage": 2}})");
     EXPECT_EQ(two.shard, "gradients");
+    EXPECT_THAT(two.warnings, Contains(HasSubstr("set pipeline.data_parallel")));
     EXPECT_THAT(two.warnings, Contains(HasSubstr("zero_optimization.overlap_comm is off")));
     EXPECT_EQ(deepspeed(R"({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0}})")
                   .prefetch,
