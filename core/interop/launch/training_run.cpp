@@ -29,6 +29,34 @@ bool lists_word(std::string_view list, std::string_view word) {
 
 }  // namespace
 
+RecomputeWord recompute_of_groups(std::string_view setting,
+                                  int blocks,
+                                  std::optional<int> blocks_of_stage) {
+    if (blocks == 1) {
+        return {.word = "block"};
+    }
+    if (blocks_of_stage && blocks >= *blocks_of_stage) {
+        return {.word = "always",
+                .left_out = fmt::format(
+                    "{} {}: the run computes all blocks of a stage again at a time; the fragment "
+                    "says recompute = \"always\", which computes embedding and head again, too",
+                    setting,
+                    blocks)};
+    }
+    return {.word = "block",
+            .left_out = fmt::format(
+                "{0} {1}: the run keeps the input of every {1} blocks and computes {1} again at a "
+                "time; the fragment says recompute = \"block\", which keeps that of each and "
+                "computes one: the time is the same, the memory is not",
+                setting,
+                blocks)};
+}
+
+std::string recompute_lines(const std::string& word) {
+    return fmt::format(
+        "recompute = \"{}\"\n{}", word, word == "always" ? "recompute_timing = \"lazy\"\n" : "");
+}
+
 const Setting* SettingReader::find(std::string_view written) {
     for (std::size_t i = 0; i < file_.settings.size(); ++i) {
         if (file_.settings[i].written == written) {
@@ -123,6 +151,20 @@ std::optional<bool> SettingReader::answer(std::string_view written) {
                     "compare with the documentation of the program that reads the file");
     }
     return *word == "true";
+}
+
+std::optional<std::string> SettingReader::word(std::string_view written,
+                                               std::initializer_list<std::string_view> words) {
+    std::optional<std::string> found = text(written);
+    if (found && std::ranges::find(words, *found) == words.end()) {
+        throw Error(
+            ErrorKind::BadInput,
+            place(written),
+            fmt::format(
+                "{} = '{}', expected {}", written, found->substr(0, 60), fmt::join(words, " or ")),
+            "compare with the documentation of the program that reads the file");
+    }
+    return found;
 }
 
 void SettingReader::problem(std::string_view written, std::string_view what) {
