@@ -396,7 +396,7 @@ class Estimator {
         sample.saved = Bytes{whole_number(value() * bytes.saved_values + bytes.saved_bytes)};
         sample.workspace = Bytes{whole_number(value() * bytes.workspace_values)};
         sample.split = Bytes{whole_number(value() * bytes.split_values)};
-        if (options_.attention == AttentionKernels::Flash) {
+        if (options_.recomputes_operators()) {
             sample.core_saved = Bytes{whole_number(value() * bytes.dropped_values)};
             if (bytes.dropped_values == 0) {
                 sample.core_forward = Duration{};

@@ -16,6 +16,12 @@ enum class AttentionKernels {
     Standard  ///< scores, softmax and dropout are kernels of their own, and keep what they make
 };
 
+/// What selective recompute does again (`LayerSample::core_forward`).
+enum class SelectiveRecompute {
+    Usual,         ///< core attention where it keeps scores, else single operators
+    CoreAttention  ///< whatever the kernels of attention are: Megatron-LM
+};
+
 /// How the loss is computed from the logits.
 enum class LossKernels {
     Fused,    ///< one kernel each way: the logits become their gradient in place
@@ -43,6 +49,13 @@ struct EstimateOptions {
     std::optional<double> memory_efficiency{};
     AttentionKernels attention = AttentionKernels::Flash;
     LossKernels loss = LossKernels::Fused;
+    SelectiveRecompute selective = SelectiveRecompute::Usual;
+
+    /// Whether selective recompute is of single operators.
+    bool recomputes_operators() const {
+        return attention == AttentionKernels::Flash && selective == SelectiveRecompute::Usual;
+    }
+
     int most_devices =
         1;  ///< costs are estimated for 2, 4, ... devices to a layer, too, up to that
 };

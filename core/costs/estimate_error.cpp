@@ -2,14 +2,14 @@
 
 namespace pipetwin {
 
-ErrorRange estimate_error(const RunKind& set_up) {
-    if (set_up.calibrated) {
+ErrorRange estimate_error(const RunKind& run) {
+    if (run.calibrated) {
         return {.low = 0.82, .high = 1.22, .of = "pairs of published runs of one cluster"};
     }
-    if (set_up.shards_weights) {
+    if (run.shards_weights) {
         return {.low = 0.89, .high = 1.32, .of = "published runs with sharded weights"};
     }
-    if (set_up.tensor_parallel > 1) {
+    if (run.tensor_parallel > 1) {
         return {.low = 0.82, .high = 1.38, .of = "published runs with tensor parallelism"};
     }
     return {.low = 0.94, .high = 1.15, .of = "published runs without tensor parallelism"};

@@ -50,7 +50,7 @@ LayerWork::LayerWork(const DeviceProfile& device, const EstimateOptions& options
       memory_(options.memory_efficiency ? all_alike(*options.memory_efficiency)
                                         : MemoryEfficiency{}),
       value_(static_cast<double>(bytes_per_value(options.precision))),
-      attention_(options.attention) {}
+      recomputes_operators_(options.recomputes_operators()) {}
 
 double LayerWork::efficiency_of(const Sizes& sizes) const {
     return efficiency_.value_or(of_sizes_.at(sizes.rows, sizes.columns, sizes.inner));
@@ -116,6 +116,7 @@ void LayerWork::flash_attention(const Attention& shape) {
     const double back = efficiency_.value_or(of_attention_.backward * part);
     operations_ += attention_operations(shape);
     add(forward_, forward, moved, there);
+    add(core_forward_, forward, moved, there);
     add(backward_input_, pairs * (6 * shape.key_width + 4 * shape.value_width), 2 * moved, back);
 }
 
@@ -196,8 +197,7 @@ LayerSample LayerWork::sample() const {
     sample.forward_kernels = forward_.kernels;
     sample.backward_input_kernels = backward_input_.kernels;
     sample.backward_weight_kernels = backward_weight_.kernels;
-    sample.core_forward =
-        attention_ == AttentionKernels::Flash ? operators_.time() : core_forward_.time();
+    sample.core_forward = recomputes_operators_ ? operators_.time() : core_forward_.time();
     sample.whole_forward = whole_forward_.time();
     sample.whole_backward = whole_backward_.time();
     return sample;

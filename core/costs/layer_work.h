@@ -123,11 +123,11 @@ class LayerWork {
     double memory_rate_;  ///< without an efficiency
     MemoryEfficiency memory_;
     double value_;
-    AttentionKernels attention_;
+    bool recomputes_operators_;
     Sum forward_;
     Sum backward_input_;
     Sum backward_weight_;
-    Sum core_forward_;  ///< of standard attention
+    Sum core_forward_;  ///< of core attention
     Sum operators_;     ///< what recompute of operators does again
     Sum whole_forward_;
     Sum whole_backward_;

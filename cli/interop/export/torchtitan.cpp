@@ -65,10 +65,16 @@ std::string memory_settings(const SettledScenario& scenario) {
         settings.push_back(
             fmt::format("parallelism.tensor_parallel_degree = {}", pipeline.tensor_parallel));
     }
-    const bool recomputes = pipeline.layer_recompute == LayerRecompute::Block ||
-                            pipeline.recompute != RecomputeRules(Recompute::None);
-    settings.push_back(
-        fmt::format("activation_checkpoint.mode = \"{}\"", recomputes ? "full" : "none"));
+    if (pipeline.layer_recompute == LayerRecompute::Selective) {
+        settings.emplace_back(
+            "activation_checkpoint.mode = \"selective\", "
+            "activation_checkpoint.selective_ac_option = \"op\"");
+    } else {
+        const bool recomputes = pipeline.layer_recompute == LayerRecompute::Block ||
+                                pipeline.recompute != RecomputeRules(Recompute::None);
+        settings.push_back(
+            fmt::format("activation_checkpoint.mode = \"{}\"", recomputes ? "full" : "none"));
+    }
     return fmt::format("its settings beside that list: {}", fmt::join(settings, ", "));
 }
 
@@ -106,10 +112,6 @@ std::vector<std::string> lacks(const SettledScenario& scenario) {
             found.push_back(fmt::format("{}: {}", key, what));
         }
     };
-    lack(pipeline.layer_recompute == LayerRecompute::Selective,
-         "pipeline.recompute = \"selective\"",
-         "torchtitan's own selective mode keeps attention and computes other parts of a block "
-         "again; the settings recompute nothing");
     lack(pipeline.recompute != RecomputeRules(Recompute::None),
          fmt::format("pipeline.recompute, {}", to_string(pipeline.recompute)),
          "torchtitan keeps the input of every block, as \"block\" says");

@@ -247,6 +247,7 @@ class FlagsImport {
         estimate.micro_batch_size = flags_.micro_batch_size.value_or(1);
         estimate.precision = model.precision.value_or("fp32");
         set_rates(options_.hf, estimate);
+        estimate.selective = SelectiveRecompute::CoreAttention;
         const DeviceProfile device = find_device(*options_.hf.device);
         matrix_rate(device, estimate.precision, "choose another device with --device");
         Profile profile = estimated_profile(model, device, estimate);

@@ -506,17 +506,24 @@ class TitanReader {
         if (mode != "selective") {
             return;
         }
-        const int every =
-            is_part ? 0 : reader_.whole("activation_checkpoint.selective_ac_option", 1).value_or(2);
+        if (is_part) {
+            run_.recompute = "selective";
+            return;
+        }
+        const int every = reader_.whole("activation_checkpoint.selective_ac_option", 1).value_or(2);
         if (every == 1) {
             run_.recompute = "block";
             return;
         }
-        run_.warnings.push_back(fmt::format(
-            "activation_checkpoint.mode = selective computes {} again, which has no word here: the "
-            "fragment says recompute = \"none\", which keeps more and computes nothing again; "
-            "\"block\" keeps less and computes every block again, so the run lies between the two",
-            is_part ? "parts of each block" : fmt::format("one block of every {}", every)));
+        run_.warnings.push_back(
+            fmt::format("activation_checkpoint.mode = selective computes one block of every {} "
+                        "again, which has no "
+                        "word here: the fragment says recompute = \"none\", which keeps more and "
+                        "computes nothing "
+                        "again; \"block\" keeps less and computes every block again, so the run "
+                        "lies between the "
+                        "two",
+                        every));
     }
 
     SettingReader reader_;

@@ -501,7 +501,8 @@ TEST_F(Exchange, KeysThatTheOtherSystemLacksAreNamed) {
     EXPECT_THAT(said("torchtitan", {"data_parallel=2", "shard=gradients"}),
                 HasSubstr("warning: pipeline.shard = \"gradients\""));
     EXPECT_THAT(said("torchtitan", {"recompute=selective"}),
-                HasSubstr("warning: pipeline.recompute = \"selective\""));
+                HasSubstr("activation_checkpoint.mode = \"selective\", "
+                          "activation_checkpoint.selective_ac_option = \"op\""));
     EXPECT_THAT(said("torchtitan", {"recompute=except-last"}),
                 HasSubstr("warning: pipeline.recompute, except-last"));
     EXPECT_THAT(said("torchtitan", {two, "scatter_boundaries=true"}),
