@@ -186,7 +186,7 @@ struct PlainCosts {
     std::vector<Duration> backward_weight;
     std::vector<Duration> recompute_cost;  ///< empty: as forward
     RecomputeRules recompute;
-    RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    std::optional<RecomputeTiming> recompute_timing;  ///< none: the default of `schedule`
     LinkCost link;
     Bytes boundary;
     std::optional<int> channel_capacity;

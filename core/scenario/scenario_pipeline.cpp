@@ -133,6 +133,24 @@ void print_recompute(const ScenarioKey& key, ScenarioWriter& writer, const Scena
     }
 }
 
+/// Where it is not written, the default of a schedule that is known; else it follows the schedule.
+void read_recompute_timing(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (const auto timing = table.choice(key.name, key.words)) {
+        pipeline.recompute_timing = static_cast<RecomputeTiming>(*timing);
+    } else if (pipeline.schedule) {
+        pipeline.recompute_timing = schedule_traits(*pipeline.schedule).recompute_timing;
+    }
+}
+
+void print_recompute_timing(const ScenarioKey& key,
+                            ScenarioWriter& writer,
+                            const Scenario& scenario) {
+    if (scenario.pipeline.recompute_timing) {
+        writer.string(key.name, to_string(*scenario.pipeline.recompute_timing));
+    }
+}
+
 void read_partition(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     if (!table.is_auto(key.name)) {
         scenario.pipeline.partition = table.integers(key.name, key.range);
@@ -178,7 +196,10 @@ constexpr std::array<ScenarioKey, 22> keys_of_pipeline{{
      .read = read_recompute,
      .print = print_recompute,
      .words = words::all_recomputes},
-    keys::choice<&Pipeline::recompute_timing>("recompute_timing", words::recompute_timings),
+    {.name = "recompute_timing",
+     .read = read_recompute_timing,
+     .print = print_recompute_timing,
+     .words = words::recompute_timings},
     keys::choice<&Pipeline::offload>("offload", words::offloads),
     {.name = "partition",
      .read = read_partition,
