@@ -58,6 +58,7 @@ struct PlanParts {
     RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     LayerRecompute layer_recompute = LayerRecompute::None;
+    int recompute_blocks = 1;              ///< Block: of a stage, that are computed again together
     std::optional<Partition> partition;    ///< none for plain numbers
     std::vector<std::string> layer_names;  ///< empty for plain numbers
     std::vector<int> micro_batch_sizes;  ///< samples, one per micro-batch; empty for plain numbers

@@ -151,6 +151,15 @@ void print_recompute_timing(const ScenarioKey& key,
     }
 }
 
+void refuse_groups_of_nothing(const TomlTable& table, const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (pipeline.recompute_blocks > 1 && pipeline.layer_recompute != LayerRecompute::Block) {
+        table.refuse("recompute_blocks",
+                     "1 where no blocks are recomputed",
+                     "set recompute = \"block\", or recompute_blocks = 1");
+    }
+}
+
 void read_partition(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     if (!table.is_auto(key.name)) {
         scenario.pipeline.partition = table.integers(key.name, key.range);
@@ -182,7 +191,7 @@ void read_shard_optimizer(const ScenarioKey& key, const TomlTable& table, Scenar
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 22> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 23> keys_of_pipeline{{
     keys::planned<&Pipeline::stages>("stages", stage_range),
     keys::planned<&Pipeline::micro_batches>("micro_batches", micro_batch_range),
     // A file says what the keys before it say, and has the last word.
@@ -196,6 +205,8 @@ constexpr std::array<ScenarioKey, 22> keys_of_pipeline{{
      .read = read_recompute,
      .print = print_recompute,
      .words = words::all_recomputes},
+    keys::integer<&Pipeline::recompute_blocks>("recompute_blocks", {1, layer_range.high})
+        .checked_by(refuse_groups_of_nothing),
     {.name = "recompute_timing",
      .read = read_recompute_timing,
      .print = print_recompute_timing,

@@ -320,6 +320,7 @@ SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
     pipeline.recompute = settings.recompute;
     if (pipeline.recompute != RecomputeRules(Recompute::None)) {
         pipeline.layer_recompute = LayerRecompute::None;
+        pipeline.recompute_blocks = 1;
     }
     pipeline.partition = settings.partition;
     if (!pipeline.partition && has_pieces_of_run(settings)) {

@@ -273,6 +273,16 @@ TEST(ParseScenario, ReadsRecomputeOfPartsOfAStage) {
     EXPECT_EQ(over.pipeline.recompute, Recompute::Always);
 }
 
+TEST(ParseScenario, ReadsHowManyBlocksAreComputedAgainTogether) {
+    EXPECT_EQ(parse(gpt).pipeline.recompute_blocks, 1);
+    const Scenario s = parse(with(gpt, "[pipeline]\nrecompute = \"block\"\nrecompute_blocks = 3"));
+    EXPECT_EQ(s.pipeline.recompute_blocks, 3);
+    EXPECT_EQ(settle(s).pipeline.recompute_blocks, 3);
+    EXPECT_EQ(parse(print_scenario(s)), s);
+    // The default goes with everything.
+    EXPECT_NO_THROW(parse(with(gpt, "[pipeline]\nrecompute_blocks = 1")));
+}
+
 TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     const Scenario none = parse(gpt);
     EXPECT_EQ(none.pipeline.prefetch, 1);
