@@ -85,7 +85,7 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
          "pipeline.recompute_blocks = 2, expected 1 where no blocks are recomputed"},
         {gpt,
          "[pipeline]\nrecompute = \"selective\"\nrecompute_blocks = 2",
-         "set recompute = \"block\", or recompute_blocks = 1"},
+         "recompute_blocks = 2, expected 1"},
         {gpt, "[pipeline]\nrecompute = \"block\"\nrecompute_blocks = 0", "recompute_blocks = 0"},
         {gpt, "[pipeline]\nrecompute_timing = \"auto\"", "one of eager, lazy"},
         {gpt, "[pipeline]\npartition = \"equal\"", "expected a list of whole numbers"},
