@@ -134,13 +134,14 @@ TEST(Simulate, OneStageSendsNothing) {
     EXPECT_EQ(pipeline_time(timeline), Duration(milliseconds(9)));
 }
 
-TEST(SettledCapacity, NoSendBlocksAndTheTimelineIsThatOfUnboundedEdges) {
+TEST(SettledCapacity, WithoutBytesNoSendBlocksAndTheTimelineIsThatOfUnboundedEdges) {
     std::mt19937 random(7);
     for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
         for (int ranks = 2; ranks <= 6; ++ranks) {
             for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
-                const Plan plan =
-                    make_plan(testing::random_costs(kind, ranks, micro_batches, random));
+                PlainCosts costs = testing::random_costs(kind, ranks, micro_batches, random);
+                costs.boundary = Bytes{};
+                const Plan plan = make_plan(costs);
                 const int capacity = settled_capacity(plan);
                 ASSERT_EQ(simulate(plan.with_capacity(capacity)), simulate(plan))
                     << to_string(kind) << " p " << ranks << " m " << micro_batches;
