@@ -136,7 +136,10 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
         plain.recompute_ms,
         "Recompute of one piece (default: as forward)",
         "X[,X...]");
-    add("--recompute-timing", plain.recompute_timing, "eager or lazy (default eager)", "WHEN");
+    add("--recompute-timing",
+        plain.recompute_timing,
+        "eager or lazy (default: eager for gpipe, else lazy)",
+        "WHEN");
     add("--latency-ms", plain.latency_ms, "One-way latency between ranks", "X");
     add("--bandwidth-gbps", plain.bandwidth_gbps, "Gigabit per second between ranks", "X");
     add("--boundary-bytes", plain.boundary_bytes, "Size of what one piece hands to the next", "N");

@@ -174,6 +174,9 @@ Json prediction_json(const Prediction& prediction) {
     json["chunks"] = plan->chunks;
     json["micro_batches"] = plan.micro_batches();
     json["recompute"] = recompute_json(plan->recompute, plan->layer_recompute);
+    json["recompute_blocks"] = plan->layer_recompute == LayerRecompute::Block
+                                   ? Json(plan->recompute_blocks)
+                                   : Json(nullptr);
     json["stale_gradients"] = plan->stale_gradients;
     json["data_parallel"] = plan->replicas;
     json["tensor_parallel"] = plan->tensor_parallel;

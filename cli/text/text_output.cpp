@@ -32,6 +32,9 @@ std::string heading(const Plan& plan) {
     if (plan->layer_recompute != LayerRecompute::None) {
         text += fmt::format(", recompute {}", to_string(plan->layer_recompute));
     }
+    if (plan->recompute_blocks > 1) {
+        text += fmt::format(" ({} together)", plan->recompute_blocks);
+    }
     if (plan->recompute != Recompute::None) {
         text += fmt::format(
             ", recompute {} ({})", to_string(plan->recompute), to_string(plan->recompute_timing));

@@ -58,7 +58,10 @@ struct LayerSample {
     /// profile: `with_layer_recompute` (core/plan/layer_recompute.h) says so.
     Bytes rebuilt{};
     Bytes rebuilt_for_weight{};      ///< of these, what W reads
-    bool rebuilt_with_next = false;  ///< the next layer's backward computes them again
+    bool rebuilt_with_next = false;  ///< together with the next layer, which is of the same block
+    /// Blocks that are computed again together with the layer's own; 0: the layer is in none. With
+    /// more than 1 the input of a group is in `rebuilt`: where a group begins, a stage decides.
+    int rebuilt_blocks = 0;
 
     Duration backward() const { return backward_input + backward_weight; }
 

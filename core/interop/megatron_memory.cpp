@@ -51,7 +51,7 @@ std::optional<int> largest_stage(const MegatronFlags& flags, std::string_view pl
     return blocks.empty() ? std::nullopt : std::optional(std::ranges::max(blocks));
 }
 
-RecomputeWord megatron_recompute(const MegatronFlags& flags, std::optional<int> blocks_of_stage) {
+RecomputeWord megatron_recompute(const MegatronFlags& flags) {
     if (flags.recompute_selective) {
         return selective_recompute(flags.recompute_modules);
     }
@@ -61,8 +61,7 @@ RecomputeWord megatron_recompute(const MegatronFlags& flags, std::optional<int> 
     if (flags.recompute_first) {  // all layers of a stage, or the flags were refused
         return {.word = "block"};
     }
-    return recompute_of_groups(
-        "--recompute-num-layers", flags.recompute_layers.value_or(1), blocks_of_stage);
+    return {.word = "block", .blocks = flags.recompute_layers.value_or(1)};
 }
 
 Shard megatron_shard(const MegatronFlags& flags) {

@@ -16,8 +16,8 @@ namespace pipetwin {
 /// split.
 std::optional<int> largest_stage(const MegatronFlags& flags, std::string_view place);
 
-/// pipeline.recompute of the flags. `blocks_of_stage`: `largest_stage`.
-RecomputeWord megatron_recompute(const MegatronFlags& flags, std::optional<int> blocks_of_stage);
+/// pipeline.recompute of the flags, and pipeline.recompute_blocks.
+RecomputeWord megatron_recompute(const MegatronFlags& flags);
 
 /// pipeline.shard of the flags: --use-distributed-optimizer, or the strategy of one of the two
 /// kinds of FSDP. Megatron's own, without a strategy, shares weights, as from core 0.19 on.

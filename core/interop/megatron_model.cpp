@@ -426,7 +426,7 @@ std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model)
         {model.experts.count > 0, "--num-experts: experts"},
         {flags.context_size.value_or(1) > 1,
          "--context-parallel-size: devices that share a sample's tokens"},
-        {megatron_recompute(flags, std::nullopt).word == "selective",
+        {megatron_recompute(flags).word == "selective",
          "--recompute-granularity selective: core attention has costs of its own"},
     }};
     const auto* const found =

@@ -31,7 +31,7 @@ struct WrittenLink {
 /// How the devices of a rank share its layers, and what the layers compute again.
 struct LayerRules {
     TensorParallel tensor{};
-    LayerRecompute recompute = LayerRecompute::None;
+    LayerRecomputeRules recompute{};
     GatheredWeights gathered{};
 };
 

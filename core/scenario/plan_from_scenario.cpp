@@ -242,6 +242,7 @@ PlanParts settings_of(const SettledScenario& scenario, const Profile& profile) {
     parts.recompute = scenario.pipeline.recompute;
     parts.recompute_timing = scenario.pipeline.recompute_timing;
     parts.layer_recompute = scenario.pipeline.layer_recompute;
+    parts.recompute_blocks = scenario.pipeline.recompute_blocks;
     parts.channel_capacity = scenario.pipeline.channel_capacity;
     parts.dispatch = profile.dispatch;
     parts.replicas = scenario.pipeline.data_parallel;

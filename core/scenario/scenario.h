@@ -177,7 +177,7 @@ struct PipelineSettings {
     Receives receives = Receives::Posted;  ///< that a schedule file has
     int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
     LayerRecompute layer_recompute = LayerRecompute::None;  ///< "selective" and "block"
-    RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    int recompute_blocks = 1;  ///< "block": of a stage, that are computed again together
     Offload offload = Offload::None;
     std::optional<std::vector<int>> partition;  ///< as written: layers or whole blocks
     std::optional<int> channel_capacity;
@@ -205,6 +205,9 @@ struct Scenario : ScenarioParts {
         /// default.
         std::optional<RecomputeRules> recompute;
         bool recompute_auto = false;
+        /// The reader fills in the schedule's default; none where the schedule has to be planned
+        /// yet: each that is tried then has its own.
+        std::optional<RecomputeTiming> recompute_timing;
         std::optional<int> data_parallel = 1;
         std::optional<int> tensor_parallel = 1;
 

@@ -133,6 +133,33 @@ void print_recompute(const ScenarioKey& key, ScenarioWriter& writer, const Scena
     }
 }
 
+/// Where it is not written, the default of a schedule that is known; else it follows the schedule.
+void read_recompute_timing(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (const auto timing = table.choice(key.name, key.words)) {
+        pipeline.recompute_timing = static_cast<RecomputeTiming>(*timing);
+    } else if (pipeline.schedule) {
+        pipeline.recompute_timing = schedule_traits(*pipeline.schedule).recompute_timing;
+    }
+}
+
+void print_recompute_timing(const ScenarioKey& key,
+                            ScenarioWriter& writer,
+                            const Scenario& scenario) {
+    if (scenario.pipeline.recompute_timing) {
+        writer.string(key.name, to_string(*scenario.pipeline.recompute_timing));
+    }
+}
+
+void refuse_groups_of_nothing(const TomlTable& table, const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (pipeline.recompute_blocks > 1 && pipeline.layer_recompute != LayerRecompute::Block) {
+        table.refuse("recompute_blocks",
+                     "1 where no blocks are recomputed",
+                     "set recompute = \"block\", or recompute_blocks = 1");
+    }
+}
+
 void read_partition(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     if (!table.is_auto(key.name)) {
         scenario.pipeline.partition = table.integers(key.name, key.range);
@@ -164,7 +191,7 @@ void read_shard_optimizer(const ScenarioKey& key, const TomlTable& table, Scenar
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 22> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 23> keys_of_pipeline{{
     keys::planned<&Pipeline::stages>("stages", stage_range),
     keys::planned<&Pipeline::micro_batches>("micro_batches", micro_batch_range),
     // A file says what the keys before it say, and has the last word.
@@ -178,7 +205,12 @@ constexpr std::array<ScenarioKey, 22> keys_of_pipeline{{
      .read = read_recompute,
      .print = print_recompute,
      .words = words::all_recomputes},
-    keys::choice<&Pipeline::recompute_timing>("recompute_timing", words::recompute_timings),
+    keys::integer<&Pipeline::recompute_blocks>("recompute_blocks", {1, layer_range.high})
+        .checked_by(refuse_groups_of_nothing),
+    {.name = "recompute_timing",
+     .read = read_recompute_timing,
+     .print = print_recompute_timing,
+     .words = words::recompute_timings},
     keys::choice<&Pipeline::offload>("offload", words::offloads),
     {.name = "partition",
      .read = read_partition,

@@ -57,6 +57,7 @@ Scenario SettledScenario::as_scenario() const {
     open.schedule = pipeline.schedule;
     open.chunks = pipeline.chunks;
     open.recompute = pipeline.recompute;
+    open.recompute_timing = pipeline.recompute_timing;
     open.data_parallel = pipeline.data_parallel;
     open.tensor_parallel = pipeline.tensor_parallel;
     return scenario;
@@ -74,6 +75,8 @@ SettledScenario settle(const Scenario& scenario) {
     pipeline.schedule = *written.schedule;
     pipeline.chunks = *written.chunks;
     pipeline.recompute = written.recompute.value_or(Recompute::None);
+    pipeline.recompute_timing =
+        written.recompute_timing.value_or(schedule_traits(pipeline.schedule).recompute_timing);
     pipeline.data_parallel = *written.data_parallel;
     pipeline.tensor_parallel = *written.tensor_parallel;
     return settled;

@@ -191,6 +191,8 @@ SettledScenario with_candidate(const Scenario& scenario, const Candidate& candid
     pipeline.micro_batches = candidate.shape.micro_batches;
     pipeline.schedule = candidate.choice.schedule;
     pipeline.chunks = candidate.choice.chunks;
+    pipeline.recompute_timing = scenario.pipeline.recompute_timing.value_or(
+        schedule_traits(pipeline.schedule).recompute_timing);
     pipeline.recompute = candidate.choice.recompute;
     if (candidate.choice.recompute_by_rank) {
         pipeline.recompute = scenario.pipeline.recompute.value_or(Recompute::None);

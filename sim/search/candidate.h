@@ -47,7 +47,8 @@ struct Candidate {
 bool is_searched(const ScheduleTraits& row, const Shape& shape);
 
 /// The scenario with the candidate in place of every "auto" but the partition. Where recompute is
-/// by rank, it is what the scenario writes down, or none.
+/// by rank, it is what the scenario writes down, or none. Where the scenario does not say when
+/// recomputes run, it is the default of the candidate's schedule.
 SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate);
 
 /// Every shape that the scenario leaves open, ascending. What is "auto" takes these values:

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/interop/export/exporters.h"
 #include "core/base/error.h"
@@ -154,6 +155,27 @@ void note_groups(const SettledScenario& scenario, bool are_smaller, int group, C
     }
 }
 
+/// Blocks of a group, which have to divide those of every stage. Throws Error(Infeasible) where
+/// they do not.
+int groups_of_megatron(const SettledScenario& scenario, const MegatronLayout& layout) {
+    const int together = scenario.pipeline.recompute_blocks;
+    const std::vector<int> blocks = blocks_of(layout);
+    const auto divides = [](int group) { return [group](int n) { return n % group == 0; }; };
+    const int most = std::max(1, std::ranges::max(blocks));
+    if (together >= most && std::ranges::all_of(blocks, divides(most))) {
+        return most;  // of every stage all
+    }
+    if (!std::ranges::all_of(blocks, divides(together))) {
+        refuse(scenario,
+               fmt::format("pipeline.recompute_blocks = {}, but stages have {} blocks, and "
+                           "Megatron's groups have to divide them",
+                           together,
+                           fmt::join(blocks, ", ")),
+               "set it to 1, or to another divisor of all of them");
+    }
+    return together;
+}
+
 /// Megatron keeps the input of every N layers of a stage, and N has to divide them: the more, the
 /// nearer to keeping that of the stage alone.
 void set_recompute(const SettledScenario& scenario,
@@ -168,7 +190,7 @@ void set_recompute(const SettledScenario& scenario,
             return;
         case LayerRecompute::Block:
             flags.recompute_full = true;
-            flags.recompute_layers = 1;
+            flags.recompute_layers = groups_of_megatron(scenario, layout);
             return;
     }
     const RecomputeRules rules = scenario.pipeline.recompute;

@@ -331,8 +331,8 @@ class FlagsImport {
             text += fmt::format("group_size = {}\n", *flags_.group_size);
         }
         text += micro_batches_text;
-        const RecomputeWord recompute = megatron_recompute(flags_, largest_stage(flags_, place_));
-        text += recompute_lines(recompute.word);
+        const RecomputeWord recompute = megatron_recompute(flags_);
+        text += recompute_lines(recompute.word, recompute.blocks);
         if (!recompute.left_out.empty()) {
             warn(recompute.left_out);
         }

@@ -38,7 +38,8 @@ Imported tables_of(const TrainingRun& run, std::string_view origin) {
     text += quoted_line("gradients", run.gradients);
     text += "[pipeline]\n" + line("stages", run.stages) + fmt::format("chunks = {}\n", run.chunks) +
             quoted_line("schedule", run.schedule) + line("micro_batches", run.micro_batches) +
-            line("data_parallel", run.data_parallel) + recompute_lines(run.recompute) +
+            line("data_parallel", run.data_parallel) +
+            recompute_lines(run.recompute, run.recompute_blocks) +
             line("tensor_parallel", run.tensor_parallel);
     if (run.sequence_parallel) {
         text += "sequence_parallel = true\n";

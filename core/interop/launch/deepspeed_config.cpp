@@ -276,12 +276,8 @@ class DeepSpeedReader {
         const int interval =
             reader_.whole("pipeline.activation_checkpoint_interval", 0).value_or(0);
         if (interval > 0) {
-            const RecomputeWord said = recompute_of_groups(
-                "pipeline.activation_checkpoint_interval", interval, std::nullopt);
-            run_.recompute = said.word;
-            if (!said.left_out.empty()) {
-                run_.warnings.push_back(said.left_out);
-            }
+            run_.recompute = "block";
+            run_.recompute_blocks = interval;
             return;
         }
         run_.recompute = "none";

@@ -29,32 +29,12 @@ bool lists_word(std::string_view list, std::string_view word) {
 
 }  // namespace
 
-RecomputeWord recompute_of_groups(std::string_view setting,
-                                  int blocks,
-                                  std::optional<int> blocks_of_stage) {
-    if (blocks == 1) {
-        return {.word = "block"};
+std::string recompute_lines(const std::string& word, int blocks) {
+    std::string lines = fmt::format("recompute = \"{}\"\n", word);
+    if (word == "block" && blocks > 1) {
+        lines += fmt::format("recompute_blocks = {}\n", blocks);
     }
-    if (blocks_of_stage && blocks >= *blocks_of_stage) {
-        return {.word = "always",
-                .left_out = fmt::format(
-                    "{} {}: the run computes all blocks of a stage again at a time; the fragment "
-                    "says recompute = \"always\", which computes embedding and head again, too",
-                    setting,
-                    blocks)};
-    }
-    return {.word = "block",
-            .left_out = fmt::format(
-                "{0} {1}: the run keeps the input of every {1} blocks and computes {1} again at a "
-                "time; the fragment says recompute = \"block\", which keeps that of each and "
-                "computes one: the time is the same, the memory is not",
-                setting,
-                blocks)};
-}
-
-std::string recompute_lines(const std::string& word) {
-    return fmt::format(
-        "recompute = \"{}\"\n{}", word, word == "always" ? "recompute_timing = \"lazy\"\n" : "");
+    return lines + (word == "always" ? "recompute_timing = \"lazy\"\n" : "");
 }
 
 const Setting* SettingReader::find(std::string_view written) {

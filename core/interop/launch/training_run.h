@@ -23,6 +23,7 @@ struct TrainingRun {
     std::optional<int> tensor_parallel{};
     std::vector<int> blocks{};  ///< pipeline.partition, in whole blocks
     std::string recompute{};
+    int recompute_blocks = 1;
     std::string precision{};
     std::string gradients{};  ///< training.gradients; empty also where weights have four bytes
     std::string optimizer{};
@@ -39,22 +40,16 @@ struct TrainingRun {
 /// pipeline.recompute of another program's run.
 struct RecomputeWord {
     std::string word;  ///< as a scenario has it
+    int blocks = 1;    ///< pipeline.recompute_blocks, with "block"
     /// What the word says otherwise than the run has it, for a warning; empty: nothing.
     std::string left_out{};
 
     bool operator==(const RecomputeWord&) const = default;
 };
 
-/// Recompute of groups of `blocks` blocks, of which each keeps its input and is computed again as a
-/// whole. `blocks_of_stage`: of the largest stage; none: not known. `setting` names in warnings
-/// what sets the size.
-RecomputeWord recompute_of_groups(std::string_view setting,
-                                  int blocks,
-                                  std::optional<int> blocks_of_stage);
-
-/// The lines of a scenario's [pipeline] for a word of recompute. Other programs than GPipe
-/// recompute once the gradient has arrived.
-std::string recompute_lines(const std::string& word);
+/// The lines of a scenario's [pipeline] for a word of recompute, and so many blocks to a group.
+/// Other programs than GPipe recompute once the gradient has arrived.
+std::string recompute_lines(const std::string& word, int blocks = 1);
 
 /// Takes the settings of a file one by one; what no reader takes and no list calls harmless is a
 /// problem.

@@ -332,6 +332,27 @@ TEST_F(Exchange, MegatronsFlagsSayWhatLayersRecomputeAndWhatReplicasShare) {
     EXPECT_THAT(flags("pipeline.recompute=block"),
                 HasSubstr("--recompute-granularity full --recompute-method uniform "
                           "--recompute-num-layers 1"));
+    const auto groups_of = [&](const char* partition, int together) {
+        return std::vector<std::string>{"export",
+                                        "megatron-flags",
+                                        gpt,
+                                        "--set",
+                                        "model.layers=8",
+                                        "--set",
+                                        partition,
+                                        "--set",
+                                        "pipeline.recompute=block",
+                                        "--set",
+                                        fmt::format("pipeline.recompute_blocks={}", together)};
+    };
+    const char* const equal = "pipeline.partition=[2, 2, 2, 2]";
+    EXPECT_THAT(written(groups_of(equal, 2)), HasSubstr("--recompute-num-layers 2"));
+    // All blocks of a stage are its group; Megatron wants to know how many these are.
+    EXPECT_THAT(written(groups_of(equal, 9)), HasSubstr("--recompute-num-layers 2"));
+    const Outcome uneven = refused(groups_of("pipeline.partition=[3, 1, 2, 2]", 2));
+    EXPECT_EQ(uneven.code, 4);
+    EXPECT_THAT(uneven.err,
+                HasSubstr("pipeline.recompute_blocks = 2, but stages have 3, 1, 2, 2 blocks"));
     EXPECT_THAT(flags("pipeline.shard=optimizer"), HasSubstr("--use-distributed-optimizer"));
     EXPECT_THAT(flags("pipeline.recompute=selective"),
                 HasSubstr("--recompute-granularity selective"));

@@ -19,7 +19,7 @@ MegatronFlags flags_of(std::string_view text) {
 RecomputeWord recompute_of(const std::string& text) {
     const MegatronFlags flags =
         flags_of("--num-layers 16 --pipeline-model-parallel-size 4 " + text);
-    return megatron_recompute(flags, largest_stage(flags, "x.sh"));
+    return megatron_recompute(flags);
 }
 
 std::string uniform(int layers) {
@@ -37,13 +37,9 @@ TEST(MegatronRecompute, OneLayerAtATimeIsABlock) {
     EXPECT_EQ(recompute_of(""), (RecomputeWord{.word = "none"}));
 }
 
-TEST(MegatronRecompute, LargerGroupsAreNeverSaidInSilence) {
-    const RecomputeWord pairs = recompute_of(uniform(2));
-    EXPECT_EQ(pairs.word, "block");
-    EXPECT_THAT(pairs.left_out, HasSubstr("--recompute-num-layers 2: "));
-    const RecomputeWord stage = recompute_of(uniform(4));
-    EXPECT_EQ(stage.word, "always");
-    EXPECT_THAT(stage.left_out, HasSubstr("--recompute-num-layers 4: "));
+TEST(MegatronRecompute, GroupsOfLayersAreGroupsOfBlocks) {
+    EXPECT_EQ(recompute_of(uniform(2)), (RecomputeWord{.word = "block", .blocks = 2}));
+    EXPECT_EQ(recompute_of(uniform(4)), (RecomputeWord{.word = "block", .blocks = 4}));
 }
 
 TEST(MegatronRecompute, SelectiveIsCoreAttentionUnlessModulesSayOtherwise) {

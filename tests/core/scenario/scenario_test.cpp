@@ -130,6 +130,28 @@ TEST(ParseScenario, RecomputesAlwaysByDefaultInGpipeAndElsewhereNot) {
     EXPECT_EQ(planned.pipeline.recompute, std::nullopt);
 }
 
+TEST(ParseScenario, RecomputesBeforeTheGradientByDefaultInGpipeAndElsewhereNot) {
+    EXPECT_EQ(parse(gpt).pipeline.recompute_timing, RecomputeTiming::Eager);
+    const std::string other = with(gpt, "[pipeline]\nschedule = \"1f1b\"");
+    EXPECT_EQ(parse(other).pipeline.recompute_timing, RecomputeTiming::Lazy);
+    EXPECT_EQ(settle(parse(other)).pipeline.recompute_timing, RecomputeTiming::Lazy);
+    const Override eager{.key = "pipeline.recompute_timing", .value = "eager"};
+    EXPECT_EQ(parse(other, {eager}).pipeline.recompute_timing, RecomputeTiming::Eager);
+    EXPECT_EQ(settle(parse(other, {eager})).pipeline.recompute_timing, RecomputeTiming::Eager);
+}
+
+TEST(ParseScenario, AScheduleThatIsPlannedHasItsOwnTimingOfRecompute) {
+    Scenario open = parse(with(gpt, "[pipeline]\nschedule = \"auto\""));
+    EXPECT_EQ(open.pipeline.recompute_timing, std::nullopt);
+    for (const auto& [schedule, timing] :
+         {std::pair("gpipe", RecomputeTiming::Eager), {"zb-h1", RecomputeTiming::Lazy}}) {
+        open.pipeline.schedule = schedule;
+        EXPECT_EQ(settle(open).pipeline.recompute_timing, timing);
+    }
+    open.pipeline.recompute_timing = RecomputeTiming::Eager;
+    EXPECT_EQ(settle(open).pipeline.recompute_timing, RecomputeTiming::Eager);
+}
+
 TEST(ParseScenario, ReadsHowTheOrderIsMade) {
     const Scenario s = parse(with(gpt,
                                   "[pipeline]\nschedule = \"interleaved-1f1b\"\nchunks = 2\n"
@@ -177,6 +199,8 @@ TEST(PrintScenario, ParsesBackToTheSame) {
              "data_parallel = \"auto\"\ntensor_parallel = \"auto\"\n"
              "channel_capacity = \"auto\""),
         with(gpt, "[pipeline]\nschedule = \"auto\""),
+        with(gpt, "[pipeline]\nschedule = \"auto\"\nrecompute_timing = \"eager\""),
+        with(gpt, "[pipeline]\nschedule = \"zb-h1\"\nrecompute_timing = \"eager\""),
         with(gpt, "[data]\nkind = \"synthetic\""),
         with(mlp, "[data]\nkind = \"mnist\"\npath = \"a\\\"\\\\\\u0007\\u00e4\""),
         with(mlp, "[training]\nlearning_rate = 1e-300\nseed = 9007199254740992"),
@@ -247,6 +271,16 @@ TEST(ParseScenario, ReadsRecomputeOfPartsOfAStage) {
         parse(with(gpt, "[pipeline]\nrecompute = \"block\""), {{"pipeline.recompute", "always"}});
     EXPECT_EQ(over.pipeline.layer_recompute, LayerRecompute::None);
     EXPECT_EQ(over.pipeline.recompute, Recompute::Always);
+}
+
+TEST(ParseScenario, ReadsHowManyBlocksAreComputedAgainTogether) {
+    EXPECT_EQ(parse(gpt).pipeline.recompute_blocks, 1);
+    const Scenario s = parse(with(gpt, "[pipeline]\nrecompute = \"block\"\nrecompute_blocks = 3"));
+    EXPECT_EQ(s.pipeline.recompute_blocks, 3);
+    EXPECT_EQ(settle(s).pipeline.recompute_blocks, 3);
+    EXPECT_EQ(parse(print_scenario(s)), s);
+    // The default goes with everything.
+    EXPECT_NO_THROW(parse(with(gpt, "[pipeline]\nrecompute_blocks = 1")));
 }
 
 TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {

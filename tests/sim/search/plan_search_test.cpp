@@ -62,6 +62,10 @@ class RandomQuestion {
         pipeline.chunks.reset();
         pipeline.data_parallel.reset();
         pipeline.recompute_auto = true;
+        pipeline.recompute_timing.reset();  // that of each schedule
+        if (const int timing = below(4); timing < 2) {
+            pipeline.recompute_timing = static_cast<RecomputeTiming>(timing);
+        }
         pipeline.shard = static_cast<Shard>(below(4));
         scenario.cluster.count = 1 + below(4);
         scenario.cluster.per_node = 1 + below(4);
@@ -445,6 +449,22 @@ TEST(PlanSearch, TakesWhatTheScenarioSays) {
 }
 
 /// What a search leaves out by, of shapes and of candidates, is never above what is simulated.
+TEST(WithCandidate, RecomputesWhenItsScheduleDoesUnlessTheScenarioSaysOtherwise) {
+    Scenario scenario;
+    scenario.pipeline.schedule.reset();
+    const auto timing_of = [&scenario](const char* schedule) {
+        return with_candidate(scenario, {.shape = {}, .choice = {.schedule = schedule}})
+            .pipeline.recompute_timing;
+    };
+    EXPECT_EQ(timing_of("gpipe"), RecomputeTiming::Eager);
+    EXPECT_EQ(timing_of("1f1b"), RecomputeTiming::Lazy);
+    for (const RecomputeTiming written : {RecomputeTiming::Eager, RecomputeTiming::Lazy}) {
+        scenario.pipeline.recompute_timing = written;
+        EXPECT_EQ(timing_of("gpipe"), written);
+        EXPECT_EQ(timing_of("1f1b"), written);
+    }
+}
+
 TEST(CandidateBounds, AreNeverAboveTheStep) {
     const std::uint64_t seed = tests::seed();
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));

@@ -406,11 +406,12 @@ TEST_F(ImportMegatron, SelectiveRecomputeNeedsCostsOfCoreAttention) {
 TEST_F(ImportMegatron, GroupsOfLayersAndModulesWithoutAWordAreTold) {
     const std::string full = "--recompute-granularity full --recompute-method uniform ";
     EXPECT_THAT(import(llama_in(4) + full + "--recompute-num-layers 2").err,
-                HasSubstr("warning: --recompute-num-layers 2: "));
-    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("recompute = \"block\"\n"));
+                Not(HasSubstr("recompute-num-layers")));
+    EXPECT_THAT(content_of(path("x.toml")),
+                HasSubstr("recompute = \"block\"\nrecompute_blocks = 2\n"));
     // A stage has 8 blocks.
     EXPECT_THAT(fragment(llama_in(4) + full + "--recompute-num-layers 8"),
-                HasSubstr("recompute = \"always\"\nrecompute_timing = \"lazy\"\n"));
+                HasSubstr("recompute = \"block\"\nrecompute_blocks = 8\n"));
     const std::string first = "--recompute-granularity full --recompute-method block ";
     const Outcome some = import(llama_in(4) + first + "--recompute-num-layers 5");
     EXPECT_EQ(some.code, 3);
