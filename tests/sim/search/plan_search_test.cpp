@@ -652,13 +652,20 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
                             ++compared;
                             ASSERT_TRUE(least.has_value()) << known.name;
                             ASSERT_LE(*least, *step) << fmt::format(
-                                "{} of {} stages, {} micro-batches, recompute {}{}, "
-                                "{} put off, layers {}",
+                                "{} of {} stages x {} x {}, {} micro-batches, recompute {}{}, "
+                                "of layers {}, shard {}, sequence {}, scatter {}, {} put off, "
+                                "layers {}",
                                 known.name,
                                 shape.stages,
+                                shape.data_parallel,
+                                shape.tensor_parallel,
                                 shape.micro_batches,
                                 to_string(choice.recompute),
                                 choice.recompute_by_rank ? " by rank" : "",
+                                to_string(choice.layer_recompute),
+                                to_string(choice.shard),
+                                choice.sequence_parallel,
+                                choice.scatter_boundaries,
                                 scenario.pipeline.deferred_weights,
                                 partition);
                             ASSERT_LE(bounds.least(shape), *step) << known.name;
