@@ -34,6 +34,7 @@ int micro_batch_size(const Scenario& scenario, const Candidate& candidate) {
 /// What a scenario can say and a search does not try: "zb-auto", "schedules from files", ...
 std::vector<std::string> not_tried(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const bool trains = scenario.model.kind != ModelKind::Profile;
     std::vector<std::string> all;
     if (!pipeline.schedule) {
         for (const ScheduleName& known : known_schedules()) {
@@ -56,15 +57,27 @@ std::vector<std::string> not_tried(const Scenario& scenario) {
         if (!pipeline.overlap_reduction) {
             all.emplace_back("overlap_reduction");
         }
-        if (pipeline.shard == Shard::None) {
+        if (!pipeline.shard_auto && pipeline.shard == Shard::None) {
             all.emplace_back("shard");
+        }
+        if (pipeline.shard_auto && (trains || pipeline.shard_up_to < Shard::Weights)) {
+            all.emplace_back("shards of gradients and weights");
+        }
+    }
+    if (pipeline.tensor_parallel != 1 && !pipeline.sequence_parallel) {
+        if (!pipeline.sequence_parallel_auto) {
+            all.emplace_back("sequence_parallel");
+        }
+        if (!pipeline.scatter_boundaries_auto && !pipeline.scatter_boundaries) {
+            all.emplace_back("scatter_boundaries");
         }
     }
     if (pipeline.offload == Offload::None) {
         all.emplace_back("offload");
     }
     if (pipeline.recompute_auto) {
-        all.emplace_back("recompute of blocks, of core attention and of single stages");
+        all.emplace_back(trains ? "recompute of core attention and of single stages"
+                                : "recompute of single stages");
     }
     return all;
 }
@@ -196,6 +209,13 @@ std::string_view word_of(const sim::ScheduleChoice& choice) {
                                                           : to_string(choice.recompute);
 }
 
+/// What replicas and devices of a rank share.
+Json shares_json(const sim::ScheduleChoice& choice) {
+    return {{"shard", to_string(choice.shard)},
+            {"sequence_parallel", choice.sequence_parallel},
+            {"scatter_boundaries", choice.scatter_boundaries}};
+}
+
 }  // namespace
 
 std::string candidate_text(const Scenario& scenario,
@@ -217,21 +237,29 @@ std::string candidate_text(const Scenario& scenario,
                             : to_string(recompute));
     if (shape.data_parallel > 1) {
         text += fmt::format(", {}", counted(shape.data_parallel, "replica"));
+        if (choice.shard != Shard::None) {
+            text += fmt::format(", shard {}", to_string(choice.shard));
+        }
     }
     if (shape.tensor_parallel > 1) {
-        text += fmt::format(", {} devices to a rank", shape.tensor_parallel);
+        text += fmt::format(", {} devices to a rank{}{}",
+                            shape.tensor_parallel,
+                            choice.sequence_parallel ? ", sequence parallel" : "",
+                            choice.scatter_boundaries ? ", scattered boundaries" : "");
     }
     return text;
 }
 
 Json candidate_json(const Candidate& candidate) {
-    return {{"stages", candidate.shape.stages},
-            {"chunks", candidate.choice.chunks},
-            {"micro_batches", candidate.shape.micro_batches},
-            {"schedule", candidate.choice.schedule},
-            {"recompute", word_of(candidate.choice)},
-            {"data_parallel", candidate.shape.data_parallel},
-            {"tensor_parallel", candidate.shape.tensor_parallel}};
+    Json json{{"stages", candidate.shape.stages},
+              {"chunks", candidate.choice.chunks},
+              {"micro_batches", candidate.shape.micro_batches},
+              {"schedule", candidate.choice.schedule},
+              {"recompute", word_of(candidate.choice)},
+              {"data_parallel", candidate.shape.data_parallel},
+              {"tensor_parallel", candidate.shape.tensor_parallel}};
+    json.update(shares_json(candidate.choice));
+    return json;
 }
 
 Json found_plan_json(const FoundPlan& plan) {
@@ -263,8 +291,13 @@ std::string pipeline_keys(const Candidate& candidate,
     if (shape.data_parallel > 1) {
         text += fmt::format("data_parallel = {}\n", shape.data_parallel);
     }
+    if (shape.data_parallel > 1 && choice.shard != Shard::None) {
+        text += fmt::format("shard = \"{}\"\n", to_string(choice.shard));
+    }
     if (shape.tensor_parallel > 1) {
         text += fmt::format("tensor_parallel = {}\n", shape.tensor_parallel);
+        text += choice.sequence_parallel ? "sequence_parallel = true\n" : "";
+        text += choice.scatter_boundaries ? "scatter_boundaries = true\n" : "";
     }
     return text;
 }
@@ -291,6 +324,7 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
     const FoundPlan& first = result.ranked.front();
     best["partition"] = first.partition;
     best["recompute"] = recompute_json(first.recompute, first.candidate.choice.layer_recompute);
+    best.update(shares_json(first.candidate.choice));
     Json json = json_head();
     json["best"] = std::move(best);
     json["candidates"] = Json::array();

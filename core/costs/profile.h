@@ -199,6 +199,9 @@ LayerSamples samples_at(const Profile& profile, int micro_batch_size, int device
 /// Whether the costs of one of so many devices that share a layer are known of every layer.
 bool knows_shares(const Profile& profile, int devices);
 
+/// Whether the profile says of any layer what core attention keeps.
+bool knows_core_attention(const Profile& profile);
+
 /// Returns the sample with each part at least as long as the launches of its kernels: max(time,
 /// kernels * launch).
 LayerSample with_launches(LayerSample sample, Duration launch);
