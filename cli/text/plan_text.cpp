@@ -76,8 +76,9 @@ std::vector<std::string> not_tried(const Scenario& scenario) {
         all.emplace_back("offload");
     }
     if (pipeline.recompute_auto) {
-        all.emplace_back(trains ? "recompute of core attention and of single stages"
-                                : "recompute of single stages");
+        all.emplace_back(
+            trains ? "recompute of core attention, of groups of blocks and of single stages"
+                   : "recompute of groups of blocks and of single stages");
     }
     return all;
 }

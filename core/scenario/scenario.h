@@ -60,7 +60,7 @@ enum class Offload { None, Stash };
 enum class GpuShares { Own, Streams };
 
 /// Which node a rank is on. Written down: as listed.
-enum class Placement { Fill, RoundRobin, Written };
+enum class Placement { ReplicasFirst, Fill, RoundRobin, Written };
 
 /// Each enum value as a scenario writes it.
 std::string_view to_string(ModelKind kind);
@@ -134,7 +134,7 @@ struct ScenarioParts {
         ScaleCosts scale_costs = ScaleCosts::None;
         int count = 0;  ///< devices; 0 = as many as stages
         int per_node = 8;
-        Placement placement = Placement::Fill;
+        Placement placement = Placement::ReplicasFirst;
         std::vector<int> nodes;  ///< Placement::Written: of every rank, replica after replica
         std::string link;        ///< a class of links; empty = what the profile or the device says
         std::string node_link;

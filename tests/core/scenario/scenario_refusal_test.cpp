@@ -168,7 +168,7 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
         {gpt, "[cluster]\ninterference = [[-1]]", "expected a list of numbers from 0 to 100"},
         {gpt, "[cluster]\nscale_costs = true", "expected a string"},
         {gpt, "[cluster]\nscale_costs = \"roofline\"", "one of none, compute, memory, cautious"},
-        {gpt, "[cluster]\nplacement = \"random\"", "one of fill, round-robin"},
+        {gpt, "[cluster]\nplacement = \"random\"", "one of replicas-first, fill, round-robin"},
         {gpt, "[cluster]\nplacement = [0, 1]", "expected 1 entry, one for each rank"},
         {gpt, "[cluster]\nplacement = [-1]", "cluster.placement[0] = -1"},
         {gpt, "[cluster]\nlink = \"nvlink\"", "no link 'nvlink'; known: nvlink-2"},
