@@ -349,6 +349,15 @@ void Grammar::add_exchange() {
     needs_out_file(exporter);
 }
 
+/// --calibrate of `simulate` and `plan`; `import hf` has another one.
+void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
+    app.add_option("--calibrate",
+                   file,
+                   "Measured runs (JSON: step or TFLOP/s, peak, and the keys that differ) that "
+                   "correct the costs")
+        ->type_name("FILE");
+}
+
 void Grammar::add_simulate() {
     CLI::App& simulate =
         add_command("simulate", "Predict time, bubble, memory and throughput of one plan");
@@ -358,6 +367,7 @@ void Grammar::add_simulate() {
     simulate
         .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
+    add_run_calibration(simulate, simulate_.calibration);
     add_plain(simulate, simulate_.plain);
     add_uncertain(simulate, simulate_.uncertainty);
 }
@@ -370,6 +380,7 @@ void Grammar::add_plan() {
         ->required();
     plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
+    add_run_calibration(plan, plan_.calibration);
     plan.add_option("--heatmap",
                     plan_.heat_map,
                     "Draw the best plan of every number of stages and micro-batches")
@@ -626,6 +637,26 @@ std::vector<std::string> with_words_as_options(std::vector<std::string> args) {
     return args;
 }
 
+/// Throws Error(Usage) for costs of layers, or runs that correct them, beside plain numbers.
+void refuse_costs_beside_numbers(const Command& command) {
+    const auto* const simulate = std::get_if<SimulateOptions>(&command);
+    if (simulate == nullptr || !simulate->plain.any() || !simulate->scenario.empty()) {
+        return;
+    }
+    if (!simulate->profile.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--profile",
+                    "plain numbers are costs already",
+                    "leave it out, or simulate a scenario with it");
+    }
+    if (!simulate->calibration.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--calibrate",
+                    "plain numbers have no layers whose costs it could correct",
+                    "leave it out, or simulate a scenario with it");
+    }
+}
+
 /// Throws Error(Usage) for an option of every command that the one at hand can make no use of.
 void refuse_without_effect(const Command& command) {
     const CommonOptions& common = common_options(command);
@@ -662,13 +693,7 @@ void refuse_without_effect(const Command& command) {
                     std::filesystem::path(plan->heat_map).replace_extension(".svg").string()));
         }
     }
-    if (const auto* simulate = std::get_if<SimulateOptions>(&command);
-        simulate != nullptr && simulate->plain.any() && simulate->scenario.empty() &&
-        !simulate->profile.empty()) {
-        refuse("--profile",
-               "plain numbers are costs already",
-               "leave it out, or simulate a scenario with it");
-    }
+    refuse_costs_beside_numbers(command);
 }
 
 /// The first word must be a command, or an option of the program itself.
