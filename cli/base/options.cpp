@@ -35,6 +35,7 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"check"},
                                    std::string_view{"import"},
                                    std::string_view{"export"},
+                                   std::string_view{"calibrate"},
                                    std::string_view{"devices"},
                                    std::string_view{"view"}};
 
@@ -182,6 +183,7 @@ class Grammar {
     void add_compare();
     void add_check();
     void add_exchange();
+    void add_calibrate();
     void add_devices();
     void add_hf_options(CLI::App& app);
     void add_range_names(CLI::App& app);
@@ -201,6 +203,7 @@ class Grammar {
     DevicesOptions devices_;
     ImportOptions import_;
     ExportOptions export_;
+    CalibrateOptions calibrate_;
     ViewOptions view_;
 };
 
@@ -349,6 +352,40 @@ void Grammar::add_exchange() {
     needs_out_file(exporter);
 }
 
+void Grammar::add_calibrate() {
+    CLI::App& calibrate = add_command(
+        "calibrate", "Measured times per kind of layer, from a trace of one rank, for import hf");
+    calibrate
+        .add_option("trace", calibrate_.trace, "A trace of PyTorch's profiler, or an nsys export")
+        ->type_name("TRACE")
+        ->required();
+    calibrate
+        .add_option("--forward",
+                    calibrate_.forward,
+                    "How ranges of a kind's forward are named: 'attention=*.attn'; * is any text "
+                    "(repeatable)")
+        ->type_name("KIND=PATTERN")
+        ->take_all()
+        ->expected(1)
+        ->required();
+    calibrate
+        .add_option("--backward",
+                    calibrate_.backward,
+                    "How ranges of its backward are named (default: what autograd ran for the "
+                    "forward's operators)")
+        ->type_name("KIND=PATTERN")
+        ->take_all()
+        ->expected(1);
+    calibrate
+        .add_option("--micro-batch-size",
+                    calibrate_.micro_batch_size,
+                    "Samples that the trace's micro-batches had")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16))
+        ->required();
+    needs_out_file(calibrate);
+}
+
 /// --calibrate of `simulate` and `plan`; `import hf` has another one.
 void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
     app.add_option("--calibrate",
@@ -481,6 +518,7 @@ Grammar::Grammar() {
     add_compare();
     add_check();
     add_exchange();
+    add_calibrate();
     add_devices();
     add_command("view", "Open the desktop program (pipetwin-gui)")
         .add_option("file", view_.file, "A run folder or a trace")
@@ -558,6 +596,9 @@ Command Grammar::selected() const {
     }
     if (name == "export") {
         return with_common(export_);
+    }
+    if (name == "calibrate") {
+        return with_common(calibrate_);
     }
     if (name == "devices") {
         return with_common(devices_);
@@ -666,7 +707,9 @@ void refuse_without_effect(const Command& command) {
     const bool shows = std::holds_alternative<CompareOptions>(command) ||
                        std::holds_alternative<DevicesOptions>(command) ||
                        std::holds_alternative<ViewOptions>(command);
-    if ((shows || std::holds_alternative<ImportOptions>(command)) && !common.overrides.empty()) {
+    const bool reads_no_scenario = shows || std::holds_alternative<ImportOptions>(command) ||
+                                   std::holds_alternative<CalibrateOptions>(command);
+    if (reads_no_scenario && !common.overrides.empty()) {
         const Override& first = common.overrides.front();
         refuse("--set " + first.key,
                "this command reads no scenario whose key it could set",

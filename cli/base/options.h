@@ -174,6 +174,15 @@ struct ImportOptions {
     RangeNameOptions ranges;  ///< torch-trace, nsys
 };
 
+/// Options of `calibrate`; `common.out` is a file, and given.
+struct CalibrateOptions {
+    CommonOptions common;
+    std::filesystem::path trace;
+    std::vector<std::string> forward;   ///< "attention=PATTERN", at least one
+    std::vector<std::string> backward;  ///< kinds without: as autograd's numbers say
+    int micro_batch_size = 0;           ///< samples that the trace's micro-batches had
+};
+
 /// Options of `export`; `common.out` is a file, and given.
 struct ExportOptions {
     CommonOptions common;
@@ -207,6 +216,7 @@ using Command = std::variant<RunOptions,
                              CheckOptions,
                              ImportOptions,
                              ExportOptions,
+                             CalibrateOptions,
                              DevicesOptions,
                              ViewOptions>;
 
