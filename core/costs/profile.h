@@ -156,6 +156,16 @@ struct CalibrationNote {
 /// One measured message of the ladder in `CalibrationNote`.
 using LadderRung = CalibrationNote::Rung;
 
+/// Factors by which the costs of a profile were multiplied so that measured runs are predicted
+/// (sim/calibration/calibration.h).
+struct RunCalibration {
+    double compute_factor = 1;
+    std::optional<double> memory_factor{};  ///< none: no run said what it held
+    int runs = 0;
+
+    bool operator==(const RunCalibration&) const = default;
+};
+
 /// The one form in which costs travel. One cost per layer, non-negative, with a source.
 struct Profile {
     CostSource source = CostSource::Estimated;
@@ -174,6 +184,7 @@ struct Profile {
     std::vector<LinkCost> links{};
     std::optional<CalibrationNote>
         calibration{};  ///< for people and scripts: no cost follows from it
+    std::vector<RunCalibration> run_calibrations{};  ///< in the costs already, one after the other
 
     bool operator==(const Profile&) const = default;
 };

@@ -275,12 +275,26 @@ CalibrationNote read_calibration(const JsonObject& object) {
     return note;
 }
 
+RunCalibration read_run_calibration(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 3>{"compute_factor", "memory_factor", "runs"});
+    RunCalibration calibration{.compute_factor = object.number_or("compute_factor", 1)};
+    if (object.has("memory_factor") && !object.is_null("memory_factor")) {
+        calibration.memory_factor = object.number_or("memory_factor", 1);
+    }
+    const std::int64_t runs = object.whole("runs");
+    if (runs < 1 || runs > std::numeric_limits<int>::max()) {
+        object.refuse("runs", "a number of runs, at least 1");
+    }
+    calibration.runs = static_cast<int>(runs);
+    return calibration;
+}
+
 }  // namespace
 
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 13>{"schema_version",
+    object.expect_keys(std::array<string_view, 14>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
@@ -292,7 +306,8 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "tokens_per_sample",
                                                    "layers",
                                                    "links",
-                                                   "calibration"});
+                                                   "calibration",
+                                                   "run_calibrations"});
     if (object.whole("schema_version") != profile_schema_version) {
         object.refuse("schema_version", fmt::format("{}", profile_schema_version));
     }
@@ -323,6 +338,9 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     }
     if (object.has("calibration")) {
         profile.calibration = read_calibration(object.object("calibration"));
+    }
+    for (const JsonObject& entry : object.objects("run_calibrations")) {
+        profile.run_calibrations.push_back(read_run_calibration(entry));
     }
     check_profile(profile, place, layers.entry_of_layer());
     return profile;
@@ -446,6 +464,13 @@ std::string print_profile(const Profile& profile) {
     }
     if (profile.calibration) {
         root["calibration"] = calibration_json(*profile.calibration);
+    }
+    for (const RunCalibration& by : profile.run_calibrations) {
+        root["run_calibrations"].push_back(
+            {{"compute_factor", by.compute_factor},
+             {"memory_factor",
+              by.memory_factor ? ordered_json(*by.memory_factor) : ordered_json(nullptr)},
+             {"runs", by.runs}});
     }
     return root.dump(1) + "\n";
 }

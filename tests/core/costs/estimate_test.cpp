@@ -628,6 +628,38 @@ TEST(Calibration, AKindTakesTheMeasuredTimesAtThePoint) {
     EXPECT_EQ(profile.source, CostSource::Estimated);
 }
 
+/// A block that was measured as one corrects both of its halves, where these are the layers.
+TEST(Calibration, AMeasuredBlockCorrectsItsHalves) {
+    const Profile before =
+        estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 2));
+    const LayerSample first = sample(before, "block1.attention", 2);
+    const LayerSample second = sample(before, "block1.feed_forward", 2);
+    const std::vector<CalibrationPoint> points{{"block",
+                                                2,
+                                                2 * (first.forward + second.forward),
+                                                3 * (first.backward() + second.backward())}};
+    Profile profile = before;
+    calibrate(profile, points, "points.json");
+    for (const char* name : {"block0.attention", "block3.feed_forward"}) {
+        EXPECT_EQ(sample(profile, name, 4).forward, 2 * sample(before, name, 4).forward);
+        EXPECT_EQ(sample(profile, name, 4).backward(), 3 * sample(before, name, 4).backward());
+    }
+    EXPECT_EQ(layer(profile, "head"), layer(before, "head"));
+    Profile whole = with_whole_blocks(before);
+    calibrate(whole, points, "points.json");
+    EXPECT_EQ(sample(whole, "block2", 2).forward, points.front().forward);
+    std::vector<CalibrationPoint> twice = points;
+    twice.push_back({"attention", 2, Duration{1}, Duration{1}});
+    EXPECT_THAT(error_of([&] { calibrate(profile, twice, "points.json"); }).text(),
+                HasSubstr("beside kind 'block'"));
+}
+
+TEST(Calibration, PointsReadBackAsTheyWereWritten) {
+    const std::vector<CalibrationPoint> points{{"attention", 2, Duration{5}, Duration{7}},
+                                               {"head", 2, Duration{1}, Duration{3}}};
+    EXPECT_EQ(parse_calibration(print_calibration(points), "x", 1), points);
+}
+
 TEST(Calibration, PointsComeFromAListOrFromAProfile) {
     const std::string list = R"({"schema_version": 1, "points": [
         {"kind": "head", "micro_batch_size": 4, "forward_ns": 10, "backward_ns": 30}]})";
