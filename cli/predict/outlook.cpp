@@ -69,7 +69,8 @@ Outlook outlook(const Plan& plan,
     }
     if (profile.source == CostSource::Estimated) {
         outlook.error = estimate_error({.shards_weights = scenario.pipeline.shard == Shard::Weights,
-                                        .tensor_parallel = scenario.pipeline.tensor_parallel});
+                                        .tensor_parallel = scenario.pipeline.tensor_parallel,
+                                        .calibrated = !profile.run_calibrations.empty()});
     }
     return outlook;
 }
