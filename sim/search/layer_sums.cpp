@@ -39,7 +39,8 @@ Bytes least_boundary(const LayerSamples& samples) {
     return least;
 }
 
-/// Rounded down: the time of a stage is rounded once, and must not be below the sum over its layers.
+/// Rounded down: the time of a stage is rounded once, and must not be below the sum over its
+/// layers.
 Duration scaled_down(Duration time, double factor) {
     return Duration(static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));
 }
