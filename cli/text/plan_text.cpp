@@ -306,10 +306,12 @@ std::string pipeline_keys(const Candidate& candidate,
 std::string search_text(const Scenario& scenario,
                         const sim::SearchResult& result,
                         const Console& console) {
-    std::string text = ranked_table(scenario, result.ranked, console.width());
-    if (result.ranked.size() > most_ranked) {
+    const std::vector<FoundPlan> plans = fastest_of_each_candidate(result.ranked);
+    std::string text = ranked_table(scenario, plans, console.width());
+    const std::size_t shown = std::min(plans.size(), most_ranked);
+    if (result.ranked.size() > shown) {
         text += fmt::format("  not shown: {} more; --json lists {}\n",
-                            counted(result.ranked.size() - most_ranked, "plan"),
+                            counted(result.ranked.size() - shown, "plan"),
                             std::min(result.ranked.size(), most_in_json));
     }
     Paragraph proof{.heading = "What is proven",

@@ -199,6 +199,16 @@ std::string partition_text(const std::vector<int>& sizes) {
     return fmt::format("{}", fmt::join(runs_of(sizes), "+"));
 }
 
+std::vector<FoundPlan> fastest_of_each_candidate(const std::vector<FoundPlan>& ranked) {
+    std::vector<FoundPlan> fastest;
+    for (const FoundPlan& plan : ranked) {
+        if (std::ranges::find(fastest, plan.candidate, &FoundPlan::candidate) == fastest.end()) {
+            fastest.push_back(plan);
+        }
+    }
+    return fastest;
+}
+
 std::string ranked_table(const Scenario& scenario,
                          const std::vector<FoundPlan>& ranked,
                          int width) {
