@@ -90,10 +90,11 @@ std::string enumerated(std::vector<std::string> words) {
     return words.empty() ? last : fmt::format("{} and {}", fmt::join(words, ", "), last);
 }
 
-/// Plans that are no slower than the best by more than predictions of the order are off.
+/// Candidates whose fastest plan is no slower than the best by more than predictions are off: so
+/// many rows of the table.
 std::int64_t within_error(const sim::SearchResult& result) {
     const Duration most = scaled(result.ranked.front().step, 1 + result.order_error);
-    return std::ranges::count_if(result.ranked,
+    return std::ranges::count_if(fastest_of_each_candidate(result.ranked),
                                  [most](const FoundPlan& plan) { return plan.step <= most; });
 }
 

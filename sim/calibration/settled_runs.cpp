@@ -120,6 +120,15 @@ double operations_per_sample(const MeasuredRun& run,
 double tokens_per_sample(const MeasuredRun& run,
                          const SettledScenario& scenario,
                          const Profile& profile) {
+    if (run.tokens_per_sample && profile.tokens_per_sample > 0 &&
+        *run.tokens_per_sample != profile.tokens_per_sample) {
+        refuse_run(run,
+                   fmt::format("\"tokens_per_sample\": {}, but the costs are of samples of {} tokens, "
+                               "expected the same",
+                               *run.tokens_per_sample,
+                               profile.tokens_per_sample),
+                   "estimate the costs for samples of the run's length: import hf --sequence N");
+    }
     if (run.tokens_per_sample) {
         return *run.tokens_per_sample;
     }
@@ -190,43 +199,62 @@ bool agrees_counted_otherwise(const MeasuredRun& run,
     return agree(stated_times(otherwise, scenario, profile).back().step(), step);
 }
 
+[[noreturn]] void refuse_times(const MeasuredRun& run,
+                               const SettledScenario& scenario,
+                               const Profile& profile,
+                               const StatedTime& first,
+                               const StatedTime& time) {
+    const bool otherwise = time.key == "tflops_per_device" &&
+                           agrees_counted_otherwise(run, scenario, profile, first.step());
+    refuse_run(
+        run,
+        fmt::format("{} = {:.6g} is a step of {:.4g} s with {} samples on {} devices, but {} "
+                    "= {:.6g} is one of {:.4g} s, expected both within 2 %",
+                    time.key,
+                    time.value,
+                    time.step(),
+                    scenario.training.batch,
+                    device_count(scenario),
+                    first.key,
+                    first.value,
+                    first.step()),
+        otherwise ? fmt::format("they agree with \"tflops_count\": \"{}\"",
+                                run.counts_recompute ? "model" : "hardware")
+                  : fmt::format("{} = {:.4g} goes with {}, or {} = {:.4g} with {}; is training.batch "
+                                "the samples of a whole step?",
+                                time.key,
+                                time.at(first.step()),
+                                first.key,
+                                first.key,
+                                first.at(time.step()),
+                                time.key));
+}
+
 /// The step of a run, in seconds.
 double measured_step(const MeasuredRun& run,
                      const SettledScenario& scenario,
                      const Profile& profile) {
     const std::vector<StatedTime> times = stated_times(run, scenario, profile);
-    const StatedTime& first = times.front();
-    for (const StatedTime& time : times) {
-        if (agree(time.step(), first.step())) {
-            continue;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+        for (std::size_t j = 0; j < i; ++j) {
+            if (!agree(times[i].step(), times[j].step())) {
+                refuse_times(run, scenario, profile, times[j], times[i]);
+            }
         }
-        const bool otherwise = time.key == "tflops_per_device" &&
-                               agrees_counted_otherwise(run, scenario, profile, first.step());
-        refuse_run(
-            run,
-            fmt::format("{} = {:.6g} is a step of {:.4g} s with {} samples on {} devices, but {} "
-                        "= {:.6g} is one of {:.4g} s, expected both within 2 %",
-                        time.key,
-                        time.value,
-                        time.step(),
-                        scenario.training.batch,
-                        device_count(scenario),
-                        first.key,
-                        first.value,
-                        first.step()),
-            otherwise
-                ? fmt::format("they agree with \"tflops_count\": \"{}\"",
-                              run.counts_recompute ? "model" : "hardware")
-                : fmt::format("{} = {:.4g} goes with {}, or {} = {:.4g} with {}; is training.batch "
-                              "the samples of a whole step?",
-                              time.key,
-                              time.at(first.step()),
-                              first.key,
-                              first.key,
-                              first.at(time.step()),
-                              time.key));
     }
-    return first.step();
+    return times.front().step();
+}
+
+/// A run need not say what has no effect on it: what devices of a rank divide where it has one, and
+/// what replicas share where there are none.
+void close_what_has_no_effect(Scenario& scenario) {
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (pipeline.tensor_parallel == 1) {
+        pipeline.sequence_parallel_auto = pipeline.scatter_boundaries_auto = false;
+    }
+    if (pipeline.data_parallel == 1) {
+        pipeline.shard_auto = false;
+    }
 }
 
 }  // namespace
@@ -234,7 +262,8 @@ double measured_step(const MeasuredRun& run,
 SettledRun settled_run(const MeasuredRun& run,
                        const ScenarioSource& source,
                        const Profile& profile) {
-    const Scenario scenario = read_scenario_of(run, source);
+    Scenario scenario = read_scenario_of(run, source);
+    close_what_has_no_effect(scenario);
     expect_own_model(run, scenario, source);
     SettledRun settled{.place = run.place, .scenario = settle_run(run, scenario), .peak = run.peak};
     settled.name = run.name;
