@@ -137,7 +137,10 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
         plain.recompute_ms,
         "Recompute of one piece (default: as forward)",
         "X[,X...]");
-    add("--recompute-timing", plain.recompute_timing, "eager or lazy (default eager)", "WHEN");
+    add("--recompute-timing",
+        plain.recompute_timing,
+        "eager or lazy (default: eager for gpipe, else lazy)",
+        "WHEN");
     add("--latency-ms", plain.latency_ms, "One-way latency between ranks", "X");
     add("--bandwidth-gbps", plain.bandwidth_gbps, "Gigabit per second between ranks", "X");
     add("--boundary-bytes", plain.boundary_bytes, "Size of what one piece hands to the next", "N");
@@ -241,20 +244,16 @@ void Grammar::add_hf_options(CLI::App& app) {
         ->check(CLI::Range(1, 1 << 26));
     app.add_option("--precision", hf.precision, "hf: bf16, fp16 or fp32 (default: the file's)")
         ->type_name("NAME");
-    CLI::Option* const efficiency =
-        app.add_option("--efficiency",
-                       hf.efficiency,
-                       "hf, megatron: share of the dense matrix rate (default 0.5)")
-            ->type_name("X")
-            ->check(CLI::Range(0.001, 1.0));
-    app.add_flag("--measured-rates",
-                 hf.measured_rates,
-                 "hf, megatron: rates by the kind and the size of each kernel, as measurements of "
-                 "the device say")
-        ->excludes(efficiency);
+    app.add_option("--efficiency",
+                   hf.efficiency,
+                   "hf, megatron: share of the dense matrix rate that every product reaches "
+                   "(default: by its sizes, as measurements of the device say)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
     app.add_option("--memory-efficiency",
                    hf.memory_efficiency,
-                   "hf, megatron: share of the memory rate (default 0.8)")
+                   "hf, megatron: share of the memory rate that everything else reaches (default: "
+                   "by the kind of kernel)")
         ->type_name("X")
         ->check(CLI::Range(0.001, 1.0));
     app.add_option_function<std::string>(
@@ -266,6 +265,13 @@ void Grammar::add_hf_options(CLI::App& app) {
            "hf, megatron: flash (default), or standard: kernels over all scores")
         ->type_name("KIND")
         ->check(CLI::IsMember({"flash", "standard"}));
+    app.add_option(
+           "--loss",
+           hf.loss,
+           "hf, megatron: fused (default), or standard: the cross-entropy as kernels of its "
+           "own over the logits")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"fused", "standard"}));
     app.add_option("--weights",
                    hf.weights,
                    "hf: safetensors files, or their index.json, for exact bytes (repeatable)")
@@ -770,8 +776,8 @@ std::string_view HfOptions::given() const {
            : precision            ? "--precision"
            : efficiency           ? "--efficiency"
            : memory_efficiency    ? "--memory-efficiency"
-           : measured_rates       ? "--measured-rates"
            : has_attention        ? "--attention"
+           : loss                 ? "--loss"
            : !calibration.empty() ? "--calibrate"
            : !weights.empty()     ? "--weights"
            : whole_blocks         ? "--whole-blocks"

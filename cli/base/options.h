@@ -139,9 +139,9 @@ struct HfOptions {
     std::optional<std::string> precision;
     std::optional<double> efficiency;
     std::optional<double> memory_efficiency;
-    bool measured_rates = false;      ///< by the sizes of each product, in place of one efficiency
-    std::string attention = "flash";  ///< or "standard"
-    bool has_attention = false;       ///< whether that was given
+    std::string attention = "flash";    ///< or "standard"
+    bool has_attention = false;         ///< whether that was given
+    std::optional<std::string> loss{};  ///< "fused" or "standard"
     std::filesystem::path calibration;  ///< empty: none
     std::vector<std::filesystem::path> weights;
     bool whole_blocks = false;  ///< a layer per block, not per half

@@ -118,7 +118,7 @@ void execute(const CheckOptions& options, Console& console) {
     result.capacity = options.preposted_receives ? std::optional(0) : options.capacity;
     result.violations = validate(schedule);
     if (result.violations.empty()) {
-        schedule = with_communication(std::move(schedule), RecomputeTiming::Eager);
+        schedule = with_communication(std::move(schedule), timing_of_files());
         result.violations = validate(schedule);  // and the order of the messages
     }
     const bool valid = result.violations.empty();

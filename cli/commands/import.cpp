@@ -20,7 +20,7 @@ namespace {
 /// Refuses what `check` refuses; the file itself stays as it is, with or without communication.
 Imported torch_csv(const ImportOptions& options) {
     const Schedule schedule = read_schedule_file(options.file);
-    static_cast<void>(runnable(schedule, RecomputeTiming::Eager, input_name(options.file)));
+    static_cast<void>(runnable(schedule, timing_of_files(), input_name(options.file)));
     Imported imported{.content = print_schedule_csv(schedule), .result = {}};
     imported.result.ranks = schedule.rank_count();
     imported.result.stages = schedule.stage_count();

@@ -190,8 +190,7 @@ void execute(const PlanOptions& options, Console& console) {
         scenario, planned(scenario, found.profile, heat, console), options, console);
     const sim::SearchResult& result = plan.result;
     const sim::FoundPlan& best = plan.best();
-    const Prediction prediction =
-        predict(settled_plan(sim::with_plan(scenario, best), plan.model, plan.profile));
+    const Prediction prediction = predict(sim::with_plan(scenario, best), plan.model, plan.profile);
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }

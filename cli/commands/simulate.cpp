@@ -119,7 +119,7 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
         note_receives(scenario, console);
     }
     const Model model = scenario_model(scenario, &found.profile);
-    Prediction prediction = predict(settled_plan(scenario, model, found.profile));
+    Prediction prediction = predict(scenario, model, found.profile);
     if (!options.common.out.empty()) {
         const RunFolder folder(options.common.out, unless_forced(options.common.force));
         folder.write(run_file::scenario, print_scenario(scenario.as_scenario()));

@@ -61,7 +61,7 @@ std::filesystem::path ExportSource::folder() const {
 
 Schedule ExportSource::schedule() const {
     Schedule schedule;
-    RecomputeTiming timing = RecomputeTiming::Eager;
+    RecomputeTiming timing = timing_of_files();
     std::filesystem::path place = path_;
     if (kind_ == Kind::Scenario) {
         const SettledScenario read = settle(scenario());
@@ -113,7 +113,7 @@ ExportSource::Predicted ExportSource::predicted_file() const {
     costs.schedule_name = path_.filename().string();
     costs.schedule_from_file = read_schedule_file(path_);
     costs.receives = Receives::Posted;
-    static_cast<void>(runnable(*costs.schedule_from_file, costs.recompute_timing, path_.string()));
+    static_cast<void>(runnable(*costs.schedule_from_file, timing_of_files(), path_.string()));
     return with_unit_costs(std::move(costs));
 }
 

@@ -236,7 +236,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
     costs.recompute_timing = choice(options.recompute_timing,
                                     "--recompute-timing",
                                     std::array{RecomputeTiming::Eager, RecomputeTiming::Lazy},
-                                    RecomputeTiming::Eager);
+                                    schedule_traits(costs.schedule).recompute_timing);
     costs.message_order =
         choice(options.message_order,
                "--message-order",

@@ -37,6 +37,10 @@ Schedule read_schedule_file(const std::filesystem::path& file) {
         place);
 }
 
+RecomputeTiming timing_of_files() {
+    return schedule_traits(ScheduleKind::FromFile).recompute_timing;
+}
+
 Schedule with_communication(Schedule schedule, RecomputeTiming timing) {
     return has_communication(schedule) ? std::move(schedule)
                                        : add_communication(std::move(schedule), timing);

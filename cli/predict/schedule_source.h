@@ -19,6 +19,9 @@ Schedule scenario_rows(const SettledScenario& scenario);
 /// many cells is refused before any of it is kept. Throws as `parse_schedule_csv` and `read_file`.
 Schedule read_schedule_file(const std::filesystem::path& file);
 
+/// When the recomputes of a schedule file run that has no communication of its own.
+RecomputeTiming timing_of_files();
+
 /// Adds the communication that the executor would add; the schedule's own stays where it has any.
 Schedule with_communication(Schedule schedule, RecomputeTiming timing);
 

@@ -188,7 +188,7 @@ Profile costs(const RunOptions& options,
         return read_profile(options.profile);
     }
     const bool goes_on = measures_between_steps(options, scenario, processes);
-    return measure_profile(scenario, console, goes_on ? 0.5 : 1);
+    return measure_profile(scenario, console, goes_on ? 0.25 : 1);
 }
 
 /// Plans whatever is "auto" with what the layers cost here; says what was chosen, and keeps the
@@ -208,7 +208,7 @@ SettledScenario planned(const RunOptions& options,
     SettledScenario settled = with_plan(space, found.ranked.front());
     refuse_order_that_cannot_train(settled);
     console.note(planned_text(space, found));
-    const Prediction best = predict(settled_plan(settled, model, profile));
+    const Prediction best = predict(settled, model, profile);
     folder.write(run_file::search, json_text(search_json(space, found, prediction_json(best))));
     folder.write(run_file::scenario, print_scenario(settled.as_scenario()));
     return settled;

@@ -20,7 +20,8 @@ struct LayerBytes {
     double saved_bytes = 0;
     double whole_values = 0;  ///< saved by every device that shares the layer
     double whole_bytes = 0;
-    double core_bytes = 0;  ///< saved by core attention
+    double core_bytes = 0;      ///< saved by core attention
+    double dropped_values = 0;  ///< saved, but not where operators are recomputed
     /// Saved values that the gradients of the weights need: inputs of products. Negative: all.
     double weight_values = -1;
     double workspace_values = 0;
@@ -189,6 +190,8 @@ class Estimator {
         for (int i = 0; i < count; ++i) {
             work.whole_norm(tokens_, width());
             save_whole(bytes, tokens_ * width());
+            // What several devices have whole may be divided later, and then less is dropped.
+            bytes.dropped_values += devices_ == 1 ? tokens_ * width() : 0;
         }
     }
 
@@ -230,11 +233,14 @@ class Estimator {
             seen = latent_projections(*shape.latent, seen, work, bytes);
             window = shape.latent->indexer ? shape.latent->indexer->keys : window;
         } else {
-            work.product(tokens_, width(), queries + gate + keys + values);
+            const double outputs_of_all = queries + gate + keys + values;
+            work.product(tokens_, width(), outputs_of_all, 1, keys / outputs_of_all);
+            bytes.dropped_values += tokens_ * keys;
         }
         if (shape.head_norms || shape.own_norms) {
             work.norm(tokens_, queries + keys);
             bytes.saved_values += tokens_ * (queries + keys);
+            bytes.dropped_values += tokens_ * (queries + keys);
         }
         if (model_.learned_positions == 0 && shape.rotary) {
             work.pass(2 * tokens_ * (queries + keys), 2 * tokens_ * (queries + keys));
@@ -253,7 +259,7 @@ class Estimator {
             work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
             bytes.saved_values += 2 * tokens_ * gate;
         }
-        work.product(tokens_, outputs, width());
+        work.product(tokens_, outputs, width(), 1, 1);
         residual(work);
         save_mask(bytes);
         bytes.workspace_values = bytes.split_values = tokens_ * (queries + gate + keys + values);
@@ -295,10 +301,11 @@ class Estimator {
                double matrices = 1) const {
         const double ins = model_.gated ? 2 : 1;
         const double values = rows * part(inner_width);
-        work.product(rows, width(), ins * part(inner_width), matrices);
+        work.product(rows, width(), ins * part(inner_width), matrices, model_.gated ? 0.5 : 0);
         work.activation((ins + 1) * values, (2 * ins + 1) * values);
         work.product(rows, part(inner_width), width(), matrices);
         bytes.saved_values += (ins + 1) * values;
+        bytes.dropped_values += ins * values;
         bytes.workspace_values += ins * values;
         bytes.split_values += ins * values;
     }
@@ -368,10 +375,17 @@ class Estimator {
             save_whole(bytes, tokens_ * row);
         }
         work.product(tokens_, row, part(model_.vocabulary));
-        work.loss(logits);
-        // The fp32 logits become their gradient in place; others stand beside them.
-        bytes.saved_bytes = 4 * logits;
-        bytes.workspace_values = options_.precision == "fp32" ? 0 : logits;
+        work.loss(logits, options_.loss);
+        if (options_.loss == LossKernels::Standard) {
+            // Logits and log-softmax stay; then the gradients of the latter and of the former.
+            bytes.saved_bytes = (value() + 4) * logits;
+            bytes.workspace_values = (4 + 4) * logits / value();
+        } else {
+            // The fp32 logits become their gradient in place; others stand beside them.
+            bytes.saved_bytes = 4 * logits;
+            bytes.workspace_values = options_.precision == "fp32" ? 0 : logits;
+        }
+        bytes.dropped_values = 0;
         return finished(work, bytes);
     }
 
@@ -382,7 +396,14 @@ class Estimator {
         sample.saved = Bytes{whole_number(value() * bytes.saved_values + bytes.saved_bytes)};
         sample.workspace = Bytes{whole_number(value() * bytes.workspace_values)};
         sample.split = Bytes{whole_number(value() * bytes.split_values)};
-        sample.core_saved = Bytes{whole_number(bytes.core_bytes)};
+        if (options_.recomputes_operators()) {
+            sample.core_saved = Bytes{whole_number(value() * bytes.dropped_values)};
+            if (bytes.dropped_values == 0) {
+                sample.core_forward = Duration{};
+            }
+        } else {
+            sample.core_saved = Bytes{whole_number(bytes.core_bytes)};
+        }
         if (bytes.weight_values >= 0) {
             sample.input_saved = sample.saved - Bytes{whole_number(value() * bytes.weight_values)};
         }

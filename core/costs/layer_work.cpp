@@ -49,14 +49,15 @@ LayerWork::LayerWork(const DeviceProfile& device, const EstimateOptions& options
       memory_rate_(device.memory_rate.value),
       memory_(options.memory_efficiency ? all_alike(*options.memory_efficiency)
                                         : MemoryEfficiency{}),
-      value_(static_cast<double>(bytes_per_value(options.precision))) {}
+      value_(static_cast<double>(bytes_per_value(options.precision))),
+      recomputes_operators_(options.recomputes_operators()) {}
 
 double LayerWork::efficiency_of(const Sizes& sizes) const {
     return efficiency_.value_or(of_sizes_.at(sizes.rows, sizes.columns, sizes.inner));
 }
 
 /// All three have the same three sizes, each in another place.
-void LayerWork::product(double rows, double inputs, double outputs, double matrices) {
+void LayerWork::product(double rows, double inputs, double outputs, double matrices, double again) {
     const double operations = 2 * rows * inputs * outputs;
     const double weights = matrices * inputs * outputs;
     const double once = rows * inputs + weights + rows * outputs;
@@ -66,15 +67,20 @@ void LayerWork::product(double rows, double inputs, double outputs, double matri
     add(forward_, operations, once, efficiency);
     add(backward_input_, operations, once, efficiency);
     add(backward_weight_, operations, once + weights, efficiency);
+    if (again > 0) {
+        add(operators_, again * operations, again * once, efficiency);
+    }
 }
 
 void LayerWork::pass(double forward_values, double backward_values) {
     move(forward_, forward_values, memory_.copies);
+    move(operators_, forward_values, memory_.copies);
     move(backward_input_, backward_values, memory_.copies);
 }
 
 void LayerWork::activation(double forward_values, double backward_values) {
     move(forward_, forward_values, memory_.activations);
+    move(operators_, forward_values, memory_.activations);
     move(backward_input_, backward_values, memory_.activations);
 }
 
@@ -86,6 +92,7 @@ void LayerWork::whole_pass(double forward_values, double backward_values) {
 
 void LayerWork::norm(double rows, double width) {
     move(forward_, 2 * rows * width, memory_.norms);
+    move(operators_, 2 * rows * width, memory_.norms);
     move(backward_input_, 3 * rows * width, memory_.norms);
 }
 
@@ -171,9 +178,15 @@ void LayerWork::lookup(double rows, double width) {
     move(backward_weight_, 3 * rows * width, memory_.copies);
 }
 
-void LayerWork::loss(double logits) {
-    const double values = logits * (value_ + 4) / value_;
-    pass(values, values);
+void LayerWork::loss(double logits, LossKernels kernels) {
+    const auto of_bytes = [this, logits](double bytes) { return logits * bytes / value_; };
+    if (kernels == LossKernels::Fused) {
+        pass(of_bytes(value_ + 4), of_bytes(value_ + 4));
+        return;
+    }
+    pass(of_bytes(value_ + 4), of_bytes(value_ + 4));  // to fp32, and the gradient back
+    pass(of_bytes(4 + 4), of_bytes(4 + 4 + 4));        // log-softmax
+    pass(0, of_bytes(4));                              // the gradient of the chosen values
 }
 
 LayerSample LayerWork::sample() const {
@@ -184,7 +197,7 @@ LayerSample LayerWork::sample() const {
     sample.forward_kernels = forward_.kernels;
     sample.backward_input_kernels = backward_input_.kernels;
     sample.backward_weight_kernels = backward_weight_.kernels;
-    sample.core_forward = core_forward_.time();
+    sample.core_forward = recomputes_operators_ ? operators_.time() : core_forward_.time();
     sample.whole_forward = whole_forward_.time();
     sample.whole_backward = whole_backward_.time();
     return sample;

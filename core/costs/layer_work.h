@@ -34,7 +34,9 @@ class LayerWork {
     /// forward      x * w             reads x and w, writes y
     /// of inputs    dy * transposed w     reads dy and w, writes dx
     /// of weights   transposed x * dy     reads x and dy, adds to dw
-    void product(double rows, double inputs, double outputs, double matrices = 1);
+    ///
+    /// `again` is the share of the forward that recompute of operators does again.
+    void product(double rows, double inputs, double outputs, double matrices = 1, double again = 0);
 
     /// Kernels that do little but move values, forward and in the backward of the input.
     void pass(double forward_values, double backward_values);
@@ -81,12 +83,13 @@ class LayerWork {
     /// The rows of a table that the tokens pick; backward adds to them.
     void lookup(double rows, double width);
 
-    /// Cross-entropy over logits in fp32: forward turns them into fp32, backward into the gradient
-    /// in the model's precision.
-    void loss(double logits);
+    /// Cross-entropy over logits. Fused: forward turns them into fp32, backward into the gradient
+    /// in the model's precision. Standard: a cast, a log-softmax and the choice of a value are
+    /// kernels of their own, and so are their backwards.
+    void loss(double logits, LossKernels kernels);
 
     /// Times and counts of kernels; sizes are not set. Times that are whole on every device are
-    /// those of whole passes.
+    /// those of whole passes. `core_forward` is what selective recompute does again.
     LayerSample sample() const;
 
     /// Operations of the forward as publications count them: two for each multiplication of a
@@ -120,10 +123,12 @@ class LayerWork {
     double memory_rate_;  ///< without an efficiency
     MemoryEfficiency memory_;
     double value_;
+    bool recomputes_operators_;
     Sum forward_;
     Sum backward_input_;
     Sum backward_weight_;
-    Sum core_forward_;
+    Sum core_forward_;  ///< of core attention
+    Sum operators_;     ///< what recompute of operators does again
     Sum whole_forward_;
     Sum whole_backward_;
     double operations_ = 0;

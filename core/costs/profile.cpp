@@ -156,6 +156,13 @@ bool knows_shares(const Profile& profile, int devices) {
     });
 }
 
+bool knows_core_attention(const Profile& profile) {
+    return std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
+        return std::ranges::any_of(
+            layer.samples, [](const LayerSample& sample) { return sample.core_saved > Bytes{}; });
+    });
+}
+
 LayerSample with_launches(LayerSample sample, Duration launch) {
     sample.forward = std::max(sample.forward, sample.forward_kernels * launch);
     sample.backward_input = std::max(sample.backward_input, sample.backward_input_kernels * launch);

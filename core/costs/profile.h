@@ -58,7 +58,10 @@ struct LayerSample {
     /// profile: `with_layer_recompute` (core/plan/layer_recompute.h) says so.
     Bytes rebuilt{};
     Bytes rebuilt_for_weight{};      ///< of these, what W reads
-    bool rebuilt_with_next = false;  ///< the next layer's backward computes them again
+    bool rebuilt_with_next = false;  ///< together with the next layer, which is of the same block
+    /// Blocks that are computed again together with the layer's own; 0: the layer is in none. With
+    /// more than 1 the input of a group is in `rebuilt`: where a group begins, a stage decides.
+    int rebuilt_blocks = 0;
 
     Duration backward() const { return backward_input + backward_weight; }
 
@@ -206,6 +209,9 @@ LayerSamples samples_at(const Profile& profile, int micro_batch_size, int device
 
 /// Whether the costs of one of so many devices that share a layer are known of every layer.
 bool knows_shares(const Profile& profile, int devices);
+
+/// Whether the profile says of any layer what core attention keeps.
+bool knows_core_attention(const Profile& profile);
 
 /// Returns the sample with each part at least as long as the launches of its kernels: max(time,
 /// kernels * launch).

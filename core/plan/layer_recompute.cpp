@@ -53,25 +53,49 @@ std::vector<LayerRange> recomputed_blocks(const Model& model) {
     return ranges;
 }
 
-LayerSamples with_layer_recompute(const Model& model, LayerSamples samples, LayerRecompute mode) {
-    if (mode == LayerRecompute::Selective) {
+LayerSamples with_layer_recompute(const Model& model,
+                                  LayerSamples samples,
+                                  const LayerRecomputeRules& rules) {
+    PIPETWIN_EXPECT(rules.blocks >= 1, "a group has a block");
+    if (rules.mode == LayerRecompute::Selective) {
         for (LayerSample& sample : samples) {
             rebuild(sample, sample.saved - sample.core_saved, sample.core_forward);
         }
     }
-    if (mode != LayerRecompute::Block) {
+    if (rules.mode != LayerRecompute::Block) {
         return samples;
     }
     for (const LayerRange& block : recomputed_blocks(model)) {
         for (int layer = block.first; layer < block.end; ++layer) {
             LayerSample& sample = samples[as_index(layer)];
             const Bytes input = input_gradient(model, samples, layer);
-            const bool begins = layer == block.first;
+            const bool begins = layer == block.first && rules.blocks == 1;
             rebuild(sample, begins ? std::min(input, sample.saved) : Bytes{}, sample.forward);
             sample.rebuilt_with_next = layer + 1 < block.end;
+            sample.rebuilt_blocks = rules.blocks;
         }
     }
     return samples;
+}
+
+std::vector<LayerRange> block_groups(const std::vector<LayerRange>& blocks,
+                                     LayerRange stage,
+                                     int blocks_per_group) {
+    std::vector<LayerRange> groups;
+    int in_group = 0;
+    for (const LayerRange& block : blocks) {
+        const int first = std::max(block.first, stage.first) - stage.first;
+        const int end = std::min(block.end, stage.end) - stage.first;
+        if (first >= end) {
+            continue;
+        }
+        if (in_group % blocks_per_group == 0) {
+            groups.push_back({.first = first, .end = end});
+        }
+        groups.back().end = end;
+        ++in_group;
+    }
+    return groups;
 }
 
 }  // namespace pipetwin

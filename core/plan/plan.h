@@ -58,6 +58,7 @@ struct PlanParts {
     RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     LayerRecompute layer_recompute = LayerRecompute::None;
+    int recompute_blocks = 1;              ///< Block: of a stage, that are computed again together
     std::optional<Partition> partition;    ///< none for plain numbers
     std::vector<std::string> layer_names;  ///< empty for plain numbers
     std::vector<int> micro_batch_sizes;  ///< samples, one per micro-batch; empty for plain numbers
@@ -186,7 +187,7 @@ struct PlainCosts {
     std::vector<Duration> backward_weight;
     std::vector<Duration> recompute_cost;  ///< empty: as forward
     RecomputeRules recompute;
-    RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    std::optional<RecomputeTiming> recompute_timing;  ///< none: the default of `schedule`
     LinkCost link;
     Bytes boundary;
     std::optional<int> channel_capacity;

@@ -153,15 +153,16 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     if (costs.deferred_weights > 0) {
         order = with_deferred_weights(order, parts, costs.deferred_weights);
     }
+    parts.recompute_timing =
+        costs.recompute_timing.value_or(schedule_traits(costs.schedule).recompute_timing);
     parts.schedule = lower(std::move(order),
                            {.recompute = costs.recompute,
-                            .timing = costs.recompute_timing,
+                            .timing = parts.recompute_timing,
                             .messages = costs.message_order},
                            costs.schedule_name);
     parts.recompute = lowered_recompute(parts.schedule, costs.recompute);
     const int stages = parts.schedule.stage_count();
     parts.chunks = largest_stage_count_of_a_rank(parts.schedule);
-    parts.recompute_timing = costs.recompute_timing;
     parts.cost_class.assign(as_index(parts.schedule.micro_batches), 0);
     parts.states.resize(as_index(stages));
     if (weight_sharing_stage(parts.schedule, 0)) {

@@ -41,6 +41,35 @@ std::vector<Bytes> input_gradients(const Model& model, const LayerSamples& sampl
     return gradients;
 }
 
+/// Place of a layer among the blocks that are computed again together; Alone: it is in none.
+enum class InGroup { Alone, Begins, GoesOn };
+
+/// Goes through the layers of a stage, from its first one on, and counts its blocks.
+class Groups {
+  public:
+    Groups(const LayerSamples& samples, int first)
+        : samples_(samples), first_(first), layer_(first) {}
+
+    /// The place of the next layer.
+    InGroup next() {
+        const int layer = layer_++;
+        const int together = samples_[as_index(layer)].rebuilt_blocks;
+        if (together == 0) {
+            return InGroup::Alone;
+        }
+        if (layer > first_ && samples_[as_index(layer - 1)].rebuilt_with_next) {
+            return InGroup::GoesOn;
+        }
+        return blocks_++ % together == 0 ? InGroup::Begins : InGroup::GoesOn;
+    }
+
+  private:
+    const LayerSamples& samples_;
+    int first_;
+    int layer_;
+    int blocks_ = 0;  ///< begun in this stage
+};
+
 /// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
 class StageSum {
   public:
@@ -51,7 +80,10 @@ class StageSum {
         : samples_(samples), input_gradients_(input_gradients), first_(first), end_(end) {}
 
     void add_to(StageCost& cost) const {
+        Bytes inputs;  // of groups
+        Groups groups(samples_, first_);
         for (int layer = first_; layer < end_; ++layer) {
+            inputs += kept_input(layer, groups.next(), cost.input);
             cost.forward += sample(layer).forward;
             cost.backward_input += sample(layer).backward_input;
             cost.backward_weight += sample(layer).backward_weight;
@@ -63,8 +95,8 @@ class StageSum {
                 cost.split += input_gradient(layer);
             }
         }
-        cost.saved += cut_block_input(cost.input);
-        cost.split -= std::min(cost.split, cut_block_input(cost.input));
+        cost.saved += inputs;
+        cost.split -= std::min(cost.split, inputs);
         cost.recompute = cost.forward;
         cost.forward_peak = forward_peak(cost.input);
         cost.rebuilt_for_input = rebuilt_for_input();
@@ -76,26 +108,34 @@ class StageSum {
     const LayerSample& sample(int layer) const { return samples_[as_index(layer)]; }
     Bytes input_gradient(int layer) const { return input_gradients_[as_index(layer)]; }
 
-    /// Where a stage begins inside of a block that is computed again, it keeps its own input, too.
-    Bytes cut_block_input(Bytes stage_input) const {
-        const bool cuts = first_ > 0 && sample(first_ - 1).rebuilt_with_next;
-        return cuts ? stage_input : Bytes{};
+    /// Input that the stage keeps beside what its layers save: that of a layer that begins a group
+    /// of several blocks, and the stage's own where it begins inside of a block.
+    Bytes kept_input(int layer, InGroup where, Bytes stage_input) const {
+        if (where != InGroup::Begins) {
+            return {};
+        }
+        if (layer == first_ && first_ > 0 && sample(first_ - 1).rebuilt_with_next) {
+            return stage_input;
+        }
+        return sample(layer).rebuilt_blocks > 1
+                   ? std::min(input_gradient(layer), sample(layer).rebuilt)
+                   : Bytes{};
     }
 
-    /// What a layer computes again, without the stage's input, which is kept.
-    Bytes rebuilt(int layer, Bytes stage_input) const {
-        const Bytes kept = layer == first_ ? cut_block_input(stage_input) : Bytes{};
+    /// What a layer computes again, without an input that is kept.
+    Bytes rebuilt(int layer, Bytes kept) const {
         return sample(layer).rebuilt - std::min(kept, sample(layer).rebuilt);
     }
 
     Bytes rebuilt_for_input() const {
         Bytes most;
-        Bytes of_block;
+        Bytes of_group;
+        Groups groups(samples_, first_);
         for (int layer = first_; layer < end_; ++layer) {
-            const bool goes_on = layer > first_ && sample(layer - 1).rebuilt_with_next;
-            of_block = (goes_on ? of_block : Bytes{}) + sample(layer).rebuilt -
+            const bool goes_on = groups.next() == InGroup::GoesOn;
+            of_group = (goes_on ? of_group : Bytes{}) + sample(layer).rebuilt -
                        sample(layer).rebuilt_for_weight;
-            most = std::max(most, of_block);
+            most = std::max(most, of_group);
         }
         return most;
     }
@@ -106,11 +146,13 @@ class StageSum {
     ///     layer 1   [kept 0] [kept 1 | dropped 1 | output]
     Bytes forward_peak(Bytes stage_input) const {
         Bytes peak;
-        Bytes kept = cut_block_input(stage_input);
+        Bytes kept;
         bool drops = false;
+        Groups groups(samples_, first_);
         for (int layer = first_; layer < end_; ++layer) {
-            kept += sample(layer).saved;
-            const Bytes dropped = rebuilt(layer, stage_input);
+            const Bytes input = kept_input(layer, groups.next(), stage_input);
+            kept += input + sample(layer).saved;
+            const Bytes dropped = rebuilt(layer, input);
             drops = drops || dropped > Bytes{};
             peak = std::max(peak, kept + dropped + sample(layer).output);
         }
@@ -137,16 +179,18 @@ class StageSum {
     ///     layer 1   [saved 0] [saved 1] [gradients of 1's output and input]
     ///     layer 0   [saved 0] [gradients of 0's output and input]
     ///
-    /// What a block computes again is there from its last layer's backward on, and goes layer by
-    /// layer with their backwards.
+    /// What a group of blocks computes again is there from its last layer's backward on, and goes
+    /// layer by layer with their backwards.
     Bytes backward_peak(Bytes stage_input) const {
         Bytes peak;
-        Bytes saved_up_to_here = cut_block_input(stage_input);
-        Bytes again;  // of this block
+        Bytes saved_up_to_here;
+        Bytes again;  // of this group
+        Groups groups(samples_, first_);
         for (int layer = first_; layer < end_; ++layer) {
-            saved_up_to_here += sample(layer).saved;
-            const bool goes_on = layer > first_ && sample(layer - 1).rebuilt_with_next;
-            again = (goes_on ? again : Bytes{}) + rebuilt(layer, stage_input);
+            const InGroup where = groups.next();
+            const Bytes input = kept_input(layer, where, stage_input);
+            saved_up_to_here += input + sample(layer).saved;
+            again = (where == InGroup::GoesOn ? again : Bytes{}) + rebuilt(layer, input);
             // The output is made again, too, before there is a gradient of the input.
             const Bytes output = again > Bytes{} ? sample(layer).output : Bytes{};
             const Bytes gradients = sample(layer).output + std::max(input_gradient(layer), output);

@@ -103,6 +103,8 @@ int Cluster::node_of(int rank, int replica) const {
     const int per_node = std::max(1, part.per_node);
     const int device = tensor_ * (replica * ranks_ + rank);
     switch (part.placement) {
+        case Placement::ReplicasFirst:
+            return tensor_ * (rank * replicas_ + replica) / per_node;
         case Placement::Fill:
             return device / per_node;
         case Placement::RoundRobin:
@@ -204,7 +206,9 @@ ReplicaGroup Cluster::slowest_replicas() const {
 
 LayerRules Cluster::layer_rules() const {
     const PipelineSettings& pipeline = scenario_.pipeline;
-    LayerRules rules{.tensor = tensor_parallel(), .recompute = pipeline.layer_recompute};
+    LayerRules rules{
+        .tensor = tensor_parallel(),
+        .recompute = {.mode = pipeline.layer_recompute, .blocks = pipeline.recompute_blocks}};
     if (replicas_ > 1 && pipeline.shard >= Shard::Gradients) {
         rules.gathered = {.replicas = slowest_replicas(),
                           .all_reduce = pipeline.all_reduce,

@@ -242,6 +242,7 @@ PlanParts settings_of(const SettledScenario& scenario, const Profile& profile) {
     parts.recompute = scenario.pipeline.recompute;
     parts.recompute_timing = scenario.pipeline.recompute_timing;
     parts.layer_recompute = scenario.pipeline.layer_recompute;
+    parts.recompute_blocks = scenario.pipeline.recompute_blocks;
     parts.channel_capacity = scenario.pipeline.channel_capacity;
     parts.dispatch = profile.dispatch;
     parts.replicas = scenario.pipeline.data_parallel;
@@ -428,11 +429,8 @@ std::vector<std::string> size_notes(const Profile& profile, const std::vector<in
 /// Refuses a recompute of core attention of which nothing is known; says where devices share layers
 /// in equal parts, as no more is known.
 void add_share_notes(PlanParts& parts, const SettledScenario& scenario, const Profile& profile) {
-    const bool knows_core = std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
-        return std::ranges::any_of(
-            layer.samples, [](const LayerSample& sample) { return sample.core_saved > Bytes{}; });
-    });
-    if (scenario.pipeline.layer_recompute == LayerRecompute::Selective && !knows_core) {
+    if (scenario.pipeline.layer_recompute == LayerRecompute::Selective &&
+        !knows_core_attention(profile)) {
         throw Error(
             ErrorKind::BadInput,
             "pipeline.recompute = \"selective\"",

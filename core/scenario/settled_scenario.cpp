@@ -36,6 +36,9 @@ void require_settled(const Scenario& scenario) {
     expect(!pipeline.recompute_auto, "recompute", "\"always\"");
     expect(pipeline.data_parallel.has_value(), "data_parallel", "1");
     expect(pipeline.tensor_parallel.has_value(), "tensor_parallel", "1");
+    expect(!pipeline.shard_auto, "shard", "\"none\"");
+    expect(!pipeline.sequence_parallel_auto, "sequence_parallel", "false");
+    expect(!pipeline.scatter_boundaries_auto, "scatter_boundaries", "false");
     if (!keys.empty()) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
@@ -57,6 +60,7 @@ Scenario SettledScenario::as_scenario() const {
     open.schedule = pipeline.schedule;
     open.chunks = pipeline.chunks;
     open.recompute = pipeline.recompute;
+    open.recompute_timing = pipeline.recompute_timing;
     open.data_parallel = pipeline.data_parallel;
     open.tensor_parallel = pipeline.tensor_parallel;
     return scenario;
@@ -74,6 +78,8 @@ SettledScenario settle(const Scenario& scenario) {
     pipeline.schedule = *written.schedule;
     pipeline.chunks = *written.chunks;
     pipeline.recompute = written.recompute.value_or(Recompute::None);
+    pipeline.recompute_timing =
+        written.recompute_timing.value_or(schedule_traits(pipeline.schedule).recompute_timing);
     pipeline.data_parallel = *written.data_parallel;
     pipeline.tensor_parallel = *written.tensor_parallel;
     return settled;

@@ -23,6 +23,7 @@ struct SettledScenario : ScenarioParts {
         std::string schedule{default_schedule};
         int chunks = 1;
         RecomputeRules recompute;  ///< of all pieces, or one of each
+        RecomputeTiming recompute_timing = RecomputeTiming::Eager;  ///< of the default schedule
         int data_parallel = 1;
         int tensor_parallel = 1;
 

@@ -18,6 +18,14 @@ enum class LayerRecompute {
     Block       ///< every block but its input; embedding and head keep everything
 };
 
+/// What layers compute again within their backward.
+struct LayerRecomputeRules {
+    LayerRecompute mode = LayerRecompute::None;
+    int blocks = 1;  ///< Block: of a stage, that are computed again together
+
+    bool operator==(const LayerRecomputeRules&) const = default;
+};
+
 /// Time of an R relative to the receive of the gradient that its backward needs.
 enum class RecomputeTiming {
     Eager,  ///< R before the gradient is received: it may run while the gradient is still on its

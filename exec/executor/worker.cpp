@@ -34,6 +34,7 @@ StageOptions stage_options(const Plan& plan, const Model& model, const Worker::S
             .recomputed_blocks = plan->layer_recompute == LayerRecompute::Block
                                      ? recomputed_blocks(model)
                                      : std::vector<LayerRange>{},
+            .blocks_together = plan->recompute_blocks,
             .layer_done = options.layer_done,
             .between_layers = std::move(between_layers)};
 }

@@ -42,6 +42,8 @@ struct StageOptions {
     int optimizer_shards = 1;
     /// Blocks of the model that keep their input, and are computed again before their backward.
     std::vector<LayerRange> recomputed_blocks{};
+    int blocks_together =
+        1;                  ///< of these, from the stage's first one on: the first keeps its input
     LayerTimer layer_done;  ///< may be empty
     /// Called between layers, where messages go on only while they are polled; may be empty.
     std::function<void()> between_layers{};

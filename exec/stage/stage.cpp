@@ -97,7 +97,7 @@ struct Stage::Impl {
     Place place;
     std::vector<std::unique_ptr<ExecutableLayer>> layers;
     std::vector<std::string> names;  ///< of the layers
-    /// [layer]: the first of its block that is computed again, and the last, or nothing.
+    /// [layer]: the blocks that are computed again together with its own, or nothing.
     std::vector<std::optional<LayerRange>> blocks;
     LayerWatch watch;
     std::vector<Stash> stashes;  ///< [micro-batch]
@@ -191,14 +191,15 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share)
     find_blocks();
 }
 
-/// The parts of recomputed blocks that the stage has.
+/// The parts of recomputed blocks that the stage has, in their groups.
 void Stage::Impl::find_blocks() {
     blocks.resize(layers.size());
-    for (const LayerRange& block : options.recomputed_blocks) {
-        const int first = std::max(block.first - place.first_layer, 0);
-        const int end = std::min(block.end - place.first_layer, static_cast<int>(layers.size()));
-        for (int layer = first; layer < end; ++layer) {
-            blocks[as_index(layer)] = {.first = first, .end = end};
+    const LayerRange stage{.first = place.first_layer,
+                           .end = place.first_layer + static_cast<int>(layers.size())};
+    for (const LayerRange& group :
+         block_groups(options.recomputed_blocks, stage, options.blocks_together)) {
+        for (int layer = group.first; layer < group.end; ++layer) {
+            blocks[as_index(layer)] = group;
         }
     }
 }

@@ -290,19 +290,29 @@ class Times {
     Keeper& keeper_;
 };
 
+/// None if the rows wait for each other.
 template <bool offloads, class Keeper>
-Duration walk_rows(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
+std::optional<Duration> walk_rows(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
     Times<Keeper, offloads> times(plan, conditions, keeper);
-    RowWalk(plan->schedule, conditions.channel_capacity, times).run();
+    if (!RowWalk(plan->schedule, conditions.channel_capacity, times).runs_to_end()) {
+        return std::nullopt;
+    }
     times.finish();
     return times.last();
 }
 
 template <class Keeper>
-Duration walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
+std::optional<Duration> try_walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
     PIPETWIN_EXPECT(!conditions.contention.any(), "nothing is shared");
     return conditions.host_link ? walk_rows<true>(plan, conditions, keeper)
                                 : walk_rows<false>(plan, conditions, keeper);
+}
+
+template <class Keeper>
+Duration walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
+    const std::optional<Duration> last = try_walk(plan, conditions, keeper);
+    PIPETWIN_EXPECT(last, "a validated plan runs to its end");
+    return *last;
 }
 
 }  // namespace
@@ -317,13 +327,24 @@ Unblocked in_fixed_order_unblocked(const Plan& plan, RecordLinks links) {
     Conditions conditions = planned_conditions(plan);
     conditions.channel_capacity.reset();
     TimesAndRoom times(plan->schedule, links);
+    const Duration step = walk(plan, conditions, times);
+    return {.times = times.times(), .room = times.room(), .step = step};
+}
+
+StepTimes times_in_fixed_order(const Plan& plan, const Conditions& conditions, RecordLinks links) {
+    TimesAndRoom times(plan->schedule, links);
     walk(plan, conditions, times);
-    return {.times = times.times(), .room = times.room()};
+    return times.times();
 }
 
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions) {
     NoSpans nothing;
     return walk(plan, conditions, nothing);
+}
+
+std::optional<Duration> step_if_it_ends(const Plan& plan, const Conditions& conditions) {
+    NoSpans nothing;
+    return try_walk(plan, conditions, nothing);
 }
 
 }  // namespace pipetwin::sim

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "core/plan/plan.h"
 #include "core/timeline/span_times.h"
 #include "core/timeline/timeline.h"
@@ -21,11 +23,18 @@ Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline
 struct Unblocked {
     StepTimes times;
     Occupancy::Room room;
+    Duration step{};
 };
 /// Simulates a plan with unbounded channels.
 Unblocked in_fixed_order_unblocked(const Plan& plan, RecordLinks links);
 
+/// The times of `in_fixed_order`, without the actions.
+StepTimes times_in_fixed_order(const Plan& plan, const Conditions& conditions, RecordLinks links);
+
 /// The step time of `in_fixed_order`, without making the timeline.
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);
+
+/// The step time of `in_fixed_order`; none if the rows wait for each other.
+std::optional<Duration> step_if_it_ends(const Plan& plan, const Conditions& conditions);
 
 }  // namespace pipetwin::sim

@@ -62,7 +62,11 @@ class RowWalk {
           at_stretch_end_(schedule.ranks.size()) {}
 
     /// Visits all actions. Throws InternalError if the rows wait for each other.
-    void run() {
+    void run() { PIPETWIN_EXPECT(runs_to_end(), "a validated plan runs to its end"); }
+
+    /// Visits actions until every row is at its end, or all that are left wait for each other.
+    /// Returns whether every row is at its end.
+    bool runs_to_end() {
         for (int rank = schedule_.rank_count() - 1; rank >= 0; --rank) {
             runnable_.push(rank);
         }
@@ -74,10 +78,8 @@ class RowWalk {
                 runnable_.push(at_stretch_end_.pop());
             }
         }
-        for (std::size_t rank = 0; rank < next_.size(); ++rank) {
-            PIPETWIN_EXPECT(next_[rank] == schedule_.ranks[rank].size(),
-                            "a validated plan runs to its end");
-        }
+        return std::ranges::equal(
+            next_, schedule_.ranks, {}, {}, [](const auto& row) { return row.size(); });
     }
 
   private:

@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/base/as_index.h"
 #include "core/schedule/edge.h"
+#include "core/schedule/lower.h"
 #include "core/schedule/validate.h"
 #include "sim/engine/fixed_order.h"
 #include "sim/engine/occupancy.h"
@@ -43,10 +46,12 @@ Unblocked unblocked(const Plan& plan, RecordLinks links) {
     Occupancy::Room room = room_of(timeline, plan.micro_batches());
     // Where ranks share what they compute with, times do not follow from what is waited for alone.
     room.most_without_ties = std::numeric_limits<int>::max();
-    return {.times = step_times(std::move(timeline)), .room = room};
+    const Duration step = step_time(timeline);
+    return {.times = step_times(std::move(timeline)), .room = room, .step = step};
 }
 
-int capacity_of(const Plan& plan, const Unblocked& run) {
+/// The capacity at which no send blocks; 0 where there are no messages.
+int capacity_without_blocking(const Plan& plan, const Unblocked& run) {
     if (!run.room.any) {
         return 0;
     }
@@ -62,10 +67,78 @@ int capacity_of(const Plan& plan, const Unblocked& run) {
                                                              : smallest_capacity(plan->schedule);
 }
 
+/// Whether a message that crosses between two ranks has bytes.
+bool room_takes_memory(const Plan& plan) {
+    for (int boundary = 0; boundary + 1 < plan.stage_count(); ++boundary) {
+        const auto has_bytes = [boundary](const std::vector<StageCost>& costs) {
+            return costs[as_index(boundary)].output > Bytes{} ||
+                   costs[as_index(boundary + 1)].input > Bytes{};
+        };
+        if (exchanges(plan->schedule, boundary) && std::ranges::any_of(plan->costs, has_bytes)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Whether a plan runs to its end with channels of some capacity, and as fast as unblocked.
+class FastEnough {
+  public:
+    FastEnough(const Plan& plan, Duration unblocked)
+        : plan_(plan), conditions_(planned_conditions(plan)), unblocked_(unblocked) {}
+
+    bool with(int capacity) {
+        conditions_.channel_capacity = capacity;
+        const std::optional<Duration> step = step_of_capacity();
+        return step && is_as_fast(*step, unblocked_);
+    }
+
+  private:
+    std::optional<Duration> step_of_capacity() const {
+        if (!conditions_.contention.any()) {
+            return step_if_it_ends(plan_, conditions_);
+        }
+        return find_deadlock(plan_->schedule, *conditions_.channel_capacity).deadlock_free
+                   ? std::optional(replayed_step(plan_, conditions_))
+                   : std::nullopt;
+    }
+
+    const Plan& plan_;
+    Conditions conditions_;
+    Duration unblocked_;
+};
+
+/// The plan's capacity, of those up to `free`, at which no send blocks. More room never makes rows
+/// without contention slower, so the answer can be bracketed: in most plans one message or two are
+/// enough, and it is looked for from there.
+int capacity_of(const Plan& plan, const Unblocked& run, int free) {
+    if (free <= 1 || !room_takes_memory(plan)) {
+        return free;
+    }
+    FastEnough is_enough(plan, run.step);
+    int low = 0;  // too slow, or a deadlock
+    int high = 1;
+    while (high < free && !is_enough.with(high)) {
+        low = high;
+        high = std::min(2 * high, free);
+    }
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        (is_enough.with(middle) ? high : low) = middle;
+    }
+    return high;
+}
+
 }  // namespace
 
+bool is_as_fast(Duration step, Duration unblocked) {
+    constexpr int one_part_in = 1'000;
+    return step <= unblocked + unblocked / one_part_in;
+}
+
 int settled_capacity(const Plan& plan) {
-    return capacity_of(plan, unblocked(plan, RecordLinks::No));
+    const Unblocked run = unblocked(plan, RecordLinks::No);
+    return capacity_of(plan, run, capacity_without_blocking(plan, run));
 }
 
 Plan with_settled_capacity(Plan plan) {
@@ -82,11 +155,15 @@ SettledStep simulate_settled(Plan plan, RecordLinks links) {
         return {.plan = std::move(plan), .times = std::move(times)};
     }
     Unblocked run = unblocked(plan, links);
-    const int capacity = capacity_of(plan, run);
+    const int free = capacity_without_blocking(plan, run);
+    const int capacity = capacity_of(plan, run, free);
     plan = std::move(plan).with_proven_capacity(capacity);
     // In a fixed order times follow from what each action waits for. Of all messages the one that
     // makes room is taken when its room is asked for, so waiting for it changes nothing.
-    StepTimes times = plan->contention.any() ? step_times(simulate(plan)) : std::move(run.times);
+    StepTimes times = plan->contention.any() ? step_times(simulate(plan))
+                      : capacity < free
+                          ? times_in_fixed_order(plan, planned_conditions(plan), links)
+                          : std::move(run.times);
     return {.plan = std::move(plan), .times = std::move(times)};
 }
 

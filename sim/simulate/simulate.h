@@ -32,8 +32,15 @@ Timeline replay(const Plan& plan, const Conditions& conditions, Timeline recycle
 /// The step time of a replay.
 Duration replayed_step(const Plan& plan, const Conditions& conditions);
 
-/// The largest number of messages ever waiting on an edge in the unblocked simulation, at least 1
-/// (0 where the plan has no edges): with this capacity no send blocks.
+/// Whether a step that lasts `step` counts as no longer than one with room for every message,
+/// `unblocked`: by a thousandth of that at most.
+bool is_as_fast(Duration step, Duration unblocked);
+
+/// The capacity that a plan gets which states none. Room for a message takes its bytes on the
+/// receiving rank, so it is the smallest one, at least 1, with which the step `is_as_fast` as with
+/// room for every message; where ranks or messages contend, the smallest that is found. Where
+/// messages have no bytes, and room takes none, it is the largest number of messages that ever wait
+/// on an edge while no send blocks; 0 where the plan has no edges.
 int settled_capacity(const Plan& plan);
 
 /// Returns the plan with its settled capacity, unless it has a capacity already.
@@ -45,8 +52,7 @@ struct SettledStep {
     StepTimes times;
 };
 
-/// Settles the plan's capacity and simulates it; where nothing is shared in one run, as no send
-/// waits in either.
+/// Settles the plan's capacity and simulates it.
 SettledStep simulate_settled(Plan plan, RecordLinks links = RecordLinks::Yes);
 
 }  // namespace pipetwin::sim

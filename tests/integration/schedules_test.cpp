@@ -155,8 +155,13 @@ TEST_P(SynchronousSchedule, GivesTheSameGradientsAndThePredictedBytesWithRecompu
         for (Shape shape : shapes_of(GetParam())) {
             const StepOutcome expected = reference_step(model, shape, GetParam().order);
             shape.layer_recompute = LayerRecompute::Block;
-            EXPECT_TRUE(pipeline_step(model, shape) == expected) << test::to_string(shape);
-            expect_predicted_peaks(model, shape);
+            // The model has three blocks.
+            for (shape.recompute_blocks = 1; shape.recompute_blocks <= 3;
+                 ++shape.recompute_blocks) {
+                SCOPED_TRACE(shape.recompute_blocks);
+                EXPECT_TRUE(pipeline_step(model, shape) == expected) << test::to_string(shape);
+                expect_predicted_peaks(model, shape);
+            }
         }
     }
 }

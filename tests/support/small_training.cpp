@@ -73,6 +73,7 @@ SettledScenario scenario_of(const Shape& shape) {
     scenario.pipeline.recompute = shape.recompute;
     scenario.pipeline.recompute_timing = shape.recompute_timing;
     scenario.pipeline.layer_recompute = shape.layer_recompute;
+    scenario.pipeline.recompute_blocks = shape.recompute_blocks;
     scenario.pipeline.channel_capacity = shape.channel_capacity;
     scenario.pipeline.partition = shape.partition;
     scenario.pipeline.data_parallel = shape.replicas;

@@ -35,6 +35,7 @@ struct Shape {
     RecomputeRules recompute = Recompute::None;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     LayerRecompute layer_recompute = LayerRecompute::None;
+    int recompute_blocks = 1;
     std::optional<int> channel_capacity = {};
     std::optional<std::vector<int>> partition = {};
     Precision precision = Precision::Fp32;

@@ -53,6 +53,8 @@ const ScheduleTraits gpipe_traits{
     .split = BackwardSplit::Never,
     .forwards_first = true,
     .recompute = Recompute::Always,
+    // The paper, section 2.3: recompute is scheduled without waiting for the gradient.
+    .recompute_timing = RecomputeTiming::Eager,
     .searched = Searched::Yes,
     .stashes = [](const ScheduleShape& shape, int) { return LiveStashes{shape.micro_batches}; },
 };

@@ -69,6 +69,9 @@ struct ScheduleTraits {
     bool in_megatron = false;               ///< Megatron-LM runs it
     bool has_groups = false;                ///< GeneratorOptions::group_size changes its order
     Recompute recompute = Recompute::None;  ///< where a scenario says nothing
+    /// When an R runs where a scenario says nothing. Megatron-LM and PyTorch compute a forward
+    /// again within the backward, which begins when its gradient is there.
+    RecomputeTiming recompute_timing = RecomputeTiming::Lazy;
     Searched searched = Searched::No;
 
     /// What the rank holds at least, at the moment when it holds most. Null: one stash, as any

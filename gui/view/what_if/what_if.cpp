@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -145,12 +147,33 @@ void WhatIfSource::take_planned() {
 
 namespace {
 
-/// The order of a trace by its name; [stage] times of its recomputes.
+/// The order of a trace by its name; [stage] times of its recomputes, and when they run.
 struct TraceOrder {
     Timeline step;
     int stages = 0;
     std::vector<std::vector<Duration>> recomputes;
+    std::optional<RecomputeTiming> timing{};  ///< none where the rows do not tell
 };
+
+/// Whether recomputes stand before the receives of their gradients, or behind them; none where no
+/// row has both for one micro-batch.
+std::optional<RecomputeTiming> timing_of(const Timeline& step) {
+    for (const auto& row : step.ranks) {
+        std::map<std::pair<int, int>, Op> first;  // [stage, micro-batch]: of R and RECV_B
+        for (const Span& span : row) {
+            const Op op = span.action.op;
+            if (op != Op::Recompute && op != Op::RecvBackward) {
+                continue;
+            }
+            const auto [entry, is_new] =
+                first.try_emplace(std::pair(span.action.stage, span.action.micro_batch), op);
+            if (!is_new && entry->second != op) {
+                return op == Op::RecvBackward ? RecomputeTiming::Eager : RecomputeTiming::Lazy;
+            }
+        }
+    }
+    return std::nullopt;
+}
 
 TraceOrder order_of(const StepRows& rows) {
     TraceOrder order{.step = rows.timeline(), .recomputes = {}};
@@ -160,6 +183,7 @@ TraceOrder order_of(const StepRows& rows) {
         }
     }
     order.recomputes.resize(as_index(order.stages));
+    order.timing = timing_of(order.step);
     for (const auto& row : order.step.ranks) {
         for (const Span& span : row) {
             if (span.action.op == Op::Recompute) {
@@ -219,6 +243,7 @@ void WhatIfSource::take_trace() {
     const int pieces = two_pipelines ? order.stages / 2 : order.stages;
     costs.shape = {.ranks = ranks, .chunks = pieces / ranks, .micro_batches = run_->micro_batches};
     add_stage_times(costs, order, pieces);
+    costs.recompute_timing = order.timing;
     costs.link.latency = median_link(order.step);
     link_ = costs.link;
     settings_ = {.stages = ranks,
@@ -283,6 +308,10 @@ SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
     SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     if (settings.schedule != settings_.schedule) {
         pipeline.file_pieces = 0;
+        // A timing that is not the default of the run's schedule was written, and stays.
+        if (pipeline.recompute_timing == schedule_traits(settings_.schedule).recompute_timing) {
+            pipeline.recompute_timing = schedule_traits(settings.schedule).recompute_timing;
+        }
     }
     pipeline.stages = settings.stages;
     pipeline.micro_batches = settings.micro_batches;
@@ -291,6 +320,7 @@ SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
     pipeline.recompute = settings.recompute;
     if (pipeline.recompute != RecomputeRules(Recompute::None)) {
         pipeline.layer_recompute = LayerRecompute::None;
+        pipeline.recompute_blocks = 1;
     }
     pipeline.partition = settings.partition;
     if (!pipeline.partition && has_pieces_of_run(settings)) {
@@ -323,6 +353,9 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     costs.schedule = schedule_kind(settings.schedule);
     costs.schedule_name = settings.schedule;
     costs.recompute = settings.recompute;
+    if (settings.schedule != settings_.schedule) {
+        costs.recompute_timing.reset();
+    }
     if (settings.latency_us) {
         costs.link.latency = from_milliseconds(*settings.latency_us / 1e3, "link latency");
     }

@@ -616,6 +616,42 @@ TEST_F(SimulateFiles, TellWhenAndInWhichActionMemoryPeaks) {
     EXPECT_EQ(one_f_one_b[1]["peak_at"], at(0.03, "1B0"));
 }
 
+/// Four blocks of 320 bytes, 64 of them its input, between an embedding that keeps 64 and a head.
+/// With n blocks together the backward of the last group holds the embedding's 64, the inputs of
+/// all 4 / n groups, what its own n blocks make again, and output and gradient of the last one:
+///
+///     64 + 64 * 4 / n + (320 n - 64) + 64 + 64
+///
+/// Every block has its forward twice whatever n is: 6 + 4 * 4 ms.
+TEST_F(SimulateFiles, BlocksAreComputedAgainTogether) {
+    const std::string scenario = file("blocks.toml",
+                                      "[model]\nkind = \"profile\"\nfile = \"blocks.csv\"\n"
+                                      "[training]\nbatch = 1\n[pipeline]\nschedule = \"1f1b\"\n"
+                                      "recompute = \"block\"\n");
+    file("blocks.csv",
+         "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\n"
+         "embedding,1,2,64,64,4\nblock0,1,2,64,320,4\nblock1,1,2,64,320,4\n"
+         "block2,1,2,64,320,4\nblock3,1,2,64,320,4\nhead,1,2,0,100,4\n");
+    for (const int together : {1, 2, 4}) {
+        const Outcome outcome = pipetwin({"simulate",
+                                          scenario,
+                                          "--json",
+                                          "--set",
+                                          fmt::format("pipeline.recompute_blocks={}", together)});
+        const auto result = outcome.json();
+        EXPECT_EQ(result["recompute"], "block");
+        EXPECT_EQ(result["recompute_blocks"], together);
+        EXPECT_NEAR(result["makespan_ms"].get<double>(), 6 + 4 * 4, 1e-9);
+        EXPECT_EQ(result["devices"][0]["peak_bytes"]["stash"],
+                  64 + 64 * 4 / together + 320 * together - 64 + 64 + 64);
+    }
+    EXPECT_EQ(pipetwin({"simulate", scenario, "--json", "--set", "pipeline.recompute=none"})
+                  .json()["recompute_blocks"],
+              nullptr);
+    EXPECT_THAT(pipetwin({"simulate", scenario, "--set", "pipeline.recompute_blocks=2"}).out,
+                HasSubstr("recompute block (2 together)"));
+}
+
 TEST_F(SimulateFiles, TextNamesTheFullestRankAndItsMoment) {
     const Outcome outcome = pipetwin({"simulate",
                                       file("small.toml", small_scenario),

@@ -527,6 +527,56 @@ TEST(Estimate, StandardAttentionComputesAllPairs) {
     EXPECT_EQ(attention.backward_weight.count(), projections);
 }
 
+/// torchtitan's checkpointing of operators: of the products of a Llama block (queries, keys,
+/// values, output, gate, up, down) the results of the 1st, 3rd, 5th and 7th are kept, beside the
+/// block's input and what attention makes, with a log-sum of 4 bytes for each query and head. The
+/// others, and whatever only moves values, are done again; the last result has nobody to be made
+/// again for.
+TEST(Estimate, RecomputeOfOperatorsKeepsEverySecondProduct) {
+    constexpr std::int64_t s = 32;
+    constexpr std::int64_t h = 64;
+    constexpr std::int64_t kv = 32;
+    constexpr std::int64_t ffn = 96;
+    constexpr std::int64_t heads = 8;
+    const json config = with(llama_config(),
+                             {{"hidden_size", h},
+                              {"intermediate_size", ffn},
+                              {"num_attention_heads", heads},
+                              {"num_key_value_heads", 4}});
+    const Profile bytes = estimated_profile(model_of(config), counts_bytes, options(s, 1));
+    const Profile work = estimated_profile(model_of(config), counts_operations, options(s, 1));
+    const LayerSample attention = sample(bytes, "block0.attention", 1);
+    const LayerSample feed_forward = sample(bytes, "block0.feed_forward", 1);
+    const std::int64_t kept = (attention.saved - attention.core_saved).count +
+                              (feed_forward.saved - feed_forward.core_saved).count;
+    const std::int64_t values = h + h + kv + h + ffn + h;  // input, q, v, attention, gate, down
+    EXPECT_EQ(kept, s * (2 * values + 4 * heads));
+
+    EXPECT_EQ(sample(work, "block0.attention", 1).core_forward.count(), 2 * s * h * (kv + h));
+    EXPECT_EQ(sample(work, "block0.feed_forward", 1).core_forward.count(), 2 * s * h * ffn);
+    EXPECT_EQ(sample(work, "embedding", 1).core_forward.count(), 0);
+    EXPECT_EQ(sample(work, "head", 1).core_forward.count(), 0);
+}
+
+/// PyTorch's cross-entropy over `logits.float()`: bf16 logits and an fp32 log-softmax are kept; its
+/// backward has the gradients of both softmax and logits in fp32 beside them.
+TEST(Estimate, AStandardLossKeepsItsLogitsAndHasTwoGradients) {
+    EstimateOptions of = options(shared_s, shared_b);
+    const DecoderModel model = model_of(small_gpt2());
+    const auto head = [&](LossKernels loss) {
+        of.loss = loss;
+        return sample(estimated_profile(model, counts_bytes, of), "head", shared_b);
+    };
+    const LayerSample fused = head(LossKernels::Fused);
+    const LayerSample standard = head(LossKernels::Standard);
+    const std::int64_t logits = shared_s * shared_b * model.vocabulary;
+    EXPECT_EQ((standard.saved - fused.saved).count, (2 + 4 - 4) * logits);
+    EXPECT_EQ(standard.workspace.count, (4 + 4) * logits);
+    EXPECT_EQ(fused.workspace.count, 2 * logits);
+    EXPECT_GT(standard.forward, fused.forward);
+    EXPECT_GT(standard.backward(), fused.backward());
+}
+
 // --- Efficiency of products by their sizes. ---
 
 TEST(Estimate, AProductOfHalfSizesReachesAnEighth) {

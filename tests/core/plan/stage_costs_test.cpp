@@ -1,7 +1,9 @@
 #include "core/plan/stage_costs.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -14,8 +16,10 @@
 namespace pipetwin {
 namespace stage_costs_test {
 
+using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 Model chain_of(const std::vector<std::string>& names) {
     std::vector<Model::Named> named;
@@ -71,14 +75,14 @@ LayerSamples block_samples() {
 // --- Layers that are computed again. ---
 
 TEST(LayerRecompute, NoneChangesNothing) {
-    EXPECT_EQ(with_layer_recompute(two_blocks(), block_samples(), LayerRecompute::None),
+    EXPECT_EQ(with_layer_recompute(two_blocks(), block_samples(), {.mode = LayerRecompute::None}),
               block_samples());
 }
 
 TEST(LayerRecompute, SelectiveKeepsAllButCoreAttention) {
     const LayerSamples before = block_samples();
     const LayerSamples samples =
-        with_layer_recompute(two_blocks(), before, LayerRecompute::Selective);
+        with_layer_recompute(two_blocks(), before, {.mode = LayerRecompute::Selective});
     for (const std::size_t layer : {1U, 3U}) {
         EXPECT_EQ(samples[layer].saved, Bytes{110 - 60});
         EXPECT_EQ(samples[layer].rebuilt, Bytes{60});
@@ -93,8 +97,9 @@ TEST(LayerRecompute, SelectiveKeepsAllButCoreAttention) {
 }
 
 TEST(LayerRecompute, SelectiveNeedsNoBlocks) {
-    const LayerSamples samples = with_layer_recompute(
-        chain_of({"a", "b", "c", "d", "e", "f"}), block_samples(), LayerRecompute::Selective);
+    const LayerSamples samples = with_layer_recompute(chain_of({"a", "b", "c", "d", "e", "f"}),
+                                                      block_samples(),
+                                                      {.mode = LayerRecompute::Selective});
     EXPECT_EQ(samples[1].saved, Bytes{50});
 }
 
@@ -102,7 +107,8 @@ TEST(LayerRecompute, SelectiveNeedsNoBlocks) {
 /// as they are.
 TEST(LayerRecompute, BlockKeepsTheInputOfABlock) {
     const LayerSamples before = block_samples();
-    const LayerSamples samples = with_layer_recompute(two_blocks(), before, LayerRecompute::Block);
+    const LayerSamples samples =
+        with_layer_recompute(two_blocks(), before, {.mode = LayerRecompute::Block});
     for (const std::size_t first : {1U, 3U}) {
         EXPECT_EQ(samples[first].saved, Bytes{10});
         EXPECT_EQ(samples[first].rebuilt, Bytes{100});
@@ -119,8 +125,9 @@ TEST(LayerRecompute, BlockKeepsTheInputOfABlock) {
 
 TEST(LayerRecompute, BlocksHaveToBeTold) {
     const Error error = error_of([] {
-        with_layer_recompute(
-            chain_of({"a", "b", "c", "d", "e", "f"}), block_samples(), LayerRecompute::Block);
+        with_layer_recompute(chain_of({"a", "b", "c", "d", "e", "f"}),
+                             block_samples(),
+                             {.mode = LayerRecompute::Block});
     });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_THAT(error.place(), HasSubstr("pipeline.recompute"));
@@ -129,13 +136,24 @@ TEST(LayerRecompute, BlocksHaveToBeTold) {
 
 // --- Stages of them. ---
 
+/// First and end of each group.
+std::vector<std::pair<int, int>> groups_of(const std::vector<LayerRange>& blocks,
+                                           LayerRange stage,
+                                           int together) {
+    std::vector<std::pair<int, int>> groups;
+    for (const LayerRange& group : block_groups(blocks, stage, together)) {
+        groups.emplace_back(group.first, group.end);
+    }
+    return groups;
+}
+
 /// Both blocks. F: at the second block's feed-forward the inputs of both blocks (10 + 10), and what
 /// it drops with its output (210 + 10). B: the inputs of both, all of one block (100 + 210), the
 /// gradient of its output (10), and its output made again (10).
 TEST(StageCosts, WholeBlocksKeepTheirInputs) {
     const Model model = two_blocks();
     const LayerSamples samples =
-        with_layer_recompute(model, block_samples(), LayerRecompute::Block);
+        with_layer_recompute(model, block_samples(), {.mode = LayerRecompute::Block});
     const StageCost cost = StageCosts(model, samples).of(1, 5);
     EXPECT_EQ(cost.input, Bytes{10});
     EXPECT_EQ(cost.output, Bytes{10});
@@ -148,12 +166,89 @@ TEST(StageCosts, WholeBlocksKeepTheirInputs) {
     EXPECT_EQ(cost.backward_peak, Bytes{20 + 100 + 210 + 10 + 10});
 }
 
+/// Both blocks together. F: the first block's input (10), at the second block's feed-forward what
+/// it drops with its output (210 + 10). B: the input, all else of both blocks, whose second has its
+/// input again (100 + 210 + 110 + 210), the gradient of the output (10), and the output made again
+/// (10).
+TEST(StageCosts, BlocksThatAreComputedAgainTogetherKeepOneInput) {
+    const Model model = two_blocks();
+    for (const int together : {2, 3, 100}) {
+        const LayerSamples samples = with_layer_recompute(
+            model, block_samples(), {.mode = LayerRecompute::Block, .blocks = together});
+        const StageCosts costs(model, samples);
+        const StageCost cost = costs.of(1, 5);
+        EXPECT_EQ(cost.saved, Bytes{10});
+        EXPECT_EQ(cost.forward, Duration(100));
+        EXPECT_EQ(cost.backward_input, Duration(2 * (25 + 35) + 100));
+        EXPECT_EQ(cost.backward_weight, Duration(2 * (15 + 32)));
+        EXPECT_EQ(cost.forward_peak, Bytes{10 + 210 + 10});
+        EXPECT_EQ(cost.backward_peak, Bytes{10 + 100 + 210 + 110 + 210 + 10 + 10});
+        // The 50 bytes of either attention that I alone reads.
+        EXPECT_EQ(cost.rebuilt_for_input, Bytes{2 * 50});
+        // Until W: the layers' own, gradients of three inner outputs, and what W reads.
+        EXPECT_EQ(cost.split, Bytes{2 * (4 + 8) + 3 * 10 + 50 + 210 + 60 + 210});
+        // A stage counts its own blocks: one alone is a group.
+        EXPECT_EQ(costs.of(3, 5).saved, Bytes{10});
+        EXPECT_EQ(costs.of(3, 5).backward_peak, Bytes{10 + 100 + 210 + 10 + 10});
+        // The rest of block 0 begins the group; the stage's input is part of what is saved.
+        EXPECT_EQ(costs.of(2, 5).saved, Bytes{10});
+        EXPECT_EQ(costs.of(2, 5).backward_peak, Bytes{10 + 200 + 110 + 210 + 10 + 10});
+    }
+}
+
+/// Five blocks in groups of n keep ceil(5 / n) inputs of 10 bytes, and a backward has n blocks
+/// again (320 bytes each) beside the inputs of the groups before its own.
+TEST(StageCosts, EveryNthBlockKeepsItsInput) {
+    std::vector<std::string> names{"embedding"};
+    LayerSamples plain{block_samples().front()};
+    for (int block = 0; block < 5; ++block) {
+        names.push_back("block" + std::to_string(block));
+        plain.push_back({.forward = Duration(50), .output = Bytes{10}, .saved = Bytes{320}});
+    }
+    names.emplace_back("head");
+    plain.push_back(block_samples().back());
+    const Model model = chain_of(names);
+    for (int together = 1; together <= 6; ++together) {
+        const LayerSamples samples =
+            with_layer_recompute(model, plain, {.mode = LayerRecompute::Block, .blocks = together});
+        const StageCosts costs(model, samples);
+        const StageCost five = costs.of(1, 6);
+        EXPECT_EQ(five.saved, Bytes{10 * ((5 + together - 1) / together)}) << together;
+        Bytes most;
+        for (int first = 0; first < 5; first += together) {
+            const int blocks = std::min(together, 5 - first);
+            const int groups_before = first / together;
+            most = std::max(most, Bytes{10 * groups_before + 320 * blocks + 10 + 10});
+        }
+        EXPECT_EQ(five.backward_peak, most) << together;
+        // A bound of a stage may add up what its layers save.
+        for (int first = 0; first < 7; ++first) {
+            Bytes sum;
+            for (int end = first + 1; end <= 7; ++end) {
+                sum += samples[static_cast<std::size_t>(end - 1)].saved;
+                EXPECT_LE(sum, costs.of(first, end).saved) << together;
+            }
+        }
+    }
+}
+
+TEST(BlockGroups, CountFromTheStagesFirstBlock) {
+    const std::vector<LayerRange> blocks{{1, 3}, {3, 5}, {5, 7}, {7, 9}};
+    EXPECT_THAT(groups_of(blocks, {0, 10}, 1),
+                ElementsAre(Pair(1, 3), Pair(3, 5), Pair(5, 7), Pair(7, 9)));
+    EXPECT_THAT(groups_of(blocks, {0, 10}, 3), ElementsAre(Pair(1, 7), Pair(7, 9)));
+    EXPECT_THAT(groups_of(blocks, {0, 10}, 5), ElementsAre(Pair(1, 9)));
+    // Half of the second block, the third, and half of the fourth.
+    EXPECT_THAT(groups_of(blocks, {4, 8}, 2), ElementsAre(Pair(0, 3), Pair(3, 4)));
+    EXPECT_THAT(groups_of(blocks, {9, 10}, 2), ElementsAre());
+}
+
 /// A stage that begins with block 0's feed-forward keeps its own input (10), which is part of what
 /// the layer saves (210), and block 1's.
 TEST(StageCosts, AStageThatBeginsInsideOfABlockKeepsItsInput) {
     const Model model = two_blocks();
     const LayerSamples samples =
-        with_layer_recompute(model, block_samples(), LayerRecompute::Block);
+        with_layer_recompute(model, block_samples(), {.mode = LayerRecompute::Block});
     const StageCosts costs(model, samples);
     EXPECT_EQ(costs.of(2, 3).saved, Bytes{10});
     EXPECT_EQ(costs.of(2, 3).forward_peak, Bytes{210 + 10});
@@ -169,7 +264,7 @@ TEST(StageCosts, AStageThatBeginsInsideOfABlockKeepsItsInput) {
 TEST(StageCosts, RecomputeOfBlocksHoldsNoMoreInABackwardOfOneBlock) {
     const Model model = two_blocks();
     const LayerSamples plain = block_samples();
-    const LayerSamples again = with_layer_recompute(model, plain, LayerRecompute::Block);
+    const LayerSamples again = with_layer_recompute(model, plain, {.mode = LayerRecompute::Block});
     for (int first = 0; first < 6; ++first) {
         for (int end = first + 1; end <= 6; ++end) {
             const StageCost all = StageCosts(model, plain).of(first, end);
@@ -199,7 +294,7 @@ TEST(StageCosts, InputSavedIsASum) {
 TEST(StageCosts, WhatWReadsOfABlockIsThereUntilW) {
     const Model model = two_blocks();
     const LayerSamples samples =
-        with_layer_recompute(model, block_samples(), LayerRecompute::Block);
+        with_layer_recompute(model, block_samples(), {.mode = LayerRecompute::Block});
     const StageCost cost = StageCosts(model, samples).of(1, 3);
     EXPECT_EQ(cost.input_saved, Bytes{0});
     EXPECT_EQ(cost.split, Bytes{4 + 50 + 8 + 210 + 10});

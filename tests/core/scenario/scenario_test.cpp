@@ -130,6 +130,28 @@ TEST(ParseScenario, RecomputesAlwaysByDefaultInGpipeAndElsewhereNot) {
     EXPECT_EQ(planned.pipeline.recompute, std::nullopt);
 }
 
+TEST(ParseScenario, RecomputesBeforeTheGradientByDefaultInGpipeAndElsewhereNot) {
+    EXPECT_EQ(parse(gpt).pipeline.recompute_timing, RecomputeTiming::Eager);
+    const std::string other = with(gpt, "[pipeline]\nschedule = \"1f1b\"");
+    EXPECT_EQ(parse(other).pipeline.recompute_timing, RecomputeTiming::Lazy);
+    EXPECT_EQ(settle(parse(other)).pipeline.recompute_timing, RecomputeTiming::Lazy);
+    const Override eager{.key = "pipeline.recompute_timing", .value = "eager"};
+    EXPECT_EQ(parse(other, {eager}).pipeline.recompute_timing, RecomputeTiming::Eager);
+    EXPECT_EQ(settle(parse(other, {eager})).pipeline.recompute_timing, RecomputeTiming::Eager);
+}
+
+TEST(ParseScenario, AScheduleThatIsPlannedHasItsOwnTimingOfRecompute) {
+    Scenario open = parse(with(gpt, "[pipeline]\nschedule = \"auto\""));
+    EXPECT_EQ(open.pipeline.recompute_timing, std::nullopt);
+    for (const auto& [schedule, timing] :
+         {std::pair("gpipe", RecomputeTiming::Eager), {"zb-h1", RecomputeTiming::Lazy}}) {
+        open.pipeline.schedule = schedule;
+        EXPECT_EQ(settle(open).pipeline.recompute_timing, timing);
+    }
+    open.pipeline.recompute_timing = RecomputeTiming::Eager;
+    EXPECT_EQ(settle(open).pipeline.recompute_timing, RecomputeTiming::Eager);
+}
+
 TEST(ParseScenario, ReadsHowTheOrderIsMade) {
     const Scenario s = parse(with(gpt,
                                   "[pipeline]\nschedule = \"interleaved-1f1b\"\nchunks = 2\n"
@@ -175,8 +197,11 @@ TEST(PrintScenario, ParsesBackToTheSame) {
              "[pipeline]\nstages = \"auto\"\nmicro_batches = \"auto\"\nschedule = \"auto\"\n"
              "chunks = \"auto\"\nrecompute = \"auto\"\npartition = \"auto\"\n"
              "data_parallel = \"auto\"\ntensor_parallel = \"auto\"\n"
-             "channel_capacity = \"auto\""),
+             "channel_capacity = \"auto\"\nshard = \"auto\"\n"
+             "sequence_parallel = \"auto\"\nscatter_boundaries = \"auto\""),
         with(gpt, "[pipeline]\nschedule = \"auto\""),
+        with(gpt, "[pipeline]\nschedule = \"auto\"\nrecompute_timing = \"eager\""),
+        with(gpt, "[pipeline]\nschedule = \"zb-h1\"\nrecompute_timing = \"eager\""),
         with(gpt, "[data]\nkind = \"synthetic\""),
         with(mlp, "[data]\nkind = \"mnist\"\npath = \"a\\\"\\\\\\u0007\\u00e4\""),
         with(mlp, "[training]\nlearning_rate = 1e-300\nseed = 9007199254740992"),
@@ -209,8 +234,30 @@ TEST(ParseScenario, ReadsWhatReplicasShare) {
     EXPECT_EQ(shard_of("shard_optimizer = false\nshard = \"none\""), Shard::None);
 }
 
+TEST(ParseScenario, LeavesOpenWhatReplicasAndDevicesShare) {
+    const Scenario s = parse(with(gpt,
+                                  "[pipeline]\nshard = \"auto\"\n"
+                                  "sequence_parallel = \"auto\"\nscatter_boundaries = \"auto\""));
+    EXPECT_TRUE(s.pipeline.shard_auto);
+    EXPECT_TRUE(s.pipeline.sequence_parallel_auto);
+    EXPECT_TRUE(s.pipeline.scatter_boundaries_auto);
+    // What is not written has its default, but for a search.
+    EXPECT_FALSE(parse(gpt).pipeline.shard_auto);
+    EXPECT_TRUE(parse_scenario(gpt, "x.toml", {}, Unwritten::Auto).pipeline.shard_auto);
+    // What is said later takes the place of "auto".
+    const Scenario over =
+        parse_scenario(gpt, "x.toml", {{"pipeline.sequence_parallel", "true"}}, Unwritten::Auto);
+    EXPECT_FALSE(over.pipeline.sequence_parallel_auto);
+    EXPECT_TRUE(over.pipeline.sequence_parallel);
+    const Scenario old_word =
+        parse_scenario(gpt, "x.toml", {{"pipeline.shard_optimizer", "true"}}, Unwritten::Auto);
+    EXPECT_FALSE(old_word.pipeline.shard_auto);
+    EXPECT_EQ(old_word.pipeline.shard, Shard::Optimizer);
+}
+
 TEST(ParseScenario, RefusesAnOldWordThatContradictsTheNewOne) {
     for (const auto& [old_word, new_word] : {std::pair("true", "none"),
+                                             {"true", "auto"},
                                              {"true", "gradients"},
                                              {"true", "weights"},
                                              {"false", "optimizer"},
@@ -247,6 +294,16 @@ TEST(ParseScenario, ReadsRecomputeOfPartsOfAStage) {
         parse(with(gpt, "[pipeline]\nrecompute = \"block\""), {{"pipeline.recompute", "always"}});
     EXPECT_EQ(over.pipeline.layer_recompute, LayerRecompute::None);
     EXPECT_EQ(over.pipeline.recompute, Recompute::Always);
+}
+
+TEST(ParseScenario, ReadsHowManyBlocksAreComputedAgainTogether) {
+    EXPECT_EQ(parse(gpt).pipeline.recompute_blocks, 1);
+    const Scenario s = parse(with(gpt, "[pipeline]\nrecompute = \"block\"\nrecompute_blocks = 3"));
+    EXPECT_EQ(s.pipeline.recompute_blocks, 3);
+    EXPECT_EQ(settle(s).pipeline.recompute_blocks, 3);
+    EXPECT_EQ(parse(print_scenario(s)), s);
+    // The default goes with everything.
+    EXPECT_NO_THROW(parse(with(gpt, "[pipeline]\nrecompute_blocks = 1")));
 }
 
 TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
@@ -343,7 +400,10 @@ TEST(Settle, NamesEveryOtherAutoAndAValueToSet) {
                             "chunks",
                             "recompute",
                             "data_parallel",
-                            "tensor_parallel"}) {
+                            "tensor_parallel",
+                            "shard",
+                            "sequence_parallel",
+                            "scatter_boundaries"}) {
         const Scenario one = parse(gpt, {{fmt::format("pipeline.{}", key), "auto"}});
         EXPECT_NE(error_of([&] { settle(one); }).text().find(key), std::string::npos);
     }

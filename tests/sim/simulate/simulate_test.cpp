@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
+#include "core/timeline/footprint.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/critical_path.h"
 #include "tests/support/critical_path.h"
@@ -133,13 +134,14 @@ TEST(Simulate, OneStageSendsNothing) {
     EXPECT_EQ(pipeline_time(timeline), Duration(milliseconds(9)));
 }
 
-TEST(SettledCapacity, NoSendBlocksAndTheTimelineIsThatOfUnboundedEdges) {
+TEST(SettledCapacity, WithoutBytesNoSendBlocksAndTheTimelineIsThatOfUnboundedEdges) {
     std::mt19937 random(7);
     for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
         for (int ranks = 2; ranks <= 6; ++ranks) {
             for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
-                const Plan plan =
-                    make_plan(testing::random_costs(kind, ranks, micro_batches, random));
+                PlainCosts costs = testing::random_costs(kind, ranks, micro_batches, random);
+                costs.boundary = Bytes{};
+                const Plan plan = make_plan(costs);
                 const int capacity = settled_capacity(plan);
                 ASSERT_EQ(simulate(plan.with_capacity(capacity)), simulate(plan))
                     << to_string(kind) << " p " << ranks << " m " << micro_batches;
@@ -156,6 +158,31 @@ TEST(SettledCapacity, OneLessWouldBlockASend) {
     // At 6 the last of six messages is handed over, and rank 1 has taken only the first.
     EXPECT_EQ(capacity, 5);
     EXPECT_NE(simulate(plan.with_capacity(capacity - 1)), simulate(plan));
+}
+
+/// At 512 ms the first of two ranks has handed over its last message, and the second has taken 171,
+/// one every 3 ms from 1 ms on. Whether messages wait in the channel or one by one for their
+/// hand-over makes no difference to the step: the first rank has nothing else to do until its first
+/// gradient comes.
+TEST(SettledCapacity, LeavesOutRoomThatSavesNoTime) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 2, 512);
+    costs.forward = {milliseconds(1), milliseconds(3)};
+    const Plan without_bytes = make_plan(costs);
+    costs.boundary = megabytes(100);
+    const Plan plan = make_plan(costs);
+    EXPECT_EQ(settled_capacity(without_bytes), 512 - 171);
+    EXPECT_EQ(settled_capacity(plan), 1);
+    EXPECT_EQ(step_time(simulate(plan.with_capacity(1))), step_time(simulate(plan)));
+    EXPECT_EQ(resident_memory(with_settled_capacity(plan), 1)[MemoryKind::Boundary],
+              megabytes(100));
+}
+
+TEST(SettledCapacity, AllowsAThousandthOfTheStep) {
+    const Duration step = milliseconds(5'000);
+    EXPECT_TRUE(is_as_fast(step, step));
+    EXPECT_TRUE(is_as_fast(step + milliseconds(5), step));
+    EXPECT_FALSE(is_as_fast(step + milliseconds(5) + Duration{1}, step));
+    EXPECT_FALSE(is_as_fast(Duration{1'000}, Duration{999}));
 }
 
 TEST(SettledCapacity, IsAtLeastOneAndZeroWithoutEdges) {

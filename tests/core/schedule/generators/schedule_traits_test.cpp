@@ -253,6 +253,17 @@ TEST(ScheduleTraits, OneScheduleAloneIsTriedOnOneRank) {
     EXPECT_THAT(first, UnorderedElementsAre("1f1b"));
 }
 
+/// GPipe (section 2.3) recomputes before the gradient is there; Megatron-LM's and PyTorch's
+/// checkpoints are computed again within the backward.
+TEST(ScheduleTraits, OnlyGPipeRecomputesBeforeTheGradientHasArrived) {
+    for (const ScheduleName& known : known_schedules()) {
+        EXPECT_EQ(schedule_traits(known.kind).recompute_timing,
+                  known.name == "gpipe" ? RecomputeTiming::Eager : RecomputeTiming::Lazy)
+            << known.name;
+    }
+    EXPECT_EQ(schedule_traits("mine.csv").recompute_timing, RecomputeTiming::Lazy);
+}
+
 TEST(ScheduleTraits, OfAFileClaimNothing) {
     const ScheduleTraits& row = schedule_traits("mine.csv");
     EXPECT_EQ(&row, &schedule_traits(ScheduleKind::FromFile));
