@@ -36,7 +36,8 @@ void note_overrides(const std::vector<MeasuredRun>& runs,
             return std::ranges::find(run.keys, given.key, &Override::key) != run.keys.end();
         };
         const auto silent = std::ranges::find_if_not(runs, names_it);
-        if (silent != runs.end() && given.key != "training.seed") {
+        const bool says_much = given.key != "training.seed" && given.value != "auto";
+        if (silent != runs.end() && says_much) {
             console.note(
                 fmt::format("{} does not name {}: the run is taken to have had that of "
                             "--set, {}",

@@ -71,9 +71,12 @@ SettledScenario settle_run(const MeasuredRun& run, Scenario scenario) {
     try {
         return settle(scenario);
     } catch (const Error& error) {
+        const std::string& text = error.text();
+        const std::size_t key = std::min(text.find("pipeline."), text.size());
         refuse_run(run,
-                   error.text() + ", expected what the measured run had",
-                   "write it into the row, as in \"pipeline.stages\": 8");
+                   text + ", expected what the measured run had",
+                   fmt::format("write \"{}\" into the row, with its value",
+                               text.substr(key, text.find(',', key) - key)));
     }
 }
 

@@ -1,7 +1,6 @@
 #include "core/interop/traces/layer_times.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -82,8 +81,12 @@ class BackwardFinder {
             range.length = end - *range.begin;
         }
         std::vector<TraceRange> all;
-        std::ranges::transform(
-            found, std::back_inserter(all), [](const auto& entry) { return entry.second; });
+        for (auto& [layer, range] : found) {
+            if (!events_.has_kernels) {  // else the kernels of a range count, not its length
+                *range.length -= computed_again(range);
+            }
+            all.push_back(std::move(range));
+        }
         return all;
     }
 
@@ -114,6 +117,24 @@ class BackwardFinder {
             }
         }
         return maker == nullptr ? std::nullopt : range_at(*maker);
+    }
+
+    /// Time of the forwards inside of a backward, on its own thread.
+    Duration computed_again(const TraceRange& backward) const {
+        const auto lane = forwards_.find(backward.lane);
+        Duration sum{};
+        Duration end = *backward.begin;  // of the last one: others may lie in it
+        if (lane == forwards_.end()) {
+            return sum;
+        }
+        for (const std::size_t i : lane->second) {
+            const TraceRange& forward = events_.ranges[i];
+            if (*forward.begin >= end && forward.end() <= backward.end()) {
+                sum += *forward.length;
+                end = forward.end();
+            }
+        }
+        return sum;
     }
 
     /// The innermost range in which an operator begins.

@@ -296,7 +296,7 @@ TEST_F(RunCalibrationTest, WhatARowLeavesOpenIsNamed) {
     EXPECT_EQ(open.kind(), ErrorKind::BadInput);
     EXPECT_EQ(open.place(), "runs.json: row 2");
     EXPECT_THAT(open.text(), HasSubstr("pipeline.stages"));
-    EXPECT_THAT(open.hint(), HasSubstr("into the row"));
+    EXPECT_THAT(open.hint(), HasSubstr("write \"pipeline.stages\" into the row"));
     // Where a plan is looked for, what nobody has written is open, too, but for one chunk.
     const Error unwritten =
         error_of([&] { settled_run({.step_seconds = 1}, source(Unwritten::Auto), layers(1, 1)); });

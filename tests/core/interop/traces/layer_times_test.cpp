@@ -162,6 +162,19 @@ TEST(LayerTimes, WithoutKernelsTheHostCounts) {
     EXPECT_THAT(times.kinds[0].backward, ElementsAre(10us));
 }
 
+/// Of 40 microseconds 8 and 10 are forwards of a checkpointed block, computed again.
+TEST(LayerTimes, WithoutKernelsForwardsThatAreComputedAgainAreNoBackward) {
+    Events events;
+    events.range("h.0.attn", python, 0, 8).op(python, 1, 2, 10);
+    events.range("h.0.mlp", python, 10, 9).op(python, 11, 2, 11);
+    events.op(python, 100, 40, 11, 1);
+    events.range("h.0.attn", python, 105, 8).range("h.0.mlp", python, 115, 10);
+    events.op(python, 141, 12, 10, 1);
+    const LayerTimes times = events.times(halves);
+    EXPECT_THAT(times.kinds[1].backward, ElementsAre(22us));
+    EXPECT_THAT(times.kinds[0].backward, ElementsAre(12us));
+}
+
 TEST(LayerTimes, WhatIsNotInTheTraceIsRefused) {
     const auto refused = [](const Events& events, const std::vector<LayerRanges>& ranges) {
         return error_of([&] { events.times(ranges); });
