@@ -91,8 +91,8 @@ struct LearnedRange {
 };
 LearnedRange learned_range(const std::vector<Compared>& runs, const RunKind& kind);
 
-/// The range of factors that is left where one run corrects the prediction of another run of the same
-/// model, on devices of the same kind, in the same set.
+/// The range of factors that is left where one run corrects the prediction of another run of the
+/// same model, on devices of the same kind, in the same set.
 LearnedRange calibrated_range(const std::vector<Compared>& runs);
 
 /// Of pairs of runs of a set, on as many devices, whose predicted steps lie `from` to `to` apart as

@@ -125,12 +125,13 @@ double tokens_per_sample(const MeasuredRun& run,
                          const Profile& profile) {
     if (run.tokens_per_sample && profile.tokens_per_sample > 0 &&
         *run.tokens_per_sample != profile.tokens_per_sample) {
-        refuse_run(run,
-                   fmt::format("\"tokens_per_sample\": {}, but the costs are of samples of {} tokens, "
-                               "expected the same",
-                               *run.tokens_per_sample,
-                               profile.tokens_per_sample),
-                   "estimate the costs for samples of the run's length: import hf --sequence N");
+        refuse_run(
+            run,
+            fmt::format("\"tokens_per_sample\": {}, but the costs are of samples of {} tokens, "
+                        "expected the same",
+                        *run.tokens_per_sample,
+                        profile.tokens_per_sample),
+            "estimate the costs for samples of the run's length: import hf --sequence N");
     }
     if (run.tokens_per_sample) {
         return *run.tokens_per_sample;
@@ -221,16 +222,17 @@ bool agrees_counted_otherwise(const MeasuredRun& run,
                     first.key,
                     first.value,
                     first.step()),
-        otherwise ? fmt::format("they agree with \"tflops_count\": \"{}\"",
-                                run.counts_recompute ? "model" : "hardware")
-                  : fmt::format("{} = {:.4g} goes with {}, or {} = {:.4g} with {}; is training.batch "
-                                "the samples of a whole step?",
-                                time.key,
-                                time.at(first.step()),
-                                first.key,
-                                first.key,
-                                first.at(time.step()),
-                                time.key));
+        otherwise
+            ? fmt::format("they agree with \"tflops_count\": \"{}\"",
+                          run.counts_recompute ? "model" : "hardware")
+            : fmt::format("{} = {:.4g} goes with {}, or {} = {:.4g} with {}; is training.batch "
+                          "the samples of a whole step?",
+                          time.key,
+                          time.at(first.step()),
+                          first.key,
+                          first.key,
+                          first.at(time.step()),
+                          time.key));
 }
 
 /// The step of a run, in seconds.

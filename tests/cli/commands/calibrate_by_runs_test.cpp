@@ -138,8 +138,8 @@ TEST_F(CalibrateByRuns, PlanSearchesWithTheCalibratedCosts) {
               0);
 }
 
-/// `plan` opens what a scenario does not write down; a run on one device to a rank has nothing to say
-/// of what such devices divide, and one pipeline nothing of what replicas share.
+/// `plan` opens what a scenario does not write down; a run on one device to a rank has nothing to
+/// say of what such devices divide, and one pipeline nothing of what replicas share.
 TEST_F(CalibrateByRuns, ARowNeedNotNameWhatHasNoEffect) {
     const std::string open = file("open.toml", R"([model]
 kind = "profile"
