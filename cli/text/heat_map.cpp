@@ -35,9 +35,10 @@ HeatMapPicture::Cell cell_of(const sim::FoundPlan& plan) {
             .lines = {fmt::format("{:.4g}", per_second(plan)),
                       percent_text(plan.bubble),
                       plan.peak.count > 0 ? format_bytes(plan.peak) : ""},
-            .tooltip = fmt::format("{}\nstep {}",
-                                   pipeline_keys(plan.candidate, plan.partition, plan.recompute),
-                                   format_duration(plan.step))};
+            .tooltip =
+                fmt::format("{}\nstep {}",
+                            pipeline_keys(scenario, plan.candidate, plan.partition, plan.recompute),
+                            format_duration(plan.step))};
 }
 
 }  // namespace
