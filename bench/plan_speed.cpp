@@ -119,7 +119,7 @@ double all_plans(const Question& question, const Model& model, const sim::Search
     for (int tries = 0; sampled < wanted && tries < 50 * wanted; ++tries) {
         const sim::Shape& shape = result.shapes[random() % result.shapes.size()];
         const std::vector<sim::ScheduleChoice> choices =
-            choices_of(question.scenario, model, shape);
+            choices_of(question.scenario, model, question.profile, shape);
         const sim::Candidate candidate{shape, choices[random() % choices.size()]};
         if (std::int64_t{6} * shape.stages * candidate.choice.chunks * shape.micro_batches > most) {
             continue;

@@ -1,6 +1,9 @@
 // Training runs that other people measured beside what we predict of them, set by set.
 //
 //   build/release/bench/published [folder] [name]     "name": only sets whose name contains it
+//   build/release/bench/published --csv [folder] [name]     one line for each run
+//   build/release/bench/published --ranges [folder] [name]  what estimate_error and order_error
+//   hold
 //
 // A run that is predicted not to fit although it ran is marked so; its step is predicted all the
 // same.
@@ -13,6 +16,8 @@
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "core/base/number_text.h"
 
 namespace {
 
@@ -133,13 +138,75 @@ void print_set(const Set& set) {
         all);
 }
 
-int run(int argc, char** argv) {
-    const std::string folder = argc > 1 ? argv[1] : PIPETWIN_SOURCE_DIR "/scenarios/published";
-    const std::string only = argc > 2 ? argv[2] : "";
-    for (const Set& set : read_sets(folder)) {
-        if (set.name.find(only) != std::string::npos) {
-            print_set(set);
+void print_lines(const Set& set) {
+    for (const Run& run : set.runs) {
+        const Prediction of = predict(run);
+        if (!run.step_seconds || !of.step_seconds) {
+            continue;
         }
+        fmt::print("{};{};{};{};{};{};{};{};{};{};{};{:.6g};{:.6g}\n",
+                   set.name,
+                   set.setup,
+                   set.hold_out ? "hold-out" : "develop",
+                   run.device,
+                   run.name,
+                   run.devices,
+                   key_of(run, "pipeline.stages"),
+                   key_of(run, "pipeline.tensor_parallel"),
+                   key_of(run, "pipeline.data_parallel"),
+                   key_of(run, "pipeline.shard"),
+                   key_of(run, "pipeline.recompute"),
+                   *run.step_seconds,
+                   *of.step_seconds);
+    }
+}
+
+void print_range(const char* kind, const LearnedRange& range) {
+    fmt::print("{:<28} {:.3f} to {:.3f}, {} of {}\n",
+               kind,
+               range.low,
+               range.high,
+               counted(range.runs, "run"),
+               counted(range.sources, "source"));
+}
+
+void print_ranges(const std::vector<Compared>& runs) {
+    print_range("sharded weights", learned_range(runs, {.shards_weights = true}));
+    print_range("tensor parallelism", learned_range(runs, {.tensor_parallel = 2}));
+    print_range("neither", learned_range(runs, {}));
+    print_range("calibrated (pairs, by set)", calibrated_range(runs));
+    for (const double from : {0.01, 0.04, 0.07, 0.10, 0.13, 0.16, 0.20}) {
+        fmt::print("predicted {:.0f} to {:.0f} % apart: {:.1f} % in the right order\n",
+                   100 * from,
+                   100 * (from + 0.03),
+                   100 * right_orders(runs, from, from + 0.03));
+    }
+}
+
+int run(int argc, char** argv) {
+    std::vector<std::string> words(argv + 1, argv + argc);
+    const std::string what = !words.empty() && words.front().starts_with("--") ? words.front() : "";
+    if (!what.empty()) {
+        words.erase(words.begin());
+    }
+    words.resize(2);
+    const bool lines = what == "--csv";
+    if (lines) {
+        fmt::print(
+            "set;setup;use;device;run;devices;stages;tensor_parallel;data_parallel;shard;"
+            "recompute;measured_s;predicted_s\n");
+    }
+    const std::string folder =
+        words[0].empty() ? PIPETWIN_SOURCE_DIR "/scenarios/published" : words[0];
+    std::vector<Set> sets = read_sets(folder);
+    std::erase_if(
+        sets, [&words](const Set& set) { return set.name.find(words[1]) == std::string::npos; });
+    if (what == "--ranges") {
+        print_ranges(compared_runs(sets));
+        return 0;
+    }
+    for (const Set& set : sets) {
+        lines ? print_lines(set) : print_set(set);
     }
     return 0;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -98,6 +100,11 @@ Run read_run(const json& merged, string_view place, const std::string& pointer) 
     run.estimate.attention = estimate.text_or("attention", "flash") == "standard"
                                  ? AttentionKernels::Standard
                                  : AttentionKernels::Flash;
+    run.estimate.loss = estimate.text_or("loss", "fused") == "standard" ? LossKernels::Standard
+                                                                        : LossKernels::Fused;
+    run.estimate.selective = estimate.text_or("selective", "usual") == "core-attention"
+                                 ? SelectiveRecompute::CoreAttention
+                                 : SelectiveRecompute::Usual;
     run.estimate.most_devices = 8;
     const json& scenario = merged.at("scenario");
     for (const auto& [key, value] : scenario.items()) {
@@ -181,6 +188,123 @@ Prediction predict(const Run& run) {
         prediction.fits = false;
     }
     return prediction;
+}
+
+std::string key_of(const Run& run, string_view key) {
+    const auto found = std::ranges::find(run.scenario, key, &Override::key);
+    return found == run.scenario.end() ? "" : found->value;
+}
+
+std::vector<Compared> compared_runs(const std::vector<Set>& sets) {
+    std::vector<Compared> all;
+    for (const Set& set : sets) {
+        for (const Run& run : set.runs) {
+            const std::optional<double> predicted =
+                run.step_seconds ? predict(run).step_seconds : std::nullopt;
+            if (!predicted) {
+                continue;
+            }
+            const std::string tensor = key_of(run, "pipeline.tensor_parallel");
+            all.push_back({.set = set.name,
+                           .source = set.setup,
+                           .device = run.device,
+                           .model = fmt::format("{} {}", run.model, run.estimate.sequence),
+                           .devices = run.devices,
+                           .kind = {.shards_weights = key_of(run, "pipeline.shard") == "weights",
+                                    .tensor_parallel = tensor.empty() ? 1 : std::stoi(tensor)},
+                           .measured = *run.step_seconds,
+                           .predicted = *predicted});
+        }
+    }
+    return all;
+}
+
+namespace {
+
+/// A value, and the group whose values weigh 1 together.
+struct Grouped {
+    double value = 0;
+    std::string group;
+};
+
+/// The value below which a share of all values lies; every group weighs the same.
+double quantile(std::vector<Grouped> values, double share) {
+    std::map<std::string, double> sizes;
+    for (const Grouped& one : values) {
+        ++sizes[one.group];
+    }
+    std::ranges::sort(values, {}, &Grouped::value);
+    double below = 0;
+    for (const Grouped& one : values) {
+        below += 1 / sizes[one.group];
+        if (below >= share * static_cast<double>(sizes.size())) {
+            return one.value;
+        }
+    }
+    return values.empty() ? 1 : values.back().value;
+}
+
+LearnedRange range_of(const std::vector<Grouped>& values) {
+    std::set<std::string> groups;
+    for (const Grouped& one : values) {
+        groups.insert(one.group);
+    }
+    return {.low = quantile(values, 0.05),
+            .high = quantile(values, 0.95),
+            .runs = static_cast<int>(values.size()),
+            .sources = static_cast<int>(groups.size())};
+}
+
+/// Calls `visit(a, b)` for every two runs of a set, either way round.
+template <class Visit>
+void for_pairs(const std::vector<Compared>& runs, Visit visit) {
+    for (const Compared& a : runs) {
+        for (const Compared& b : runs) {
+            if (&a != &b && a.set == b.set) {
+                visit(a, b);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+LearnedRange learned_range(const std::vector<Compared>& runs, const RunKind& kind) {
+    std::vector<Grouped> factors;
+    for (const Compared& run : runs) {
+        if (estimate_error(run.kind) == estimate_error(kind)) {
+            factors.push_back({run.measured / run.predicted, run.source});
+        }
+    }
+    return range_of(factors);
+}
+
+LearnedRange calibrated_range(const std::vector<Compared>& runs) {
+    std::vector<Grouped> factors;
+    for_pairs(runs, [&factors](const Compared& measured, const Compared& other) {
+        if (measured.model == other.model && measured.device == other.device) {
+            const double correction = measured.measured / measured.predicted;
+            factors.push_back({other.measured / (correction * other.predicted), other.source});
+        }
+    });
+    return range_of(factors);
+}
+
+double right_orders(const std::vector<Compared>& runs, double from, double to) {
+    std::map<std::string, std::pair<double, double>> sets;  // right, all
+    for_pairs(runs, [&](const Compared& a, const Compared& b) {
+        const double apart = b.predicted / a.predicted - 1;
+        if (apart >= from && apart < to && a.devices == b.devices) {
+            auto& [right, all] = sets[a.set];
+            right += a.measured < b.measured ? 1 : 0;
+            ++all;
+        }
+    });
+    double sum = 0;
+    for (const auto& [name, counts] : sets) {
+        sum += counts.first / counts.second;
+    }
+    return sets.empty() ? 0 : sum / static_cast<double>(sets.size());
 }
 
 }  // namespace pipetwin::published

@@ -7,6 +7,7 @@
 
 #include "core/base/units.h"
 #include "core/costs/estimate.h"
+#include "core/costs/estimate_error.h"
 #include "core/text/override.h"
 #include "core/timeline/footprint.h"
 
@@ -61,5 +62,41 @@ struct Prediction {
 
 /// Predicts a run from its configuration alone.
 Prediction predict(const Run& run);
+
+/// The value of a scenario's key in a run; empty where the run does not name it.
+std::string key_of(const Run& run, std::string_view key);
+
+/// A run that was measured and can be predicted.
+struct Compared {
+    std::string set;
+    std::string source;  ///< the set's `setup`: rows of one source have software and devices alike
+    std::string device;
+    std::string model;  ///< text of its config.json, and the tokens of a sample
+    int devices = 1;
+    RunKind kind;
+    double measured = 0;  ///< seconds of a step
+    double predicted = 0;
+};
+
+/// Every run of the sets that was measured and is not refused.
+std::vector<Compared> compared_runs(const std::vector<Set>& sets);
+
+/// Between what factors on the predicted step 9 of 10 measured ones lie, of the runs of one kind;
+/// every source weighs the same.
+struct LearnedRange {
+    double low = 1;
+    double high = 1;
+    int runs = 0;
+    int sources = 0;
+};
+LearnedRange learned_range(const std::vector<Compared>& runs, const RunKind& kind);
+
+/// The range of factors that is left where one run corrects the prediction of another run of the
+/// same model, on devices of the same kind, in the same set.
+LearnedRange calibrated_range(const std::vector<Compared>& runs);
+
+/// Of pairs of runs of a set, on as many devices, whose predicted steps lie `from` to `to` apart as
+/// a share: how many are in the right order, as a share; every set weighs the same.
+double right_orders(const std::vector<Compared>& runs, double from, double to);
 
 }  // namespace pipetwin::published

@@ -377,6 +377,11 @@ class FileExpectation {
             expect(file, {format->kind, format->other}, format->expected);
         }
     }
+    void operator()(const CalibrateOptions& options) const {
+        expect(options.trace,
+               {FileKind::TorchTrace, FileKind::Nsys},
+               "a trace of PyTorch's profiler, or an export of nsys");
+    }
     void operator()(const DevicesOptions&) const {}
     void operator()(const ViewOptions&) const {}
 

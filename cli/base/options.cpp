@@ -35,6 +35,7 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"check"},
                                    std::string_view{"import"},
                                    std::string_view{"export"},
+                                   std::string_view{"calibrate"},
                                    std::string_view{"devices"},
                                    std::string_view{"view"}};
 
@@ -185,6 +186,7 @@ class Grammar {
     void add_compare();
     void add_check();
     void add_exchange();
+    void add_calibrate();
     void add_devices();
     void add_hf_options(CLI::App& app);
     void add_range_names(CLI::App& app);
@@ -204,6 +206,7 @@ class Grammar {
     DevicesOptions devices_;
     ImportOptions import_;
     ExportOptions export_;
+    CalibrateOptions calibrate_;
     ViewOptions view_;
 };
 
@@ -241,20 +244,16 @@ void Grammar::add_hf_options(CLI::App& app) {
         ->check(CLI::Range(1, 1 << 26));
     app.add_option("--precision", hf.precision, "hf: bf16, fp16 or fp32 (default: the file's)")
         ->type_name("NAME");
-    CLI::Option* const efficiency =
-        app.add_option("--efficiency",
-                       hf.efficiency,
-                       "hf, megatron: share of the dense matrix rate (default 0.5)")
-            ->type_name("X")
-            ->check(CLI::Range(0.001, 1.0));
-    app.add_flag("--measured-rates",
-                 hf.measured_rates,
-                 "hf, megatron: rates by the kind and the size of each kernel, as measurements of "
-                 "the device say")
-        ->excludes(efficiency);
+    app.add_option("--efficiency",
+                   hf.efficiency,
+                   "hf, megatron: share of the dense matrix rate that every product reaches "
+                   "(default: by its sizes, as measurements of the device say)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
     app.add_option("--memory-efficiency",
                    hf.memory_efficiency,
-                   "hf, megatron: share of the memory rate (default 0.8)")
+                   "hf, megatron: share of the memory rate that everything else reaches (default: "
+                   "by the kind of kernel)")
         ->type_name("X")
         ->check(CLI::Range(0.001, 1.0));
     app.add_option_function<std::string>(
@@ -266,6 +265,13 @@ void Grammar::add_hf_options(CLI::App& app) {
            "hf, megatron: flash (default), or standard: kernels over all scores")
         ->type_name("KIND")
         ->check(CLI::IsMember({"flash", "standard"}));
+    app.add_option(
+           "--loss",
+           hf.loss,
+           "hf, megatron: fused (default), or standard: the cross-entropy as kernels of its "
+           "own over the logits")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"fused", "standard"}));
     app.add_option("--weights",
                    hf.weights,
                    "hf: safetensors files, or their index.json, for exact bytes (repeatable)")
@@ -352,6 +358,49 @@ void Grammar::add_exchange() {
     needs_out_file(exporter);
 }
 
+void Grammar::add_calibrate() {
+    CLI::App& calibrate = add_command(
+        "calibrate", "Measured times per kind of layer, from a trace of one rank, for import hf");
+    calibrate
+        .add_option("trace", calibrate_.trace, "A trace of PyTorch's profiler, or an nsys export")
+        ->type_name("TRACE")
+        ->required();
+    calibrate
+        .add_option("--forward",
+                    calibrate_.forward,
+                    "How ranges of a kind's forward are named: 'attention=*.attn'; * is any text "
+                    "(repeatable)")
+        ->type_name("KIND=PATTERN")
+        ->take_all()
+        ->expected(1)
+        ->required();
+    calibrate
+        .add_option("--backward",
+                    calibrate_.backward,
+                    "How ranges of its backward are named (default: what autograd ran for the "
+                    "forward's operators)")
+        ->type_name("KIND=PATTERN")
+        ->take_all()
+        ->expected(1);
+    calibrate
+        .add_option("--micro-batch-size",
+                    calibrate_.micro_batch_size,
+                    "Samples that the trace's micro-batches had")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16))
+        ->required();
+    needs_out_file(calibrate);
+}
+
+/// --calibrate of `simulate` and `plan`; `import hf` has another one.
+void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
+    app.add_option("--calibrate",
+                   file,
+                   "Measured runs (JSON: step or TFLOP/s, peak, and the keys that differ) that "
+                   "correct the costs")
+        ->type_name("FILE");
+}
+
 void Grammar::add_simulate() {
     CLI::App& simulate =
         add_command("simulate", "Predict time, bubble, memory and throughput of one plan");
@@ -361,6 +410,7 @@ void Grammar::add_simulate() {
     simulate
         .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
+    add_run_calibration(simulate, simulate_.calibration);
     add_plain(simulate, simulate_.plain);
     add_uncertain(simulate, simulate_.uncertainty);
 }
@@ -373,6 +423,7 @@ void Grammar::add_plan() {
         ->required();
     plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
+    add_run_calibration(plan, plan_.calibration);
     plan.add_option("--heatmap",
                     plan_.heat_map,
                     "Draw the best plan of every number of stages and micro-batches")
@@ -473,6 +524,7 @@ Grammar::Grammar() {
     add_compare();
     add_check();
     add_exchange();
+    add_calibrate();
     add_devices();
     add_command("view", "Open the desktop program (pipetwin-gui)")
         .add_option("file", view_.file, "A run folder or a trace")
@@ -550,6 +602,9 @@ Command Grammar::selected() const {
     }
     if (name == "export") {
         return with_common(export_);
+    }
+    if (name == "calibrate") {
+        return with_common(calibrate_);
     }
     if (name == "devices") {
         return with_common(devices_);
@@ -629,6 +684,26 @@ std::vector<std::string> with_words_as_options(std::vector<std::string> args) {
     return args;
 }
 
+/// Throws Error(Usage) for costs of layers, or runs that correct them, beside plain numbers.
+void refuse_costs_beside_numbers(const Command& command) {
+    const auto* const simulate = std::get_if<SimulateOptions>(&command);
+    if (simulate == nullptr || !simulate->plain.any() || !simulate->scenario.empty()) {
+        return;
+    }
+    if (!simulate->profile.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--profile",
+                    "plain numbers are costs already",
+                    "leave it out, or simulate a scenario with it");
+    }
+    if (!simulate->calibration.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--calibrate",
+                    "plain numbers have no layers whose costs it could correct",
+                    "leave it out, or simulate a scenario with it");
+    }
+}
+
 /// Throws Error(Usage) for an option of every command that the one at hand can make no use of.
 void refuse_without_effect(const Command& command) {
     const CommonOptions& common = common_options(command);
@@ -638,7 +713,9 @@ void refuse_without_effect(const Command& command) {
     const bool shows = std::holds_alternative<CompareOptions>(command) ||
                        std::holds_alternative<DevicesOptions>(command) ||
                        std::holds_alternative<ViewOptions>(command);
-    if ((shows || std::holds_alternative<ImportOptions>(command)) && !common.overrides.empty()) {
+    const bool reads_no_scenario = shows || std::holds_alternative<ImportOptions>(command) ||
+                                   std::holds_alternative<CalibrateOptions>(command);
+    if (reads_no_scenario && !common.overrides.empty()) {
         const Override& first = common.overrides.front();
         refuse("--set " + first.key,
                "this command reads no scenario whose key it could set",
@@ -665,13 +742,7 @@ void refuse_without_effect(const Command& command) {
                     std::filesystem::path(plan->heat_map).replace_extension(".svg").string()));
         }
     }
-    if (const auto* simulate = std::get_if<SimulateOptions>(&command);
-        simulate != nullptr && simulate->plain.any() && simulate->scenario.empty() &&
-        !simulate->profile.empty()) {
-        refuse("--profile",
-               "plain numbers are costs already",
-               "leave it out, or simulate a scenario with it");
-    }
+    refuse_costs_beside_numbers(command);
 }
 
 /// The first word must be a command, or an option of the program itself.
@@ -705,8 +776,8 @@ std::string_view HfOptions::given() const {
            : precision            ? "--precision"
            : efficiency           ? "--efficiency"
            : memory_efficiency    ? "--memory-efficiency"
-           : measured_rates       ? "--measured-rates"
            : has_attention        ? "--attention"
+           : loss                 ? "--loss"
            : !calibration.empty() ? "--calibrate"
            : !weights.empty()     ? "--weights"
            : whole_blocks         ? "--whole-blocks"

@@ -94,6 +94,7 @@ struct SimulateOptions {
     CommonOptions common;
     std::filesystem::path scenario;  ///< empty: plain numbers
     std::filesystem::path profile;
+    std::filesystem::path calibration;  ///< measured runs; empty: none
     PlainOptions plain;
     UncertaintyOptions uncertainty;
 };
@@ -103,10 +104,11 @@ struct PlanOptions {
     CommonOptions common;
     std::filesystem::path scenario;
     std::filesystem::path profile;
-    std::filesystem::path heat_map;   ///< *.svg; empty: not asked for
-    std::filesystem::path order_out;  ///< *.profile.json; empty: layers keep their order
-    bool hybrid = false;              ///< what stages of unequal width could do, too
-    bool largest_layers = false;      ///< how many layers fit, in place of the fastest plan
+    std::filesystem::path calibration;  ///< measured runs; empty: none
+    std::filesystem::path heat_map;     ///< *.svg; empty: not asked for
+    std::filesystem::path order_out;    ///< *.profile.json; empty: layers keep their order
+    bool hybrid = false;                ///< what stages of unequal width could do, too
+    bool largest_layers = false;        ///< how many layers fit, in place of the fastest plan
 };
 
 /// Options of `profile`.
@@ -137,9 +139,9 @@ struct HfOptions {
     std::optional<std::string> precision;
     std::optional<double> efficiency;
     std::optional<double> memory_efficiency;
-    bool measured_rates = false;      ///< by the sizes of each product, in place of one efficiency
-    std::string attention = "flash";  ///< or "standard"
-    bool has_attention = false;       ///< whether that was given
+    std::string attention = "flash";    ///< or "standard"
+    bool has_attention = false;         ///< whether that was given
+    std::optional<std::string> loss{};  ///< "fused" or "standard"
     std::filesystem::path calibration;  ///< empty: none
     std::vector<std::filesystem::path> weights;
     bool whole_blocks = false;  ///< a layer per block, not per half
@@ -170,6 +172,15 @@ struct ImportOptions {
     bool ignore_unknown = false;                    ///< megatron: warn where it would refuse
     HfOptions hf;
     RangeNameOptions ranges;  ///< torch-trace, nsys
+};
+
+/// Options of `calibrate`; `common.out` is a file, and given.
+struct CalibrateOptions {
+    CommonOptions common;
+    std::filesystem::path trace;
+    std::vector<std::string> forward;   ///< "attention=PATTERN", at least one
+    std::vector<std::string> backward;  ///< kinds without: as autograd's numbers say
+    int micro_batch_size = 0;           ///< samples that the trace's micro-batches had
 };
 
 /// Options of `export`; `common.out` is a file, and given.
@@ -205,6 +216,7 @@ using Command = std::variant<RunOptions,
                              CheckOptions,
                              ImportOptions,
                              ExportOptions,
+                             CalibrateOptions,
                              DevicesOptions,
                              ViewOptions>;
 

@@ -27,6 +27,8 @@ void execute(const CheckOptions& options, Console& console);
 void execute(const ImportOptions& options, Console& console);
 /// Writes a file for another program.
 void execute(const ExportOptions& options, Console& console);
+/// Writes measured times per kind of layer, as a trace tells them.
+void execute(const CalibrateOptions& options, Console& console);
 /// Lists devices, and measures GPUs if asked to.
 void execute(const DevicesOptions& options, Console& console);
 /// Does not return where the desktop program was found.

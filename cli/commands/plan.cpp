@@ -10,7 +10,9 @@
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/prediction.h"
+#include "cli/predict/run_calibration.h"
 #include "cli/run_folder/run_folder.h"
+#include "cli/text/calibration_text.h"
 #include "cli/text/heat_map.h"
 #include "cli/text/hybrid_text.h"
 #include "cli/text/largest_text.h"
@@ -36,6 +38,7 @@ namespace {
 /// Prints the largest number of layers that fit, in place of the fastest plan.
 void show_largest(const Scenario& scenario,
                   const FoundProfile& found,
+                  const std::optional<sim::Calibration>& calibration,
                   bool json,
                   Console& console) {
     const RepeatedLayers repeated = repeated_layers(found.profile, found.file.string());
@@ -51,7 +54,13 @@ void show_largest(const Scenario& scenario,
     if (largest.copies == 0) {
         throw nothing_fits(answer);
     }
-    console.result(json ? json_text(largest_json(answer)) : largest_text(answer, console));
+    if (json) {
+        Json result = largest_json(answer);
+        result["calibration"] = calibration_json(calibration);
+        console.result(json_text(result));
+        return;
+    }
+    console.result(calibration_text(calibration, console) + largest_text(answer, console));
 }
 
 /// The search: its profile and model, and its result.
@@ -153,10 +162,17 @@ void write_best(const RunFolder& folder,
 void execute(const PlanOptions& options, Console& console) {
     const Scenario scenario =
         read_scenario(options.scenario, options.common.overrides, Unwritten::Auto);
-    const FoundProfile found = find_profile(scenario, options.profile, options.common.out);
+    FoundProfile found = find_profile(scenario, options.profile, options.common.out);
     console.note(fmt::format("costs: {}", found.file.string()));
+    const std::optional<sim::Calibration> calibration =
+        calibrate_by_file(options.calibration,
+                          {.file = options.scenario,
+                           .overrides = options.common.overrides,
+                           .unwritten = Unwritten::Auto},
+                          found,
+                          console);
     if (options.largest_layers) {
-        show_largest(scenario, found, options.common.json, console);
+        show_largest(scenario, found, calibration, options.common.json, console);
         return;
     }
     const bool heat = !options.heat_map.empty();
@@ -174,8 +190,7 @@ void execute(const PlanOptions& options, Console& console) {
         scenario, planned(scenario, found.profile, heat, console), options, console);
     const sim::SearchResult& result = plan.result;
     const sim::FoundPlan& best = plan.best();
-    const Prediction prediction =
-        predict(settled_plan(sim::with_plan(scenario, best), plan.model, plan.profile));
+    const Prediction prediction = predict(sim::with_plan(scenario, best), plan.model, plan.profile);
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
@@ -198,11 +213,12 @@ void execute(const PlanOptions& options, Console& console) {
         if (hybrid) {
             json["hybrid"] = hybrid_json(*hybrid);
         }
+        json["calibration"] = calibration_json(calibration);
         console.result(json_text(json));
         return;
     }
-    console.result(search_text(scenario, result, console) + '\n' +
-                   (heat ? heat_map_text(picture, result) + '\n' : "") +
+    console.result(calibration_text(calibration, console) + search_text(scenario, result, console) +
+                   '\n' + (heat ? heat_map_text(picture, result) + '\n' : "") +
                    (hybrid ? hybrid_text(*hybrid, best, plan.profile, console) + '\n' : "") +
                    "The best plan\n" + prediction_text(prediction, console) + '\n' +
                    pipeline_keys(best.candidate, best.partition, best.recompute));

@@ -10,7 +10,9 @@
 #include "cli/commands/commands.h"
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/prediction.h"
+#include "cli/predict/run_calibration.h"
 #include "cli/run_folder/run_folder.h"
+#include "cli/text/calibration_text.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "cli/text/uncertainty.h"
@@ -39,6 +41,7 @@ void write_plan(const RunFolder& folder, const Prediction& prediction) {
 struct Predicted {
     Prediction prediction;
     std::optional<Plan> more;
+    std::optional<sim::Calibration> calibration{};
 };
 
 /// The plan with twice as many micro-batches; none where there is no such plan, or making it would
@@ -105,13 +108,18 @@ void note_receives(const SettledScenario& scenario, Console& console) {
 Predicted from_scenario(const SimulateOptions& options, Console& console) {
     const SettledScenario scenario =
         settle(read_scenario(options.scenario, options.common.overrides));
-    const FoundProfile found = find_profile(scenario, options.profile, options.common.out);
+    FoundProfile found = find_profile(scenario, options.profile, options.common.out);
     console.note(fmt::format("costs: {}", found.file.string()));
+    std::optional<sim::Calibration> calibration =
+        calibrate_by_file(options.calibration,
+                          {.file = options.scenario, .overrides = options.common.overrides},
+                          found,
+                          console);
     if (has_schedule_file(scenario)) {
         note_receives(scenario, console);
     }
     const Model model = scenario_model(scenario, &found.profile);
-    Prediction prediction = predict(settled_plan(scenario, model, found.profile));
+    Prediction prediction = predict(scenario, model, found.profile);
     if (!options.common.out.empty()) {
         const RunFolder folder(options.common.out, unless_forced(options.common.force));
         folder.write(run_file::scenario, print_scenario(scenario.as_scenario()));
@@ -120,7 +128,9 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
     }
     std::optional<Plan> more;
     if (has_schedule_file(scenario)) {  // which has as many micro-batches as it has
-        return {.prediction = std::move(prediction), .more = std::move(more)};
+        return {.prediction = std::move(prediction),
+                .more = std::move(more),
+                .calibration = std::move(calibration)};
     }
     more = with_more(prediction.plan, [&](int micro_batches) {
         SettledScenario doubled = scenario;
@@ -130,7 +140,9 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
         }
         return make_plan(doubled, model, found.profile);
     });
-    return {.prediction = std::move(prediction), .more = std::move(more)};
+    return {.prediction = std::move(prediction),
+            .more = std::move(more),
+            .calibration = std::move(calibration)};
 }
 
 /// That of --seed; else the scenario's.
@@ -154,7 +166,7 @@ void execute(const SimulateOptions& options, Console& console) {
             "pipetwin simulate SCENARIO.toml, or pipetwin simulate --stages 4 --micro-batches 16 "
             "--forward-ms 1 --backward-ms 2");
     }
-    const auto [prediction, more] =
+    const auto [prediction, more, calibration] =
         numbers ? from_numbers(options, console) : from_scenario(options, console);
     if (prediction.plan->stale_gradients) {
         console.note(fmt::format(
@@ -172,9 +184,11 @@ void execute(const SimulateOptions& options, Console& console) {
     if (options.common.json) {
         Json json = explained_json(prediction, explanation);
         add_uncertainty(varied, json);
+        json["calibration"] = calibration_json(calibration);
         console.result(json_text(json));
     } else {
-        console.result(prediction_text(prediction, console) + uncertainty_text(varied) +
+        console.result(calibration_text(calibration, console) +
+                       prediction_text(prediction, console) + uncertainty_text(varied) +
                        explanation_text(prediction.plan, explanation, console));
     }
 }

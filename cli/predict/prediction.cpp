@@ -73,6 +73,12 @@ Prediction predict(Plan plan) {
             .offload = std::move(offload)};
 }
 
+Prediction predict(const SettledScenario& scenario, const Model& model, const Profile& profile) {
+    Prediction prediction = predict(settled_plan(scenario, model, profile));
+    prediction.outlook = outlook(prediction.plan, prediction.metrics, scenario, profile);
+    return prediction;
+}
+
 std::filesystem::path profile_name(const ScenarioParts& scenario) {
     return scenario.file.stem().string() + ".profile.json";
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/base/console.h"
+#include "cli/predict/outlook.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile.h"
 #include "core/plan/plan.h"
@@ -32,10 +33,15 @@ struct Prediction {
     IdleTime idle;
     std::vector<sim::CriticalStep> critical_path;
     std::optional<OffloadEffect> offload;  ///< none where nothing is offloaded
+    Outlook outlook{};                     ///< empty for plain numbers
 };
 
-/// Simulates a plan and computes all results.
+/// Simulates a plan and computes all results but the outlook.
 Prediction predict(Plan plan);
+
+/// The plan of a scenario with its channel capacity settled, and all its results. Throws as
+/// `settled_plan`.
+Prediction predict(const SettledScenario& scenario, const Model& model, const Profile& profile);
 
 /// Costs of a scenario's layers, and the file that they come from.
 struct FoundProfile {

@@ -130,6 +130,16 @@ Json violation_json(const Violation& violation) {
             {"why", violation.why}};
 }
 
+/// Milliseconds between which a measured step is to be expected; null for measured costs.
+Json interval_json(const Prediction& prediction) {
+    const std::optional<ErrorRange>& error = prediction.outlook.error;
+    if (!error) {
+        return nullptr;
+    }
+    const double step = to_milliseconds(prediction.metrics.step);
+    return {{"low", error->low * step}, {"high", error->high * step}};
+}
+
 }  // namespace
 
 Json peak_json(const MemoryUse& peak, bool known) {
@@ -175,7 +185,10 @@ Json prediction_json(const Prediction& prediction) {
     json["notes"] = plan->notes;
     json["makespan_ms"] = to_milliseconds(metrics.makespan);
     json["step_ms"] = to_milliseconds(metrics.step);
+    json["interval"] = interval_json(prediction);
     json["samples_per_second"] = or_null(metrics.samples_per_second);
+    json["tokens_per_second_per_device"] = or_null(prediction.outlook.tokens_per_second_per_device);
+    json["model_flops_utilisation"] = or_null(prediction.outlook.model_flops_utilisation);
     json["bubble"] = bubble_json(metrics.bubble);
     json["breakdown_ms"] = breakdown_json(prediction.breakdown);
     json["idle_ms"] = idle_json(prediction.idle);

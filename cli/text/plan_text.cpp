@@ -34,6 +34,7 @@ int micro_batch_size(const Scenario& scenario, const Candidate& candidate) {
 /// What a scenario can say and a search does not try: "zb-auto", "schedules from files", ...
 std::vector<std::string> not_tried(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const bool trains = scenario.model.kind != ModelKind::Profile;
     std::vector<std::string> all;
     if (!pipeline.schedule) {
         for (const ScheduleName& known : known_schedules()) {
@@ -56,15 +57,28 @@ std::vector<std::string> not_tried(const Scenario& scenario) {
         if (!pipeline.overlap_reduction) {
             all.emplace_back("overlap_reduction");
         }
-        if (pipeline.shard == Shard::None) {
+        if (!pipeline.shard_auto && pipeline.shard == Shard::None) {
             all.emplace_back("shard");
+        }
+        if (pipeline.shard_auto && (trains || pipeline.shard_up_to < Shard::Weights)) {
+            all.emplace_back("shards of gradients and weights");
+        }
+    }
+    if (pipeline.tensor_parallel != 1 && !pipeline.sequence_parallel) {
+        if (!pipeline.sequence_parallel_auto) {
+            all.emplace_back("sequence_parallel");
+        }
+        if (!pipeline.scatter_boundaries_auto && !pipeline.scatter_boundaries) {
+            all.emplace_back("scatter_boundaries");
         }
     }
     if (pipeline.offload == Offload::None) {
         all.emplace_back("offload");
     }
     if (pipeline.recompute_auto) {
-        all.emplace_back("recompute of blocks, of core attention and of single stages");
+        all.emplace_back(
+            trains ? "recompute of core attention, of groups of blocks and of single stages"
+                   : "recompute of groups of blocks and of single stages");
     }
     return all;
 }
@@ -74,6 +88,39 @@ std::string enumerated(std::vector<std::string> words) {
     const std::string last = std::move(words.back());
     words.pop_back();
     return words.empty() ? last : fmt::format("{} and {}", fmt::join(words, ", "), last);
+}
+
+/// Candidates whose fastest plan is no slower than the best by more than predictions are off: so
+/// many rows of the table.
+std::int64_t within_error(const sim::SearchResult& result) {
+    const Duration most = scaled(result.ranked.front().step, 1 + result.order_error);
+    return std::ranges::count_if(fastest_of_each_candidate(result.ranked),
+                                 [most](const FoundPlan& plan) { return plan.step <= most; });
+}
+
+/// What the order of the plans is worth: "Estimates of two plans ..., these 5 are within that".
+std::string order_text(const sim::SearchResult& result) {
+    constexpr std::int64_t most_to_measure = 5;
+    const std::int64_t near = within_error(result);
+    const std::string error = fmt::format("{:.0f} %", 100 * result.order_error);
+    const std::string known =
+        result.cost_source == CostSource::Estimated
+            ? fmt::format(
+                  "Estimates put two plans into the right order nine times of ten where "
+                  "they are {} apart",
+                  error)
+            : fmt::format("Predictions from measured costs are off by up to {}", error);
+    if (near == 1) {
+        return fmt::format("{}: of those simulated no other is within that of the best.", known);
+    }
+    return near <= most_to_measure
+               ? fmt::format(
+                     "{}: the first {} are within that of the best: measure these.", known, near)
+               : fmt::format(
+                     "{}: the first {} are within that of the best: measure the first {} at least.",
+                     known,
+                     near,
+                     most_to_measure);
 }
 
 std::string proof_text(const Scenario& scenario, const sim::SearchResult& result) {
@@ -88,7 +135,8 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
             format_duration(result.any_partition_bound),
             saving(result.any_partition_bound));
     }
-    std::string text = "Proven: no other plan that is open is faster, whatever its partition";
+    std::string text =
+        "Proven within the model: no other plan that is open is faster, whatever its partition";
     if (result.lower_bound < best) {
         text = fmt::format("Not proven: plans were left out that could save {} at the most",
                            saving(result.any_partition_bound));
@@ -163,6 +211,13 @@ std::string_view word_of(const sim::ScheduleChoice& choice) {
                                                           : to_string(choice.recompute);
 }
 
+/// What replicas and devices of a rank share.
+Json shares_json(const sim::ScheduleChoice& choice) {
+    return {{"shard", to_string(choice.shard)},
+            {"sequence_parallel", choice.sequence_parallel},
+            {"scatter_boundaries", choice.scatter_boundaries}};
+}
+
 }  // namespace
 
 std::string candidate_text(const Scenario& scenario,
@@ -184,21 +239,29 @@ std::string candidate_text(const Scenario& scenario,
                             : to_string(recompute));
     if (shape.data_parallel > 1) {
         text += fmt::format(", {}", counted(shape.data_parallel, "replica"));
+        if (choice.shard != Shard::None) {
+            text += fmt::format(", shard {}", to_string(choice.shard));
+        }
     }
     if (shape.tensor_parallel > 1) {
-        text += fmt::format(", {} devices to a rank", shape.tensor_parallel);
+        text += fmt::format(", {} devices to a rank{}{}",
+                            shape.tensor_parallel,
+                            choice.sequence_parallel ? ", sequence parallel" : "",
+                            choice.scatter_boundaries ? ", scattered boundaries" : "");
     }
     return text;
 }
 
 Json candidate_json(const Candidate& candidate) {
-    return {{"stages", candidate.shape.stages},
-            {"chunks", candidate.choice.chunks},
-            {"micro_batches", candidate.shape.micro_batches},
-            {"schedule", candidate.choice.schedule},
-            {"recompute", word_of(candidate.choice)},
-            {"data_parallel", candidate.shape.data_parallel},
-            {"tensor_parallel", candidate.shape.tensor_parallel}};
+    Json json{{"stages", candidate.shape.stages},
+              {"chunks", candidate.choice.chunks},
+              {"micro_batches", candidate.shape.micro_batches},
+              {"schedule", candidate.choice.schedule},
+              {"recompute", word_of(candidate.choice)},
+              {"data_parallel", candidate.shape.data_parallel},
+              {"tensor_parallel", candidate.shape.tensor_parallel}};
+    json.update(shares_json(candidate.choice));
+    return json;
 }
 
 Json found_plan_json(const FoundPlan& plan) {
@@ -230,8 +293,13 @@ std::string pipeline_keys(const Candidate& candidate,
     if (shape.data_parallel > 1) {
         text += fmt::format("data_parallel = {}\n", shape.data_parallel);
     }
+    if (shape.data_parallel > 1 && choice.shard != Shard::None) {
+        text += fmt::format("shard = \"{}\"\n", to_string(choice.shard));
+    }
     if (shape.tensor_parallel > 1) {
         text += fmt::format("tensor_parallel = {}\n", shape.tensor_parallel);
+        text += choice.sequence_parallel ? "sequence_parallel = true\n" : "";
+        text += choice.scatter_boundaries ? "scatter_boundaries = true\n" : "";
     }
     return text;
 }
@@ -239,13 +307,16 @@ std::string pipeline_keys(const Candidate& candidate,
 std::string search_text(const Scenario& scenario,
                         const sim::SearchResult& result,
                         const Console& console) {
-    std::string text = ranked_table(scenario, result.ranked, console.width());
-    if (result.ranked.size() > most_ranked) {
+    const std::vector<FoundPlan> plans = fastest_of_each_candidate(result.ranked);
+    std::string text = ranked_table(scenario, plans, console.width());
+    const std::size_t shown = std::min(plans.size(), most_ranked);
+    if (result.ranked.size() > shown) {
         text += fmt::format("  not shown: {} more; --json lists {}\n",
-                            counted(result.ranked.size() - most_ranked, "plan"),
+                            counted(result.ranked.size() - shown, "plan"),
                             std::min(result.ranked.size(), most_in_json));
     }
-    Paragraph proof{.heading = "What is proven", .lines = {proof_text(scenario, result)}};
+    Paragraph proof{.heading = "What is proven",
+                    .lines = {proof_text(scenario, result), order_text(result)}};
     std::ranges::move(counts_text(result), std::back_inserter(proof.lines));
     if (auto line = without_pipeline(result)) {
         proof.lines.push_back(*std::move(line));
@@ -257,6 +328,7 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
     const FoundPlan& first = result.ranked.front();
     best["partition"] = first.partition;
     best["recompute"] = recompute_json(first.recompute, first.candidate.choice.layer_recompute);
+    best.update(shares_json(first.candidate.choice));
     Json json = json_head();
     json["best"] = std::move(best);
     json["candidates"] = Json::array();
@@ -265,6 +337,8 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
     }
     json["lower_bound_ms"] = to_milliseconds(result.lower_bound);
     json["proven_optimal"] = result.proven_optimal;
+    json["order_error_percent"] = 100 * result.order_error;
+    json["within_error"] = within_error(result);
     json["any_partition_bound_ms"] = to_milliseconds(result.any_partition_bound);
     json["any_order_bound_ms"] = to_milliseconds(result.any_order_bound);
     json["not_tried"] = not_tried(scenario);

@@ -39,7 +39,9 @@ sim::SearchResult search_with_progress(const Scenario& scenario,
 bool is_open(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     return !pipeline.stages || !pipeline.micro_batches || !pipeline.schedule || !pipeline.chunks ||
-           pipeline.recompute_auto || !pipeline.data_parallel || !pipeline.tensor_parallel;
+           pipeline.recompute_auto || !pipeline.data_parallel || !pipeline.tensor_parallel ||
+           pipeline.shard_auto || pipeline.sequence_parallel_auto ||
+           pipeline.scatter_boundaries_auto;
 }
 
 Scenario trainable_space(Scenario scenario) {
@@ -66,6 +68,9 @@ Profile measure_open_profile(const Scenario& space, Console& console) {
     const bool open_size = !pipeline.micro_batches;
     pipeline.micro_batches = std::min(batch, pipeline.micro_batches.value_or(2 * stages));
     pipeline.recompute_auto = false;
+    pipeline.shard_auto = false;
+    pipeline.sequence_parallel_auto = false;
+    pipeline.scatter_boundaries_auto = false;
     exec::ProfilerOptions options = exec::profiler_options(settle(probe));
     if (open_size) {
         options.micro_batch_sizes = {batch};

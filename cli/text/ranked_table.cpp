@@ -62,6 +62,37 @@ std::string recompute_text(const FoundPlan& plan) {
         "{} of {} stages", std::ssize(rules.modes()) - kept, std::ssize(rules.modes()));
 }
 
+bool divides_sequence(const FoundPlan& plan) {
+    return plan.candidate.shape.tensor_parallel > 1 && plan.candidate.choice.sequence_parallel;
+}
+
+Shard shard_of(const FoundPlan& plan) {
+    return plan.candidate.shape.data_parallel > 1 ? plan.candidate.choice.shard : Shard::None;
+}
+
+bool scatters_boundaries(const FoundPlan& plan) {
+    return plan.candidate.shape.tensor_parallel > 1 && plan.candidate.choice.scatter_boundaries;
+}
+
+/// Adds columns of what replicas and devices of a rank share, where a plan shares any of it.
+void add_columns_of_shares(const std::vector<FoundPlan>& plans, std::vector<Column>& columns) {
+    const auto shards = [](const FoundPlan& plan) { return shard_of(plan) != Shard::None; };
+    if (std::ranges::any_of(plans, shards)) {
+        columns.push_back(
+            {"shard",
+             [](const FoundPlan& plan) { return std::string(to_string(shard_of(plan))); },
+             [](const std::string& cell) { return "shard " + cell; }});
+    }
+    if (std::ranges::any_of(plans, scatters_boundaries)) {
+        columns.push_back({"boundaries",
+                           [](const FoundPlan& plan) {
+                               return std::string(scatters_boundaries(plan) ? "scattered"
+                                                                            : "whole");
+                           },
+                           [](const std::string& cell) { return "boundaries " + cell; }});
+    }
+}
+
 std::vector<Column> columns_of(const Scenario& scenario, const std::vector<FoundPlan>& plans) {
     const FoundPlan& best = plans.front();
     const auto any = [&plans](auto differs) { return std::ranges::any_of(plans, differs); };
@@ -73,7 +104,8 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
         const sim::Shape& shape = plan.candidate.shape;
         return fmt::to_string(shape.stages) +
                (replicas ? fmt::format("x{}", shape.data_parallel) : "") +
-               (tensor ? fmt::format("x{}", shape.tensor_parallel) : "");
+               (tensor ? fmt::format("x{}", shape.tensor_parallel) : "") +
+               (divides_sequence(plan) ? "s" : "");
     };
     const auto batches = [&scenario](const FoundPlan& plan) {
         const sim::Shape& shape = plan.candidate.shape;
@@ -87,7 +119,7 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
         const sim::ScheduleChoice& choice = plan.candidate.choice;
         return choice.schedule + (choice.chunks > 1 ? fmt::format(" x{}", choice.chunks) : "");
     };
-    return {
+    std::vector<Column> columns{
         {"step", [](const FoundPlan& plan) { return format_duration(plan.step); }},
         {"slower",
          [&best](const FoundPlan& plan) {
@@ -97,6 +129,10 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
         {replicas || tensor ? "devices" : "stages",
          devices,
          [replicas, tensor](const std::string& cell) {
+             if (cell.ends_with('s')) {
+                 return fmt::format("{} devices, sequence parallel",
+                                    cell.substr(0, cell.size() - 1));
+             }
              return replicas || tensor ? fmt::format("{} devices", cell)
                                        : counted(std::stoi(cell), "stage");
          }},
@@ -109,11 +145,14 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
         {"schedule", schedule, [](const std::string& cell) { return cell; }},
         {"recompute",
          [](const FoundPlan& plan) { return recompute_text(plan); },
-         [](const std::string& cell) { return "recompute " + cell; }},
-        {"bubble", [](const FoundPlan& plan) { return percent_text(plan.bubble); }},
+         [](const std::string& cell) { return "recompute " + cell; }}};
+    add_columns_of_shares(plans, columns);
+    columns.push_back({"bubble", [](const FoundPlan& plan) { return percent_text(plan.bubble); }});
+    columns.push_back(
         {"memory",
          [](const FoundPlan& plan) { return plan.peak.count > 0 ? format_bytes(plan.peak) : ""; },
-         [](const std::string&) { return std::string(); }}};
+         [](const std::string&) { return std::string(); }});
+    return columns;
 }
 
 /// Legend of those words of the table that do not explain themselves.
@@ -128,6 +167,9 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
         parts.push_back(fmt::format("devices: stages{}{}",
                                     replicas ? " x replicas" : "",
                                     tensor ? " x tensor parallel" : ""));
+        if (any(divides_sequence)) {
+            parts.emplace_back("s: sequence parallel");
+        }
     }
     if (std::ranges::find(heads, "micro-batches") != heads.end()) {
         parts.emplace_back("micro-batches: how many of how many samples");
@@ -155,6 +197,16 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
 
 std::string partition_text(const std::vector<int>& sizes) {
     return fmt::format("{}", fmt::join(runs_of(sizes), "+"));
+}
+
+std::vector<FoundPlan> fastest_of_each_candidate(const std::vector<FoundPlan>& ranked) {
+    std::vector<FoundPlan> fastest;
+    for (const FoundPlan& plan : ranked) {
+        if (std::ranges::find(fastest, plan.candidate, &FoundPlan::candidate) == fastest.end()) {
+            fastest.push_back(plan);
+        }
+    }
+    return fastest;
 }
 
 std::string ranked_table(const Scenario& scenario,

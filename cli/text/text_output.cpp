@@ -42,6 +42,32 @@ std::string heading(const Plan& plan) {
     return text;
 }
 
+/// Lines about rates by device, and how far the step may be off; empty where nothing is known.
+std::string outlook_text(const Prediction& prediction) {
+    const Outlook& outlook = prediction.outlook;
+    std::string text;
+    if (outlook.tokens_per_second_per_device) {
+        text += fmt::format("  {:.0f} tokens/s per device", *outlook.tokens_per_second_per_device);
+        if (outlook.model_flops_utilisation) {
+            text += fmt::format(", {} of the devices' dense rate (model FLOPs utilisation)",
+                                percent_text(*outlook.model_flops_utilisation));
+        }
+        text += '\n';
+    }
+    if (outlook.error) {
+        const auto times = [&prediction](double factor) {
+            return format_duration(scaled(prediction.metrics.step, factor));
+        };
+        text += fmt::format(
+            "  a measured step is to be expected between {} and {}: nine of ten {} lie in\n"
+            "  such a range around their estimate\n",
+            times(outlook.error->low),
+            times(outlook.error->high),
+            outlook.error->of);
+    }
+    return text;
+}
+
 std::string bubble_text(const Bubble& bubble) {
     const auto line = [](std::string_view name, double share, std::string_view words) {
         return fmt::format("  {:<24}{:>9}  {}\n", name, percent_text(share), words);
@@ -274,9 +300,10 @@ std::string prediction_text(const Prediction& prediction, const Console& console
         text += fmt::format(", {:.1f} samples/s", *metrics.samples_per_second);
     }
     const bool estimated = prediction.plan->cost_source == CostSource::Estimated;
-    text += fmt::format("  ({}{})\n\n",
+    text += fmt::format("  ({}{})\n",
                         to_string(prediction.timeline.origin),
                         estimated ? " from estimated costs" : "");
+    text += outlook_text(prediction) + '\n';
     text += timeline_text(prediction.timeline, console.width());
     text += '\n' + bubble_text(metrics.bubble);
     text += '\n' + device_table(prediction);

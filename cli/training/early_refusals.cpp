@@ -129,7 +129,7 @@ void refuse_what_no_costs_help(const Scenario& space, const Model& model) {
     plainest.pipeline.chunks = 1;
     plainest.pipeline.micro_batches = 1;
     plainest.pipeline.data_parallel = replicas;
-    plainest.pipeline.shard = space.pipeline.shard;
+    plainest.pipeline.shard = space.pipeline.shard_auto ? Shard::Optimizer : space.pipeline.shard;
     plainest.pipeline.tensor_parallel = 1;
     const SettledScenario settled = settle(plainest);
     static_cast<void>(exec::unmeasured_plan(settled, model));

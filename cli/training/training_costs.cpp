@@ -14,7 +14,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-constexpr int profile_rounds = 5;                 ///< how often layers are measured between steps
+constexpr int profile_rounds = 4;                 ///< how often layers are measured between steps
 constexpr int fewest_steps = 8 * profile_rounds;  ///< of a training that has rounds
 
 }  // namespace

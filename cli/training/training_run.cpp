@@ -188,7 +188,7 @@ Profile costs(const RunOptions& options,
         return read_profile(options.profile);
     }
     const bool goes_on = measures_between_steps(options, scenario, processes);
-    return measure_profile(scenario, console, goes_on ? 0.5 : 1);
+    return measure_profile(scenario, console, goes_on ? 0.25 : 1);
 }
 
 /// Plans whatever is "auto" with what the layers cost here; says what was chosen, and keeps the
@@ -208,7 +208,7 @@ SettledScenario planned(const RunOptions& options,
     SettledScenario settled = with_plan(space, found.ranked.front());
     refuse_order_that_cannot_train(settled);
     console.note(planned_text(space, found));
-    const Prediction best = predict(settled_plan(settled, model, profile));
+    const Prediction best = predict(settled, model, profile);
     folder.write(run_file::search, json_text(search_json(space, found, prediction_json(best))));
     folder.write(run_file::scenario, print_scenario(settled.as_scenario()));
     return settled;
@@ -475,6 +475,7 @@ void predict_again(SettledRun& run,
     }
     const Duration before = prediction.metrics.step;
     prediction = predict(again);
+    prediction.outlook = outlook(again, prediction.metrics, same, profile);
     run.profile = profile;
     run.folder->write(run_file::profile, print_profile(run.profile));
     run.folder->write(run_file::scenario, print_scenario(same.as_scenario()));
@@ -612,7 +613,10 @@ std::optional<FinishedRun> train_and_compare(
     const Model model = scenario_model(run.scenario, &run.profile);
     const Plan plan = settled_plan(run.scenario, model, run.profile);
     std::optional<Prediction> prediction;
-    processes.leader_only([&] { prediction = predict(plan); });
+    processes.leader_only([&] {
+        prediction = predict(plan);
+        prediction->outlook = outlook(plan, prediction->metrics, run.scenario, run.profile);
+    });
     agree_on_plan(processes, plan);
     const std::filesystem::path folder =
         processes.from_first([&] { return run.folder->path().string(); });

@@ -50,6 +50,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 struct Alias {
     std::string_view theirs;
     std::string_view ours;
+    /// Another word of the lists in which it means that; empty: of every list that has `ours`.
+    std::string_view beside{};
 };
 
 /// Words that no edit distance leads to the right one ("gpu" is one letter away from "cpu").
@@ -64,7 +66,54 @@ constexpr std::array aliases{
     Alias{"bfloat16", "bf16"},
     Alias{"float16", "fp16"},
     Alias{"half", "fp16"},
+    // Types of gradients of weights that have two bytes.
+    Alias{"bf16", "same", "fp32"},
+    Alias{"bfloat16", "same", "fp32"},
+    Alias{"fp16", "same", "fp32"},
+    Alias{"float16", "same", "fp32"},
+    Alias{"half", "same", "fp32"},
+    // Recompute.
+    Alias{"full", "block"},
     Alias{"full", "always"},
+    Alias{"uniform", "block"},
+    Alias{"checkpoint", "block", "selective"},
+    Alias{"checkpointing", "block", "selective"},
+    Alias{"gradient_checkpointing", "block", "selective"},
+    Alias{"layer", "block", "selective"},
+    Alias{"true", "block", "selective"},
+    Alias{"on", "block", "selective"},
+    Alias{"yes", "block", "selective"},
+    Alias{"true", "always", "except-last"},
+    Alias{"selective_block", "selective"},
+    Alias{"core_attn", "selective"},
+    Alias{"core_attention", "selective"},
+    Alias{"attention", "selective"},
+    Alias{"false", "none"},
+    Alias{"off", "none"},
+    Alias{"no", "none"},
+    // What replicas share.
+    Alias{"1", "optimizer", "weights"},
+    Alias{"zero1", "optimizer", "weights"},
+    Alias{"zero-1", "optimizer", "weights"},
+    Alias{"optim", "optimizer", "weights"},
+    Alias{"true", "optimizer", "weights"},
+    Alias{"2", "gradients", "weights"},
+    Alias{"zero2", "gradients", "weights"},
+    Alias{"zero-2", "gradients", "weights"},
+    Alias{"optim_grads", "gradients", "weights"},
+    Alias{"shard_grad_op", "gradients", "weights"},
+    Alias{"3", "weights"},
+    Alias{"zero3", "weights"},
+    Alias{"zero-3", "weights"},
+    Alias{"fsdp", "weights"},
+    Alias{"fsdp2", "weights"},
+    Alias{"full", "weights"},
+    Alias{"full_shard", "weights"},
+    Alias{"optim_grads_params", "weights"},
+    Alias{"parameters", "weights"},
+    Alias{"0", "none", "weights"},
+    Alias{"no_shard", "none"},
+    // Keys.
     Alias{"lr", "learning_rate"},
     Alias{"dtype", "precision"},
     Alias{"batch_size", "batch"},
@@ -86,6 +135,17 @@ constexpr std::array aliases{
     Alias{"virtual_pipeline_stages", "chunks"},
     Alias{"activation_checkpointing", "recompute"},
     Alias{"checkpoint_activations", "recompute"},
+    Alias{"activation_checkpoint", "recompute"},
+    Alias{"gradient_checkpointing", "recompute"},
+    Alias{"recompute_granularity", "recompute"},
+    Alias{"recompute_activations", "recompute"},
+    Alias{"recompute_num_layers", "recompute"},
+    Alias{"sp", "sequence_parallel"},
+    Alias{"scatter_gather_tensors_in_pipeline", "scatter_boundaries"},
+    Alias{"grad_dtype", "gradients"},
+    Alias{"grad_accum_dtype", "gradients"},
+    Alias{"main_grads_dtype", "gradients"},
+    Alias{"accumulate_allreduce_grads_in_fp32", "gradients"},
     Alias{"hidden_size", "d_model"},
     Alias{"num_layers", "layers"},
     Alias{"num_attention_heads", "heads"},
@@ -99,6 +159,9 @@ constexpr std::array aliases{
     Alias{"zero", "shard"},
     Alias{"zero_stage", "shard"},
     Alias{"distributed_optimizer", "shard"},
+    Alias{"use_distributed_optimizer", "shard"},
+    Alias{"zero_optimization", "shard"},
+    Alias{"data_parallel_sharding_strategy", "shard"},
     Alias{"fsdp", "shard"},
     Alias{"fully_sharded", "shard"},
 };
@@ -144,7 +207,9 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
     }
     for (const Alias& alias : aliases) {
         const auto found = std::ranges::find(known, alias.ours);
-        if (is_alike(alias.theirs, word) && found != known.end()) {
+        const bool is_list =
+            alias.beside.empty() || std::ranges::find(known, alias.beside) != known.end();
+        if (is_list && is_alike(alias.theirs, word) && found != known.end()) {
             return *found;
         }
     }

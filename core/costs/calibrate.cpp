@@ -12,18 +12,47 @@ namespace pipetwin {
 
 namespace {
 
-/// The mean times of a profile's layers of one kind; none: there is no such layer.
+constexpr std::string_view whole_block = "block";
+
+bool has_kind(const Profile& profile, std::string_view kind) {
+    return std::ranges::find(profile.layers, kind, &LayerCost::kind) != profile.layers.end();
+}
+
+/// Whether a layer is half of a block of a model that is cut into halves: "block3.attention".
+bool is_half_of_block(const LayerCost& layer) {
+    return layer.name.starts_with(whole_block) && layer.name.find('.') != std::string::npos;
+}
+
+/// Layers that a point speaks of: those of its kind, or the halves of all blocks.
+struct PointLayers {
+    std::string_view kind;
+    bool are_halves = false;
+
+    PointLayers(const Profile& profile, std::string_view of_kind)
+        : kind(of_kind), are_halves(of_kind == whole_block && !has_kind(profile, of_kind)) {}
+
+    bool has(const LayerCost& layer) const {
+        return are_halves ? is_half_of_block(layer) : layer.kind == kind;
+    }
+    /// Whether a layer stands for a new one of those that were measured.
+    bool begins(const LayerCost& layer) const {
+        return !are_halves || layer.name.ends_with(".feed_forward");
+    }
+};
+
+/// The mean times of layers of one kind; none: there is no such layer.
 std::optional<CalibrationPoint> mean_of(const Profile& profile,
                                         std::string_view kind,
                                         int micro_batch_size) {
     CalibrationPoint mean{.kind = std::string(kind), .micro_batch_size = micro_batch_size};
+    const PointLayers of_point(profile, kind);
     int layers = 0;
     for (const LayerCost& layer : profile.layers) {
-        if (layer.kind == kind) {
+        if (of_point.has(layer)) {
             const LayerSample sample = cost_at(layer, micro_batch_size);
             mean.forward += sample.forward;
             mean.backward += sample.backward();
-            ++layers;
+            layers += of_point.begins(layer) ? 1 : 0;
         }
     }
     if (layers == 0) {
@@ -32,6 +61,29 @@ std::optional<CalibrationPoint> mean_of(const Profile& profile,
     mean.forward /= layers;
     mean.backward /= layers;
     return mean;
+}
+
+/// A point for whole blocks and one for their halves would correct the same times twice.
+void expect_no_half_beside_block(const Profile& profile,
+                                 const std::vector<CalibrationPoint>& points,
+                                 std::string_view place) {
+    const bool has_block =
+        std::ranges::find(points, whole_block, &CalibrationPoint::kind) != points.end();
+    const PointLayers block(profile, whole_block);
+    if (!has_block || !block.are_halves) {
+        return;
+    }
+    for (const CalibrationPoint& point : points) {
+        const auto half = std::ranges::find_if(profile.layers, [&](const LayerCost& layer) {
+            return layer.kind == point.kind && is_half_of_block(layer);
+        });
+        if (half != profile.layers.end()) {
+            throw Error(ErrorKind::BadInput,
+                        fmt::format("{}: kind '{}'", place, point.kind),
+                        "beside kind 'block', whose times include it",
+                        "leave one of them out");
+        }
+    }
 }
 
 /// Every kind of a profile, in the order of its layers.
@@ -62,6 +114,7 @@ double factor(Duration measured, Duration estimated, const std::string& what) {
 std::vector<CalibrationFactor> calibrate(Profile& profile,
                                          const std::vector<CalibrationPoint>& points,
                                          std::string_view place) {
+    expect_no_half_beside_block(profile, points, place);
     std::vector<CalibrationFactor> factors;
     for (const CalibrationPoint& point : points) {
         const std::string what = fmt::format("{}: kind '{}'", place, point.kind);
@@ -77,8 +130,9 @@ std::vector<CalibrationFactor> calibrate(Profile& profile,
             {.kind = point.kind,
              .forward = factor(point.forward, estimate->forward, what + ", forward"),
              .backward = factor(point.backward, estimate->backward, what + ", backward")});
+        const PointLayers of_point(profile, point.kind);
         for (LayerCost& layer : profile.layers) {
-            if (layer.kind != point.kind) {
+            if (!of_point.has(layer)) {
                 continue;
             }
             layer.change_samples([&factors](LayerSample& sample) {

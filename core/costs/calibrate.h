@@ -27,9 +27,10 @@ struct CalibrationFactor {
 };
 
 /// Multiplies the times of every layer of a point's kind, so that their mean at the point's
-/// micro-batch size becomes the measured one; one point per kind. Throws Error(BadInput) at `place`
-/// for a kind that no layer has, for a size that no sample is near, for a time of 0, and if a layer
-/// without backward shall have one.
+/// micro-batch size becomes the measured one; one point per kind. Where a profile has the halves of
+/// blocks alone, kind "block" corrects both halves by one factor. Throws Error(BadInput) at `place`
+/// for a kind that no layer has, for "block" beside a half, for a size that no sample is near, for
+/// a time of 0, and if a layer without backward shall have one.
 std::vector<CalibrationFactor> calibrate(Profile& profile,
                                          const std::vector<CalibrationPoint>& points,
                                          std::string_view place);

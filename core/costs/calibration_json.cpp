@@ -58,4 +58,15 @@ std::vector<CalibrationPoint> parse_calibration(string_view text,
     return points;
 }
 
+std::string print_calibration(const std::vector<CalibrationPoint>& points) {
+    nlohmann::ordered_json root{{"schema_version", 1}, {"points", nlohmann::ordered_json::array()}};
+    for (const CalibrationPoint& point : points) {
+        root["points"].push_back({{"kind", point.kind},
+                                  {"micro_batch_size", point.micro_batch_size},
+                                  {"forward_ns", point.forward.count()},
+                                  {"backward_ns", point.backward.count()}});
+    }
+    return root.dump(1) + "\n";
+}
+
 }  // namespace pipetwin

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,5 +15,8 @@ namespace pipetwin {
 std::vector<CalibrationPoint> parse_calibration(std::string_view text,
                                                 std::string_view place,
                                                 int micro_batch_size);
+
+/// The points as a text that `parse_calibration` reads.
+std::string print_calibration(const std::vector<CalibrationPoint>& points);
 
 }  // namespace pipetwin

@@ -20,11 +20,18 @@ struct LayerBytes {
     double saved_bytes = 0;
     double whole_values = 0;  ///< saved by every device that shares the layer
     double whole_bytes = 0;
-    double core_bytes = 0;  ///< saved by core attention
+    double core_bytes = 0;      ///< saved by core attention
+    double dropped_values = 0;  ///< saved, but not where operators are recomputed
     /// Saved values that the gradients of the weights need: inputs of products. Negative: all.
     double weight_values = -1;
     double workspace_values = 0;
     double split_values = 0;
+};
+
+/// Costs of a layer for one micro-batch, and the operations of its forward.
+struct LayerEstimate {
+    LayerSample sample;
+    double operations = 0;
 };
 
 /// Layer `a`, and then `b`, as one: `b` reads what `a` makes.
@@ -49,6 +56,11 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
     return sum;
 }
 
+LayerEstimate one_after_other(const LayerEstimate& a, const LayerEstimate& b) {
+    return {.sample = one_after_other(a.sample, b.sample),
+            .operations = a.operations + b.operations};
+}
+
 /// All layers of a model for one micro-batch size, on one of the devices that share each layer.
 class Estimator {
   public:
@@ -64,7 +76,7 @@ class Estimator {
           devices_(devices),
           tokens_(static_cast<double>(micro_batch_size) * options.sequence) {}
 
-    LayerSample embedding() const {
+    LayerEstimate embedding() const {
         LayerWork work = new_work();
         const double row = model_.embedding_width > 0 ? model_.embedding_width : width();
         work.lookup(tokens_, row);
@@ -83,31 +95,31 @@ class Estimator {
         constexpr double id = 8;  // a token, as frameworks keep them
         bytes.saved_bytes = id * tokens_;
         save_mask(bytes);
-        LayerSample sample = finished(work, bytes);
-        sample.input = Bytes{whole_number(id * tokens_)};
-        return sample;
+        LayerEstimate estimate = finished(work, bytes);
+        estimate.sample.input = Bytes{whole_number(id * tokens_)};
+        return estimate;
     }
 
     /// The attention half of a block; of a decoder that reads an encoder both of its attentions.
-    LayerSample attention(int block) const {
+    LayerEstimate attention(int block) const {
         if (has_linear_attention(model_, block)) {
             return linear_attention(*model_.attention.linear);
         }
-        const LayerSample own = one_attention(seen_in(block));
+        const LayerEstimate own = one_attention(seen_in(block), window_of(model_, block));
         return model_.encoder_blocks == 0 ? own
                                           : one_after_other(own, one_attention(options_.sequence));
     }
 
-    LayerSample encoder_attention() const { return one_attention(options_.sequence); }
+    LayerEstimate encoder_attention() const { return one_attention(options_.sequence); }
 
-    LayerSample encoder_norm() const {
+    LayerEstimate encoder_norm() const {
         LayerWork work = new_work();
         LayerBytes bytes;
         norms(work, bytes, 1);
         return finished(work, bytes);
     }
 
-    LayerSample feed_forward(int block) const {
+    LayerEstimate feed_forward(int block) const {
         LayerWork work = new_work();
         LayerBytes bytes;
         norms(work, bytes, model_.feed_forward_norms);
@@ -123,30 +135,30 @@ class Estimator {
         return finished(work, bytes);
     }
 
-    LayerSample head() const {
-        LayerSample sample = logits_and_loss();
-        sample.output = Bytes{};
-        return sample;
+    LayerEstimate head() const {
+        LayerEstimate estimate = logits_and_loss();
+        estimate.sample.output = Bytes{};
+        return estimate;
     }
 
     /// A block that predicts a further token: two norms, a matrix that makes one row of two, a
     /// block as the last one, and the head's work. The row that the head reads goes past it.
-    LayerSample prediction(int index) const {
+    LayerEstimate prediction(int index) const {
         LayerWork work = new_work();
         LayerBytes bytes;
         work.lookup(tokens_, width());
         norms(work, bytes, 2);
         work.product(tokens_, 2 * width(), part(width()));
         save_whole(bytes, 2 * tokens_ * width());
-        const LayerSample joined = finished(work, bytes);
+        const LayerEstimate joined = finished(work, bytes);
         const int last = model_.blocks - 1;
-        LayerSample sample = one_after_other(
+        LayerEstimate estimate = one_after_other(
             joined,
             one_after_other(attention(last),
                             one_after_other(feed_forward(last), logits_and_loss())));
         const double rows = index + 1 < model_.prediction_blocks ? 2 : 1;
-        sample.output = Bytes{whole_number(value() * rows * tokens_ * width())};
-        return sample;
+        estimate.sample.output = Bytes{whole_number(value() * rows * tokens_ * width())};
+        return estimate;
     }
 
   private:
@@ -178,6 +190,8 @@ class Estimator {
         for (int i = 0; i < count; ++i) {
             work.whole_norm(tokens_, width());
             save_whole(bytes, tokens_ * width());
+            // What several devices have whole may be divided later, and then less is dropped.
+            bytes.dropped_values += devices_ == 1 ? tokens_ * width() : 0;
         }
     }
 
@@ -200,8 +214,8 @@ class Estimator {
         bytes.saved_bytes += bytes.core_bytes;
     }
 
-    /// `seen`: keys that a query sees in the mean.
-    LayerSample one_attention(double seen) const {
+    /// `seen`: keys that a query sees in the mean; `window`: that it may see at most, 0: all.
+    LayerEstimate one_attention(double seen, int window = 0) const {
         const AttentionShape& shape = model_.attention;
         const double heads = part(shape.heads);
         const double groups = std::max(1.0, part(shape.key_value_heads));
@@ -217,12 +231,16 @@ class Estimator {
         bytes.saved_values += tokens_ * (queries + keys + values + outputs);
         if (shape.latent) {
             seen = latent_projections(*shape.latent, seen, work, bytes);
+            window = shape.latent->indexer ? shape.latent->indexer->keys : window;
         } else {
-            work.product(tokens_, width(), queries + gate + keys + values);
+            const double outputs_of_all = queries + gate + keys + values;
+            work.product(tokens_, width(), outputs_of_all, 1, keys / outputs_of_all);
+            bytes.dropped_values += tokens_ * keys;
         }
         if (shape.head_norms || shape.own_norms) {
             work.norm(tokens_, queries + keys);
             bytes.saved_values += tokens_ * (queries + keys);
+            bytes.dropped_values += tokens_ * (queries + keys);
         }
         if (model_.learned_positions == 0 && shape.rotary) {
             work.pass(2 * tokens_ * (queries + keys), 2 * tokens_ * (queries + keys));
@@ -232,6 +250,7 @@ class Estimator {
                        {.samples = static_cast<double>(size_),
                         .sequence = static_cast<double>(options_.sequence),
                         .seen = seen,
+                        .window = static_cast<double>(window),
                         .heads = heads,
                         .key_value_heads = groups,
                         .key_width = static_cast<double>(shape.key_width),
@@ -240,7 +259,7 @@ class Estimator {
             work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
             bytes.saved_values += 2 * tokens_ * gate;
         }
-        work.product(tokens_, outputs, width());
+        work.product(tokens_, outputs, width(), 1, 1);
         residual(work);
         save_mask(bytes);
         bytes.workspace_values = bytes.split_values = tokens_ * (queries + gate + keys + values);
@@ -251,7 +270,7 @@ class Estimator {
     }
 
     /// Projections, a convolution over the tokens, the rule, a norm with a gate, and a projection.
-    LayerSample linear_attention(const LinearAttentionShape& shape) const {
+    LayerEstimate linear_attention(const LinearAttentionShape& shape) const {
         const double keys = part(shape.key_heads) * shape.key_width;
         const double values = part(shape.value_heads) * shape.value_width;
         const double convolved = 2 * keys + values;
@@ -282,10 +301,11 @@ class Estimator {
                double matrices = 1) const {
         const double ins = model_.gated ? 2 : 1;
         const double values = rows * part(inner_width);
-        work.product(rows, width(), ins * part(inner_width), matrices);
+        work.product(rows, width(), ins * part(inner_width), matrices, model_.gated ? 0.5 : 0);
         work.activation((ins + 1) * values, (2 * ins + 1) * values);
         work.product(rows, part(inner_width), width(), matrices);
         bytes.saved_values += (ins + 1) * values;
+        bytes.dropped_values += ins * values;
         bytes.workspace_values += ins * values;
         bytes.split_values += ins * values;
     }
@@ -342,7 +362,7 @@ class Estimator {
         return std::min(seen, causal_pairs(indexer.keys, options_.sequence) / options_.sequence);
     }
 
-    LayerSample logits_and_loss() const {
+    LayerEstimate logits_and_loss() const {
         const double logits = tokens_ * part(model_.vocabulary);
         LayerWork work = new_work();
         LayerBytes bytes;
@@ -355,21 +375,37 @@ class Estimator {
             save_whole(bytes, tokens_ * row);
         }
         work.product(tokens_, row, part(model_.vocabulary));
-        work.loss(logits);
-        // The fp32 logits become their gradient in place; others stand beside them.
-        bytes.saved_bytes = 4 * logits;
-        bytes.workspace_values = options_.precision == "fp32" ? 0 : logits;
+        work.loss(logits, options_.loss);
+        if (options_.loss == LossKernels::Standard) {
+            // Logits and log-softmax stay; then the gradients of the latter and of the former.
+            bytes.saved_bytes = (value() + 4) * logits;
+            bytes.workspace_values = (4 + 4) * logits / value();
+        } else {
+            // The fp32 logits become their gradient in place; others stand beside them.
+            bytes.saved_bytes = 4 * logits;
+            bytes.workspace_values = options_.precision == "fp32" ? 0 : logits;
+        }
+        bytes.dropped_values = 0;
         return finished(work, bytes);
     }
 
-    LayerSample finished(const LayerWork& work, const LayerBytes& bytes) const {
+    LayerEstimate finished(const LayerWork& work, const LayerBytes& bytes) const {
         LayerSample sample = work.sample();
         sample.micro_batch_size = size_;
         sample.output = Bytes{whole_number(value() * tokens_ * width())};
         sample.saved = Bytes{whole_number(value() * bytes.saved_values + bytes.saved_bytes)};
         sample.workspace = Bytes{whole_number(value() * bytes.workspace_values)};
         sample.split = Bytes{whole_number(value() * bytes.split_values)};
-        sample.core_saved = Bytes{whole_number(bytes.core_bytes)};
+        if (options_.recomputes_operators()) {
+            sample.core_saved = Bytes{whole_number(value() * bytes.dropped_values)};
+            // What every device has whole is kept where devices share a layer, and not done again.
+            const Duration whole = devices_ == 1 ? Duration{} : sample.whole_forward;
+            sample.core_forward = bytes.dropped_values == 0
+                                      ? Duration{}
+                                      : std::max(Duration{}, sample.core_forward - whole);
+        } else {
+            sample.core_saved = Bytes{whole_number(bytes.core_bytes)};
+        }
         if (bytes.weight_values >= 0) {
             sample.input_saved = sample.saved - Bytes{whole_number(value() * bytes.weight_values)};
         }
@@ -379,7 +415,7 @@ class Estimator {
             sample.whole_saved =
                 Bytes{whole_number(value() * bytes.whole_values + bytes.whole_bytes)};
         }
-        return sample;
+        return {.sample = sample, .operations = work.operations()};
     }
 
     const DecoderModel& model_;
@@ -442,7 +478,11 @@ class LayerMaker {
             std::vector<LayerSample>& samples =
                 devices == 1 ? layer.samples : layer.shared[devices];
             for (const Estimator& estimator : of_size) {
-                samples.push_back(std::invoke(sample, estimator));
+                const LayerEstimate estimate = std::invoke(sample, estimator);
+                samples.push_back(estimate.sample);
+                if (devices == 1 && estimate.sample.micro_batch_size == 1) {
+                    layer.operations = estimate.operations;
+                }
             }
         }
         return layer;
@@ -512,6 +552,7 @@ Profile estimated_profile(const DecoderModel& model,
                     "the device has no rate at the precision of an estimate");
     Profile profile{
         .source = CostSource::Estimated, .device = device.name, .precision = options.precision};
+    profile.tokens_per_sample = options.sequence;
     LayerMaker layers(model, device, options);
     layers.add("embedding", "embedding", embedding_parameters(model), &Estimator::embedding);
     if (model.encoder_blocks > 0) {

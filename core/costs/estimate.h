@@ -16,6 +16,18 @@ enum class AttentionKernels {
     Standard  ///< scores, softmax and dropout are kernels of their own, and keep what they make
 };
 
+/// What selective recompute does again (`LayerSample::core_forward`).
+enum class SelectiveRecompute {
+    Usual,         ///< core attention where it keeps scores, else single operators
+    CoreAttention  ///< whatever the kernels of attention are: Megatron-LM
+};
+
+/// How the loss is computed from the logits.
+enum class LossKernels {
+    Fused,    ///< one kernel each way: the logits become their gradient in place
+    Standard  ///< kernels of their own, as PyTorch's cross-entropy over logits in fp32 has them
+};
+
 /// What kernels that do little but move values reach of a device's memory rate, as shares. Kernels
 /// measured on A100 (microsoft/vidur, data/profiling/compute/a100): a sum with a residual 0.89, an
 /// activation with its gate 0.50, a norm 0.33; fused norms of training libraries reach more.
@@ -36,6 +48,14 @@ struct EstimateOptions {
     /// What everything else reaches of its memory rate, all of it; none: `MemoryEfficiency`.
     std::optional<double> memory_efficiency{};
     AttentionKernels attention = AttentionKernels::Flash;
+    LossKernels loss = LossKernels::Fused;
+    SelectiveRecompute selective = SelectiveRecompute::Usual;
+
+    /// Whether selective recompute is of single operators.
+    bool recomputes_operators() const {
+        return attention == AttentionKernels::Flash && selective == SelectiveRecompute::Usual;
+    }
+
     int most_devices =
         1;  ///< costs are estimated for 2, 4, ... devices to a layer, too, up to that
 };
@@ -54,6 +74,11 @@ struct EstimateOptions {
 /// with FlashAttention in place of the stored scores unless they are asked for. Several devices
 /// share a layer as in section 4.2: each has its heads, and its part of the inner width and of the
 /// vocabulary; norms, residuals and what they keep are whole. Source of the profile: estimated.
+///
+/// What selective recompute does again (`core_forward`, `core_saved`): standard core attention;
+/// with FlashAttention, which keeps no scores, what PyTorch's selective checkpointing of operators
+/// does (torchtitan, "op"): results of attention and of every second product are kept, counted from
+/// the queries' on, and all else is computed again.
 Profile estimated_profile(const DecoderModel& model,
                           const DeviceProfile& device,
                           const EstimateOptions& options);

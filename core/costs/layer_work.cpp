@@ -27,6 +27,13 @@ double causal_pairs(int window, double sequence) {
 
 namespace {
 
+/// Operations of the products of all queries with the keys and values of their sample or window.
+double attention_operations(const LayerWork::Attention& shape) {
+    const double keys = shape.window > 0 ? std::min(shape.window, shape.sequence) : shape.sequence;
+    return 2 * shape.samples * shape.sequence * keys * shape.heads *
+           (shape.key_width + shape.value_width);
+}
+
 /// One efficiency in place of all.
 MemoryEfficiency all_alike(double efficiency) {
     return {.copies = efficiency, .activations = efficiency, .norms = efficiency};
@@ -42,31 +49,38 @@ LayerWork::LayerWork(const DeviceProfile& device, const EstimateOptions& options
       memory_rate_(device.memory_rate.value),
       memory_(options.memory_efficiency ? all_alike(*options.memory_efficiency)
                                         : MemoryEfficiency{}),
-      value_(static_cast<double>(bytes_per_value(options.precision))) {}
+      value_(static_cast<double>(bytes_per_value(options.precision))),
+      recomputes_operators_(options.recomputes_operators()) {}
 
 double LayerWork::efficiency_of(const Sizes& sizes) const {
     return efficiency_.value_or(of_sizes_.at(sizes.rows, sizes.columns, sizes.inner));
 }
 
 /// All three have the same three sizes, each in another place.
-void LayerWork::product(double rows, double inputs, double outputs, double matrices) {
+void LayerWork::product(double rows, double inputs, double outputs, double matrices, double again) {
     const double operations = 2 * rows * inputs * outputs;
     const double weights = matrices * inputs * outputs;
     const double once = rows * inputs + weights + rows * outputs;
     const double efficiency =
         efficiency_of({.rows = rows / matrices, .columns = outputs, .inner = inputs});
+    operations_ += operations;
     add(forward_, operations, once, efficiency);
     add(backward_input_, operations, once, efficiency);
     add(backward_weight_, operations, once + weights, efficiency);
+    if (again > 0) {
+        add(operators_, again * operations, again * once, efficiency);
+    }
 }
 
 void LayerWork::pass(double forward_values, double backward_values) {
     move(forward_, forward_values, memory_.copies);
+    move(operators_, forward_values, memory_.copies);
     move(backward_input_, backward_values, memory_.copies);
 }
 
 void LayerWork::activation(double forward_values, double backward_values) {
     move(forward_, forward_values, memory_.activations);
+    move(operators_, forward_values, memory_.activations);
     move(backward_input_, backward_values, memory_.activations);
 }
 
@@ -78,6 +92,7 @@ void LayerWork::whole_pass(double forward_values, double backward_values) {
 
 void LayerWork::norm(double rows, double width) {
     move(forward_, 2 * rows * width, memory_.norms);
+    move(operators_, 2 * rows * width, memory_.norms);
     move(backward_input_, 3 * rows * width, memory_.norms);
 }
 
@@ -99,6 +114,7 @@ void LayerWork::flash_attention(const Attention& shape) {
     const double forward = pairs * 2 * (shape.key_width + shape.value_width);
     const double there = efficiency_.value_or(of_attention_.forward * part);
     const double back = efficiency_.value_or(of_attention_.backward * part);
+    operations_ += attention_operations(shape);
     add(forward_, forward, moved, there);
     add(core_forward_, forward, moved, there);
     add(backward_input_, pairs * (6 * shape.key_width + 4 * shape.value_width), 2 * moved, back);
@@ -114,6 +130,7 @@ void LayerWork::standard_attention(const Attention& shape, bool dropout) {
             add(sum, 2 * scores * width, scores + 2 * matrices * s * width, efficiency);
         }
     };
+    operations_ += attention_operations(shape);
     const double softmax = 2 * scores;                                  // reads and writes them
     const double dropped = dropout ? 2 * scores + scores / value_ : 0;  // and a byte of mask each
     for (Sum* const sum : {&forward_, &core_forward_}) {
@@ -142,6 +159,7 @@ void LayerWork::delta_rule(const LinearAttentionShape& shape, double tokens) {
         tokens * (2.0 * shape.key_heads * k + 2.0 * shape.value_heads * v + 2 * shape.value_heads);
     const double efficiency =
         efficiency_of({.rows = tokens, .columns = chunk, .inner = std::min(k, v)});
+    operations_ += operations;
     add(forward_, operations, moved, efficiency);
     add(backward_input_, 2 * operations, 2 * moved, efficiency);
 }
@@ -150,6 +168,7 @@ void LayerWork::choose_keys(const IndexerShape& shape, double pairs, double toke
     const double operations = pairs * shape.heads * 2 * shape.width;
     const double moved = tokens * (static_cast<double>(shape.heads) + 1) * shape.width;
     const double efficiency = efficiency_.value_or(of_attention_.forward);
+    operations_ += operations;
     add(forward_, operations, moved, efficiency);
     add(backward_input_, 2 * operations, 2 * moved, efficiency);
 }
@@ -159,9 +178,15 @@ void LayerWork::lookup(double rows, double width) {
     move(backward_weight_, 3 * rows * width, memory_.copies);
 }
 
-void LayerWork::loss(double logits) {
-    const double values = logits * (value_ + 4) / value_;
-    pass(values, values);
+void LayerWork::loss(double logits, LossKernels kernels) {
+    const auto of_bytes = [this, logits](double bytes) { return logits * bytes / value_; };
+    if (kernels == LossKernels::Fused) {
+        pass(of_bytes(value_ + 4), of_bytes(value_ + 4));
+        return;
+    }
+    pass(of_bytes(value_ + 4), of_bytes(value_ + 4));  // to fp32, and the gradient back
+    pass(of_bytes(4 + 4), of_bytes(4 + 4 + 4));        // log-softmax
+    pass(0, of_bytes(4));                              // the gradient of the chosen values
 }
 
 LayerSample LayerWork::sample() const {
@@ -172,7 +197,7 @@ LayerSample LayerWork::sample() const {
     sample.forward_kernels = forward_.kernels;
     sample.backward_input_kernels = backward_input_.kernels;
     sample.backward_weight_kernels = backward_weight_.kernels;
-    sample.core_forward = core_forward_.time();
+    sample.core_forward = recomputes_operators_ ? operators_.time() : core_forward_.time();
     sample.whole_forward = whole_forward_.time();
     sample.whole_backward = whole_backward_.time();
     return sample;

@@ -34,7 +34,9 @@ class LayerWork {
     /// forward      x * w             reads x and w, writes y
     /// of inputs    dy * transposed w     reads dy and w, writes dx
     /// of weights   transposed x * dy     reads x and dy, adds to dw
-    void product(double rows, double inputs, double outputs, double matrices = 1);
+    ///
+    /// `again` is the share of the forward that recompute of operators does again.
+    void product(double rows, double inputs, double outputs, double matrices = 1, double again = 0);
 
     /// Kernels that do little but move values, forward and in the backward of the input.
     void pass(double forward_values, double backward_values);
@@ -56,6 +58,7 @@ class LayerWork {
         double samples = 1;
         double sequence = 1;
         double seen = 1;
+        double window = 0;  ///< keys that a query may see; 0: all of its sample
         double heads = 1;
         double key_value_heads = 1;
         double key_width = 1;
@@ -80,13 +83,19 @@ class LayerWork {
     /// The rows of a table that the tokens pick; backward adds to them.
     void lookup(double rows, double width);
 
-    /// Cross-entropy over logits in fp32: forward turns them into fp32, backward into the gradient
-    /// in the model's precision.
-    void loss(double logits);
+    /// Cross-entropy over logits. Fused: forward turns them into fp32, backward into the gradient
+    /// in the model's precision. Standard: a cast, a log-softmax and the choice of a value are
+    /// kernels of their own, and so are their backwards.
+    void loss(double logits, LossKernels kernels);
 
     /// Times and counts of kernels; sizes are not set. Times that are whole on every device are
-    /// those of whole passes.
+    /// those of whole passes. `core_forward` is what selective recompute does again.
     LayerSample sample() const;
+
+    /// Operations of the forward as publications count them: two for each multiplication of a
+    /// product with its addition. Every query of attention meets the keys of the whole sample, or
+    /// of its window, whether it sees them or not; what only moves values counts nothing.
+    double operations() const { return operations_; }
 
   private:
     struct Sum {
@@ -114,12 +123,15 @@ class LayerWork {
     double memory_rate_;  ///< without an efficiency
     MemoryEfficiency memory_;
     double value_;
+    bool recomputes_operators_;
     Sum forward_;
     Sum backward_input_;
     Sum backward_weight_;
-    Sum core_forward_;
+    Sum core_forward_;  ///< of core attention
+    Sum operators_;     ///< what recompute of operators does again
     Sum whole_forward_;
     Sum whole_backward_;
+    double operations_ = 0;
 };
 
 }  // namespace pipetwin

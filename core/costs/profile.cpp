@@ -129,6 +129,18 @@ LayerSample cost_at(const LayerCost& layer, int micro_batch_size, int devices) {
     return sample;
 }
 
+std::optional<double> model_operations(const Profile& profile) {
+    constexpr double forward_and_backward = 3;
+    double forward = 0;
+    for (const LayerCost& layer : profile.layers) {
+        if (!layer.operations) {
+            return std::nullopt;
+        }
+        forward += *layer.operations;
+    }
+    return forward_and_backward * forward;
+}
+
 LayerSamples samples_at(const Profile& profile, int micro_batch_size, int devices) {
     LayerSamples samples;
     samples.reserve(profile.layers.size());
@@ -141,6 +153,13 @@ LayerSamples samples_at(const Profile& profile, int micro_batch_size, int device
 bool knows_shares(const Profile& profile, int devices) {
     return std::ranges::all_of(profile.layers, [devices](const LayerCost& layer) {
         return layer.shared_by(devices) != nullptr;
+    });
+}
+
+bool knows_core_attention(const Profile& profile) {
+    return std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
+        return std::ranges::any_of(
+            layer.samples, [](const LayerSample& sample) { return sample.core_saved > Bytes{}; });
     });
 }
 
@@ -193,6 +212,10 @@ class ProfileCheck {
             layer(fmt::format("/layers/{}", entry), profile_.layers[i]);
         }
         tied();
+        if (profile_.tokens_per_sample < 0) {
+            refuse("/tokens_per_sample",
+                   fmt::format("{}, expected 0 or more", profile_.tokens_per_sample));
+        }
         for (std::size_t i = 0; i < profile_.links.size(); ++i) {
             link(fmt::format("/links/{}", i), profile_.links[i]);
         }
@@ -235,6 +258,7 @@ class ProfileCheck {
         number(pointer, "parameter_count", cost.parameter_count);
         number(pointer, "parameter_bytes", cost.parameter_bytes.count);
         number(pointer, "optimizer_ns", cost.optimizer.count());
+        rate(pointer, "operations_per_sample", cost.operations.value_or(0));
         add(pointer, "parameter_bytes", parameter_bytes_, cost.parameter_bytes.count);
         add(pointer, "optimizer_ns", time_, cost.optimizer.count());
         if (cost.samples.empty()) {

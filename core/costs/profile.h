@@ -104,6 +104,9 @@ struct LayerCost {
     /// All-reduces of the output in a forward, and of the input's gradient in a backward, where
     /// devices share the layer.
     int tensor_sums = 1;
+    /// Operations of its forward for one sample, on all devices that share it together: two for
+    /// each multiplication of a product with its addition. None: not known.
+    std::optional<double> operations{};
 
     /// Samples of one of the devices that share the layer; null: nothing is known of so many.
     const std::vector<LayerSample>* shared_by(int devices) const;
@@ -153,6 +156,16 @@ struct CalibrationNote {
 /// One measured message of the ladder in `CalibrationNote`.
 using LadderRung = CalibrationNote::Rung;
 
+/// Factors by which the costs of a profile were multiplied so that measured runs are predicted
+/// (sim/calibration/calibration.h).
+struct RunCalibration {
+    double compute_factor = 1;
+    std::optional<double> memory_factor{};  ///< none: no run said what it held
+    int runs = 0;
+
+    bool operator==(const RunCalibration&) const = default;
+};
+
 /// The one form in which costs travel. One cost per layer, non-negative, with a source.
 struct Profile {
     CostSource source = CostSource::Estimated;
@@ -166,10 +179,12 @@ struct Profile {
     /// head's matrix is the embedding's; part of the `parameter_bytes` of both. 0: they share
     /// nothing.
     Bytes tied_bytes{};
+    int tokens_per_sample = 0;  ///< 0: not known, or a sample has none
     std::vector<LayerCost> layers{};
     std::vector<LinkCost> links{};
     std::optional<CalibrationNote>
         calibration{};  ///< for people and scripts: no cost follows from it
+    std::vector<RunCalibration> run_calibrations{};  ///< in the costs already, one after the other
 
     bool operator==(const Profile&) const = default;
 };
@@ -180,6 +195,12 @@ struct Profile {
 /// the costs of one of those that share the layer, which are known (`LayerCost::shared_by`).
 LayerSample cost_at(const LayerCost& layer, int micro_batch_size, int devices = 1);
 
+/// Operations of a forward and backward of the whole model for one sample, as "model FLOPs" count
+/// them: three times those of the forward, and nothing for what is computed again. Attention counts
+/// all pairs of a query and a key, seen or not, as Megatron-LM and Narayanan et al. (2021, section
+/// 5.1) do; an embedding counts nothing, the head its product. None: a layer does not say.
+std::optional<double> model_operations(const Profile& profile);
+
 /// Every layer of a model at one micro-batch size.
 using LayerSamples = std::vector<LayerSample>;
 
@@ -188,6 +209,9 @@ LayerSamples samples_at(const Profile& profile, int micro_batch_size, int device
 
 /// Whether the costs of one of so many devices that share a layer are known of every layer.
 bool knows_shares(const Profile& profile, int devices);
+
+/// Whether the profile says of any layer what core attention keeps.
+bool knows_core_attention(const Profile& profile);
 
 /// Returns the sample with each part at least as long as the launches of its kernels: max(time,
 /// kernels * launch).

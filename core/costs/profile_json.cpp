@@ -145,7 +145,7 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 11>{"name",
+    object.expect_keys(std::array<string_view, 12>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
@@ -155,7 +155,8 @@ LayerCost read_layer(const JsonObject& object) {
                                                    "source",
                                                    "samples",
                                                    "shared",
-                                                   "tensor_sums"});
+                                                   "tensor_sums",
+                                                   "operations_per_sample"});
     LayerCost layer;
     layer.name = object.text("name");
     layer.kind = object.text_or("kind", "");
@@ -175,6 +176,9 @@ LayerCost read_layer(const JsonObject& object) {
         object.refuse("tensor_sums", "0 to 16");
     }
     layer.tensor_sums = static_cast<int>(sums);
+    if (object.has("operations_per_sample")) {
+        layer.operations = object.number_or("operations_per_sample", 0);
+    }
     return layer;
 }
 
@@ -271,12 +275,26 @@ CalibrationNote read_calibration(const JsonObject& object) {
     return note;
 }
 
+RunCalibration read_run_calibration(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 3>{"compute_factor", "memory_factor", "runs"});
+    RunCalibration calibration{.compute_factor = object.number_or("compute_factor", 1)};
+    if (object.has("memory_factor") && !object.is_null("memory_factor")) {
+        calibration.memory_factor = object.number_or("memory_factor", 1);
+    }
+    const std::int64_t runs = object.whole("runs");
+    if (runs < 1 || runs > std::numeric_limits<int>::max()) {
+        object.refuse("runs", "a number of runs, at least 1");
+    }
+    calibration.runs = static_cast<int>(runs);
+    return calibration;
+}
+
 }  // namespace
 
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 12>{"schema_version",
+    object.expect_keys(std::array<string_view, 14>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
@@ -285,9 +303,11 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "dispatch_ns",
                                                    "launch_ns",
                                                    "tied_bytes",
+                                                   "tokens_per_sample",
                                                    "layers",
                                                    "links",
-                                                   "calibration"});
+                                                   "calibration",
+                                                   "run_calibrations"});
     if (object.whole("schema_version") != profile_schema_version) {
         object.refuse("schema_version", fmt::format("{}", profile_schema_version));
     }
@@ -300,6 +320,11 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     profile.dispatch = Duration{object.whole_or("dispatch_ns", 0)};
     profile.launch = Duration{object.whole_or("launch_ns", 0)};
     profile.tied_bytes = Bytes{object.whole_or("tied_bytes", 0)};
+    const std::int64_t tokens = object.whole_or("tokens_per_sample", 0);
+    if (tokens > std::numeric_limits<int>::max()) {
+        object.refuse("tokens_per_sample", "a number of tokens below 2^31");
+    }
+    profile.tokens_per_sample = static_cast<int>(tokens);
     if (!object.has("layers")) {
         object.missing("layers", "a list of layers");
     }
@@ -313,6 +338,9 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     }
     if (object.has("calibration")) {
         profile.calibration = read_calibration(object.object("calibration"));
+    }
+    for (const JsonObject& entry : object.objects("run_calibrations")) {
+        profile.run_calibrations.push_back(read_run_calibration(entry));
     }
     check_profile(profile, place, layers.entry_of_layer());
     return profile;
@@ -380,6 +408,9 @@ ordered_json layer_json(const LayerCost& layer) {
     if (layer.tensor_sums != 1) {
         object["tensor_sums"] = layer.tensor_sums;
     }
+    if (layer.operations) {
+        object["operations_per_sample"] = *layer.operations;
+    }
     return object;
 }
 
@@ -422,6 +453,9 @@ std::string print_profile(const Profile& profile) {
     if (profile.tied_bytes > Bytes{}) {
         root["tied_bytes"] = profile.tied_bytes.count;
     }
+    if (profile.tokens_per_sample > 0) {
+        root["tokens_per_sample"] = profile.tokens_per_sample;
+    }
     for (const LayerCost& layer : profile.layers) {
         root["layers"].push_back(layer_json(layer));
     }
@@ -430,6 +464,13 @@ std::string print_profile(const Profile& profile) {
     }
     if (profile.calibration) {
         root["calibration"] = calibration_json(*profile.calibration);
+    }
+    for (const RunCalibration& by : profile.run_calibrations) {
+        root["run_calibrations"].push_back(
+            {{"compute_factor", by.compute_factor},
+             {"memory_factor",
+              by.memory_factor ? ordered_json(*by.memory_factor) : ordered_json(nullptr)},
+             {"runs", by.runs}});
     }
     return root.dump(1) + "\n";
 }

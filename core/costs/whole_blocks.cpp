@@ -57,6 +57,8 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
         }
     }
     block.tensor_sums += b.tensor_sums;
+    block.operations =
+        a.operations && b.operations ? std::optional(*a.operations + *b.operations) : std::nullopt;
     return block;
 }
 

@@ -56,11 +56,12 @@ constexpr std::array refused{
     RefusedFlag{"variable-seq-lengths", "samples have different lengths", "false"},
     // The split over devices.
     RefusedFlag{"expert-model-parallel-size", "replicas share the experts", "1"},
-    RefusedFlag{"use-megatron-fsdp", "weights are shared out to replicas", "false"},
-    RefusedFlag{"use-custom-fsdp", "weights are shared out to replicas", "false"},
-    RefusedFlag{"use-torch-fsdp2", "weights are shared out to replicas", "false"},
-    RefusedFlag{"data-parallel-sharding-strategy", "more than the optimizer is shared", "no_shard"},
     RefusedFlag{"num-distributed-optimizer-instances", "groups of replicas share it", "1"},
+    RefusedFlag{"outer-dp-sharding-strategy", "groups of replicas share it", "no_shard"},
+    RefusedFlag{
+        "megatron-fsdp-main-params-dtype", "the copies of the weights have another width", "fp32"},
+    RefusedFlag{"megatron-fsdp-main-grads-dtype", "gradients have another width", "auto"},
+    RefusedFlag{"megatron-fsdp-grad-comm-dtype", "gradients are sent in another width", "auto"},
     RefusedFlag{"model-parallel-size", "Megatron has no such flag any more"},
     RefusedFlag{"batch-size", "Megatron has no such flag any more"},
     RefusedFlag{"pipeline-model-parallel-split-rank", "the model has an encoder"},
@@ -72,7 +73,6 @@ constexpr std::array refused{
     RefusedFlag{"fp4-format", "products in 4 bits take other time and memory", "false none null"},
     RefusedFlag{"fp4", "products in 4 bits take other time and memory", "false none null"},
     RefusedFlag{"fp4-param-gather", "weights have 4 bits", "false"},
-    RefusedFlag{"grad-reduce-in-bf16", "gradients take half of the memory", "false"},
     RefusedFlag{"use-precision-aware-optimizer", "the optimizer's state is narrower", "false"},
     RefusedFlag{"main-grads-dtype", "gradients have another width", "fp32"},
     RefusedFlag{"main-params-dtype", "the copies of the weights have another width", "fp32"},
@@ -84,6 +84,7 @@ constexpr std::array refused{
     RefusedFlag{
         "fine-grained-activation-offloading", "what layers keep goes to host memory", "false"},
     RefusedFlag{"distribute-saved-activations", "what is kept is shared out", "false"},
+    RefusedFlag{"distribute-checkpointed-activations", "what is kept is shared out", "false"},
     RefusedFlag{"fp32-residual-connection", "what goes between blocks is twice as wide", "false"},
     RefusedFlag{"moe-layer-recompute", "the halves with experts alone are recomputed", "false"},
     RefusedFlag{"recompute-granularity-per-stage-layer", "stages recompute differently"},
@@ -114,10 +115,6 @@ struct NotedFlag {
 
 constexpr std::array noted{
     NotedFlag{
-        "overlap-param-gather",
-        "the prediction waits for the weights that replicas hand to each other; overlapped, a "
-        "step is at most as long"},
-    NotedFlag{
         "overlap-param-gather-with-optimizer-step",
         "the prediction waits for the weights that replicas hand to each other; overlapped, a "
         "step is at most as long"},
@@ -125,8 +122,6 @@ constexpr std::array noted{
               "the prediction adds the messages of tensor parallelism to the time of a layer; "
               "overlapped, a step is at most as long"},
     NotedFlag{"rampup-batch-size", "the prediction is of steps with the whole batch"},
-    NotedFlag{"recompute-modules",
-              "single parts of a block that are recomputed have no word in a scenario"},
     NotedFlag{"hierarchical-context-parallel-sizes",
               "messages between the devices of context parallelism are not predicted"},
     NotedFlag{"cp-comm-type",
@@ -148,11 +143,15 @@ constexpr std::array aliases{
     FlagAlias{"seq-len", "seq-length"},
     FlagAlias{"overlap-grad-sync", "overlap-grad-reduce"},
     FlagAlias{"use-rotary-position-embedding", "use-rotary-position-embeddings"},
+    FlagAlias{"accumulate-all-reduce-grads-in-fp32", "accumulate-allreduce-grads-in-fp32"},
+    FlagAlias{"scatter-gather-tensors-in-pipeline", "no-scatter-gather-tensors-in-pipeline", true},
+    FlagAlias{"activations-checkpoint-granularity", "recompute-granularity"},
+    FlagAlias{"activations-checkpoint-num-layers", "recompute-num-layers"},
+    FlagAlias{"checkpoint-num-layers", "recompute-num-layers"},
 };
 
 /// Names of harmless flags, in alphabetical order, apart by blanks.
 constexpr std::string_view harmless =
-    "accumulate-all-reduce-grads-in-fp32 accumulate-allreduce-grads-in-fp32 "
     "activation-func activation-func-clamp-value activation-func-fp8-input-store "
     "adlr-autoresume adlr-autoresume-interval align-grad-reduce align-param-gather "
     "allow-ambiguous-pad-tokens app-tag-run-name app-tag-run-version apply-layernorm-1p "
@@ -164,6 +163,9 @@ constexpr std::string_view harmless =
     "bert-no-binary-head beta-fast beta-slow bias-activation-fusion bias-dropout-fusion "
     "bias-gelu-fusion bias-swiglu-fusion biencoder-projection-dim "
     "biencoder-shared-query-context-model blend blend-per-split block-data-path bucket-size "
+    "DDP-impl data-impl create-all-gather-group fsdp-all-gather-in-start-param-sync "
+    "fsdp-db-use-persist-buf-on-alloc-fail fsdp-manual-registration megatron-fsdp-version "
+    "megatron-fsdp-enable-fine-grained-param-gather megatron-fsdp-max-pool-double-buffer "
     "cache-mla-latents calc-ft-timeouts calculate-per-token-loss check-for-large-grads "
     "check-for-nan-in-grad check-for-nan-in-loss-and-grad check-for-spiky-loss check-nan "
     "check-weight-hash-across-dp-replicas-interval classes-fraction "
@@ -215,7 +217,7 @@ constexpr std::string_view harmless =
     "no-gradient-reduce-div-fusion no-initialization no-manual-gc-eval "
     "no-masked-softmax-fusion no-mmap-bin-files no-one-logger no-overlap-p2p-communication "
     "no-persist-layer-norm no-pin-cpu-grads no-pin-cpu-params no-rope-freq no-rope-fusion "
-    "no-scatter-gather-tensors-in-pipeline no-strict-fsdp-dtensor-load "
+    "no-strict-fsdp-dtensor-load "
     "no-use-tokenizer-model-from-checkpoint-args norm-epsilon num-channels num-classes "
     "num-dataset-builder-threads num-layers-at-end-in-bf16 num-layers-at-start-in-bf16 "
     "object-storage-cache-path onnx-safe openai-gelu optimizer-offload-fraction "
@@ -229,13 +231,13 @@ constexpr std::string_view harmless =
     "rerun-mode reset-attention-mask reset-attention-masks reset-position-ids "
     "result-rejected-tracker-filename retriever-report-topk-accuracies "
     "retriever-score-scaling retriever-seq-length reuse-grad-buf-for-mxfp8-param-ag "
-    "run-workload-inspector-server sample-rate save scatter-gather-tensors-in-pipeline seed "
+    "run-workload-inspector-server sample-rate save seed "
     "seq-len-interpolation-factor sft-tokenizer-prompt-format sgd-momentum "
     "sharp-enabled-group short-seq-prob sink-level "
     "skip-getting-attention-mask-from-dataloader split start-weight-decay stderr-sink-level "
     "suggested-communication-unit-size swin-backbone-type symmetric-ar-type "
     "sync-free-moe-stage te-rng-tracker test-mode titles-data-path tokenizer-metadata "
-    "tokenizer-model tokenizer-type torch-fsdp2-no-reshard-after-forward train-iters "
+    "tokenizer-model tokenizer-type train-iters "
     "train-samples train-sync-interval trainable transformer-impl trust-remote-code "
     "use-checkpoint-opt-param-scheduler use-cpu-initialization "
     "use-deprecated-20241209-moe-layer use-dist-ckpt use-flash-attn use-fused-deepep "

@@ -18,6 +18,7 @@
 #include "core/interop/launch/shell_script.h"
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/megatron_flag_table.h"
+#include "core/interop/megatron_memory.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin {
@@ -95,12 +96,26 @@ constexpr std::array switch_flags{
     SwitchFlag{"account-for-embedding-in-pipeline-split", &MegatronFlags::account_for_embedding},
     SwitchFlag{"account-for-loss-in-pipeline-split", &MegatronFlags::account_for_loss},
     SwitchFlag{"use-distributed-optimizer", &MegatronFlags::shard_optimizer},
+    SwitchFlag{"use-megatron-fsdp", &MegatronFlags::megatron_fsdp},
+    SwitchFlag{"use-custom-fsdp", &MegatronFlags::megatron_fsdp},
+    SwitchFlag{"use-torch-fsdp2", &MegatronFlags::torch_fsdp},
+    SwitchFlag{"torch-fsdp2-no-reshard-after-forward", &MegatronFlags::torch_fsdp_keeps},
     SwitchFlag{"overlap-grad-reduce", &MegatronFlags::overlap_reduction},
+    SwitchFlag{"overlap-param-gather", &MegatronFlags::overlap_gather},
     SwitchFlag{"sequence-parallel", &MegatronFlags::sequence_parallel},
+    SwitchFlag{"no-scatter-gather-tensors-in-pipeline", &MegatronFlags::whole_boundaries},
+    SwitchFlag{"accumulate-allreduce-grads-in-fp32", &MegatronFlags::gradients_fp32},
+    SwitchFlag{"grad-reduce-in-bf16", &MegatronFlags::gradients_narrow},
     SwitchFlag{"recompute-activations", &MegatronFlags::recompute_selective},
     SwitchFlag{"bf16", &MegatronFlags::bf16},
     SwitchFlag{"fp16", &MegatronFlags::fp16},
 };
+
+/// Flags of 2021 and of the first months of 2022, which Megatron no longer takes.
+constexpr std::array<string_view, 4> flags_before_2023{"checkpoint-activations",
+                                                       "checkpoint-num-layers",
+                                                       "activations-checkpoint-method",
+                                                       "activations-checkpoint-num-layers"};
 
 /// Written by other flags than those of the table above.
 constexpr bool is_written_apart(bool MegatronFlags::*value) {
@@ -133,6 +148,8 @@ class FlagReader {
         expect_tensor_size_of_experts(file);
         expect_one_precision(file);
         take_defaults_of_trainer(file);
+        settle_recompute(file);
+        warn_of_gathers(file);
         refuse_problems();
         return std::move(flags_);
     }
@@ -257,6 +274,9 @@ class FlagReader {
         }
         string_view name = setting.name;
         bool is_inverted = false;
+        flags_.is_before_2023 = flags_.is_before_2023 ||
+                                (!setting.is_key && std::ranges::find(flags_before_2023, name) !=
+                                                        flags_before_2023.end());
         if (const std::optional<FlagAlias> alias = flag_alias(name)) {
             name = alias->name;
             is_inverted = alias->is_inverted;
@@ -297,13 +317,20 @@ class FlagReader {
             once(setting, name);
             const std::string how = choice(setting, {"full", "selective"});
             flags_.recompute_full = how == "full";
-            flags_.recompute_selective = how == "selective";
-        } else if (name == "recompute-method") {
-            if (choice(setting, {"uniform", "block"}) == "block") {
-                problem(setting,
-                        "recomputes some layers of a stage and keeps the others, which has no word "
-                        "here");
-            }
+            flags_.recompute_selective = flags_.recompute_selective || how == "selective";
+        } else if (name == "recompute-method" || name == "activations-checkpoint-method") {
+            flags_.recompute_first = choice(setting, {"uniform", "block"}) == "block";
+        } else if (name == "checkpoint-activations") {
+            checkpoints_activations_ = answer(setting);
+        } else if (name == "recompute-modules") {
+            const auto texts = setting.values | std::views::transform(&SettingWord::text);
+            flags_.recompute_modules.assign(texts.begin(), texts.end());
+        } else if (name == "data-parallel-sharding-strategy") {
+            once(setting, name);
+            flags_.sharding =
+                choice(setting, {"no_shard", "optim", "optim_grads", "optim_grads_params"});
+        } else if (name == "grad-reduce-in-fp32" && setting.is_key) {
+            (answer(setting) ? flags_.gradients_fp32 : flags_.gradients_narrow) = true;
         } else if (name == "normalization") {
             flags_.rms_norm = choice(setting, {"LayerNorm", "RMSNorm"}) == "RMSNorm";
         } else if (name == "position-embedding-type") {
@@ -340,6 +367,47 @@ class FlagReader {
             return false;
         }
         return true;
+    }
+
+    static const Setting* find(const LaunchFile& file, string_view name) {
+        const auto found = std::ranges::find(file.settings, name, &Setting::name);
+        return found == file.settings.end() ? nullptr : &*found;
+    }
+
+    /// What flags of recompute mean together: those of 2021 say no granularity, and
+    /// --recompute-activations goes before any. A method that leaves layers out is a problem.
+    void settle_recompute(const LaunchFile& file) {
+        const Setting* const old_method = find(file, "activations-checkpoint-method");
+        const bool says_granularity = find(file, "recompute-granularity") != nullptr ||
+                                      find(file, "activations-checkpoint-granularity") != nullptr;
+        const bool is_old = old_method != nullptr || checkpoints_activations_;
+        flags_.recompute_full =
+            (flags_.recompute_full || (is_old && !says_granularity)) && !flags_.recompute_selective;
+        const Setting* const method =
+            old_method != nullptr ? old_method : find(file, "recompute-method");
+        if (!flags_.recompute_full || !flags_.recompute_first || method == nullptr) {
+            return;
+        }
+        const std::optional<int> layers = largest_stage(flags_, method->place);
+        if (!layers || flags_.recompute_layers.value_or(1) < *layers) {
+            problem(*method,
+                    "recomputes some layers of a stage and keeps the others, which has no word "
+                    "here");
+        }
+    }
+
+    /// The weights that replicas hand to each other after the update; a model whose weights are
+    /// gathered layer by layer has no such messages.
+    void warn_of_gathers(const LaunchFile& file) {
+        const Setting* const gather = find(file, "overlap-param-gather");
+        if (gather != nullptr && flags_.overlap_gather &&
+            megatron_shard(flags_) != Shard::Weights) {
+            flags_.warnings.push_back(
+                fmt::format("{}: {}: the prediction waits for the weights that replicas hand to "
+                            "each other; overlapped, a step is at most as long",
+                            gather->place,
+                            gather->written));
+        }
     }
 
     /// A recipe of Megatron-Bridge by its name: "bf16_mixed", "fp16_with_mxfp8_mixed", ...
@@ -585,6 +653,7 @@ class FlagReader {
 
     UnknownFlags unknown_;
     MegatronFlags flags_;
+    bool checkpoints_activations_ = false;  ///< --checkpoint-activations, of 2021
     std::map<std::string, const Setting*, std::less<>> given_;
     std::vector<Problem> problems_;
 };
@@ -680,11 +749,19 @@ std::string print_megatron_flags(const MegatronFlags& flags) {
     if (flags.attention_dropout) {
         words.push_back(fmt::format("--attention-dropout {}", *flags.attention_dropout));
     }
+    if (flags.sharding) {
+        words.push_back(fmt::format("--data-parallel-sharding-strategy {}", *flags.sharding));
+    }
     if (flags.recompute_selective) {
         words.emplace_back("--recompute-granularity selective");
     }
+    if (!flags.recompute_modules.empty()) {
+        words.push_back(
+            fmt::format("--recompute-modules {}", fmt::join(flags.recompute_modules, " ")));
+    }
     if (flags.recompute_full) {
-        words.emplace_back("--recompute-granularity full --recompute-method uniform");
+        words.push_back(fmt::format("--recompute-granularity full --recompute-method {}",
+                                    flags.recompute_first ? "block" : "uniform"));
     }
     if (flags.recompute_layers) {
         words.push_back(fmt::format("--recompute-num-layers {}", *flags.recompute_layers));

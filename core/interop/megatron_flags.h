@@ -28,19 +28,30 @@ struct MegatronFlags {
     bool account_for_loss = false;         ///< --account-for-loss-in-pipeline-split
     bool shard_optimizer = false;          ///< --use-distributed-optimizer
     bool overlap_reduction = false;        ///< --overlap-grad-reduce
+    bool overlap_gather = false;           ///< --overlap-param-gather
     bool sequence_parallel = false;        ///< --sequence-parallel
+    bool whole_boundaries = false;         ///< --no-scatter-gather-tensors-in-pipeline
+    bool megatron_fsdp = false;            ///< --use-megatron-fsdp, or --use-custom-fsdp
+    bool torch_fsdp = false;               ///< --use-torch-fsdp2
+    bool torch_fsdp_keeps = false;         ///< --torch-fsdp2-no-reshard-after-forward
+    std::optional<std::string> sharding;   ///< --data-parallel-sharding-strategy, as written
     // The step.
-    std::optional<int> micro_batch_size;      ///< --micro-batch-size: samples
-    std::optional<int> global_batch_size;     ///< --global-batch-size: samples
-    std::optional<int> recompute_layers;      ///< --recompute-num-layers
-    bool recompute_full = false;              ///< --recompute-granularity full
-    bool recompute_selective = false;         ///< the same, selective; or --recompute-activations
-    bool bf16 = false;                        ///< --bf16
-    bool fp16 = false;                        ///< --fp16
-    std::optional<std::string> optimizer;     ///< --optimizer: adam or sgd
-    std::optional<double> clip_norm;          ///< --clip-grad
-    std::optional<double> hidden_dropout;     ///< --hidden-dropout
-    std::optional<double> attention_dropout;  ///< --attention-dropout
+    std::optional<int> micro_batch_size;   ///< --micro-batch-size: samples
+    std::optional<int> global_batch_size;  ///< --global-batch-size: samples
+    std::optional<int> recompute_layers;   ///< --recompute-num-layers
+    bool recompute_full = false;           ///< --recompute-granularity full
+    bool recompute_selective = false;      ///< the same, selective; or --recompute-activations
+    /// --recompute-method block: the first layers of each stage alone; else uniform.
+    bool recompute_first = false;
+    std::vector<std::string> recompute_modules{};  ///< --recompute-modules
+    bool gradients_fp32 = false;                   ///< --accumulate-allreduce-grads-in-fp32
+    bool gradients_narrow = false;                 ///< --grad-reduce-in-bf16
+    bool bf16 = false;                             ///< --bf16
+    bool fp16 = false;                             ///< --fp16
+    std::optional<std::string> optimizer;          ///< --optimizer: adam or sgd
+    std::optional<double> clip_norm;               ///< --clip-grad
+    std::optional<double> hidden_dropout;          ///< --hidden-dropout
+    std::optional<double> attention_dropout;       ///< --attention-dropout
     // The model.
     std::optional<int> layers;              ///< --num-layers
     std::optional<int> hidden_size;         ///< --hidden-size
@@ -84,6 +95,7 @@ struct MegatronFlags {
     std::optional<std::string> tokenizer{};  ///< --tokenizer-type
     std::optional<int> processes{};          ///< on all nodes; empty: the launcher does not say
     std::optional<int> per_node{};           ///< processes of a node
+    bool is_before_2023 = false;             ///< a flag that Megatron dropped in 2022 is there
     std::vector<std::string> unused{};       ///< harmless flags, as written
     std::vector<std::string> warnings{};     ///< what a prediction will not see
 

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/interop/megatron_layout.h"
+#include "core/interop/megatron_memory.h"
 #include "core/plan/tensor_parallel.h"
 
 namespace pipetwin {
@@ -409,7 +410,7 @@ DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place) 
 
 std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model) {
     const AttentionShape& shape = model.attention;
-    const std::array<std::pair<bool, std::string_view>, 13> reasons{{
+    const std::array<std::pair<bool, std::string_view>, 14> reasons{{
         {flags.gated, "--swiglu: three matrices in place of two"},
         {flags.squared_relu, "--squared-relu: another activation"},
         {flags.rms_norm, "--normalization RMSNorm: norms without a bias"},
@@ -425,6 +426,8 @@ std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model)
         {model.experts.count > 0, "--num-experts: experts"},
         {flags.context_size.value_or(1) > 1,
          "--context-parallel-size: devices that share a sample's tokens"},
+        {megatron_recompute(flags).word == "selective",
+         "--recompute-granularity selective: core attention has costs of its own"},
     }};
     const auto* const found =
         std::ranges::find(reasons, true, &std::pair<bool, std::string_view>::first);
@@ -632,7 +635,12 @@ Profile with_context_parallel(Profile profile, int devices) {
     const auto share_of = [devices](Duration time) {
         return (time + Duration{devices - 1}) / devices;
     };
+    // A device has its part of every sample: of its tokens, and of the operations on them.
+    profile.tokens_per_sample /= devices;
     for (LayerCost& layer : profile.layers) {
+        if (layer.operations) {
+            *layer.operations /= devices;
+        }
         layer.change_samples([&](LayerSample& sample) {
             for (const auto time : times_of_sample) {
                 sample.*time = share_of(sample.*time);

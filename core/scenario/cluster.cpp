@@ -103,6 +103,8 @@ int Cluster::node_of(int rank, int replica) const {
     const int per_node = std::max(1, part.per_node);
     const int device = tensor_ * (replica * ranks_ + rank);
     switch (part.placement) {
+        case Placement::ReplicasFirst:
+            return tensor_ * (rank * replicas_ + replica) / per_node;
         case Placement::Fill:
             return device / per_node;
         case Placement::RoundRobin:

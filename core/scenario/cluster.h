@@ -36,13 +36,15 @@ struct LayerRules {
 };
 
 /// The machine that a scenario describes: the device of every rank, which node it is on, and the
-/// way from any rank to any other. With replicas of the pipeline, replica r's rank k is device
-/// r * ranks + k, or, with T devices to a rank, the T from T * (r * ranks + k) on. Nodes take the
-/// devices in order, `per_node` to each, or in turn:
+/// way from any rank to any other. A rank with T devices has T neighbours on one node. Nodes take
+/// the devices in order, `per_node` to each: all replicas of a rank before those of the next, as
+/// Megatron-LM, DeepSpeed and torchtitan number them, or all ranks of a replica; or they take these
+/// in turn. Two replicas, a and b, of four ranks, per_node = 2:
 ///
-///     fill          | 0 - 1 | - - | 2 - 3 |      per_node = 2
-///     round-robin   | 0 - 2 | - - | 1 - 3 |
-///                    inside       between
+///     replicas-first   | a0 - b0 | - - | a1 - b1 | - - | a2 - b2 | - - | a3 - b3 |
+///     fill             | a0 - a1 | - - | a2 - a3 | - - | b0 - b1 | - - | b2 - b3 |
+///     round-robin      | a0 - b0 | - - | a1 - b1 | - - ...        (device k to node k mod nodes)
+///                        inside   between
 class Cluster {
   public:
     /// What the scenario says about a link goes before what the profile measured, and that before

@@ -429,11 +429,8 @@ std::vector<std::string> size_notes(const Profile& profile, const std::vector<in
 /// Refuses a recompute of core attention of which nothing is known; says where devices share layers
 /// in equal parts, as no more is known.
 void add_share_notes(PlanParts& parts, const SettledScenario& scenario, const Profile& profile) {
-    const bool knows_core = std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
-        return std::ranges::any_of(
-            layer.samples, [](const LayerSample& sample) { return sample.core_saved > Bytes{}; });
-    });
-    if (scenario.pipeline.layer_recompute == LayerRecompute::Selective && !knows_core) {
+    if (scenario.pipeline.layer_recompute == LayerRecompute::Selective &&
+        !knows_core_attention(profile)) {
         throw Error(
             ErrorKind::BadInput,
             "pipeline.recompute = \"selective\"",

@@ -60,7 +60,7 @@ enum class Offload { None, Stash };
 enum class GpuShares { Own, Streams };
 
 /// Which node a rank is on. Written down: as listed.
-enum class Placement { Fill, RoundRobin, Written };
+enum class Placement { ReplicasFirst, Fill, RoundRobin, Written };
 
 /// Each enum value as a scenario writes it.
 std::string_view to_string(ModelKind kind);
@@ -134,7 +134,7 @@ struct ScenarioParts {
         ScaleCosts scale_costs = ScaleCosts::None;
         int count = 0;  ///< devices; 0 = as many as stages
         int per_node = 8;
-        Placement placement = Placement::Fill;
+        Placement placement = Placement::ReplicasFirst;
         std::vector<int> nodes;  ///< Placement::Written: of every rank, replica after replica
         std::string link;        ///< a class of links; empty = what the profile or the device says
         std::string node_link;
@@ -210,6 +210,10 @@ struct Scenario : ScenarioParts {
         std::optional<RecomputeTiming> recompute_timing;
         std::optional<int> data_parallel = 1;
         std::optional<int> tensor_parallel = 1;
+        bool shard_auto = false;               ///< `shard` is none then, until it is planned
+        Shard shard_up_to = Shard::Weights;    ///< that is planned with, where `shard` is open
+        bool sequence_parallel_auto = false;   ///< `sequence_parallel` is false then
+        bool scatter_boundaries_auto = false;  ///< `scatter_boundaries` is false then
 
         /// Into how many pieces the model is cut; none while that has to be planned.
         std::optional<int> pieces() const;
@@ -221,7 +225,8 @@ struct Scenario : ScenarioParts {
 };
 
 /// What a key of [pipeline] means that is planned, but not written down: its default, or "auto".
-/// tensor_parallel is 1 either way: it cannot be trained with.
+/// tensor_parallel is 1 either way: it cannot be trained with. Nor can shards of gradients and
+/// weights, so shard goes up to the optimizer's state then.
 enum class Unwritten { Default, Auto };
 
 /// Reads a scenario. Throws Error(BadInput) with file:line:column, what was found, what was

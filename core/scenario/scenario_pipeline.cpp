@@ -181,15 +181,76 @@ void read_shard_optimizer(const ScenarioKey& key, const TomlTable& table, Scenar
         return;
     }
     const Shard meant = *written ? Shard::Optimizer : Shard::None;
-    if (table.has("shard") && scenario.pipeline.shard != meant) {
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const std::string_view said = pipeline.shard_auto ? "auto" : to_string(pipeline.shard);
+    if (table.has("shard") && said != to_string(meant)) {
         table.refuse(key.name,
-                     fmt::format("what shard says, \"{}\"", to_string(scenario.pipeline.shard)),
+                     fmt::format("what shard says, \"{}\"", said),
                      "shard_optimizer is the old word for shard = \"optimizer\": leave it out");
     }
-    scenario.pipeline.shard = meant;
+    pipeline.shard = meant;
+    pipeline.shard_auto = false;
+    pipeline.shard_up_to = Shard::Weights;
 }
 
 using Pipeline = Scenario::PipelinePart;
+
+/// Reads a key that may be "auto": `is_auto` says so. Else `read` reads what is written.
+template <auto is_auto>
+void read_or_auto(const ScenarioKey& key,
+                  const TomlTable& table,
+                  Scenario& scenario,
+                  ScenarioKey::Read read) {
+    if (table.has(key.name)) {
+        scenario.pipeline.*is_auto = table.is_auto(key.name);
+    }
+    if (!(scenario.pipeline.*is_auto)) {
+        read(key, table, scenario);
+    }
+}
+
+/// Prints a key that may be "auto"; `print` prints its value where it is not.
+template <auto is_auto>
+void print_or_auto(const ScenarioKey& key,
+                   ScenarioWriter& writer,
+                   const Scenario& scenario,
+                   ScenarioKey::Print print) {
+    if (scenario.pipeline.*is_auto) {
+        writer.string(key.name, "auto");
+    } else {
+        print(key, writer, scenario);
+    }
+}
+
+/// True, false or "auto".
+template <auto member, auto is_auto>
+constexpr ScenarioKey boolean_or_auto(string_view name) {
+    return {.name = name,
+            .read =
+                [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+                    read_or_auto<is_auto>(
+                        key, table, scenario, keys::boolean<member>(key.name).read);
+                },
+            .print =
+                [](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+                    print_or_auto<is_auto>(
+                        key, writer, scenario, keys::boolean<member>(key.name).print);
+                }};
+}
+
+/// One of some words, or "auto", which opens all of them.
+void read_shard(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    if (table.has(key.name)) {
+        scenario.pipeline.shard_up_to = Shard::Weights;
+    }
+    read_or_auto<&Pipeline::shard_auto>(
+        key, table, scenario, keys::choice<&Pipeline::shard>(key.name, key.words).read);
+}
+
+void print_shard(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    print_or_auto<&Pipeline::shard_auto>(
+        key, writer, scenario, keys::choice<&Pipeline::shard>(key.name, key.words).print);
+}
 
 constexpr std::array<ScenarioKey, 23> keys_of_pipeline{{
     keys::planned<&Pipeline::stages>("stages", stage_range),
@@ -220,12 +281,14 @@ constexpr std::array<ScenarioKey, 23> keys_of_pipeline{{
     keys::planned<&Pipeline::data_parallel>("data_parallel", stage_range),
     keys::choice<&Pipeline::all_reduce>("all_reduce", words::all_reduces),
     keys::boolean<&Pipeline::overlap_reduction>("overlap_reduction"),
-    keys::choice<&Pipeline::shard>("shard", words::shards),
+    {.name = "shard", .read = read_shard, .print = print_shard, .words = words::shards},
     keys::own("shard_optimizer", read_shard_optimizer, nullptr),
     keys::integer<&Pipeline::prefetch>("prefetch", prefetch_range),
     keys::planned<&Pipeline::tensor_parallel>("tensor_parallel", stage_range),
-    keys::boolean<&Pipeline::sequence_parallel>("sequence_parallel"),
-    keys::boolean<&Pipeline::scatter_boundaries>("scatter_boundaries"),
+    boolean_or_auto<&Pipeline::sequence_parallel, &Pipeline::sequence_parallel_auto>(
+        "sequence_parallel"),
+    boolean_or_auto<&Pipeline::scatter_boundaries, &Pipeline::scatter_boundaries_auto>(
+        "scatter_boundaries"),
 }};
 
 }  // namespace

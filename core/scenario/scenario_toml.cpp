@@ -43,6 +43,10 @@ void leave_open(Scenario::PipelinePart& pipeline) {
     pipeline.chunks.reset();
     pipeline.recompute_auto = true;
     pipeline.data_parallel.reset();
+    pipeline.shard_auto = true;
+    pipeline.shard_up_to = Shard::Optimizer;
+    pipeline.sequence_parallel_auto = true;
+    pipeline.scatter_boundaries_auto = true;
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ inline constexpr std::array<Word, 3> backends{"cpu", "paced", "cuda"};
 /// cluster.scale_costs, as enum ScaleCosts.
 inline constexpr std::array<Word, 4> scale_costs{"none", "compute", "memory", "cautious"};
 /// cluster.placement, as enum Placement; a list of nodes is Placement::Written.
-inline constexpr std::array<Word, 2> placements{"fill", "round-robin"};
+inline constexpr std::array<Word, 3> placements{"replicas-first", "fill", "round-robin"};
 /// cluster.transfer, as enum TransferMode.
 inline constexpr std::array<Word, 3> transfers{"asynchronous", "blocking", "hand-over"};
 /// cluster.link_sharing, as enum LinkSharing; "none" leaves it unset.

@@ -36,6 +36,9 @@ void require_settled(const Scenario& scenario) {
     expect(!pipeline.recompute_auto, "recompute", "\"always\"");
     expect(pipeline.data_parallel.has_value(), "data_parallel", "1");
     expect(pipeline.tensor_parallel.has_value(), "tensor_parallel", "1");
+    expect(!pipeline.shard_auto, "shard", "\"none\"");
+    expect(!pipeline.sequence_parallel_auto, "sequence_parallel", "false");
+    expect(!pipeline.scatter_boundaries_auto, "scatter_boundaries", "false");
     if (!keys.empty()) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),

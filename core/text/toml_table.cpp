@@ -148,6 +148,17 @@ std::string describe(Range range) {
                : fmt::format("from {} to {}", range.low, range.high);
 }
 
+/// A word as it is written: other programs have true, or a number, where a word stands here.
+std::string word_of(const toml::node& node) {
+    return node.is_string() ? node.as_string()->get() : describe(node);
+}
+
+/// "did you mean 'block'?" of a word that is none of `built`; empty where none of them is near.
+std::string meant_word(std::string_view word, std::span<const std::string_view> built) {
+    const std::string_view near = nearest_word(word, built);
+    return near.empty() ? std::string() : fmt::format("did you mean '{}'?", near);
+}
+
 bool holds(std::string_view outer, std::string_view path) {
     return path.starts_with(outer) &&
            (path.size() == outer.size() || path[outer.size()] == '.' || path[outer.size()] == '[');
@@ -357,7 +368,8 @@ template <class Read>
 auto TomlTable::list(std::string_view key,
                      std::string_view of,
                      const std::string& expected,
-                     Read read) const {
+                     Read read,
+                     const std::function<std::string(const toml::node&)>& hint_of) const {
     using Value = typename std::invoke_result_t<Read, const toml::node&>::value_type;
     const toml::node* const node = find(key);
     if (node == nullptr) {
@@ -378,7 +390,8 @@ auto TomlTable::list(std::string_view key,
                                     path_of(key),
                                     values.size(),
                                     describe(element),
-                                    expected));
+                                    expected),
+                        hint_of ? hint_of(element) : std::string());
         }
         values.push_back(*value);
     }
@@ -508,20 +521,21 @@ std::optional<std::vector<Bytes>> TomlTable::all_bytes(std::string_view key) con
 std::optional<std::size_t> TomlTable::choice(std::string_view key,
                                              std::span<const std::string_view> built,
                                              std::span<const std::string_view> later) const {
-    const std::optional<std::string> word = text(key);
-    if (!word) {
+    const toml::node* const node = find(key);
+    if (node == nullptr) {
         return std::nullopt;
     }
-    const auto found = std::ranges::find(built, *word);
-    if (found != built.end()) {
+    const std::string word = word_of(*node);
+    const auto found = std::ranges::find(built, word);
+    if (node->is_string() && found != built.end()) {
         return static_cast<std::size_t>(found - built.begin());
     }
-    const std::string expected = fmt::format("one of {}", fmt::join(built, ", "));
-    if (std::ranges::find(later, *word) != later.end()) {
-        refuse(key, expected, fmt::format("'{}' is not built yet", *word));
+    const std::string expected = fmt::format(
+        "{}one of {}", node->is_string() ? "" : "a string in quotes, ", fmt::join(built, ", "));
+    if (std::ranges::find(later, word) != later.end()) {
+        refuse(key, expected, fmt::format("'{}' is not built yet", word));
     }
-    const std::string_view near = nearest_word(*word, built);
-    refuse(key, expected, near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+    refuse(key, expected, meant_word(word, built));
 }
 
 std::optional<std::vector<std::size_t>> TomlTable::choices(
@@ -532,7 +546,10 @@ std::optional<std::vector<std::size_t>> TomlTable::choices(
                    ? std::nullopt
                    : std::optional(static_cast<std::size_t>(found - built.begin()));
     };
-    return list(key, "words", fmt::format("one of {}", fmt::join(built, ", ")), index_of);
+    const auto hint_of = [&](const toml::node& element) {
+        return meant_word(word_of(element), built);
+    };
+    return list(key, "words", fmt::format("one of {}", fmt::join(built, ", ")), index_of, hint_of);
 }
 
 int TomlTable::required_int(std::string_view key, Range range) const {

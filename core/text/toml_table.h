@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -125,12 +126,13 @@ class TomlTable {
     std::string path_of(std::string_view key) const;
 
     /// The values that `read` makes of the elements of a list; an element of which it makes nothing
-    /// is refused.
+    /// is refused, with the hint that `hint_of` makes of it.
     template <class Read>
     auto list(std::string_view key,
               std::string_view of,
               const std::string& expected,
-              Read read) const;
+              Read read,
+              const std::function<std::string(const toml::node&)>& hint_of = {}) const;
 
     const TomlDocument* document_;
     const toml::table* table_;

@@ -267,9 +267,12 @@ class Profiler {
             }
         }
         const int fixed = options_.repeats;
+        constexpr int least = 4;  // of a short look
+        const int fewest =
+            std::max(least, static_cast<int>(fewest_clean_steps * options_.time_share));
         const Samples samples = steps(scenario,
                                       {.warm_up = 2,
-                                       .fewest = fixed > 0 ? fixed : fewest_clean_steps,
+                                       .fewest = fixed > 0 ? fixed : fewest,
                                        .most = fixed > 0 ? fixed : 60,
                                        .budget = budget,
                                        .patience = share(patience) / size_count});

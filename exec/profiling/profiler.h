@@ -30,7 +30,7 @@ struct ProfilerOptions {
     std::function<std::vector<int>(const SettledScenario& scenario, const Profile& costs)>
         partition_of{};
     int repeats = 0;                 ///< measured steps; 0: as many as a time budget holds
-    double time_share = 1;           ///< of the time budget
+    double time_share = 1;           ///< of the time budget, and of the fewest steps
     Backend backend = Backend::Cpu;  ///< one that costs are measured on (exec/executor/backend.h)
     bool offload = false;  ///< stashes go to host memory and back; the link there is measured, too
     Precision precision = Precision::Fp32;

@@ -10,6 +10,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/partition/model_blocks.h"
+#include "core/plan/layer_recompute.h"
+#include "core/plan/stage_costs.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::sim {
@@ -148,26 +151,24 @@ std::vector<const ScheduleTraits*> searched_rows(const Shape& shape) {
     return rows;
 }
 
-/// Schedules with their chunks.
-std::vector<ScheduleChoice> orders_of(const Scenario& scenario,
-                                      const Model& model,
-                                      const Shape& shape) {
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const int most_chunks = std::max(1, model.layer_count() / shape.stages);
-    if (pipeline.schedule && pipeline.chunks) {
-        return {{.schedule = *pipeline.schedule, .chunks = *pipeline.chunks}};
+/// Whether the names of the layers tell blocks that can be recomputed one by one.
+bool has_blocks(const Model& model) {
+    std::vector<std::string> names;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        names.push_back(model.layer(layer).spec.name);
     }
-    const std::vector<const ScheduleTraits*> rows =
-        pipeline.schedule ? std::vector{&schedule_traits(*pipeline.schedule)}
-                          : searched_rows(shape);
-    std::vector<ScheduleChoice> orders;
-    for (const ScheduleTraits* const row : rows) {
-        for (const int chunks : chunk_counts(scenario, row->chunks, most_chunks)) {
-            orders.push_back(
-                {.schedule = pipeline.schedule.value_or(std::string(row->name)), .chunks = chunks});
-        }
-    }
-    return orders;
+    return model_blocks(names).has_value() && !recomputed_blocks(model).empty();
+}
+
+/// Whether replicas that share the optimizer's state are never slower than those that do not. Each
+/// of them sends its weights on after its update: with reductions that overlap, or with an update
+/// that waits for the norm of all gradients, another rank's sums may hide what is saved before it.
+/// And gradients of weights that the ends of the model share are needed everywhere.
+bool is_sharded_optimizer_faster(const Scenario& scenario,
+                                 const Model& model,
+                                 const Profile& profile) {
+    return !scenario.pipeline.overlap_reduction && scenario.training.clip_norm == 0 &&
+           tied_bytes(model, profile) == Bytes{};
 }
 
 }  // namespace
@@ -178,6 +179,17 @@ bool is_searched(const ScheduleTraits& row, const Shape& shape) {
     }
     const bool shares_weights = row.placement == StagePlacement::BothWays;
     return row.searched != Searched::No && !(shares_weights && shape.data_parallel > 1);
+}
+
+CostWays ways_of(const Scenario& scenario, const ScheduleChoice& choice) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    return {.layer_recompute =
+                pipeline.recompute_auto ? choice.layer_recompute : pipeline.layer_recompute,
+            .shard = pipeline.shard_auto ? choice.shard : pipeline.shard,
+            .sequence_parallel = pipeline.sequence_parallel_auto ? choice.sequence_parallel
+                                                                 : pipeline.sequence_parallel,
+            .scatter_boundaries = pipeline.scatter_boundaries_auto ? choice.scatter_boundaries
+                                                                   : pipeline.scatter_boundaries};
 }
 
 SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate) {
@@ -197,6 +209,11 @@ SettledScenario with_candidate(const Scenario& scenario, const Candidate& candid
     if (candidate.choice.recompute_by_rank) {
         pipeline.recompute = scenario.pipeline.recompute.value_or(Recompute::None);
     }
+    const CostWays ways = ways_of(scenario, candidate.choice);
+    pipeline.layer_recompute = ways.layer_recompute;
+    pipeline.shard = ways.shard;
+    pipeline.sequence_parallel = ways.sequence_parallel;
+    pipeline.scatter_boundaries = ways.scatter_boundaries;
     return settled;
 }
 
@@ -239,23 +256,147 @@ std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int laye
     return {counts.begin(), counts.end()};
 }
 
-std::vector<ScheduleChoice> choices_of(const Scenario& scenario,
-                                       const Model& model,
-                                       const Shape& shape) {
-    std::vector<ScheduleChoice> choices;
-    for (ScheduleChoice order : orders_of(scenario, model, shape)) {
-        order.layer_recompute = scenario.pipeline.layer_recompute;
-        for (const Recompute recompute : recomputes_of(scenario, shape)) {
-            order.recompute = recompute;
-            choices.push_back(order);
+Choices::Choices(const Scenario& scenario, const Model& model, const Profile& profile)
+    : scenario_(scenario),
+      profile_(profile),
+      layers_(model.layer_count()),
+      trains_(model.is_executable()),
+      sharded_is_faster_(is_sharded_optimizer_faster(scenario, model, profile)) {
+    if (!scenario.pipeline.recompute_auto) {
+        return;
+    }
+    if (!trains_ && knows_core_attention(profile)) {
+        layer_recomputes_.push_back(LayerRecompute::Selective);
+    }
+    if (has_blocks(model)) {
+        layer_recomputes_.push_back(LayerRecompute::Block);
+    }
+}
+
+bool Choices::may_divide_sequence(const Shape& shape) const {
+    return shape.tensor_parallel > 1 && knows_shares(profile_, shape.tensor_parallel);
+}
+
+std::vector<Shard> Choices::shards_of(const Shape& shape) const {
+    if (!scenario_.pipeline.shard_auto) {
+        return {scenario_.pipeline.shard};
+    }
+    if (shape.data_parallel == 1) {
+        return {Shard::None};
+    }
+    std::vector<Shard> shards;
+    if (!sharded_is_faster_) {
+        shards.push_back(Shard::None);
+    }
+    shards.push_back(Shard::Optimizer);
+    if (!trains_ && scenario_.pipeline.shard_up_to == Shard::Weights) {
+        shards.push_back(Shard::Gradients);
+        shards.push_back(Shard::Weights);
+    }
+    return shards;
+}
+
+CostWays Choices::fastest_layers(const Shape& shape) const {
+    const Scenario::PipelinePart& pipeline = scenario_.pipeline;
+    const bool shares_optimizer =
+        pipeline.shard_auto && shape.data_parallel > 1 && sharded_is_faster_;
+    return {.layer_recompute = pipeline.layer_recompute,
+            .shard = shares_optimizer ? Shard::Optimizer : pipeline.shard,
+            .sequence_parallel = pipeline.sequence_parallel_auto ? may_divide_sequence(shape)
+                                                                 : pipeline.sequence_parallel,
+            .scatter_boundaries = pipeline.scatter_boundaries};
+}
+
+/// What replicas and devices of a rank share, with the recompute of layers that the scenario says.
+std::vector<CostWays> Choices::shared_ways(const Shape& shape) const {
+    CostWays way = fastest_layers(shape);
+    const bool may_scatter = scenario_.pipeline.scatter_boundaries_auto &&
+                             shape.tensor_parallel > 1 && shape.stages > 1 &&
+                             !way.sequence_parallel;
+    std::vector<CostWays> ways;
+    for (const Shard shard : shards_of(shape)) {
+        way.shard = shard;
+        ways.push_back(way);
+        if (may_scatter) {
+            ways.push_back(way);
+            ways.back().scatter_boundaries = true;
         }
-        if (may_recompute_by_rank(scenario, order, shape)) {
-            order.recompute = Recompute::None;
-            order.recompute_by_rank = true;
-            choices.push_back(order);
+    }
+    return ways;
+}
+
+std::vector<CostWays> Choices::ways(const Shape& shape) const {
+    std::vector<CostWays> all = shared_ways(shape);
+    const std::size_t shared = all.size();
+    for (const LayerRecompute layers : layer_recomputes_) {
+        for (std::size_t i = 0; i < shared; ++i) {
+            all.push_back(all[i]);
+            all.back().layer_recompute = layers;
+        }
+    }
+    return all;
+}
+
+/// Schedules with their chunks.
+std::vector<ScheduleChoice> Choices::orders_of(const Shape& shape) const {
+    const Scenario::PipelinePart& pipeline = scenario_.pipeline;
+    const int most_chunks = std::max(1, layers_ / shape.stages);
+    if (pipeline.schedule && pipeline.chunks) {
+        return {{.schedule = *pipeline.schedule, .chunks = *pipeline.chunks}};
+    }
+    const std::vector<const ScheduleTraits*> rows =
+        pipeline.schedule ? std::vector{&schedule_traits(*pipeline.schedule)}
+                          : searched_rows(shape);
+    std::vector<ScheduleChoice> orders;
+    for (const ScheduleTraits* const row : rows) {
+        for (const int chunks : chunk_counts(scenario_, row->chunks, most_chunks)) {
+            orders.push_back(
+                {.schedule = pipeline.schedule.value_or(std::string(row->name)), .chunks = chunks});
+        }
+    }
+    return orders;
+}
+
+/// The order with every recompute.
+void Choices::add_recomputes(ScheduleChoice order,
+                             const Shape& shape,
+                             std::vector<ScheduleChoice>& choices) const {
+    order.layer_recompute = scenario_.pipeline.layer_recompute;
+    for (const Recompute recompute : recomputes_of(scenario_, shape)) {
+        order.recompute = recompute;
+        choices.push_back(order);
+    }
+    order.recompute = Recompute::None;
+    if (may_recompute_by_rank(scenario_, order, shape)) {
+        order.recompute_by_rank = true;
+        choices.push_back(order);
+        order.recompute_by_rank = false;
+    }
+    for (const LayerRecompute layers : layer_recomputes_) {
+        order.layer_recompute = layers;
+        choices.push_back(order);
+    }
+}
+
+std::vector<ScheduleChoice> Choices::of(const Shape& shape) const {
+    std::vector<ScheduleChoice> choices;
+    const std::vector<CostWays> ways = shared_ways(shape);
+    for (ScheduleChoice& order : orders_of(shape)) {
+        for (const CostWays& way : ways) {
+            order.shard = way.shard;
+            order.sequence_parallel = way.sequence_parallel;
+            order.scatter_boundaries = way.scatter_boundaries;
+            add_recomputes(order, shape, choices);
         }
     }
     return choices;
+}
+
+std::vector<ScheduleChoice> choices_of(const Scenario& scenario,
+                                       const Model& model,
+                                       const Profile& profile,
+                                       const Shape& shape) {
+    return Choices(scenario, model, profile).of(shape);
 }
 
 }  // namespace pipetwin::sim

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/schedule_traits.h"
@@ -22,7 +23,7 @@ struct Shape {
     auto operator<=>(const Shape&) const = default;
 };
 
-/// A schedule, its chunks, and what is recomputed.
+/// A schedule, its chunks, what is recomputed, and what replicas and devices of a rank share.
 struct ScheduleChoice {
     std::string schedule;
     int chunks = 1;
@@ -30,10 +31,26 @@ struct ScheduleChoice {
     /// Every rank for itself: as the scenario's list says, or where recompute is open as little as
     /// it may, of none, except-last and always the first that fits. `recompute` says nothing then.
     bool recompute_by_rank = false;
-    LayerRecompute layer_recompute = LayerRecompute::None;  ///< as the scenario says
+    LayerRecompute layer_recompute = LayerRecompute::None;  ///< on all ranks
+    Shard shard = Shard::None;
+    bool sequence_parallel = false;
+    bool scatter_boundaries = false;
 
     auto operator<=>(const ScheduleChoice&) const = default;
 };
+
+/// What the costs of layers and messages depend on beside the shape.
+struct CostWays {
+    LayerRecompute layer_recompute = LayerRecompute::None;
+    Shard shard = Shard::None;
+    bool sequence_parallel = false;
+    bool scatter_boundaries = false;
+
+    auto operator<=>(const CostWays&) const = default;
+};
+
+/// Returns the ways of a choice. What the scenario writes down goes before what the choice says.
+CostWays ways_of(const Scenario& scenario, const ScheduleChoice& choice);
 
 struct Candidate {
     Shape shape;
@@ -68,11 +85,58 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model);
 /// stage less: 1000 layers on 500 stages are 2 each, and so they are, at the most, on 501 to 999.
 std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int layers);
 
-/// Every choice that the scenario leaves open for a shape. Schedules whose rows do not say
-/// `searched` (with stale gradients, without a backward, or with a search of their own) are taken
-/// only where the scenario names them.
+/// What a scenario leaves open for a shape beside the partition. What is "auto" takes these values:
+///
+///     schedule, chunks    those of which `is_searched` says so; others only where the scenario
+///                         names them
+///     recompute           none, except-last, always; by rank; of blocks, where the names of the
+///                         layers tell them; of core attention, where the profile knows it
+///     shard               of several replicas: optimizer, and none where that may be faster;
+///                         gradients and weights where the scenario asks for "auto"
+///     sequence_parallel   true where several devices of a rank share layers and the profile knows
+///                         their shares: no layer takes longer or more memory with it, and no
+///                         message has more bytes (`with_tensor_parallel`)
+///     scatter_boundaries  both, where it changes anything
+///
+/// A model that is made of our own layers is planned to be trained: recompute of core attention
+/// and shards of gradients and weights are left out then, as they are only simulated.
+class Choices {
+  public:
+    /// Keeps references to the scenario and the profile.
+    Choices(const Scenario& scenario, const Model& model, const Profile& profile);
+
+    /// Every choice for the shape.
+    std::vector<ScheduleChoice> of(const Shape& shape) const;
+
+    /// All ways to share and to recompute that these choices have, each once.
+    std::vector<CostWays> ways(const Shape& shape) const;
+
+    /// The one of them with which no layer takes longer than with any other.
+    CostWays fastest_layers(const Shape& shape) const;
+
+    /// Whether layers may take less time where the sequence is divided.
+    bool may_divide_sequence(const Shape& shape) const;
+
+  private:
+    std::vector<CostWays> shared_ways(const Shape& shape) const;
+    std::vector<Shard> shards_of(const Shape& shape) const;
+    std::vector<ScheduleChoice> orders_of(const Shape& shape) const;
+    void add_recomputes(ScheduleChoice order,
+                        const Shape& shape,
+                        std::vector<ScheduleChoice>& choices) const;
+
+    const Scenario& scenario_;
+    const Profile& profile_;
+    int layers_ = 1;
+    std::vector<LayerRecompute> layer_recomputes_{};  ///< that are open, beside none
+    bool trains_ = false;                             ///< the model can be trained
+    bool sharded_is_faster_ = false;                  ///< the optimizer, than all of it everywhere
+};
+
+/// `Choices::of` of one shape.
 std::vector<ScheduleChoice> choices_of(const Scenario& scenario,
                                        const Model& model,
+                                       const Profile& profile,
                                        const Shape& shape);
 
 }  // namespace pipetwin::sim

@@ -130,6 +130,11 @@ Fill fill_of(const Scenario& scenario, const Shape& shape) {
     return fill;
 }
 
+/// Whether messages between replicas are part of the layers' costs.
+bool gathers(const Shape& shape, const CostWays& ways) {
+    return shape.data_parallel > 1 && ways.shard >= Shard::Gradients;
+}
+
 /// Nanoseconds that rounding may have added to the sums of gradients of a rank.
 int reduction_slack(int chunks) {
     return 2 * chunks;
@@ -152,14 +157,22 @@ CandidateBounds::CandidateBounds(const Scenario& scenario,
     : scenario_(scenario),
       model_(model),
       profile_(profile),
+      choices_(scenario, model, profile),
       has_backward_(all_have_backwards(scenario)) {}
 
-CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape) const {
+CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape, const CostWays& ways) const {
     const int samples = scenario_.training.batch / shape.data_parallel;
-    return {shape.tensor_parallel,
-            std::max(1, samples / shape.micro_batches),
-            scenario_.pipeline.shard != Shard::None ? shape.data_parallel : 1,
-            scenario_.pipeline.shard >= Shard::Gradients ? shape.stages : 0};
+    SumsKey key{.tensor_parallel = shape.tensor_parallel,
+                .micro_batch_size = std::max(1, samples / shape.micro_batches),
+                .optimizer_shards = ways.shard != Shard::None ? shape.data_parallel : 1,
+                .layer_recompute = ways.layer_recompute,
+                .sequence_parallel = ways.sequence_parallel};
+    if (gathers(shape, ways)) {
+        key.gathered = ways.shard;
+        key.stages = shape.stages;
+        key.replicas = shape.data_parallel;
+    }
+    return key;
 }
 
 /// A mini-batch has no more micro-batches than samples.
@@ -167,46 +180,80 @@ int CandidateBounds::micro_batches_of(const Shape& shape) const {
     return std::min(shape.micro_batches, scenario_.training.batch / shape.data_parallel);
 }
 
-SettledScenario CandidateBounds::with_shape(const Shape& shape) const {
-    return with_candidate(scenario_,
-                          {.shape = shape, .choice = {.schedule = std::string(default_schedule)}});
+SettledScenario CandidateBounds::with_ways(const Shape& shape, const CostWays& ways) const {
+    SettledScenario settled = with_candidate(
+        scenario_, {.shape = shape, .choice = {.schedule = std::string(default_schedule)}});
+    SettledScenario::PipelinePart& pipeline = settled.pipeline;
+    pipeline.layer_recompute = ways.layer_recompute;
+    pipeline.shard = ways.shard;
+    pipeline.sequence_parallel = ways.sequence_parallel;
+    pipeline.scatter_boundaries = ways.scatter_boundaries;
+    return settled;
 }
 
-void CandidateBounds::learn(const Shape& shape) {
-    const SumsKey key = key_of(shape);
+CandidateBounds::Sums CandidateBounds::make_sums(const Shape& shape, const CostWays& ways) const {
+    const SettledScenario settled = with_ways(shape, ways);
+    const Cluster cluster(settled, profile_, shape.stages);
+    return std::make_shared<const LayerSums>(
+        layer_sums(settled, model_, profile_, cluster, key_of(shape, ways).micro_batch_size));
+}
+
+void CandidateBounds::learn(const Shape& shape, const CostWays& ways) {
+    const SumsKey key = key_of(shape, ways);
     if (sums_.contains(key)) {
         return;
     }
-    std::unique_ptr<LayerSums>& sums = sums_[key];
+    Sums& sums = sums_[key];
     try {
-        const SettledScenario settled = with_shape(shape);
-        const Cluster cluster(settled, profile_, shape.stages);
-        sums = std::make_unique<LayerSums>(
-            layer_sums(settled, model_, profile_, cluster, std::get<1>(key)));
+        sums = make_sums(shape, ways);
     } catch (const Error& error) {
         unknown_[key] = error.text();
     }
 }
 
+/// Leaves out sums with messages between replicas: they differ from shape to shape, and most shapes
+/// are never looked into. `of` makes them.
+void CandidateBounds::learn(const Shape& shape) {
+    learn(shape, choices_.fastest_layers(shape));
+    learn(shape, any_order_ways(shape));
+    for (const CostWays& ways : choices_.ways(shape)) {
+        if (!gathers(shape, ways)) {
+            learn(shape, ways);
+        }
+    }
+}
+
 const std::string* CandidateBounds::unknown(const Shape& shape) const {
-    const auto found = unknown_.find(key_of(shape));
+    const auto found = unknown_.find(key_of(shape, choices_.fastest_layers(shape)));
     return found == unknown_.end() ? nullptr : &found->second;
 }
 
-Duration CandidateBounds::share(const Shape& shape) const {
-    return least_of_any(sums_of(shape),
+CostWays CandidateBounds::any_order_ways(const Shape& shape) const {
+    CostWays ways = choices_.fastest_layers(shape);
+    ways.sequence_parallel = ways.sequence_parallel || choices_.may_divide_sequence(shape);
+    return ways;
+}
+
+Duration CandidateBounds::share_with(const Shape& shape, const LayerSums& sums) const {
+    return least_of_any(sums,
                         {.stages = shape.stages,
                          .micro_batches = micro_batches_of(shape),
                          .has_backward = has_backward_});
+}
+
+Duration CandidateBounds::share_of_any_order(const Shape& shape) const {
+    const auto known = sums_.find(key_of(shape, any_order_ways(shape)));
+    const bool divides = known != sums_.end() && known->second;
+    return share_with(shape,
+                      divides ? *known->second : sums_of(shape, choices_.fastest_layers(shape)));
 }
 
 /// Rank r is busy for its share of the work after the first forward has come through r layers at
 /// least. The largest over the ranks is no less than the mean,
 ///
 ///     (M t(0, L) + F(0) + F(1) + ... + F(p - 1)) / p
-Duration CandidateBounds::least(const Shape& shape) const {
-    const LayerSums& sums = sums_of(shape);
-    const Duration share = this->share(shape);
+Duration CandidateBounds::least_with(const Shape& shape, const LayerSums& sums) const {
+    const Duration share = share_with(shape, sums);
     const Fill order = fill_of(scenario_, shape);
     if (shape.stages > sums.layers() || order == Fill::Unknown) {
         return share;
@@ -220,15 +267,20 @@ Duration CandidateBounds::least(const Shape& shape) const {
     return share + fill / shape.stages;
 }
 
-ShapeBounds CandidateBounds::of(const Shape& shape) const {
-    const SettledScenario settled = with_shape(shape);
+Duration CandidateBounds::least(const Shape& shape) const {
+    return least_with(shape, sums_of(shape, choices_.fastest_layers(shape)));
+}
+
+BoundQuestion CandidateBounds::question_of(const Shape& shape,
+                                           const CostWays& ways,
+                                           const LayerSums& sums) const {
+    const SettledScenario settled = with_ways(shape, ways);
     const Cluster cluster(settled, profile_, shape.stages);
     BoundQuestion question{
         .stages = shape.stages,
         .micro_batches = micro_batches_of(shape),
         .has_backward = has_backward_,
-        .hops = hops_of(
-            cluster, scenario_.cluster.transfer, shape.stages, sums_of(shape).least_boundary),
+        .hops = hops_of(cluster, scenario_.cluster.transfer, shape.stages, sums.least_boundary),
         .memory_limit = most_memory(cluster),
         .all_reduce = scenario_.pipeline.all_reduce,
         .overlap_reduction = scenario_.pipeline.overlap_reduction};
@@ -240,9 +292,21 @@ ShapeBounds CandidateBounds::of(const Shape& shape) const {
         all_alike = cluster.replicas_of(rank) == group;
     }
     // Gradients that are summed with every micro-batch are not summed again.
-    const bool sums = all_alike && scenario_.pipeline.shard < Shard::Gradients;
-    question.replicas = sums ? group : ReplicaGroup{};
-    return {scenario_, shape, sums_of(shape), std::move(question)};
+    const bool sums_up = all_alike && ways.shard < Shard::Gradients;
+    question.replicas = sums_up ? group : ReplicaGroup{};
+    return question;
+}
+
+ShapeBounds CandidateBounds::of(const Shape& shape, const ScheduleChoice& choice) const {
+    const CostWays ways = ways_of(scenario_, choice);
+    const auto known = sums_.find(key_of(shape, ways));
+    Sums sums = known == sums_.end() ? nullptr : known->second;
+    if (!sums) {
+        sums = make_sums(shape, ways);
+    }
+    BoundQuestion question = question_of(shape, ways, *sums);
+    const Duration floor = least_with(shape, *sums);
+    return {scenario_, shape, std::move(sums), std::move(question), floor};
 }
 
 BoundQuestion ShapeBounds::question(const ScheduleChoice& choice) const {

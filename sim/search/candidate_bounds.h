@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,41 +37,78 @@ class CandidateBounds {
     /// What no candidate of the shape goes below. Cheap: nothing is searched.
     Duration least(const Shape& shape) const;
 
-    /// An equal share of the work on every rank: what no order of any schedule goes below.
-    Duration share(const Shape& shape) const;
+    /// An equal share of the work on every rank: what no order of any schedule goes below, nor with
+    /// a sequence that the scenario does not divide.
+    Duration share_of_any_order(const Shape& shape) const;
 
-    /// More about the candidates of one shape. For one thread.
-    ShapeBounds of(const Shape& shape) const;
+    /// More about the candidates of one shape that share and recompute as `choice` does: it may be
+    /// asked about those whose `ways_of` is the same. For one thread. Throws Error where the costs
+    /// of these ways are not known.
+    ShapeBounds of(const Shape& shape, const ScheduleChoice& choice) const;
+
+    const Choices& choices() const { return choices_; }
 
   private:
-    /// tensor_parallel, size of a micro-batch, shares of the state, and, where messages to share it
-    /// are part of the layers, stages
-    using SumsKey = std::tuple<int, int, int, int>;
+    /// What the sums depend on.
+    struct SumsKey {
+        int tensor_parallel = 1;
+        int micro_batch_size = 1;
+        int optimizer_shards = 1;
+        LayerRecompute layer_recompute = LayerRecompute::None;
+        bool sequence_parallel = false;
+        Shard gathered = Shard::None;  ///< of messages that are part of the layers
+        int stages = 0;                ///< where there are such messages
+        int replicas = 1;              ///< likewise
+
+        auto operator<=>(const SumsKey&) const = default;
+    };
+    using Sums = std::shared_ptr<const LayerSums>;
 
     /// Where sizes differ by one, the smaller is the bound's.
-    SumsKey key_of(const Shape& shape) const;
-    const LayerSums& sums_of(const Shape& shape) const { return *sums_.at(key_of(shape)); }
+    SumsKey key_of(const Shape& shape, const CostWays& ways) const;
+    CostWays any_order_ways(const Shape& shape) const;
+    void learn(const Shape& shape, const CostWays& ways);
+    Sums make_sums(const Shape& shape, const CostWays& ways) const;
+    const LayerSums& sums_of(const Shape& shape, const CostWays& ways) const {
+        return *sums_.at(key_of(shape, ways));
+    }
+    Duration share_with(const Shape& shape, const LayerSums& sums) const;
+    Duration least_with(const Shape& shape, const LayerSums& sums) const;
+    BoundQuestion question_of(const Shape& shape,
+                              const CostWays& ways,
+                              const LayerSums& sums) const;
     int micro_batches_of(const Shape& shape) const;
-    /// For what depends on the shape alone.
-    SettledScenario with_shape(const Shape& shape) const;
+    /// For what depends on the shape and these ways alone.
+    SettledScenario with_ways(const Shape& shape, const CostWays& ways) const;
 
     const Scenario& scenario_;
     const Model& model_;
     const Profile& profile_;
+    Choices choices_;
     bool has_backward_;
-    std::map<SumsKey, std::unique_ptr<LayerSums>> sums_{};  ///< null: costs are not known there
-    std::map<SumsKey, std::string> unknown_{};              ///< why
+    std::map<SumsKey, Sums> sums_{};            ///< null: costs are not known there
+    std::map<SumsKey, std::string> unknown_{};  ///< why
 };
 
 /// What steps of a shape's candidates do not go below, and which partitions promise most.
 class ShapeBounds {
   public:
-    /// Keeps references; `question` is what all candidates have in common.
+    /// Keeps a reference to the scenario; `question` and `floor`, which none of them goes below,
+    /// are what all candidates have in common.
     ShapeBounds(const Scenario& scenario,
                 const Shape& shape,
-                const LayerSums& sums,
-                BoundQuestion question)
-        : scenario_(scenario), shape_(shape), sums_(sums), of_shape_(std::move(question)) {}
+                std::shared_ptr<const LayerSums> sums,
+                BoundQuestion question,
+                Duration floor)
+        : scenario_(scenario),
+          shape_(shape),
+          held_sums_(std::move(sums)),
+          sums_(*held_sums_),
+          of_shape_(std::move(question)),
+          floor_(floor) {}
+
+    /// What no candidate goes below. Known from the start.
+    Duration floor() const { return floor_; }
 
     /// What its bound depends on beside the layers.
     BoundQuestion question(const ScheduleChoice& choice) const;
@@ -128,8 +164,10 @@ class ShapeBounds {
 
     const Scenario& scenario_;
     const Shape shape_;
+    std::shared_ptr<const LayerSums> held_sums_;
     const LayerSums& sums_;
     BoundQuestion of_shape_;
+    Duration floor_;
     std::map<std::pair<int, bool>, std::vector<int>> balanced_{};  ///< known ones
     mutable std::optional<std::pair<ScheduleChoice, RankChain>> last_chain_{};
 };

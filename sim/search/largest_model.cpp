@@ -317,9 +317,10 @@ int LargestSearch::copies_for_any_shape() const {
 /// The candidates for a model with so many copies; what promises most comes first.
 std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
     const auto model = sized(copies);
+    const Choices choices(scenario_, model->model, model->profile);
     std::vector<SizedCandidate> all;
     for (const Shape& shape : shapes_of(scenario_, model->model)) {
-        for (const ScheduleChoice& choice : choices_of(scenario_, model->model, shape)) {
+        for (const ScheduleChoice& choice : choices.of(shape)) {
             if (choice.recompute_by_rank && scenario_.pipeline.recompute_auto) {
                 continue;  // it fits where all ranks recompute
             }

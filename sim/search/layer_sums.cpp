@@ -1,6 +1,7 @@
 #include "sim/search/layer_sums.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 #include "core/partition/partition.h"
@@ -36,6 +37,12 @@ Bytes least_boundary(const LayerSamples& samples) {
         least = std::min(least, samples[layer].output);
     }
     return least;
+}
+
+/// Rounded down: the time of a stage is rounded once, and must not be below the sum over its
+/// layers.
+Duration scaled_down(Duration time, double factor) {
+    return Duration(static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));
 }
 
 }  // namespace
@@ -81,7 +88,7 @@ LayerSums layer_sums(const SettledScenario& scenario,
         sums.backward_input.push_back(sums.backward_input.back() + sample.backward_input);
         sums.backward_weight.push_back(sums.backward_weight.back() + sample.backward_weight);
         sums.update.push_back(sums.update.back() +
-                              scaled(state.optimizer, speed) / shards.optimizer);
+                              scaled_down(state.optimizer, speed) / shards.optimizer);
         sums.state.push_back(sums.state.back() + least_share(state, shards));
         sums.weights.push_back(sums.weights.back() + state.weights);
         sums.saved.push_back(sums.saved.back() + sample.saved);

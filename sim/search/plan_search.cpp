@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/costs/estimate_error.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/open_queue.h"
 #include "sim/search/partition_choice.h"
@@ -93,6 +94,11 @@ class Search {
     void leave_out(const Open& open);
     std::vector<Open> next_wave(OpenQueue& queue);
     Step look_into(const Open& shape) const;
+    void look_into(const Open& shape,
+                   const ScheduleChoice& choice,
+                   Duration ceiling,
+                   ShapeBounds& bounds,
+                   Step& step) const;
     Step simulate(const Open& open) const;
     void take(Step step, OpenQueue& queue);
     bool goes_on(std::size_t left, Duration bound);
@@ -186,8 +192,7 @@ void Search::add_contender(const Open& open) {
 
 void Search::leave_out(const Open& open) {
     const std::int64_t count =
-        open.is_shape ? std::ssize(choices_of(space_.scenario, space_.model, open.candidate.shape))
-                      : 1;
+        open.is_shape ? std::ssize(bounds_.choices().of(open.candidate.shape)) : 1;
     all_.candidates += open.is_shape ? count : 0;
     all_.pruned += count;
     ++settled_;
@@ -235,7 +240,7 @@ std::vector<Open> Search::next_wave(OpenQueue& queue) {
 Step Search::look_into(const Open& shape) const {
     Step step;
     const Shape& of = shape.candidate.shape;
-    const std::vector<ScheduleChoice> choices = choices_of(space_.scenario, space_.model, of);
+    const std::vector<ScheduleChoice> choices = bounds_.choices().of(of);
     step.outcome.candidates = std::ssize(choices);
     if (const std::string* const unknown = bounds_.unknown(of)) {
         for (const ScheduleChoice& choice : choices) {
@@ -243,37 +248,58 @@ Step Search::look_into(const Open& shape) const {
         }
         return step;
     }
-    ShapeBounds bounds = bounds_.of(of);
     const Duration best = best_.of(of);
     const Duration ceiling =
         best == Duration::max() ? best : best + part(best, runner_up) + Duration{1};
+    std::map<CostWays, ShapeBounds> bounds_of_ways;
     for (const ScheduleChoice& choice : choices) {
-        const Candidate candidate{.shape = of, .choice = choice};
-        const std::optional<Duration> any = bounds.least(choice, ceiling);
-        const Duration least = std::max(any.value_or(shape.bound), shape.bound);
-        const std::optional<Duration> bound =
-            any ? bounds.least_of_first(choice, least) : std::nullopt;
-        if (!bound) {
-            step.outcome.refuse(out_of_memory, candidate);
-            step.too_large.emplace_back(bounds.even_share_of_memory(choice), candidate);
+        const CostWays ways = ways_of(space_.scenario, choice);
+        auto known = bounds_of_ways.find(ways);
+        if (known == bounds_of_ways.end()) {
+            try {
+                known = bounds_of_ways.emplace(ways, bounds_.of(of, choice)).first;
+            } catch (const Error& error) {
+                step.outcome.refuse(error.text(), {.shape = of, .choice = choice});
+                continue;
+            }
         }
-        if (any && !bound && bounds.has_more_partitions()) {
-            step.outcome.contenders.push_back(
-                {.promise = Duration::max(), .least = least, .candidate = candidate});
-        }
-        if (bound) {
-            step.opened.push_back({.bound = *bound,
-                                   .least = least,
-                                   .actions = actions_of(candidate),
-                                   .candidate = candidate});
-        }
+        look_into(shape, choice, ceiling, known->second, step);
     }
     return step;
 }
 
+/// Opens or refuses a choice of a shape. What is not below `ceiling` is not looked at closely.
+void Search::look_into(const Open& shape,
+                       const ScheduleChoice& choice,
+                       Duration ceiling,
+                       ShapeBounds& bounds,
+                       Step& step) const {
+    const Candidate candidate{.shape = shape.candidate.shape, .choice = choice};
+    const Duration floor = std::max(bounds.floor(), shape.bound);
+    const std::optional<Duration> any =
+        floor >= ceiling ? std::optional(floor) : bounds.least(choice, ceiling);
+    const Duration least = std::max(any.value_or(floor), floor);
+    const std::optional<Duration> bound =
+        any && least < ceiling ? bounds.least_of_first(choice, least) : any;
+    if (!bound) {
+        step.outcome.refuse(out_of_memory, candidate);
+        step.too_large.emplace_back(bounds.even_share_of_memory(choice), candidate);
+    }
+    if (any && !bound && bounds.has_more_partitions()) {
+        step.outcome.contenders.push_back(
+            {.promise = Duration::max(), .least = least, .candidate = candidate});
+    }
+    if (bound) {
+        step.opened.push_back({.bound = *bound,
+                               .least = least,
+                               .actions = actions_of(candidate),
+                               .candidate = candidate});
+    }
+}
+
 Step Search::simulate(const Open& open) const {
     const Candidate& candidate = open.candidate;
-    ShapeBounds bounds = bounds_.of(candidate.shape);
+    ShapeBounds bounds = bounds_.of(candidate.shape, candidate.choice);
     Step step;
     try {
         step.outcome =
@@ -477,7 +503,7 @@ Duration Search::try_partitions(Duration best) {
             bound = std::min(bound, contender.least);
             continue;
         }
-        const ShapeBounds bounds = bounds_.of(candidate.shape);
+        const ShapeBounds bounds = bounds_.of(candidate.shape, candidate.choice);
         if (!bounds.may_be_faster(candidate.choice, best)) {
             continue;
         }
@@ -497,9 +523,9 @@ Duration Search::try_partitions(Duration best) {
     for (const Contender& contender : too_many) {
         const Duration ceiling = std::min(best, bound);
         if (contender.least < ceiling) {
-            const ShapeBounds bounds = bounds_.of(contender.candidate.shape);
-            bound = std::min(
-                bound, bounds.closest_bound(contender.candidate.choice, contender.least, ceiling));
+            const ScheduleChoice& choice = contender.candidate.choice;
+            const ShapeBounds bounds = bounds_.of(contender.candidate.shape, choice);
+            bound = std::min(bound, bounds.closest_bound(choice, contender.least, ceiling));
         }
     }
     return bound;
@@ -554,6 +580,8 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
                         .ranked = std::move(all_.found),
                         .lower_bound = {},
                         .any_partition_bound = {},
+                        .cost_source = space_.profile.source,
+                        .order_error = order_error(space_.profile.source),
                         .any_order_bound = {},
                         .partitions = partitions_,
                         .candidates = all_.candidates,
@@ -586,7 +614,8 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
     result.any_order_bound = fastest;
     for (const Shape& shape : result.shapes) {
         if (!bounds_.unknown(shape)) {
-            result.any_order_bound = std::min(result.any_order_bound, bounds_.share(shape));
+            result.any_order_bound =
+                std::min(result.any_order_bound, bounds_.share_of_any_order(shape));
         }
     }
     return result;

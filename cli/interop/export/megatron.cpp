@@ -7,6 +7,7 @@
 
 #include "cli/interop/export/exporters.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_model.h"
 #include "core/plan/plan.h"
@@ -114,6 +115,7 @@ void set_model(const SettledScenario& scenario, MegatronFlags& flags, Console& c
 void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
     const auto& training = scenario.training;
     flags.bf16 = training.precision == Precision::Bf16;
+    flags.gradients_narrow = flags.bf16 && training.gradients == GradientType::Same;
     flags.clip_norm = training.clip_norm;
     switch (training.optimizer) {
         case OptimizerKind::AdamW:
@@ -134,6 +136,22 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
                             "flags say sgd",
                             to_string(training.optimizer)));
             return;
+    }
+}
+
+/// Megatron's groups of layers are less than a stage, or computed again at another time.
+void note_groups(const SettledScenario& scenario, bool are_smaller, int group, Console& console) {
+    if (are_smaller) {
+        console.note(fmt::format(
+            "warning: pipeline.recompute = \"always\" keeps the input of a stage; Megatron keeps "
+            "that of every {}, as its groups have to divide all stages",
+            group == 1 ? "layer" : counted(group, "layer")));
+    }
+    if (scenario.pipeline.recompute_timing == RecomputeTiming::Eager) {
+        console.note(
+            "warning: pipeline.recompute_timing = \"eager\": Megatron computes again once the "
+            "gradient has "
+            "arrived, as \"lazy\" says");
     }
 }
 
@@ -162,12 +180,18 @@ int groups_of_megatron(const SettledScenario& scenario, const MegatronLayout& la
 /// nearer to keeping that of the stage alone.
 void set_recompute(const SettledScenario& scenario,
                    const MegatronLayout& layout,
-                   MegatronFlags& flags) {
+                   MegatronFlags& flags,
+                   Console& console) {
     switch (scenario.pipeline.layer_recompute) {
         case LayerRecompute::None:
             break;
         case LayerRecompute::Selective:
             flags.recompute_selective = true;
+            console.note(
+                "warning: pipeline.recompute = \"selective\": Megatron computes core attention "
+                "again; costs that 'import hf' estimates with FlashAttention compute single "
+                "operators "
+                "again and keep less, those with --attention standard do as Megatron does");
             return;
         case LayerRecompute::Block:
             flags.recompute_full = true;
@@ -186,17 +210,57 @@ void set_recompute(const SettledScenario& scenario,
             return;
         case Recompute::Always: {
             const std::vector<int> blocks = blocks_of(layout);
-            flags.recompute_full = true;
-            flags.recompute_layers =
+            const int group =
                 std::max(1, std::reduce(blocks.begin(), blocks.end(), 0, [](int a, int b) {
                              return std::gcd(a, b);
                          }));
+            flags.recompute_full = true;
+            flags.recompute_layers = group;
+            note_groups(scenario, group < std::ranges::max(blocks), group, console);
             return;
         }
         case Recompute::ExceptLast:
             refuse(scenario,
                    "pipeline.recompute = \"except-last\", which Megatron has no flag for",
                    "set it to \"always\" or \"none\"");
+    }
+}
+
+/// What the devices of a rank, and replicas, share. ZeRO-2 and -3 are Megatron's own FSDP.
+void set_shares(const SettledScenario::PipelinePart& pipeline,
+                MegatronFlags& flags,
+                Console& console) {
+    flags.shard_optimizer = pipeline.shard != Shard::None;
+    if (pipeline.shard > Shard::Optimizer) {
+        flags.megatron_fsdp = true;
+        flags.sharding = pipeline.shard == Shard::Weights ? "optim_grads_params" : "optim_grads";
+        console.note(fmt::format(
+            "pipeline.shard = \"{}\": Megatron's FSDP, of core 0.12 and later, needs --ckpt-format "
+            "fsdp_dtensor and CUDA_DEVICE_MAX_CONNECTIONS other than 1, too",
+            to_string(pipeline.shard)));
+    }
+    if (pipeline.shard == Shard::Weights && pipeline.prefetch != 1) {
+        console.note(
+            fmt::format("warning: pipeline.prefetch = {}: Megatron's FSDP says by "
+                        "--suggested-communication-unit-size, "
+                        "a number of elements, how much it gathers ahead",
+                        pipeline.prefetch));
+    }
+    if (pipeline.tensor_parallel > 1) {
+        flags.sequence_parallel = pipeline.sequence_parallel;
+    } else if (pipeline.sequence_parallel) {
+        console.note(
+            "warning: pipeline.sequence_parallel changes nothing where a rank has one device: "
+            "Megatron "
+            "turns --sequence-parallel off then, and it is left out");
+    }
+    const bool scatters = pipeline.scatter_boundaries && !pipeline.sequence_parallel &&
+                          pipeline.tensor_parallel > 1 && pipeline.stages > 1;
+    if (scatters) {
+        console.note(
+            "warning: pipeline.scatter_boundaries = true: Megatron did so by default until March "
+            "2023, and "
+            "no later version does; no flag says it");
     }
 }
 
@@ -256,15 +320,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     MegatronFlags flags;
     flags.layers = placed.partition.layer_count() / 2 - 1;
     flags.tensor_size = scenario.pipeline.tensor_parallel;
-    if (scenario.pipeline.shard > Shard::Optimizer) {
-        refuse(scenario,
-               fmt::format("pipeline.shard = \"{}\", which Megatron's flags here do not say",
-                           to_string(scenario.pipeline.shard)),
-               "set it to \"optimizer\" or \"none\"");
-    }
-    flags.shard_optimizer = scenario.pipeline.shard == Shard::Optimizer;
-    flags.sequence_parallel =
-        scenario.pipeline.sequence_parallel && scenario.pipeline.tensor_parallel > 1;
+    set_shares(scenario.pipeline, flags, console);
     flags.overlap_reduction = scenario.pipeline.overlap_reduction;
     flags.pipeline_size = placed.schedule.rank_count();
     const int chunks = placed.schedule.stage_count() / placed.schedule.rank_count();
@@ -275,7 +331,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     set_model(scenario, flags, console);
     set_training(scenario, flags, console);
     set_batch(scenario, flags);
-    set_recompute(scenario, layout, flags);
+    set_recompute(scenario, layout, flags, console);
     note_schedule(placed, console);
     return exported(placed, print_megatron_flags(flags));
 }

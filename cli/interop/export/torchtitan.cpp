@@ -1,6 +1,10 @@
 #include "core/interop/torchtitan.h"
 
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/interop/export/exporters.h"
 #include "core/base/error.h"
@@ -31,6 +35,114 @@ std::string settings(const ExportSource::Placed& placed) {
                       schedule);
 }
 
+using Pipeline = SettledScenario::PipelinePart;
+
+/// Degrees of data parallelism, and when weights are given back.
+std::vector<std::string> replica_settings(const Pipeline& pipeline) {
+    const int replicas = pipeline.data_parallel;
+    const bool shares = pipeline.shard != Shard::None && replicas > 1;
+    std::vector<std::string> settings;
+    if (!shares && replicas > 1) {
+        settings.push_back(
+            fmt::format("parallelism.data_parallel_replicate_degree = {}", replicas));
+    }
+    settings.push_back(
+        fmt::format("parallelism.data_parallel_shard_degree = {}", shares ? replicas : 1));
+    const bool in_pipeline = pipeline.stages > 1;
+    if (shares && in_pipeline && pipeline.shard == Shard::Weights) {
+        settings.emplace_back("parallelism.fsdp_reshard_after_forward = \"always\"");
+    } else if (shares && !in_pipeline && pipeline.shard != Shard::Weights) {
+        settings.emplace_back("parallelism.fsdp_reshard_after_forward = \"never\"");
+    }
+    return settings;
+}
+
+/// The settings that say what a device keeps, computes again and shares.
+std::string memory_settings(const SettledScenario& scenario) {
+    const Pipeline& pipeline = scenario.pipeline;
+    std::vector<std::string> settings = replica_settings(pipeline);
+    if (pipeline.tensor_parallel > 1) {
+        settings.push_back(
+            fmt::format("parallelism.tensor_parallel_degree = {}", pipeline.tensor_parallel));
+    }
+    if (pipeline.layer_recompute == LayerRecompute::Selective) {
+        settings.emplace_back(
+            "activation_checkpoint.mode = \"selective\", "
+            "activation_checkpoint.selective_ac_option = \"op\"");
+    } else {
+        const bool recomputes = pipeline.layer_recompute == LayerRecompute::Block ||
+                                pipeline.recompute != RecomputeRules(Recompute::None);
+        settings.push_back(
+            fmt::format("activation_checkpoint.mode = \"{}\"", recomputes ? "full" : "none"));
+    }
+    return fmt::format("its settings beside that list: {}", fmt::join(settings, ", "));
+}
+
+/// How replicas share otherwise in torchtitan; empty: as the scenario says.
+std::string_view shard_lack(const Pipeline& pipeline) {
+    const bool in_pipeline = pipeline.stages > 1;
+    switch (pipeline.shard) {
+        case Shard::None:
+            return in_pipeline || pipeline.tensor_parallel > 1
+                       ? "torchtitan has replicas that keep everything (DDP) beside no other "
+                         "parallelism; \"optimizer\" is what it has in a pipeline"
+                       : "";
+        case Shard::Optimizer:
+            return in_pipeline ? ""
+                               : "without a pipeline torchtitan shares gradients, too, as "
+                                 "\"gradients\" says";
+        case Shard::Gradients:
+            return in_pipeline ? "in a pipeline torchtitan sums gradients once a step, and keeps "
+                                 "them whole until then, as \"optimizer\" says"
+                               : "";
+        case Shard::Weights:
+            return in_pipeline ? "in a pipeline torchtitan sums gradients once a step, and keeps "
+                                 "them whole until then: it needs more memory"
+                               : "";
+    }
+    return "";
+}
+
+/// Keys of [pipeline] and [training] that torchtitan has no setting for, each with what it has.
+std::vector<std::string> lacks(const SettledScenario& scenario) {
+    const Pipeline& pipeline = scenario.pipeline;
+    std::vector<std::string> found;
+    const auto lack = [&found](bool is_asked, std::string_view key, std::string_view what) {
+        if (is_asked && !what.empty()) {
+            found.push_back(fmt::format("{}: {}", key, what));
+        }
+    };
+    lack(pipeline.layer_recompute == LayerRecompute::Selective,
+         "pipeline.recompute = \"selective\"",
+         "torchtitan computes single operators again, as costs say that 'import hf' estimates with "
+         "FlashAttention; others are of core attention, and keep more");
+    lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_blocks > 1,
+         fmt::format("pipeline.recompute_blocks = {}", pipeline.recompute_blocks),
+         "torchtitan keeps the input of every block, as 1 says");
+    lack(pipeline.recompute != RecomputeRules(Recompute::None),
+         fmt::format("pipeline.recompute, {}", to_string(pipeline.recompute)),
+         "torchtitan keeps the input of every block, as \"block\" says");
+    lack(pipeline.tensor_parallel > 1 && !pipeline.sequence_parallel,
+         "pipeline.sequence_parallel = false",
+         "torchtitan's tensor parallelism divides the sequence, as true says; only versions after "
+         "March 2026 have parallelism.enable_sequence_parallel = false");
+    lack(pipeline.scatter_boundaries && !pipeline.sequence_parallel &&
+             pipeline.tensor_parallel > 1 && pipeline.stages > 1,
+         "pipeline.scatter_boundaries = true",
+         "torchtitan has no such setting; dividing the sequence divides boundaries, too");
+    lack(pipeline.data_parallel > 1,
+         fmt::format("pipeline.shard = \"{}\"", to_string(pipeline.shard)),
+         shard_lack(pipeline));
+    lack(pipeline.data_parallel > 1 && pipeline.shard == Shard::Weights && pipeline.prefetch != 1,
+         fmt::format("pipeline.prefetch = {}", pipeline.prefetch),
+         "torchtitan gathers one block ahead, as 1 says");
+    lack(scenario.training.precision == Precision::Bf16 &&
+             scenario.training.gradients == GradientType::Same,
+         "training.gradients = \"same\"",
+         "torchtitan sums gradients in fp32");
+    return found;
+}
+
 }  // namespace
 
 Exported export_torchtitan(const ExportSource& source, const ExportOptions&, Console& console) {
@@ -52,6 +164,10 @@ Exported export_torchtitan(const ExportSource& source, const ExportOptions&, Con
     exported.result.ranks = placed.schedule.rank_count();
     exported.result.stages = placed.schedule.stage_count();
     console.note(settings(placed));
+    console.note(memory_settings(placed.scenario));
+    for (const std::string& lack : lacks(placed.scenario)) {
+        console.note("warning: " + lack);
+    }
     return exported;
 }
 

@@ -212,13 +212,19 @@ std::string estimate_note(const DeviceProfile& device,
     const std::string reached =
         options.efficiency ? fmt::format("{:.4g} %", 100 * *options.efficiency)
                            : fmt::format("up to {:.4g} % (by their sizes)", 100 * of_sizes.large);
+    const MemoryEfficiency of_kinds;
+    const std::string of_memory =
+        options.memory_efficiency
+            ? fmt::format("{:.4g} %", 100 * *options.memory_efficiency)
+            : fmt::format("{:.4g} to {:.4g} % (by the kind of kernel)",
+                          100 * std::min(of_kinds.norms, of_kinds.activations),
+                          100 * of_kinds.copies);
     return fmt::format(
-        "estimated for {}: matrix products at {} of {:.4g} TFLOP/s, memory at {:.4g} % of "
-        "{:.4g} GB/s",
+        "estimated for {}: matrix products at {} of {:.4g} TFLOP/s, memory at {} of {:.4g} GB/s",
         device.name,
         reached,
         rate / 1e12,
-        100 * options.memory_efficiency.value_or(MemoryEfficiency{}.copies),
+        of_memory,
         device.memory_rate.value / 1e9);
 }
 
@@ -257,12 +263,9 @@ void set_rates(const HfOptions& options, EstimateOptions& estimate) {
     estimate.most_devices = devices_of_a_node;
     estimate.attention =
         options.attention == "standard" ? AttentionKernels::Standard : AttentionKernels::Flash;
+    estimate.loss = options.loss == "standard" ? LossKernels::Standard : LossKernels::Fused;
+    estimate.efficiency = options.efficiency;
     estimate.memory_efficiency = options.memory_efficiency;
-    if (options.measured_rates) {
-        return;
-    }
-    estimate.efficiency = options.efficiency.value_or(0.5);
-    estimate.memory_efficiency = options.memory_efficiency.value_or(MemoryEfficiency{}.copies);
 }
 
 Imported import_hf(const ImportOptions& options) {

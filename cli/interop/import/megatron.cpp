@@ -17,6 +17,7 @@
 #include "core/costs/whole_blocks.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
+#include "core/interop/megatron_memory.h"
 #include "core/interop/megatron_model.h"
 #include "core/scenario/scenario_writer.h"
 #include "core/schedule/generators/generate.h"
@@ -103,6 +104,12 @@ class FlagsImport {
           place_(std::move(place)),
           ranks_(flags.pipeline_size.value_or(1)) {
         check_layout(flags_, place_);
+        if (flags_.torch_fsdp && ranks_ > 1) {
+            refuse(
+                place_,
+                fmt::format("--use-torch-fsdp2 beside --pipeline-model-parallel-size {}", ranks_),
+                "Megatron refuses this, too");
+        }
         chunks_ = megatron_chunks(flags_, ranks_, place_);
         replicas_ = replicas();
         for (const std::string& warning : flags_.warnings) {
@@ -240,6 +247,7 @@ class FlagsImport {
         estimate.micro_batch_size = flags_.micro_batch_size.value_or(1);
         estimate.precision = model.precision.value_or("fp32");
         set_rates(options_.hf, estimate);
+        estimate.selective = SelectiveRecompute::CoreAttention;
         const DeviceProfile device = find_device(*options_.hf.device);
         matrix_rate(device, estimate.precision, "choose another device with --device");
         Profile profile = estimated_profile(model, device, estimate);
@@ -300,7 +308,13 @@ class FlagsImport {
             text += "optimizer = \"momentum\"\n";
         }
         const double norm = flags_.clip_norm.value_or(1);
-        return norm > 0 ? text + fmt::format("clip_norm = {}\n", norm) : text;
+        if (norm > 0) {
+            text += fmt::format("clip_norm = {}\n", norm);
+        }
+        if (const std::optional<GradientType> gradients = megatron_gradients(flags_)) {
+            text += fmt::format("gradients = \"{}\"\n", to_string(*gradients));
+        }
+        return text;
     }
 
     // --- [pipeline] ---
@@ -317,12 +331,22 @@ class FlagsImport {
             text += fmt::format("group_size = {}\n", *flags_.group_size);
         }
         text += micro_batches_text;
-        text += fmt::format("recompute = \"{}\"\n", flags_.recompute_full ? "always" : "none");
+        const RecomputeWord recompute = megatron_recompute(flags_);
+        text += recompute_lines(recompute.word, recompute.blocks);
+        if (!recompute.left_out.empty()) {
+            warn(recompute.left_out);
+        }
         if (flags_.tensor_size) {
             text += fmt::format("tensor_parallel = {}\n", *flags_.tensor_size);
         }
-        if (flags_.shard_optimizer) {
-            text += "shard = \"optimizer\"\n";
+        if (divides_sequence(flags_)) {
+            text += "sequence_parallel = true\n";
+        }
+        if (scatters_boundaries(flags_)) {
+            text += "scatter_boundaries = true\n";
+        }
+        if (const Shard shard = megatron_shard(flags_); shard != Shard::None) {
+            text += fmt::format("shard = \"{}\"\n", to_string(shard));
         }
         if (flags_.overlap_reduction) {
             text += "overlap_reduction = true\n";
@@ -426,25 +450,25 @@ class FlagsImport {
     }
 
     void say_what_is_left_out() {
-        if (flags_.recompute_selective) {
+        if (flags_.sequence_parallel && !divides_sequence(flags_)) {
             warn(
-                "selective recompute: the fragment says recompute = \"none\", which keeps more and "
-                "recomputes nothing; recompute = \"selective\" predicts it, and trains not yet");
+                "--sequence-parallel: Megatron turns it off where --tensor-model-parallel-size is "
+                "1, and the fragment leaves it out");
         }
-        const int most = flags_.layers ? *flags_.layers / (ranks_ * chunks_) : 0;
-        const int kept = flags_.recompute_layers.value_or(1);
-        if (flags_.recompute_full && kept < most) {
+        if (has_whole_boundaries(flags_) && !flags_.is_before_2023 && !flags_.whole_boundaries) {
             warn(
-                fmt::format("--recompute-num-layers {}: Megatron keeps the input of {} "
-                            "and so more than recompute = \"always\", which keeps that of a stage",
-                            kept,
-                            kept == 1 ? "every layer" : "every " + counted(kept, "layer")));
+                "boundaries between stages: each device of tensor parallelism sends them whole, as "
+                "Megatron does since March 2023; for an older version, which sends parts, set "
+                "pipeline.scatter_boundaries = true");
         }
-        if (flags_.sequence_parallel && flags_.tensor_size.value_or(1) > 1) {
+        if (flags_.megatron_fsdp && !flags_.sharding) {
             warn(
-                "--sequence-parallel: the fragment keeps the inputs of blocks whole on each device "
-                "of tensor parallelism, so a rank needs at most the memory that it says; "
-                "sequence_parallel = true divides them");
+                "no --data-parallel-sharding-strategy: the fragment says shard = \"weights\", as "
+                "Megatron core 0.19 takes it; older versions share nothing then");
+        }
+        if (flags_.processes && flags_.per_node && *flags_.processes > *flags_.per_node) {
+            warn(
+                "several nodes: set cluster.node_link, as the flags do not say what connects them");
         }
         if (!flags_.pipeline_size) {
             warn("no --pipeline-model-parallel-size: one stage, as Megatron takes it");

@@ -35,13 +35,16 @@ Imported tables_of(const TrainingRun& run, std::string_view origin) {
     if (run.clip_norm && *run.clip_norm > 0) {
         text += fmt::format("clip_norm = {}\n", *run.clip_norm);
     }
+    text += quoted_line("gradients", run.gradients);
     text += "[pipeline]\n" + line("stages", run.stages) + fmt::format("chunks = {}\n", run.chunks) +
             quoted_line("schedule", run.schedule) + line("micro_batches", run.micro_batches) +
-            line("data_parallel", run.data_parallel) + quoted_line("recompute", run.recompute) +
+            line("data_parallel", run.data_parallel) +
+            recompute_lines(run.recompute, run.recompute_blocks) +
             line("tensor_parallel", run.tensor_parallel);
-    if (run.shard_optimizer) {
-        text += "shard = \"optimizer\"\n";
+    if (run.sequence_parallel) {
+        text += "sequence_parallel = true\n";
     }
+    text += quoted_line("shard", run.shard) + line("prefetch", run.prefetch);
     if (!run.blocks.empty()) {
         text +=
             fmt::format("# whole blocks; embedding and head go with the ends\npartition = [{}]\n",

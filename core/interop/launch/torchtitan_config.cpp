@@ -71,7 +71,7 @@ class TitanReader {
         reader_.finish(
             "job profiling metrics lr_scheduler checkpoint comm validation compile debug float8 mx "
             "quantize memory_estimation experimental",
-            "parallelism.fsdp_reshard_after_forward parallelism.disable_loss_parallel "
+            "parallelism.disable_loss_parallel parallelism.enable_fsdp_symm_mem "
             "parallelism.enable_compiled_autograd parallelism.context_parallel_rotate_method "
             "parallelism.pipeline_parallel_expert_parallel_overlap training.steps training.seq_len "
             "training.dataset training.dataset_path training.compile training.seed "
@@ -80,7 +80,8 @@ class TitanReader {
             "model.hf_assets_path model.tokenizer_path model.print_after_conversion "
             "model.norm_type optimizer.lr optimizer.eps optimizer.beta1 optimizer.beta2 "
             "optimizer.weight_decay optimizer.fused optimizer.implementation "
-            "optimizer.early_step_in_backward activation_checkpoint.selective_ac_option "
+            "optimizer.early_step_in_backward activation_checkpoint.memory_budget "
+            "activation_checkpoint.visualize_memory_budget_pareto "
             "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
             "activation_checkpoint.early_stop activation_checkpoint.preserve_rng_state "
             "activation_checkpoint.determinism_check activation_checkpoint.debug "
@@ -137,6 +138,9 @@ class TitanReader {
             } catch (const Error& error) {
                 throw error.at(reader_.place("parallelism.pipeline_parallel_schedule"));
             }
+        }
+        if (*run_.stages == 1 && csv.empty()) {  // without a pipeline torchtitan has no schedule
+            run_.schedule = to_string(ScheduleKind::OneFOneB);
         }
         const bool is_multi =
             csv.empty() && schedule_traits(run_.schedule).chunks != ChunkCounts::One;
@@ -327,31 +331,27 @@ class TitanReader {
         const std::optional<int> local = reader_.whole("training.local_batch_size", 1);
         const std::optional<int> older = reader_.whole("training.batch_size", 1);
         const int samples = local ? *local : older.value_or(8);
-        const int replicate =
-            reader_.whole("parallelism.data_parallel_replicate_degree", 1).value_or(1);
-        const int shard = reader_.whole("parallelism.data_parallel_shard_degree", -1).value_or(-1);
-        if (shard > 1) {
-            reader_.problem("parallelism.data_parallel_shard_degree",
-                            "replicas share weights and gradients, too");
-        }
-        if (shard < 0) {
-            run_.warnings.emplace_back(
-                "data_parallel_shard_degree = -1: the devices that are left share weights, "
-                "gradients and optimizer; the fragment has one replica, which keeps all of them");
-        }
-        run_.data_parallel = replicate;
-        const std::int64_t batch = std::int64_t{samples} * replicate;
-        if (batch > most_samples) {
+        const int replicas = read_replicas();
+        run_.data_parallel = replicas;
+        const std::int64_t pass = std::int64_t{samples} * replicas;
+        if (pass > most_samples) {
             refuse("parallelism.data_parallel_replicate_degree",
                    fmt::format("{} samples of {} replicas are a batch of {}, expected at most {}",
                                samples,
-                               replicate,
-                               batch,
+                               replicas,
+                               pass,
                                most_samples),
                    "is there a digit too many?");
         }
-        run_.batch = static_cast<int>(batch);
+        run_.batch = static_cast<int>(pass);
         const int global = reader_.whole("training.global_batch_size", -1).value_or(-1);
+        const int size =
+            reader_.whole("parallelism.pipeline_parallel_microbatch_size", 1).value_or(1);
+        if (*run_.stages == 1) {
+            read_passes(global);
+            return;
+        }
+        warn_of_open_degree("multiply training.batch");
         if (global > 0 && global != *run_.batch) {
             reader_.problem(
                 "training.global_batch_size",
@@ -359,8 +359,6 @@ class TitanReader {
                             "repeated before an update",
                             counted(*run_.batch, "sample")));
         }
-        const int size =
-            reader_.whole("parallelism.pipeline_parallel_microbatch_size", 1).value_or(1);
         if (samples % size != 0) {
             refuse(
                 "parallelism.pipeline_parallel_microbatch_size",
@@ -371,8 +369,92 @@ class TitanReader {
         run_.micro_batches = samples / size;
     }
 
+    /// Without a pipeline a pass has the whole local batch, and passes are repeated until the
+    /// global batch has been read.
+    void read_passes(int global) {
+        run_.micro_batches = 1;
+        if (global <= 0) {
+            warn_of_open_degree("multiply training.batch");
+            return;
+        }
+        if (global % *run_.batch != 0) {
+            refuse("training.global_batch_size",
+                   fmt::format("{} {} no multiple of the {} of a pass",
+                               counted(global, "sample"),
+                               verb_for(global, "is", "are"),
+                               *run_.batch),
+                   "torchtitan refuses this, too");
+        }
+        run_.micro_batches = global / *run_.batch;
+        run_.batch = global;
+        warn_of_open_degree("divide pipeline.micro_batches");
+    }
+
+    /// Replicas of the pipeline, and what they share (torchtitan/distributed/fsdp.py).
+    int read_replicas() {
+        const int replicate =
+            reader_.whole("parallelism.data_parallel_replicate_degree", 1).value_or(1);
+        const int shard = reader_.whole("parallelism.data_parallel_shard_degree", -1).value_or(-1);
+        const std::string policy =
+            reader_.word("parallelism.fsdp_reshard_after_forward", {"default", "always", "never"})
+                .value_or("default");
+        if (shard == 1) {
+            return replicate;
+        }
+        if (replicate > 1 && shard > 1) {
+            reader_.problem("parallelism.data_parallel_replicate_degree",
+                            "weights are shared in groups of replicas, and each group has all of "
+                            "them (HSDP)");
+        } else if (replicate > 1) {
+            run_.warnings.push_back(fmt::format(
+                "data_parallel_shard_degree = -1: devices that are left share the weights of each "
+                "of the {} replicas (HSDP); the fragment has replicas that keep all of them",
+                replicate));
+            return replicate;
+        }
+        read_shares(policy);
+        takes_all_devices_ = shard < 0;
+        return std::max(shard, 1);
+    }
+
+    /// The file does not say how many devices there are.
+    void warn_of_open_degree(std::string_view change) {
+        if (takes_all_devices_) {
+            run_.warnings.push_back(fmt::format(
+                "data_parallel_shard_degree = -1: the devices that are left are the replicas, and "
+                "the file does not say how many: set pipeline.data_parallel to their number, and "
+                "{} by it",
+                change));
+        }
+    }
+
+    /// In a pipeline PyTorch sums the gradients behind the last micro-batch alone, and by default
+    /// weights stay gathered until then (torch/distributed/pipelining/stage.py): what remains
+    /// shared is the optimizer.
+    void read_shares(const std::string& policy) {
+        const bool in_pipeline = *run_.stages > 1;
+        if (policy == "always") {
+            run_.shard = "weights";
+        } else if (in_pipeline) {
+            run_.shard = "optimizer";
+        } else {
+            run_.shard = policy == "never" ? "gradients" : "weights";
+        }
+        if (in_pipeline && policy == "always") {
+            run_.warnings.emplace_back(
+                "parallelism.fsdp_reshard_after_forward = always: a pipeline of PyTorch's sums "
+                "gradients once a step, behind the last micro-batch, and keeps them whole until "
+                "then; the fragment's shard = \"weights\" sums them with every micro-batch, and so "
+                "needs less memory than the run");
+        }
+    }
+
     void read_rest() {
         run_.tensor_parallel = reader_.whole("parallelism.tensor_parallel_degree", 1).value_or(1);
+        // Plans of tensor parallelism divide the sequence, also between stages.
+        run_.sequence_parallel =
+            reader_.answer("parallelism.enable_sequence_parallel").value_or(true) &&
+            *run_.tensor_parallel > 1;
         expect_one("parallelism.context_parallel_degree", "devices share the tokens of a sample");
         expect_one("parallelism.expert_parallel_degree", "replicas share the experts");
         expect_one("parallelism.expert_tensor_parallel_degree", "devices share each expert");
@@ -387,13 +469,7 @@ class TitanReader {
         if (reader_.answer("fault_tolerance.enable").value_or(false)) {
             reader_.problem("fault_tolerance.enable", "replicas come and go");
         }
-        const std::string mode = reader_.text("activation_checkpoint.mode").value_or("selective");
-        run_.recompute = mode == "full" ? "always" : "none";
-        if (mode == "selective") {
-            run_.warnings.emplace_back(
-                "activation_checkpoint.mode = selective has no word here: the fragment says "
-                "recompute = \"none\", which keeps more and recomputes nothing");
-        }
+        read_recompute();
         const std::string mixed =
             reader_.text("training.mixed_precision_param").value_or("bfloat16");
         const std::string dtype = reader_.text("training.dtype").value_or("float32");
@@ -404,11 +480,56 @@ class TitanReader {
             reader_.problem("optimizer.name", "keeps another state than Adam");
         }
         run_.clip_norm = reader_.real("training.max_norm").value_or(1);
+        if (run_.precision == "bf16") {
+            run_.gradients = "fp32";  // training.mixed_precision_reduce has no other word
+        }
+        if (dtype == "bfloat16") {
+            run_.gradients = "same";
+            run_.warnings.emplace_back(
+                "training.dtype = bfloat16: weights have no copies in fp32, and the optimizer's "
+                "state has two bytes; the fragment's precision = \"bf16\" has both in fp32");
+        }
+    }
+
+    void read_recompute() {
+        const std::string mode =
+            reader_
+                .word("activation_checkpoint.mode", {"selective", "full", "none", "memory_budget"})
+                .value_or("selective");
+        const bool is_part =
+            reader_.text("activation_checkpoint.selective_ac_option").value_or("2") == "op";
+        run_.recompute = mode == "full" ? "block" : "none";
+        if (mode == "memory_budget") {
+            reader_.problem("activation_checkpoint.mode",
+                            "the compiler chooses what is computed again");
+        }
+        if (mode != "selective") {
+            return;
+        }
+        if (is_part) {
+            run_.recompute = "selective";
+            return;
+        }
+        const int every = reader_.whole("activation_checkpoint.selective_ac_option", 1).value_or(2);
+        if (every == 1) {
+            run_.recompute = "block";
+            return;
+        }
+        run_.warnings.push_back(
+            fmt::format("activation_checkpoint.mode = selective computes one block of every {} "
+                        "again, which has no "
+                        "word here: the fragment says recompute = \"none\", which keeps more and "
+                        "computes nothing "
+                        "again; \"block\" keeps less and computes every block again, so the run "
+                        "lies between the "
+                        "two",
+                        every));
     }
 
     SettingReader reader_;
     bool warns_;
     std::optional<int> blocks_;
+    bool takes_all_devices_ = false;  ///< as replicas: their number is not known
     TrainingRun run_;
 };
 

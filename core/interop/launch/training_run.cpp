@@ -29,6 +29,14 @@ bool lists_word(std::string_view list, std::string_view word) {
 
 }  // namespace
 
+std::string recompute_lines(const std::string& word, int blocks) {
+    std::string lines = fmt::format("recompute = \"{}\"\n", word);
+    if (word == "block" && blocks > 1) {
+        lines += fmt::format("recompute_blocks = {}\n", blocks);
+    }
+    return lines + (word == "always" ? "recompute_timing = \"lazy\"\n" : "");
+}
+
 const Setting* SettingReader::find(std::string_view written) {
     for (std::size_t i = 0; i < file_.settings.size(); ++i) {
         if (file_.settings[i].written == written) {
@@ -123,6 +131,20 @@ std::optional<bool> SettingReader::answer(std::string_view written) {
                     "compare with the documentation of the program that reads the file");
     }
     return *word == "true";
+}
+
+std::optional<std::string> SettingReader::word(std::string_view written,
+                                               std::initializer_list<std::string_view> words) {
+    std::optional<std::string> found = text(written);
+    if (found && std::ranges::find(words, *found) == words.end()) {
+        throw Error(
+            ErrorKind::BadInput,
+            place(written),
+            fmt::format(
+                "{} = '{}', expected {}", written, found->substr(0, 60), fmt::join(words, " or ")),
+            "compare with the documentation of the program that reads the file");
+    }
+    return found;
 }
 
 void SettingReader::problem(std::string_view written, std::string_view what) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,15 +23,33 @@ struct TrainingRun {
     std::optional<int> tensor_parallel{};
     std::vector<int> blocks{};  ///< pipeline.partition, in whole blocks
     std::string recompute{};
+    int recompute_blocks = 1;
     std::string precision{};
+    std::string gradients{};  ///< training.gradients; empty also where weights have four bytes
     std::string optimizer{};
     std::optional<double> clip_norm{};
-    bool shard_optimizer = false;
+    std::string shard{};  ///< pipeline.shard
+    std::optional<int> prefetch{};
+    bool sequence_parallel = false;
     std::vector<std::string> harmless{};  ///< settings without effect, as written
     std::vector<std::string> warnings{};  ///< what a prediction will not see
 
     bool operator==(const TrainingRun&) const = default;
 };
+
+/// pipeline.recompute of another program's run.
+struct RecomputeWord {
+    std::string word;  ///< as a scenario has it
+    int blocks = 1;    ///< pipeline.recompute_blocks, with "block"
+    /// What the word says otherwise than the run has it, for a warning; empty: nothing.
+    std::string left_out{};
+
+    bool operator==(const RecomputeWord&) const = default;
+};
+
+/// The lines of a scenario's [pipeline] for a word of recompute, and so many blocks to a group.
+/// Other programs than GPipe recompute once the gradient has arrived.
+std::string recompute_lines(const std::string& word, int blocks = 1);
 
 /// Takes the settings of a file one by one; what no reader takes and no list calls harmless is a
 /// problem.
@@ -49,6 +68,9 @@ class SettingReader {
     std::optional<double> real(std::string_view written);
     /// true or false. Throws Error(BadInput).
     std::optional<bool> answer(std::string_view written);
+    /// One of `words`. Throws Error(BadInput).
+    std::optional<std::string> word(std::string_view written,
+                                    std::initializer_list<std::string_view> words);
 
     /// Reports a setting that no scenario can say.
     void problem(std::string_view written, std::string_view what);

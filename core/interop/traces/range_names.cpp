@@ -100,7 +100,7 @@ RangeNames::Tokens RangeNames::tokens_of(const Pattern& pattern) {
                     "a pattern is the name of a range, with * for any text, and {stage} and "
                     "{micro_batch} for numbers: 'stage {stage} forward {micro_batch}'");
     };
-    Tokens tokens{.op = pattern.op, .text = pattern.text, .pieces = {}};
+    Tokens tokens{.op = pattern.op, .text = pattern.text, .stage = pattern.stage, .pieces = {}};
     string_view rest = pattern.text;
     if (rest.empty()) {
         refuse("it is empty, and so no name of a range");
@@ -167,7 +167,7 @@ string_view RangeNames::pattern_of(Op op) const {
 
 std::optional<NamedAction> RangeNames::find(string_view name) const {
     for (const Tokens& pattern : patterns_) {
-        NamedAction action{.op = pattern.op};
+        NamedAction action{.op = pattern.op, .stage = pattern.stage};
         if (name.size() <= 4096 && matches(pattern.pieces, 0, name, action)) {
             return action;
         }

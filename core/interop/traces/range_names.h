@@ -32,6 +32,7 @@ class RangeNames {
     struct Pattern {
         Op op{};
         std::string text;
+        std::optional<int> stage{};  ///< of every range of such a name that does not say its own
     };
 
     /// Names as torch.distributed.pipelining writes them: "PP:2F0" (stage, action, micro-batch),
@@ -52,6 +53,10 @@ class RangeNames {
     /// The pattern of an action as it was given; empty if there is none.
     std::string_view pattern_of(Op op) const;
 
+    /// Makes readers keep the operators of autograd (`TraceEvents::operators`), too.
+    void keep_operators() { keeps_operators_ = true; }
+    bool keeps_operators() const { return keeps_operators_; }
+
   private:
     enum class Token { Text, Any, Stage, MicroBatch };
     struct Piece {
@@ -61,6 +66,7 @@ class RangeNames {
     struct Tokens {
         Op op{};
         std::string text;  ///< as it was given
+        std::optional<int> stage{};
         std::vector<Piece> pieces;
     };
 
@@ -71,6 +77,7 @@ class RangeNames {
                         NamedAction& action);
 
     std::vector<Tokens> patterns_;
+    bool keeps_operators_ = false;
 };
 
 }  // namespace pipetwin

@@ -84,6 +84,8 @@ struct JsonEvent {
     TimeField begin;
     TimeField length;
     std::optional<std::int64_t> correlation;
+    std::optional<std::int64_t> sequence;
+    std::int64_t forward_thread = 0;
     std::string collective;
 };
 
@@ -243,6 +245,10 @@ class EventReader final : public nlohmann::json_sax<json> {
         } else if (is_in_args()) {
             if (args_key_ == "correlation") {
                 event_.correlation = value;
+            } else if (args_key_ == "Sequence number") {
+                event_.sequence = value;
+            } else if (args_key_ == "Fwd thread id") {
+                event_.forward_thread = value;
             }
         } else if (depth_ == 1 && top_key_ == "baseTimeNanoseconds") {
             if (value > 0 && value <= latest_moment * 1000) {
@@ -313,6 +319,9 @@ class EventReader final : public nlohmann::json_sax<json> {
             take_launch();
             return;
         }
+        if (names_.keeps_operators() && category == "cpu_op") {
+            take_operator();
+        }
         const bool is_annotation =
             category.empty() || category.find("annotation") != string_view::npos;
         if (is_annotation || event_.name.find(':') != std::string::npos) {
@@ -345,6 +354,16 @@ class EventReader final : public nlohmann::json_sax<json> {
             events_.launches.push_back({.correlation = *event_.correlation,
                                         .lane = lane(false),
                                         .begin = *event_.begin.value});
+        }
+    }
+
+    void take_operator() {
+        if (event_.sequence.value_or(-1) >= 0 && event_.begin.value && event_.length.value) {
+            events_.operators.push_back({.sequence = *event_.sequence,
+                                         .forward_thread = event_.forward_thread,
+                                         .lane = lane(false),
+                                         .begin = *event_.begin.value,
+                                         .length = *event_.length.value});
         }
     }
 

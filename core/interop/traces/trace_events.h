@@ -91,6 +91,20 @@ struct TraceMessage {
     Duration length{};
 };
 
+/// An operator that autograd numbered: those of a forward with the number of the node that they
+/// make, or that is made next, and those of a backward with the number of their node.
+struct TraceOperator {
+    std::int64_t sequence = 0;
+    /// The profiler's number of the thread of its forward; 0: it is one of a forward.
+    std::int64_t forward_thread = 0;
+    int lane = 0;
+    Duration begin{};
+    Duration length{};
+
+    bool is_backward() const { return forward_thread > 0; }
+    Duration end() const { return begin + length; }
+};
+
 /// All of one rank.
 struct TraceEvents {
     std::optional<int> rank;        ///< none where the trace does not say it
@@ -103,6 +117,7 @@ struct TraceEvents {
     std::vector<TraceLaunch> launches;
     std::vector<TraceStep> steps;
     std::vector<TraceMessage> messages;
+    std::vector<TraceOperator> operators;    ///< only where `RangeNames::keeps_operators`
     std::vector<TraceStep> optimizer_steps;  ///< "Optimizer.step#AdamW.step"; numbers are 0
     int overlapped_pairs = 0;  ///< left out: of two actions issued together none has its own time
     bool has_kernels = false;  ///< also where their times are not understood

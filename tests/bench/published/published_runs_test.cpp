@@ -19,7 +19,7 @@ Set set_of(const std::string& name) {
 }
 
 /// A run that has been measured, in seconds a sample of one device.
-struct Compared {
+struct ComparedRun {
     std::string name;
     double measured = 0;
     double predicted = 0;
@@ -27,8 +27,8 @@ struct Compared {
     double error() const { return std::abs(predicted / measured - 1); }
 };
 
-std::vector<Compared> compared(const Set& set) {
-    std::vector<Compared> runs;
+std::vector<ComparedRun> compared(const Set& set) {
+    std::vector<ComparedRun> runs;
     for (const auto& run : set.runs) {
         const Prediction of = predict(run);
         EXPECT_TRUE(of.step_seconds) << set.name << ": " << run.name << ": " << of.refused;
@@ -41,9 +41,9 @@ std::vector<Compared> compared(const Set& set) {
 }
 
 /// The median; with an even number of errors, the larger of the two in the middle.
-double median_error(const std::vector<Compared>& runs) {
+double median_error(const std::vector<ComparedRun>& runs) {
     std::vector<double> errors;
-    for (const Compared& run : runs) {
+    for (const ComparedRun& run : runs) {
         errors.push_back(run.error());
     }
     std::ranges::sort(errors);
@@ -101,13 +101,13 @@ TEST(PublishedRuns, StepsFollowFromThePublishedRates) {
 }
 
 TEST(PublishedRuns, StepsOfMegatronOf2021AreNear) {
-    const std::vector<Compared> runs = compared(set_of("megatron-2021"));
+    const std::vector<ComparedRun> runs = compared(set_of("megatron-2021"));
     ASSERT_EQ(runs.size(), 10U);  // Table 1; figures have no numbers
     EXPECT_LE(median_error(runs), largest_median);
     // All pairs of the table, the near ones, too.
     int pairs = 0;
-    for (const Compared& one : runs) {
-        for (const Compared& other : runs) {
+    for (const ComparedRun& one : runs) {
+        for (const ComparedRun& other : runs) {
             if (one.measured < other.measured) {
                 ++pairs;
                 EXPECT_LT(one.predicted, other.predicted) << one.name << ", " << other.name;
@@ -118,15 +118,39 @@ TEST(PublishedRuns, StepsOfMegatronOf2021AreNear) {
 }
 
 TEST(PublishedRuns, StepsOfKorthikantiAreNear) {
-    const std::vector<Compared> runs = compared(set_of("korthikanti-2022"));
+    const std::vector<ComparedRun> runs = compared(set_of("korthikanti-2022"));
     ASSERT_FALSE(runs.empty());
     EXPECT_LE(median_error(runs), largest_median);
 }
 
 TEST(PublishedRuns, StepsOfShardedRunsOnA100AreNear) {
-    const std::vector<Compared> runs = compared(set_of("mosaicml-a100-2023"));
+    const std::vector<ComparedRun> runs = compared(set_of("mosaicml-a100-2023"));
     ASSERT_FALSE(runs.empty());
     EXPECT_LE(median_error(runs), largest_median);
+}
+
+/// What `simulate` states as the range of a step, and `plan` as the distance at which an order is
+/// reliable, is what the published runs say: nine of ten, as the sentence has it.
+TEST(PublishedRuns, StatedRangesAreThoseOfTheRuns) {
+    const std::vector<Compared> runs =
+        compared_runs(read_sets(places::source_folder() + "/scenarios/published"));
+    ASSERT_GE(runs.size(), 400U);
+    constexpr double rounding = 0.03;
+    for (const RunKind& kind :
+         {RunKind{}, RunKind{.tensor_parallel = 8}, RunKind{.shards_weights = true}}) {
+        const ErrorRange stated = estimate_error(kind);
+        const LearnedRange learned = learned_range(runs, kind);
+        EXPECT_NEAR(stated.low, learned.low, rounding) << stated.of;
+        EXPECT_NEAR(stated.high, learned.high, rounding) << stated.of;
+        EXPECT_GE(learned.sources, 5) << stated.of;
+    }
+    const ErrorRange calibrated = estimate_error({.tensor_parallel = 8, .calibrated = true});
+    EXPECT_NEAR(calibrated.low, calibrated_range(runs).low, rounding);
+    EXPECT_NEAR(calibrated.high, calibrated_range(runs).high, rounding);
+
+    const double apart = order_error(CostSource::Estimated);
+    EXPECT_GE(right_orders(runs, apart, apart + 0.03), 0.9);
+    EXPECT_LT(right_orders(runs, apart / 2, apart / 2 + 0.03), 0.9);
 }
 
 }  // namespace published_runs_test

@@ -14,6 +14,7 @@ namespace plan_test {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Two layers of 1 ms forward and 2 ms backward a sample, 1 MB of weights each; free messages. With
 /// sgd and gradients a layer takes 2 MB. Eight samples, two devices.
@@ -46,11 +47,11 @@ optimizer = "sgd"
 TEST_F(PlanCommand, SaysThatPipeliningDoesNotHelpWhereItDoesNot) {
     const Outcome outcome = plan("[cluster]\ncount = 2\n");
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(
-        outcome.out,
-        AllOf(HasSubstr("Pipelining does not help here"),
-              HasSubstr("Proven: no other plan that is open is faster, whatever its partition"),
-              HasSubstr("data_parallel = 2\n")));
+    EXPECT_THAT(outcome.out,
+                AllOf(HasSubstr("Pipelining does not help here"),
+                      HasSubstr("Proven within the model: no other plan that is open is faster, "
+                                "whatever its partition"),
+                      HasSubstr("data_parallel = 2\n")));
     const auto json = plan("[cluster]\ncount = 2\n", {"--json"}).json();
     EXPECT_EQ(json["best"]["step_ms"], 24);
     EXPECT_EQ(json["best"]["stages"], 1);
@@ -98,6 +99,24 @@ TEST_F(PlanCommand, WhatItFindsIsWhatSimulateSays) {
     }
     const auto simulated = pipetwin(args).json();
     EXPECT_EQ(simulated["step_ms"], found["step_ms"]);
+}
+
+// With Adam's state both layers take 8 MB: 2 MB of weights, as many of gradients and 4 MB of state,
+// half of which each of two replicas has that share it.
+TEST_F(PlanCommand, PrintsWhatReplicasShare) {
+    const std::string keys =
+        "[cluster]\ncount = 2\nmemory_limit = 6500000\n[pipeline]\nstages = 1\n"
+        "shard = \"auto\"\n";
+    const std::vector<std::string> adam{"--set", "training.optimizer=adam"};
+    const Outcome text = plan(keys, adam);
+    ASSERT_EQ(text.code, 0) << text.err;
+    EXPECT_THAT(text.out, HasSubstr("data_parallel = 2\nshard = \"optimizer\"\n"));
+    const auto json = plan(keys, joined(adam, {"--json"})).json();
+    EXPECT_EQ(json["candidates"][0]["shard"], "optimizer");
+    EXPECT_EQ(json["candidates"][0]["sequence_parallel"], false);
+    EXPECT_EQ(json["candidates"][0]["scatter_boundaries"], false);
+    const Outcome none = plan(keys, joined(adam, {"--set", "pipeline.shard=none"}));
+    EXPECT_EQ(none.code, 4);
 }
 
 TEST_F(PlanCommand, SaysWhatIsMissingWhereNothingFits) {
@@ -335,8 +354,9 @@ TEST_F(PlanCommand, DrawsAHeatMap) {
     EXPECT_THAT(forced.out, HasSubstr("Samples per second of the best plan"));
 }
 
-/// Llama 3 8B in whole blocks on 8 H100. By hand, with the work of ranks balanced and not that of
-/// pieces, zb-v with two chunks takes 376.91 ms and 26.1 GiB; 359.8 ms in half blocks.
+/// Llama 3 8B in whole blocks on 8 H100, with one efficiency for every product. By hand, with the
+/// work of ranks balanced and not that of pieces, zb-v with two chunks takes 376.91 ms and 26.1
+/// GiB; 359.8 ms in half blocks.
 class LlamaOnEightDevices : public InFolder {
   protected:
     std::string scenario(const std::vector<std::string>& import, std::string_view pipeline) const {
@@ -349,6 +369,10 @@ class LlamaOnEightDevices : public InFolder {
                                       "1024",
                                       "--micro-batch-size",
                                       "1",
+                                      "--efficiency",
+                                      "0.5",
+                                      "--memory-efficiency",
+                                      "0.8",
                                       "--out",
                                       path("m.profile.json")};
         const Outcome imported = pipetwin(joined(std::move(args), import));
@@ -388,6 +412,28 @@ TEST_F(LlamaOnEightDevices, APlanThatFitsWithSomePartitionIsFound) {
     EXPECT_LE(found["best"]["step_ms"].get<double>(), 377);
     EXPECT_GE(found["best"]["step_ms"].get<double>(), found["any_partition_bound_ms"]);
     EXPECT_GE(found["any_partition_bound_ms"].get<double>(), found["any_order_bound_ms"]);
+}
+
+TEST_F(LlamaOnEightDevices, DevicesOfARankDivideTheSequence) {
+    const std::vector<std::string> command{
+        "plan",
+        scenario({"--whole-blocks"}, "tensor_parallel = 2\nschedule = \"1f1b\""),
+        "--set",
+        "pipeline.stages=4"};
+    const Outcome text = pipetwin(command);
+    ASSERT_EQ(text.code, 0) << text.err;
+    EXPECT_THAT(text.out, HasSubstr("tensor_parallel = 2\nsequence_parallel = true\n"));
+    const auto open = pipetwin(joined(command, {"--json"})).json();
+    EXPECT_EQ(open["best"]["sequence_parallel"], true);
+    EXPECT_EQ(open["candidates"][0]["sequence_parallel"], true);
+    EXPECT_THAT(open["not_tried"], Not(::testing::Contains("sequence_parallel")));
+    const auto whole =
+        pipetwin(joined(command, {"--json", "--set", "pipeline.sequence_parallel=false"})).json();
+    EXPECT_EQ(whole["best"]["sequence_parallel"], false);
+    EXPECT_GT(whole["best"]["step_ms"], open["best"]["step_ms"]);
+    EXPECT_THAT(whole["not_tried"], ::testing::Contains("sequence_parallel"));
+    // What is not tried is not faster than the bound that is named for it.
+    EXPECT_LE(whole["any_order_bound_ms"].get<double>(), open["best"]["step_ms"].get<double>());
 }
 
 }  // namespace plan_test

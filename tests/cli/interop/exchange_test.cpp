@@ -354,10 +354,15 @@ TEST_F(Exchange, MegatronsFlagsSayWhatLayersRecomputeAndWhatReplicasShare) {
     EXPECT_THAT(uneven.err,
                 HasSubstr("pipeline.recompute_blocks = 2, but stages have 3, 1, 2, 2 blocks"));
     EXPECT_THAT(flags("pipeline.shard=optimizer"), HasSubstr("--use-distributed-optimizer"));
-    const Outcome weights =
-        refused({"export", "megatron-flags", gpt, "--set", "pipeline.shard=weights"});
-    EXPECT_EQ(weights.code, 4);
-    EXPECT_THAT(weights.err, HasSubstr("pipeline.shard = \"weights\""));
+    EXPECT_THAT(flags("pipeline.recompute=selective"),
+                HasSubstr("--recompute-granularity selective"));
+    EXPECT_THAT(flags("pipeline.shard=gradients"),
+                AllOf(HasSubstr("--use-distributed-optimizer --use-megatron-fsdp"),
+                      HasSubstr("--data-parallel-sharding-strategy optim_grads\n")));
+    EXPECT_THAT(flags("pipeline.shard=weights"),
+                HasSubstr("--data-parallel-sharding-strategy optim_grads_params\n"));
+    EXPECT_THAT(flags("training={batch=8, precision=\"bf16\", gradients=\"same\"}"),
+                HasSubstr("--grad-reduce-in-bf16"));
 }
 
 TEST_F(Exchange, MegatronsFlagsSayWhatTheScenarioSays) {
@@ -478,6 +483,59 @@ TEST_F(Exchange, WhatMegatronsFlagsReadBackOtherwiseIsNoted) {
     EXPECT_THAT(said({"model.vocabulary=257"}), Not(HasSubstr("words")));
     EXPECT_THAT(written({"import", "megatron", path("flags.txt")}),
                 HasSubstr("vocabulary = 257\n"));
+}
+
+/// Each warning names the key that the other system lacks, or has otherwise.
+TEST_F(Exchange, KeysThatTheOtherSystemLacksAreNamed) {
+    const std::string gpt = file("gpt.toml", gpt_scenario);
+    const auto said = [&](const std::string& format, const std::vector<std::string>& settings) {
+        std::vector<std::string> args{"export", format, gpt};
+        for (const std::string& setting : settings) {
+            args.insert(args.end(), {"--set", "pipeline." + setting});
+        }
+        return said_of(args, path("exported"));
+    };
+    const std::string two = "tensor_parallel=2";
+    EXPECT_THAT(said("megatron-flags", {two, "scatter_boundaries=true"}),
+                HasSubstr("warning: pipeline.scatter_boundaries = true"));
+    EXPECT_THAT(said("megatron-flags", {"sequence_parallel=true"}),
+                HasSubstr("warning: pipeline.sequence_parallel changes nothing"));
+    EXPECT_THAT(said("megatron-flags", {"recompute=always"}),
+                AllOf(HasSubstr("warning: pipeline.recompute = \"always\""),
+                      HasSubstr("warning: pipeline.recompute_timing = \"eager\"")));
+    EXPECT_THAT(said("megatron-flags", {"recompute=block", two, "sequence_parallel=true"}),
+                Not(HasSubstr("warning")));
+
+    EXPECT_THAT(said("torchtitan", {"recompute=block", two, "sequence_parallel=true"}),
+                AllOf(HasSubstr("parallelism.data_parallel_shard_degree = 1, "
+                                "parallelism.tensor_parallel_degree = 2, "
+                                "activation_checkpoint.mode = \"full\""),
+                      Not(HasSubstr("warning"))));
+    EXPECT_THAT(said("torchtitan", {"data_parallel=2", "shard=optimizer"}),
+                AllOf(HasSubstr("parallelism.data_parallel_shard_degree = 2, "
+                                "activation_checkpoint.mode = \"none\""),
+                      Not(HasSubstr("warning"))));
+    EXPECT_THAT(said("torchtitan", {"data_parallel=2", "shard=weights", "prefetch=0"}),
+                AllOf(HasSubstr("parallelism.fsdp_reshard_after_forward = \"always\""),
+                      HasSubstr("warning: pipeline.shard = \"weights\""),
+                      HasSubstr("warning: pipeline.prefetch = 0")));
+    EXPECT_THAT(said("torchtitan", {"data_parallel=2", "shard=gradients"}),
+                HasSubstr("warning: pipeline.shard = \"gradients\""));
+    EXPECT_THAT(said("torchtitan", {"recompute=selective"}),
+                HasSubstr("activation_checkpoint.mode = \"selective\", "
+                          "activation_checkpoint.selective_ac_option = \"op\""));
+    EXPECT_THAT(said("torchtitan", {"recompute=except-last"}),
+                HasSubstr("warning: pipeline.recompute, except-last"));
+    EXPECT_THAT(said("torchtitan", {two, "scatter_boundaries=true"}),
+                AllOf(HasSubstr("warning: pipeline.scatter_boundaries = true"),
+                      HasSubstr("warning: pipeline.sequence_parallel = false")));
+    EXPECT_THAT(said_of({"export",
+                         "torchtitan",
+                         gpt,
+                         "--set",
+                         "training={batch=8, precision=\"bf16\", gradients=\"same\"}"},
+                        path("exported")),
+                HasSubstr("warning: training.gradients = \"same\""));
 }
 
 // --- torchtitan, and profiles of transformers. ---

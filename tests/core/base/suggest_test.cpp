@@ -59,6 +59,44 @@ TEST(NearestWord, KnowsWhatWordsOfOtherProgramsMean) {
     EXPECT_EQ(nearest_word("bfloat16", std::array<string_view, 3>{"fp32", "fp64", "bf16"}), "bf16");
 }
 
+// Words for recompute and for what replicas share: Megatron-LM's --recompute-granularity and
+// --recompute-method, torchtitan's activation_checkpoint.mode, DeepSpeed's zero_optimization.stage,
+// PyTorch's sharding strategies, Megatron's --data-parallel-sharding-strategy.
+TEST(NearestWord, KnowsWordsForRecomputeAndShares) {
+    constexpr std::array<string_view, 5> recomputes{
+        "none", "always", "except-last", "selective", "block"};
+    for (const string_view word : {"full", "uniform", "checkpoint", "true", "Full"}) {
+        EXPECT_EQ(nearest_word(word, recomputes), "block") << word;
+    }
+    for (const string_view word : {"selective_block", "core_attn", "selectiv"}) {
+        EXPECT_EQ(nearest_word(word, recomputes), "selective") << word;
+    }
+    EXPECT_EQ(nearest_word("false", recomputes), "none");
+    EXPECT_EQ(nearest_word("off", recomputes), "none");
+    // Where blocks have no word, as in a list of modes for stages, a whole stage is nearest.
+    EXPECT_EQ(nearest_word("full", std::array<string_view, 3>{"none", "always", "except-last"}),
+              "always");
+    constexpr std::array<string_view, 4> shards{"none", "optimizer", "gradients", "weights"};
+    for (const string_view word : {"1", "zero1", "optim"}) {
+        EXPECT_EQ(nearest_word(word, shards), "optimizer") << word;
+    }
+    for (const string_view word : {"2", "zero-2", "optim_grads", "SHARD_GRAD_OP"}) {
+        EXPECT_EQ(nearest_word(word, shards), "gradients") << word;
+    }
+    for (const string_view word : {"3", "zero3", "fsdp", "FULL_SHARD", "optim_grads_params"}) {
+        EXPECT_EQ(nearest_word(word, shards), "weights") << word;
+    }
+    EXPECT_EQ(nearest_word("no_shard", shards), "none");
+    constexpr std::array<string_view, 2> gradients{"fp32", "same"};
+    EXPECT_EQ(nearest_word("bf16", gradients), "same");
+    EXPECT_EQ(nearest_word("float32", gradients), "fp32");
+    // A key that is called so elsewhere.
+    constexpr std::array<string_view, 3> names{"recompute", "shard", "scatter_boundaries"};
+    EXPECT_EQ(nearest_word("recompute_granularity", names), "recompute");
+    EXPECT_EQ(nearest_word("use_distributed_optimizer", names), "shard");
+    EXPECT_EQ(nearest_word("scatter_gather_tensors_in_pipeline", names), "scatter_boundaries");
+}
+
 TEST(NearestWord, MayBeALongerOneThatBeginsAlike) {
     EXPECT_EQ(nearest_word("data", std::array<string_view, 2>{"data_parallel", "database"}),
               "data_parallel");

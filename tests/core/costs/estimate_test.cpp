@@ -138,6 +138,47 @@ TEST(Estimate, OperationsOfAGptBlockAreThePublishedOnes) {
     EXPECT_EQ(sample(profile, "embedding", 3).forward.count(), 0);
 }
 
+/// Narayanan et al. 2021, section 5.1: 96 B s l h^2 (1 + s / 6h + V / 16 l h) with a recomputed
+/// forward, so 72 B s l h^2 (1 + s / 6h + V / 12 l h) without. The forms of attention, and whether
+/// a layer is a block or half of one, change nothing.
+TEST(Estimate, ModelOperationsOfAGptAreThePublishedOnes) {
+    const double s = 8;
+    const double l = 4;
+    const double h = 16;
+    const double published = 72 * s * l * h * h * (1 + s / (6 * h) + 100 / (12 * l * h));
+    EstimateOptions standard = options(8, 3);
+    standard.attention = AttentionKernels::Standard;
+    for (const EstimateOptions& of : {options(8, 3), standard}) {
+        const Profile profile = estimated_profile(model_of(small_gpt2()), counts_bytes, of);
+        EXPECT_EQ(profile.tokens_per_sample, 8);
+        ASSERT_TRUE(model_operations(profile));
+        EXPECT_NEAR(*model_operations(profile), published, 1e-9 * published);
+        EXPECT_EQ(model_operations(with_whole_blocks(profile)), model_operations(profile));
+        EXPECT_EQ(layer(profile, "embedding").operations, 0);
+    }
+}
+
+TEST(Estimate, ModelOperationsAreUnknownWhereALayerDoesNotSay) {
+    Profile profile = estimated_profile(model_of(small_gpt2()), counts_bytes, options(8, 3));
+    profile.layers[3].operations = std::nullopt;
+    EXPECT_EQ(model_operations(profile), std::nullopt);
+    EXPECT_EQ(parse_profile(print_profile(profile), "x"), profile);
+}
+
+/// Each of six tokens meets two keys: 2 * 6 * 2 * 8 operations in each of the two products.
+TEST(Estimate, ModelOperationsCountAWindowAsItsWidth) {
+    const json config = with(llama_config(),
+                             {{"model_type", "mistral"},
+                              {"hidden_size", 8},
+                              {"num_attention_heads", 4},
+                              {"num_key_value_heads", 2},
+                              {"num_hidden_layers", 2},
+                              {"sliding_window", 2}});
+    const Profile profile = estimated_profile(model_of(config), counts_bytes, options(6, 1));
+    const double matrices = 2 * 6 * (8 * (8 + 4 + 4) + 8 * 8);
+    EXPECT_EQ(layer(profile, "block0.attention").operations, matrices + 2 * 2.0 * 6 * 2 * 8);
+}
+
 /// 64 heads of 128 with 8 pairs of keys and values, three matrices of 8192 x 28672: with the
 /// scores, 2 operations per token and parameter.
 TEST(Estimate, OperationsOfLlamaAreTwoPerTokenAndParameter) {
@@ -486,6 +527,56 @@ TEST(Estimate, StandardAttentionComputesAllPairs) {
     EXPECT_EQ(attention.backward_weight.count(), projections);
 }
 
+/// torchtitan's checkpointing of operators: of the products of a Llama block (queries, keys,
+/// values, output, gate, up, down) the results of the 1st, 3rd, 5th and 7th are kept, beside the
+/// block's input and what attention makes, with a log-sum of 4 bytes for each query and head. The
+/// others, and whatever only moves values, are done again; the last result has nobody to be made
+/// again for.
+TEST(Estimate, RecomputeOfOperatorsKeepsEverySecondProduct) {
+    constexpr std::int64_t s = 32;
+    constexpr std::int64_t h = 64;
+    constexpr std::int64_t kv = 32;
+    constexpr std::int64_t ffn = 96;
+    constexpr std::int64_t heads = 8;
+    const json config = with(llama_config(),
+                             {{"hidden_size", h},
+                              {"intermediate_size", ffn},
+                              {"num_attention_heads", heads},
+                              {"num_key_value_heads", 4}});
+    const Profile bytes = estimated_profile(model_of(config), counts_bytes, options(s, 1));
+    const Profile work = estimated_profile(model_of(config), counts_operations, options(s, 1));
+    const LayerSample attention = sample(bytes, "block0.attention", 1);
+    const LayerSample feed_forward = sample(bytes, "block0.feed_forward", 1);
+    const std::int64_t kept = (attention.saved - attention.core_saved).count +
+                              (feed_forward.saved - feed_forward.core_saved).count;
+    const std::int64_t values = h + h + kv + h + ffn + h;  // input, q, v, attention, gate, down
+    EXPECT_EQ(kept, s * (2 * values + 4 * heads));
+
+    EXPECT_EQ(sample(work, "block0.attention", 1).core_forward.count(), 2 * s * h * (kv + h));
+    EXPECT_EQ(sample(work, "block0.feed_forward", 1).core_forward.count(), 2 * s * h * ffn);
+    EXPECT_EQ(sample(work, "embedding", 1).core_forward.count(), 0);
+    EXPECT_EQ(sample(work, "head", 1).core_forward.count(), 0);
+}
+
+/// PyTorch's cross-entropy over `logits.float()`: bf16 logits and an fp32 log-softmax are kept; its
+/// backward has the gradients of both softmax and logits in fp32 beside them.
+TEST(Estimate, AStandardLossKeepsItsLogitsAndHasTwoGradients) {
+    EstimateOptions of = options(shared_s, shared_b);
+    const DecoderModel model = model_of(small_gpt2());
+    const auto head = [&](LossKernels loss) {
+        of.loss = loss;
+        return sample(estimated_profile(model, counts_bytes, of), "head", shared_b);
+    };
+    const LayerSample fused = head(LossKernels::Fused);
+    const LayerSample standard = head(LossKernels::Standard);
+    const std::int64_t logits = shared_s * shared_b * model.vocabulary;
+    EXPECT_EQ((standard.saved - fused.saved).count, (2 + 4 - 4) * logits);
+    EXPECT_EQ(standard.workspace.count, (4 + 4) * logits);
+    EXPECT_EQ(fused.workspace.count, 2 * logits);
+    EXPECT_GT(standard.forward, fused.forward);
+    EXPECT_GT(standard.backward(), fused.backward());
+}
+
 // --- Efficiency of products by their sizes. ---
 
 TEST(Estimate, AProductOfHalfSizesReachesAnEighth) {
@@ -535,6 +626,38 @@ TEST(Calibration, AKindTakesTheMeasuredTimesAtThePoint) {
     }
     EXPECT_EQ(layer(profile, "head"), layer(before, "head"));
     EXPECT_EQ(profile.source, CostSource::Estimated);
+}
+
+/// A block that was measured as one corrects both of its halves, where these are the layers.
+TEST(Calibration, AMeasuredBlockCorrectsItsHalves) {
+    const Profile before =
+        estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 2));
+    const LayerSample first = sample(before, "block1.attention", 2);
+    const LayerSample second = sample(before, "block1.feed_forward", 2);
+    const std::vector<CalibrationPoint> points{{"block",
+                                                2,
+                                                2 * (first.forward + second.forward),
+                                                3 * (first.backward() + second.backward())}};
+    Profile profile = before;
+    calibrate(profile, points, "points.json");
+    for (const char* name : {"block0.attention", "block3.feed_forward"}) {
+        EXPECT_EQ(sample(profile, name, 4).forward, 2 * sample(before, name, 4).forward);
+        EXPECT_EQ(sample(profile, name, 4).backward(), 3 * sample(before, name, 4).backward());
+    }
+    EXPECT_EQ(layer(profile, "head"), layer(before, "head"));
+    Profile whole = with_whole_blocks(before);
+    calibrate(whole, points, "points.json");
+    EXPECT_EQ(sample(whole, "block2", 2).forward, points.front().forward);
+    std::vector<CalibrationPoint> twice = points;
+    twice.push_back({"attention", 2, Duration{1}, Duration{1}});
+    EXPECT_THAT(error_of([&] { calibrate(profile, twice, "points.json"); }).text(),
+                HasSubstr("beside kind 'block'"));
+}
+
+TEST(Calibration, PointsReadBackAsTheyWereWritten) {
+    const std::vector<CalibrationPoint> points{{"attention", 2, Duration{5}, Duration{7}},
+                                               {"head", 2, Duration{1}, Duration{3}}};
+    EXPECT_EQ(parse_calibration(print_calibration(points), "x", 1), points);
 }
 
 TEST(Calibration, PointsComeFromAListOrFromAProfile) {

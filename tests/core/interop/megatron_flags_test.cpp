@@ -101,7 +101,55 @@ TEST(ParseMegatronFlags, PrintedFlagsReadBack) {
     flags.expert_pattern = "[0]+[1]*7";
     flags.window = 15;
     flags.optimizer = "sgd";
+    flags.recompute_modules = {"core_attn", "mlp"};
+    flags.sequence_parallel = flags.whole_boundaries = true;
+    flags.megatron_fsdp = flags.gradients_narrow = true;
+    flags.sharding = "optim_grads";
     EXPECT_EQ(parse(print_megatron_flags(flags)), flags);
+}
+
+/// v2.5 and v2.6 of Megatron-LM (2021); --checkpoint-num-layers is 1 by default.
+TEST(ParseMegatronFlags, ReadsRecomputeOf2021) {
+    for (const std::string_view text :
+         {"--checkpoint-activations --checkpoint-num-layers 1",
+          "--checkpoint-activations",
+          "--activations-checkpoint-method uniform --activations-checkpoint-num-layers 1"}) {
+        const MegatronFlags flags = parse(text);
+        EXPECT_TRUE(flags.recompute_full) << text;
+        EXPECT_EQ(flags.recompute_layers.value_or(1), 1) << text;
+        EXPECT_TRUE(flags.is_before_2023) << text;
+        EXPECT_THAT(flags.warnings, IsEmpty()) << text;
+    }
+    EXPECT_FALSE(parse("--recompute-granularity full").is_before_2023);
+    EXPECT_FALSE(parse("checkpoint_activations: false\nnum_layers: 2\n").recompute_full);
+}
+
+/// args.recompute_granularity = 'selective' wherever --recompute-activations is given.
+TEST(ParseMegatronFlags, RecomputeActivationsGoesBeforeAGranularity) {
+    for (const std::string_view text : {"--recompute-granularity full --recompute-activations",
+                                        "--recompute-activations --recompute-granularity full"}) {
+        const MegatronFlags flags = parse(text);
+        EXPECT_TRUE(flags.recompute_selective) << text;
+        EXPECT_FALSE(flags.recompute_full) << text;
+    }
+}
+
+/// The method "block" recomputes the first N layers of each stage; with as many as a stage has it
+/// recomputes all.
+TEST(ParseMegatronFlags, ABlockMethodThatLeavesLayersOutIsRefused) {
+    const std::string flags =
+        "--num-layers 16 --pipeline-model-parallel-size 4 --recompute-granularity full "
+        "--recompute-method block --recompute-num-layers ";
+    EXPECT_TRUE(parse(flags + "4").recompute_first);
+    const Error error = error_of([&] { parse(flags + "3"); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(),
+                HasSubstr("--recompute-method block: recomputes some layers of a stage"));
+    EXPECT_THAT(parse(flags + "3", UnknownFlags::Warn).warnings,
+                ElementsAre(HasSubstr("left out: --recompute-method block")));
+    EXPECT_THAT(
+        error_of([&] { parse("--recompute-granularity full --recompute-method block"); }).text(),
+        HasSubstr("--recompute-method block"));
 }
 
 TEST(ParseMegatronFlags, ALayoutIsNoFlags) {

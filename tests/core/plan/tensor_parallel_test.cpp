@@ -1,6 +1,11 @@
 #include "core/plan/tensor_parallel.h"
 
+#include <random>
+
 #include <gtest/gtest.h>
+
+#include "tests/support/scenario_plans.h"
+#include "tests/support/soak.h"
 
 namespace pipetwin {
 namespace tensor_parallel_test {
@@ -129,6 +134,43 @@ TEST(TensorParallel, PartsStayPartsOfTheirWholes) {
                 EXPECT_LE(one.input_saved, one.saved);
                 EXPECT_LE(one.core_forward, one.forward);
             }
+        }
+    }
+}
+
+/// A plan search relies on this: no time is longer, no tensor larger, and what waits for its W
+/// holds no more.
+TEST(TensorParallel, ADividedSequenceNeverTakesMore) {
+    std::mt19937_64 random(tests::seed());
+    const auto below = [&random](int end) { return testing::below(random, end); };
+    for (int round = 0; round < tests::soaked(500); ++round) {
+        LayerSamples all = samples();
+        for (LayerSample& one : all) {
+            one.saved = Bytes{below(1000)};
+            one.split = Bytes{below(100)};
+            one.input_saved = Bytes{below(1 + static_cast<int>(one.saved.count))};
+            one.whole_saved = Bytes{below(1 + static_cast<int>(one.saved.count))};
+            one.whole_forward = Duration(below(1 + static_cast<int>(one.forward.count())));
+            one.whole_backward = Duration(below(1 + static_cast<int>(one.backward_input.count())));
+        }
+        TensorParallel of = four();
+        of.devices = 2 + below(7);
+        const LayerSamples whole =
+            with_tensor_parallel(chain(), profile(), all, of, SharesKnown::Yes);
+        of.sequence_parallel = true;
+        const LayerSamples divided =
+            with_tensor_parallel(chain(), profile(), all, of, SharesKnown::Yes);
+        for (std::size_t layer = 0; layer < all.size(); ++layer) {
+            const LayerSample& with = divided[layer];
+            const LayerSample& without = whole[layer];
+            for (const auto time : times_of_sample) {
+                EXPECT_LE(with.*time, without.*time);
+            }
+            EXPECT_LE(with.output, without.output);
+            EXPECT_LE(with.saved, without.saved);
+            EXPECT_LE(with.workspace, without.workspace);
+            EXPECT_LE(with.saved - with.input_saved + with.split,
+                      without.saved - without.input_saved + without.split);
         }
     }
 }

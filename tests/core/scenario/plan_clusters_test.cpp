@@ -49,6 +49,23 @@ TEST(PlanClusters, RanksGoToNodesAsThePlacementSays) {
     EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("2 entries for 4 devices"));
 }
 
+/// Megatron-LM, docs of parallel_state.py: of 16 devices with tensor size 2 and pipeline size 4,
+/// the first data-parallel groups are [0, 2], [1, 3], [4, 6], ...: neighbours are replicas of one
+/// stage.
+TEST(PlanClusters, NodesTakeTheReplicasOfARankFirst) {
+    SettledScenario scenario = partitioned({1, 1, 1, 2}, 2, 4);
+    scenario.pipeline.data_parallel = 2;
+    scenario.cluster.per_node = 2;
+    scenario.cluster.link_gbps = 80;
+    scenario.cluster.node_link_gbps = 8;
+    EXPECT_THAT(rates_with(scenario), ElementsAre(1, 1, 1));
+    const Duration inside = plan_of(scenario)->all_reduce.front();
+    scenario.cluster.placement = Placement::Fill;
+    EXPECT_THAT(rates_with(scenario), ElementsAre(10, 1, 10));
+    const Duration between = plan_of(scenario)->all_reduce.front();
+    EXPECT_NEAR(to_seconds(between) / to_seconds(inside), 10, 0.01);
+}
+
 TEST(PlanClusters, LinksHaveNamesThatTheirFiguresOverride) {
     SettledScenario scenario = partitioned({1, 1, 3});
     scenario.cluster.per_node = 2;

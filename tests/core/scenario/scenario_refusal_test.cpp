@@ -46,6 +46,41 @@ TEST(ParseScenario, AMisspelledKeyComesBeforeTheKeyThatIsThereforeMissing) {
     EXPECT_EQ(refusal("[model]\nkind = \"mlp\"\nsises = [2, 2]\n").hint(), "did you mean 'sizes'?");
 }
 
+struct OtherWord {
+    std::string line;
+    std::string hint;
+};
+
+/// Each is refused with one suggestion, which the key takes.
+TEST(ParseScenario, WordsOfOtherSystemsLeadToTheRightOne) {
+    const std::vector<OtherWord> cases{
+        {"recompute = \"full\"", "block"},
+        {"recompute = \"uniform\"", "block"},
+        {"recompute = \"checkpoint\"", "block"},
+        {"recompute = true", "block"},
+        {"recompute = \"selective_block\"", "selective"},
+        {"recompute = \"core_attn\"", "selective"},
+        {"recompute = false", "none"},
+        {"shard = 1", "optimizer"},
+        {"shard = 2", "gradients"},
+        {"shard = 3", "weights"},
+        {"shard = \"fsdp\"", "weights"},
+        {"shard = \"optim_grads\"", "gradients"},
+        {"shard = false", "none"},
+    };
+    for (const OtherWord& other : cases) {
+        const Error error = refusal(with(gpt, "[pipeline]\n" + other.line));
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput) << other.line;
+        EXPECT_EQ(error.hint(), "did you mean '" + other.hint + "'?") << other.line;
+        const std::string key = other.line.substr(0, other.line.find(' '));
+        parse(with(gpt, "[pipeline]\n" + key + " = \"" + other.hint + "\""));
+    }
+    EXPECT_EQ(refusal(with(gpt, "[training]\ngradients = \"bf16\"")).hint(),
+              "did you mean 'same'?");
+    EXPECT_EQ(refusal(with(gpt, "[pipeline]\nstages = 2\nrecompute = [\"full\", \"none\"]")).hint(),
+              "did you mean 'always'?");
+}
+
 TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
     const std::vector<Refusal> cases{
         {gpt,
@@ -133,7 +168,7 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
         {gpt, "[cluster]\ninterference = [[-1]]", "expected a list of numbers from 0 to 100"},
         {gpt, "[cluster]\nscale_costs = true", "expected a string"},
         {gpt, "[cluster]\nscale_costs = \"roofline\"", "one of none, compute, memory, cautious"},
-        {gpt, "[cluster]\nplacement = \"random\"", "one of fill, round-robin"},
+        {gpt, "[cluster]\nplacement = \"random\"", "one of replicas-first, fill, round-robin"},
         {gpt, "[cluster]\nplacement = [0, 1]", "expected 1 entry, one for each rank"},
         {gpt, "[cluster]\nplacement = [-1]", "cluster.placement[0] = -1"},
         {gpt, "[cluster]\nlink = \"nvlink\"", "no link 'nvlink'; known: nvlink-2"},

@@ -197,7 +197,8 @@ TEST(PrintScenario, ParsesBackToTheSame) {
              "[pipeline]\nstages = \"auto\"\nmicro_batches = \"auto\"\nschedule = \"auto\"\n"
              "chunks = \"auto\"\nrecompute = \"auto\"\npartition = \"auto\"\n"
              "data_parallel = \"auto\"\ntensor_parallel = \"auto\"\n"
-             "channel_capacity = \"auto\""),
+             "channel_capacity = \"auto\"\nshard = \"auto\"\n"
+             "sequence_parallel = \"auto\"\nscatter_boundaries = \"auto\""),
         with(gpt, "[pipeline]\nschedule = \"auto\""),
         with(gpt, "[pipeline]\nschedule = \"auto\"\nrecompute_timing = \"eager\""),
         with(gpt, "[pipeline]\nschedule = \"zb-h1\"\nrecompute_timing = \"eager\""),
@@ -233,8 +234,30 @@ TEST(ParseScenario, ReadsWhatReplicasShare) {
     EXPECT_EQ(shard_of("shard_optimizer = false\nshard = \"none\""), Shard::None);
 }
 
+TEST(ParseScenario, LeavesOpenWhatReplicasAndDevicesShare) {
+    const Scenario s = parse(with(gpt,
+                                  "[pipeline]\nshard = \"auto\"\n"
+                                  "sequence_parallel = \"auto\"\nscatter_boundaries = \"auto\""));
+    EXPECT_TRUE(s.pipeline.shard_auto);
+    EXPECT_TRUE(s.pipeline.sequence_parallel_auto);
+    EXPECT_TRUE(s.pipeline.scatter_boundaries_auto);
+    // What is not written has its default, but for a search.
+    EXPECT_FALSE(parse(gpt).pipeline.shard_auto);
+    EXPECT_TRUE(parse_scenario(gpt, "x.toml", {}, Unwritten::Auto).pipeline.shard_auto);
+    // What is said later takes the place of "auto".
+    const Scenario over =
+        parse_scenario(gpt, "x.toml", {{"pipeline.sequence_parallel", "true"}}, Unwritten::Auto);
+    EXPECT_FALSE(over.pipeline.sequence_parallel_auto);
+    EXPECT_TRUE(over.pipeline.sequence_parallel);
+    const Scenario old_word =
+        parse_scenario(gpt, "x.toml", {{"pipeline.shard_optimizer", "true"}}, Unwritten::Auto);
+    EXPECT_FALSE(old_word.pipeline.shard_auto);
+    EXPECT_EQ(old_word.pipeline.shard, Shard::Optimizer);
+}
+
 TEST(ParseScenario, RefusesAnOldWordThatContradictsTheNewOne) {
     for (const auto& [old_word, new_word] : {std::pair("true", "none"),
+                                             {"true", "auto"},
                                              {"true", "gradients"},
                                              {"true", "weights"},
                                              {"false", "optimizer"},
@@ -377,7 +400,10 @@ TEST(Settle, NamesEveryOtherAutoAndAValueToSet) {
                             "chunks",
                             "recompute",
                             "data_parallel",
-                            "tensor_parallel"}) {
+                            "tensor_parallel",
+                            "shard",
+                            "sequence_parallel",
+                            "scatter_boundaries"}) {
         const Scenario one = parse(gpt, {{fmt::format("pipeline.{}", key), "auto"}});
         EXPECT_NE(error_of([&] { settle(one); }).text().find(key), std::string::npos);
     }

@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/plan/layer_recompute.h"
 #include "core/scenario/cluster.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/generators.h"
@@ -53,6 +55,33 @@ class RandomQuestion {
         return profile;
     }
 
+    /// With names that tell blocks, with what core attention takes, and with what each of two
+    /// devices has that share a layer; or without some of these.
+    Profile known_profile() {
+        Profile known = profile();
+        const bool tells_blocks = below(3) > 0;
+        const bool knows_core = below(2) == 0;
+        const bool knows_shares = below(2) == 0;
+        const auto layers = std::ssize(known.layers);
+        for (std::ptrdiff_t i = 0; i < layers; ++i) {
+            LayerCost& layer = known.layers[static_cast<std::size_t>(i)];
+            if (tells_blocks) {
+                layer.name = i == 0           ? "in"
+                             : i + 1 < layers ? fmt::format("block{}.part{}", (i - 1) / 2, i)
+                                              : "out";
+            }
+            const int quarters = knows_core ? below(4) : 0;
+            layer.change_samples([quarters](LayerSample& sample) {
+                sample.core_forward = sample.forward * quarters / 8;
+                sample.core_saved = Bytes{sample.saved.count * quarters / 4};
+            });
+            if (knows_shares) {
+                add_shares(layer, 1 + below(3));
+            }
+        }
+        return known;
+    }
+
     Scenario scenario() {
         Scenario scenario = testing::scenario_of(1, 1, 1 << below(3)).as_scenario();
         Scenario::PipelinePart& pipeline = scenario.pipeline;
@@ -90,9 +119,50 @@ class RandomQuestion {
         return result;
     }
 
+    /// What replicas and devices of a rank share is open, too, or some of it.
+    Scenario scenario_with_shares() {
+        Scenario result = scenario();
+        Scenario::PipelinePart& pipeline = result.pipeline;
+        result.cluster.per_node = 2;
+        if (below(2) == 0) {
+            pipeline.shard = Shard::None;
+            pipeline.shard_auto = true;
+        }
+        if (below(2) == 0) {
+            pipeline.tensor_parallel.reset();
+            pipeline.sequence_parallel_auto = below(3) > 0;
+            pipeline.scatter_boundaries_auto = below(3) > 0;
+        }
+        result.training.clip_norm = below(4) == 0 ? 1 : 0;
+        pipeline.overlap_reduction = below(4) == 0;
+        if (below(2) == 0) {
+            result.cluster.memory_limit = Bytes{300 + below(1500)};
+        }
+        return result;
+    }
+
     int below(int end) { return testing::below(random_, end); }
 
   private:
+    /// Samples of one of two devices: half of all but some eighths, which are whole on both.
+    static void add_shares(LayerCost& layer, int eighths) {
+        std::vector<LayerSample>& of_one = layer.shared[2];
+        of_one = layer.samples;
+        for (LayerSample& sample : of_one) {
+            const auto part = [eighths](auto count) { return count * (8 + eighths) / 16; };
+            sample.whole_forward = sample.forward * eighths / 8;
+            sample.whole_backward = sample.backward_input * eighths / 8;
+            sample.whole_saved = Bytes{sample.saved.count * eighths / 8};
+            sample.forward = part(sample.forward);
+            sample.backward_input = part(sample.backward_input);
+            sample.backward_weight = sample.backward_weight / 2;
+            sample.saved = Bytes{part(sample.saved.count)};
+            sample.input_saved = Bytes{part(sample.input_saved.count)};
+            sample.core_forward = sample.core_forward / 2;
+            sample.core_saved = Bytes{sample.core_saved.count / 2};
+        }
+    }
+
     std::mt19937_64 random_;
 };
 
@@ -182,6 +252,42 @@ std::vector<std::vector<int>> every_partition(const Scenario& scenario,
     }
 }
 
+/// Every way to share and to recompute that the scenario leaves open, whether a search tries it or
+/// not; that a sequence is divided only where the profile knows what that saves.
+std::vector<ScheduleChoice> every_choice(const Scenario& scenario,
+                                         const Model& model,
+                                         const Profile& profile,
+                                         const Shape& shape) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const bool shards = pipeline.shard_auto && shape.data_parallel > 1;
+    const bool divides = pipeline.sequence_parallel_auto && shape.tensor_parallel > 1 &&
+                         knows_shares(profile, shape.tensor_parallel);
+    const bool scatters = pipeline.scatter_boundaries_auto && shape.tensor_parallel > 1;
+    std::set<ScheduleChoice> all;
+    for (ScheduleChoice choice : choices_of(scenario, model, profile, shape)) {
+        const bool keeps = choice.recompute == Recompute::None && !choice.recompute_by_rank;
+        const int layer_recomputes = pipeline.recompute_auto && keeps ? 3 : 1;
+        const int combinations =
+            layer_recomputes * (shards ? 4 : 1) * (divides ? 2 : 1) * (scatters ? 2 : 1);
+        for (int number = 0; number < combinations; ++number) {
+            int rest = number;
+            const auto digit = [&rest](int base) {
+                const int result = rest % base;
+                rest /= base;
+                return result;
+            };
+            if (layer_recomputes > 1) {
+                choice.layer_recompute = static_cast<LayerRecompute>(digit(layer_recomputes));
+            }
+            choice.shard = shards ? static_cast<Shard>(digit(4)) : choice.shard;
+            choice.sequence_parallel = divides ? digit(2) == 1 : choice.sequence_parallel;
+            choice.scatter_boundaries = scatters ? digit(2) == 1 : choice.scatter_boundaries;
+            all.insert(choice);
+        }
+    }
+    return {all.begin(), all.end()};
+}
+
 /// The fastest of all candidates and all partitions.
 std::optional<Duration> brute_force(const Scenario& scenario,
                                     const Profile& profile,
@@ -189,7 +295,7 @@ std::optional<Duration> brute_force(const Scenario& scenario,
     const Model model = scenario_model(scenario, &profile);
     std::optional<Duration> best;
     for (const Shape& shape : shapes_of(scenario, model)) {
-        for (const ScheduleChoice& choice : choices_of(scenario, model, shape)) {
+        for (const ScheduleChoice& choice : every_choice(scenario, model, profile, shape)) {
             if (choice.recompute_by_rank && !with_recompute_by_rank) {
                 continue;
             }
@@ -233,7 +339,8 @@ class Judge {
                                   result.shapes.end(),
                                   std::int64_t{0},
                                   [&](std::int64_t sum, const Shape& shape) {
-                                      return sum + std::ssize(choices_of(scenario, model, shape));
+                                      return sum + std::ssize(
+                                                       choices_of(scenario, model, profile, shape));
                                   }));
     }
     int searched() const { return searched_; }
@@ -259,6 +366,75 @@ TEST(PlanSearch, FindsTheFastestOfAllPlansAndPartitions) {
     }
     EXPECT_GT(judge.searched(), 10);
     EXPECT_LE(judge.more_recompute_helps(), 1 + judge.searched() / 100);
+}
+
+/// Recompute of blocks and of core attention, shards, and devices that share a rank.
+TEST(PlanSearch, FindsTheFastestOfAllWaysToShareAndToRecompute) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomQuestion random(seed);
+    Judge judge;
+    for (int round = 0; round < tests::soaked(40); ++round) {
+        const Profile profile = random.known_profile();
+        ASSERT_NO_FATAL_FAILURE(judge.judge(random.scenario_with_shares(), profile));
+    }
+    EXPECT_GT(judge.searched(), 10);
+    EXPECT_LE(judge.more_recompute_helps(), 1 + judge.searched() / 100);
+}
+
+/// A model with room for what one block keeps, not for what all of them keep: 4 blocks of 100 bytes
+/// on one device with 250, beside messages of 10.
+TEST(PlanSearch, FindsWhatFitsOnlyWithRecomputeOfBlocks) {
+    Profile profile;
+    const auto add = [&profile](const std::string& name, int output, int saved) {
+        profile.layers.push_back(layer(name, 10, output, saved));
+        profile.layers.back().parameter_bytes = {};
+        profile.layers.back().change_samples([](LayerSample& sample) { sample.workspace = {}; });
+    };
+    add("in", 10, 1);
+    for (int block = 0; block < 4; ++block) {
+        add(fmt::format("block{}", block), 10, 100);
+    }
+    add("out", 0, 10);
+    RandomQuestion random(1);
+    Scenario scenario = random.scenario();
+    scenario.training.batch = 1;
+    scenario.cluster.count = 1;
+    scenario.cluster.memory_limit = Bytes{250};
+    scenario.pipeline.micro_batches.reset();
+    const SearchResult result = search_plans(scenario, scenario_model(scenario, &profile), profile);
+    ASSERT_FALSE(result.ranked.empty());
+    EXPECT_EQ(result.ranked.front().candidate.choice.layer_recompute, LayerRecompute::Block);
+    const SettledScenario found = with_plan(scenario, result.ranked.front());
+    EXPECT_EQ(found.pipeline.layer_recompute, LayerRecompute::Block);
+    EXPECT_EQ(step_of(found, profile), result.ranked.front().step);
+    for (std::size_t i = 0; i < profile.layers.size(); ++i) {
+        profile.layers[i].name = std::string(1 + i, 'x');  // names that tell no blocks
+    }
+    const SearchResult whole = search_plans(scenario, scenario_model(scenario, &profile), profile);
+    EXPECT_THAT(whole.ranked, IsEmpty());
+}
+
+/// Weights of 100 bytes, as many of gradients and twice as many of AdamW's state: 400, or 300 with
+/// half of the state. With half of the gradients there is room for all of them, too, before they
+/// are summed: 350.
+TEST(PlanSearch, FindsWhatFitsOnlyWhereReplicasShareTheirState) {
+    Profile profile{.layers = {layer("a", 10, 0, 1)}};
+    profile.layers.front().change_samples([](LayerSample& sample) { sample.workspace = {}; });
+    RandomQuestion random(1);
+    Scenario scenario = random.scenario();
+    scenario.training.batch = 2;
+    scenario.cluster.count = 2;
+    scenario.cluster.memory_limit = Bytes{310};
+    scenario.pipeline.micro_batches = 1;
+    scenario.pipeline.shard = Shard::None;
+    const Model model = scenario_model(scenario, &profile);
+    EXPECT_THAT(search_plans(scenario, model, profile).ranked, IsEmpty());
+    scenario.pipeline.shard_auto = true;
+    const SearchResult result = search_plans(scenario, model, profile);
+    ASSERT_FALSE(result.ranked.empty());
+    EXPECT_EQ(result.ranked.front().candidate.choice.shard, Shard::Optimizer);
+    EXPECT_EQ(with_plan(scenario, result.ranked.front()).pipeline.shard, Shard::Optimizer);
 }
 
 /// Those that are not searched by themselves, too.
@@ -472,31 +648,48 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
     for (const ScheduleName& known : known_schedules()) {
         int compared = 0;
         for (int round = 0; goes_on(round, compared > 0); ++round) {
-            const Profile profile = random.profile();
-            const Scenario scenario = random.scenario_of(known.name);
+            const Profile profile = random.known_profile();
+            Scenario scenario = random.scenario_of(known.name);
+            if (random.below(2) == 0) {
+                scenario.pipeline.shard = Shard::None;
+                scenario.pipeline.shard_auto = true;
+            }
+            if (random.below(3) == 0) {
+                scenario.pipeline.tensor_parallel = 2;
+                scenario.pipeline.sequence_parallel_auto = true;
+                scenario.pipeline.scatter_boundaries_auto = true;
+            }
             const Model model = scenario_model(scenario, &profile);
             CandidateBounds bounds(scenario, model, profile);
             for (const Shape& shape : shapes_of(scenario, model)) {
                 bounds.learn(shape);
-                ShapeBounds of_shape = bounds.of(shape);
-                for (const ScheduleChoice& choice : choices_of(scenario, model, shape)) {
+                for (const ScheduleChoice& choice : choices_of(scenario, model, profile, shape)) {
                     const Candidate candidate{.shape = shape, .choice = choice};
+                    const ShapeBounds of_shape = bounds.of(shape, choice);
                     const auto least = of_shape.least(choice, Duration::max());
                     for (const auto& partition : every_partition(scenario, candidate, model)) {
                         if (const auto step = step_of(scenario, profile, candidate, partition)) {
                             ++compared;
                             ASSERT_TRUE(least.has_value()) << known.name;
                             ASSERT_LE(*least, *step) << fmt::format(
-                                "{} of {} stages, {} micro-batches, recompute {}{}, "
-                                "{} put off, layers {}",
+                                "{} of {} stages x {} x {}, {} micro-batches, recompute {}{}, "
+                                "of layers {}, shard {}, sequence {}, scatter {}, {} put off, "
+                                "layers {}",
                                 known.name,
                                 shape.stages,
+                                shape.data_parallel,
+                                shape.tensor_parallel,
                                 shape.micro_batches,
                                 to_string(choice.recompute),
                                 choice.recompute_by_rank ? " by rank" : "",
+                                to_string(choice.layer_recompute),
+                                to_string(choice.shard),
+                                choice.sequence_parallel,
+                                choice.scatter_boundaries,
                                 scenario.pipeline.deferred_weights,
                                 partition);
                             ASSERT_LE(bounds.least(shape), *step) << known.name;
+                            ASSERT_LE(of_shape.floor(), *step) << known.name;
                             ASSERT_TRUE(of_shape.may_be_faster(choice, *step + Duration{1}))
                                 << fmt::format("{}, layers {}", known.name, partition);
                         }
@@ -505,6 +698,14 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
             }
         }
         EXPECT_GT(compared, 0) << known.name;
+    }
+}
+
+bool has_blocks(const Model& model) {
+    try {
+        return !recomputed_blocks(model).empty();
+    } catch (const Error&) {
+        return false;
     }
 }
 
@@ -529,19 +730,24 @@ TEST(StepBound, IsNeverAboveTheStep) {
     RandomQuestion random(seed);
     const std::vector<std::string> schedules = with_one_stage_per_rank();
     for (int round = 0; round < tests::soaked(200); ++round) {
-        const Profile profile = random.profile();
+        const Profile profile = random.known_profile();
         const Scenario scenario = random.scenario();
         const Model model = scenario_model(scenario, &profile);
         const int layers = model.layer_count();
+        const bool of_stages = !has_blocks(model) || random.below(2) == 0;
         const std::string& schedule = schedules.at(
             static_cast<std::size_t>(random.below(static_cast<int>(schedules.size()))));
         const auto recompute = static_cast<Recompute>(random.below(3));
         const Candidate candidate{
             .shape = {.stages = 1 + random.below(layers), .micro_batches = scenario.training.batch},
-            .choice = {.schedule = schedule, .recompute = recompute}};
+            .choice = {
+                .schedule = schedule,
+                .recompute = of_stages ? recompute : Recompute::None,
+                .layer_recompute = of_stages ? LayerRecompute::None : LayerRecompute::Block}};
         CandidateBounds bounds(scenario, model, profile);
         bounds.learn(candidate.shape);
-        const BoundQuestion question = bounds.of(candidate.shape).question(candidate.choice);
+        const BoundQuestion question =
+            bounds.of(candidate.shape, candidate.choice).question(candidate.choice);
         const LayerSums sums =
             layer_sums(with_candidate(scenario, candidate),
                        model,

@@ -280,6 +280,240 @@ TEST_F(ImportMegatron, OtherSystemsFilesBecomeTablesToo) {
                           "data_parallel = 2\n"));
 }
 
+// --- What a device keeps, computes again and shares. ---
+
+struct Said {
+    std::string flags;
+    std::string lines;  ///< of the fragment
+};
+
+constexpr std::string_view launcher = "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py ";
+/// What no flag says.
+const std::string between_nodes = "cluster.node_link=infiniband-ndr";
+
+/// Llama 3 8B on 16 devices, in `stages` stages.
+std::string llama_in(int stages) {
+    return std::string(launcher) +
+           "--num-layers 32 --hidden-size 4096 "
+           "--ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention "
+           "--num-query-groups 8 --seq-length 4096 --max-position-embeddings 4096 "
+           "--position-embedding-type rope --normalization RMSNorm --swiglu "
+           "--disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 128256 "
+           "--hidden-dropout 0 --attention-dropout 0 --micro-batch-size 1 "
+           "--global-batch-size 32 --bf16 --pipeline-model-parallel-size " +
+           std::to_string(stages) + " ";
+}
+
+/// The lines that stand in [training] and [pipeline] of a fragment.
+std::string tables_of(const std::string& fragment) {
+    const std::size_t begin = fragment.find("[training]");
+    return fragment.substr(begin, fragment.find("[cluster]") - begin);
+}
+
+/// Flags as in Megatron-LM's examples and documentation. Each fragment simulates as it is, and its
+/// keys come back from the flags that are exported of it.
+TEST_F(ImportMegatron, WhatDevicesKeepAndShareIsPredictedAndComesBack) {
+    const std::string one = "--tensor-model-parallel-size 1 ";
+    const std::string full = one + "--recompute-granularity full --recompute-method uniform ";
+    const std::string pairs = "--tensor-model-parallel-size 2 ";
+    const std::string fsdp = "--use-megatron-fsdp --ckpt-format fsdp_dtensor ";
+    const std::vector<Said> pipelines{
+        {full + "--recompute-num-layers 1", "recompute = \"block\"\n"},
+        {one + "--recompute-activations", "recompute = \"selective\"\n"},
+        {one + "--recompute-granularity selective", "recompute = \"selective\"\n"},
+        {pairs + "--sequence-parallel", "tensor_parallel = 2\nsequence_parallel = true\n"},
+        {pairs + "--sequence-parallel --use-distributed-optimizer",
+         "sequence_parallel = true\nshard = \"optimizer\"\n"},
+        {one + "--grad-reduce-in-bf16", "gradients = \"same\"\n"},
+        {one + "--accumulate-allreduce-grads-in-fp32", "gradients = \"fp32\"\n"},
+    };
+    const std::vector<Said> replicas{
+        {full + "--recompute-num-layers 1 " + fsdp +
+             "--data-parallel-sharding-strategy optim_grads_params",
+         "shard = \"weights\"\n"},
+        {full + "--recompute-num-layers 1 " + fsdp +
+             "--data-parallel-sharding-strategy optim_grads",
+         "shard = \"gradients\"\n"},
+        {full + "--recompute-num-layers 1 " + fsdp + "--data-parallel-sharding-strategy optim",
+         "shard = \"optimizer\"\n"},
+        {full + "--recompute-num-layers 1 --use-torch-fsdp2", "shard = \"weights\"\n"},
+    };
+    for (const auto& [stages, cases] : {std::pair(4, pipelines), std::pair(1, replicas)}) {
+        for (const Said& said : cases) {
+            const std::string text =
+                fragment(llama_in(stages) + said.flags, {"--device", "h100-sxm"});
+            EXPECT_THAT(text, HasSubstr(said.lines)) << said.flags;
+            const Outcome simulated =
+                pipetwin({"simulate", path("x.toml"), "--set", between_nodes});
+            EXPECT_EQ(simulated.code, 0) << said.flags << simulated.err;
+            EXPECT_THAT(simulated.err, Not(HasSubstr("changes nothing"))) << said.flags;
+            ASSERT_EQ(
+                pipetwin(
+                    {"export", "megatron-flags", path("x.toml"), "--force", "--out", path("flags")})
+                    .code,
+                0);
+            const std::string again = fragment(std::string(launcher) + content_of(path("flags")));
+            EXPECT_EQ(tables_of(again), tables_of(text)) << said.flags;
+        }
+    }
+}
+
+/// Korthikanti et al., arXiv 2205.05198: full recompute adds a forward, and keeps the inputs of
+/// blocks alone; sequence parallelism divides what is else whole on every device.
+TEST_F(ImportMegatron, RecomputeAndDividedSequencesNeedLessMemory) {
+    const auto predicted = [&](const std::string& flags) {
+        fragment(llama_in(4) + "--tensor-model-parallel-size 2 " + flags, {"--device", "h100-sxm"});
+        return pipetwin({"simulate", path("x.toml"), "--set", between_nodes, "--json"}).json();
+    };
+    const auto peak = [](const nlohmann::json& json) {
+        return json["devices"][0]["peak_bytes"]["total"].get<std::int64_t>();
+    };
+    const nlohmann::json plain = predicted("");
+    const nlohmann::json full = predicted(
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
+    const nlohmann::json divided = predicted("--sequence-parallel");
+    EXPECT_GT(full["step_ms"].get<double>(), plain["step_ms"].get<double>());
+    EXPECT_LT(peak(full), peak(plain));
+    EXPECT_LT(peak(divided), peak(plain));
+}
+
+/// One device to a rank: Megatron turns sequence parallelism off, with a warning of its own.
+TEST_F(ImportMegatron, ASequenceOfOneDeviceIsNotDivided) {
+    const Outcome outcome = import(llama_in(4) + "--sequence-parallel", {"--device", "h100-sxm"});
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_THAT(outcome.err, HasSubstr("warning: --sequence-parallel: Megatron turns it off"));
+    EXPECT_THAT(content_of(path("x.toml")), Not(HasSubstr("sequence_parallel")));
+    EXPECT_THAT(outcome.err, HasSubstr("warning: several nodes: set cluster.node_link"));
+    EXPECT_EQ(pipetwin({"simulate", path("x.toml"), "--set", between_nodes}).code, 0);
+}
+
+/// Measured costs of a gpt do not tell core attention from the rest: such a fragment would not
+/// simulate, so the model becomes a profile.
+TEST_F(ImportMegatron, SelectiveRecomputeNeedsCostsOfCoreAttention) {
+    const std::string gpt =
+        "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 128 "
+        "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 8 ";
+    EXPECT_THAT(fragment(gpt), HasSubstr("kind = \"gpt\"\n"));
+    const std::string selective = gpt + "--recompute-granularity selective";
+    EXPECT_THAT(import(selective).err,
+                AllOf(HasSubstr("more than a gpt (--recompute-granularity selective"),
+                      HasSubstr("--device NAME")));
+    EXPECT_THAT(fragment(selective, {"--device", "h100-sxm"}),
+                AllOf(HasSubstr("kind = \"profile\"\n"), HasSubstr("recompute = \"selective\"\n")));
+    EXPECT_EQ(pipetwin({"simulate", path("x.toml")}).code, 0);
+}
+
+TEST_F(ImportMegatron, GroupsOfLayersAndModulesWithoutAWordAreTold) {
+    const std::string full = "--recompute-granularity full --recompute-method uniform ";
+    EXPECT_THAT(import(llama_in(4) + full + "--recompute-num-layers 2").err,
+                Not(HasSubstr("recompute-num-layers")));
+    EXPECT_THAT(content_of(path("x.toml")),
+                HasSubstr("recompute = \"block\"\nrecompute_blocks = 2\n"));
+    // A stage has 8 blocks.
+    EXPECT_THAT(fragment(llama_in(4) + full + "--recompute-num-layers 8"),
+                HasSubstr("recompute = \"block\"\nrecompute_blocks = 8\n"));
+    const std::string first = "--recompute-granularity full --recompute-method block ";
+    const Outcome some = import(llama_in(4) + first + "--recompute-num-layers 5");
+    EXPECT_EQ(some.code, 3);
+    EXPECT_THAT(some.err, HasSubstr("--recompute-method block: recomputes some layers"));
+    EXPECT_THAT(fragment(llama_in(4) + first + "--recompute-num-layers 8"),
+                HasSubstr("recompute = \"block\"\n"));
+    EXPECT_THAT(
+        import(llama_in(4) + "--recompute-granularity selective --recompute-modules core_attn mlp")
+            .err,
+        HasSubstr("warning: --recompute-modules core_attn mlp: "));
+}
+
+/// The parts of v2.5, of 2021 (Narayanan et al., arXiv 2104.04473, section 4.1).
+TEST_F(ImportMegatron, BoundariesAreScatteredByVersionsThatDidSo) {
+    const std::string split = llama_in(2) + "--tensor-model-parallel-size 4 ";
+    const std::string old = "--checkpoint-activations --checkpoint-num-layers 1 ";
+    EXPECT_THAT(
+        fragment(split + old, {"--device", "h100-sxm"}),
+        AllOf(HasSubstr("recompute = \"block\"\n"), HasSubstr("scatter_boundaries = true\n")));
+    const Outcome simulated = pipetwin({"simulate", path("x.toml"), "--set", between_nodes});
+    EXPECT_EQ(simulated.code, 0) << simulated.err;
+    EXPECT_THAT(
+        pipetwin({"export", "megatron-flags", path("x.toml"), "--force", "--out", path("flags")})
+            .err,
+        HasSubstr("warning: pipeline.scatter_boundaries = true"));
+    EXPECT_THAT(fragment(split + old + "--no-scatter-gather-tensors-in-pipeline"),
+                Not(HasSubstr("scatter_boundaries")));
+    const Outcome newer = import(split);
+    EXPECT_THAT(newer.err, HasSubstr("set pipeline.scatter_boundaries = true"));
+    EXPECT_THAT(content_of(path("x.toml")), Not(HasSubstr("scatter_boundaries")));
+    EXPECT_THAT(import(split + "--sequence-parallel").err, Not(HasSubstr("scatter_boundaries")));
+}
+
+TEST_F(ImportMegatron, SharesThatMegatronRefusesOrLeavesOpenAreTold) {
+    const Outcome pipeline = import(llama_in(2) + "--use-torch-fsdp2");
+    EXPECT_EQ(pipeline.code, 4);
+    EXPECT_THAT(pipeline.err,
+                HasSubstr("--use-torch-fsdp2 beside --pipeline-model-parallel-size 2"));
+    EXPECT_THAT(import(llama_in(1) + "--use-megatron-fsdp").err,
+                HasSubstr("warning: no --data-parallel-sharding-strategy"));
+    EXPECT_EQ(import(llama_in(1) + "--outer-dp-sharding-strategy optim").code, 3);
+}
+
+/// Settings of torchtitan and DeepSpeed with costs of Llama 3 8B.
+TEST_F(ImportMegatron, OtherSystemsTablesSimulateWithTheirShares) {
+    ASSERT_EQ(pipetwin({"import",
+                        "hf",
+                        "llama-3-8b",
+                        "--device",
+                        "h100-sxm",
+                        "--sequence",
+                        "8192",
+                        "--micro-batch-size",
+                        "1",
+                        "--out",
+                        path("llama.profile.json")})
+                  .code,
+              0);
+    const auto simulated = [this](const std::string& format, const std::string& content) {
+        EXPECT_EQ(
+            pipetwin(
+                {"import", format, file("config", content), "--force", "--out", path("y.toml")})
+                .code,
+            0);
+        const std::string tables = content_of(path("y.toml"));
+        const Outcome outcome =
+            pipetwin({"simulate",
+                      file("whole.toml",
+                           tables + "[model]\nkind = \"profile\"\nfile = \"llama.profile.json\"\n"
+                                    "[cluster]\ndevice = \"h100-sxm\"\n"),
+                      "--set",
+                      between_nodes});
+        EXPECT_EQ(outcome.code, 0) << tables << outcome.err;
+        EXPECT_THAT(outcome.err, Not(HasSubstr("changes nothing"))) << tables;
+        return tables;
+    };
+    const std::string llama = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
+    const std::string full = "[activation_checkpoint]\nmode = \"full\"\n";
+    EXPECT_THAT(simulated("torchtitan",
+                          llama +
+                              "[training]\nlocal_batch_size = 16\nseq_len = 8192\n[parallelism]\n"
+                              "pipeline_parallel_degree = 4\ntensor_parallel_degree = 2\n"
+                              "data_parallel_shard_degree = 2\n" +
+                              full),
+                AllOf(HasSubstr("gradients = \"fp32\"\n"),
+                      HasSubstr("data_parallel = 2\nrecompute = \"block\"\ntensor_parallel = 2\n"
+                                "sequence_parallel = true\nshard = \"optimizer\"\n")));
+    EXPECT_THAT(simulated("torchtitan",
+                          llama +
+                              "[training]\nlocal_batch_size = 1\nseq_len = 8192\n[parallelism]\n"
+                              "data_parallel_shard_degree = 8\n" +
+                              full),
+                HasSubstr("shard = \"weights\"\n"));
+    EXPECT_THAT(simulated("deepspeed",
+                          R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 1,
+                      "gradient_accumulation_steps": 4, "bf16": {"enabled": true},
+                      "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0},
+                      "pipeline": {"stages": 1, "activation_checkpoint_interval": 1}})"),
+                AllOf(HasSubstr("gradients = \"same\"\n"),
+                      HasSubstr("recompute = \"block\"\nshard = \"weights\"\nprefetch = 0\n")));
+}
+
 TEST_F(ImportMegatron, OptionsThatMeanNothingAreRefused) {
     const std::string flags = "--num-layers 8";
     EXPECT_EQ(import(flags, {"--chunks", "2"}).code, 2);

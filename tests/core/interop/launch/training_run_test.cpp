@@ -17,6 +17,7 @@ using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TrainingRun titan(std::string_view text, bool warns = false) {
     return torchtitan_run(parse_toml_settings(text, "x.toml"), warns);
@@ -47,11 +48,26 @@ TEST(TorchtitanRun, SharesBlocksOutAsTorchtitanDoes) {
     EXPECT_EQ(run.batch, 16);
     EXPECT_EQ(run.micro_batches, 8);
     EXPECT_EQ(run.tensor_parallel, 2);
-    EXPECT_EQ(run.recompute, "always");
+    EXPECT_EQ(run.recompute, "block");
+    EXPECT_TRUE(run.sequence_parallel);
+    EXPECT_EQ(run.shard, "");
     EXPECT_EQ(run.precision, "bf16");
+    EXPECT_EQ(run.gradients, "fp32");
     EXPECT_EQ(run.clip_norm, 1);
     EXPECT_THAT(run.warnings, IsEmpty());
     EXPECT_THAT(run.harmless, Contains("training.seq_len"));
+}
+
+/// debug_model.toml of torchtitan 0.2: a schedule for several stages, and a degree of 1.
+TEST(TorchtitanRun, ADegreeOfOneHasNoSchedule) {
+    const TrainingRun run = titan(
+        "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n"
+        "[training]\nlocal_batch_size = 8\n[parallelism]\npipeline_parallel_degree = 1\n"
+        "pipeline_parallel_schedule = \"Interleaved1F1B\"\n");
+    EXPECT_EQ(run.schedule, "1f1b");
+    EXPECT_EQ(run.chunks, 1);
+    EXPECT_EQ(run.micro_batches, 1);
+    EXPECT_THAT(run.blocks, ElementsAre(6));
 }
 
 TEST(TorchtitanRun, ListsOfModulesSayTheStages) {
@@ -121,13 +137,17 @@ TEST(TorchtitanRun, ALayerMayStandAnywhereInTheListOfItsStage) {
 TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
     constexpr std::string_view text =
         "[parallelism]\npipeline_parallel_degree = 2\ncontext_parallel_degree = 4\n"
-        "data_parallel_shard_degree = 8\nstrange = 1\n[model]\nconverters = [\"float8\"]\n";
+        "data_parallel_shard_degree = 8\ndata_parallel_replicate_degree = 2\nstrange = 1\n"
+        "[model]\nconverters = [\"float8\"]\n"
+        "[activation_checkpoint]\nmode = \"memory_budget\"\n";
     const Error error = error_of([&] { titan(text); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.place(), HasSubstr("x.toml:"));
     EXPECT_THAT(error.text(),
                 AllOf(HasSubstr("parallelism.context_parallel_degree: devices share the tokens"),
-                      HasSubstr("parallelism.data_parallel_shard_degree: replicas share weights"),
+                      HasSubstr("parallelism.data_parallel_replicate_degree: weights are shared "
+                                "in groups of replicas"),
+                      HasSubstr("activation_checkpoint.mode: the compiler chooses"),
                       HasSubstr("model.converters: products in 8 bits"),
                       HasSubstr("parallelism.strange: no setting that is known here")));
     EXPECT_EQ(titan(text, true).stages, 2);
@@ -176,6 +196,95 @@ TEST(TorchtitanRun, NumbersThatAreTooLargeTogetherAreRefused) {
                 HasSubstr("a batch of 1152921504606846976, expected at most 1073741824"));
 }
 
+// What torchtitan's FSDP shares: docs/fsdp.md (ZeRO-3, and ZeRO-2 where weights stay gathered).
+
+std::string titan_shares(const std::string& parallelism) {
+    return "[training]\nlocal_batch_size = 4\n[parallelism]\n" + parallelism +
+           "[activation_checkpoint]\nmode = \"none\"\n";
+}
+
+TEST(TorchtitanShares, AreWeightsAndWithoutReshardingGradients) {
+    const auto shard = [](const std::string& more) {
+        return titan(titan_shares("data_parallel_shard_degree = 8\n" + more)).shard;
+    };
+    EXPECT_EQ(shard(""), "weights");
+    EXPECT_EQ(shard("fsdp_reshard_after_forward = \"default\"\n"), "weights");
+    EXPECT_EQ(shard("fsdp_reshard_after_forward = \"always\"\n"), "weights");
+    EXPECT_EQ(shard("fsdp_reshard_after_forward = \"never\"\n"), "gradients");
+    const TrainingRun run = titan(titan_shares("data_parallel_shard_degree = 8\n"));
+    EXPECT_EQ(run.data_parallel, 8);
+    EXPECT_EQ(run.batch, 32);
+    EXPECT_EQ(run.micro_batches, 1);  // without a pipeline a pass has the local batch
+    EXPECT_EQ(error_of([&] { shard("fsdp_reshard_after_forward = \"often\"\n"); }).kind(),
+              ErrorKind::BadInput);
+}
+
+/// get_fsdp_reshard_after_forward_policy: "default" keeps weights gathered in a pipeline; and
+/// PyTorch's stages synchronize gradients with the last backward alone.
+TEST(TorchtitanShares, AreTheOptimizersInAPipeline) {
+    const std::string pipeline = "data_parallel_shard_degree = 8\npipeline_parallel_degree = 2\n";
+    const auto run = [&](const std::string& more) { return titan(titan_shares(pipeline + more)); };
+    EXPECT_EQ(run("").shard, "optimizer");
+    EXPECT_EQ(run("fsdp_reshard_after_forward = \"never\"\n").shard, "optimizer");
+    const TrainingRun always = run("fsdp_reshard_after_forward = \"always\"\n");
+    EXPECT_EQ(always.shard, "weights");
+    EXPECT_THAT(always.warnings, Contains(HasSubstr("fsdp_reshard_after_forward = always")));
+}
+
+/// -1, the default: "leftover ranks will be used".
+TEST(TorchtitanShares, TheNumberOfDevicesThatAreLeftIsAskedFor) {
+    const TrainingRun run = titan(titan_shares(""));
+    EXPECT_EQ(run.shard, "weights");
+    EXPECT_EQ(run.data_parallel, 1);
+    EXPECT_THAT(run.warnings,
+                Contains(AllOf(HasSubstr("set pipeline.data_parallel to their number"),
+                               HasSubstr("multiply training.batch"))));
+    // Eight passes of 4 samples, fewer on each of several devices.
+    const TrainingRun passes = titan("[training]\nlocal_batch_size = 4\nglobal_batch_size = 32\n");
+    EXPECT_EQ(passes.batch, 32);
+    EXPECT_EQ(passes.micro_batches, 8);
+    EXPECT_THAT(passes.warnings, Contains(HasSubstr("divide pipeline.micro_batches")));
+    const TrainingRun copies = titan(titan_shares("data_parallel_replicate_degree = 2\n"));
+    EXPECT_EQ(copies.shard, "");
+    EXPECT_EQ(copies.data_parallel, 2);
+    EXPECT_THAT(copies.warnings, Contains(HasSubstr("HSDP")));
+}
+
+/// torchtitan's ActivationCheckpoint: "'int' (e.g., 2) for every nth layer, or 'op' for op level
+/// ac", by default every second.
+TEST(TorchtitanRecompute, SelectiveIsNeverSaidInSilence) {
+    const auto run = [](const std::string& table) {
+        return titan("[parallelism]\ndata_parallel_shard_degree = 1\n[activation_checkpoint]\n" +
+                     table);
+    };
+    EXPECT_EQ(run("mode = \"selective\"\nselective_ac_option = \"1\"\n").recompute, "block");
+    EXPECT_EQ(run("mode = \"selective\"\nselective_ac_option = 1\n").recompute, "block");
+    const TrainingRun parts = run("mode = \"selective\"\nselective_ac_option = \"op\"\n");
+    EXPECT_EQ(parts.recompute, "selective");
+    EXPECT_THAT(parts.warnings, Not(Contains(HasSubstr("activation_checkpoint"))));
+    EXPECT_THAT(run("mode = \"selective\"\n").warnings,
+                Contains(HasSubstr("one block of every 2")));
+    EXPECT_EQ(run("mode = \"none\"\n").recompute, "none");
+    EXPECT_EQ(error_of([&] { run("mode = \"some\"\n"); }).kind(), ErrorKind::BadInput);
+}
+
+TEST(TorchtitanRun, TensorParallelismDividesTheSequence) {
+    const auto divides = [](const std::string& more) {
+        return titan("[parallelism]\ndata_parallel_shard_degree = 1\n" + more).sequence_parallel;
+    };
+    EXPECT_TRUE(divides("tensor_parallel_degree = 2\n"));
+    EXPECT_FALSE(divides("tensor_parallel_degree = 1\n"));
+    EXPECT_FALSE(divides("tensor_parallel_degree = 2\nenable_sequence_parallel = false\n"));
+}
+
+/// "put all parameters, gradients, and optimizer states in bfloat16, without an extra copy".
+TEST(TorchtitanRun, WeightsWithoutCopiesInFp32AreTold) {
+    const TrainingRun run = titan("[training]\ndtype = \"bfloat16\"\n");
+    EXPECT_EQ(run.gradients, "same");
+    EXPECT_THAT(run.warnings, Contains(HasSubstr("training.dtype = bfloat16")));
+    EXPECT_EQ(titan("[training]\nmixed_precision_param = \"float32\"\n").gradients, "");
+}
+
 // --- DeepSpeed. ---
 
 TEST(DeepSpeedRun, ReadsBatchPrecisionAndStages) {
@@ -193,7 +302,8 @@ TEST(DeepSpeedRun, ReadsBatchPrecisionAndStages) {
     EXPECT_EQ(run.precision, "bf16");
     EXPECT_EQ(run.optimizer, "adam");
     EXPECT_EQ(run.clip_norm, 1);
-    EXPECT_TRUE(run.shard_optimizer);
+    EXPECT_EQ(run.shard, "optimizer");
+    EXPECT_EQ(run.gradients, "same");  // bf16 with ZeRO, in all versions of get_data_types
     EXPECT_EQ(run.recompute, "none");
     EXPECT_THAT(run.warnings, IsEmpty());
     EXPECT_THAT(run.harmless, ElementsAre("steps_per_print", "wandb.enabled"));
@@ -210,13 +320,15 @@ TEST(DeepSpeedRun, WhatIsLeftOpenIsTold) {
 
 TEST(DeepSpeedRun, WhatItCannotSayIsRefused) {
     const Error error = error_of([] {
-        deepspeed(R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
-                      "strange": {"x": 1}})");
+        deepspeed(R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"},
+                                            "zero_quantized_weights": true},
+                      "pipeline": {"stages": 2}, "strange": {"x": 1}})");
     });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.text(),
                 AllOf(HasSubstr("zero_optimization.stage: replicas share gradients or weights"),
                       HasSubstr("zero_optimization.offload_optimizer.device: state is in host"),
+                      HasSubstr("zero_optimization.zero_quantized_weights: messages have fewer"),
                       HasSubstr("strange.x: no setting that is known here")));
     EXPECT_EQ(error_of([] {
                   deepspeed(R"({"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2})");
@@ -225,6 +337,71 @@ TEST(DeepSpeedRun, WhatItCannotSayIsRefused) {
     EXPECT_EQ(error_of([] { deepspeed("[]"); }).kind(), ErrorKind::BadInput);
     EXPECT_EQ(error_of([] { deepspeed(R"({"bf16": {"enabled": 1}})"); }).place(),
               "x.json: /bf16/enabled");
+}
+
+/// The file of Hugging Face's documentation of ZeRO stage 3, without offloading; numbers for
+/// "auto".
+constexpr std::string_view zero_three = R"({
+    "bf16": {"enabled": true},
+    "optimizer": {"type": "AdamW", "params": {"lr": 3e-5, "weight_decay": 0.01}},
+    "zero_optimization": {
+        "stage": 3,
+        "offload_optimizer": {"device": "none", "pin_memory": true},
+        "overlap_comm": true, "contiguous_gradients": true, "sub_group_size": 1e9,
+        "reduce_bucket_size": 1e6, "stage3_prefetch_bucket_size": 0.94e6,
+        "stage3_param_persistence_threshold": 1e4, "stage3_max_live_parameters": 1e9,
+        "stage3_max_reuse_distance": 1e9, "stage3_gather_16bit_weights_on_model_save": true
+    },
+    "gradient_accumulation_steps": 4, "gradient_clipping": 1.0, "steps_per_print": 2000,
+    "train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "wall_clock_breakdown": false
+})";
+
+TEST(DeepSpeedRun, ZeroTwoAndThreeAreRunsWithoutAPipeline) {
+    const TrainingRun run = deepspeed(zero_three);
+    EXPECT_EQ(run.shard, "weights");
+    EXPECT_EQ(run.prefetch, std::nullopt);
+    EXPECT_EQ(run.stages, 1);
+    EXPECT_EQ(run.data_parallel, 8);
+    EXPECT_EQ(run.micro_batches, 4);
+    EXPECT_EQ(run.gradients, "same");
+    EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("recompute = \"block\"")));
+    const TrainingRun two = deepspeed(R"({"zero_optimization": {"stage": 2}})");
+    EXPECT_EQ(two.shard, "gradients");
+    EXPECT_THAT(two.warnings, Contains(HasSubstr("set pipeline.data_parallel")));
+    EXPECT_THAT(two.warnings, Contains(HasSubstr("zero_optimization.overlap_comm is off")));
+    EXPECT_EQ(deepspeed(R"({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0}})")
+                  .prefetch,
+              0);
+    EXPECT_EQ(deepspeed(R"({"zero_optimization": true})").shard, "optimizer");
+    EXPECT_EQ(error_of([] { deepspeed(R"({"zero_optimization": {"stage": 4}})"); }).text(),
+              "zero_optimization.stage = 4, expected 0, 1, 2 or 3");
+}
+
+/// PipelineModule: "The granularity activation checkpointing in terms of number of layers".
+TEST(DeepSpeedRun, RecomputesGroupsOfLayers) {
+    const auto run = [](const std::string& interval) {
+        return deepspeed(R"({"pipeline": {"stages": 2, "activation_checkpoint_interval": )" +
+                         interval + "}}");
+    };
+    EXPECT_EQ(run("0").recompute, "none");
+    for (const int interval : {1, 2}) {
+        const TrainingRun found = run(std::to_string(interval));
+        EXPECT_EQ(found.recompute, "block");
+        EXPECT_EQ(found.recompute_blocks, interval);
+        EXPECT_THAT(found.warnings, Not(Contains(HasSubstr("activation_checkpoint_interval"))));
+    }
+}
+
+TEST(DeepSpeedRun, GradientsHaveTheTypeOfDataTypes) {
+    const auto run = [](const std::string& more) {
+        return deepspeed(R"({"bf16": {"enabled": true})" + more + "}");
+    };
+    EXPECT_EQ(run(R"(, "data_types": {"grad_accum_dtype": "fp32"})").gradients, "fp32");
+    EXPECT_EQ(run(R"(, "data_types": {"grad_accum_dtype": "bf16"})").gradients, "same");
+    EXPECT_EQ(run("").gradients, "fp32");
+    EXPECT_THAT(run("").warnings, Contains(HasSubstr("no data_types.grad_accum_dtype")));
+    EXPECT_EQ(deepspeed(R"({"fp16": {"enabled": true}})").gradients, "same");
+    EXPECT_EQ(deepspeed("{}").gradients, "");
 }
 
 /// DeepSpeed: "bfloat16 and fp16 modes cannot be simultaneously enabled".

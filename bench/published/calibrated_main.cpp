@@ -1,0 +1,85 @@
+// Published runs as calibrations of each other: of every set that is no hold-out, the runs of one
+// model, each predicted by the factor of all others.
+//
+//   build/release/bench/published_calibration [folder]
+#include "bench/published/calibrated_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/median.h"
+
+namespace {
+
+using namespace pipetwin;
+using namespace pipetwin::published;
+
+/// Distances from measured steps, as shares.
+struct Errors {
+    std::vector<double> estimated;
+    std::vector<double> by_others;
+};
+
+void print_errors(const std::string& what, const Errors& errors) {
+    fmt::print(
+        "{:<44} {:3} runs   estimated {:5.1f} %, by the others {:5.1f} % (medians), "
+        "at most {:5.1f} % and {:5.1f} %\n",
+        what,
+        errors.estimated.size(),
+        100 * median(errors.estimated),
+        100 * median(errors.by_others),
+        100 * std::ranges::max(errors.estimated),
+        100 * std::ranges::max(errors.by_others));
+}
+
+void add_model(const Set& set, const ModelRuns& of, Errors& all) {
+    try {
+        const sim::Calibration found = sim::calibrate_by_runs(of.runs, of.model, of.profile);
+        Errors errors;
+        for (const sim::CalibratedRun& run : found.runs) {
+            errors.estimated.push_back(std::abs(run.predicted_step / run.measured_step - 1));
+            errors.by_others.push_back(std::abs(run.leave_one_out_error.value_or(0)));
+        }
+        print_errors(fmt::format("{}: {}, x {:.2f}", set.name, of.name, found.compute_factor),
+                     errors);
+        all.estimated.insert(all.estimated.end(), errors.estimated.begin(), errors.estimated.end());
+        all.by_others.insert(all.by_others.end(), errors.by_others.begin(), errors.by_others.end());
+    } catch (const Error& error) {
+        fmt::print("{}: {}: {}: {}\n", set.name, of.name, error.place(), error.text());
+    }
+}
+
+int run(const std::string& folder) {
+    Errors all;
+    for (const Set& set : read_sets(folder)) {
+        if (set.hold_out) {
+            continue;
+        }
+        for (const ModelRuns& of : runs_by_model(set)) {
+            if (of.runs.size() > 1) {
+                add_model(set, of, all);
+            }
+        }
+    }
+    if (!all.estimated.empty()) {
+        print_errors("all", all);
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc > 1 ? argv[1] : PIPETWIN_SOURCE_DIR "/scenarios/published");
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "error: {}\n", error.what());
+        return 1;
+    }
+}

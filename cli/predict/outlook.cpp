@@ -1,0 +1,78 @@
+#include "cli/predict/outlook.h"
+
+#include <algorithm>
+
+#include "core/costs/shipped_profiles.h"
+#include "core/scenario/rank_device.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+double device_count(const Plan& plan) {
+    return static_cast<double>(plan.rank_count()) * plan->replicas * plan->tensor_parallel;
+}
+
+/// Tokens of a sample: as the profile says, else those of the model's own sequences.
+double tokens_per_sample(const SettledScenario& scenario, const Profile& profile) {
+    if (profile.tokens_per_sample > 0) {
+        return static_cast<double>(profile.tokens_per_sample);
+    }
+    return scenario.model.kind == ModelKind::Gpt ? scenario.model.gpt.context : 0;
+}
+
+/// The device that a rank computes on; none where nothing is known of it.
+std::optional<DeviceProfile> known_device(const RankDevice& device, const Profile& profile) {
+    const std::vector<std::string> known = device_names();
+    if (device.profile || std::ranges::find(known, profile.device) == known.end()) {
+        return device.profile;
+    }
+    return find_device(profile.device);
+}
+
+/// Operations per second of all devices at their dense rates; none where one is not known.
+std::optional<double> dense_rate(const Plan& plan,
+                                 const SettledScenario& scenario,
+                                 const Profile& profile) {
+    double sum = 0;
+    for (const RankDevice& device : rank_devices(scenario, profile, plan.rank_count())) {
+        const std::optional<DeviceProfile> known = known_device(device, profile);
+        const auto rate = known ? known->matrix_rates.find(profile.precision)
+                                : decltype(known->matrix_rates.end()){};
+        if (!known || rate == known->matrix_rates.end()) {
+            return std::nullopt;
+        }
+        sum += rate->second.value;
+    }
+    return sum * plan->replicas * plan->tensor_parallel;
+}
+
+}  // namespace
+
+Outlook outlook(const Plan& plan,
+                const Metrics& metrics,
+                const SettledScenario& scenario,
+                const Profile& profile) {
+    Outlook outlook;
+    if (!metrics.samples_per_second) {
+        return outlook;
+    }
+    if (const double tokens = tokens_per_sample(scenario, profile); tokens > 0) {
+        outlook.tokens_per_second_per_device =
+            *metrics.samples_per_second * tokens / device_count(plan);
+    }
+    const std::optional<double> operations = model_operations(profile);
+    const std::optional<double> rate =
+        operations ? dense_rate(plan, scenario, profile) : std::nullopt;
+    if (rate) {
+        outlook.model_flops_utilisation = *operations * *metrics.samples_per_second / *rate;
+    }
+    if (plan->cost_source == CostSource::Estimated || plan->cost_source == CostSource::Datasheet) {
+        outlook.error = estimate_error({.shards_weights = scenario.pipeline.shard == Shard::Weights,
+                                        .tensor_parallel = scenario.pipeline.tensor_parallel,
+                                        .calibrated = !profile.run_calibrations.empty()});
+    }
+    return outlook;
+}
+
+}  // namespace pipetwin::cli

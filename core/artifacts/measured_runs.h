@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/text/override.h"
+
+namespace pipetwin {
+
+/// A training run that was measured or published: how it was set up, and what was measured.
+struct MeasuredRun {
+    std::string name{};            ///< empty: the row has none
+    std::string place{};           ///< "runs.json: row 2 (DP 10)", for errors
+    std::vector<Override> keys{};  ///< keys of the scenario in which it differs
+    std::optional<double> step_seconds{};
+    std::optional<double> tokens_per_second_per_device{};
+    std::optional<double> samples_per_second_per_device{};
+    std::optional<double> tflops_per_device{};
+    /// True: `tflops_per_device` counts the forward that is computed again, too.
+    bool counts_recompute = false;
+    std::optional<int> tokens_per_sample{};
+    std::optional<Bytes> peak{};  ///< of the device that holds most
+};
+
+/// Reads measured runs: one object, a list of objects, {"rows": [...]}, or an object on each line.
+/// A key of a row that is no measurement is a scenario's, "pipeline.stages" or nested objects.
+/// Throws Error(BadInput) with `place`, the number of the row and the key: for unknown keys with
+/// the nearest known one, for a row without a time, and for more than 64 rows.
+std::vector<MeasuredRun> parse_measured_runs(std::string_view text, std::string_view place);
+
+}  // namespace pipetwin

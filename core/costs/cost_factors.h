@@ -1,0 +1,25 @@
+#pragma once
+
+#include "core/costs/profile.h"
+
+namespace pipetwin {
+
+/// Factors by which the costs of all layers are multiplied.
+struct CostFactors {
+    double compute = 1;  ///< of the times of layers
+    double memory = 1;   ///< of what they hold beside their inputs, outputs and weights
+
+    bool operator==(const CostFactors&) const = default;
+};
+
+/// Returns the profile with the costs of all layers multiplied:
+///
+///     compute   forward and backward, and so what is computed again; not the optimizer's update,
+///               and no launches of kernels
+///     memory    what is kept from forward to backward without the layer's input, which other
+///               layers made, scratch, and what waits for W; not outputs, inputs, weights
+///
+/// Links stay as they are. Throws Error(BadInput) where a time becomes longer than a step may last.
+Profile with_factors(const Profile& profile, const CostFactors& factors);
+
+}  // namespace pipetwin

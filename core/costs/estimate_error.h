@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string_view>
+
+#include "core/costs/profile.h"
+
+/// How far predictions from estimated costs are off: learned from published runs.
+namespace pipetwin {
+
+/// What a run has that decides how far an estimate of its step may be off.
+struct RunKind {
+    bool shards_weights = false;  ///< each replica has a part of the weights
+    int tensor_parallel = 1;
+    bool calibrated = false;  ///< the costs were corrected by a measured run of the same cluster
+};
+
+/// Nine of ten measured steps lie between `low` and `high` times the predicted one.
+struct ErrorRange {
+    double low = 1;
+    double high = 1;
+    std::string_view of;  ///< the runs that it was learned from: "published runs that ..."
+
+    bool operator==(const ErrorRange&) const = default;
+};
+
+/// The range for a set-up: that of the published runs of its kind, where every source weighs the
+/// same. Source: `bench/published --ranges`, over scenarios/published; a test holds them to that.
+ErrorRange estimate_error(const RunKind& run);
+
+/// Two plans of one model on one cluster whose predicted steps differ by less than this share may
+/// be in the wrong order. With estimated costs: of pairs of published runs that are predicted to be
+/// so far apart, nine of ten are in the right order; pairs that are closer are right less often.
+double order_error(CostSource source);
+
+}  // namespace pipetwin

@@ -1,0 +1,104 @@
+#include "core/interop/megatron_memory.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/interop/megatron_model.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr std::string_view core_attention = "core_attn";
+
+/// The parts of a block that selective recompute computes again: --recompute-modules, by default
+/// core attention.
+RecomputeWord selective_recompute(const std::vector<std::string>& modules) {
+    if (modules.empty()) {
+        return {.word = "selective"};
+    }
+    std::vector<std::string> others = modules;
+    std::erase(others, core_attention);
+    RecomputeWord said{.word = others.size() < modules.size() ? "selective" : "none"};
+    if (!others.empty()) {
+        said.left_out = fmt::format(
+            "--recompute-modules {}: a scenario has a word for {} alone, so {} kept: the fragment "
+            "says recompute = \"{}\", and a rank needs at most the memory that it says",
+            fmt::join(modules, " "),
+            core_attention,
+            others.size() == 1 ? "what the other one makes is" : "what the others make is",
+            said.word);
+    }
+    return said;
+}
+
+}  // namespace
+
+std::optional<int> largest_stage(const MegatronFlags& flags, std::string_view place) {
+    std::vector<int> blocks;
+    if (flags.layout) {
+        for (const std::string& stage : flags.layout->stages) {
+            blocks.push_back(static_cast<int>(std::ranges::count(stage, 't')));
+        }
+    } else {
+        const int ranks = flags.pipeline_size.value_or(1);
+        blocks = megatron_blocks(flags, ranks, megatron_chunks(flags, ranks, place), place);
+    }
+    return blocks.empty() ? std::nullopt : std::optional(std::ranges::max(blocks));
+}
+
+RecomputeWord megatron_recompute(const MegatronFlags& flags) {
+    if (flags.recompute_selective) {
+        return selective_recompute(flags.recompute_modules);
+    }
+    if (!flags.recompute_full) {
+        return {.word = "none"};
+    }
+    if (flags.recompute_first) {  // all layers of a stage, or the flags were refused
+        return {.word = "block"};
+    }
+    return {.word = "block", .blocks = flags.recompute_layers.value_or(1)};
+}
+
+Shard megatron_shard(const MegatronFlags& flags) {
+    if (flags.torch_fsdp) {
+        return flags.torch_fsdp_keeps ? Shard::Gradients : Shard::Weights;
+    }
+    if (!flags.megatron_fsdp) {
+        return flags.shard_optimizer ? Shard::Optimizer : Shard::None;
+    }
+    const std::string strategy = flags.sharding.value_or("optim_grads_params");
+    return strategy == "no_shard"      ? Shard::None
+           : strategy == "optim"       ? Shard::Optimizer
+           : strategy == "optim_grads" ? Shard::Gradients
+                                       : Shard::Weights;
+}
+
+std::optional<GradientType> megatron_gradients(const MegatronFlags& flags) {
+    if (flags.bf16) {
+        return flags.gradients_narrow ? GradientType::Same : GradientType::Fp32;
+    }
+    if (flags.fp16) {
+        return flags.gradients_fp32 ? GradientType::Fp32 : GradientType::Same;
+    }
+    return std::nullopt;
+}
+
+bool divides_sequence(const MegatronFlags& flags) {
+    return flags.sequence_parallel && flags.tensor_size.value_or(1) > 1;
+}
+
+bool has_whole_boundaries(const MegatronFlags& flags) {
+    return flags.tensor_size.value_or(1) > 1 && flags.pipeline_size.value_or(1) > 1 &&
+           !divides_sequence(flags);
+}
+
+bool scatters_boundaries(const MegatronFlags& flags) {
+    return has_whole_boundaries(flags) && flags.is_before_2023 && !flags.whole_boundaries;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "core/interop/launch/training_run.h"
+#include "core/interop/megatron_flags.h"
+#include "core/scenario/scenario.h"
+
+/// What Megatron-LM's flags say of what a device keeps, computes again and sends, in the words of a
+/// scenario.
+namespace pipetwin {
+
+/// Decoder layers of the stage that has most of them; none where --num-layers and the layout are
+/// missing. Throws Error(Infeasible) at `place`, naming the flags, where Megatron refuses the
+/// split.
+std::optional<int> largest_stage(const MegatronFlags& flags, std::string_view place);
+
+/// pipeline.recompute of the flags, and pipeline.recompute_blocks.
+RecomputeWord megatron_recompute(const MegatronFlags& flags);
+
+/// pipeline.shard of the flags: --use-distributed-optimizer, or the strategy of one of the two
+/// kinds of FSDP. Megatron's own, without a strategy, shares weights, as from core 0.19 on.
+Shard megatron_shard(const MegatronFlags& flags);
+
+/// training.gradients of the flags; none where weights have four bytes. By default fp32 with
+/// --bf16, and two bytes with --fp16 (megatron/training/arguments.py).
+std::optional<GradientType> megatron_gradients(const MegatronFlags& flags);
+
+/// Whether the devices of a rank divide the sequence. Megatron turns --sequence-parallel off where
+/// a rank has one device.
+bool divides_sequence(const MegatronFlags& flags);
+
+/// Whether a boundary between two stages is there on several devices, whole on each, so that they
+/// could send parts of it.
+bool has_whole_boundaries(const MegatronFlags& flags);
+
+/// pipeline.scatter_boundaries of the flags. Versions of 2021 and 2022 send parts unless
+/// --no-scatter-gather-tensors-in-pipeline is there; since pipelines moved into Megatron core, in
+/// March 2023, no version does.
+bool scatters_boundaries(const MegatronFlags& flags);
+
+}  // namespace pipetwin

@@ -1,0 +1,341 @@
+#include "sim/calibration/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/base/number_text.h"
+#include "core/timeline/footprint.h"
+#include "sim/search/partition_choice.h"
+#include "sim/simulate/simulate.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+constexpr double smallest_factor = 1e-3;
+constexpr double largest_factor = 1e3;
+
+/// Factors that layers of a right model on the right device have.
+constexpr double least_compute = 0.6;
+constexpr double most_compute = 1.7;
+constexpr double least_memory = 0.5;
+constexpr double most_memory = 2;
+
+/// A step and a peak that are simulated.
+struct Predicted {
+    double step = 0;  ///< seconds
+    Bytes peak{};     ///< of the rank that holds most
+    bool fits = true;
+    std::vector<int> partition{};
+};
+
+Predicted predicted_of(const SettledRun& run,
+                       const SettledScenario& scenario,
+                       const Model& model,
+                       const Profile& profile) {
+    try {
+        const Plan plan = make_settled_plan(scenario, model, profile);
+        const Timeline timeline = simulate(plan);
+        const std::vector<Bytes> peaks =
+            plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
+        Predicted result{.step = to_seconds(step_time(timeline)),
+                         .peak = std::ranges::max(peaks),
+                         .partition = plan->partition->layers_per_stage()};
+        for (int rank = 0; rank < plan.rank_count(); ++rank) {
+            const Bytes peak = peaks[as_index(rank)];
+            result.fits = result.fits && peak <= plan.memory_limit(rank).value_or(peak);
+        }
+        return result;
+    } catch (const Error& error) {
+        throw error.at(run.place);
+    }
+}
+
+/// The factor in the range at which `distance`, which grows with it and is a logarithm, is 0;
+/// the largest factor where it is below 0 everywhere. `first` is tried first.
+double factor_where_zero(const std::function<double(double)>& distance,
+                         double first,
+                         double tolerance) {
+    constexpr int most_tries = 100;
+    double low = std::log(smallest_factor);
+    double high = std::log(largest_factor);
+    double at = std::log(first);
+    double value = distance(first);
+    double next = at - value;  // as if the result grew with the factor itself
+    for (int i = 0; i < most_tries && std::abs(value) > tolerance && high - low > 1e-12; ++i) {
+        (value < 0 ? low : high) = at;
+        if (!(next > low && next < high)) {
+            // Upwards in steps of e, as costs far above those measured cannot be added up.
+            next = std::min((low + high) / 2, low + 1);
+        }
+        const double before = at;
+        const double value_before = value;
+        at = next;
+        value = distance(std::exp(at));
+        const double slope = (value - value_before) / (at - before);
+        next = at - value / slope;
+    }
+    return std::exp(at);
+}
+
+/// What tells a reader which configuration a run is taken for.
+std::string setup_of(const SettledScenario& scenario) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    return fmt::format(
+        "{}, {}, {}, {}, a batch of {}",
+        counted(pipeline.stages, "stage"),
+        counted(pipeline.data_parallel, "replica"),
+        counted(pipeline.stages * pipeline.data_parallel * pipeline.tensor_parallel, "device"),
+        counted(pipeline.micro_batches, "micro-batch"),
+        scenario.training.batch);
+}
+
+/// Runs with the profile that is corrected.
+class RunFit {
+  public:
+    RunFit(const std::vector<SettledRun>& runs, const Model& model, const Profile& profile)
+        : runs_(runs), model_(model), profile_(profile) {
+        for (const SettledRun& run : runs) {
+            scenarios_.push_back(run.scenario);
+            all_.push_back(all_.size());
+        }
+    }
+
+    Calibration fitted() {
+        constexpr int most_rounds = 6;
+        choose_partitions();
+        before_ = predicted_;
+        for (int round = 0; round < most_rounds; ++round) {
+            fit_compute();
+            fit_memory();  // where stashes are copied to host memory, peaks depend on times
+            if (!choose_partitions()) {
+                break;
+            }
+        }
+        return result();
+    }
+
+  private:
+    Predicted predict(std::size_t run, const CostFactors& factors) const {
+        return predicted_of(runs_[run], scenarios_[run], model_, with_factors(profile_, factors));
+    }
+
+    /// Predicts all runs with the factors that there are, and keeps the partition that is best with
+    /// them where a run leaves it open: so a step is a smooth function of the factors. Returns
+    /// whether a partition is another one than before.
+    bool choose_partitions() {
+        bool changed = false;
+        const Profile scaled = with_factors(profile_, factors_);
+        predicted_.clear();
+        for (std::size_t run = 0; run < runs_.size(); ++run) {
+            predicted_.push_back(predicted_of(runs_[run], runs_[run].scenario, model_, scaled));
+            auto& partition = scenarios_[run].pipeline.partition;
+            if (!runs_[run].scenario.pipeline.partition) {
+                changed = changed || partition != predicted_.back().partition;
+                partition = predicted_.back().partition;
+            }
+        }
+        return changed;
+    }
+
+    /// The mean logarithm of predicted by measured steps.
+    double step_distance(const std::vector<std::size_t>& runs, double compute) const {
+        double sum = 0;
+        for (const std::size_t run : runs) {
+            const CostFactors factors{.compute = compute, .memory = factors_.memory};
+            sum += std::log(predict(run, factors).step / runs_[run].step_seconds);
+        }
+        return sum / static_cast<double>(runs.size());
+    }
+
+    double peak_distance(const std::vector<std::size_t>& runs, double memory) const {
+        double sum = 0;
+        for (const std::size_t run : runs) {
+            const CostFactors factors{.compute = factors_.compute, .memory = memory};
+            sum += std::log(static_cast<double>(predict(run, factors).peak.count) /
+                            static_cast<double>(runs_[run].peak->count));
+        }
+        return sum / static_cast<double>(runs.size());
+    }
+
+    void expect_step_above(std::size_t run) const {
+        const double least =
+            predict(run, {.compute = smallest_factor, .memory = factors_.memory}).step;
+        if (runs_[run].step_seconds <= least) {
+            throw Error(
+                ErrorKind::BadInput,
+                runs_[run].place,
+                fmt::format("a step of {:.4g} s was measured, but transfers, sums between devices "
+                            "and the optimizer's update alone are predicted to take {:.4g} s",
+                            runs_[run].step_seconds,
+                            least),
+                "compare batch, number of devices and links of the run with the scenario: no "
+                "factor "
+                "for layers can mend this");
+        }
+    }
+
+    void expect_peak_above(std::size_t run) const {
+        const Bytes least =
+            predict(run, {.compute = factors_.compute, .memory = smallest_factor}).peak;
+        if (*runs_[run].peak <= least) {
+            throw Error(
+                ErrorKind::BadInput,
+                runs_[run].place,
+                fmt::format(
+                    "a device is said to hold {} at most, but weights, gradients, optimizer "
+                    "states and what passes between layers alone are predicted to take {}",
+                    format_bytes(*runs_[run].peak),
+                    format_bytes(least)),
+                "compare precision, optimizer, shard and number of devices of the run with the "
+                "scenario: no factor for activations can mend this");
+        }
+    }
+
+    void fit_compute() {
+        std::ranges::for_each(all_, [this](std::size_t run) { expect_step_above(run); });
+        const auto distance = [this](double factor) { return step_distance(all_, factor); };
+        const double factor = factor_where_zero(distance, factors_.compute, 1e-7);
+        if (factor > 0.999 * largest_factor) {
+            throw Error(ErrorKind::BadInput,
+                        runs_.front().place,
+                        fmt::format("layers that take {} times as long as estimated still make a "
+                                    "shorter step than was measured",
+                                    largest_factor),
+                        "are the layers of the profile measured in the unit that the run is?");
+        }
+        factors_.compute = factor;
+    }
+
+    void fit_memory() {
+        std::vector<std::size_t> with_peak;
+        std::ranges::copy_if(all_, std::back_inserter(with_peak), [this](std::size_t run) {
+            return runs_[run].peak.has_value();
+        });
+        if (with_peak.empty()) {
+            return;
+        }
+        std::ranges::for_each(with_peak, [this](std::size_t run) { expect_peak_above(run); });
+        const auto distance = [&](double factor) { return peak_distance(with_peak, factor); };
+        const double factor = factor_where_zero(distance, factors_.memory, 1e-7);
+        if (factor > 0.999 * largest_factor) {
+            throw Error(ErrorKind::BadInput,
+                        runs_[with_peak.front()].place,
+                        fmt::format("layers that keep {} times as much as estimated still hold "
+                                    "less than was measured",
+                                    largest_factor),
+                        "leave peak_bytes out where the profile knows no sizes, or where the run "
+                        "keeps only what passes between stages");
+        }
+        factors_.memory = factor;
+        has_memory_ = true;
+    }
+
+    /// The factor of all runs but one, and what it predicts of that one.
+    double leave_one_out_error(std::size_t left_out) const {
+        std::vector<std::size_t> others;
+        std::ranges::copy_if(all_, std::back_inserter(others), [left_out](std::size_t run) {
+            return run != left_out;
+        });
+        const auto distance = [&](double factor) { return step_distance(others, factor); };
+        const double factor = factor_where_zero(distance, factors_.compute, 1e-5);
+        const double step = predict(left_out, {.compute = factor, .memory = factors_.memory}).step;
+        return step / runs_[left_out].step_seconds - 1;
+    }
+
+    Calibration result() const {
+        Calibration calibration{.compute_factor = factors_.compute};
+        if (has_memory_) {
+            calibration.memory_factor = factors_.memory;
+        }
+        for (std::size_t run = 0; run < runs_.size(); ++run) {
+            const SettledRun& of = runs_[run];
+            CalibratedRun& row = calibration.runs.emplace_back();
+            row = {.name = of.name.empty() ? fmt::format("row {}", run + 1) : of.name,
+                   .setup = setup_of(of.scenario),
+                   .measured_step = of.step_seconds,
+                   .predicted_step = before_[run].step,
+                   .calibrated_step = predicted_[run].step,
+                   .measured_peak = of.peak,
+                   .predicted_peak = before_[run].peak,
+                   .calibrated_peak = predicted_[run].peak};
+            if (runs_.size() > 1) {
+                row.leave_one_out_error = leave_one_out_error(run);
+            }
+        }
+        add_warnings(calibration);
+        return calibration;
+    }
+
+    void add_warnings(Calibration& calibration) const {
+        std::vector<std::string>& warnings = calibration.warnings;
+        const double compute = factors_.compute;
+        if (compute < least_compute || compute > most_compute) {
+            warnings.push_back(fmt::format(
+                "layers that take {:.3g} times as long as estimated are implausible ({} to {} is "
+                "usual): the run may have had another model or device, another recompute or "
+                "attention kernel than the scenario says, or training.batch is not the samples of "
+                "a whole step",
+                compute,
+                least_compute,
+                most_compute));
+        }
+        const double memory = factors_.memory;
+        if (memory < least_memory || memory > most_memory) {
+            warnings.push_back(fmt::format(
+                "layers that keep {:.3g} times as much as estimated are implausible ({} to {} is "
+                "usual): the run may have had another recompute, attention kernel, optimizer or "
+                "shard than the scenario says, or the peak is what a memory pool had reserved",
+                memory,
+                least_memory,
+                most_memory));
+        }
+        for (std::size_t run = 0; run < runs_.size(); ++run) {
+            if (!predicted_[run].fits) {
+                warnings.push_back(fmt::format(
+                    "{} was measured, but is predicted not to fit into the memory of its devices: "
+                    "{} a device; with its peak_bytes the memory is corrected, too",
+                    calibration.runs[run].name,
+                    format_bytes(predicted_[run].peak)));
+            }
+        }
+    }
+
+    const std::vector<SettledRun>& runs_;
+    const Model& model_;
+    const Profile& profile_;
+    std::vector<std::size_t> all_;            ///< every index of a run
+    std::vector<SettledScenario> scenarios_;  ///< [run] with its partition
+    std::vector<Predicted> predicted_;        ///< [run] with the factors
+    std::vector<Predicted> before_;           ///< [run] without
+    CostFactors factors_;
+    bool has_memory_ = false;
+};
+
+}  // namespace
+
+Calibration calibrate_by_runs(const std::vector<SettledRun>& runs,
+                              const Model& model,
+                              const Profile& profile) {
+    PIPETWIN_EXPECT(!runs.empty(), "a calibration needs a run");
+    return RunFit(runs, model, profile).fitted();
+}
+
+Profile calibrated_profile(const Profile& profile, const Calibration& calibration) {
+    Profile result = with_factors(
+        profile,
+        {.compute = calibration.compute_factor, .memory = calibration.memory_factor.value_or(1)});
+    result.run_calibrations.push_back({.compute_factor = calibration.compute_factor,
+                                       .memory_factor = calibration.memory_factor,
+                                       .runs = static_cast<int>(calibration.runs.size())});
+    return result;
+}
+
+}  // namespace pipetwin::sim

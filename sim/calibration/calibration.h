@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/costs/cost_factors.h"
+#include "core/costs/profile.h"
+#include "core/model/model.h"
+#include "sim/calibration/settled_runs.h"
+
+/// Costs corrected by measured runs.
+namespace pipetwin::sim {
+
+/// What is predicted of a measured run, before and after.
+struct CalibratedRun {
+    std::string name{};        ///< its own, or "row 2"
+    std::string setup{};       ///< "2 stages, 1 replica, 2 devices, 8 micro-batches, ..."
+    double measured_step = 0;  ///< seconds, as the next two
+    double predicted_step = 0;
+    double calibrated_step = 0;
+    std::optional<Bytes> measured_peak{};  ///< of the device that holds most, as the next two
+    Bytes predicted_peak{};
+    Bytes calibrated_peak{};
+    /// By how much its step is predicted too long, as a share, with the factor that all other runs
+    /// together have; none where there is no other.
+    std::optional<double> leave_one_out_error{};
+};
+
+/// The factors that make predictions those of measured runs.
+struct Calibration {
+    double compute_factor = 1;
+    std::optional<double> memory_factor{};  ///< none: no run says what its devices held
+    std::vector<CalibratedRun> runs{};
+    std::vector<std::string> warnings{};  ///< sentences on what is implausible
+};
+
+/// Finds two factors (`with_factors`) so that the steps of the runs, and the peaks of those that
+/// state one, are predicted right: one run exactly, of several the geometric mean of predicted by
+/// measured is 1. Transfers, sums between devices and the optimizer's update stay as predicted.
+/// Throws Error(BadInput) at the place of a run whose step is no longer than what stays takes, or
+/// whose peak is no larger, and where no factor from 1/1000 to 1000 gives the measured values; as
+/// make_settled_plan for a run that is no plan.
+Calibration calibrate_by_runs(const std::vector<SettledRun>& runs,
+                              const Model& model,
+                              const Profile& profile);
+
+/// Returns the profile with the costs that a calibration found, and with a note of it
+/// (`Profile::run_calibrations`).
+Profile calibrated_profile(const Profile& profile, const Calibration& calibration);
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/artifacts/measured_runs.h"
+#include "core/base/units.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
+
+/// Measured runs as scenarios that can be simulated.
+namespace pipetwin::sim {
+
+/// A measured run with the scenario that it is a run of, and its measured step.
+struct SettledRun {
+    std::string name{};   ///< empty: the row has none
+    std::string place{};  ///< for errors
+    SettledScenario scenario{};
+    double step_seconds = 0;
+    std::optional<Bytes> peak{};  ///< of the device that holds most
+};
+
+/// The scenario of a command, which the keys of a run change.
+struct ScenarioSource {
+    std::filesystem::path file{};
+    std::vector<Override> overrides{};  ///< of the command line
+    Unwritten unwritten = Unwritten::Default;
+};
+
+/// A measured run with every key settled: those that it does not name are the scenario's own. Of
+/// times that it states in several ways all are within 2 % of each other. Throws Error(BadInput) at
+/// the run's place for what is no key of a scenario or no value, for another model than the
+/// scenario's, for what is left "auto", for times that disagree, and for a rate that the profile
+/// does not say enough for.
+SettledRun settled_run(const MeasuredRun& run,
+                       const ScenarioSource& source,
+                       const Profile& profile);
+
+}  // namespace pipetwin::sim
