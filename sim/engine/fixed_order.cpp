@@ -86,14 +86,13 @@ class Spans {
     Timeline timeline_;
 };
 
-/// Keeps times without actions, and how many messages wait on each edge.
-class TimesAndRoom {
+/// Keeps times without actions.
+class TimesOnly {
   public:
     using Row = SpanTimes*;
 
-    TimesAndRoom(const Schedule& schedule, RecordLinks links)
-        : keeps_links_(links == RecordLinks::Yes),
-          occupancy_(edge_count(schedule), schedule.micro_batches) {
+    TimesOnly(const Schedule& schedule, RecordLinks links)
+        : keeps_links_(links == RecordLinks::Yes) {
         times_.ranks.reserve(schedule.ranks.size());
         for (const std::vector<Action>& row : schedule.ranks) {
             times_.ranks.emplace_back(row.size());  // each is written later
@@ -123,11 +122,8 @@ class TimesAndRoom {
 
     void host_copies(HostCopies& copies) { times_.host_copies = copies.take_rows(); }
 
-    void hand_over(const MessageEnd& end, Duration time) {
-        occupancy_.hand_over(end.edge, end.number, time);
-    }
-    void take(const MessageEnd& end, Duration time) { occupancy_.take(end.edge, end.number, time); }
-    Occupancy::Room room() const { return occupancy_.room(); }
+    static void hand_over(const MessageEnd&, Duration) {}
+    static void take(const MessageEnd&, Duration) {}
 
     StepTimes times() {
         leave_out_empty(times_.links);
@@ -137,6 +133,21 @@ class TimesAndRoom {
   private:
     bool keeps_links_;
     StepTimes times_;
+};
+
+/// Keeps times without actions, and how many messages wait on each edge.
+class TimesAndRoom : public TimesOnly {
+  public:
+    TimesAndRoom(const Schedule& schedule, RecordLinks links)
+        : TimesOnly(schedule, links), occupancy_(edge_count(schedule), schedule.micro_batches) {}
+
+    void hand_over(const MessageEnd& end, Duration time) {
+        occupancy_.hand_over(end.edge, end.number, time);
+    }
+    void take(const MessageEnd& end, Duration time) { occupancy_.take(end.edge, end.number, time); }
+    Occupancy::Room room() const { return occupancy_.room(); }
+
+  private:
     Occupancy occupancy_;
 };
 
@@ -204,6 +215,7 @@ class Times {
         const Duration begin = state.free;
         const bool may_wait = bounded_ && end.number >= capacity_;
         const Duration ready = may_wait ? std::max(begin, edge.room.pop()) : begin;
+        waited_for_room_ += ready - begin;
         const Duration leaves = std::max(ready, edge.link_free);
         edge.link_free = leaves + costs_.message(end.edge, end.action.micro_batch);
         edge.arrivals.push(edge.link_free + costs_.latency(end.edge));
@@ -232,9 +244,10 @@ class Times {
 
     void finish() { keeper_.host_copies(host_copies_); }
 
-    /// Time at which the last rank has come to the end of its row.
-    Duration last() const {
-        return rank_free_.empty() ? Duration{} : *std::ranges::max_element(rank_free_);
+    /// What is known once every rank has come to the end of its row.
+    EndedStep ended() const {
+        return {.step = rank_free_.empty() ? Duration{} : *std::ranges::max_element(rank_free_),
+                .waited_for_room = waited_for_room_};
     }
 
   private:
@@ -281,6 +294,7 @@ class Times {
     bool bounded_;
     int capacity_;
     bool blocking_;
+    Duration waited_for_room_{};
     std::vector<Duration> rank_free_;
     std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
     std::vector<Edge> edges_;
@@ -292,17 +306,17 @@ class Times {
 
 /// None if the rows wait for each other.
 template <bool offloads, class Keeper>
-std::optional<Duration> walk_rows(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
+std::optional<EndedStep> walk_rows(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
     Times<Keeper, offloads> times(plan, conditions, keeper);
     if (!RowWalk(plan->schedule, conditions.channel_capacity, times).runs_to_end()) {
         return std::nullopt;
     }
     times.finish();
-    return times.last();
+    return times.ended();
 }
 
 template <class Keeper>
-std::optional<Duration> try_walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
+std::optional<EndedStep> try_walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
     PIPETWIN_EXPECT(!conditions.contention.any(), "nothing is shared");
     return conditions.host_link ? walk_rows<true>(plan, conditions, keeper)
                                 : walk_rows<false>(plan, conditions, keeper);
@@ -310,9 +324,9 @@ std::optional<Duration> try_walk(const Plan& plan, const Conditions& conditions,
 
 template <class Keeper>
 Duration walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
-    const std::optional<Duration> last = try_walk(plan, conditions, keeper);
-    PIPETWIN_EXPECT(last, "a validated plan runs to its end");
-    return *last;
+    const std::optional<EndedStep> ended = try_walk(plan, conditions, keeper);
+    PIPETWIN_EXPECT(ended, "a validated plan runs to its end");
+    return ended->step;
 }
 
 }  // namespace
@@ -327,14 +341,16 @@ Unblocked in_fixed_order_unblocked(const Plan& plan, RecordLinks links) {
     Conditions conditions = planned_conditions(plan);
     conditions.channel_capacity.reset();
     TimesAndRoom times(plan->schedule, links);
-    const Duration step = walk(plan, conditions, times);
-    return {.times = times.times(), .room = times.room(), .step = step};
+    walk(plan, conditions, times);
+    return {.times = times.times(), .room = times.room()};
 }
 
-StepTimes times_in_fixed_order(const Plan& plan, const Conditions& conditions, RecordLinks links) {
-    TimesAndRoom times(plan->schedule, links);
-    walk(plan, conditions, times);
-    return times.times();
+std::optional<TimedStep> times_if_it_ends(const Plan& plan,
+                                          const Conditions& conditions,
+                                          RecordLinks links) {
+    TimesOnly times(plan->schedule, links);
+    const std::optional<EndedStep> ended = try_walk(plan, conditions, times);
+    return ended ? std::optional(TimedStep{*ended, times.times()}) : std::nullopt;
 }
 
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions) {
@@ -342,7 +358,7 @@ Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions) {
     return walk(plan, conditions, nothing);
 }
 
-std::optional<Duration> step_if_it_ends(const Plan& plan, const Conditions& conditions) {
+std::optional<EndedStep> step_if_it_ends(const Plan& plan, const Conditions& conditions) {
     NoSpans nothing;
     return try_walk(plan, conditions, nothing);
 }

@@ -23,18 +23,31 @@ Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline
 struct Unblocked {
     StepTimes times;
     Occupancy::Room room;
-    Duration step{};
 };
 /// Simulates a plan with unbounded channels.
 Unblocked in_fixed_order_unblocked(const Plan& plan, RecordLinks links);
 
-/// The times of `in_fixed_order`, without the actions.
-StepTimes times_in_fixed_order(const Plan& plan, const Conditions& conditions, RecordLinks links);
-
 /// The step time of `in_fixed_order`, without making the timeline.
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);
 
+/// A step that runs to its end.
+struct EndedStep {
+    Duration step{};
+    /// All sends together, for room in their channels: with room for every message the step is no
+    /// shorter than without these waits, as an action comes earlier by no more than the waits
+    /// before it.
+    Duration waited_for_room{};
+};
 /// The step time of `in_fixed_order`; none if the rows wait for each other.
-std::optional<Duration> step_if_it_ends(const Plan& plan, const Conditions& conditions);
+std::optional<EndedStep> step_if_it_ends(const Plan& plan, const Conditions& conditions);
+
+/// A step that runs to its end, with its times.
+struct TimedStep : EndedStep {
+    StepTimes times;
+};
+/// The times of `in_fixed_order`; none if the rows wait for each other.
+std::optional<TimedStep> times_if_it_ends(const Plan& plan,
+                                          const Conditions& conditions,
+                                          RecordLinks links);
 
 }  // namespace pipetwin::sim

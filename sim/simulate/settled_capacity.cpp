@@ -36,18 +36,21 @@ Occupancy::Room room_of(const Timeline& timeline, int micro_batches) {
     return occupancy.room();
 }
 
+Conditions without_capacity(const Plan& plan) {
+    Conditions conditions = planned_conditions(plan);
+    conditions.channel_capacity.reset();
+    return conditions;
+}
+
 Unblocked unblocked(const Plan& plan, RecordLinks links) {
     if (!plan->contention.any()) {
         return in_fixed_order_unblocked(plan, links);
     }
-    Conditions conditions = planned_conditions(plan);
-    conditions.channel_capacity.reset();
-    Timeline timeline = replay(plan, conditions);
+    Timeline timeline = replay(plan, without_capacity(plan));
     Occupancy::Room room = room_of(timeline, plan.micro_batches());
     // Where ranks share what they compute with, times do not follow from what is waited for alone.
     room.most_without_ties = std::numeric_limits<int>::max();
-    const Duration step = step_time(timeline);
-    return {.times = step_times(std::move(timeline)), .room = room, .step = step};
+    return {.times = step_times(std::move(timeline)), .room = room};
 }
 
 /// The capacity at which no send blocks; 0 where there are no messages.
@@ -81,52 +84,102 @@ bool room_takes_memory(const Plan& plan) {
     return false;
 }
 
-/// Whether a plan runs to its end with channels of some capacity, and as fast as unblocked.
-class FastEnough {
-  public:
-    FastEnough(const Plan& plan, Duration unblocked)
-        : plan_(plan), conditions_(planned_conditions(plan)), unblocked_(unblocked) {}
-
-    bool with(int capacity) {
-        conditions_.channel_capacity = capacity;
-        const std::optional<Duration> step = step_of_capacity();
-        return step && is_as_fast(*step, unblocked_);
-    }
-
-  private:
-    std::optional<Duration> step_of_capacity() const {
-        if (!conditions_.contention.any()) {
-            return step_if_it_ends(plan_, conditions_);
-        }
-        return find_deadlock(plan_->schedule, *conditions_.channel_capacity).deadlock_free
-                   ? std::optional(replayed_step(plan_, conditions_))
-                   : std::nullopt;
-    }
-
-    const Plan& plan_;
-    Conditions conditions_;
-    Duration unblocked_;
-};
-
-/// The plan's capacity, of those up to `free`, at which no send blocks. More room never makes rows
-/// without contention slower, so the answer can be bracketed: in most plans one message or two are
-/// enough, and it is looked for from there.
-int capacity_of(const Plan& plan, const Unblocked& run, int free) {
-    if (free <= 1 || !room_takes_memory(plan)) {
-        return free;
-    }
-    FastEnough is_enough(plan, run.step);
-    int low = 0;  // too slow, or a deadlock
+/// The smallest capacity from 1 to `most` for which `is_enough` holds, as it does for every larger
+/// one and for `most`, which is not asked for. In most plans one message or two are enough, and it
+/// is looked for from there: 1, 2, 4, ..., and then by bisection.
+template <class IsEnough>
+int least_capacity(int most, IsEnough is_enough) {
+    int low = 0;
     int high = 1;
-    while (high < free && !is_enough.with(high)) {
+    while (high < most && !is_enough(high)) {
         low = high;
-        high = std::min(2 * high, free);
+        high = std::min(2 * high, most);
     }
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
-        (is_enough.with(middle) ? high : low) = middle;
+        (is_enough(middle) ? high : low) = middle;
     }
     return high;
+}
+
+/// The capacity of a plan in which ranks or messages contend: nothing says that more room makes it
+/// faster, but up to the capacity at which no send blocks there is one that is fast enough.
+int capacity_under_contention(const Plan& plan) {
+    const Unblocked run = unblocked(plan, RecordLinks::No);
+    const int free = capacity_without_blocking(plan, run);
+    if (free <= 1 || !room_takes_memory(plan)) {
+        return free;
+    }
+    Conditions conditions = without_capacity(plan);
+    const Duration unblocked = replayed_step(plan, conditions);
+    return least_capacity(free, [&](int capacity) {
+        conditions.channel_capacity = capacity;
+        return find_deadlock(plan->schedule, capacity).deadlock_free &&
+               is_as_fast(replayed_step(plan, conditions), unblocked);
+    });
+}
+
+/// Tells whether steps of a plan without contention are as fast as with room for every message.
+class FastEnough {
+  public:
+    explicit FastEnough(const Plan& plan) : plan_(plan) {}
+
+    bool operator()(const EndedStep& ended) {
+        if (is_as_fast(ended.step, ended.step - ended.waited_for_room)) {
+            return true;  // it is at least that long unblocked
+        }
+        if (unblocked_ < Duration{}) {
+            unblocked_ = step_in_fixed_order(plan_, without_capacity(plan_));
+        }
+        return is_as_fast(ended.step, unblocked_);
+    }
+
+  private:
+    const Plan& plan_;
+    Duration unblocked_{-1};  ///< below 0: not simulated yet
+};
+
+/// With room for all messages of a step no send blocks.
+int capacity_in_fixed_order(const Plan& plan) {
+    if (!room_takes_memory(plan)) {
+        return capacity_without_blocking(plan, unblocked(plan, RecordLinks::No));
+    }
+    Conditions conditions = planned_conditions(plan);
+    FastEnough is_fast_enough(plan);
+    return least_capacity(plan.micro_batches(), [&](int capacity) {
+        conditions.channel_capacity = capacity;
+        const std::optional<EndedStep> ended = step_if_it_ends(plan, conditions);
+        return ended && is_fast_enough(*ended);
+    });
+}
+
+/// As `capacity_in_fixed_order`, with the times of the step.
+SettledStep settled_in_fixed_order(Plan plan, RecordLinks links) {
+    if (!room_takes_memory(plan)) {
+        // In a fixed order times follow from what each action waits for. Of all messages the one
+        // that makes room is taken when its room is asked for, so waiting for it changes nothing.
+        Unblocked run = unblocked(plan, links);
+        const int capacity = capacity_without_blocking(plan, run);
+        return {.plan = std::move(plan).with_proven_capacity(capacity),
+                .times = std::move(run.times)};
+    }
+    Conditions conditions = planned_conditions(plan);
+    FastEnough is_fast_enough(plan);
+    std::optional<TimedStep> best;
+    const int capacity = least_capacity(plan.micro_batches(), [&](int some) {
+        conditions.channel_capacity = some;
+        std::optional<TimedStep> timed = times_if_it_ends(plan, conditions, links);
+        const bool is_enough = timed && is_fast_enough(*timed);
+        if (is_enough) {  // the smallest so far
+            best = std::move(timed);
+        }
+        return is_enough;
+    });
+    if (!best) {
+        best = times_if_it_ends(plan, without_capacity(plan), links);
+    }
+    return {.plan = std::move(plan).with_proven_capacity(capacity),
+            .times = std::move(best->times)};
 }
 
 }  // namespace
@@ -137,8 +190,7 @@ bool is_as_fast(Duration step, Duration unblocked) {
 }
 
 int settled_capacity(const Plan& plan) {
-    const Unblocked run = unblocked(plan, RecordLinks::No);
-    return capacity_of(plan, run, capacity_without_blocking(plan, run));
+    return plan->contention.any() ? capacity_under_contention(plan) : capacity_in_fixed_order(plan);
 }
 
 Plan with_settled_capacity(Plan plan) {
@@ -150,20 +202,11 @@ Plan with_settled_capacity(Plan plan) {
 }
 
 SettledStep simulate_settled(Plan plan, RecordLinks links) {
-    if (plan->channel_capacity) {
-        StepTimes times = step_times(simulate(plan));
-        return {.plan = std::move(plan), .times = std::move(times)};
+    if (!plan->channel_capacity && !plan->contention.any()) {
+        return settled_in_fixed_order(std::move(plan), links);
     }
-    Unblocked run = unblocked(plan, links);
-    const int free = capacity_without_blocking(plan, run);
-    const int capacity = capacity_of(plan, run, free);
-    plan = std::move(plan).with_proven_capacity(capacity);
-    // In a fixed order times follow from what each action waits for. Of all messages the one that
-    // makes room is taken when its room is asked for, so waiting for it changes nothing.
-    StepTimes times = plan->contention.any() ? step_times(simulate(plan))
-                      : capacity < free
-                          ? times_in_fixed_order(plan, planned_conditions(plan), links)
-                          : std::move(run.times);
+    plan = with_settled_capacity(std::move(plan));
+    StepTimes times = step_times(simulate(plan));
     return {.plan = std::move(plan), .times = std::move(times)};
 }
 

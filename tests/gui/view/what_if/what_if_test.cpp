@@ -74,6 +74,24 @@ TEST(WhatIf, UnchangedSettingsGiveThePredictionOfTheRun) {
     }
 }
 
+TEST(WhatIf, AnotherScheduleRecomputesWhenItDoesByDefaultUnlessTheRunSaysOtherwise) {
+    const auto timing_of = [](const std::vector<std::string>& keys, const char* schedule) {
+        std::vector<std::string> all{"pipeline.schedule = \"1f1b\"",
+                                     "pipeline.recompute = \"always\""};
+        all.insert(all.end(), keys.begin(), keys.end());
+        const WhatIfSource source(uniform_run(all));
+        WhatIf settings = source.settings();
+        settings.schedule = schedule;
+        const WhatIfSimulation simulation = apply(source, settings, sim::RecordLinks::Yes);
+        return simulation.outcome.step->plan->recompute_timing;
+    };
+    EXPECT_EQ(timing_of({}, "1f1b"), RecomputeTiming::Lazy);
+    EXPECT_EQ(timing_of({}, "gpipe"), RecomputeTiming::Eager);
+    EXPECT_EQ(timing_of({}, "zb-h1"), RecomputeTiming::Lazy);
+    EXPECT_EQ(timing_of({"pipeline.recompute_timing = \"eager\""}, "zb-h1"),
+              RecomputeTiming::Eager);
+}
+
 /// What is seen and said of it.
 void expect_same(const WhatIfSimulation& one, const WhatIfSimulation& other) {
     ASSERT_NE(one.outcome.step, nullptr) << one.outcome.reason;
