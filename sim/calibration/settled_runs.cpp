@@ -36,14 +36,53 @@ Error at_run(const Error& error, const MeasuredRun& run) {
     return error.at(run.place);
 }
 
-Scenario read_scenario_of(const MeasuredRun& run, const ScenarioSource& source) {
+Scenario read_scenario_of(const MeasuredRun& run,
+                          const ScenarioSource& source,
+                          Unwritten unwritten) {
     std::vector<Override> overrides = source.overrides;
     overrides.insert(overrides.end(), run.keys.begin(), run.keys.end());
     try {
-        return read_scenario(source.file, overrides, source.unwritten);
+        return read_scenario(source.file, overrides, unwritten);
     } catch (const Error& error) {
         throw at_run(error, run);
     }
+}
+
+/// Gives keys that only a search leaves open, as nobody has written them, their default. Returns
+/// those that matter to the run.
+std::vector<std::string> assume_defaults(const MeasuredRun& run,
+                                         const ScenarioSource& source,
+                                         Scenario& scenario) {
+    std::vector<std::string> assumed;
+    if (source.unwritten == Unwritten::Default) {
+        return assumed;
+    }
+    const Scenario::PipelinePart plain = read_scenario_of(run, source, Unwritten::Default).pipeline;
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (!pipeline.chunks) {
+        pipeline.chunks = plain.chunks;
+    }
+    const bool has_replicas = pipeline.data_parallel.value_or(1) > 1;
+    const bool shares_layers = pipeline.tensor_parallel.value_or(1) > 1;
+    const auto assume = [&assumed](bool& open, bool written_open, bool matters, const char* text) {
+        if (open && !written_open && matters) {
+            assumed.emplace_back(text);
+        }
+        open = written_open;
+    };
+    if (pipeline.shard_auto && !plain.shard_auto) {
+        pipeline.shard = plain.shard;
+    }
+    assume(pipeline.shard_auto, plain.shard_auto, has_replicas, "pipeline.shard = none");
+    assume(pipeline.sequence_parallel_auto,
+           plain.sequence_parallel_auto,
+           shares_layers,
+           "pipeline.sequence_parallel = false");
+    assume(pipeline.scatter_boundaries_auto,
+           plain.scatter_boundaries_auto,
+           shares_layers,
+           "pipeline.scatter_boundaries = false");
+    return assumed;
 }
 
 /// The costs are those of the scenario's model, so a run of another one says nothing of them.
@@ -64,10 +103,7 @@ void expect_own_model(const MeasuredRun& run,
     }
 }
 
-SettledScenario settle_run(const MeasuredRun& run, Scenario scenario) {
-    if (!scenario.pipeline.chunks) {
-        scenario.pipeline.chunks = 1;
-    }
+SettledScenario settle_run(const MeasuredRun& run, const Scenario& scenario) {
     try {
         return settle(scenario);
     } catch (const Error& error) {
@@ -237,9 +273,13 @@ double measured_step(const MeasuredRun& run,
 SettledRun settled_run(const MeasuredRun& run,
                        const ScenarioSource& source,
                        const Profile& profile) {
-    const Scenario scenario = read_scenario_of(run, source);
+    Scenario scenario = read_scenario_of(run, source, source.unwritten);
     expect_own_model(run, scenario, source);
-    SettledRun settled{.place = run.place, .scenario = settle_run(run, scenario), .peak = run.peak};
+    std::vector<std::string> assumed = assume_defaults(run, source, scenario);
+    SettledRun settled{.place = run.place,
+                       .scenario = settle_run(run, scenario),
+                       .peak = run.peak,
+                       .assumed = std::move(assumed)};
     settled.name = run.name;
     settled.step_seconds = measured_step(run, settled.scenario, profile);
     return settled;
