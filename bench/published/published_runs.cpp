@@ -102,6 +102,9 @@ Run read_run(const json& merged, string_view place, const std::string& pointer) 
                                  : AttentionKernels::Flash;
     run.estimate.loss = estimate.text_or("loss", "fused") == "standard" ? LossKernels::Standard
                                                                         : LossKernels::Fused;
+    run.estimate.selective = estimate.text_or("selective", "usual") == "core-attention"
+                                 ? SelectiveRecompute::CoreAttention
+                                 : SelectiveRecompute::Usual;
     run.estimate.most_devices = 8;
     const json& scenario = merged.at("scenario");
     for (const auto& [key, value] : scenario.items()) {
@@ -205,6 +208,7 @@ std::vector<Compared> compared_runs(const std::vector<Set>& sets) {
             all.push_back({.set = set.name,
                            .source = set.setup,
                            .device = run.device,
+                           .model = fmt::format("{} {}", run.model, run.estimate.sequence),
                            .devices = run.devices,
                            .kind = {.shards_weights = key_of(run, "pipeline.shard") == "weights",
                                     .tensor_parallel = tensor.empty() ? 1 : std::stoi(tensor)},
@@ -278,8 +282,10 @@ LearnedRange learned_range(const std::vector<Compared>& runs, const RunKind& kin
 LearnedRange calibrated_range(const std::vector<Compared>& runs) {
     std::vector<Grouped> factors;
     for_pairs(runs, [&factors](const Compared& measured, const Compared& other) {
-        const double correction = measured.measured / measured.predicted;
-        factors.push_back({other.measured / (correction * other.predicted), other.set});
+        if (measured.model == other.model && measured.device == other.device) {
+            const double correction = measured.measured / measured.predicted;
+            factors.push_back({other.measured / (correction * other.predicted), other.source});
+        }
     });
     return range_of(factors);
 }

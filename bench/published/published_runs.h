@@ -71,6 +71,7 @@ struct Compared {
     std::string set;
     std::string source;  ///< the set's `setup`: rows of one source have software and devices alike
     std::string device;
+    std::string model;  ///< text of its config.json, and the tokens of a sample
     int devices = 1;
     RunKind kind;
     double measured = 0;  ///< seconds of a step
@@ -90,8 +91,8 @@ struct LearnedRange {
 };
 LearnedRange learned_range(const std::vector<Compared>& runs, const RunKind& kind);
 
-/// The range of factors that is left where one run of a cluster corrects the prediction of another
-/// run of the same set.
+/// The range of factors that is left where one run corrects the prediction of another run of the
+/// same model, on devices of the same kind, in the same set.
 LearnedRange calibrated_range(const std::vector<Compared>& runs);
 
 /// Of pairs of runs of a set, on as many devices, whose predicted steps lie `from` to `to` apart as

@@ -186,11 +186,13 @@ void execute(const PlanOptions& options, Console& console) {
     if (!options.common.out.empty()) {
         folder.emplace(options.common.out, unless_forced(options.common.force));
     }
-    const Planned plan = in_the_better_order(
+    Planned plan = in_the_better_order(
         scenario, planned(scenario, found.profile, heat, console), options, console);
-    const sim::SearchResult& result = plan.result;
     const sim::FoundPlan& best = plan.best();
     const Prediction prediction = predict(sim::with_plan(scenario, best), plan.model, plan.profile);
+    // Costs of other devices than the profile's are estimated, too.
+    plan.result.cost_source = prediction.plan->cost_source.value_or(plan.profile.source);
+    const sim::SearchResult& result = plan.result;
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
@@ -221,7 +223,7 @@ void execute(const PlanOptions& options, Console& console) {
                    '\n' + (heat ? heat_map_text(picture, result) + '\n' : "") +
                    (hybrid ? hybrid_text(*hybrid, best, plan.profile, console) + '\n' : "") +
                    "The best plan\n" + prediction_text(prediction, console) + '\n' +
-                   pipeline_keys(best.candidate, best.partition, best.recompute));
+                   pipeline_keys(scenario, best.candidate, best.partition, best.recompute));
     if (heat) {
         console.note(fmt::format("heat map: {}", options.heat_map.string()));
     }

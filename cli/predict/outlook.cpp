@@ -67,7 +67,7 @@ Outlook outlook(const Plan& plan,
     if (rate) {
         outlook.model_flops_utilisation = *operations * *metrics.samples_per_second / *rate;
     }
-    if (profile.source == CostSource::Estimated) {
+    if (plan->cost_source == CostSource::Estimated || plan->cost_source == CostSource::Datasheet) {
         outlook.error = estimate_error({.shards_weights = scenario.pipeline.shard == Shard::Weights,
                                         .tensor_parallel = scenario.pipeline.tensor_parallel,
                                         .calibrated = !profile.run_calibrations.empty()});

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/artifacts/measured_runs.h"
 #include "core/base/number_text.h"
@@ -65,13 +64,6 @@ std::optional<sim::Calibration> calibrate_by_file(const std::filesystem::path& f
     std::vector<sim::SettledRun> runs;
     for (const MeasuredRun& run : rows) {
         runs.push_back(sim::settled_run(run, source, costs.profile));
-        if (!runs.back().assumed.empty()) {
-            console.note(
-                fmt::format("{} is taken to have had {}, as neither it nor the scenario "
-                            "says so",
-                            run.place,
-                            fmt::join(runs.back().assumed, ", ")));
-        }
     }
     const Model model = scenario_model(runs.front().scenario, &costs.profile);
     sim::Calibration calibration = sim::calibrate_by_runs(runs, model, costs.profile);

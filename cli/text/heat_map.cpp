@@ -30,14 +30,15 @@ double per_second(const sim::FoundPlan& plan) {
     return plan.samples_per_second.value_or(1 / to_seconds(plan.step));
 }
 
-HeatMapPicture::Cell cell_of(const sim::FoundPlan& plan) {
+HeatMapPicture::Cell cell_of(const Scenario& scenario, const sim::FoundPlan& plan) {
     return {.value = per_second(plan),
             .lines = {fmt::format("{:.4g}", per_second(plan)),
                       percent_text(plan.bubble),
                       plan.peak.count > 0 ? format_bytes(plan.peak) : ""},
-            .tooltip = fmt::format("{}\nstep {}",
-                                   pipeline_keys(plan.candidate, plan.partition, plan.recompute),
-                                   format_duration(plan.step))};
+            .tooltip =
+                fmt::format("{}\nstep {}",
+                            pipeline_keys(scenario, plan.candidate, plan.partition, plan.recompute),
+                            format_duration(plan.step))};
 }
 
 }  // namespace
@@ -68,7 +69,7 @@ HeatMapPicture heat_map(const Scenario& scenario, const sim::SearchResult& resul
         for (const int parts : micro_batches) {
             const auto plan = best.find({count, parts});
             row.push_back(plan == best.end() ? HeatMapPicture::Cell{.lines = {"-"}}
-                                             : cell_of(*plan->second));
+                                             : cell_of(scenario, *plan->second));
             row.back().best = plan != best.end() && plan->second == &result.ranked.front();
         }
     }

@@ -138,7 +138,8 @@ std::string largest_text(const LargestAnswer& answer, const Console& console) {
         largest.complete ? "the memory of all ranks together shows that no other holds more"
                          : "then the search was ended: others may hold more"));
     return paragraph_text(found, console.width()) + "\nPeak memory\n" + memory_text(largest) +
-           '\n' + pipeline_keys(largest.candidate, largest.partition, rules_of(answer));
+           '\n' +
+           pipeline_keys(answer.scenario, largest.candidate, largest.partition, rules_of(answer));
 }
 
 Json largest_json(const LargestAnswer& answer) {

@@ -13,6 +13,7 @@
 #include "cli/text/text_output.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/number_text.h"
+#include "core/costs/estimate_error.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "sim/search/largest_model.h"
@@ -32,7 +33,7 @@ int micro_batch_size(const Scenario& scenario, const Candidate& candidate) {
 }
 
 /// What a scenario can say and a search does not try: "zb-auto", "schedules from files", ...
-std::vector<std::string> not_tried(const Scenario& scenario) {
+std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchResult& result) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const bool trains = scenario.model.kind != ModelKind::Profile;
     std::vector<std::string> all;
@@ -60,12 +61,15 @@ std::vector<std::string> not_tried(const Scenario& scenario) {
         if (!pipeline.shard_auto && pipeline.shard == Shard::None) {
             all.emplace_back("shard");
         }
+        if (pipeline.shard_auto) {
+            all.emplace_back("replicas that share nothing where a rank has several stages");
+        }
         if (pipeline.shard_auto && (trains || pipeline.shard_up_to < Shard::Weights)) {
             all.emplace_back("shards of gradients and weights");
         }
     }
     if (pipeline.tensor_parallel != 1 && !pipeline.sequence_parallel) {
-        if (!pipeline.sequence_parallel_auto) {
+        if (!pipeline.sequence_parallel_auto || result.leaves_out_sequence_parallel) {
             all.emplace_back("sequence_parallel");
         }
         if (!pipeline.scatter_boundaries_auto && !pipeline.scatter_boundaries) {
@@ -90,10 +94,11 @@ std::string enumerated(std::vector<std::string> words) {
     return words.empty() ? last : fmt::format("{} and {}", fmt::join(words, ", "), last);
 }
 
-/// Plans that are no slower than the best by more than predictions of the order are off.
+/// Candidates whose fastest plan is no slower than the best by more than predictions are off: so
+/// many rows of the table.
 std::int64_t within_error(const sim::SearchResult& result) {
-    const Duration most = scaled(result.ranked.front().step, 1 + result.order_error);
-    return std::ranges::count_if(result.ranked,
+    const Duration most = scaled(result.ranked.front().step, 1 + order_error(result.cost_source));
+    return std::ranges::count_if(fastest_of_each_candidate(result.ranked),
                                  [most](const FoundPlan& plan) { return plan.step <= most; });
 }
 
@@ -101,14 +106,16 @@ std::int64_t within_error(const sim::SearchResult& result) {
 std::string order_text(const sim::SearchResult& result) {
     constexpr std::int64_t most_to_measure = 5;
     const std::int64_t near = within_error(result);
-    const std::string error = fmt::format("{:.0f} %", 100 * result.order_error);
+    const std::string error = fmt::format("{:.0f} %", 100 * order_error(result.cost_source));
     const std::string known =
-        result.cost_source == CostSource::Estimated
+        result.cost_source == CostSource::Estimated || result.cost_source == CostSource::Datasheet
             ? fmt::format(
                   "Estimates put two plans into the right order nine times of ten where "
                   "they are {} apart",
                   error)
-            : fmt::format("Predictions from measured costs are off by up to {}", error);
+            : fmt::format("Predictions from {} costs are off by up to {}",
+                          to_string(result.cost_source),
+                          error);
     if (near == 1) {
         return fmt::format("{}: of those simulated no other is within that of the best.", known);
     }
@@ -145,7 +152,7 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
             "could save {} at the most",
             saving(result.any_partition_bound));
     }
-    if (std::vector<std::string> others = not_tried(scenario);
+    if (std::vector<std::string> others = not_tried(scenario, result);
         result.any_order_bound < best && !others.empty()) {
         text += fmt::format("; what is not tried ({}) could save {} at the most",
                             enumerated(std::move(others)),
@@ -275,7 +282,8 @@ Json found_plan_json(const FoundPlan& plan) {
     return json;
 }
 
-std::string pipeline_keys(const Candidate& candidate,
+std::string pipeline_keys(const Scenario& scenario,
+                          const Candidate& candidate,
                           const std::vector<int>& partition,
                           const RecomputeRules& recompute) {
     const sim::Shape& shape = candidate.shape;
@@ -289,6 +297,13 @@ std::string pipeline_keys(const Candidate& candidate,
         choice.chunks,
         recompute_json(recompute, choice.layer_recompute).dump(),
         fmt::join(partition, ", "));
+    const Scenario::PipelinePart& written = scenario.pipeline;
+    if (choice.layer_recompute == LayerRecompute::Block && written.recompute_blocks > 1) {
+        text += fmt::format("recompute_blocks = {}\n", written.recompute_blocks);
+    }
+    if (written.recompute_timing) {
+        text += fmt::format("recompute_timing = \"{}\"\n", to_string(*written.recompute_timing));
+    }
     if (shape.data_parallel > 1) {
         text += fmt::format("data_parallel = {}\n", shape.data_parallel);
     }
@@ -336,11 +351,11 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
     }
     json["lower_bound_ms"] = to_milliseconds(result.lower_bound);
     json["proven_optimal"] = result.proven_optimal;
-    json["order_error_percent"] = 100 * result.order_error;
+    json["order_error_percent"] = 100 * order_error(result.cost_source);
     json["within_error"] = within_error(result);
     json["any_partition_bound_ms"] = to_milliseconds(result.any_partition_bound);
     json["any_order_bound_ms"] = to_milliseconds(result.any_order_bound);
-    json["not_tried"] = not_tried(scenario);
+    json["not_tried"] = not_tried(scenario, result);
     json["open"] = result.candidates;
     json["searched"] = result.searched;
     json["pruned"] = result.pruned;

@@ -39,7 +39,8 @@ Error nothing_fits(const Scenario& scenario,
                    const sim::SearchResult& result);
 
 /// "stages = 4, micro_batches = 8, ...": to paste into [pipeline].
-std::string pipeline_keys(const sim::Candidate& candidate,
+std::string pipeline_keys(const Scenario& scenario,
+                          const sim::Candidate& candidate,
                           const std::vector<int>& partition,
                           const RecomputeRules& recompute);
 

@@ -88,19 +88,20 @@ Profile measure_open_profile(const Scenario& space, Console& console) {
 
 std::string planned_text(const Scenario& scenario, const sim::SearchResult& result) {
     const sim::FoundPlan& best = result.ranked.front();
-    const std::string why =
-        result.proven_optimal
-            ? fmt::format("proven to be the fastest of {}", counted(result.candidates, "plan"))
-            : fmt::format("the fastest that was found among {}",
-                          counted(result.candidates, "plan"));
-    const bool alone = result.ranked.size() == 1;
-    return fmt::format(
-        "planned: {}, layers {}; predicted step {}, {}{}",
-        candidate_text(scenario, best.candidate, best.recompute),
-        partition_text(best.partition),
-        format_duration(best.step),
-        why,
-        alone ? "" : fmt::format(", the next takes {}", format_duration(result.ranked[1].step)));
+    const std::string why = result.proven_optimal
+                                ? fmt::format("within the model proven to be the fastest of {}",
+                                              counted(result.candidates, "plan"))
+                                : fmt::format("the fastest that was found among {}",
+                                              counted(result.candidates, "plan"));
+    const std::vector<sim::FoundPlan> plans = fastest_of_each_candidate(result.ranked);
+    return fmt::format("planned: {}, layers {}; predicted step {}, {}{}",
+                       candidate_text(scenario, best.candidate, best.recompute),
+                       partition_text(best.partition),
+                       format_duration(best.step),
+                       why,
+                       plans.size() == 1
+                           ? ""
+                           : fmt::format(", the next takes {}", format_duration(plans[1].step)));
 }
 
 }  // namespace pipetwin::cli

@@ -59,7 +59,8 @@ std::string outlook_text(const Prediction& prediction) {
             return format_duration(scaled(prediction.metrics.step, factor));
         };
         text += fmt::format(
-            "  a measured step is to be expected between {} and {}: nine of ten {} were\n",
+            "  a measured step is to be expected between {} and {}: nine of ten {} lie in\n"
+            "  such a range around their estimate\n",
             times(outlook.error->low),
             times(outlook.error->high),
             outlook.error->of);

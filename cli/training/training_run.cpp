@@ -475,6 +475,7 @@ void predict_again(SettledRun& run,
     }
     const Duration before = prediction.metrics.step;
     prediction = predict(again);
+    prediction.outlook = outlook(again, prediction.metrics, same, profile);
     run.profile = profile;
     run.folder->write(run_file::profile, print_profile(run.profile));
     run.folder->write(run_file::scenario, print_scenario(same.as_scenario()));
@@ -612,7 +613,10 @@ std::optional<FinishedRun> train_and_compare(
     const Model model = scenario_model(run.scenario, &run.profile);
     const Plan plan = settled_plan(run.scenario, model, run.profile);
     std::optional<Prediction> prediction;
-    processes.leader_only([&] { prediction = predict(plan); });
+    processes.leader_only([&] {
+        prediction = predict(plan);
+        prediction->outlook = outlook(plan, prediction->metrics, run.scenario, run.profile);
+    });
     agree_on_plan(processes, plan);
     const std::filesystem::path folder =
         processes.from_first([&] { return run.folder->path().string(); });

@@ -398,9 +398,11 @@ class Estimator {
         sample.split = Bytes{whole_number(value() * bytes.split_values)};
         if (options_.recomputes_operators()) {
             sample.core_saved = Bytes{whole_number(value() * bytes.dropped_values)};
-            if (bytes.dropped_values == 0) {
-                sample.core_forward = Duration{};
-            }
+            // What every device has whole is kept where devices share a layer, and not done again.
+            const Duration whole = devices_ == 1 ? Duration{} : sample.whole_forward;
+            sample.core_forward = bytes.dropped_values == 0
+                                      ? Duration{}
+                                      : std::max(Duration{}, sample.core_forward - whole);
         } else {
             sample.core_saved = Bytes{whole_number(bytes.core_bytes)};
         }

@@ -1,11 +1,12 @@
 #include "core/costs/estimate_error.h"
 
+#include <algorithm>
+
 namespace pipetwin {
 
-ErrorRange estimate_error(const RunKind& run) {
-    if (run.calibrated) {
-        return {.low = 0.82, .high = 1.22, .of = "pairs of published runs of one cluster"};
-    }
+namespace {
+
+ErrorRange of_kind(const RunKind& run) {
     if (run.shards_weights) {
         return {.low = 0.89, .high = 1.32, .of = "published runs with sharded weights"};
     }
@@ -13,6 +14,19 @@ ErrorRange estimate_error(const RunKind& run) {
         return {.low = 0.82, .high = 1.38, .of = "published runs with tensor parallelism"};
     }
     return {.low = 0.94, .high = 1.15, .of = "published runs without tensor parallelism"};
+}
+
+}  // namespace
+
+ErrorRange estimate_error(const RunKind& run) {
+    const ErrorRange estimated = of_kind(run);
+    if (!run.calibrated) {
+        return estimated;
+    }
+    // A measured run of the cluster makes no prediction worse.
+    return {.low = std::max(0.82, estimated.low),
+            .high = std::min(1.22, estimated.high),
+            .of = "published runs that another run of their model corrects"};
 }
 
 double order_error(CostSource source) {

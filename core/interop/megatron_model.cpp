@@ -635,7 +635,12 @@ Profile with_context_parallel(Profile profile, int devices) {
     const auto share_of = [devices](Duration time) {
         return (time + Duration{devices - 1}) / devices;
     };
+    // A device has its part of every sample: of its tokens, and of the operations on them.
+    profile.tokens_per_sample /= devices;
     for (LayerCost& layer : profile.layers) {
+        if (layer.operations) {
+            *layer.operations /= devices;
+        }
         layer.change_samples([&](LayerSample& sample) {
             for (const auto time : times_of_sample) {
                 sample.*time = share_of(sample.*time);

@@ -254,15 +254,26 @@ class NodeLinks {
     NodeLinks(const Cluster& cluster, Contention& contention)
         : cluster_(cluster), contention_(contention) {}
 
-    /// The way from rank to rank; empty inside a node, and where the link takes no time.
+    /// The way from rank to rank; empty inside a node, and where the link takes no time. Replicas
+    /// send at the same time, so one has its share of a link that several of them take.
     std::vector<int> way(int from, int to) {
-        const int first = cluster_.node_of(from, 0);
-        const int second = cluster_.node_of(to, 0);
         const double rate = cluster_.boundary_link(from, to).bytes_per_second;
-        if (first == second || rate <= 0) {
+        std::map<std::pair<int, int>, int> crossing;  // from node to node: replicas
+        for (int replica = 0; replica < cluster_.replicas(); ++replica) {
+            const int first = cluster_.node_of(from, replica);
+            const int second = cluster_.node_of(to, replica);
+            if (first != second) {
+                ++crossing[{first, second}];
+            }
+        }
+        if (crossing.empty() || rate <= 0) {
             return {};
         }
-        return {link({first, false}, rate), link({second, true}, rate)};
+        const auto most =
+            std::ranges::max_element(crossing, {}, [](const auto& nodes) { return nodes.second; });
+        const auto [first, second] = most->first;
+        const double share = rate / most->second;
+        return {link({first, false}, share), link({second, true}, share)};
     }
 
   private:

@@ -52,6 +52,7 @@ class Cluster {
     Cluster(const SettledScenario& scenario, const Profile& profile, int ranks);
 
     const std::vector<RankDevice>& devices() const { return devices_; }
+    int replicas() const { return replicas_; }
     /// Index of the node that the rank's first device is on, from 0.
     int node_of(int rank, int replica) const;
 

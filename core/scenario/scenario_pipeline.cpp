@@ -222,7 +222,7 @@ void print_or_auto(const ScenarioKey& key,
     }
 }
 
-/// True, false or "auto".
+/// A key that is true, false or "auto".
 template <auto member, auto is_auto>
 constexpr ScenarioKey boolean_or_auto(string_view name) {
     return {.name = name,
@@ -238,7 +238,7 @@ constexpr ScenarioKey boolean_or_auto(string_view name) {
                 }};
 }
 
-/// One of some words, or "auto", which opens all of them.
+/// Reads a word, or "auto", which leaves all words open.
 void read_shard(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     if (table.has(key.name)) {
         scenario.pipeline.shard_up_to = Shard::Weights;

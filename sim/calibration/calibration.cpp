@@ -109,12 +109,12 @@ class RunFit {
     }
 
     Calibration fitted() {
-        constexpr int most_rounds = 3;
+        constexpr int most_rounds = 6;
         choose_partitions();
         before_ = predicted_;
         for (int round = 0; round < most_rounds; ++round) {
-            fit_memory();
             fit_compute();
+            fit_memory();  // where stashes are copied to host memory, peaks depend on times
             if (!choose_partitions()) {
                 break;
             }

@@ -36,53 +36,14 @@ Error at_run(const Error& error, const MeasuredRun& run) {
     return error.at(run.place);
 }
 
-Scenario read_scenario_of(const MeasuredRun& run,
-                          const ScenarioSource& source,
-                          Unwritten unwritten) {
+Scenario read_scenario_of(const MeasuredRun& run, const ScenarioSource& source) {
     std::vector<Override> overrides = source.overrides;
     overrides.insert(overrides.end(), run.keys.begin(), run.keys.end());
     try {
-        return read_scenario(source.file, overrides, unwritten);
+        return read_scenario(source.file, overrides, source.unwritten);
     } catch (const Error& error) {
         throw at_run(error, run);
     }
-}
-
-/// Gives keys that only a search leaves open, as nobody has written them, their default. Returns
-/// those that matter to the run.
-std::vector<std::string> assume_defaults(const MeasuredRun& run,
-                                         const ScenarioSource& source,
-                                         Scenario& scenario) {
-    std::vector<std::string> assumed;
-    if (source.unwritten == Unwritten::Default) {
-        return assumed;
-    }
-    const Scenario::PipelinePart plain = read_scenario_of(run, source, Unwritten::Default).pipeline;
-    Scenario::PipelinePart& pipeline = scenario.pipeline;
-    if (!pipeline.chunks) {
-        pipeline.chunks = plain.chunks;
-    }
-    const bool has_replicas = pipeline.data_parallel.value_or(1) > 1;
-    const bool shares_layers = pipeline.tensor_parallel.value_or(1) > 1;
-    const auto assume = [&assumed](bool& open, bool written_open, bool matters, const char* text) {
-        if (open && !written_open && matters) {
-            assumed.emplace_back(text);
-        }
-        open = written_open;
-    };
-    if (pipeline.shard_auto && !plain.shard_auto) {
-        pipeline.shard = plain.shard;
-    }
-    assume(pipeline.shard_auto, plain.shard_auto, has_replicas, "pipeline.shard = none");
-    assume(pipeline.sequence_parallel_auto,
-           plain.sequence_parallel_auto,
-           shares_layers,
-           "pipeline.sequence_parallel = false");
-    assume(pipeline.scatter_boundaries_auto,
-           plain.scatter_boundaries_auto,
-           shares_layers,
-           "pipeline.scatter_boundaries = false");
-    return assumed;
 }
 
 /// The costs are those of the scenario's model, so a run of another one says nothing of them.
@@ -103,7 +64,10 @@ void expect_own_model(const MeasuredRun& run,
     }
 }
 
-SettledScenario settle_run(const MeasuredRun& run, const Scenario& scenario) {
+SettledScenario settle_run(const MeasuredRun& run, Scenario scenario) {
+    if (!scenario.pipeline.chunks) {
+        scenario.pipeline.chunks = 1;
+    }
     try {
         return settle(scenario);
     } catch (const Error& error) {
@@ -159,6 +123,16 @@ double operations_per_sample(const MeasuredRun& run,
 double tokens_per_sample(const MeasuredRun& run,
                          const SettledScenario& scenario,
                          const Profile& profile) {
+    if (run.tokens_per_sample && profile.tokens_per_sample > 0 &&
+        *run.tokens_per_sample != profile.tokens_per_sample) {
+        refuse_run(
+            run,
+            fmt::format("\"tokens_per_sample\": {}, but the costs are of samples of {} tokens, "
+                        "expected the same",
+                        *run.tokens_per_sample,
+                        profile.tokens_per_sample),
+            "estimate the costs for samples of the run's length: import hf --sequence N");
+    }
     if (run.tokens_per_sample) {
         return *run.tokens_per_sample;
     }
@@ -229,43 +203,63 @@ bool agrees_counted_otherwise(const MeasuredRun& run,
     return agree(stated_times(otherwise, scenario, profile).back().step(), step);
 }
 
+[[noreturn]] void refuse_times(const MeasuredRun& run,
+                               const SettledScenario& scenario,
+                               const Profile& profile,
+                               const StatedTime& first,
+                               const StatedTime& time) {
+    const bool otherwise = time.key == "tflops_per_device" &&
+                           agrees_counted_otherwise(run, scenario, profile, first.step());
+    refuse_run(
+        run,
+        fmt::format("{} = {:.6g} is a step of {:.4g} s with {} samples on {} devices, but {} "
+                    "= {:.6g} is one of {:.4g} s, expected both within 2 %",
+                    time.key,
+                    time.value,
+                    time.step(),
+                    scenario.training.batch,
+                    device_count(scenario),
+                    first.key,
+                    first.value,
+                    first.step()),
+        otherwise
+            ? fmt::format("they agree with \"tflops_count\": \"{}\"",
+                          run.counts_recompute ? "model" : "hardware")
+            : fmt::format("{} = {:.4g} goes with {}, or {} = {:.4g} with {}; is training.batch "
+                          "the samples of a whole step?",
+                          time.key,
+                          time.at(first.step()),
+                          first.key,
+                          first.key,
+                          first.at(time.step()),
+                          time.key));
+}
+
 /// The step of a run, in seconds.
 double measured_step(const MeasuredRun& run,
                      const SettledScenario& scenario,
                      const Profile& profile) {
     const std::vector<StatedTime> times = stated_times(run, scenario, profile);
-    const StatedTime& first = times.front();
-    for (const StatedTime& time : times) {
-        if (agree(time.step(), first.step())) {
-            continue;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+        for (std::size_t j = 0; j < i; ++j) {
+            if (!agree(times[i].step(), times[j].step())) {
+                refuse_times(run, scenario, profile, times[j], times[i]);
+            }
         }
-        const bool otherwise = time.key == "tflops_per_device" &&
-                               agrees_counted_otherwise(run, scenario, profile, first.step());
-        refuse_run(
-            run,
-            fmt::format("{} = {:.6g} is a step of {:.4g} s with {} samples on {} devices, but {} "
-                        "= {:.6g} is one of {:.4g} s, expected both within 2 %",
-                        time.key,
-                        time.value,
-                        time.step(),
-                        scenario.training.batch,
-                        device_count(scenario),
-                        first.key,
-                        first.value,
-                        first.step()),
-            otherwise
-                ? fmt::format("they agree with \"tflops_count\": \"{}\"",
-                              run.counts_recompute ? "model" : "hardware")
-                : fmt::format("{} = {:.4g} goes with {}, or {} = {:.4g} with {}; is training.batch "
-                              "the samples of a whole step?",
-                              time.key,
-                              time.at(first.step()),
-                              first.key,
-                              first.key,
-                              first.at(time.step()),
-                              time.key));
     }
-    return first.step();
+    return times.front().step();
+}
+
+/// A run need not say what has no effect on it: what devices of a rank divide where it has one, and
+/// what replicas share where there are none.
+void close_what_has_no_effect(Scenario& scenario) {
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (pipeline.tensor_parallel == 1) {
+        pipeline.sequence_parallel_auto = pipeline.scatter_boundaries_auto = false;
+    }
+    if (pipeline.data_parallel == 1) {
+        pipeline.shard_auto = false;
+    }
 }
 
 }  // namespace
@@ -273,13 +267,10 @@ double measured_step(const MeasuredRun& run,
 SettledRun settled_run(const MeasuredRun& run,
                        const ScenarioSource& source,
                        const Profile& profile) {
-    Scenario scenario = read_scenario_of(run, source, source.unwritten);
+    Scenario scenario = read_scenario_of(run, source);
+    close_what_has_no_effect(scenario);
     expect_own_model(run, scenario, source);
-    std::vector<std::string> assumed = assume_defaults(run, source, scenario);
-    SettledRun settled{.place = run.place,
-                       .scenario = settle_run(run, scenario),
-                       .peak = run.peak,
-                       .assumed = std::move(assumed)};
+    SettledRun settled{.place = run.place, .scenario = settle_run(run, scenario), .peak = run.peak};
     settled.name = run.name;
     settled.step_seconds = measured_step(run, settled.scenario, profile);
     return settled;

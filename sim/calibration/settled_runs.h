@@ -21,9 +21,6 @@ struct SettledRun {
     SettledScenario scenario{};
     double step_seconds = 0;
     std::optional<Bytes> peak{};  ///< of the device that holds most
-    /// Keys that neither the row nor the scenario says, with the default that is taken for them
-    /// ("pipeline.shard = none"), where a plan is looked for and they matter to the run.
-    std::vector<std::string> assumed{};
 };
 
 /// The scenario of a command, which the keys of a run change.
@@ -33,8 +30,7 @@ struct ScenarioSource {
     Unwritten unwritten = Unwritten::Default;
 };
 
-/// A measured run with every key settled: those that it does not name are the scenario's own; of
-/// chunks, shard, sequence_parallel and scatter_boundaries the default where neither says them. Of
+/// A measured run with every key settled: those that it does not name are the scenario's own. Of
 /// times that it states in several ways all are within 2 % of each other. Throws Error(BadInput) at
 /// the run's place for what is no key of a scenario or no value, for another model than the
 /// scenario's, for what is left "auto", for times that disagree, and for a rate that the profile

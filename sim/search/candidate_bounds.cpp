@@ -167,6 +167,13 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape, const CostW
                 .optimizer_shards = ways.shard != Shard::None ? shape.data_parallel : 1,
                 .layer_recompute = ways.layer_recompute,
                 .sequence_parallel = ways.sequence_parallel};
+    // Lists of the cluster have an entry for each rank, and fit one number of them alone.
+    const Scenario::ClusterPart& cluster = scenario_.cluster;
+    if (!cluster.devices.empty() || !cluster.speeds.empty() || !cluster.memory_limits.empty() ||
+        cluster.placement == Placement::Written) {
+        key.stages = shape.stages;
+        key.replicas = shape.data_parallel;
+    }
     if (gathers(shape, ways)) {
         key.gathered = ways.shard;
         key.stages = shape.stages;

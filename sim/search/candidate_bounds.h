@@ -57,7 +57,7 @@ class CandidateBounds {
         LayerRecompute layer_recompute = LayerRecompute::None;
         bool sequence_parallel = false;
         Shard gathered = Shard::None;  ///< of messages that are part of the layers
-        int stages = 0;                ///< where there are such messages
+        int stages = 0;                ///< where costs differ from shape to shape
         int replicas = 1;              ///< likewise
 
         auto operator<=>(const SumsKey&) const = default;

@@ -221,6 +221,10 @@ class LargestSearch {
   public:
     LargestSearch(Scenario scenario, const Profile& profile, const RepeatedLayers& repeated)
         : scenario_(std::move(scenario)), profile_(profile), repeated_(repeated) {
+        if (scenario_.model.kind != ModelKind::Profile) {
+            // Our own layers are planned to be trained: with what the executor can do.
+            scenario_.pipeline.shard_up_to = Shard::Optimizer;
+        }
         scenario_.model.kind = ModelKind::Profile;  // the layers are those of the profile
         others_ = static_cast<int>(profile.layers.size()) - repeated.group * repeated.copies;
         most_copies_ = (most_layers - others_) / repeated.group;

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/costs/estimate_error.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/open_queue.h"
 #include "sim/search/partition_choice.h"
@@ -581,7 +580,6 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
                         .lower_bound = {},
                         .any_partition_bound = {},
                         .cost_source = space_.profile.source,
-                        .order_error = order_error(space_.profile.source),
                         .any_order_bound = {},
                         .partitions = partitions_,
                         .candidates = all_.candidates,
@@ -613,6 +611,10 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
     result.proven_optimal = complete && result.any_partition_bound == fastest;
     result.any_order_bound = fastest;
     for (const Shape& shape : result.shapes) {
+        result.leaves_out_sequence_parallel =
+            result.leaves_out_sequence_parallel ||
+            (space_.scenario.pipeline.sequence_parallel_auto && shape.tensor_parallel > 1 &&
+             !knows_shares(space_.profile, shape.tensor_parallel));
         if (!bounds_.unknown(shape)) {
             result.any_order_bound =
                 std::min(result.any_order_bound, bounds_.share_of_any_order(shape));

@@ -53,10 +53,11 @@ struct SearchResult {
     Duration any_partition_bound{};
     /// The best plan takes no longer than `any_partition_bound`.
     bool proven_optimal = false;
-    /// Where the costs come from, and by what share of their steps two plans must differ to be told
-    /// apart for that reason: `order_error`.
+    /// Where the costs come from: by how much two plans must differ to be told apart
+    /// (`order_error`).
     CostSource cost_source = CostSource::Estimated;
-    double order_error = 0;
+    /// Some shapes could divide the sequence, and the costs do not say what that does.
+    bool leaves_out_sequence_parallel = false;
     /// No order of any actions is faster that computes what the candidates compute without
     /// recompute: an equal share of it.
     Duration any_order_bound{};

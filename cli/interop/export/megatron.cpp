@@ -187,6 +187,11 @@ void set_recompute(const SettledScenario& scenario,
             break;
         case LayerRecompute::Selective:
             flags.recompute_selective = true;
+            console.note(
+                "warning: pipeline.recompute = \"selective\": Megatron computes core attention "
+                "again; costs that 'import hf' estimates with FlashAttention compute single "
+                "operators "
+                "again and keep less, those with --attention standard do as Megatron does");
             return;
         case LayerRecompute::Block:
             flags.recompute_full = true;

@@ -112,6 +112,13 @@ std::vector<std::string> lacks(const SettledScenario& scenario) {
             found.push_back(fmt::format("{}: {}", key, what));
         }
     };
+    lack(pipeline.layer_recompute == LayerRecompute::Selective,
+         "pipeline.recompute = \"selective\"",
+         "torchtitan computes single operators again, as costs say that 'import hf' estimates with "
+         "FlashAttention; others are of core attention, and keep more");
+    lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_blocks > 1,
+         fmt::format("pipeline.recompute_blocks = {}", pipeline.recompute_blocks),
+         "torchtitan keeps the input of every block, as 1 says");
     lack(pipeline.recompute != RecomputeRules(Recompute::None),
          fmt::format("pipeline.recompute, {}", to_string(pipeline.recompute)),
          "torchtitan keeps the input of every block, as \"block\" says");

@@ -144,7 +144,7 @@ TEST(PublishedRuns, StatedRangesAreThoseOfTheRuns) {
         EXPECT_NEAR(stated.high, learned.high, rounding) << stated.of;
         EXPECT_GE(learned.sources, 5) << stated.of;
     }
-    const ErrorRange calibrated = estimate_error({.calibrated = true});
+    const ErrorRange calibrated = estimate_error({.tensor_parallel = 8, .calibrated = true});
     EXPECT_NEAR(calibrated.low, calibrated_range(runs).low, rounding);
     EXPECT_NEAR(calibrated.high, calibrated_range(runs).high, rounding);
 

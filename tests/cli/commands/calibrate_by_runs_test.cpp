@@ -138,6 +138,24 @@ TEST_F(CalibrateByRuns, PlanSearchesWithTheCalibratedCosts) {
               0);
 }
 
+/// `plan` opens what a scenario does not write down; a run on one device to a rank has nothing to
+/// say of what such devices divide, and one pipeline nothing of what replicas share.
+TEST_F(CalibrateByRuns, ARowNeedNotNameWhatHasNoEffect) {
+    const std::string open = file("open.toml", R"([model]
+kind = "profile"
+file = "model.profile.json"
+[training]
+batch = 8
+[cluster]
+count = 2
+)");
+    const std::string runs = file("runs.json", R"({"step_seconds": 0.162, "pipeline.stages": 2,
+"pipeline.micro_batches": 8, "pipeline.schedule": "1f1b", "pipeline.recompute": "none",
+"pipeline.data_parallel": 1, "pipeline.chunks": 1})");
+    const Outcome outcome = pipetwin({"plan", open, "--calibrate", runs, "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
 TEST_F(CalibrateByRuns, ARowThatContradictsItselfIsBadInput) {
     // 8 samples of 100 tokens on 2 devices in 162 ms: 2469 tokens a second.
     const Outcome outcome =

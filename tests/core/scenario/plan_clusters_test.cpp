@@ -327,7 +327,7 @@ class RandomCluster {
         scenario.pipeline.schedule = schedules.at(static_cast<std::size_t>(below(5)));
         scenario.pipeline.recompute = static_cast<Recompute>(below(2));
         scenario.cluster.per_node = 1 + below(4);
-        scenario.cluster.placement = static_cast<Placement>(below(2));
+        scenario.cluster.placement = static_cast<Placement>(below(3));
         for (int rank = 0; rank < stages && below(4) > 0; ++rank) {
             scenario.cluster.speeds.push_back(0.25 * (1 + below(8)));
         }

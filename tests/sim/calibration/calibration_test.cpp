@@ -17,7 +17,6 @@
 namespace pipetwin::sim {
 namespace calibration_test {
 
-using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -302,23 +301,11 @@ TEST_F(RunCalibrationTest, WhatARowLeavesOpenIsNamed) {
     const Error unwritten =
         error_of([&] { settled_run({.step_seconds = 1}, source(Unwritten::Auto), layers(1, 1)); });
     EXPECT_THAT(unwritten.text(), HasSubstr("pipeline.recompute, pipeline.data_parallel"));
-    MeasuredRun whole{.keys = {{"pipeline.recompute", "\"none\""}, {"pipeline.data_parallel", "1"}},
-                      .step_seconds = 1};
-    const SettledRun settled = settled_run(whole, source(Unwritten::Auto), layers(1, 1));
-    EXPECT_EQ(settled.scenario.pipeline.chunks, 1);
-    EXPECT_THAT(settled.assumed, IsEmpty());
-    // What nobody has written of the states of several replicas is the default, and told.
-    whole.keys.back().value = "2";
-    const SettledRun replicas = settled_run(whole, source(Unwritten::Auto), layers(1, 1));
-    EXPECT_EQ(replicas.scenario.pipeline.shard, Shard::None);
-    EXPECT_THAT(replicas.assumed, ElementsAre("pipeline.shard = none"));
-    whole.keys.push_back({"pipeline.shard", "\"optimizer\""});
-    const SettledRun written = settled_run(whole, source(Unwritten::Auto), layers(1, 1));
-    EXPECT_EQ(written.scenario.pipeline.shard, Shard::Optimizer);
-    EXPECT_THAT(written.assumed, IsEmpty());
-    whole.keys.back().value = "\"auto\"";
-    EXPECT_THAT(error_of([&] { settled_run(whole, source(Unwritten::Auto), layers(1, 1)); }).text(),
-                HasSubstr("pipeline.shard"));
+    const MeasuredRun whole{
+        .keys = {{"pipeline.recompute", "\"none\""}, {"pipeline.data_parallel", "1"}},
+        .step_seconds = 1};
+    EXPECT_EQ(settled_run(whole, source(Unwritten::Auto), layers(1, 1)).scenario.pipeline.chunks,
+              1);
 }
 
 }  // namespace calibration_test

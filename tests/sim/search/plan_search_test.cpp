@@ -62,6 +62,7 @@ class RandomQuestion {
         const bool tells_blocks = below(3) > 0;
         const bool knows_core = below(2) == 0;
         const bool knows_shares = below(2) == 0;
+        known.precision = below(2) == 0 ? "bf16" : "";
         const auto layers = std::ssize(known.layers);
         for (std::ptrdiff_t i = 0; i < layers; ++i) {
             LayerCost& layer = known.layers[static_cast<std::size_t>(i)];
