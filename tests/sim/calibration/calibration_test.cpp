@@ -226,10 +226,13 @@ TEST_F(RunCalibrationTest, RatesOfADeviceAreSteps) {
     EXPECT_DOUBLE_EQ(run_of({.keys = replicas, .samples_per_second_per_device = 8}).step_seconds,
                      0.5);
     EXPECT_DOUBLE_EQ(run_of({.keys = replicas, .tflops_per_device = 0.6}).step_seconds, 2);
-    EXPECT_DOUBLE_EQ(
-        run_of({.keys = replicas, .tokens_per_second_per_device = 256, .tokens_per_sample = 64})
-            .step_seconds,
-        1);
+    // A row says what the profile does not, and cannot say something else.
+    const MeasuredRun shorter{
+        .keys = replicas, .tokens_per_second_per_device = 256, .tokens_per_sample = 64};
+    EXPECT_THAT(refused(shorter).text(), HasSubstr("samples of 128 tokens"));
+    Profile silent = layers(1, 1);
+    silent.tokens_per_sample = 0;
+    EXPECT_DOUBLE_EQ(run_of(shorter, silent).step_seconds, 1);
 }
 
 /// Narayanan et al. 2021: of forward and backward 3, and 1 more where the forward comes again, but
