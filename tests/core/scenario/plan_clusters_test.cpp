@@ -58,6 +58,8 @@ TEST(PlanClusters, NodesTakeTheReplicasOfARankFirst) {
     scenario.cluster.per_node = 2;
     scenario.cluster.link_gbps = 80;
     scenario.cluster.node_link_gbps = 8;
+    scenario.cluster.link_latency_us = 100;  // long beside the few bytes of these layers
+    scenario.cluster.node_link_latency_us = 1000;
     EXPECT_THAT(rates_with(scenario), ElementsAre(1, 1, 1));
     const Duration inside = plan_of(scenario)->all_reduce.front();
     scenario.cluster.placement = Placement::Fill;
@@ -238,6 +240,7 @@ TEST(PlanClusters, TheUpdateOfAShareTakesItsShareOfTheTime) {
 /// Two ranks and four replicas fill nodes of 4 with two replicas each; of 2 with one each.
 TEST(PlanClusters, ReplicasAreWhereThePlacementPutsThem) {
     SettledScenario scenario = replicated(4, 8);
+    scenario.cluster.placement = Placement::Fill;
     scenario.pipeline.all_reduce = AllReduceKind::TwoLevel;
     scenario.cluster.per_node = 4;
     scenario.cluster.node_link_gbps = 0.8;  // ten nanoseconds a byte
