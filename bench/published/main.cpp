@@ -174,7 +174,7 @@ void print_ranges(const std::vector<Compared>& runs) {
     print_range("sharded weights", learned_range(runs, {.shards_weights = true}));
     print_range("tensor parallelism", learned_range(runs, {.tensor_parallel = 2}));
     print_range("neither", learned_range(runs, {}));
-    print_range("calibrated (pairs, by set)", calibrated_range(runs));
+    print_range("calibrated (pairs)", calibrated_range(runs));
     for (const double from : {0.01, 0.04, 0.07, 0.10, 0.13, 0.16, 0.20}) {
         fmt::print("predicted {:.0f} to {:.0f} % apart: {:.1f} % in the right order\n",
                    100 * from,
