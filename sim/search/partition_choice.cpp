@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/as_index.h"
 #include "core/partition/feasible_splits.h"
+#include "core/partition/model_blocks.h"
 #include "core/partition/partition_search.h"
 #include "core/partition/rank_even.h"
 #include "core/partition/rank_partition.h"
@@ -97,11 +99,21 @@ struct Move {
     int layers = 1;
 };
 
-/// All moves of one layer or of two, as layers may come in pairs; those between neighbours first.
-std::vector<Move> all_moves(int pieces) {
+/// Whether the names of the layers tell blocks, and each is one layer.
+bool has_whole_blocks(const Model& model) {
+    std::vector<std::string> names;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        names.push_back(model.layer(layer).spec.name);
+    }
+    const std::optional<ModelBlocks> blocks = model_blocks(names);
+    return blocks && std::ranges::count(blocks->layers, 1) == std::ssize(blocks->layers);
+}
+
+/// All moves of up to so many layers, as layers may come in pairs; those between neighbours first.
+std::vector<Move> all_moves(int pieces, int most_at_once) {
     std::vector<Move> moves;
     for (int distance = 1; distance < pieces; ++distance) {
-        for (const int layers : {1, 2}) {
+        for (int layers = 1; layers <= most_at_once; ++layers) {
             for (int piece = 0; piece + distance < pieces; ++piece) {
                 moves.push_back({piece, piece + distance, layers});
                 moves.push_back({piece + distance, piece, layers});
@@ -215,6 +227,7 @@ class Choice {
         };
         add(chain);
         add_starts_in_memory(chain, add);
+        std::ranges::move(equal_in_turn(), std::back_inserter(starts));
         std::vector<Sizes> different;
         for (Sizes& start : starts) {
             if (std::ranges::find(different, start) == different.end()) {
@@ -222,6 +235,29 @@ class Choice {
             }
         }
         return different;
+    }
+
+    /// Equal numbers of layers, where those that are left over go to as many pieces in a row: to
+    /// each such row of pieces, as long as there is time to look at all of them. And the same with
+    /// a layer less in the last piece, which has the head to compute besides.
+    std::vector<Sizes> equal_in_turn() const {
+        const int least = model_.layer_count() / pieces();
+        std::vector<Sizes> splits;
+        constexpr std::int64_t few = 16;  // times as many tries have to be left
+        for (int first = 0; first < pieces() && left_ > few * pieces(); ++first) {
+            for (const int less : {0, 1}) {
+                if (less == 1 && least == 1) {
+                    continue;
+                }
+                Sizes& sizes = splits.emplace_back(as_index(pieces()), least);
+                sizes.back() -= less;
+                const int left_over = model_.layer_count() % pieces() + less;
+                for (int i = 0; i < left_over; ++i) {
+                    ++sizes[as_index((first + i) % pieces())];
+                }
+            }
+        }
+        return splits;
     }
 
     /// Adds starts that follow from memory, where all ranks have a limit.
@@ -281,7 +317,7 @@ class Choice {
     Scored improved() {
         std::vector<Scored> begun = scored(starts());
         begun.resize(std::min(begun.size(), most_descents));
-        const std::vector<Move> moves = all_moves(pieces());
+        const std::vector<Move> moves = all_moves(pieces(), has_whole_blocks(model_) ? 1 : 2);
         for (Scored& start : begun) {
             try_moves(moves, start);
         }

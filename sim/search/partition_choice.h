@@ -18,14 +18,14 @@ namespace pipetwin::sim {
 ///
 /// Tried are all partitions, where there are few of them for the size of the plan. Else the search
 /// begins with `partition_for`, the one whose slowest rank has least to do, with others whose
-/// pieces are about alike (`even_splits`), and where memory is limited with those that balance what
-/// the ranks hold, or the work within the limits. It goes on with the best eight: one layer or two
-/// move from one piece to any other while the boundaries between them move along; where none of
-/// these moves is better it goes on after some of them at once. It ends where nothing is better,
-/// 4,000,000 actions have been simulated, or 5,000 plans, or 30 where each has to search for its
-/// order. The same on every machine. Where the costs were measured, `partition_for` gives way only
-/// to a step that is shorter by 1 % at least: so that what two measurements of one model differ by
-/// does not cut it in two ways. Throws as make_plan.
+/// pieces are about alike (`even_splits`, and equal numbers of layers), and where memory is limited
+/// with those that balance what the ranks hold, or the work within the limits. It goes on with the
+/// best eight: one layer or two move from one piece to any other while the boundaries between them
+/// move along; where none of these moves is better it goes on after some of them at once. It ends
+/// where nothing is better, 4,000,000 actions have been simulated, or 5,000 plans, or 30 where each
+/// has to search for its order. The same on every machine. Where the costs were measured,
+/// `partition_for` gives way only to a step that is shorter by 1 % at least: so that what two
+/// measurements of one model differ by does not cut it in two ways. Throws as make_plan.
 Plan make_settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile);
 
 /// A partition, and how many actions were simulated to find it.

@@ -369,12 +369,9 @@ class LlamaOnEightDevices : public InFolder {
                                       "1024",
                                       "--micro-batch-size",
                                       "1",
-                                      "--efficiency",
-                                      "0.5",
-                                      "--memory-efficiency",
-                                      "0.8",
                                       "--out",
                                       path("m.profile.json")};
+        args.insert(args.end(), rates_.begin(), rates_.end());
         const Outcome imported = pipetwin(joined(std::move(args), import));
         EXPECT_EQ(imported.code, 0) << imported.err;
         return file("s.toml",
@@ -392,7 +389,23 @@ profile = "8x-h100-sxm"
 )",
                                 pipeline));
     }
+
+    /// One efficiency for all kernels.
+    std::vector<std::string> rates_{"--efficiency", "0.5", "--memory-efficiency", "0.8"};
 };
+
+/// That partition, with the rates that kernels of each size reach.
+TEST_F(LlamaOnEightDevices, APartitionByHandIsNoFasterWithOtherRates) {
+    rates_.clear();
+    const std::string scenario_file =
+        scenario({"--whole-blocks"}, "schedule = \"zb-v\"\nchunks = 2");
+    const auto step = [&](const std::vector<std::string>& more) {
+        const Outcome outcome = pipetwin(joined({"simulate", scenario_file, "--json"}, more));
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome.json()["step_ms"].get<double>();
+    };
+    EXPECT_LE(step({}), step({"--set", "pipeline.partition=[2,3,3,3,2,2,2,2,2,2,2,2,2,2,2,1]"}));
+}
 
 TEST_F(LlamaOnEightDevices, APartitionOfChunksBalancesRanks) {
     const std::string zb_v = "schedule = \"zb-v\"\nchunks = 2";
