@@ -53,6 +53,24 @@ void print_memory(const char* what, std::optional<Bytes> measured, Bytes predict
 /// Pairs that are further apart than this are to come in the right order.
 constexpr double apart = 1.05;
 
+void print_order(const Set& set, const Order& order) {
+    fmt::print("  order: {}\n", order.text);
+    std::vector<double> times;
+    for (const std::string& name : order.runs) {
+        const auto run = std::ranges::find(set.runs, name, &Run::name);
+        if (run == set.runs.end()) {
+            fmt::print("    no row '{}'\n", name);
+            continue;
+        }
+        const Prediction of = predict(*run);
+        const double rate = of.step_seconds ? *of.step_seconds / run->batch : 0;
+        times.push_back(rate);
+        fmt::print(
+            "    {:<34} {:.5f} s a sample{}\n", name, rate, of.fits ? "" : " (does not fit)");
+    }
+    fmt::print("    {}\n", std::ranges::is_sorted(times) ? "right" : "WRONG");
+}
+
 void print_set(const Set& set) {
     fmt::print("\n{}{}\n  {}\n", set.name, set.hold_out ? " (held out)" : "", set.source);
     std::vector<double> errors;
@@ -91,21 +109,7 @@ void print_set(const Set& set) {
         print_memory("activations", run.activations, activations_of(of.peak));
     }
     for (const Order& order : set.orders) {
-        fmt::print("  order: {}\n", order.text);
-        std::vector<double> times;
-        for (const std::string& name : order.runs) {
-            const auto run = std::ranges::find(set.runs, name, &Run::name);
-            if (run == set.runs.end()) {
-                fmt::print("    no row '{}'\n", name);
-                continue;
-            }
-            const Prediction of = predict(*run);
-            const double rate = of.step_seconds ? *of.step_seconds / run->batch : 0;
-            times.push_back(rate);
-            fmt::print(
-                "    {:<34} {:.5f} s a sample{}\n", name, rate, of.fits ? "" : " (does not fit)");
-        }
-        fmt::print("    {}\n", std::ranges::is_sorted(times) ? "right" : "WRONG");
+        print_order(set, order);
     }
     if (errors.empty()) {
         return;

@@ -95,8 +95,9 @@ LearnedRange learned_range(const std::vector<Compared>& runs, const RunKind& kin
 /// same model, on devices of the same kind, in the same set.
 LearnedRange calibrated_range(const std::vector<Compared>& runs);
 
-/// Of pairs of runs of a set, on as many devices, whose predicted steps lie `from` to `to` apart as
-/// a share: how many are in the right order, as a share; every set weighs the same.
+/// The share of pairs that are predicted in the right order, among pairs of runs of one set with
+/// the same number of devices whose predicted steps differ by a share of `from` to `to`. Every set
+/// weighs the same.
 double right_orders(const std::vector<Compared>& runs, double from, double to);
 
 }  // namespace pipetwin::published

@@ -13,7 +13,7 @@ namespace pipetwin::cli {
 /// What follows from a predicted step beside its times.
 struct Outlook {
     /// Tokens of the mini-batch over the step and the devices; none where samples are no sequences,
-    /// or nobody says how long they are.
+    /// or their length is not known.
     std::optional<double> tokens_per_second_per_device;
     /// The operations of the model's matrix products, forward and backward and without what is
     /// computed again, as a share of what the devices compute in a step at their dense rates. None

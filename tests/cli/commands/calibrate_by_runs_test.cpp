@@ -102,7 +102,8 @@ TEST_F(CalibrateByRuns, TheCalibratedCostsAreWritten) {
     EXPECT_THAT(pipetwin({"simulate", scenario_}).err, Not(HasSubstr("calibrated before")));
 }
 
-/// A row without a key has the scenario's value, that of --set included; so it is told.
+/// A key that a row does not name has the scenario's value, which --set may have changed: a note
+/// says so.
 TEST_F(CalibrateByRuns, RowsThatTakeAKeyOfTheCommandLineAreTold) {
     const std::vector<std::string> set{"--set", "pipeline.stages=4"};
     EXPECT_THAT(simulated(R"({"step_seconds": 0.162})", set).err,

@@ -530,8 +530,7 @@ TEST(Estimate, StandardAttentionComputesAllPairs) {
 /// torchtitan's checkpointing of operators: of the products of a Llama block (queries, keys,
 /// values, output, gate, up, down) the results of the 1st, 3rd, 5th and 7th are kept, beside the
 /// block's input and what attention makes, with a log-sum of 4 bytes for each query and head. The
-/// others, and whatever only moves values, are done again; the last result has nobody to be made
-/// again for.
+/// other products and all elementwise kernels are computed again.
 TEST(Estimate, RecomputeOfOperatorsKeepsEverySecondProduct) {
     constexpr std::int64_t s = 32;
     constexpr std::int64_t h = 64;

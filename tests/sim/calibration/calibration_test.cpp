@@ -300,7 +300,7 @@ TEST_F(RunCalibrationTest, WhatARowLeavesOpenIsNamed) {
     EXPECT_EQ(open.place(), "runs.json: row 2");
     EXPECT_THAT(open.text(), HasSubstr("pipeline.stages"));
     EXPECT_THAT(open.hint(), HasSubstr("write \"pipeline.stages\" into the row"));
-    // Where a plan is looked for, what nobody has written is open, too, but for one chunk.
+    // For a plan search every key that is not written is open, except that there is one chunk.
     const Error unwritten =
         error_of([&] { settled_run({.step_seconds = 1}, source(Unwritten::Auto), layers(1, 1)); });
     EXPECT_THAT(unwritten.text(), HasSubstr("pipeline.recompute, pipeline.data_parallel"));

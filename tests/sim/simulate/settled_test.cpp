@@ -12,8 +12,8 @@
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/relation.h"
 
-/// The settled capacity and its step, and memory that is told from tables: against the long way
-/// round, for random plans of every kind of schedule.
+/// The settled channel capacity, its step and the peaks of memory, compared with a direct
+/// simulation of every capacity, for random plans of every schedule.
 namespace pipetwin::sim {
 namespace settled_test {
 
