@@ -257,7 +257,34 @@ struct Choice {
     int multiprocessors = 0;
 };
 
-void product_on(cudaStream_t stream, const char* name, const Product& product, Choice choice) {
+/// A number that is another one where the product's bits are.
+std::uint64_t bits_of(cudaStream_t stream,
+                      Products& products,
+                      int number,
+                      const Products::Operands& operands,
+                      std::int64_t bytes) {
+    PIPETWIN_CUDA_CHECK(cudaMemsetAsync(operands.d, 0, static_cast<std::size_t>(bytes), stream));
+    PIPETWIN_CUDA_CHECK(products.multiply(number, operands, stream));
+    std::vector<std::uint64_t> words(static_cast<std::size_t>(bytes) / sizeof(std::uint64_t));
+    PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(words.data(),
+                                        operands.d,
+                                        words.size() * sizeof(std::uint64_t),
+                                        cudaMemcpyDeviceToHost,
+                                        stream));
+    PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(stream));
+    std::uint64_t bits = 0;
+    for (const std::uint64_t word : words) {
+        bits = (bits ^ word) * 0x9E3779B97F4A7C15U;
+        bits ^= bits >> 29U;
+    }
+    return bits;
+}
+
+/// Measures one product; returns its bits_of.
+std::uint64_t product_on(cudaStream_t stream,
+                         const char* name,
+                         const Product& product,
+                         Choice choice) {
     const auto bytes = [](Real real) { return real == Real::F32 ? 4 : 2; };
     const Memory a = Memory::of_numbers(product.factors, std::int64_t{product.m} * product.k);
     const Memory b = Memory::of_numbers(product.factors, std::int64_t{product.k} * product.n);
@@ -282,10 +309,15 @@ void product_on(cudaStream_t stream, const char* name, const Product& product, C
                    1e-12 * flops / time,
                    choice.name);
     };
+    const std::uint64_t bits = bits_of(stream,
+                                       products,
+                                       alone,
+                                       operands,
+                                       bytes(product.result) * std::int64_t{product.m} * product.n);
     print("product",
           seconds(stream, [&](cudaStream_t s) { return products.multiply(alone, operands, s); }));
     if (!product.a_transposed) {
-        return;
+        return bits;
     }
     print("product, then column sums", seconds(stream, [&](cudaStream_t s) {
               const cudaError_t error = products.multiply(alone, operands, s);
@@ -303,10 +335,11 @@ void product_on(cudaStream_t stream, const char* name, const Product& product, C
     const std::optional<int> fused = products.number_of_summing(summing);
     if (!fused) {
         fmt::print("{:<14}sums rows in a pass of its own   {}\n", name, choice.name);
-        return;
+        return bits;
     }
     print("product that sums rows",
           seconds(stream, [&](cudaStream_t s) { return products.multiply(*fused, operands, s); }));
+    return bits;
 }
 
 void products_on(cudaStream_t stream, const std::vector<Choice>& choices) {
@@ -336,10 +369,19 @@ void products_on(cudaStream_t stream, const std::vector<Choice>& choices) {
                              .factors = Real::BF16,
                              .result = Real::F32,
                              .adds = true};
-        for (const Choice& choice : choices) {
-            product_on(stream, fmt::format("{} y", size.name).c_str(), forward, choice);
-            product_on(stream, fmt::format("{} dx", size.name).c_str(), input, choice);
-            product_on(stream, fmt::format("{} dw", size.name).c_str(), weight, choice);
+        struct Named {
+            const char* name;
+            const Product& product;
+        };
+        for (const Named& named : {Named{"y", forward}, Named{"dx", input}, Named{"dw", weight}}) {
+            const std::string name = fmt::format("{} {}", size.name, named.name);
+            std::vector<std::uint64_t> bits;
+            for (const Choice& choice : choices) {
+                bits.push_back(product_on(stream, name.c_str(), named.product, choice));
+            }
+            if (std::ranges::count(bits, bits.front()) != std::ssize(bits)) {
+                fmt::print("{:<14}the bits depend on the choice\n", name);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 # The headers of cuDNN, of which nothing is linked: CUDNN_INCLUDE_DIR, or "" where they are missing or older than 9.8, and
 # `cudnn_sources`, the files that fit. To build without, -DCUDNN_INCLUDE_DIR="".
-find_path(CUDNN_INCLUDE_DIR cudnn/cudnn_graph.h
+find_path(CUDNN_INCLUDE_DIR cudnn_graph.h
     HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ENV CUDNN_ROOT ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include)
 mark_as_advanced(CUDNN_INCLUDE_DIR)
 set(cudnn_version 0)

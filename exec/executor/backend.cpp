@@ -36,6 +36,7 @@ constexpr BackendTraits cuda_traits{
     .needs_gpu = true,
     .offloads = true,
     .replays_actions = true,
+    .marks_take_time = true,
     .replicas_share_process = false,
     .has_fp64 = false,
     .softmax = SoftmaxKept::LogSums,

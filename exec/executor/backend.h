@@ -35,6 +35,8 @@ struct BackendTraits {
     bool offloads = false;
     /// An action that comes again at the same addresses was recorded, and is replayed.
     bool replays_actions = false;
+    /// Device::mark makes what follows it later, so layers that are timed take longer.
+    bool marks_take_time = false;
     /// Replicas can be threads of one process.
     bool replicas_share_process = true;
     /// It computes in fp64, too, and not in fp32 and bf16 alone.

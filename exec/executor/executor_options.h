@@ -35,11 +35,17 @@ struct ExecutorOptions {
     bool emulate_links = false;
     /// Makes the device of a rank; empty: one as `backend` says.
     std::function<std::unique_ptr<Device>(int rank)> make_device;
-    /// Called by every worker before every action; what it throws is that action's failure. For the
-    /// profiler, and for tests of failing.
+    /// Called by every worker before every action; what it throws is that action's failure. For
+    /// tests of failing.
     std::function<void(int rank, const Action&)> before_action;
     /// Called on the thread of the layer's rank; for the profiler.
     LayerTimer layer_done;
+    /// Called with the moment at which a rank's device began with an action that computes or
+    /// updates; for the profiler, as `layer_done`.
+    std::function<void(int rank, Op, TimePoint)> action_begun{};
+    /// Whether these two are called in the step under way; empty: in every step. Asked on the
+    /// ranks' threads, and the same from the begin of a step to its end.
+    std::function<bool()> times_layers{};
     HangLimits hang_limits{};
     ProcessPlace place{};    ///< which ranks are here, and what they may use
     ReplicaPlace replica{};  ///< which pipeline of the training this is

@@ -36,6 +36,7 @@ StageOptions stage_options(const Plan& plan, const Model& model, const Worker::S
                                      : std::vector<LayerRange>{},
             .blocks_together = plan->recompute_blocks,
             .layer_done = options.layer_done,
+            .times_layers = options.times_layers,
             .between_layers = std::move(between_layers)};
 }
 

@@ -45,6 +45,7 @@ struct StageOptions {
     int blocks_together =
         1;                  ///< of these, from the stage's first one on: the first keeps its input
     LayerTimer layer_done;  ///< may be empty
+    std::function<bool()> times_layers{};  ///< as ExecutorOptions
     /// Called between layers, where messages go on only while they are polled; may be empty.
     std::function<void()> between_layers{};
 };

@@ -7,8 +7,6 @@
 
 namespace pipetwin::exec {
 
-using Clock = std::chrono::steady_clock;
-
 LayerClock::LayerClock(const Plan& plan)
     : watches_(static_cast<std::size_t>(plan.rank_count())),
       laps_(static_cast<std::size_t>(plan->partition->layer_count())) {
@@ -22,8 +20,8 @@ void LayerClock::restart() {
     std::ranges::fill(laps_, Laps{});
 }
 
-void LayerClock::turn(int rank, Op op) {
-    watches_[as_index(rank)] = {.last = Clock::now(), .action = op};
+void LayerClock::turn(int rank, Op op, TimePoint begin) {
+    watches_[as_index(rank)] = {.last = begin, .action = op};
 }
 
 void LayerClock::lap(int layer, Op part, TimePoint done) {

@@ -9,16 +9,16 @@
 namespace pipetwin::exec {
 
 /// How long the layers of a pipeline took during one step. Every rank has a watch of its own, which
-/// starts when the rank turns to an action and laps after every layer; a layer belongs to one rank,
-/// so threads do not meet.
+/// starts when the rank's device begins with an action and laps after every layer; a layer belongs
+/// to one rank, so threads do not meet.
 class LayerClock {
   public:
     explicit LayerClock(const Plan& plan);
 
     /// A new step; no thread is inside.
     void restart();
-    /// The rank turns to an action: what forwards do during an R is recompute.
-    void turn(int rank, Op op);
+    /// The rank's device begins with an action: what forwards do during an R is recompute.
+    void turn(int rank, Op op, TimePoint begin);
     /// A part of a layer's work was done: Forward, BackwardInput, BackwardWeight or Optimizer.
     void lap(int layer, Op part, TimePoint done);
 

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <iterator>
 
 #include "core/base/as_index.h"
 #include "core/plan/offload.h"
 #include "core/timeline/timeline.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/backend.h"
 
 namespace pipetwin::exec {
 
@@ -35,6 +38,7 @@ Samples quiet(Samples samples) {
 
 MeasuredPipeline::MeasuredPipeline(const Plan& plan, const Model& model, const Options& options)
     : plan_(plan),
+      marks_take_time_(traits(options.backend).marks_take_time),
       clock_(plan),
       batch_(random_batch(model, static_cast<int>(plan.samples().value()), options.seed)),
       executor_(plan, model, executor_options(options)) {}
@@ -52,9 +56,10 @@ ExecutorOptions MeasuredPipeline::executor_options(const Options& options) {
     executor.input_gradient = options.input_gradient;
     // What actions last is what is to be found out.
     executor.hang_limits.first_step = std::chrono::minutes(10);
-    executor.before_action = [this](int rank, const Action& action) {
-        clock_.turn(rank, action.op);
+    executor.action_begun = [this](int rank, Op op, TimePoint begin) {
+        clock_.turn(rank, op, begin);
     };
+    executor.times_layers = [this] { return times_layers_; };
     executor.layer_done = [this](int layer, Op part, TimePoint done) {
         clock_.lap(layer, part, done);
     };
@@ -63,9 +68,16 @@ ExecutorOptions MeasuredPipeline::executor_options(const Options& options) {
 
 StepSample MeasuredPipeline::step() {
     clock_.restart();
+    times_layers_ = true;
     result_ = executor_.run_step(batch_, step_++);
-    StepSample sample{.layers = clock_.laps(),
-                      .dispatch = dispatch_of(result_.timeline),
+    std::vector<LayerClock::Laps> layers = clock_.laps();
+    if (marks_take_time_) {
+        times_layers_ = false;
+        result_ = executor_.run_step(batch_, step_++);
+        fit_to_actions(layers, result_.timeline);
+    }
+    StepSample sample{.layers = layers,
+                      .dispatch = dispatch_of(result_.timeline, layers),
                       .hops = hops_of(result_.timeline),
                       .time = step_time(result_.timeline),
                       .stolen = result_.stolen,
@@ -95,8 +107,56 @@ int MeasuredPipeline::calls(int stage, Op op) const {
         [&](const Action& action) { return action.stage == stage && action.op == op; }));
 }
 
+/// Scales the layers of every rank until they take as long as the rank's actions did in a step
+/// whose layers were not timed: forwards, recompute, backwards and updates each by a factor of
+/// their own.
+void MeasuredPipeline::fit_to_actions(std::vector<LayerClock::Laps>& layers,
+                                      const Timeline& timeline) const {
+    using Laps = LayerClock::Laps;
+    struct Part {
+        std::vector<Op> ops;
+        std::vector<Duration Laps::*> laps;
+    };
+    const std::array parts = {
+        Part{{Op::Forward}, {&Laps::forward}},
+        Part{{Op::Recompute}, {&Laps::recompute}},
+        Part{{Op::Backward, Op::BackwardInput, Op::BackwardWeight},
+             {&Laps::backward_input, &Laps::backward_weight}},
+        Part{{Op::Optimizer}, {&Laps::optimizer}},
+    };
+    for (int rank = 0; rank < plan_.rank_count(); ++rank) {
+        for (const Part& part : parts) {
+            std::vector<Duration*> laps;
+            for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+                const int stage = plan_->partition->stage_of_layer(static_cast<int>(layer));
+                if (plan_->schedule.rank_of_stage[as_index(stage)] == rank) {
+                    std::ranges::transform(
+                        part.laps, std::back_inserter(laps), [&](Duration Laps::*lap) {
+                            return &(layers[layer].*lap);
+                        });
+                }
+            }
+            Duration of_layers{};
+            for (const Duration* const lap : laps) {
+                of_layers += *lap;
+            }
+            Duration of_actions{};
+            for (const Span& span : timeline.ranks[as_index(rank)]) {
+                const bool counts = std::ranges::count(part.ops, span.action.op) > 0;
+                of_actions += counts ? span.end - span.begin : Duration{};
+            }
+            const double factor =
+                of_layers > Duration{} ? to_seconds(of_actions) / to_seconds(of_layers) : 1;
+            for (Duration* const lap : laps) {
+                *lap = Duration(std::llround(factor * static_cast<double>(lap->count())));
+            }
+        }
+    }
+}
+
 /// What is left of the ranks' time when waits and layers are taken out, per compute action.
-Duration MeasuredPipeline::dispatch_of(const Timeline& timeline) const {
+Duration MeasuredPipeline::dispatch_of(const Timeline& timeline,
+                                       const std::vector<LayerClock::Laps>& layers) const {
     Duration rest{};
     std::int64_t actions = 0;
     for (const std::vector<Span>& row : timeline.ranks) {
@@ -107,7 +167,7 @@ Duration MeasuredPipeline::dispatch_of(const Timeline& timeline) const {
             actions += is_compute(span.action.op) || uses_gradients(span.action.op) ? 1 : 0;
         }
     }
-    for (const LayerClock::Laps& laps : clock_.laps()) {
+    for (const LayerClock::Laps& laps : layers) {
         rest -= laps.sum();
     }
     return std::max(Duration{}, rest / actions);

@@ -64,7 +64,9 @@ GateVerdict evaluate_gate(const Samples& samples);
 /// The quiet steps; where every step lost time to others, the calmest third of all.
 Samples quiet(Samples samples);
 
-/// Trains a copy of the model with random data and reads the clock after every layer.
+/// Trains a copy of the model with random data and reads the clock after every layer. Where that
+/// makes the layers slower, every step is followed by one without it, which says how long the
+/// actions take in a training; the layers' times are scaled to them.
 class MeasuredPipeline {
   public:
     /// How to train.
@@ -90,10 +92,14 @@ class MeasuredPipeline {
     ExecutorOptions executor_options(const Options& options);
     void average_over_calls(std::vector<LayerClock::Laps>& layers) const;
     int calls(int stage, Op op) const;
-    Duration dispatch_of(const Timeline& timeline) const;
+    void fit_to_actions(std::vector<LayerClock::Laps>& layers, const Timeline& timeline) const;
+    Duration dispatch_of(const Timeline& timeline,
+                         const std::vector<LayerClock::Laps>& layers) const;
     double host_rate_of(const Timeline& timeline) const;
 
     const Plan plan_;
+    const bool marks_take_time_;  ///< then only every second step times its layers
+    bool times_layers_ = true;
     LayerClock clock_;
     const Batch batch_;
     Executor executor_;

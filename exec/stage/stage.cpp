@@ -122,6 +122,7 @@ struct Stage::Impl {
         int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
     void find_blocks();
     void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
+    bool times_layers() const;
     void tell(std::size_t index, Op part) const;
     std::function<void(Op)> part_teller(std::size_t index) const;
     void show(std::size_t index, const Tensor& output) const;
@@ -308,11 +309,15 @@ Tensor Stage::Impl::allocate_input_gradient(std::size_t index, int samples) {
                           MemoryKind::Boundary);
 }
 
+bool Stage::Impl::times_layers() const {
+    return options.layer_done && (!options.times_layers || options.times_layers());
+}
+
 void Stage::Impl::tell(std::size_t index, Op part) const {
     if (options.between_layers && kernels == &device.kernels()) {
         options.between_layers();
     }
-    if (options.layer_done && kernels == &device.kernels()) {
+    if (times_layers() && kernels == &device.kernels()) {
         const int layer = place.first_layer + static_cast<int>(index);
         device.mark([this, layer, part](TimePoint done) { options.layer_done(layer, part, done); });
     }
@@ -568,7 +573,7 @@ void Stage::update(const OptimizerSettings& settings, int step, double gradient_
                      gradient_scale);
         done += some.size();
     };
-    if (!impl_->options.layer_done) {  // the layers are not timed
+    if (!impl_->times_layers()) {
         return update_next(parameters());
     }
     for (std::size_t i = 0; i < impl_->layers.size(); ++i) {

@@ -17,7 +17,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = {"machine.txt", "clocks.csv", "tests.txt", "runs.txt", "peer.txt", "speed.txt", "runs.tar.gz", "summary.txt"}
 ORDER = ["CudaSelfTest.*", "profile k1-m1", "train k1", "train k1-own-attention", "torch_gpt2.py", "profile k2-m4", "train k2",
-         "train k2-streams", "profile k4-m8", "train k4", "gpu_kernel_bench", "train ncu", "-*CudaProducts*",
+         "profile k2-m4-streams", "train k2-streams", "profile k4-m8", "train k4", "gpu_kernel_bench", "train ncu", "-*CudaProducts*",
          "-CudaSelfTest.*:GpuLinkTest.*", "*CudaProducts*", "GpuLinkTest.*", "memcheck", "memcheck"]
 
 STAND_IN = r"""#!/usr/bin/env bash
@@ -194,7 +194,8 @@ class GpuCheck(unittest.TestCase):
                              self.kept())
         names = re.findall(r"^ *\d+ s  (.+): passed", self.summary(), re.MULTILINE)
         self.assertEqual(names, ["self-test", "profile k1-m1.profile.json", "train k1", "train k1-own-attention", "PyTorch",
-                                 "profile k2-m4.profile.json", "train k2", "train k2-streams", "profile k4-m8.profile.json",
+                                 "profile k2-m4.profile.json", "train k2", "profile k2-m4-streams.profile.json",
+                                 "train k2-streams", "profile k4-m8.profile.json",
                                  "train k4", "bench", "ncu", "kernels", "executor", "products", "links", "memcheck, whether it works", "memcheck"])
         for line in ("commit 0123abc", "Stand-in GPU", "[  PASSED  ] 3 tests.", '{"peer": "eager"}', "beside the plan: context",
                      "step    70.0 ms", "nothing failed"):
@@ -255,7 +256,8 @@ class GpuCheck(unittest.TestCase):
         (self.folder / "k2-m4.profile.json").write_text("{}")
         code, output = self.check(PIPETWIN_GPU_PHASES="pipeline", PIPETWIN_GPU_PROFILES=str(self.folder))
         self.assertEqual(code, 0, output)
-        self.assertEqual(self.calls(), ["train k2", "train k2-streams", "profile k4-m8", "train k4"])
+        self.assertEqual(self.calls(), ["train k2", "profile k2-m4-streams", "train k2-streams", "profile k4-m8",
+                                        "train k4"])
 
     def cut_off(self, kill):
         """In the third training; returns the exit code."""

@@ -344,5 +344,41 @@ TEST(ValidationPage, EveryCommandRuns) {
     EXPECT_GE(run, 10);
 }
 
+// --- One NVIDIA H100, cut into shares: docs/gpu-results.md. ---
+
+struct MeasuredStep {
+    const char* profile;
+    const char* schedule;
+    int stages;
+    int micro_batches;
+    double step_ms;  ///< measured, median
+    double bubble;   ///< measured, percent
+};
+
+// Of one GPU nothing is tried here: at its power limit its clock moves by more than the costs do.
+TEST(MeasuredOnAnH100, StepsAndBubblesOfPipelinesOnSharesArePredicted) {
+    for (const MeasuredStep& row : {MeasuredStep{"k2-m4", "1f1b", 2, 4, 89.03, 19.28},
+                                    MeasuredStep{"k2-m16", "1f1b", 2, 16, 98.90, 7.39},
+                                    MeasuredStep{"k2-m16", "zb-h1", 2, 16, 97.71, 4.39},
+                                    MeasuredStep{"k4-m8", "1f1b", 4, 8, 108.80, 27.53}}) {
+        const Outcome outcome = pipetwin(
+            {"simulate",
+             source + "scenarios/gpt2-124m-gpu.toml",
+             "--profile",
+             fmt::format("{}profiles/measured/gpt2-124m-h100-{}.profile.json", source, row.profile),
+             "--set",
+             fmt::format("pipeline.schedule={}", row.schedule),
+             "--set",
+             fmt::format("pipeline.stages={}", row.stages),
+             "--set",
+             fmt::format("pipeline.micro_batches={}", row.micro_batches),
+             "--json"});
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+        const nlohmann::json result = outcome.json();
+        EXPECT_NEAR(result["step_ms"].get<double>() / row.step_ms, 1, 0.04) << row.profile;
+        EXPECT_NEAR(100 * result["bubble"]["total"].get<double>(), row.bubble, 1.5) << row.profile;
+    }
+}
+
 }  // namespace paper_test
 }  // namespace pipetwin::cli

@@ -18,6 +18,7 @@
 #include "core/timeline/footprint.h"
 #include "exec/data/random_batch.h"
 #include "exec/gpu/cuda_module.h"
+#include "exec/profiling/measured_pipeline.h"
 #include "exec/profiling/profiler.h"
 #include "tests/support/places.h"
 #include "tests/support/small_training.h"
@@ -365,6 +366,44 @@ TEST_F(CudaExecutor, IsProfiledLayerByLayer) {
         EXPECT_EQ(layer.parameter_bytes.count, 2 * layer.parameter_count);
         EXPECT_GT(layer.samples[0].forward, Duration{}) << layer.name;
         EXPECT_GT(layer.samples[0].backward_weight, Duration{}) << layer.name;
+    }
+}
+
+// Timing every layer keeps a GPU waiting, so a profile takes from it only how an action's time is
+// divided over the layers.
+TEST_F(CudaExecutor, LayersOfAProfileTakeAsLongAsTheActionsOfAStepThatTimesNone) {
+    const Model model = test::small_gpt();
+    for (const char* const schedule : {"1f1b", "zb-h1"}) {
+        Shape shape{.stages = 2, .micro_batches = 4, .schedule = schedule};
+        shape.backend = Backend::Cuda;
+        const Plan plan = test::plan_of(model, shape);
+        MeasuredPipeline pipeline(plan, model, {.backend = Backend::Cuda});
+        const StepSample sample = pipeline.step();
+        const Timeline& timeline = pipeline.result().timeline;
+        EXPECT_EQ(sample.time, step_time(timeline));
+        for (int rank = 0; rank < shape.stages; ++rank) {
+            Duration forward{};
+            Duration backward{};
+            Duration optimizer{};
+            const int first = plan->partition->first_layer(rank);
+            for (int layer = first; layer < first + plan->partition->layers_in(rank); ++layer) {
+                const LayerClock::Laps& laps = sample.layers[static_cast<std::size_t>(layer)];
+                forward += shape.micro_batches * laps.forward;
+                backward += shape.micro_batches * (laps.backward_input + laps.backward_weight);
+                optimizer += laps.optimizer;
+            }
+            for (const Span& span : timeline.ranks[static_cast<std::size_t>(rank)]) {
+                const Op op = span.action.op;
+                const Duration time = span.end - span.begin;
+                forward -= op == Op::Forward ? time : Duration{};
+                optimizer -= op == Op::Optimizer ? time : Duration{};
+                backward -= is_compute(op) && op != Op::Forward ? time : Duration{};
+            }
+            constexpr Duration rounding{200};  // of every layer, and of its mean over micro-batches
+            EXPECT_LT(std::chrono::abs(forward), rounding) << schedule << ", rank " << rank;
+            EXPECT_LT(std::chrono::abs(backward), rounding) << schedule << ", rank " << rank;
+            EXPECT_LT(std::chrono::abs(optimizer), rounding) << schedule << ", rank " << rank;
+        }
     }
 }
 
