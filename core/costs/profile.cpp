@@ -73,8 +73,10 @@ LayerSample between(const LayerSample& a, const LayerSample& b, int size) {
 
 LayerSample in_proportion(const LayerSample& known, int size) {
     const Ratio ratio{size, known.micro_batch_size};
-    return combine(
+    LayerSample sample = combine(
         known, known, [ratio](std::int64_t value, std::int64_t) { return scaled(value, ratio); });
+    sample.accumulation = known.accumulation;  // of the weights, however many samples there are
+    return sample;
 }
 
 [[noreturn]] void refuse_size(const LayerCost& layer, int micro_batch_size) {
@@ -346,6 +348,7 @@ class ProfileCheck {
         number(pointer, "forward_ns", values.forward.count());
         number(pointer, "backward_input_ns", values.backward_input.count());
         number(pointer, "backward_weight_ns", values.backward_weight.count());
+        number(pointer, "accumulation_ns", values.accumulation.count());
         number(pointer, "input_bytes", values.input.count);
         number(pointer, "output_bytes", values.output.count);
         number(pointer, "saved_bytes", values.saved.count);

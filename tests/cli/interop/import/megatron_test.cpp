@@ -325,6 +325,7 @@ TEST_F(ImportMegatron, WhatDevicesKeepAndShareIsPredictedAndComesBack) {
         {pairs + "--sequence-parallel --use-distributed-optimizer",
          "sequence_parallel = true\nshard = \"optimizer\"\n"},
         {one + "--grad-reduce-in-bf16", "gradients = \"same\"\n"},
+        {one + "--no-gradient-accumulation-fusion", "accumulation = \"separate\"\n"},
         {one + "--accumulate-allreduce-grads-in-fp32", "gradients = \"fp32\"\n"},
     };
     const std::vector<Said> replicas{
