@@ -57,13 +57,26 @@ Error out_of_memory() {
             std::move(failed.remedy)};
 }
 
+/// The kind of a failure, ours or not.
+ErrorKind kind_of(const std::exception& exception) {
+    if (const auto* error = dynamic_cast<const Error*>(&exception)) {
+        return error->kind();
+    }
+    const auto* system = dynamic_cast<const std::system_error*>(&exception);
+    if (system == nullptr) {
+        return ErrorKind::Other;
+    }
+    return system->code() == std::errc::resource_unavailable_try_again ? ErrorKind::Unavailable
+                                                                       : ErrorKind::Io;
+}
+
 /// Converts an exception to an Error: one that is not ours gets the kind that fits it best.
 Error as_error(const std::exception& exception) {
     if (const auto* error = dynamic_cast<const Error*>(&exception)) {
         return *error;
     }
     if (const auto* error = dynamic_cast<const std::system_error*>(&exception)) {
-        if (error->code() == std::errc::resource_unavailable_try_again) {
+        if (kind_of(exception) == ErrorKind::Unavailable) {
             return {ErrorKind::Unavailable,
                     "",
                     fmt::format("the system gives no further thread or process: {}", error->what()),
@@ -118,7 +131,7 @@ int exit_code_of(const std::exception_ptr& failure) {
     } catch (const ReportedByPeer& said) {
         return said.exit_code();
     } catch (const std::exception& exception) {
-        return exit_code(as_error(exception).kind());
+        return exit_code(kind_of(exception));
     }
 }
 

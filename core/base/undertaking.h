@@ -27,7 +27,8 @@ struct FailedUndertaking {
     std::string remedy{};
 };
 
-/// The innermost undertaking that the last exception left, once: the next call finds none.
+/// The innermost undertaking that the last exception of this thread left, once: the next call finds
+/// none.
 FailedUndertaking take_failed_undertaking();
 
 }  // namespace pipetwin
