@@ -71,6 +71,11 @@ RunFolder::RunFolder(std::filesystem::path path, Old old) : path_(std::move(path
         fail(path_, "create the folder", status.value());
     }
     lock();
+    struct stat folder {};
+    if (stat(path_.c_str(), &folder) == 0) {
+        device_ = folder.st_dev;
+        inode_ = folder.st_ino;
+    }
     try {
         if (old == Old::Removed) {
             remove_old();
@@ -157,6 +162,19 @@ void RunFolder::remove_old() const {
 
 void RunFolder::write(std::string_view name, std::string_view content) const {
     write_file(file(name), content);
+}
+
+void RunFolder::expect_still_there() const {
+    struct stat named {};
+    const bool is_there = stat(path_.c_str(), &named) == 0;
+    if (is_there && named.st_dev == device_ && named.st_ino == inode_) {
+        return;
+    }
+    throw Error(ErrorKind::Io,
+                path_.string(),
+                is_there ? "another folder has taken the place of the run's while it trained"
+                         : "the folder has been removed or renamed while the run trained",
+                "leave the folder where it is until the run has ended; train again with --out DIR");
 }
 
 std::filesystem::path unused_run_folder(const std::string& name) {

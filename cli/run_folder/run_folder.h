@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -42,6 +44,9 @@ class RunFolder {
     std::filesystem::path file(std::string_view name) const { return path_ / name; }
     /// Writes a file in the folder. Throws Error(Io).
     void write(std::string_view name, std::string_view content) const;
+    /// Throws Error(Io) if the path names this folder no more: it was removed, renamed or replaced,
+    /// and what is written into open files of it is lost.
+    void expect_still_there() const;
 
   private:
     void lock();
@@ -51,6 +56,8 @@ class RunFolder {
 
     std::filesystem::path path_;
     int lock_file_ = -1;
+    dev_t device_ = 0;  ///< of the folder, with its inode
+    ino_t inode_ = 0;
 };
 
 /// What happens to a run that is there already, by --force.

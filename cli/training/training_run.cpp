@@ -26,6 +26,7 @@
 #include "core/base/content_hash.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/undertaking.h"
 #include "core/costs/profile_json.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
@@ -534,6 +535,7 @@ class TrainingRecord {
 
     /// Whether the training goes on.
     bool add(const exec::StepReport& step) {
+        folder_.expect_still_there();
         metrics_->add(step);
         on_step_(step);
         for (const std::string& note : step.notes) {
@@ -628,6 +630,10 @@ std::optional<FinishedRun> train_and_compare(
     if (measures_between_steps(options, run.scenario, processes)) {
         rounds.emplace(plan, run.scenario, model);
     }
+    const Undertaking undertaking(
+        fmt::format("the weights, stashes and buffers of {}", counted(plan.rank_count(), "rank")),
+        "a smaller batch or model, more micro-batches or recompute do; cluster.memory_limit says "
+        "before the start what does not fit");
     exec::TrainingResult result = trained(
         options, run, model, plan, on_step, rounds ? &*rounds : nullptr, processes, console);
     const int signal = StopSignal::received();

@@ -337,10 +337,14 @@ std::string_view flag_note(std::string_view name) {
 
 bool is_harmless_flag(std::string_view name) {
     const std::vector<std::string_view> names = words_of(harmless);
+    // Any text may stand behind a prefix; what is no name of a flag is not understood.
+    const bool is_name = name.find_first_not_of(
+                             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+                         std::string_view::npos;
     return std::ranges::find(names, name) != names.end() ||
-           std::ranges::any_of(harmless_prefixes, [name](std::string_view prefix) {
-               return name.starts_with(prefix);
-           });
+           (is_name && std::ranges::any_of(harmless_prefixes, [name](std::string_view prefix) {
+                return name.starts_with(prefix);
+            }));
 }
 
 bool is_harmless_section(std::string_view section) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -13,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/io_hint.h"
 #include "core/base/number_text.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
@@ -226,7 +228,8 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& file) {
     if (!stream || error) {
         throw Error(ErrorKind::Io,
                     file.string(),
-                    fmt::format("cannot open: {}", error ? error.message() : "not readable"));
+                    fmt::format("cannot open: {}", error ? error.message() : "not readable"),
+                    io_hint(error ? error.value() : EACCES));
     }
     const auto file_size = static_cast<std::int64_t>(size);
     const auto read = [&](std::string& bytes, std::size_t count) {
@@ -240,7 +243,10 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& file) {
     const std::uint64_t length = header_length(begin, file_size, file.string());
     read(begin, length);
     if (begin.size() < length_bytes + length) {
-        throw Error(ErrorKind::Io, file.string(), "the file became shorter while it was read");
+        throw Error(ErrorKind::Io,
+                    file.string(),
+                    "the file became shorter while it was read",
+                    "wait until the program that writes it has ended");
     }
     return parse_safetensors_header(begin, file_size, file.string());
 }

@@ -20,7 +20,8 @@ void check_size(const std::filesystem::path& file, std::size_t size, std::size_t
     if (size > max_bytes) {
         throw Error(ErrorKind::BadInput,
                     file.string(),
-                    fmt::format("larger than the limit of {} bytes", max_bytes));
+                    fmt::format("larger than the limit of {} bytes", max_bytes),
+                    "is it the right file? those of this kind are smaller");
     }
 }
 
@@ -39,7 +40,10 @@ void read_blocks(const std::filesystem::path& file,
         refuse_io(file, "cannot read");
     }
     if (!S_ISREG(status.st_mode)) {
-        throw Error(ErrorKind::BadInput, file.string(), "not a regular file");
+        throw Error(ErrorKind::BadInput,
+                    file.string(),
+                    "not a regular file",
+                    "name a file; what a pipe or device gives has to be written to one first");
     }
     check_size(file, static_cast<std::size_t>(status.st_size), max_bytes);
     std::vector<char> buffer(std::size_t{1} << 16);

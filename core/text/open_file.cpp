@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/io_hint.h"
 
 namespace pipetwin {
 
@@ -30,7 +31,8 @@ void refuse_io(const std::filesystem::path& file, std::string_view what) {
     const int code = errno;
     throw Error(ErrorKind::Io,
                 file.string(),
-                fmt::format("{}: {}", what, std::generic_category().message(code)));
+                fmt::format("{}: {}", what, std::generic_category().message(code)),
+                io_hint(code));
 }
 
 }  // namespace pipetwin

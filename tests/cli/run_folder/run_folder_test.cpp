@@ -69,5 +69,21 @@ TEST_F(RunFolderTest, FolderWithoutWritePermissionIsRefused) {
     std::filesystem::permissions(folder(), std::filesystem::perms::owner_all);
 }
 
+TEST_F(RunFolderTest, AFolderThatIsRemovedOrReplacedIsNoticed) {
+    const std::filesystem::path place = folder() / "run";
+    const RunFolder run(place, RunFolder::Old::Refused);
+    EXPECT_NO_THROW(run.expect_still_there());
+    std::filesystem::rename(place, folder() / "elsewhere");
+    const Error removed = error_of([&] { run.expect_still_there(); });
+    EXPECT_EQ(removed.kind(), ErrorKind::Io);
+    EXPECT_THAT(removed.what(), HasSubstr("has been removed or renamed"));
+    std::filesystem::create_directory(place);
+    EXPECT_THAT(error_of([&] { run.expect_still_there(); }).what(),
+                HasSubstr("another folder has taken the place"));
+    std::filesystem::remove(place);
+    std::filesystem::rename(folder() / "elsewhere", place);
+    EXPECT_NO_THROW(run.expect_still_there());
+}
+
 }  // namespace run_folder_test
 }  // namespace pipetwin::cli
