@@ -32,10 +32,11 @@ namespace {
 /// would bring.
 constexpr std::size_t largest_doubled = 200'000;
 
-void write_plan(const RunFolder& folder, const Prediction& prediction) {
+void write_plan(RunFolder& folder, const Prediction& prediction) {
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
+    folder.begin();
 }
 
 /// A prediction, and what makes the same plan again with twice as many micro-batches.
@@ -95,7 +96,8 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
         });
     }
     if (!options.common.out.empty()) {
-        write_plan(RunFolder(options.common.out, unless_forced(options.common.force)), prediction);
+        RunFolder folder(options.common.out, unless_forced(options.common.force));
+        write_plan(folder, prediction);
     }
     return {.prediction = std::move(prediction), .more = std::move(more)};
 }
@@ -128,7 +130,7 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
     const Model model = scenario_model(scenario, &found.profile);
     Prediction prediction = predict(scenario, model, found.profile);
     if (!options.common.out.empty()) {
-        const RunFolder folder(options.common.out, unless_forced(options.common.force));
+        RunFolder folder(options.common.out, unless_forced(options.common.force));
         folder.write(run_file::scenario, print_scenario(scenario.as_scenario()));
         folder.write(run_file::profile, print_profile(found.profile));
         write_plan(folder, prediction);

@@ -166,9 +166,11 @@ struct ScenarioParts {
 
         bool operator==(const ClusterPart&) const = default;
     } cluster;
-    /// [output]: how often a checkpoint is written, in steps; 0: never.
+    /// [output]: how often a checkpoint is written.
     struct OutputPart {
-        int checkpoint_every = 0;
+        int checkpoint_every = 0;  ///< steps; 0: by time
+        /// Where no steps are given: the time between two; 0: never.
+        Duration checkpoint_period = std::chrono::minutes(10);
 
         bool operator==(const OutputPart&) const = default;
     } output;

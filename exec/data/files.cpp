@@ -1,7 +1,6 @@
 #include "exec/data/files.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +9,10 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin::exec {
 
@@ -45,41 +47,66 @@ std::vector<fs::path> data_files(const fs::path& path) {
     return files;
 }
 
-MappedFile::MappedFile(const fs::path& path) {
-    const auto fail = [&path](const char* doing, int code) {
+DataFile::DataFile(fs::path path)
+    : path_(std::move(path)),
+      file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // no wait for a FIFO
+    const auto fail = [this](const char* doing, int code) {
         throw Error(ErrorKind::Io,
-                    path.string(),
-                    std::string(doing) + ": " + std::generic_category().message(code));
+                    path_.string(),
+                    fmt::format("{}: {}", doing, std::generic_category().message(code)));
     };
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
+    if (file_ < 0) {
         fail("cannot be opened", errno);
     }
     struct stat about {};
-    if (fstat(file, &about) != 0) {
+    if (fstat(file_, &about) != 0) {
         const int code = errno;
-        close(file);
+        close(file_);
         fail("cannot be read", code);
     }
-    size_ = static_cast<std::size_t>(about.st_size);
-    if (size_ > 0) {
-        data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
+    if (!S_ISREG(about.st_mode)) {
+        close(file_);
+        throw Error(ErrorKind::BadInput, path_.string(), "not a regular file", "set data.path");
     }
-    const int code = errno;
-    close(file);  // the pages stay
-    if (data_ == MAP_FAILED) {
-        data_ = nullptr;
-        fail("cannot be mapped", code);
+    size_ = static_cast<std::size_t>(about.st_size);
+}
+
+DataFile::DataFile(DataFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      size_(std::exchange(other.size_, 0)) {}
+
+DataFile::~DataFile() {
+    if (file_ >= 0) {
+        close(file_);
     }
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile::~MappedFile() {
-    if (data_ != nullptr) {
-        munmap(data_, size_);
+void DataFile::read(std::size_t begin, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t count = pread(file_, bytes.data(), bytes.size(), static_cast<off_t>(begin));
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            throw Error(ErrorKind::Io,
+                        place_in(path_, begin),
+                        fmt::format("cannot be read: {}", std::generic_category().message(errno)));
+        }
+        if (count == 0) {
+            throw Error(ErrorKind::BadInput,
+                        place_in(path_, begin),
+                        fmt::format("the file ends here, but had {} when it was opened",
+                                    counted(size_, "byte")),
+                        "make the file whole again");
+        }
+        begin += static_cast<std::size_t>(count);
+        bytes = bytes.subspan(static_cast<std::size_t>(count));
     }
+}
+
+std::string place_in(const fs::path& file, std::size_t byte) {
+    return fmt::format("{}: byte {}", file.string(), byte);
 }
 
 }  // namespace pipetwin::exec

@@ -411,5 +411,25 @@ TEST(Settle, NamesEveryOtherAutoAndAValueToSet) {
     }
 }
 
+TEST(Scenario, SaysHowOftenACheckpointIsWrittenInStepsOrInTime) {
+    const auto output = [](const std::string& value) {
+        const Scenario scenario = parse(std::string(gpt) + "[output]\ncheckpoint_every = " + value);
+        EXPECT_EQ(parse(print_scenario(scenario)).output, scenario.output) << value;
+        return scenario.output;
+    };
+    using std::chrono::hours;
+    using std::chrono::minutes;
+    using std::chrono::seconds;
+    const Scenario::OutputPart unsaid = parse(gpt).output;
+    EXPECT_EQ(unsaid.checkpoint_every, 0);
+    EXPECT_EQ(unsaid.checkpoint_period, minutes(10));
+    EXPECT_EQ(output("7").checkpoint_every, 7);
+    EXPECT_EQ(output("7").checkpoint_period, Duration{});
+    EXPECT_EQ(output("0").checkpoint_period, Duration{});
+    EXPECT_EQ(output("\"90 s\"").checkpoint_period, seconds(90));
+    EXPECT_EQ(output("\"10min\"").checkpoint_period, minutes(10));
+    EXPECT_EQ(output("\"2 h\"").checkpoint_period, hours(2));
+}
+
 }  // namespace scenario_test
 }  // namespace pipetwin
