@@ -132,6 +132,12 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
             "'pipetwin simulate' predicts it; to train, set pipeline.recompute = \"block\", "
             "or \"none\"");
     }
+    if (pipeline.recompute_early_stop) {
+        throw Error(ErrorKind::Infeasible,
+                    "pipeline.recompute_early_stop = true",
+                    "recompute that leaves out a block's end is simulated only",
+                    "'pipetwin simulate' predicts it; to train, leave it out");
+    }
     if (pipeline.shard > Shard::Optimizer) {
         throw Error(ErrorKind::Infeasible,
                     fmt::format("pipeline.shard = \"{}\"", to_string(pipeline.shard)),

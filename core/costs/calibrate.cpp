@@ -137,8 +137,10 @@ std::vector<CalibrationFactor> calibrate(Profile& profile,
             }
             layer.change_samples([&factors](LayerSample& sample) {
                 const CalibrationFactor& by = factors.back();
-                for (Duration* const time :
-                     {&sample.forward, &sample.core_forward, &sample.whole_forward}) {
+                for (Duration* const time : {&sample.forward,
+                                             &sample.core_forward,
+                                             &sample.tail_forward,
+                                             &sample.whole_forward}) {
                     *time = scaled(*time, by.forward);
                 }
                 for (Duration* const time : {&sample.backward_input,

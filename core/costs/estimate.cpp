@@ -129,7 +129,7 @@ class Estimator {
         if (has_experts(model_, block)) {
             experts(work, bytes);
         } else {
-            inner(work, bytes, tokens_, model_.feed_forward);
+            inner(work, bytes, tokens_, model_.feed_forward, 1, !model_.dropout);
             bytes.weight_values = tokens_ * (width() + part(model_.feed_forward));
         }
         residual(work);
@@ -294,16 +294,21 @@ class Estimator {
 
     /// The matrices of a feed-forward half with their activation, for `rows` rows; of `matrices`
     /// different ones each row meets one. Of a gated one, the two halves and their product are
-    /// kept; else what goes into the activation, and what comes out.
+    /// kept; else what goes into the activation, and what comes out. `ends_what_is_read`: no
+    /// backward reads what comes after it, as that of dropout reads its mask.
     void inner(LayerWork& work,
                LayerBytes& bytes,
                double rows,
                double inner_width,
-               double matrices = 1) const {
+               double matrices = 1,
+               bool ends_what_is_read = false) const {
         const double ins = model_.gated ? 2 : 1;
         const double values = rows * part(inner_width);
         work.product(rows, width(), ins * part(inner_width), matrices, model_.gated ? 0.5 : 0);
         work.activation((ins + 1) * values, (2 * ins + 1) * values);
+        if (ends_what_is_read) {
+            work.begin_tail();
+        }
         work.product(rows, part(inner_width), width(), matrices);
         bytes.saved_values += (ins + 1) * values;
         bytes.dropped_values += ins * values;

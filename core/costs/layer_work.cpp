@@ -201,6 +201,8 @@ LayerSample LayerWork::sample() const {
     sample.forward_kernels = forward_.kernels;
     sample.backward_input_kernels = backward_input_.kernels;
     sample.backward_weight_kernels = backward_weight_.kernels;
+    const double tail = forward_.seconds - before_tail_.value_or(forward_.seconds);
+    sample.tail_forward = Duration{whole_number(tail * 1e9)};
     sample.core_forward = recomputes_operators_ ? operators_.time() : core_forward_.time();
     sample.whole_forward = whole_forward_.time();
     sample.whole_backward = whole_backward_.time();

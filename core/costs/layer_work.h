@@ -41,6 +41,9 @@ class LayerWork {
     /// Kernels that do little but move values, forward and in the backward of the input.
     void pass(double forward_values, double backward_values);
 
+    /// Nothing that follows in forward makes what the backward reads (`LayerSample::tail_forward`).
+    void begin_tail() { before_tail_ = forward_.seconds; }
+
     /// An activation, with its gate where it has one.
     void activation(double forward_values, double backward_values);
 
@@ -132,7 +135,8 @@ class LayerWork {
     Sum whole_forward_;
     Sum whole_backward_;
     double operations_ = 0;
-    double accumulated_ = 0;  ///< weights whose gradients products add up
+    std::optional<double> before_tail_;  ///< seconds of forward
+    double accumulated_ = 0;             ///< weights whose gradients products add up
 };
 
 }  // namespace pipetwin

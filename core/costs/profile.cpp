@@ -399,6 +399,7 @@ class ProfileCheck {
         number(pointer, "split_bytes", values.split.count);
         part(pointer, "input_saved_bytes", values.input_saved.count, values.saved.count);
         part(pointer, "core_forward_ns", values.core_forward.count(), values.forward.count());
+        part(pointer, "tail_forward_ns", values.tail_forward.count(), values.forward.count());
         part(pointer, "core_saved_bytes", values.core_saved.count, values.saved.count);
         part(pointer, "whole_forward_ns", values.whole_forward.count(), values.forward.count());
         part(pointer,

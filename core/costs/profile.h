@@ -52,6 +52,9 @@ struct LayerSample {
     /// `saved`: selective recompute keeps none of these bytes and computes them again.
     Duration core_forward{};
     Bytes core_saved{};
+    /// Part of `forward` behind all that the layer's backward reads: its last product, and the sum
+    /// with what went past it. Recompute that stops early leaves it out.
+    Duration tail_forward{};
     /// What each of the devices that share a layer has whole, as long as they do not divide the
     /// sequence: part of `forward`, of `backward_input` and of `saved`.
     Duration whole_forward{};
@@ -77,6 +80,7 @@ inline constexpr std::array times_of_sample{&LayerSample::forward,
                                             &LayerSample::backward_weight,
                                             &LayerSample::accumulation,
                                             &LayerSample::core_forward,
+                                            &LayerSample::tail_forward,
                                             &LayerSample::whole_forward,
                                             &LayerSample::whole_backward};
 

@@ -28,6 +28,7 @@ LayerSample together(const LayerSample& a, const LayerSample& b) {
             .backward_weight_kernels = a.backward_weight_kernels + b.backward_weight_kernels,
             .core_forward = a.core_forward + b.core_forward,
             .core_saved = a.core_saved + b.core_saved,
+            .tail_forward = b.tail_forward,
             .whole_forward = a.whole_forward + b.whole_forward,
             .whole_backward = a.whole_backward + b.whole_backward,
             .whole_saved = a.whole_saved + b.whole_saved};

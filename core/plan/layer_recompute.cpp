@@ -70,7 +70,9 @@ LayerSamples with_layer_recompute(const Model& model,
             LayerSample& sample = samples[as_index(layer)];
             const Bytes input = input_gradient(model, samples, layer);
             const bool begins = layer == block.first && rules.blocks == 1;
-            rebuild(sample, begins ? std::min(input, sample.saved) : Bytes{}, sample.forward);
+            const bool stops = rules.stops_early && rules.blocks == 1 && layer + 1 == block.end;
+            const Duration again = sample.forward - (stops ? sample.tail_forward : Duration{});
+            rebuild(sample, begins ? std::min(input, sample.saved) : Bytes{}, again);
             sample.rebuilt_with_next = layer + 1 < block.end;
             sample.rebuilt_blocks = rules.blocks;
         }

@@ -26,7 +26,8 @@ std::vector<LayerRange> recomputed_blocks(const Model& model);
 ///
 ///     saved            what is kept
 ///     rebuilt          the rest
-///     backward_input   + the forward of what is rebuilt
+///     backward_input   + the forward of what is rebuilt; where recompute stops early, without the
+///                      `tail_forward` of a block's last layer
 ///
 /// With several blocks to a group the first layer of a group keeps its input alone. As groups count
 /// from the first block of a stage, StageCosts (core/plan/stage_costs.h) adds these inputs.

@@ -206,9 +206,10 @@ ReplicaGroup Cluster::slowest_replicas() const {
 
 LayerRules Cluster::layer_rules() const {
     const PipelineSettings& pipeline = scenario_.pipeline;
-    LayerRules rules{
-        .tensor = tensor_parallel(),
-        .recompute = {.mode = pipeline.layer_recompute, .blocks = pipeline.recompute_blocks}};
+    LayerRules rules{.tensor = tensor_parallel(),
+                     .recompute = {.mode = pipeline.layer_recompute,
+                                   .blocks = pipeline.recompute_blocks,
+                                   .stops_early = pipeline.recompute_early_stop}};
     if (replicas_ > 1 && pipeline.shard >= Shard::Gradients) {
         rules.gathered = {.replicas = slowest_replicas(),
                           .all_reduce = pipeline.all_reduce,

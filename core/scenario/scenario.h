@@ -187,7 +187,8 @@ struct PipelineSettings {
     Receives receives = Receives::Posted;  ///< that a schedule file has
     int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
     LayerRecompute layer_recompute = LayerRecompute::None;  ///< "selective" and "block"
-    int recompute_blocks = 1;  ///< "block": of a stage, that are computed again together
+    int recompute_blocks = 1;           ///< "block": of a stage, that are computed again together
+    bool recompute_early_stop = false;  ///< "block": as LayerRecomputeRules::stops_early
     Offload offload = Offload::None;
     std::optional<std::vector<int>> partition;  ///< as written: layers or whole blocks
     std::optional<int> channel_capacity;

@@ -252,7 +252,7 @@ void print_shard(const ScenarioKey& key, ScenarioWriter& writer, const Scenario&
         key, writer, scenario, keys::choice<&Pipeline::shard>(key.name, key.words).print);
 }
 
-constexpr std::array<ScenarioKey, 23> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 24> keys_of_pipeline{{
     keys::planned<&Pipeline::stages>("stages", stage_range),
     keys::planned<&Pipeline::micro_batches>("micro_batches", micro_batch_range),
     // A file says what the keys before it say, and has the last word.
@@ -268,6 +268,7 @@ constexpr std::array<ScenarioKey, 23> keys_of_pipeline{{
      .words = words::all_recomputes},
     keys::integer<&Pipeline::recompute_blocks>("recompute_blocks", {1, layer_range.high})
         .checked_by(refuse_groups_of_nothing),
+    keys::boolean<&Pipeline::recompute_early_stop>("recompute_early_stop"),
     {.name = "recompute_timing",
      .read = read_recompute_timing,
      .print = print_recompute_timing,

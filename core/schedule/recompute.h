@@ -22,6 +22,8 @@ enum class LayerRecompute {
 struct LayerRecomputeRules {
     LayerRecompute mode = LayerRecompute::None;
     int blocks = 1;  ///< Block: of a stage, that are computed again together
+    /// Block: what makes nothing that the backward reads is not computed again, at a block's end.
+    bool stops_early = false;
 
     bool operator==(const LayerRecomputeRules&) const = default;
 };

@@ -197,6 +197,11 @@ void set_recompute(const SettledScenario& scenario,
         case LayerRecompute::Block:
             flags.recompute_full = true;
             flags.recompute_layers = groups_of_megatron(scenario, layout);
+            if (scenario.pipeline.recompute_early_stop) {
+                console.note(
+                    "warning: pipeline.recompute_early_stop = true: Megatron computes a block "
+                    "again to its end");
+            }
             return;
     }
     const RecomputeRules rules = scenario.pipeline.recompute;

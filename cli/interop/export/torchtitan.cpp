@@ -119,6 +119,9 @@ std::vector<std::string> lacks(const SettledScenario& scenario) {
     lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_blocks > 1,
          fmt::format("pipeline.recompute_blocks = {}", pipeline.recompute_blocks),
          "torchtitan keeps the input of every block, as 1 says");
+    lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_early_stop,
+         "pipeline.recompute_early_stop = true",
+         "torchtitan computes a block again to its end");
     lack(pipeline.recompute != RecomputeRules(Recompute::None),
          fmt::format("pipeline.recompute, {}", to_string(pipeline.recompute)),
          "torchtitan keeps the input of every block, as \"block\" says");

@@ -40,6 +40,7 @@ Imported tables_of(const TrainingRun& run, std::string_view origin) {
             quoted_line("schedule", run.schedule) + line("micro_batches", run.micro_batches) +
             line("data_parallel", run.data_parallel) +
             recompute_lines(run.recompute, run.recompute_blocks) +
+            (run.recompute_early_stop ? "recompute_early_stop = true\n" : "") +
             line("tensor_parallel", run.tensor_parallel);
     if (run.sequence_parallel) {
         text += "sequence_parallel = true\n";

@@ -83,7 +83,7 @@ class TitanReader {
             "optimizer.early_step_in_backward activation_checkpoint.memory_budget "
             "activation_checkpoint.visualize_memory_budget_pareto "
             "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
-            "activation_checkpoint.early_stop activation_checkpoint.preserve_rng_state "
+            "activation_checkpoint.preserve_rng_state "
             "activation_checkpoint.determinism_check activation_checkpoint.debug "
             "fault_tolerance.process_group fault_tolerance.replica_id fault_tolerance.group_size "
             "fault_tolerance.min_replica_size",
@@ -499,6 +499,8 @@ class TitanReader {
         const bool is_part =
             reader_.text("activation_checkpoint.selective_ac_option").value_or("2") == "op";
         run_.recompute = mode == "full" ? "block" : "none";
+        run_.recompute_early_stop =
+            reader_.answer("activation_checkpoint.early_stop").value_or(false) && mode == "full";
         if (mode == "memory_budget") {
             reader_.problem("activation_checkpoint.mode",
                             "the compiler chooses what is computed again");

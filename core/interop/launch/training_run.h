@@ -24,6 +24,7 @@ struct TrainingRun {
     std::vector<int> blocks{};  ///< pipeline.partition, in whole blocks
     std::string recompute{};
     int recompute_blocks = 1;
+    bool recompute_early_stop = false;
     std::string precision{};
     std::string gradients{};  ///< training.gradients; empty also where weights have four bytes
     std::string optimizer{};

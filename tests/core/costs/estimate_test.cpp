@@ -215,6 +215,25 @@ TEST(Estimate, AWindowBoundsThePairs) {
     EXPECT_EQ(forward(with(config, {{"sliding_window", 100}})), matrices + 21 * 4 * 8);
 }
 
+/// Of a gated half the last of three matrices; dropout behind it would have to be computed again
+/// for its mask, and experts' results are read by the router's backward.
+TEST(Estimate, NoBackwardReadsTheLastProductOfABlock) {
+    const json config = with(llama_config(), {{"hidden_size", 8}, {"intermediate_size", 16}});
+    const auto tail = [](const DecoderModel& model) {
+        const Profile profile = estimated_profile(model, counts_operations, options(10, 1));
+        return sample(profile, "block0.feed_forward", 1).tail_forward.count();
+    };
+    DecoderModel model = model_of(config);
+    EXPECT_EQ(tail(model), 2 * 10 * 16 * 8);
+    model.dropout = true;
+    EXPECT_EQ(tail(model), 0);
+    EXPECT_EQ(
+        tail(model_of(with(
+            config,
+            {{"model_type", "mixtral"}, {"num_local_experts", 8}, {"num_experts_per_tok", 2}}))),
+        0);
+}
+
 /// A token goes through 2 of 8 experts, and the router scores all.
 TEST(Estimate, ATokenPaysForItsExpertsOnly) {
     const DecoderModel model = model_of(with(llama_config(),

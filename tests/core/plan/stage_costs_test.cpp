@@ -103,6 +103,25 @@ TEST(LayerRecompute, SelectiveNeedsNoBlocks) {
     EXPECT_EQ(samples[1].saved, Bytes{50});
 }
 
+/// 12 of 30 ns of the layer that ends a block make nothing that is read again; of the first layer's
+/// output the second one's backward needs all.
+TEST(LayerRecompute, ThatStopsEarlyLeavesOutTheEndOfABlock) {
+    LayerSamples before = block_samples();
+    before[1].tail_forward = before[3].tail_forward = Duration(5);
+    before[2].tail_forward = before[4].tail_forward = Duration(12);
+    LayerRecomputeRules rules{.mode = LayerRecompute::Block};
+    LayerSamples whole = with_layer_recompute(two_blocks(), before, rules);
+    EXPECT_EQ(whole[2].backward_input, Duration(35 + 30));
+    rules.stops_early = true;
+    const LayerSamples early = with_layer_recompute(two_blocks(), before, rules);
+    whole[2].backward_input = whole[4].backward_input = Duration(35 + 30 - 12);
+    EXPECT_EQ(early, whole);
+    // With two blocks to a group the second one reads what the first makes to its end.
+    rules.blocks = 2;
+    EXPECT_EQ(with_layer_recompute(two_blocks(), before, rules)[2].backward_input,
+              Duration(35 + 30));
+}
+
 /// The first layer of a block keeps what it reads (10), the second nothing. Embedding and head stay
 /// as they are.
 TEST(LayerRecompute, BlockKeepsTheInputOfABlock) {

@@ -304,6 +304,10 @@ TEST(ParseScenario, ReadsHowManyBlocksAreComputedAgainTogether) {
     EXPECT_EQ(parse(print_scenario(s)), s);
     // The default goes with everything.
     EXPECT_NO_THROW(parse(with(gpt, "[pipeline]\nrecompute_blocks = 1")));
+    const Scenario early =
+        parse(with(gpt, "[pipeline]\nrecompute = \"block\"\nrecompute_early_stop = true"));
+    EXPECT_TRUE(early.pipeline.recompute_early_stop);
+    EXPECT_EQ(parse(print_scenario(early)), early);
 }
 
 TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
