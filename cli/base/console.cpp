@@ -3,10 +3,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <ostream>
 
 #include <fmt/format.h>
+
+#include "exec/base/retry.h"
 
 namespace pipetwin::cli {
 
@@ -65,7 +68,14 @@ void Console::configure(const CommonOptions& options) {
 }
 
 void Console::result(std::string_view text) {
-    *out_ << text;
+    if (keeps_ && !is_lost_) {
+        constexpr std::size_t most_kept = std::size_t{16} << 20U;
+        is_lost_ = unwritten_.size() > most_kept;
+        unwritten_ += text;
+    }
+    if (*out_ || !keeps_) {
+        *out_ << text;
+    }
 }
 
 void Console::note(std::string_view text) {
@@ -97,15 +107,27 @@ std::string Console::styled(Style style, std::string_view text) const {
 }
 
 void Console::flush() {
+    if (!*out_ && keeps_) {
+        out_->clear();
+        *out_ << unwritten_;
+    }
     out_->flush();
+    if (*out_ || is_lost_) {
+        unwritten_.clear();
+    }
 }
 
 void Console::finish() {
-    out_->flush();
-    if (!*out_) {
-        throw Error(
-            ErrorKind::Io, "stdout", "the result could not be written", "is the disk full?");
-    }
+    const auto write = [this] {
+        flush();
+        if (!*out_ || is_lost_) {
+            throw Error(
+                ErrorKind::Io, "stdout", "the result could not be written", "is the disk full?");
+        }
+    };
+    const bool waits = keeps_ && !is_lost_;
+    exec::keep_trying(
+        waits ? exec::disk_patience : std::chrono::seconds(0), write, [](const Error&) {});
 }
 
 }  // namespace pipetwin::cli

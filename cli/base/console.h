@@ -33,6 +33,9 @@ class Console {
 
     /// The result of the command, on stdout.
     void result(std::string_view text);
+    /// From now on results that cannot be written are kept, and written with those that follow: a
+    /// disk may be full for a while. Beyond some megabytes they are lost.
+    void keep_results() { keeps_ = true; }
     /// Progress and remarks, on stderr; nothing with --quiet.
     void note(std::string_view text);
     /// Details, on stderr, with --verbose only.
@@ -62,6 +65,9 @@ class Console {
     bool color_err_ = false;
     bool quiet_ = false;
     bool verbose_ = false;
+    bool keeps_ = false;     ///< what could not be written
+    bool is_lost_ = false;   ///< more than was kept
+    std::string unwritten_;  ///< since the last flush that went well; where it keeps results
 };
 
 }  // namespace pipetwin::cli
