@@ -3,10 +3,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ostream>
 
 #include <fmt/format.h>
+
+#include "core/base/printable.h"
 
 namespace pipetwin::cli {
 
@@ -30,6 +33,21 @@ std::string_view escape_code(Style style) {
 
 std::string painted(bool color, Style style, std::string_view text) {
     return color ? fmt::format("\x1b[{}m{}\x1b[0m", escape_code(style), text) : std::string(text);
+}
+
+/// The lines of a text. One that looks like a message of its own, because a name from a file has an
+/// end of line in it, is indented.
+std::string with_indented_labels(std::string_view text) {
+    std::string lines;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string_view line = text.substr(begin, end - begin);
+        const bool looks_like_one = line.starts_with("error:") || line.starts_with("hint:");
+        lines += begin == 0 ? "" : looks_like_one ? "\n  " : "\n";
+        lines += line;
+        begin = end + 1;
+    }
+    return lines;
 }
 
 }  // namespace
@@ -65,18 +83,25 @@ void Console::configure(const CommonOptions& options) {
 }
 
 void Console::result(std::string_view text) {
-    *out_ << text;
+    const Colours colours = color_out_ ? Colours::Kept : Colours::Escaped;
+    *out_ << with_indented_labels(printable_lines(text, colours));
 }
 
 void Console::note(std::string_view text) {
     if (!quiet_) {
-        *err_ << text << '\n' << std::flush;
+        *err_ << printable(text) << '\n' << std::flush;
+    }
+}
+
+void Console::note_lines(std::string_view text) {
+    if (!quiet_) {
+        *err_ << with_indented_labels(printable_lines(text)) << '\n' << std::flush;
     }
 }
 
 void Console::detail(std::string_view text) {
     if (verbose_) {
-        *err_ << text << '\n' << std::flush;
+        *err_ << printable(text) << '\n' << std::flush;
     }
 }
 
@@ -85,7 +110,7 @@ void Console::error(const Error& error) {
     if (!error.place().empty()) {
         *err_ << painted(color_err_, Style::Strong, error.place() + ":") << ' ';
     }
-    *err_ << error.text() << '\n';
+    *err_ << with_indented_labels(error.text()) << '\n';
     if (!error.hint().empty()) {
         *err_ << painted(color_err_, Style::Hint, "hint:") << ' ' << error.hint() << '\n';
     }
@@ -94,6 +119,10 @@ void Console::error(const Error& error) {
 
 std::string Console::styled(Style style, std::string_view text) const {
     return painted(color_out_, style, text);
+}
+
+void Console::redraw(std::string_view line) {
+    *err_ << "\r\x1b[K" << printable(line) << std::flush;
 }
 
 void Console::flush() {

@@ -23,7 +23,8 @@ Terminal this_terminal();
 /// Styles of text on a terminal; each has a colour.
 enum class Style { Strong, Faint, Bad, Good, Hint };
 
-/// Output of the program: results on stdout, everything else on stderr.
+/// Output of the program: results on stdout, everything else on stderr. Whatever is printed passes
+/// `printable_lines`: no name from a file reaches a terminal as anything but text.
 class Console {
   public:
     Console(std::ostream& out, std::ostream& err, Terminal terminal);
@@ -33,8 +34,10 @@ class Console {
 
     /// The result of the command, on stdout.
     void result(std::string_view text);
-    /// Progress and remarks, on stderr; nothing with --quiet.
+    /// Progress and remarks, on stderr, a line each; nothing with --quiet.
     void note(std::string_view text);
+    /// A remark of several lines.
+    void note_lines(std::string_view text);
     /// Details, on stderr, with --verbose only.
     void detail(std::string_view text);
     /// "error: place: text" and "hint: ..." on stderr.
@@ -47,7 +50,8 @@ class Console {
     bool verbose() const { return verbose_; }
     int width() const { return terminal_.width; }
     bool err_is_terminal() const { return terminal_.err; }
-    std::ostream& err() { return *err_; }
+    /// Writes over the current line of the terminal behind stderr; empty: only wipes it.
+    void redraw(std::string_view line);
 
     /// Throws Error(Io) if a result could not be written (a full disk behind a redirection).
     void finish();

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace pipetwin {
 
@@ -223,11 +224,11 @@ class ProfileCheck {
 
   private:
     [[noreturn]] void refuse(std::string_view pointer,
-                             std::string text,
+                             std::string_view text,
                              std::string hint = {}) const {
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}: {}", place_, pointer),
-                    std::move(text),
+                    printable(text),
                     std::move(hint));
     }
 

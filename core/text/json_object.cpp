@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/suggest.h"
 
 namespace pipetwin {
@@ -45,7 +46,7 @@ std::string escaped(std::string_view key) {
             result += c;
         }
     }
-    return result;
+    return printable(result);
 }
 
 }  // namespace
