@@ -13,7 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/interop/traces/packed_source.h"
+#include "core/text/json_number.h"
 
 namespace pipetwin {
 
@@ -141,9 +143,9 @@ class EventReader final : public nlohmann::json_sax<json> {
         constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         return whole_number(static_cast<std::int64_t>(std::min(value, most)));
     }
-    bool number_float(double, const std::string& text) override {
+    bool number_float(double value, const std::string& token) override {
         if (depth_ == event_depth_) {
-            take_field(text, false);
+            take_field(json_number(value, token).digits, false);
         }
         return true;
     }
@@ -279,6 +281,7 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     void take_text(std::string& text) {
+        text = printable(text);
         if (key_ == "name") {
             event_.name = std::move(text);
         } else if (key_ == "cat") {
