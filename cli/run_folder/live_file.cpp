@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/text/own_file.h"
 
 namespace pipetwin::cli {
 
@@ -12,7 +13,8 @@ LiveFile::LiveFile(std::filesystem::path path, const LiveHeader& header)
 }
 
 void LiveFile::begin() {
-    stream_ = std::ofstream(path_, std::ios::trunc);
+    replace_file(path_, "");
+    stream_ = std::ofstream(path_, std::ios::app);
     size_ = 0;
     write(header_);
 }

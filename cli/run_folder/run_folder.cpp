@@ -1,6 +1,5 @@
 #include "cli/run_folder/run_folder.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,7 +13,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "core/text/json_text.h"
+#include "core/text/own_file.h"
 
 namespace pipetwin::cli {
 
@@ -77,6 +76,9 @@ RunFolder::RunFolder(std::filesystem::path path, Old old) : path_(std::move(path
         } else if (old == Old::Refused) {
             refuse_used();
         }
+        for (const std::string_view inner : {run_file::checkpoints, run_file::flight}) {
+            expect_own_folder(file(inner));
+        }
     } catch (...) {
         close(lock_file_);
         throw;
@@ -92,10 +94,7 @@ RunFolder::~RunFolder() {
 void RunFolder::lock() {
     const std::filesystem::path path = path_ / lock_name;
     while (true) {
-        lock_file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-        if (lock_file_ < 0) {
-            fail(path, "write to the folder", errno);
-        }
+        lock_file_ = open_own_file(path);
         if (flock(lock_file_, LOCK_EX | LOCK_NB) != 0) {
             const std::string who = holder(lock_file_);
             close(lock_file_);
@@ -156,14 +155,15 @@ void RunFolder::remove_old() const {
 }
 
 void RunFolder::write(std::string_view name, std::string_view content) const {
-    write_file(file(name), content);
+    replace_file(file(name), content);
 }
 
 std::filesystem::path unused_run_folder(const std::string& name) {
     for (int number = 1;; ++number) {
         std::filesystem::path path =
             std::filesystem::path("runs") / fmt::format("{}-{}", name, number);
-        if (!std::filesystem::exists(path)) {
+        std::error_code ignored;
+        if (!std::filesystem::exists(path, ignored)) {
             return path;
         }
     }

@@ -31,7 +31,8 @@ class RunFolder {
     enum class Old { Refused, Removed, GoesOn };
 
     /// Creates the folder where it is missing. Throws Error(Io) if another process holds it, naming
-    /// the process, if it holds a run that is refused, or none that could go on.
+    /// the process, if it holds a run that is refused, or none that could go on, or if a folder of
+    /// the run is a link.
     RunFolder(std::filesystem::path path, Old old);
     RunFolder(const RunFolder&) = delete;
     RunFolder& operator=(const RunFolder&) = delete;
@@ -40,7 +41,7 @@ class RunFolder {
     const std::filesystem::path& path() const { return path_; }
     /// The path of a file in the folder.
     std::filesystem::path file(std::string_view name) const { return path_ / name; }
-    /// Writes a file in the folder. Throws Error(Io).
+    /// Writes a file in the folder; a link of its name is replaced. Throws Error(Io).
     void write(std::string_view name, std::string_view content) const;
 
   private:

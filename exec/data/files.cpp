@@ -1,9 +1,6 @@
 #include "exec/data/files.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/text/input_file.h"
 
 namespace pipetwin::exec {
 
@@ -46,30 +44,18 @@ std::vector<fs::path> data_files(const fs::path& path) {
 }
 
 MappedFile::MappedFile(const fs::path& path) {
-    const auto fail = [&path](const char* doing, int code) {
-        throw Error(ErrorKind::Io,
-                    path.string(),
-                    std::string(doing) + ": " + std::generic_category().message(code));
-    };
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        fail("cannot be opened", errno);
-    }
-    struct stat about {};
-    if (fstat(file, &about) != 0) {
-        const int code = errno;
-        close(file);
-        fail("cannot be read", code);
-    }
-    size_ = static_cast<std::size_t>(about.st_size);
+    const InputFile file(path);
+    size_ = file.size();
     if (size_ > 0) {
-        data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
+        data_ =
+            mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);  // the pages stay
     }
-    const int code = errno;
-    close(file);  // the pages stay
     if (data_ == MAP_FAILED) {
         data_ = nullptr;
-        fail("cannot be mapped", code);
+        throw Error(ErrorKind::Io,
+                    path.string(),
+                    "cannot be mapped: " + std::generic_category().message(errno),
+                    "is the file on a disk of this machine?");
     }
 }
 

@@ -1,7 +1,3 @@
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <span>
 
 #include <fmt/format.h>
@@ -9,6 +5,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/text/input_file.h"
 #include "exec/base/random.h"
 #include "exec/data/files.h"
 #include "exec/data/sources.h"
@@ -20,16 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr int byte_values = 256;
 
-std::string read_file(const fs::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::string bytes{std::istreambuf_iterator<char>(in), {}};
-    if (!in.is_open() || in.bad()) {
-        throw Error(
-            ErrorKind::Io, path.string(), fmt::format("cannot be read: {}", std::strerror(errno)));
-    }
-    return bytes;
-}
-
 class Text final : public DataSource {
   public:
     Text(const DataRange& range, int context, std::uint64_t seed)
@@ -37,7 +24,7 @@ class Text final : public DataSource {
         const std::vector<fs::path> files = data_files(range.path);
         file_count_ = files.size();
         for (const fs::path& file : files) {
-            bytes_ += read_file(file);
+            bytes_ += InputFile(file).read_up_to(bytes_.max_size());
         }
         const std::size_t begin = range.begin_in(bytes_.size());
         bytes_ = bytes_.substr(begin, range.end_in(bytes_.size()) - begin);

@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/text/file_damage.h"
+#include "core/text/input_file.h"
 
 namespace pipetwin {
 
@@ -66,7 +67,8 @@ ByteSource::Read blocks_of_text(std::string_view text) {
 
 ByteSource::Read blocks_of_file(const std::filesystem::path& file) {
     const std::string place = file.string();
-    const std::shared_ptr<gzFile_s> open(::gzopen(place.c_str(), "rb"), [](gzFile_s* opened) {
+    InputFile input(file);
+    const std::shared_ptr<gzFile_s> open(::gzdopen(input.descriptor(), "rb"), [](gzFile_s* opened) {
         if (opened != nullptr) {
             ::gzclose(opened);
         }
@@ -74,6 +76,7 @@ ByteSource::Read blocks_of_file(const std::filesystem::path& file) {
     if (open == nullptr) {
         refuse_reading(place);
     }
+    input.release();  // which gzclose closes now
     return [open, place](std::span<char> block) {
         const int size = ::gzread(open.get(), block.data(), static_cast<unsigned>(block.size()));
         int code = Z_OK;
