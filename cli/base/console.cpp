@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <optional>
 #include <ostream>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -50,18 +53,40 @@ std::string with_indented_labels(std::string_view text) {
     return lines;
 }
 
+constexpr int narrowest = 20;
+constexpr int widest = 1000;
+
+/// The value of an environment variable; empty where it is not set.
+std::string_view environment(const char* name) {
+    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before threads
+    return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+/// A number of columns that lines can have; none for any other text.
+std::optional<int> width_in(std::string_view text) {
+    int width = 0;
+    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), width);
+    const bool is_width = status == std::errc{} && rest == text.data() + text.size() &&
+                          width >= narrowest && width <= widest;
+    return is_width ? std::optional(width) : std::nullopt;
+}
+
 }  // namespace
 
 Terminal this_terminal() {
     Terminal terminal;
     terminal.out = isatty(STDOUT_FILENO) == 1;
     terminal.err = isatty(STDERR_FILENO) == 1;
-    const char* const no_color =
-        std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): before any thread
-    terminal.no_color = no_color != nullptr && *no_color != '\0';
+    const std::string_view kind = environment("TERM");
+    terminal.dumb = kind.empty() || kind == "dumb";
+    terminal.no_color = terminal.dumb || !environment("NO_COLOR").empty();
     winsize size{};
-    if (terminal.out && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
-        terminal.width = size.ws_col;
+    const bool knows_size = (terminal.out && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) ||
+                            (terminal.err && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0);
+    if (const std::optional<int> columns = width_in(environment("COLUMNS"))) {
+        terminal.width = *columns;
+    } else if (knows_size && size.ws_col > 0) {
+        terminal.width = std::clamp(int{size.ws_col}, narrowest, widest);
     }
     return terminal;
 }

@@ -13,11 +13,14 @@ namespace pipetwin::cli {
 struct Terminal {
     bool out = false;       ///< stdout is a terminal
     bool err = false;       ///< stderr is a terminal
-    bool no_color = false;  ///< NO_COLOR is set
+    bool no_color = false;  ///< NO_COLOR is set, or the terminal knows no escape sequences
+    bool dumb = false;      ///< the terminal knows no escape sequences: a line stays as it is
     int width = 100;        ///< characters per line
 };
 
-/// The terminal of this process.
+/// The terminal of this process. `TERM` says whether it knows escape sequences ("dumb" and a
+/// missing one: no); `COLUMNS`, where it is a number from 20 to 1000, how wide a line is, else the
+/// terminal itself.
 Terminal this_terminal();
 
 /// Styles of text on a terminal; each has a colour.
@@ -49,7 +52,8 @@ class Console {
     bool quiet() const { return quiet_; }
     bool verbose() const { return verbose_; }
     int width() const { return terminal_.width; }
-    bool err_is_terminal() const { return terminal_.err; }
+    /// Whether a line on stderr can be written again in its place.
+    bool can_redraw() const { return terminal_.err && !terminal_.dumb; }
     /// Writes over the current line of the terminal behind stderr; empty: only wipes it.
     void redraw(std::string_view line);
 

@@ -30,7 +30,7 @@ void Progress::update(double share, std::string_view what) {
     if (console_.quiet() || time - start_ < silence) {
         return;
     }
-    if (console_.err_is_terminal()) {
+    if (console_.can_redraw()) {
         if (time - drawn_ >= redraw_interval) {
             drawn_ = time;
             redraw(percent, what);

@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,6 +103,13 @@ bool has_ended(pid_t process) {
     return name_end == std::string::npos || line.compare(name_end + 2, 1, "Z") == 0;
 }
 
+/// True if a pipe is written to whose other end is closed. mpirun, which passes on what processes
+/// print, would tell none of them.
+bool has_no_reader(int file) {
+    pollfd pipe{.fd = file, .events = 0, .revents = 0};
+    return poll(&pipe, 1, 0) > 0 && (pipe.revents & POLLERR) != 0;
+}
+
 struct Ended {
     int code = 0;            ///< of mpirun, 128 + the signal where one ended it or a process
     bool is_mpirun = false;  ///< it was mpirun itself that a signal ended
@@ -133,6 +141,9 @@ Ended wait_for(pid_t mpirun) {
             if (const auto index = known.contains(process) ? std::nullopt : index_of(process)) {
                 known[process] = *index;
             }
+        }
+        if (StopSignal::received() == 0 && has_no_reader(STDOUT_FILENO)) {
+            StopSignal::note(SIGPIPE);
         }
         if (const int signal = StopSignal::received(); signal != passed_on) {
             passed_on = signal;
@@ -185,7 +196,7 @@ void execute(const LaunchOptions& options, Console&) {
                     "install it: apt-get install openmpi-bin");
     }
     constexpr int by_signal = 128;
-    if (code > by_signal && code != by_signal + SIGINT && code != by_signal + SIGTERM) {
+    if (code > by_signal && StopSignal::name(code - by_signal).empty()) {
         throw Error(ErrorKind::WorkerFailed,
                     "launch",
                     fmt::format("{} was ended by signal {} ({})",

@@ -143,7 +143,7 @@ Planned in_the_better_order(const Scenario& scenario,
 }
 
 /// Writes the best plan as `simulate` would, and the search that found it.
-void write_best(const RunFolder& folder,
+void write_best(RunFolder& folder,
                 const Scenario& scenario,
                 const Planned& plan,
                 const Prediction& prediction) {
@@ -155,6 +155,7 @@ void write_best(const RunFolder& folder,
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
+    folder.begin();
 }
 
 }  // namespace

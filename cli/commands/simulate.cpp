@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
+#include "cli/predict/memory_need.h"
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/prediction.h"
 #include "cli/predict/run_calibration.h"
@@ -31,10 +32,11 @@ namespace {
 /// would bring.
 constexpr std::size_t largest_doubled = 200'000;
 
-void write_plan(const RunFolder& folder, const Prediction& prediction) {
+void write_plan(RunFolder& folder, const Prediction& prediction) {
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
+    folder.begin();
 }
 
 /// A prediction, and what makes the same plan again with twice as many micro-batches.
@@ -79,6 +81,12 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
     if (costs.schedule_from_file && costs.receives == Receives::Blocking) {
         console.note("receives of the schedule file block where they stand");
     }
+    if (!costs.schedule_from_file) {
+        expect_memory_for({.stages = std::int64_t{costs.shape.ranks} * costs.shape.chunks,
+                           .micro_batches = costs.shape.micro_batches},
+                          "--micro-batches",
+                          memory_left());
+    }
     Prediction prediction = predict(sim::with_settled_capacity(make_plan(costs)));
     std::optional<Plan> more;
     if (!costs.schedule_from_file) {
@@ -88,7 +96,8 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
         });
     }
     if (!options.common.out.empty()) {
-        write_plan(RunFolder(options.common.out, unless_forced(options.common.force)), prediction);
+        RunFolder folder(options.common.out, unless_forced(options.common.force));
+        write_plan(folder, prediction);
     }
     return {.prediction = std::move(prediction), .more = std::move(more)};
 }
@@ -121,7 +130,7 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
     const Model model = scenario_model(scenario, &found.profile);
     Prediction prediction = predict(scenario, model, found.profile);
     if (!options.common.out.empty()) {
-        const RunFolder folder(options.common.out, unless_forced(options.common.force));
+        RunFolder folder(options.common.out, unless_forced(options.common.force));
         folder.write(run_file::scenario, print_scenario(scenario.as_scenario()));
         folder.write(run_file::profile, print_profile(found.profile));
         write_plan(folder, prediction);
@@ -177,6 +186,9 @@ void execute(const SimulateOptions& options, Console& console) {
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
+    const Undertaking undertaking =
+        undertaking_of_plan({.stages = prediction.plan.stage_count(),
+                             .micro_batches = prediction.plan.micro_batches()});
     const sim::Explanation explanation =
         sim::explain(prediction.plan, prediction.timeline, prediction.breakdown, more);
     const Uncertainty varied = uncertainty(

@@ -2,14 +2,15 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <string>
 
+#include "cli/run_folder/growing_file.h"
 #include "core/artifacts/live_steps.h"
 
 namespace pipetwin::cli {
 
 /// live.jsonl: what every rank did in each step, for a program that watches. A file that has become
-/// large begins again, with its header. All functions throw Error(Io).
+/// large begins again, with its header. What the disk has no room for is written later.
 class LiveFile {
   public:
     LiveFile(std::filesystem::path path, const LiveHeader& header);
@@ -20,12 +21,10 @@ class LiveFile {
     static constexpr std::int64_t largest = 64 << 20;  ///< bytes, and a step more
 
   private:
-    void begin();
     void write(const std::string& line);
 
-    std::filesystem::path path_;
+    GrowingFile file_;
     std::string header_;
-    std::ofstream stream_;
     std::int64_t size_ = 0;
 };
 

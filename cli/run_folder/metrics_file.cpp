@@ -1,61 +1,135 @@
 #include "cli/run_folder/metrics_file.h"
 
-#include <sstream>
-#include <string>
-#include <system_error>
+#include <cstdint>
+#include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/text/json_output.h"
 #include "core/base/error.h"
-#include "core/text/input_file.h"
-#include "core/text/own_file.h"
-#include "exec/base/durable_file.h"
+#include "core/base/number_text.h"
+#include "core/text/file_blocks.h"
+#include "exec/base/retry.h"
 
 namespace pipetwin::cli {
 
 namespace {
 
-/// The first `count` lines of a file. Lines behind them are of steps that no checkpoint holds, and
-/// may end in half a line.
-std::string first_lines(const std::filesystem::path& path, int count) {
+constexpr std::size_t most_metrics_bytes = std::size_t{64} << 30U;
+
+/// The step that a line of metrics is of; -1 for what is no such line.
+int step_of(std::string_view line) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object()) {
+        return -1;
+    }
+    const auto step = json.find("step");
+    return step != json.end() && step->is_number_integer() ? step->get<int>() : -1;
+}
+
+/// The whole lines that a file of metrics begins with, as far as they are of steps before a given
+/// one.
+class WholeLines {
+  public:
+    explicit WholeLines(int first_step) : first_step_(first_step) {}
+
+    void take(std::string_view block) {
+        while (!ended_) {
+            const std::size_t end = block.find('\n');
+            line_ += block.substr(0, end);
+            if (end == std::string_view::npos) {
+                return;
+            }
+            block.remove_prefix(end + 1);
+            const int step = step_of(line_);
+            ended_ = step <= last_step_ || step >= first_step_;
+            if (!ended_) {
+                last_step_ = step;
+                bytes_ += static_cast<std::int64_t>(line_.size()) + 1;
+                ++count_;
+            }
+            line_.clear();
+        }
+    }
+
+    std::int64_t bytes() const { return bytes_; }
+    int count() const { return count_; }
+
+  private:
+    int first_step_;
+    int last_step_ = -1;
+    int count_ = 0;
+    std::int64_t bytes_ = 0;
+    std::string line_;
+    bool ended_ = false;
+};
+
+/// Bytes of the lines that stay.
+std::int64_t kept_bytes(const std::filesystem::path& path,
+                        int first_step,
+                        const std::function<void(const std::string&)>& tell) {
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) {
-        return {};
+    if (first_step == 0) {
+        return 0;
     }
-    constexpr std::size_t most = std::size_t{1} << 30U;
-    std::istringstream file(InputFile(path).read_up_to(most));
-    std::string lines;
-    std::string line;
-    for (int i = 0; i < count && std::getline(file, line); ++i) {
-        lines += line + '\n';
+    WholeLines lines(first_step);
+    if (std::filesystem::exists(path, ignored)) {
+        read_blocks(path, most_metrics_bytes, [&](std::string_view block) { lines.take(block); });
     }
-    return lines;
+    if (lines.count() < first_step) {
+        tell(
+            fmt::format("{} has {} of the {} before step {}: the others were torn or lost, and are "
+                        "not computed again",
+                        path.string(),
+                        counted(lines.count(), "whole line"),
+                        first_step,
+                        first_step));
+    }
+    return lines.bytes();
 }
 
 }  // namespace
 
-MetricsFile::MetricsFile(std::filesystem::path path, int first_step) : path_(std::move(path)) {
-    replace_file(path_, first_lines(path_, first_step));
-    stream_.open(path_, std::ios::app);
-    check();
+MetricsFile::MetricsFile(const std::filesystem::path& path,
+                         int first_step,
+                         std::function<void(const std::string&)> tell)
+    : tell_(std::move(tell)), file_(path, kept_bytes(path, first_step, tell_)) {
+    finish(exec::disk_patience);
 }
 
 void MetricsFile::add(const exec::StepReport& step) {
-    stream_ << step_json(step).dump() << '\n' << std::flush;
-    check();
-}
-
-void MetricsFile::bring_to_disk() const {
-    exec::flush_file(path_);
-}
-
-void MetricsFile::check() const {
-    if (!stream_) {
-        throw Error(
-            ErrorKind::Io, path_.string(), "the file could not be written", "is the disk full?");
+    const bool written = file_.add(step_json(step).dump() + '\n');
+    if (!written && !has_failed_) {
+        try {
+            file_.expect_written();
+        } catch (const Error& error) {
+            tell_(fmt::format("{}: {}; training goes on, its lines are written later",
+                              error.place(),
+                              error.text()));
+        }
     }
+    has_failed_ = !written;
+}
+
+void MetricsFile::bring_to_disk() {
+    try {
+        file_.write_kept();
+        file_.bring_to_disk();
+    } catch (const Error& error) {
+        tell_(fmt::format("{}: {}; training goes on", error.place(), error.text()));
+    }
+}
+
+void MetricsFile::finish(std::chrono::milliseconds patience) {
+    exec::keep_trying(
+        patience,
+        [this] {
+            file_.write_kept();
+            file_.expect_written();
+        },
+        [](const Error&) {});
 }
 
 }  // namespace pipetwin::cli

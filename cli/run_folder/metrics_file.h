@@ -1,30 +1,39 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
-#include <fstream>
+#include <functional>
+#include <string>
 
+#include "cli/run_folder/growing_file.h"
 #include "exec/training/trainer.h"
 
 namespace pipetwin::cli {
 
-/// metrics.jsonl: a line per step, handed to the system before the next step begins. All functions
-/// throw Error(Io).
+/// metrics.jsonl: a line per step, handed to the system before the next step begins. Lines that the
+/// disk has no room for are kept, and written as soon as it has.
 class MetricsFile {
   public:
-    /// Opens the file of a run whose steps before `first_step` are done: their lines stay.
-    MetricsFile(std::filesystem::path path, int first_step);
+    /// Goes on with the file of a run whose steps before `first_step` are done: the whole lines of
+    /// these stay, up to the first that is torn. `tell` gets what is no reason to stop. Throws
+    /// Error(Io) where the file cannot be opened, Error(BadInput) where it is no regular one.
+    MetricsFile(const std::filesystem::path& path,
+                int first_step,
+                std::function<void(const std::string&)> tell);
 
     /// Writes the line of a step.
     void add(const exec::StepReport& step);
 
-    /// Returns when all lines are on the disk.
-    void bring_to_disk() const;
+    /// Returns when all lines are on the disk, or that is told.
+    void bring_to_disk();
+
+    /// Writes what was kept, and waits for the disk for so long. Throws Error(Io).
+    void finish(std::chrono::milliseconds patience);
 
   private:
-    void check() const;
-
-    std::filesystem::path path_;
-    std::ofstream stream_;
+    std::function<void(const std::string&)> tell_;
+    GrowingFile file_;
+    bool has_failed_ = false;
 };
 
 }  // namespace pipetwin::cli

@@ -1,9 +1,11 @@
 #include "cli/run_folder/run_folder.h"
 
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
@@ -13,6 +15,8 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/scenario/scenario.h"
+#include "core/text/json_text.h"
 #include "core/text/own_file.h"
 
 namespace pipetwin::cli {
@@ -21,11 +25,12 @@ namespace {
 
 constexpr std::string_view lock_name = "lock";
 
-/// Whatever a run leaves behind, but the profile: `pipetwin profile --out DIR` may have put that
-/// there first.
-constexpr std::array run_files{run_file::scenario,
-                               run_file::search,
-                               run_file::plan,
+/// What a command that was refused late has left in earlier versions, and the profile, which
+/// `pipetwin profile --out DIR` may have put there first.
+constexpr std::array early_files{run_file::scenario, run_file::search, run_file::profile};
+
+/// What else a run leaves behind.
+constexpr std::array run_files{run_file::plan,
                                run_file::schedule,
                                run_file::predicted,
                                run_file::measured,
@@ -58,37 +63,135 @@ bool still_there(int file, const std::filesystem::path& path) {
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
+/// Whether a scenario is one that a command has put into its folder, and no file of the user's.
+bool is_printed_scenario(const std::filesystem::path& file) {
+    try {
+        constexpr std::size_t most_bytes = std::size_t{16} << 20U;
+        const std::string text = read_file(file, most_bytes);
+        return print_scenario(parse_scenario(text, file, {})) == text;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+/// The first file in a folder that shows a run; empty where it holds none.
+std::string_view sign_of_run(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    if (const std::filesystem::path scenario = folder / run_file::scenario;
+        std::filesystem::exists(scenario, ignored) && !is_printed_scenario(scenario)) {
+        return run_file::scenario;
+    }
+    for (const std::string_view name : run_files) {
+        if (std::filesystem::exists(folder / name, ignored)) {
+            return name;
+        }
+    }
+    return std::filesystem::exists(folder / run_file::checkpoints, ignored) ? run_file::checkpoints
+                                                                            : "";
+}
+
+/// Whether a folder, which is there, holds nothing but what a refused command or an early end has
+/// left in it, and no process does.
+bool holds_no_more_than_leftovers(const std::filesystem::path& folder) {
+    std::error_code status;
+    bool has_scenario = false;
+    bool has_profile = false;  // alone it is one that the user has measured
+    for (const auto& entry : std::filesystem::directory_iterator(folder, status)) {
+        const std::string name = entry.path().filename().string();
+        if (name != lock_name && std::ranges::find(early_files, name) == early_files.end()) {
+            return false;
+        }
+        has_scenario = has_scenario || name == run_file::scenario;
+        has_profile = has_profile || name == run_file::profile;
+    }
+    if (status || has_profile > has_scenario || !sign_of_run(folder).empty()) {
+        return false;
+    }
+    const int file = open((folder / lock_name).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0) {
+        return true;
+    }
+    const bool is_free = flock(file, LOCK_EX | LOCK_NB) == 0;
+    close(file);
+    return is_free;
+}
+
 }  // namespace
 
-RunFolder::RunFolder(std::filesystem::path path, Old old) : path_(std::move(path)) {
+RunFolder::RunFolder(std::filesystem::path path, Old old) : path_(std::move(path)), old_(old) {
     if (old == Old::GoesOn) {
         expect_run();
+    } else if (old == Old::Refused) {
+        refuse_used();
     }
-    std::error_code status;
-    std::filesystem::create_directories(path_, status);
-    if (status) {
-        fail(path_, "create the folder", status.value());
-    }
-    lock();
+    create();
     try {
-        if (old == Old::Removed) {
-            remove_old();
-        } else if (old == Old::Refused) {
-            refuse_used();
+        lock();
+        struct stat folder {};
+        if (stat(path_.c_str(), &folder) == 0) {
+            device_ = folder.st_dev;
+            inode_ = folder.st_ino;
         }
-        for (const std::string_view inner : {run_file::checkpoints, run_file::flight}) {
-            expect_own_folder(file(inner));
+        if (old == Old::Refused) {
+            refuse_used();  // now that no other process writes there
+        }
+        expect_own_folder(file(run_file::flight));
+        if (old != Old::Removed) {
+            expect_own_folder(file(run_file::checkpoints));
         }
     } catch (...) {
-        close(lock_file_);
+        leave_nothing();
         throw;
     }
 }
 
 RunFolder::~RunFolder() {
+    if (has_begun_) {
+        unlock();
+    } else {
+        leave_nothing();
+    }
+}
+
+void RunFolder::create() {
+    std::error_code status;
+    std::vector<std::filesystem::path> missing;
+    for (std::filesystem::path folder = std::filesystem::absolute(path_).lexically_normal();
+         !std::filesystem::exists(folder, status) && folder.has_relative_path();
+         folder = folder.parent_path()) {
+        missing.push_back(folder);
+    }
+    std::ranges::reverse(missing);
+    created_ = std::move(missing);
+    std::filesystem::create_directories(path_, status);
+    if (status) {
+        leave_nothing();
+        fail(path_, "create the folder", status.value());
+    }
+}
+
+/// As before the constructor, but for what other processes have written meanwhile.
+void RunFolder::leave_nothing() noexcept {
     std::error_code ignored;
-    std::filesystem::remove(path_ / lock_name, ignored);
-    close(lock_file_);
+    for (const std::filesystem::path& file : written_) {
+        std::filesystem::remove(file, ignored);
+    }
+    unlock();
+    if (!created_.empty()) {  // of several processes
+        std::filesystem::remove_all(created_.back() / run_file::flight, ignored);
+    }
+    for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder) {
+        ::rmdir(folder->c_str());  // one that is not empty stays
+    }
+}
+
+void RunFolder::unlock() {
+    if (lock_file_ >= 0) {
+        std::error_code ignored;
+        std::filesystem::remove(path_ / lock_name, ignored);
+        close(lock_file_);
+        lock_file_ = -1;
+    }
 }
 
 void RunFolder::lock() {
@@ -98,6 +201,7 @@ void RunFolder::lock() {
         if (flock(lock_file_, LOCK_EX | LOCK_NB) != 0) {
             const std::string who = holder(lock_file_);
             close(lock_file_);
+            lock_file_ = -1;
             throw Error(ErrorKind::Io,
                         path_.string(),
                         fmt::format("the folder is in use by {}", who),
@@ -106,14 +210,12 @@ void RunFolder::lock() {
         if (still_there(lock_file_, path)) {
             break;
         }
-        close(lock_file_);
+        close(std::exchange(lock_file_, -1));
     }
+    // For people and for errors: without room on the disk it stays empty.
     const std::string id = fmt::format("{}\n", getpid());
-    if (ftruncate(lock_file_, 0) != 0 ||
-        pwrite(lock_file_, id.data(), id.size(), 0) != static_cast<ssize_t>(id.size())) {
-        const int code = errno;
-        close(lock_file_);
-        fail(path, "write the lock", code);
+    if (ftruncate(lock_file_, 0) == 0) {
+        static_cast<void>(pwrite(lock_file_, id.data(), id.size(), 0) > 0);
     }
 }
 
@@ -128,34 +230,110 @@ void RunFolder::expect_run() const {
 }
 
 void RunFolder::refuse_used() const {
-    for (const std::string_view name : run_files) {
-        std::error_code ignored;
-        if (std::filesystem::exists(file(name), ignored)) {
-            throw Error(ErrorKind::Io,
-                        path_.string(),
-                        fmt::format("the folder holds a run already ({})", name),
-                        "name another folder with --out DIR, or overwrite it with --force");
-        }
+    if (const std::string_view name = sign_of_run(path_); !name.empty()) {
+        throw Error(ErrorKind::Io,
+                    path_.string(),
+                    fmt::format("the folder holds a run already ({})", name),
+                    "name another folder with --out DIR, or overwrite it with --force");
     }
 }
 
 void RunFolder::remove_old() const {
-    for (const std::string_view name : run_files) {
+    const auto remove = [this](std::string_view name) {
         std::error_code status;
-        std::filesystem::remove(file(name), status);
+        std::filesystem::remove_all(file(name), status);
         if (status) {
             fail(file(name), "remove the old file", status.value());
         }
+    };
+    std::ranges::for_each(run_files, remove);
+    remove(run_file::scenario);
+    remove(run_file::search);
+    remove(run_file::checkpoints);
+}
+
+void RunFolder::write(std::string_view name, std::string content) {
+    const auto old = std::ranges::find(kept_, name, &Kept::name);
+    if (old != kept_.end()) {
+        old->content = std::move(content);
+    } else {
+        kept_.push_back({.name = std::string(name), .content = std::move(content)});
     }
-    std::error_code status;
-    std::filesystem::remove_all(file(run_file::checkpoints), status);
-    if (status) {
-        fail(file(run_file::checkpoints), "remove the old checkpoints", status.value());
+    if (has_begun_) {
+        retry_.succeeded();
+        write_kept();
     }
 }
 
-void RunFolder::write(std::string_view name, std::string_view content) const {
-    replace_file(file(name), content);
+void RunFolder::begin() {
+    if (old_ != Old::GoesOn) {
+        remove_old();
+        old_ = Old::GoesOn;  // what is there from now on is of this run
+    }
+    write_all();
+    has_begun_ = true;
+}
+
+void RunFolder::keep_on(std::chrono::milliseconds patience,
+                        std::function<void(const std::string&)> tell) {
+    exec::keep_trying(
+        patience,
+        [this] { begin(); },
+        [&](const Error& error) {
+            tell(fmt::format("{}: {}; waits for the disk", error.place(), error.text()));
+        });
+    tell_ = std::move(tell);
+}
+
+/// Writes what is kept, in its order. Throws Error(Io); what was not written is kept.
+void RunFolder::write_all() {
+    while (!kept_.empty()) {
+        const Kept& first = kept_.front();
+        const std::filesystem::path path = file(first.name);
+        std::error_code ignored;
+        const bool is_new = !has_begun_ && !std::filesystem::exists(path, ignored);
+        replace_file(path, first.content);
+        if (is_new) {
+            written_.push_back(path);
+        }
+        kept_.erase(kept_.begin());
+    }
+}
+
+void RunFolder::write_kept() {
+    if (retry_.has_failed() && !retry_.is_due(exec::Retry::Clock::now())) {
+        return;
+    }
+    try {
+        write_all();
+        retry_.succeeded();
+    } catch (const Error& error) {
+        if (!tell_ || error.kind() != ErrorKind::Io) {
+            throw;
+        }
+        retry_.failed(exec::Retry::Clock::now());
+        if (!std::exchange(kept_.front().told, true)) {
+            tell_(fmt::format("{}: {}; it is written later", error.place(), error.text()));
+        }
+    }
+}
+
+void RunFolder::finish(std::chrono::milliseconds patience) {
+    exec::keep_trying(
+        patience, [this] { write_all(); }, [](const Error&) {});
+}
+
+void RunFolder::expect_still_there() const {
+    struct stat named {};
+    const bool is_there = stat(path_.c_str(), &named) == 0;
+    if (is_there && named.st_dev == device_ && named.st_ino == inode_) {
+        return;
+    }
+    throw Error(ErrorKind::Io,
+                path_.string(),
+                is_there ? "another folder has taken the place of the run's while it trained"
+                         : "the folder has been removed or renamed while the run trained",
+                "leave the folder where it is until the run has ended; train again with --out DIR");
 }
 
 std::filesystem::path unused_run_folder(const std::string& name) {
@@ -163,7 +341,7 @@ std::filesystem::path unused_run_folder(const std::string& name) {
         std::filesystem::path path =
             std::filesystem::path("runs") / fmt::format("{}-{}", name, number);
         std::error_code ignored;
-        if (!std::filesystem::exists(path, ignored)) {
+        if (!std::filesystem::exists(path, ignored) || holds_no_more_than_leftovers(path)) {
             return path;
         }
     }

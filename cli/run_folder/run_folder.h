@@ -1,8 +1,15 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "exec/base/retry.h"
 
 namespace pipetwin::cli {
 
@@ -25,6 +32,10 @@ constexpr std::string_view flight = "flight";            ///< a folder, of sever
 
 /// A folder that this process alone writes to: it holds a lock on the file `lock` in it, with its
 /// process id inside, which goes with the process however that ends.
+///
+/// Nothing but the lock is written before `begin`, so that a command that is refused leaves
+/// everything as it was: a folder that was created for it goes again, and an old run that was to be
+/// removed stays.
 class RunFolder {
   public:
     /// What happens to a run that is in the folder already.
@@ -32,7 +43,7 @@ class RunFolder {
 
     /// Creates the folder where it is missing. Throws Error(Io) if another process holds it, naming
     /// the process, if it holds a run that is refused, or none that could go on, or if a folder of
-    /// the run is a link.
+    /// the run is a link. What a refused command or an early end has left there is no run.
     RunFolder(std::filesystem::path path, Old old);
     RunFolder(const RunFolder&) = delete;
     RunFolder& operator=(const RunFolder&) = delete;
@@ -41,17 +52,53 @@ class RunFolder {
     const std::filesystem::path& path() const { return path_; }
     /// The path of a file in the folder.
     std::filesystem::path file(std::string_view name) const { return path_ / name; }
-    /// Writes a file in the folder; a link of its name is replaced. Throws Error(Io).
-    void write(std::string_view name, std::string_view content) const;
+
+    /// Writes a file in the folder, or keeps it until `begin`. Throws Error(Io), unless `keep_on`
+    /// was called.
+    void write(std::string_view name, std::string content);
+    /// Removes an old run where that is to be removed, and writes what was kept. Throws Error(Io),
+    /// with the folder as it was but for that old run.
+    void begin();
+
+    /// Begins, and waits for a disk that is full for so long. From then on a file that cannot be
+    /// written is kept and `tell` gets the reason, once for each file.
+    void keep_on(std::chrono::milliseconds patience, std::function<void(const std::string&)> tell);
+    /// Tries again to write the files that are kept, unless it did so a moment ago.
+    void write_kept();
+    /// Writes the files that are kept, and waits for the disk for so long. Throws Error(Io), naming
+    /// the first of them that could not be written.
+    void finish(std::chrono::milliseconds patience);
+    /// Throws Error(Io) if the path names this folder no more: it was removed, renamed or replaced,
+    /// and what is written into open files of it is lost.
+    void expect_still_there() const;
 
   private:
+    struct Kept {
+        std::string name;
+        std::string content;
+        bool told = false;  ///< that it cannot be written
+    };
+
+    void create();
     void lock();
+    void unlock();
     void refuse_used() const;
     void expect_run() const;
     void remove_old() const;
+    void write_all();
+    void leave_nothing() noexcept;
 
     std::filesystem::path path_;
+    Old old_;
     int lock_file_ = -1;
+    dev_t device_ = 0;  ///< of the folder, with its inode
+    ino_t inode_ = 0;
+    bool has_begun_ = false;
+    std::vector<std::filesystem::path> created_;  ///< folders, the innermost last
+    std::vector<std::filesystem::path> written_;  ///< files, before it has begun
+    std::vector<Kept> kept_;                      ///< in the order of their first `write`
+    std::function<void(const std::string&)> tell_;
+    exec::Retry retry_;
 };
 
 /// What happens to a run that is there already, by --force.
@@ -59,7 +106,8 @@ constexpr RunFolder::Old unless_forced(bool force) {
     return force ? RunFolder::Old::Removed : RunFolder::Old::Refused;
 }
 
-/// "runs/NAME-N" with the smallest N that is not there yet.
+/// "runs/NAME-N" with the smallest N that is not there yet, or holds no more than a refused command
+/// or an early end has left.
 std::filesystem::path unused_run_folder(const std::string& name);
 
 }  // namespace pipetwin::cli

@@ -1,6 +1,7 @@
 #include "cli/training/training_run.h"
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -26,12 +27,15 @@
 #include "core/base/content_hash.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/undertaking.h"
 #include "core/costs/profile_json.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/text/json_text.h"
 #include "exec/base/cores.h"
+#include "exec/base/retry.h"
 #include "exec/data/batch.h"
+#include "exec/data/data_check.h"
 #include "exec/executor/backend.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/gpu/gpu_parts.h"
@@ -196,7 +200,7 @@ Profile costs(const RunOptions& options,
 /// what was measured with others, so the settled plan is measured again.
 SettledScenario planned(const RunOptions& options,
                         const Scenario& space,
-                        const RunFolder& folder,
+                        RunFolder& folder,
                         Console& console) {
     const Profile profile = options.profile.empty() ? measure_open_profile(space, console)
                                                     : read_profile(options.profile);
@@ -239,7 +243,7 @@ void note_shared_cores(const ScenarioParts& scenario,
     }
 }
 
-void write_prediction(const RunFolder& folder, const Prediction& prediction) {
+void write_prediction(RunFolder& folder, const Prediction& prediction) {
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
@@ -248,7 +252,7 @@ void write_prediction(const RunFolder& folder, const Prediction& prediction) {
 std::string stopped_text(int signal, const FinishedRun& run) {
     const std::size_t done = run.training.steps.size();
     return fmt::format("stopped by {} after {} of {} steps; {} holds what they gave",
-                       signal == SIGINT ? "SIGINT" : "SIGTERM",
+                       StopSignal::name(signal),
                        done,
                        run.scenario.training.steps,
                        run.folder.string());
@@ -378,6 +382,7 @@ struct WantedRun {
     Scenario written;
     Scenario space;
     std::optional<SettledScenario> settled;  ///< none if something is "auto" and has to be planned
+    std::unique_ptr<exec::DataCheck> data;   ///< goes on beside what follows
 };
 
 /// What is known before the first step, the same in all processes.
@@ -385,6 +390,7 @@ struct SettledRun {
     SettledScenario scenario;
     Profile profile{};
     std::optional<RunFolder> folder{};  ///< of the first process alone
+    std::optional<Error> lost{};        ///< why a file that goes on with every step is not whole
 };
 
 /// Refuses what cannot be trained with, before anything is measured.
@@ -402,14 +408,14 @@ WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes)
         refuse_what_is_only_simulated(space, pipeline, pipeline.tensor_parallel.value_or(1));
     }
     const Model model = scenario_model(written);
-    refuse_unusable_data(written, model);
+    auto data = std::make_unique<exec::DataCheck>(written, model);
     if (options.profile.empty() && settled) {
         refuse_what_no_costs_help(*settled, model);
     } else if (options.profile.empty()) {
         refuse_what_no_costs_help(space, model);
     }
     agree_on_inputs(processes, written);
-    return {.written = written, .space = space, .settled = settled};
+    return {.written = written, .space = space, .settled = settled, .data = std::move(data)};
 }
 
 /// In the first process: opens the run folder, settles what is open and learns what layers cost.
@@ -445,7 +451,7 @@ void agree_on_costs(Processes& processes, SettledRun& run, Console& console) {
     });
 }
 
-void tell_prediction(const RunFolder& folder, const Prediction& prediction, Console& console) {
+void tell_prediction(RunFolder& folder, const Prediction& prediction, Console& console) {
     write_prediction(folder, prediction);
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
@@ -491,12 +497,14 @@ void predict_again(SettledRun& run,
 class TrainingRecord {
   public:
     TrainingRecord(const RunOptions& options,
-                   const SettledRun& run,
+                   SettledRun& run,
+                   const exec::DataCheck& data,
                    const std::function<void(const exec::StepReport&)>& on_step,
                    RoundsBetweenSteps* rounds,
                    Console& console)
         : options_(options),
           run_(run),
+          data_(data),
           folder_(run.folder.value()),
           on_step_(on_step),
           rounds_(rounds),
@@ -505,14 +513,15 @@ class TrainingRecord {
     /// Outlives the training.
     void follow(exec::TrainingOptions& training, const Plan& plan) {
         training.checkpoints = folder_.file(run_file::checkpoints);
-        training.on_start = [this](int first_step, const auto& loaded) {
-            metrics_.emplace(folder_.file(run_file::metrics), first_step);
+        training.on_start = [this, &plan](int first_step, const auto& loaded) {
             if (options_.resume) {
                 note_start(folder_.file(run_file::checkpoints), first_step, loaded, console_);
             }
+            if (first_step < run_.scenario.training.steps) {
+                begin(first_step, plan);
+            }
         };
         if (options_.live) {
-            live_.emplace(folder_.file(run_file::live), live_header(plan));
             training.on_timeline = [this](int step, const Timeline& timeline) {
                 live_->add(step, timeline);
             };
@@ -522,7 +531,30 @@ class TrainingRecord {
         training.on_warning = [this](const std::string& text) { console_.note(text); };
     }
 
+    /// Writes what the disk had no room for, as far as it has room now.
+    void finish() {
+        try {
+            if (metrics_) {
+                metrics_->finish(exec::disk_patience);
+            }
+        } catch (const Error& error) {
+            run_.lost = error;
+        }
+    }
+
   private:
+    /// Nothing refuses the training any more.
+    void begin(int first_step, const Plan& plan) {
+        data_.refuse_found();
+        // The folder goes on to tell when this record has gone.
+        const auto tell = [&console = console_](const std::string& text) { console.note(text); };
+        folder_.keep_on(exec::disk_patience, tell);
+        metrics_.emplace(folder_.file(run_file::metrics), first_step, tell);
+        if (options_.live) {
+            live_.emplace(folder_.file(run_file::live), live_header(plan));
+        }
+    }
+
     LiveHeader live_header(const Plan& plan) const {
         const Scenario::ClusterPart& cluster = run_.scenario.cluster;
         const bool is_emulated = exec::traits(cluster.backend).is_emulated || cluster.emulate_links;
@@ -534,11 +566,14 @@ class TrainingRecord {
 
     /// Whether the training goes on.
     bool add(const exec::StepReport& step) {
+        folder_.expect_still_there();
         metrics_->add(step);
+        folder_.write_kept();
         on_step_(step);
         for (const std::string& note : step.notes) {
             console_.note(note);
         }
+        data_.refuse_found();
         const bool goes_on = StopSignal::received() == 0;
         if (goes_on && rounds_ != nullptr) {
             rounds_->after_step(step);
@@ -547,8 +582,9 @@ class TrainingRecord {
     }
 
     const RunOptions& options_;
-    const SettledRun& run_;
-    const RunFolder& folder_;
+    SettledRun& run_;
+    const exec::DataCheck& data_;
+    RunFolder& folder_;
     const std::function<void(const exec::StepReport&)>& on_step_;
     RoundsBetweenSteps* rounds_;  ///< null: none
     Console& console_;
@@ -558,7 +594,8 @@ class TrainingRecord {
 
 /// Trains with all processes together, until the last step or until a signal stops one of them.
 exec::TrainingResult trained(const RunOptions& options,
-                             const SettledRun& run,
+                             SettledRun& run,
+                             const exec::DataCheck& data,
                              const Model& model,
                              const Plan& plan,
                              const std::function<void(const exec::StepReport&)>& on_step,
@@ -571,14 +608,18 @@ exec::TrainingResult trained(const RunOptions& options,
     std::optional<TrainingRecord> record;
     processes.leader_only([&] {
         note_shared_cores(run.scenario, plan, training.place, console);
-        record.emplace(options, run, on_step, rounds, console).follow(training, plan);
+        record.emplace(options, run, data, on_step, rounds, console).follow(training, plan);
     });
-    return exec::train(run.scenario, model, plan, training);
+    exec::TrainingResult result = exec::train(run.scenario, model, plan, training);
+    if (record) {
+        record->finish();
+    }
+    return result;
 }
 
 /// The part of the first process: compares what was measured with what was predicted.
 FinishedRun finished_run(SettledRun& run, Prediction prediction, exec::TrainingResult training) {
-    const RunFolder& folder = run.folder.value();
+    RunFolder& folder = run.folder.value();
     const Trace measured = measured_trace(prediction.plan, training.measured);
     folder.write(run_file::measured, print_chrome_trace(measured));
     training.measured.breakdown = measured.timelines.breakdown;
@@ -592,6 +633,12 @@ FinishedRun finished_run(SettledRun& run, Prediction prediction, exec::TrainingR
                          .comparison = std::move(comparison)};
     folder.write(run_file::report_json, report_json_text(finished));
     folder.write(run_file::report_html, report_html(finished));
+    folder.finish(exec::disk_patience);
+    for (const std::optional<Error>& lost : {finished.training.lost_checkpoint, run.lost}) {
+        if (lost) {
+            throw Error(*lost);
+        }
+    }
     return finished;
 }
 
@@ -628,8 +675,19 @@ std::optional<FinishedRun> train_and_compare(
     if (measures_between_steps(options, run.scenario, processes)) {
         rounds.emplace(plan, run.scenario, model);
     }
-    exec::TrainingResult result = trained(
-        options, run, model, plan, on_step, rounds ? &*rounds : nullptr, processes, console);
+    const Undertaking undertaking(
+        fmt::format("the weights, stashes and buffers of {}", counted(plan.rank_count(), "rank")),
+        "a smaller batch or model, more micro-batches or recompute do; cluster.memory_limit says "
+        "before the start what does not fit");
+    exec::TrainingResult result = trained(options,
+                                          run,
+                                          *wanted.data,
+                                          model,
+                                          plan,
+                                          on_step,
+                                          rounds ? &*rounds : nullptr,
+                                          processes,
+                                          console);
     const int signal = StopSignal::received();
     if (const int steps = run.scenario.training.steps; result.steps.empty()) {
         throw NothingLeft(

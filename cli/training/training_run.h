@@ -17,9 +17,10 @@ namespace pipetwin::cli {
 enum class Open { Planned, Refused };
 
 /// The whole loop, which `run` and `train` share: measure costs, plan, predict, train, compare;
-/// everything lands in the run folder as soon as it is known. A first SIGINT or SIGTERM ends the
-/// training after the current step; then everything is written as far as it goes, and Stopped is
-/// thrown.
+/// everything lands in the run folder as soon as the first step begins. A first signal that asks
+/// for a stop (cli/base/stop_signal.h) ends the training after the current step; then everything is
+/// written as far as it goes, and Stopped is thrown. What cannot be written is kept and tried
+/// again; what cannot be written in the end either is thrown as Error(Io).
 ///
 /// To be called by all processes, which take the same steps together. The first of them writes and
 /// speaks, and has the result; the others train along, write nothing and have none.

@@ -49,6 +49,9 @@ struct Characters {
 
 /// Whether a terminal or a page would obey the character in place of showing it.
 bool is_obeyed(std::uint32_t code) {
+    if (code >= 0x20 && code < 0x7f) {
+        return false;  // nearly all of them
+    }
     constexpr std::array obeyed{Characters{0, 0x1f},          // C0
                                 Characters{0x7f, 0x9f},       // DEL and C1
                                 Characters{0x61c, 0x61c},     // a mark of direction

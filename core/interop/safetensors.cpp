@@ -225,7 +225,10 @@ SafetensorsHeader read_safetensors_header(InputFile file, string_view place) {
     const std::uint64_t length = header_length(begin, file_size, place);
     begin += file.read_up_to(length);
     if (begin.size() < length_bytes + length) {
-        throw Error(ErrorKind::Io, std::string(place), "the file became shorter while it was read");
+        throw Error(ErrorKind::Io,
+                    std::string(place),
+                    "the file became shorter while it was read",
+                    "wait until the program that writes it has ended");
     }
     return parse_safetensors_header(begin, file_size, place);
 }

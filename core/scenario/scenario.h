@@ -38,6 +38,12 @@ enum class GradientType {
     Same   ///< that of the weights
 };
 
+/// Who adds the gradients of a micro-batch to those of the ones before: training.accumulation.
+enum class Accumulation {
+    Fused,    ///< the product that makes them
+    Separate  ///< kernels of their own
+};
+
 /// How the learning rate goes on behind its warm-up.
 enum class RateSchedule { Constant, Linear, Cosine };
 /// Which devices run the stages: cluster.backend.
@@ -68,6 +74,7 @@ std::string_view to_string(DataKind kind);
 std::string_view to_string(OptimizerKind kind);
 std::string_view to_string(Precision precision);
 std::string_view to_string(GradientType type);
+std::string_view to_string(Accumulation accumulation);
 std::string_view to_string(RateSchedule schedule);
 std::string_view to_string(Backend backend);
 std::string_view to_string(GpuShares shares);
@@ -119,6 +126,7 @@ struct ScenarioParts {
         double clip_norm = 0;            ///< of all gradients; 0: they are left as they are
         Precision precision = Precision::Fp32;
         GradientType gradients = GradientType::Fp32;
+        Accumulation accumulation = Accumulation::Fused;
         std::uint64_t seed = 1;
         int validate_every = 0;  ///< steps; 0: never
         int validation_batches = 8;
@@ -158,9 +166,11 @@ struct ScenarioParts {
 
         bool operator==(const ClusterPart&) const = default;
     } cluster;
-    /// [output]: how often a checkpoint is written, in steps; 0: never.
+    /// [output]: how often a checkpoint is written.
     struct OutputPart {
-        int checkpoint_every = 0;
+        int checkpoint_every = 0;  ///< steps; 0: by time
+        /// Where no steps are given: the time between two; 0: never.
+        Duration checkpoint_period = std::chrono::minutes(10);
 
         bool operator==(const OutputPart&) const = default;
     } output;

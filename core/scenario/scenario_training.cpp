@@ -1,5 +1,13 @@
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <chrono>
 #include <cstdint>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
 
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
@@ -34,7 +42,7 @@ constexpr std::int64_t exact_in_json = std::int64_t{1} << 53;
 constexpr Range rates{0, 1'000'000};
 constexpr Range size_or_none{0, any_size.high};
 
-constexpr std::array<ScenarioKey, 13> keys_of_training{
+constexpr std::array<ScenarioKey, 14> keys_of_training{
     keys::integer<&Training::batch>("batch", {1, 1 << 24}),
     keys::integer<&Training::steps>("steps", any_size),
     keys::choice<&Training::optimizer>("optimizer", words::optimizers),
@@ -47,13 +55,76 @@ constexpr std::array<ScenarioKey, 13> keys_of_training{
     keys::number<&Training::clip_norm>("clip_norm", rates),
     keys::choice<&Training::precision>("precision", words::precisions),
     keys::choice<&Training::gradients>("gradients", words::gradient_types),
+    keys::choice<&Training::accumulation>("accumulation", words::accumulations),
     keys::integer<&Training::seed>("seed", {0, exact_in_json}),
     keys::integer<&Training::validate_every>("validate_every", size_or_none)
         .checked_by(refuse_validation_of_nothing),
     keys::integer<&Training::validation_batches>("validation_batches", any_size)};
 
+/// A unit of time as a scenario writes it, the longest first.
+struct TimeUnit {
+    std::string_view name;
+    Duration length;
+};
+constexpr std::array time_units{TimeUnit{"h", std::chrono::hours(1)},
+                                TimeUnit{"min", std::chrono::minutes(1)},
+                                TimeUnit{"s", std::chrono::seconds(1)}};
+constexpr std::int64_t longest_period = 1'000'000;  ///< of any unit
+
+/// The time that a text such as "10 min" says; none if it says none.
+std::optional<Duration> time_of(std::string_view text) {
+    std::int64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [behind, status] = std::from_chars(text.data(), end, number);
+    if (status != std::errc() || number < 1 || number > longest_period) {
+        return std::nullopt;
+    }
+    std::string_view unit(behind, static_cast<std::size_t>(end - behind));
+    unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+    const auto* const found = std::ranges::find(time_units, unit, &TimeUnit::name);
+    return found == time_units.end() ? std::nullopt : std::optional(number * found->length);
+}
+
+/// "10 min", in the longest unit that leaves no rest.
+std::string time_text(Duration time) {
+    const auto* const unit = std::ranges::find_if(
+        time_units, [time](const TimeUnit& each) { return time % each.length == Duration{}; });
+    return fmt::format("{} {}", time / unit->length, unit->name);
+}
+
+void read_checkpoint_every(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    if (!table.has(key.name)) {
+        return;
+    }
+    Scenario::OutputPart& output = scenario.output;
+    if (!table.is_text(key.name)) {
+        output = {.checkpoint_every = table.required_int(key.name, size_or_none),
+                  .checkpoint_period = {}};
+        return;
+    }
+    const std::optional<Duration> period = time_of(*table.text(key.name));
+    if (!period) {
+        table.refuse(
+            key.name,
+            fmt::format("a number of steps, or a time of 1 to {} s, min or h", longest_period),
+            "write checkpoint_every = 100, or checkpoint_every = \"10 min\"");
+    }
+    output = {.checkpoint_every = 0, .checkpoint_period = *period};
+}
+
+void print_checkpoint_every(const ScenarioKey& key,
+                            ScenarioWriter& writer,
+                            const Scenario& scenario) {
+    const Scenario::OutputPart& output = scenario.output;
+    if (output.checkpoint_every > 0 || output.checkpoint_period == Duration{}) {
+        writer.number(key.name, output.checkpoint_every);
+    } else {
+        writer.string(key.name, time_text(output.checkpoint_period));
+    }
+}
+
 constexpr std::array<ScenarioKey, 1> keys_of_output{
-    keys::integer<&Scenario::OutputPart::checkpoint_every>("checkpoint_every", size_or_none)};
+    keys::own("checkpoint_every", read_checkpoint_every, print_checkpoint_every)};
 
 }  // namespace
 

@@ -15,7 +15,8 @@ void check_size(const std::filesystem::path& file, std::size_t size, std::size_t
     if (size > max_bytes) {
         throw Error(ErrorKind::BadInput,
                     file.string(),
-                    fmt::format("larger than the limit of {} bytes", max_bytes));
+                    fmt::format("larger than the limit of {} bytes", max_bytes),
+                    "is it the right file? those of this kind are smaller");
     }
 }
 

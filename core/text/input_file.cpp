@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/io_hint.h"
 
 namespace pipetwin {
 
@@ -24,37 +25,13 @@ namespace {
 /// process's.
 constexpr int reading = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
-/// What to do about the reason for which a file was not opened.
-std::string_view remedy(int code) {
-    switch (code) {
-        case ENOENT:
-        case ENOTDIR:
-            return "is the name right? a name without / in front begins in the current folder";
-        case EACCES:
-        case EPERM:
-            return "let this user read the file, or copy it";
-        case ELOOP:
-            return "the links lead in a circle: name the file itself";
-        case EXDEV:
-            return "put the file itself into the folder";
-        case EMFILE:
-        case ENFILE:
-            return "allow more open files: ulimit -n 4096";
-        case ENXIO:
-        case ENODEV:
-            return "name a regular file";
-        default:
-            return "";
-    }
-}
-
 [[noreturn]] void refuse(const std::filesystem::path& file, std::string_view doing, int code) {
     const std::string why =
         code == EXDEV ? "the name leads out of the folder" : std::generic_category().message(code);
     throw Error(ErrorKind::Io,
                 file.string(),
                 fmt::format("cannot {}: {}", doing, why),
-                std::string(remedy(code)));
+                code == EXDEV ? "put the file itself into the folder" : io_hint(code));
 }
 
 /// Calls again while a signal interrupts.

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/undertaking.h"
 #include "core/text/file_blocks.h"
 #include "core/text/input_iterator.h"
 #include "core/text/json_dialect.h"
@@ -142,7 +143,9 @@ class Builder final : public nlohmann::json_sax<json> {
 
     bool key(std::string& name) override {
         if (open_.back()->contains(name)) {
-            refuse(token_begin(), fmt::format("key '{}' occurs twice", shortened(name)));
+            refuse(token_begin(),
+                   fmt::format("key '{}' occurs twice", shortened(name)),
+                   "keep one of the two");
         }
         key_ = std::move(name);
         return true;
@@ -170,7 +173,10 @@ class Builder final : public nlohmann::json_sax<json> {
         }
         refuse(index,
                shortened(reason),
-               index < text_.size() ? "" : "the end is missing: copy or download the file again");
+               index < text_.size()
+                   ? "expected JSON: write the file anew with the program that made "
+                     "it, or correct it there"
+                   : "the end is missing: copy or download the file again");
     }
 
   private:
@@ -262,7 +268,9 @@ class Builder final : public nlohmann::json_sax<json> {
     bool open(json container) {
         if (std::cmp_greater_equal(open_.size(), limits_.max_depth)) {
             refuse(count_ == 0 ? 0 : count_ - 1,
-                   fmt::format("nested deeper than {}", limits_.max_depth));
+                   fmt::format("nested deeper than {}", limits_.max_depth),
+                   "no file of this kind is nested that deep: write it anew with the program that "
+                   "made it");
         }
         open_.push_back(store(std::move(container)));
         return true;
@@ -292,8 +300,12 @@ json parse_with(std::string_view text,
     if (text.size() > limits.max_bytes) {
         throw Error(ErrorKind::BadInput,
                     std::string(place),
-                    fmt::format("{} bytes, above the limit of {}", text.size(), limits.max_bytes));
+                    fmt::format("{} bytes, above the limit of {}", text.size(), limits.max_bytes),
+                    "is it the right file? those of this kind are smaller");
     }
+    const Undertaking undertaking(
+        fmt::format("the values in {} bytes of JSON of {}", text.size(), place),
+        "a smaller file does, or a higher limit of memory ('ulimit -v' shows it)");
     text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
     const std::string replaced =
         numbers == JsonNumbers::Python ? with_zeros_for_python_numbers(text) : std::string();

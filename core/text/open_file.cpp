@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/io_hint.h"
 
 namespace pipetwin {
 
@@ -43,7 +44,8 @@ void refuse_io(const std::filesystem::path& file, std::string_view what) {
     const int code = errno;
     throw Error(ErrorKind::Io,
                 file.string(),
-                fmt::format("{}: {}", what, std::generic_category().message(code)));
+                fmt::format("{}: {}", what, std::generic_category().message(code)),
+                io_hint(code));
 }
 
 }  // namespace pipetwin

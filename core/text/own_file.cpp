@@ -82,6 +82,11 @@ int open_own_file(const std::filesystem::path& file) {
                     remove_it);
 }
 
+bool is_own_file(const std::filesystem::path& file) {
+    struct stat about {};
+    return ::lstat(file.c_str(), &about) != 0 || (S_ISREG(about.st_mode) && about.st_nlink <= 1);
+}
+
 void expect_own_folder(const std::filesystem::path& folder) {
     std::error_code ignored;
     if (std::filesystem::is_symlink(std::filesystem::symlink_status(folder, ignored))) {

@@ -16,6 +16,9 @@ void replace_file(const std::filesystem::path& file, std::string_view content);
 /// and for what is no regular file.
 int open_own_file(const std::filesystem::path& file);
 
+/// Whether a path is a regular file that has no other name, and no link; true where nothing has it.
+bool is_own_file(const std::filesystem::path& file);
+
 /// Refuses a folder that is a link. One that is not there is none. Throws Error(Io).
 void expect_own_folder(const std::filesystem::path& folder);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -69,6 +70,13 @@ class DataSource {
     /// Adds every byte that was read from files to the hash, in a fixed order; it takes as long as
     /// reading them.
     virtual void add_content(ContentHash& /*hash*/) const {}
+    /// Bytes of files that `check` has to look at; 0: opening the data has looked at everything.
+    virtual std::size_t unchecked_bytes() const { return 0; }
+    /// Looks at all that no batch may have, and that opening has not looked at. Throws
+    /// Error(BadInput), naming file, byte and value. `goes_on` is asked now and then; false: the
+    /// function returns early. May run beside `batch`, which finds the same, but only in what it
+    /// draws.
+    virtual void check(const std::function<bool()>& /*goes_on*/) const {}
 };
 
 /// Use of the data. Training and validation have no sample in common, unless two of the user's

@@ -1,13 +1,16 @@
 #include "exec/data/files.h"
 
-#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/text/input_file.h"
 
 namespace pipetwin::exec {
@@ -43,29 +46,48 @@ std::vector<fs::path> data_files(const fs::path& path) {
     return files;
 }
 
-MappedFile::MappedFile(const fs::path& path) {
-    const InputFile file(path);
-    size_ = file.size();
-    if (size_ > 0) {
-        data_ =
-            mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);  // the pages stay
-    }
-    if (data_ == MAP_FAILED) {
-        data_ = nullptr;
-        throw Error(ErrorKind::Io,
-                    path.string(),
-                    "cannot be mapped: " + std::generic_category().message(errno),
-                    "is the file on a disk of this machine?");
+DataFile::DataFile(fs::path path) : path_(std::move(path)) {
+    InputFile opened(path_);
+    size_ = opened.size();
+    file_ = opened.release();
+}
+
+DataFile::DataFile(DataFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      size_(std::exchange(other.size_, 0)) {}
+
+DataFile::~DataFile() {
+    if (file_ >= 0) {
+        close(file_);
     }
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile::~MappedFile() {
-    if (data_ != nullptr) {
-        munmap(data_, size_);
+void DataFile::read(std::size_t begin, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t count = pread(file_, bytes.data(), bytes.size(), static_cast<off_t>(begin));
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            throw Error(ErrorKind::Io,
+                        place_in(path_, begin),
+                        fmt::format("cannot be read: {}", std::generic_category().message(errno)));
+        }
+        if (count == 0) {
+            throw Error(ErrorKind::BadInput,
+                        place_in(path_, begin),
+                        fmt::format("the file ends here, but had {} when it was opened",
+                                    counted(size_, "byte")),
+                        "make the file whole again");
+        }
+        begin += static_cast<std::size_t>(count);
+        bytes = bytes.subspan(static_cast<std::size_t>(count));
     }
+}
+
+std::string place_in(const fs::path& file, std::size_t byte) {
+    return fmt::format("{}: byte {}", file.string(), byte);
 }
 
 }  // namespace pipetwin::exec

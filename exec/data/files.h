@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace pipetwin::exec {
@@ -12,24 +13,31 @@ namespace pipetwin::exec {
 /// Error(Io).
 std::vector<std::filesystem::path> data_files(const std::filesystem::path& path);
 
-/// The bytes of a file, which are read from the disk when they are accessed; the file must not
-/// become shorter. Throws Error(Io).
-class MappedFile {
+/// A file that is read piece by piece while a training goes on. Reading is safe from several
+/// threads.
+class DataFile {
   public:
-    explicit MappedFile(const std::filesystem::path& path);
-    MappedFile(MappedFile&& other) noexcept;
-    MappedFile(const MappedFile&) = delete;
-    MappedFile& operator=(const MappedFile&) = delete;
-    ~MappedFile();
+    /// Throws Error(Io); Error(BadInput) for what is no regular file.
+    explicit DataFile(std::filesystem::path path);
+    DataFile(DataFile&& other) noexcept;
+    DataFile(const DataFile&) = delete;
+    DataFile& operator=(const DataFile&) = delete;
+    ~DataFile();
 
-    /// All bytes of the file.
-    std::span<const std::byte> bytes() const {
-        return {static_cast<const std::byte*>(data_), size_};
-    }
+    const std::filesystem::path& path() const { return path_; }
+    /// Bytes that the file had when it was opened.
+    std::size_t size() const { return size_; }
+    /// Fills `bytes` from byte `begin` on. Throws Error(BadInput), naming the byte, if the file has
+    /// become shorter since it was opened; Error(Io) if the system cannot read it.
+    void read(std::size_t begin, std::span<std::byte> bytes) const;
 
   private:
-    void* data_ = nullptr;
+    std::filesystem::path path_;
+    int file_ = -1;
     std::size_t size_ = 0;
 };
+
+/// "tokens.bin: byte 2048": where something stands in a file.
+std::string place_in(const std::filesystem::path& file, std::size_t byte);
 
 }  // namespace pipetwin::exec

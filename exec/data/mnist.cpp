@@ -14,6 +14,7 @@
 #include "core/base/number_text.h"
 #include "core/text/input_file.h"
 #include "exec/base/random.h"
+#include "exec/data/files.h"
 #include "exec/data/sources.h"
 
 // The IDX format: a big-endian header (0, 0, type, number of dimensions, then each dimension as 32
@@ -212,9 +213,12 @@ class Mnist final : public DataSource {
         labels_ = file.bytes(count);
         for (std::size_t i = 0; i < labels_.size(); ++i) {
             if (labels_[i] >= classes) {
-                refuse(path,
+                constexpr std::size_t header_bytes = 8;
+                refuse(place_in(path, header_bytes + i),
                        fmt::format(
-                           "label {} of image {}, expected 0 to {}", labels_[i], i, classes - 1));
+                           "label {} of image {}, expected 0 to {}", labels_[i], i, classes - 1),
+                       "let the model end with as many outputs as there are labels, or mend the "
+                       "file");
             }
         }
     }

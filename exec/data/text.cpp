@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <span>
 
 #include <fmt/format.h>
@@ -17,14 +18,34 @@ namespace fs = std::filesystem;
 
 constexpr int byte_values = 256;
 
+/// Throws Error(BadInput), naming file and byte, for a byte that is none of the classes.
+void refuse_beyond(int classes, const fs::path& file, const std::string& bytes) {
+    if (classes >= byte_values) {
+        return;
+    }
+    const auto found = std::ranges::find_if(
+        bytes, [classes](char byte) { return static_cast<unsigned char>(byte) >= classes; });
+    if (found != bytes.end()) {
+        throw Error(ErrorKind::BadInput,
+                    place_in(file, as_index(found - bytes.begin())),
+                    fmt::format("a byte of value {}, but the model tells {} values apart",
+                                static_cast<unsigned char>(*found),
+                                classes),
+                    "let the model end with 256 outputs");
+    }
+}
+
 class Text final : public DataSource {
   public:
-    Text(const DataRange& range, int context, std::uint64_t seed)
+    /// `classes`: how many byte values the model tells apart.
+    Text(const DataRange& range, int context, int classes, std::uint64_t seed)
         : context_(context), random_(seed) {
         const std::vector<fs::path> files = data_files(range.path);
         file_count_ = files.size();
         for (const fs::path& file : files) {
-            bytes_ += InputFile(file).read_up_to(bytes_.max_size());
+            const std::string bytes = InputFile(file).read_up_to(std::string().max_size());
+            refuse_beyond(classes, file, bytes);
+            bytes_ += bytes;
         }
         const std::size_t begin = range.begin_in(bytes_.size());
         bytes_ = bytes_.substr(begin, range.end_in(bytes_.size()) - begin);
@@ -93,7 +114,8 @@ std::unique_ptr<DataSource> open_text(const ScenarioParts& scenario,
                                 byte_values),
                     "set vocabulary = 256");
     }
-    return std::make_unique<Text>(data_range(scenario, use), positions, scenario.training.seed);
+    return std::make_unique<Text>(
+        data_range(scenario, use), positions, classes_of(model), scenario.training.seed);
 }
 
 }  // namespace pipetwin::exec

@@ -1,6 +1,8 @@
 #include "exec/training/trainer.h"
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -9,8 +11,10 @@
 
 #include "core/base/error.h"
 #include "core/timeline/timeline.h"
+#include "exec/base/retry.h"
 #include "exec/data/batch.h"
 #include "exec/executor/backend.h"
+#include "exec/training/checkpoint_times.h"
 #include "exec/training/noise_gate.h"
 #include "exec/training/parameter_shapes.h"
 #include "exec/training/slow_stages.h"
@@ -92,55 +96,44 @@ int as_first_says(ProcessGroup& group, int value) {
     return ByteReader(all.front()).get<int>();
 }
 
-/// Whether all processes want to.
-bool all_agree(ProcessGroup& group, bool wanted) {
-    const auto all = group.all_gather(std::as_bytes(std::span(&wanted, 1)));
-    return std::ranges::all_of(all, [](const auto& each) { return ByteReader(each).get<bool>(); });
-}
+/// What a process has to say after a step, and what all of them do then.
+struct StepEnd {
+    bool goes_on = true;
+    bool has_failed = false;        ///< between two steps
+    bool needs_checkpoint = false;  ///< as the first process says
+};
 
-/// The number of the step to go on with.
-int load(const Checkpoints& checkpoints,
-         const CheckpointManifest& wanted,
-         Replicas& pipelines,
-         const TrainingOptions& options) {
-    std::optional<Checkpoints::Loaded> loaded;
-    pipelines.with_parameters([&](const TrainedParameters& parameters) {
-        loaded = checkpoints.load(parameters);
-        if (loaded) {
-            expect_same_steps(loaded->about, wanted, loaded->folder);
-        }
-    });
-    const int first = as_first_says(*options.place.group, loaded ? loaded->about.steps_done : 0);
-    if (options.on_start) {
-        options.on_start(first, loaded);
+/// All stop where one of them wants to, or has failed.
+StepEnd agreed(ProcessGroup& group, const StepEnd& mine) {
+    const auto all = group.all_gather(std::as_bytes(std::span(&mine, 1)));
+    auto end = ByteReader(all.front()).get<StepEnd>();
+    for (const auto& each : all) {
+        const auto theirs = ByteReader(each).get<StepEnd>();
+        end.has_failed = end.has_failed || theirs.has_failed;
+        end.goes_on = end.goes_on && theirs.goes_on && !theirs.has_failed;
     }
-    return first;
+    return end;
 }
 
-/// `must`: nothing can make up for it later.
-void save(const Checkpoints& checkpoints,
-          CheckpointManifest about,
-          int steps_done,
-          bool must,
-          Replicas& pipelines,
-          const TrainingOptions& options) {
-    about.steps_done = steps_done;
-    pipelines.with_parameters([&](const TrainedParameters& parameters) {
-        if (options.before_checkpoint) {
-            options.before_checkpoint();
-        }
-        try {
-            checkpoints.save(about, parameters);
-        } catch (const Error& error) {
-            if (must || error.kind() != ErrorKind::Io) {
-                throw;
-            }
-            options.on_warning(fmt::format("no checkpoint after step {}, training goes on: {}: {}",
-                                           steps_done - 1,
-                                           error.place(),
-                                           error.text()));
-        }
-    });
+bool is_of_a_worker(const Error& error) {
+    return error.kind() == ErrorKind::WorkerFailed || error.kind() == ErrorKind::Hang ||
+           error.kind() == ErrorKind::NotFinite;
+}
+
+/// Throws what has failed, with how to go on after it.
+[[noreturn]] void throw_after_checkpoint(const std::exception_ptr& failure, int steps_done) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const Error& error) {
+        throw Error(error.kind(),
+                    error.place(),
+                    error.text(),
+                    fmt::format("{}{}--resume goes on with step {}, from the checkpoint that was "
+                                "written now",
+                                error.hint(),
+                                error.hint().empty() ? "" : "; then ",
+                                steps_done));
+    }
 }
 
 /// What a worker throws in `work`, as the trainer tells it.
@@ -195,6 +188,175 @@ class Validation {
     std::unique_ptr<DataSource> data_;
 };
 
+/// A training from its first step to its last.
+class Training {
+  public:
+    Training(const ScenarioParts& scenario,
+             const Model& model,
+             const Plan& plan,
+             const TrainingOptions& options)
+        : options_(options),
+          group_(*options.place.group),
+          steps_(scenario.training.steps),
+          samples_(scenario.training.batch),
+          optimizer_(optimizer_settings(scenario)),
+          output_(scenario.output),
+          data_(open_data(scenario, model)),
+          validation_(scenario, model),
+          pipelines_(plan, model, executor_at(scenario, options.place)),
+          about_(manifest_of(scenario, *data_)),
+          checkpoints_(options.checkpoints),
+          slow_(plan) {}
+
+    TrainingResult run() {
+        const int first = begin();
+        bool goes_on = true;
+        for (int step = first; step < steps_ && goes_on; ++step) {
+            training_step(pipelines_, batch_, step, result_);
+            gate_.add(result_);
+            goes_on = after(step);
+        }
+        if (!training_.steps.empty()) {
+            training_.measured = gate_.result();
+        }
+        training_.memory_beside = pipelines_.memory_beside();
+        return std::move(training_);
+    }
+
+  private:
+    using Clock = CheckpointTimes::Clock;
+
+    static ExecutorOptions executor_at(const ScenarioParts& scenario, const ProcessPlace& place) {
+        ExecutorOptions executor = executor_options(scenario);
+        executor.place = place;
+        return executor;
+    }
+
+    /// Takes over what a run before has left, and the first batch. Returns the number of its step.
+    int begin() {
+        std::optional<Checkpoints::Loaded> loaded;
+        int first = 0;
+        if (options_.resume) {
+            pipelines_.with_parameters([&](const TrainedParameters& parameters) {
+                loaded = checkpoints_.load(parameters);
+                if (loaded) {
+                    expect_same_steps(loaded->about, about_, loaded->folder);
+                }
+            });
+            first = as_first_says(group_, loaded ? loaded->about.steps_done : 0);
+        }
+        keeps_checkpoints_ = as_first_says(group_, options_.checkpoints.empty() ? 0 : 1) != 0;
+        if (first < steps_) {
+            batch_ = data_->batch(first, samples_);
+        }
+        if (options_.on_start) {
+            options_.on_start(first, loaded);
+        }
+        times_.emplace(output_, first > 0, Clock::now());
+        return first;
+    }
+
+    /// Tells of a step, draws the next batch and keeps what is to be kept. Whether there is a next
+    /// step.
+    bool after(int step) {
+        const bool last = step + 1 == steps_;
+        std::exception_ptr failure;
+        StepEnd mine;
+        try {
+            mine.goes_on = tell(step);
+            if (mine.goes_on && !last) {
+                batch_ = data_->batch(step + 1, samples_);
+            }
+        } catch (const Error& error) {
+            // Without its workers a training has no weights to keep, and the other processes of one
+            // that validates wait for this one.
+            if (is_of_a_worker(error) || (validates_ && !group_.is_alone())) {
+                throw;
+            }
+            failure = std::current_exception();
+            mine.has_failed = true;
+        }
+        mine.needs_checkpoint = times_->is_due(step + 1, last, Clock::now());
+        const StepEnd end = agreed(group_, mine);
+        if (keeps_checkpoints_ && (end.needs_checkpoint || !end.goes_on)) {
+            save(step + 1, last || !end.goes_on);
+        }
+        if (failure && keeps_checkpoints_ && !training_.lost_checkpoint) {
+            throw_after_checkpoint(failure, step + 1);
+        }
+        if (failure) {
+            std::rethrow_exception(failure);
+        }
+        return end.goes_on;
+    }
+
+    /// Whether this process wants to go on.
+    bool tell(int step) {
+        if (options_.on_timeline) {
+            options_.on_timeline(step, result_.timeline);
+        }
+        StepReport& report =
+            training_.steps.emplace_back(report_of(result_, optimizer_, step, samples_));
+        validates_ = true;
+        report.validation_loss = validation_.after(step, pipelines_);
+        validates_ = false;
+        report.notes = notes_.of_step(pipelines_);
+        std::ranges::move(slow_.add(result_.timeline), std::back_inserter(report.notes));
+        return options_.on_step(report);
+    }
+
+    /// Writes a checkpoint. `last`: no step follows that could write another.
+    void save(int steps_done, bool last) {
+        about_.steps_done = steps_done;
+        pipelines_.with_parameters([&](const TrainedParameters& parameters) {
+            if (options_.before_checkpoint) {
+                options_.before_checkpoint();
+            }
+            try {
+                keep_trying(
+                    last ? disk_patience : std::chrono::seconds(0),
+                    [&] { checkpoints_.save(about_, parameters); },
+                    [](const Error&) {});
+                times_->written(Clock::now());
+            } catch (const Error& error) {
+                if (error.kind() != ErrorKind::Io) {
+                    throw;
+                }
+                times_->failed(Clock::now());
+                options_.on_warning(fmt::format("no checkpoint after step {}{}: {}: {}",
+                                                steps_done - 1,
+                                                last ? "" : ", training goes on",
+                                                error.place(),
+                                                error.text()));
+                if (last) {
+                    training_.lost_checkpoint = error;
+                }
+            }
+        });
+    }
+
+    const TrainingOptions& options_;
+    ProcessGroup& group_;
+    int steps_;
+    int samples_;
+    OptimizerSettings optimizer_;
+    Scenario::OutputPart output_;
+    std::unique_ptr<DataSource> data_;
+    Validation validation_;
+    Replicas pipelines_;
+    CheckpointManifest about_;
+    Checkpoints checkpoints_;
+    std::optional<CheckpointTimes> times_;  ///< from the first step on
+    bool keeps_checkpoints_ = false;        ///< the first process does
+    bool validates_ = false;                ///< it computes the loss over held-out batches
+    NoiseGate gate_;
+    NewNotes notes_;
+    SlowStages slow_;
+    Batch batch_;  ///< of the next step
+    TrainingResult training_;
+    StepResult result_;
+};
+
 }  // namespace
 
 StepResult training_step(Executor& executor, const Batch& batch, int step) {
@@ -222,52 +384,7 @@ TrainingResult train(const ScenarioParts& scenario,
                      const Model& model,
                      const Plan& plan,
                      const TrainingOptions& options) {
-    const std::unique_ptr<DataSource> data = open_data(scenario, model);
-    const Validation validation(scenario, model);
-    const OptimizerSettings optimizer = optimizer_settings(scenario);
-    ProcessGroup& group = *options.place.group;
-    ExecutorOptions executor = executor_options(scenario);
-    executor.place = options.place;
-    Replicas pipelines(plan, model, executor);
-    const CheckpointManifest about = manifest_of(scenario, *data);
-    const Checkpoints checkpoints(options.checkpoints);
-    const int first = options.resume ? load(checkpoints, about, pipelines, options) : 0;
-    if (!options.resume && options.on_start) {
-        options.on_start(0, {});
-    }
-    const int samples = scenario.training.batch;
-    const int steps = scenario.training.steps;
-    const int every = scenario.output.checkpoint_every;
-    const bool keeps_checkpoints = as_first_says(group, options.checkpoints.empty() ? 0 : 1) != 0;
-    NoiseGate gate;
-    NewNotes notes;
-    SlowStages slow(plan);
-    TrainingResult training;
-    StepResult result;
-    bool goes_on = true;
-    for (int step = first; step < steps && goes_on; ++step) {
-        training_step(pipelines, data->batch(step, samples), step, result);
-        gate.add(result);
-        if (options.on_timeline) {
-            options.on_timeline(step, result.timeline);
-        }
-        training.steps.push_back(report_of(result, optimizer, step, samples));
-        training.steps.back().validation_loss = validation.after(step, pipelines);
-        training.steps.back().notes = notes.of_step(pipelines);
-        std::ranges::move(slow.add(result.timeline),
-                          std::back_inserter(training.steps.back().notes));
-        goes_on = all_agree(group, options.on_step(training.steps.back()));
-        const bool last = !goes_on || (step + 1 == steps && every > 0);
-        const bool due = last || (every > 0 && (step + 1) % every == 0);
-        if (due && keeps_checkpoints) {
-            save(checkpoints, about, step + 1, last, pipelines, options);
-        }
-    }
-    if (!training.steps.empty()) {
-        training.measured = gate.result();
-    }
-    training.memory_beside = pipelines.memory_beside();
-    return training;
+    return Training(scenario, model, plan, options).run();
 }
 
 }  // namespace pipetwin::exec

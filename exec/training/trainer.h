@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
 #include "core/timeline/compare.h"
@@ -33,6 +34,9 @@ struct TrainingResult {
     TimelineSet
         measured;  ///< the steps that passed the noise gate (at most 32 of them), peaks and noise
     std::vector<UnplannedMemory> memory_beside;  ///< of the devices; empty where there is none
+    /// Why the last checkpoint could not be written; none: it was, or none was due. In the process
+    /// that has them.
+    std::optional<Error> lost_checkpoint{};
 };
 
 /// One step of a run. What a worker throws arrives as Error(WorkerFailed) with rank, step and
@@ -47,7 +51,8 @@ void training_step(Replicas& pipelines, const Batch& batch, int step, StepResult
 struct TrainingOptions {
     std::filesystem::path checkpoints{};  ///< the folder they lie in; empty: none is kept
     bool resume = false;                  ///< go on from the newest of them
-    /// Called after each step; false: training stops there (a signal came).
+    /// Called after each step; false: training stops there (a signal came). What it throws ends the
+    /// training after a checkpoint.
     std::function<bool(const StepReport&)> on_step{};
     /// Called with what every rank did in a step, before `on_step`.
     std::function<void(int step, const Timeline&)> on_timeline{};
@@ -69,10 +74,14 @@ struct TrainingOptions {
 /// Every `training.validate_every` steps the mean loss over `training.validation_batches` held-out
 /// mini-batches follows, the same ones every time.
 ///
-/// A checkpoint is written every `output.checkpoint_every` steps and, unless that is 0, at the end;
-/// and where `on_step` stops. One that cannot be written is a warning; the last one is an error.
-/// Throws Error(BadInput) where a checkpoint is one of other steps: seed, batch, optimizer or
-/// precision differ.
+/// A checkpoint is written every `output.checkpoint_every` steps and at the end, or as often in
+/// time as that says and, after the first of them, at the end; and where `on_step` stops. One that
+/// cannot be written is a warning, and is tried again (exec/base/retry.h); the last one is tried
+/// for some seconds, and TrainingResult::lost_checkpoint says why it failed.
+///
+/// What fails between two steps, such as data that cannot be read any more, is thrown after a
+/// checkpoint of the steps before it. Throws Error(BadInput) where a checkpoint is one of other
+/// steps: seed, batch, optimizer or precision differ.
 ///
 /// What is measured goes through exec/training/noise_gate.h: where no step passes it, `measured`
 /// holds the step nearest the median of all, and noise.steps is 0.

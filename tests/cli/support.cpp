@@ -1,9 +1,20 @@
 #include "tests/cli/support.h"
 
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <fstream>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include "cli/command_line.h"
+#include "tests/support/places.h"
 
 namespace pipetwin::cli {
 
@@ -49,6 +60,74 @@ std::string content_of(const std::filesystem::path& path) {
     std::ostringstream content;
     content << stream.rdbuf();
     return content.str();
+}
+
+Child::Child(const std::vector<std::string>& args,
+             const std::string& log,
+             const std::vector<std::string>& environment)
+    : log_(log) {
+    const std::string program = places::program_folder() + "/pipetwin";
+    std::vector<std::string> words = joined({program}, args);
+    std::vector<std::string> variables = environment;
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+        variables.emplace_back(*variable);
+    }
+    const auto pointers = [](std::vector<std::string>& texts) {
+        std::vector<char*> all;
+        for (std::string& text : texts) {
+            all.push_back(text.data());
+        }
+        all.push_back(nullptr);
+        return all;
+    };
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    const auto to = [&](int descriptor, const std::string& name) {
+        posix_spawn_file_actions_addopen(
+            &files, descriptor, name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    };
+    to(STDOUT_FILENO, log + ".out");
+    to(STDERR_FILENO, log + ".err");
+    const int error = posix_spawn(&process_,
+                                  program.c_str(),
+                                  &files,
+                                  nullptr,
+                                  pointers(words).data(),
+                                  pointers(variables).data());
+    posix_spawn_file_actions_destroy(&files);
+    if (error != 0) {
+        process_ = -1;
+        ADD_FAILURE() << "cannot start " << program;
+    }
+}
+
+Child::Child(Child&& other) noexcept
+    : process_(std::exchange(other.process_, -1)), log_(std::move(other.log_)) {}
+
+Child::~Child() {
+    if (process_ > 0) {
+        kill(process_, SIGKILL);
+        waitpid(process_, nullptr, 0);
+    }
+}
+
+Outcome Child::end() {
+    int status = 0;
+    waitpid(std::exchange(process_, -1), &status, 0);
+    return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status),
+            .out = content_of(log_ + ".out"),
+            .err = content_of(log_ + ".err")};
+}
+
+bool has_lines(const std::filesystem::path& file, int lines) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < end) {
+        if (std::ranges::count(content_of(file), '\n') >= lines) {
+            return true;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return false;
 }
 
 const std::string_view small_scenario = R"toml([model]

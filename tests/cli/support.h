@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -54,6 +56,32 @@ class InFolder : public ::testing::Test {
 };
 
 std::string content_of(const std::filesystem::path& path);
+
+/// The program as a process of its own.
+class Child {
+  public:
+    /// Starts it. Its output goes to files that begin with `log`; `environment` is added to that of
+    /// the test: "NAME=value".
+    Child(const std::vector<std::string>& args,
+          const std::string& log,
+          const std::vector<std::string>& environment = {});
+    Child(Child&& other) noexcept;
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+    /// Kills it where it still runs.
+    ~Child();
+
+    pid_t id() const { return process_; }
+    /// Waits for its end. The exit code of one that a signal ended is 1000 and the signal.
+    Outcome end();
+
+  private:
+    pid_t process_ = -1;
+    std::string log_;
+};
+
+/// Waits until the text of a file has at least so many lines; false after 20 seconds.
+bool has_lines(const std::filesystem::path& file, int lines);
 
 /// A multi-layer perceptron on synthetic data in two stages, three steps: milliseconds to train.
 extern const std::string_view small_scenario;

@@ -17,5 +17,8 @@ std::string emulated_module() {
 std::string fake_module_folder() {
     return PIPETWIN_TESTS_DIR "/exec/fake_module";
 }
+std::string full_disk_library() {
+    return PIPETWIN_TESTS_DIR "/full_disk.so";
+}
 
 }  // namespace pipetwin::places

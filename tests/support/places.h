@@ -11,5 +11,6 @@ std::string program_folder();
 std::string emulated_module_folder();
 std::string emulated_module();  ///< the CUDA module on the emulation
 std::string fake_module_folder();
+std::string full_disk_library();  ///< tests/support/full_disk.cpp
 
 }  // namespace pipetwin::places

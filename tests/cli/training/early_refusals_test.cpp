@@ -127,6 +127,43 @@ TEST_F(EarlyRefusals, AProfileIsNotMeasuredForAFolderThatIsNotThere) {
     EXPECT_THAT(outcome.err, HasSubstr("there is no folder"));
 }
 
+// The folder stayed, and the next try was refused as it held "a run already".
+TEST_F(EarlyRefusals, WhatIsRefusedLaterLeavesNoFolderAndAnOldRunAsItWas) {
+    const std::string costs =
+        "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\n"
+        "linear0,0.02,0.04,64,160,576\nlinear1,0.01,0.02,64,100,272\n"
+        "linear2,0.01,0.02,0,100,272\n";
+    const std::vector<std::string> good{"train",
+                                        file("three.toml", three_layers),
+                                        "--profile",
+                                        file("costs.csv", costs),
+                                        "--out",
+                                        path("old")};
+    ASSERT_EQ(pipetwin(good).code, 0);
+    const std::string metrics = content_of(folder() / "old" / "metrics.jsonl");
+    const std::string two_layers = costs.substr(0, costs.rfind("linear2"));
+    const std::vector<std::pair<std::vector<std::string>, int>> refused{
+        {{"--profile", path("none.csv")}, 6},
+        {{"--profile", file("broken.csv", "name\n")}, 3},
+        {{"--profile", file("two.csv", two_layers)}, 3},
+        {{"--profile", path("costs.csv"), "--set", "cluster.memory_limit=900"}, 4},
+    };
+    for (const std::string command : {"train", "run"}) {
+        for (const auto& [options, code] : refused) {
+            SCOPED_TRACE(command + " " + options[1]);
+            const std::vector<std::string> words = joined({command, path("three.toml")}, options);
+            const Outcome fresh = pipetwin(joined(words, {"--out", path("a/b/new")}));
+            EXPECT_EQ(fresh.code, code) << fresh.err;
+            EXPECT_FALSE(std::filesystem::exists(path("a")));
+            const Outcome forced = pipetwin(joined(words, {"--out", path("old"), "--force"}));
+            EXPECT_EQ(forced.code, code) << forced.err;
+            EXPECT_EQ(content_of(folder() / "old" / "metrics.jsonl"), metrics);
+            EXPECT_TRUE(std::filesystem::exists(folder() / "old" / "report.html"));
+            EXPECT_FALSE(std::filesystem::exists(folder() / "old" / "lock"));
+        }
+    }
+}
+
 /// Whether the scenario is refused with this limit of every rank.
 bool is_refused(SettledScenario scenario, const Model& model, Bytes limit) {
     scenario.cluster.memory_limit = limit;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -134,6 +135,47 @@ TEST_F(Resume, ADamagedCheckpointIsLeftOutAndThatIsSaid) {
     EXPECT_THAT(outcome.err, HasSubstr("goes on with step 10"));
     ASSERT_EQ(pipetwin(train("whole")).code, 0);
     expect_same("run", "whole");
+}
+
+// A line that was torn at its end stood in the file for ever, with the next one behind it.
+TEST_F(Resume, ATornLineOfMetricsIsCutOffAndThatIsSaid) {
+    ASSERT_EQ(pipetwin(train("whole")).code, 0);
+    struct Torn {
+        std::string run;
+        std::string behind;  ///< the seven whole lines
+        int whole = 7;
+        int bytes_lost = 0;
+    };
+    const std::vector<Torn> all{
+        {.run = "half", .behind = R"({"step":7,"loss":1.)"},
+        {.run = "zeros", .behind = std::string(100, '\0')},
+        {.run = "later", .behind = "{\"step\":7,\"loss\":1}\n{\"step\":8,"},
+        {.run = "within", .behind = "", .whole = 6, .bytes_lost = 5},
+        {.run = "end", .behind = "", .whole = 6, .bytes_lost = 1},
+    };
+    for (const Torn& torn : all) {
+        SCOPED_TRACE(torn.run);
+        SignalOnLine buffer(7);
+        std::ostream out(&buffer);
+        std::ostringstream err;
+        ASSERT_EQ(run_command_line(train(torn.run), out, err), 143) << err.str();
+        const auto metrics = folder() / torn.run / run_file::metrics;
+        std::filesystem::resize_file(
+            metrics, std::filesystem::file_size(metrics) - static_cast<unsigned>(torn.bytes_lost));
+        std::ofstream(metrics, std::ios::app | std::ios::binary) << torn.behind;
+        const Outcome rest = pipetwin(train(torn.run, {"--resume"}));
+        ASSERT_EQ(rest.code, 0) << rest.err;
+        std::vector<std::string> expected = series("whole");
+        if (torn.whole < 7) {
+            expected.erase(expected.begin() + torn.whole);
+            EXPECT_THAT(rest.err,
+                        HasSubstr("metrics.jsonl has 6 whole lines of the 7 before step"));
+        } else {
+            EXPECT_THAT(rest.err, ::testing::Not(HasSubstr("torn")));
+        }
+        EXPECT_EQ(series(torn.run), expected);
+        EXPECT_EQ(weights(torn.run), weights("whole"));
+    }
 }
 
 TEST_F(Resume, WithoutACheckpointYetItStartsFromTheBeginning) {

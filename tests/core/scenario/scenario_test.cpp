@@ -312,8 +312,9 @@ TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     EXPECT_FALSE(none.pipeline.sequence_parallel);
     EXPECT_FALSE(none.pipeline.scatter_boundaries);
     EXPECT_EQ(none.training.gradients, GradientType::Fp32);
+    EXPECT_EQ(none.training.accumulation, Accumulation::Fused);
     const Scenario s = parse(with(gpt,
-                                  "[training]\ngradients = \"same\"\n"
+                                  "[training]\ngradients = \"same\"\naccumulation = \"separate\"\n"
                                   "[pipeline]\nshard = \"weights\"\nprefetch = 0\n"
                                   "data_parallel = 2\ntensor_parallel = 2\n"
                                   "sequence_parallel = true\nscatter_boundaries = true"));
@@ -321,6 +322,7 @@ TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     EXPECT_TRUE(s.pipeline.sequence_parallel);
     EXPECT_TRUE(s.pipeline.scatter_boundaries);
     EXPECT_EQ(s.training.gradients, GradientType::Same);
+    EXPECT_EQ(s.training.accumulation, Accumulation::Separate);
     EXPECT_EQ(parse(print_scenario(s)), s);
     EXPECT_THROW(parse(with(gpt, "[pipeline]\nprefetch = -1")), Error);
     EXPECT_THROW(parse(with(gpt, "[pipeline]\nshard = \"all\"")), Error);
@@ -408,6 +410,26 @@ TEST(Settle, NamesEveryOtherAutoAndAValueToSet) {
         const Scenario one = parse(gpt, {{fmt::format("pipeline.{}", key), "auto"}});
         EXPECT_NE(error_of([&] { settle(one); }).text().find(key), std::string::npos);
     }
+}
+
+TEST(Scenario, SaysHowOftenACheckpointIsWrittenInStepsOrInTime) {
+    const auto output = [](const std::string& value) {
+        const Scenario scenario = parse(std::string(gpt) + "[output]\ncheckpoint_every = " + value);
+        EXPECT_EQ(parse(print_scenario(scenario)).output, scenario.output) << value;
+        return scenario.output;
+    };
+    using std::chrono::hours;
+    using std::chrono::minutes;
+    using std::chrono::seconds;
+    const Scenario::OutputPart unsaid = parse(gpt).output;
+    EXPECT_EQ(unsaid.checkpoint_every, 0);
+    EXPECT_EQ(unsaid.checkpoint_period, minutes(10));
+    EXPECT_EQ(output("7").checkpoint_every, 7);
+    EXPECT_EQ(output("7").checkpoint_period, Duration{});
+    EXPECT_EQ(output("0").checkpoint_period, Duration{});
+    EXPECT_EQ(output("\"90 s\"").checkpoint_period, seconds(90));
+    EXPECT_EQ(output("\"10min\"").checkpoint_period, minutes(10));
+    EXPECT_EQ(output("\"2 h\"").checkpoint_period, hours(2));
 }
 
 }  // namespace scenario_test

@@ -1,5 +1,6 @@
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +18,9 @@
 #include "core/base/error.h"
 #include "exec/base/random.h"
 #include "exec/data/batch.h"
+#include "exec/data/data_check.h"
 #include "exec/data/shuffle.h"
+#include "exec/data/token_limit.h"
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {
@@ -284,7 +288,7 @@ TEST_F(Mnist, RefusalsNameFileWhatWasFoundAndWhatWasExpected) {
                 HasSubstr("train-labels-idx1-ubyte: 2 labels, expected 3"));
     EXPECT_THAT(
         refusal_of(small_images(), big_endian(0x801) + big_endian(3) + std::string{0, 3, 0}),
-        HasSubstr("label 3 of image 1, expected 0 to 2"));
+        HasSubstr("train-labels-idx1-ubyte: byte 9: label 3 of image 1, expected 0 to 2"));
     write_both(small_images(), small_labels());
     EXPECT_THAT(refusal(scenario(DataKind::Mnist, "."), mlp_model({5, 3})),
                 HasSubstr("images of 2 x 2 pixels, but the model reads 5 numbers"));
@@ -502,6 +506,119 @@ TEST_F(Data, TokensThatAreNoneAreRefused) {
     EXPECT_THAT(refused(bytes_of(counting(0, 10), 2)),
                 HasSubstr("1 sample of 5 tokens and one more, expected at least the batch of 2"));
     EXPECT_EQ(refused(bytes_of(counting(0, 11), 2)), "accepted");
+}
+
+/// What `check` throws, with its place.
+std::string found_in(const DataSource& data) {
+    try {
+        data.check([] { return true; });
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        return error.what();
+    }
+    return "nothing";
+}
+
+TEST_F(Data, ATokenThatTheModelDoesNotKnowIsFoundWithItsByte) {
+    for (const int width : {2, 4}) {
+        std::vector<std::uint32_t> numbers(300'000, 7);
+        numbers[271'828] = 60'001;
+        const std::string head =
+            width == 2 ? header(20240520, 1, 300'000) : header(20240801, 7, 300'000);
+        write("x.bin", head + bytes_of(numbers, width));
+        Scenario described = scenario(DataKind::Tokens, "x.bin");
+        described.training.batch = 1;
+        EXPECT_EQ(found_in(*open_data(described, small_gpt(5, 60'002))), "nothing");
+        const int byte = 1024 + 271'828 * width;
+        const auto data = open_data(described, small_gpt(5, 60'001));
+        EXPECT_EQ(data->unchecked_bytes(), 300'000U * static_cast<unsigned>(width));
+        EXPECT_THAT(found_in(*data),
+                    HasSubstr("x.bin: byte " + std::to_string(byte) +
+                              ": token 60001, but the model knows those from 0 to 60000"));
+        // It is in no other part of the file, and a batch that draws it finds it, too.
+        described.data.validation_share = 0.5;
+        EXPECT_EQ(found_in(*open_data(described, small_gpt(5, 60'001))), "nothing");
+        EXPECT_THROW(
+            open_data(described, small_gpt(5, 60'001), DataUse::Validation)->batch(0, 29'999),
+            Error);
+    }
+    // Every number of two bytes is a token.
+    write("x.bin", bytes_of(counting(0, 65'536), 2));
+    Scenario described = scenario(DataKind::Tokens, "x.bin");
+    described.training.batch = 1;
+    EXPECT_EQ(open_data(described, small_gpt(5, 65'536))->unchecked_bytes(), 0U);
+    EXPECT_EQ(open_data(described, small_gpt(5, 65'535))->unchecked_bytes(), 131'072U);
+}
+
+TEST(TokenLimit, FindsTheFirstTokenAboveIt) {
+    const RandomStream random(3);
+    std::uint64_t draw = 0;
+    for (int round = 0; round < 500; ++round) {
+        const int width = round % 2 == 0 ? 2 : 4;
+        const std::size_t count = random.below(draw++, 5000);
+        const auto most = static_cast<std::uint32_t>(random.below(draw++, 65'535));
+        std::vector<std::uint32_t> numbers(count);
+        for (std::uint32_t& number : numbers) {
+            number = static_cast<std::uint32_t>(random.below(draw++, most + 1));
+        }
+        std::size_t expected = count;
+        for (std::uint64_t wrong = random.below(draw++, 3); wrong > 0 && count > 0; --wrong) {
+            const std::size_t index = random.below(draw++, count);
+            numbers[index] = width == 2 ? 65'535 : 0xFFFFFFFF;
+            expected = std::min(expected, index);
+        }
+        const std::string bytes = "x" + bytes_of(numbers, width);  // at any address
+        EXPECT_EQ(
+            first_above(
+                std::as_bytes(std::span(bytes).subspan(1)), static_cast<std::size_t>(width), most),
+            expected);
+    }
+}
+
+TEST_F(Data, AFileThatHasBecomeShorterSaysWhereItEnds) {
+    write("x.bin", bytes_of(counting(0, 60), 2));
+    Scenario described = scenario(DataKind::Tokens, "x.bin");
+    described.training.batch = 11;
+    const auto data = open_data(described, small_gpt(5, 100));
+    static_cast<void>(data->batch(0, 11));
+    fs::resize_file(folder_ / "x.bin", 64);
+    try {
+        static_cast<void>(data->batch(0, 11));  // all of it
+        FAIL() << "expected an error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.what(),
+                    ::testing::ContainsRegex("x.bin: byte [0-9]+: the file ends here"));
+        EXPECT_THAT(error.what(), HasSubstr("but had 120 bytes when it was opened"));
+    }
+}
+
+TEST_F(Data, WhatATextHasAndTheModelDoesNotTellApartIsRefused) {
+    write("x.txt", "abc\xff");
+    const Model model = Model::chain(
+        {.token_ids = true, .positions = 2},
+        {{.name = "embedding", .type = LayerType::Embedding, .outputs = 4, .vocabulary = 256},
+         {.name = "head", .type = LayerType::Linear, .outputs = 128},
+         {.name = "loss", .type = LayerType::CrossEntropy}});
+    EXPECT_THAT(refusal(scenario(DataKind::Text, "x.txt"), model),
+                HasSubstr("x.txt: byte 3: a byte of value 255, but the model tells 128 values"));
+}
+
+TEST_F(Data, LargeFilesAreLookedAtInTheBackground) {
+    std::vector<std::uint32_t> numbers(DataCheck::at_once, 7);  // twice as many bytes
+    numbers.back() = 99;
+    write("x.bin", bytes_of(numbers, 2));
+    Scenario described = scenario(DataKind::Tokens, "x.bin");
+    DataCheck check(described, small_gpt(5, 99));
+    check.wait();
+    EXPECT_THROW(check.refuse_found(), Error);
+    DataCheck fine(described, small_gpt(5, 100));
+    fine.wait();
+    EXPECT_NO_THROW(fine.refuse_found());
+    numbers.resize(1000);
+    numbers.back() = 99;
+    write("x.bin", bytes_of(numbers, 2));
+    EXPECT_THROW(DataCheck(described, small_gpt(5, 99)), Error);  // at once
 }
 
 TEST(ShuffleTest, HoldsEveryNumberOnce) {

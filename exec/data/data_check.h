@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
+#include "exec/data/batch.h"
+
+namespace pipetwin::exec {
+
+/// Looks through the data of a training for what the model cannot read: small files at once, larger
+/// ones in a thread beside other work, which takes no core that anything else wants.
+class DataCheck {
+  public:
+    /// Opens the data of a training, and of its validation where it has one. Throws Error(BadInput)
+    /// or Error(Io) for data that is missing, too short or of another kind, or where a small file
+    /// holds what the model cannot read.
+    DataCheck(const ScenarioParts& scenario, const Model& model);
+    DataCheck(const DataCheck&) = delete;
+    DataCheck& operator=(const DataCheck&) = delete;
+    ~DataCheck();
+
+    /// Throws Error(BadInput), naming file, byte and value, if the thread has found something so
+    /// far.
+    void refuse_found() const;
+
+    /// Waits until the thread has looked at everything, or has found something.
+    void wait();
+
+    static constexpr std::size_t at_once = std::size_t{16} << 20U;  ///< bytes: milliseconds
+
+  private:
+    void look();
+
+    std::vector<std::unique_ptr<DataSource>> sources_;  ///< that the thread looks at
+    std::atomic<bool> stops_{false};
+    mutable std::mutex mutex_;
+    std::exception_ptr found_;
+    std::thread thread_;
+};
+
+}  // namespace pipetwin::exec

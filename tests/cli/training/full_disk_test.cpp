@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "cli/run_folder/run_folder.h"
+#include "tests/cli/support.h"
+#include "tests/support/places.h"
+
+namespace pipetwin::cli {
+namespace full_disk_test {
+
+using ::testing::HasSubstr;
+
+constexpr int steps = 400;
+
+/// What a disk does for a while: a call on a file whose path has `name` in it fails.
+struct Fault {
+    std::string call;
+    std::string name;
+    int milliseconds = 1000;
+    int code = ENOSPC;
+};
+
+class FullDisk : public InFolder {
+  protected:
+    void SetUp() override {
+        file("small.toml", small_scenario);
+        file("small.csv", small_profile);
+    }
+
+    std::vector<std::string> train(const std::string& run,
+                                   const std::vector<std::string>& more = {}) const {
+        return joined({"train",
+                       path("small.toml"),
+                       "--profile",
+                       path("small.csv"),
+                       "--out",
+                       path(run),
+                       "--live",
+                       "--set",
+                       fmt::format("training.steps={}", steps),
+                       "--set",
+                       "output.checkpoint_every=150"},
+                      more);
+    }
+
+    Child start(const std::string& run,
+                const Fault& fault,
+                const std::vector<std::string>& more = {}) const {
+        return {train(run, more),
+                path(run),
+                {"LD_PRELOAD=" + places::full_disk_library(),
+                 "ASAN_OPTIONS=verify_asan_link_order=0:intercept_tls_get_addr=0",
+                 fmt::format("PIPETWIN_FULL_DISK={} {} {} {} {}",
+                             fault.call,
+                             fault.name,
+                             fault.milliseconds,
+                             fault.code,
+                             path(run + ".failed"))}};
+    }
+
+    /// All that lies in a run, but for the checkpoint before the last: a disk that is full
+    /// meanwhile may cost that one.
+    std::set<std::string> names_in(const std::string& run) const {
+        std::set<std::string> names;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(folder() / run)) {
+            const std::string name = entry.path().lexically_relative(folder() / run).string();
+            if (!name.starts_with("checkpoints/step-00000300")) {
+                names.insert(name);
+            }
+        }
+        return names;
+    }
+
+    std::vector<std::string> series(const std::string& run) const {
+        std::istringstream metrics(content_of(folder() / run / run_file::metrics));
+        std::vector<std::string> all;
+        for (std::string line; std::getline(metrics, line);) {
+            const auto step = nlohmann::json::parse(line);
+            all.push_back(nlohmann::json{step["step"], step["loss"], step["grad_norm"]}.dump());
+        }
+        return all;
+    }
+
+    /// It has the files of a run on a disk with room, and they are whole.
+    void expect_complete(const std::string& run) const {
+        EXPECT_EQ(names_in(run), names_in("whole"));
+        EXPECT_EQ(series(run), series("whole"));
+        for (const std::string_view name : {run_file::scenario,
+                                            run_file::profile,
+                                            run_file::plan,
+                                            run_file::schedule,
+                                            run_file::predicted}) {
+            EXPECT_EQ(content_of(folder() / run / name), content_of(folder() / "whole" / name))
+                << name;
+        }
+        for (const std::string_view name : {run_file::measured, run_file::report_json}) {
+            EXPECT_TRUE(nlohmann::json::accept(content_of(folder() / run / name))) << name;
+        }
+        EXPECT_THAT(content_of(folder() / run / run_file::report_html), HasSubstr("</html>"));
+        const std::string live = content_of(folder() / run / run_file::live);
+        EXPECT_EQ(std::ranges::count(live, '\n'), steps + 1);
+        const Outcome again = pipetwin(train(run, {"--resume"}));
+        EXPECT_EQ(again.code, 0) << again.err;
+        EXPECT_THAT(again.err, HasSubstr("nothing is left to train"));
+    }
+};
+
+// One second of a full disk ended a training.
+TEST_F(FullDisk, ForASecondAtAnyCallOnAnyFileItCostsNothing) {
+    ASSERT_EQ(pipetwin(train("whole")).code, 0);
+    std::vector<Fault> faults;
+    for (const char* const name : {"scenario.toml",
+                                   "profile.json",
+                                   "plan.json",
+                                   "schedule.csv",
+                                   "predicted.trace.json",
+                                   "measured.trace.json",
+                                   "report.json",
+                                   "report.html"}) {
+        for (const char* const call : {"open", "write", "close", "rename"}) {
+            faults.push_back({.call = call, .name = name});
+        }
+    }
+    for (const char* const name : {"metrics.jsonl", "live.jsonl"}) {
+        for (const char* const call : {"open", "write"}) {
+            faults.push_back({.call = call, .name = name});
+        }
+    }
+    for (const char* const call : {"mkdir", "open", "write", "fsync", "close", "rename"}) {
+        faults.push_back({.call = call, .name = "checkpoints"});
+    }
+    faults.push_back({.call = "fsync", .name = "metrics.jsonl"});
+    faults.push_back({.call = "any", .name = ".json"});  // many files at once
+    for (std::size_t i = 0; i < faults.size(); ++i) {
+        faults[i].code = std::array{ENOSPC, EIO, EDQUOT}.at(i % 3);
+    }
+    constexpr std::size_t at_once = 12;
+    for (std::size_t first = 0; first < faults.size(); first += at_once) {
+        const std::size_t end = std::min(first + at_once, faults.size());
+        std::vector<Child> children;
+        for (std::size_t i = first; i < end; ++i) {
+            children.push_back(start("run" + std::to_string(i), faults[i]));
+        }
+        for (std::size_t i = first; i < end; ++i) {
+            SCOPED_TRACE(fmt::format("{} {}", faults[i].call, faults[i].name));
+            const std::string run = "run" + std::to_string(i);
+            const Outcome outcome = children[i - first].end();
+            EXPECT_EQ(outcome.code, 0) << outcome.err;
+            EXPECT_TRUE(std::filesystem::exists(path(run + ".failed"))) << "nothing failed";
+            expect_complete(run);
+        }
+    }
+}
+
+TEST_F(FullDisk, WhileATrainingGoesOnItIsSaidAndCheckpointsAreTriedAgain) {
+    // Steps that last 0.7 ms and more, so that the disk has room again long before the end.
+    const std::vector<std::string> slow{
+        "--set", "cluster.backend=paced", "--set", "training.steps=2500"};
+    Child metrics = start("metrics", {.call = "write", .name = "metrics.jsonl"}, slow);
+    Child checkpoint = start("checkpoint", {.call = "write", .name = "weights"}, slow);
+    const Outcome first = metrics.end();
+    EXPECT_EQ(first.code, 0) << first.err;
+    EXPECT_THAT(first.err, HasSubstr("metrics.jsonl: cannot be written"));
+    EXPECT_THAT(first.err, HasSubstr("training goes on, its lines are written later"));
+    EXPECT_EQ(series("metrics").size(), 2500U);
+    const Outcome second = checkpoint.end();
+    EXPECT_EQ(second.code, 0) << second.err;
+    EXPECT_THAT(second.err, HasSubstr("no checkpoint after step 149, training goes on: "));
+    EXPECT_EQ(series("checkpoint"), series("metrics"));
+    EXPECT_THAT(names_in("checkpoint"), ::testing::Contains("checkpoints/step-00002500"));
+}
+
+TEST_F(FullDisk, ThatStaysFullCostsTheLastCheckpointButNeitherReportNorTrace) {
+    Child checkpoint =
+        start("checkpoint", {.call = "write", .name = "weights", .milliseconds = -1});
+    Child report = start("report", {.call = "write", .name = "report.html", .milliseconds = -1});
+    Child metrics =
+        start("metrics", {.call = "write", .name = "metrics.jsonl", .milliseconds = -1});
+    const auto exists = [this](const char* run, std::string_view name) {
+        return std::filesystem::exists(folder() / run / name);
+    };
+    const Outcome first = checkpoint.end();
+    EXPECT_EQ(first.code, 6) << first.err;
+    EXPECT_THAT(first.err, HasSubstr("weights.safetensors: cannot write to the file"));
+    EXPECT_THAT(first.err, HasSubstr("hint: make room on the disk"));
+    const Outcome second = report.end();
+    EXPECT_EQ(second.code, 6) << second.err;
+    EXPECT_THAT(second.err, HasSubstr("report.html: cannot write"));
+    const Outcome third = metrics.end();
+    EXPECT_EQ(third.code, 6) << third.err;
+    EXPECT_THAT(third.err, HasSubstr("metrics.jsonl: cannot be written"));
+    for (const char* const run : {"checkpoint", "report", "metrics"}) {
+        EXPECT_TRUE(exists(run, run_file::measured)) << run;
+        EXPECT_TRUE(exists(run, run_file::report_json)) << run;
+        EXPECT_EQ(exists(run, run_file::report_html), std::string_view(run) != "report") << run;
+    }
+    EXPECT_THAT(names_in("report"), ::testing::Contains("checkpoints/step-00000400"));
+}
+
+TEST_F(FullDisk, ThatIsFullFromTheStartRefusesTheTrainingAndLeavesNoFolder) {
+    Child child = start("run", {.call = "write", .name = "plan.json", .milliseconds = -1});
+    const Outcome outcome = child.end();
+    EXPECT_EQ(outcome.code, 6) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("plan.json: cannot write"));
+    EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("step")));
+    EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+}  // namespace full_disk_test
+}  // namespace pipetwin::cli
