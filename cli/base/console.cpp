@@ -3,12 +3,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <ostream>
+#include <system_error>
 
 #include <fmt/format.h>
 
+#include "core/base/printable.h"
 #include "exec/base/retry.h"
 
 namespace pipetwin::cli {
@@ -35,18 +40,55 @@ std::string painted(bool color, Style style, std::string_view text) {
     return color ? fmt::format("\x1b[{}m{}\x1b[0m", escape_code(style), text) : std::string(text);
 }
 
+/// The lines of a text. One that looks like a message of its own, because a name from a file has an
+/// end of line in it, is indented.
+std::string with_indented_labels(std::string_view text) {
+    std::string lines;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string_view line = text.substr(begin, end - begin);
+        const bool looks_like_one = line.starts_with("error:") || line.starts_with("hint:");
+        lines += begin == 0 ? "" : looks_like_one ? "\n  " : "\n";
+        lines += line;
+        begin = end + 1;
+    }
+    return lines;
+}
+
+constexpr int narrowest = 20;
+constexpr int widest = 1000;
+
+/// The value of an environment variable; empty where it is not set.
+std::string_view environment(const char* name) {
+    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before threads
+    return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+/// A number of columns that lines can have; none for any other text.
+std::optional<int> width_in(std::string_view text) {
+    int width = 0;
+    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), width);
+    const bool is_width = status == std::errc{} && rest == text.data() + text.size() &&
+                          width >= narrowest && width <= widest;
+    return is_width ? std::optional(width) : std::nullopt;
+}
+
 }  // namespace
 
 Terminal this_terminal() {
     Terminal terminal;
     terminal.out = isatty(STDOUT_FILENO) == 1;
     terminal.err = isatty(STDERR_FILENO) == 1;
-    const char* const no_color =
-        std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): before any thread
-    terminal.no_color = no_color != nullptr && *no_color != '\0';
+    const std::string_view kind = environment("TERM");
+    terminal.dumb = kind.empty() || kind == "dumb";
+    terminal.no_color = terminal.dumb || !environment("NO_COLOR").empty();
     winsize size{};
-    if (terminal.out && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
-        terminal.width = size.ws_col;
+    const bool knows_size = (terminal.out && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) ||
+                            (terminal.err && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0);
+    if (const std::optional<int> columns = width_in(environment("COLUMNS"))) {
+        terminal.width = *columns;
+    } else if (knows_size && size.ws_col > 0) {
+        terminal.width = std::clamp(int{size.ws_col}, narrowest, widest);
     }
     return terminal;
 }
@@ -68,25 +110,33 @@ void Console::configure(const CommonOptions& options) {
 }
 
 void Console::result(std::string_view text) {
+    const Colours colours = color_out_ ? Colours::Kept : Colours::Escaped;
+    const std::string shown = with_indented_labels(printable_lines(text, colours));
     if (keeps_ && !is_lost_) {
         constexpr std::size_t most_kept = std::size_t{16} << 20U;
         is_lost_ = unwritten_.size() > most_kept;
-        unwritten_ += text;
+        unwritten_ += shown;
     }
     if (*out_ || !keeps_) {
-        *out_ << text;
+        *out_ << shown;
     }
 }
 
 void Console::note(std::string_view text) {
     if (!quiet_) {
-        *err_ << text << '\n' << std::flush;
+        *err_ << printable(text) << '\n' << std::flush;
+    }
+}
+
+void Console::note_lines(std::string_view text) {
+    if (!quiet_) {
+        *err_ << with_indented_labels(printable_lines(text)) << '\n' << std::flush;
     }
 }
 
 void Console::detail(std::string_view text) {
     if (verbose_) {
-        *err_ << text << '\n' << std::flush;
+        *err_ << printable(text) << '\n' << std::flush;
     }
 }
 
@@ -95,7 +145,7 @@ void Console::error(const Error& error) {
     if (!error.place().empty()) {
         *err_ << painted(color_err_, Style::Strong, error.place() + ":") << ' ';
     }
-    *err_ << error.text() << '\n';
+    *err_ << with_indented_labels(error.text()) << '\n';
     if (!error.hint().empty()) {
         *err_ << painted(color_err_, Style::Hint, "hint:") << ' ' << error.hint() << '\n';
     }
@@ -104,6 +154,10 @@ void Console::error(const Error& error) {
 
 std::string Console::styled(Style style, std::string_view text) const {
     return painted(color_out_, style, text);
+}
+
+void Console::redraw(std::string_view line) {
+    *err_ << "\r\x1b[K" << printable(line) << std::flush;
 }
 
 void Console::flush() {

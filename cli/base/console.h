@@ -13,17 +13,21 @@ namespace pipetwin::cli {
 struct Terminal {
     bool out = false;       ///< stdout is a terminal
     bool err = false;       ///< stderr is a terminal
-    bool no_color = false;  ///< NO_COLOR is set
+    bool no_color = false;  ///< NO_COLOR is set, or the terminal knows no escape sequences
+    bool dumb = false;      ///< the terminal knows no escape sequences: a line stays as it is
     int width = 100;        ///< characters per line
 };
 
-/// The terminal of this process.
+/// The terminal of this process. `TERM` says whether it knows escape sequences ("dumb" and a
+/// missing one: no); `COLUMNS`, where it is a number from 20 to 1000, how wide a line is, else the
+/// terminal itself.
 Terminal this_terminal();
 
 /// Styles of text on a terminal; each has a colour.
 enum class Style { Strong, Faint, Bad, Good, Hint };
 
-/// Output of the program: results on stdout, everything else on stderr.
+/// Output of the program: results on stdout, everything else on stderr. Whatever is printed passes
+/// `printable_lines`: no name from a file reaches a terminal as anything but text.
 class Console {
   public:
     Console(std::ostream& out, std::ostream& err, Terminal terminal);
@@ -36,8 +40,10 @@ class Console {
     /// From now on results that cannot be written are kept, and written with those that follow: a
     /// disk may be full for a while. Beyond some megabytes they are lost.
     void keep_results() { keeps_ = true; }
-    /// Progress and remarks, on stderr; nothing with --quiet.
+    /// Progress and remarks, on stderr, a line each; nothing with --quiet.
     void note(std::string_view text);
+    /// A remark of several lines.
+    void note_lines(std::string_view text);
     /// Details, on stderr, with --verbose only.
     void detail(std::string_view text);
     /// "error: place: text" and "hint: ..." on stderr.
@@ -49,8 +55,10 @@ class Console {
     bool quiet() const { return quiet_; }
     bool verbose() const { return verbose_; }
     int width() const { return terminal_.width; }
-    bool err_is_terminal() const { return terminal_.err; }
-    std::ostream& err() { return *err_; }
+    /// Whether a line on stderr can be written again in its place.
+    bool can_redraw() const { return terminal_.err && !terminal_.dumb; }
+    /// Writes over the current line of the terminal behind stderr; empty: only wipes it.
+    void redraw(std::string_view line);
 
     /// Throws Error(Io) if a result could not be written (a full disk behind a redirection).
     void finish();

@@ -4,27 +4,90 @@
 #include <cstdlib>
 #include <iostream>
 #include <new>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/io_hint.h"
+#include "core/base/undertaking.h"
 
 namespace pipetwin::cli {
 
 namespace {
+
+/// What can be done about a failure of a kind where nothing better is known.
+std::string hint_of(ErrorKind kind) {
+    switch (kind) {
+        case ErrorKind::Usage:
+            return "'pipetwin --help' lists the commands, 'pipetwin COMMAND --help' their options";
+        case ErrorKind::BadInput:
+            return "correct it there; docs/formats.md and docs/scenario.md say what is expected";
+        case ErrorKind::Infeasible:
+            return "change what it names; 'pipetwin plan' finds plans that can be run";
+        case ErrorKind::Unavailable:
+            return "'pipetwin devices' lists what this machine has";
+        case ErrorKind::Io:
+            return "'ls -ld' shows whether the file is there, and who may read and write it";
+        case ErrorKind::WorkerFailed:
+        case ErrorKind::Hang:
+        case ErrorKind::NotFinite:
+        case ErrorKind::Disagreement:
+            return "--resume goes on from the last checkpoint once the cause is mended";
+        case ErrorKind::Other:
+            break;
+    }
+    return "this should not happen: please report it, with the command and its files";
+}
+
+/// Names what was too large, and what would do.
+Error out_of_memory() {
+    FailedUndertaking failed = take_failed_undertaking();
+    if (failed.what.empty()) {
+        return {ErrorKind::Other,
+                "",
+                "out of memory",
+                "make the model, the batch or the file smaller, or set cluster.memory_limit to be "
+                "told before the start"};
+    }
+    return {ErrorKind::Other,
+            "",
+            fmt::format("out of memory: there is not enough for {}", failed.what),
+            std::move(failed.remedy)};
+}
+
+/// The kind of a failure, ours or not.
+ErrorKind kind_of(const std::exception& exception) {
+    if (const auto* error = dynamic_cast<const Error*>(&exception)) {
+        return error->kind();
+    }
+    const auto* system = dynamic_cast<const std::system_error*>(&exception);
+    if (system == nullptr) {
+        return ErrorKind::Other;
+    }
+    return system->code() == std::errc::resource_unavailable_try_again ? ErrorKind::Unavailable
+                                                                       : ErrorKind::Io;
+}
 
 /// Converts an exception to an Error: one that is not ours gets the kind that fits it best.
 Error as_error(const std::exception& exception) {
     if (const auto* error = dynamic_cast<const Error*>(&exception)) {
         return *error;
     }
-    if (dynamic_cast<const std::system_error*>(&exception) != nullptr) {
-        return {ErrorKind::Io, "", exception.what()};
+    if (const auto* error = dynamic_cast<const std::system_error*>(&exception)) {
+        if (kind_of(exception) == ErrorKind::Unavailable) {
+            return {ErrorKind::Unavailable,
+                    "",
+                    fmt::format("the system gives no further thread or process: {}", error->what()),
+                    "raise the limit ('ulimit -u' shows it; of memory: 'ulimit -v'), or have fewer "
+                    "stages and replicas"};
+        }
+        return {ErrorKind::Io, "", error->what(), io_hint(error->code().value())};
     }
-    if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) {
-        return {ErrorKind::Other,
-                "",
-                "out of memory",
-                "make the model or the batch smaller, or set cluster.memory_limit to be told "
-                "before the start"};
+    if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
+        dynamic_cast<const std::length_error*>(&exception) != nullptr) {
+        return out_of_memory();
     }
     return {ErrorKind::Other, "", exception.what()};
 }
@@ -68,7 +131,7 @@ int exit_code_of(const std::exception_ptr& failure) {
     } catch (const ReportedByPeer& said) {
         return said.exit_code();
     } catch (const std::exception& exception) {
-        return exit_code(as_error(exception).kind());
+        return exit_code(kind_of(exception));
     }
 }
 
@@ -85,7 +148,10 @@ int report_failure(std::exception_ptr failure, Console& console) {
         console.note(stopped.what());
         return code;
     } catch (const std::exception& exception) {
-        console.error(as_error(exception));
+        const Error error = as_error(exception);
+        console.error(error.hint().empty()
+                          ? Error(error.kind(), error.place(), error.text(), hint_of(error.kind()))
+                          : error);
         return code;
     }
 }

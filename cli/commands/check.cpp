@@ -141,7 +141,8 @@ void execute(const CheckOptions& options, Console& console) {
         throw Error(ErrorKind::Infeasible,
                     place,
                     fmt::format("not a valid schedule, {} broken",
-                                counted(result.violations.size(), "rule")));
+                                counted(result.violations.size(), "rule")),
+                    "mend the first one and check again: one mistake may break several rules");
     }
     if (deadlock) {
         throw deadlock_error(place, result);

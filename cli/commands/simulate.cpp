@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
+#include "cli/predict/memory_need.h"
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/prediction.h"
 #include "cli/predict/run_calibration.h"
@@ -79,6 +80,12 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
     PlainCosts costs = plain_costs(options.plain);
     if (costs.schedule_from_file && costs.receives == Receives::Blocking) {
         console.note("receives of the schedule file block where they stand");
+    }
+    if (!costs.schedule_from_file) {
+        expect_memory_for({.stages = std::int64_t{costs.shape.ranks} * costs.shape.chunks,
+                           .micro_batches = costs.shape.micro_batches},
+                          "--micro-batches",
+                          memory_left());
     }
     Prediction prediction = predict(sim::with_settled_capacity(make_plan(costs)));
     std::optional<Plan> more;
@@ -179,6 +186,9 @@ void execute(const SimulateOptions& options, Console& console) {
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
+    const Undertaking undertaking =
+        undertaking_of_plan({.stages = prediction.plan.stage_count(),
+                             .micro_batches = prediction.plan.micro_batches()});
     const sim::Explanation explanation =
         sim::explain(prediction.plan, prediction.timeline, prediction.breakdown, more);
     const Uncertainty varied = uncertainty(

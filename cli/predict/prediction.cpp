@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/predict/memory_need.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
 #include "core/plan/offload.h"
@@ -58,6 +59,8 @@ std::optional<OffloadEffect> offload_effect(const Plan& plan) {
 }  // namespace
 
 Prediction predict(Plan plan) {
+    const Undertaking undertaking =
+        undertaking_of_plan({.stages = plan.stage_count(), .micro_batches = plan.micro_batches()});
     Timeline timeline = sim::simulate(plan);
     Metrics metrics = measure(plan, timeline);
     const Breakdown breakdown = sim::breakdown(plan, timeline);
@@ -118,6 +121,10 @@ FoundProfile find_profile(const ScenarioParts& scenario,
 }
 
 Plan settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile) {
+    const PlanSize size{.stages = std::int64_t{scenario.pipeline.stages} * scenario.pipeline.chunks,
+                        .micro_batches = scenario.pipeline.micro_batches};
+    expect_memory_for(size, "pipeline.micro_batches", memory_left());
+    const Undertaking undertaking = undertaking_of_plan(size);
     Plan plan = sim::make_settled_plan(scenario, model, profile);
     if (plan->host_link) {
         check_memory(plan, peak_memory(plan, sim::simulate(plan)));

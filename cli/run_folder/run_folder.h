@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -40,8 +42,8 @@ class RunFolder {
     enum class Old { Refused, Removed, GoesOn };
 
     /// Creates the folder where it is missing. Throws Error(Io) if another process holds it, naming
-    /// the process, if it holds a run that is refused, or none that could go on. What a refused
-    /// command or an early end has left there is no run.
+    /// the process, if it holds a run that is refused, or none that could go on, or if a folder of
+    /// the run is a link. What a refused command or an early end has left there is no run.
     RunFolder(std::filesystem::path path, Old old);
     RunFolder(const RunFolder&) = delete;
     RunFolder& operator=(const RunFolder&) = delete;
@@ -66,6 +68,9 @@ class RunFolder {
     /// Writes the files that are kept, and waits for the disk for so long. Throws Error(Io), naming
     /// the first of them that could not be written.
     void finish(std::chrono::milliseconds patience);
+    /// Throws Error(Io) if the path names this folder no more: it was removed, renamed or replaced,
+    /// and what is written into open files of it is lost.
+    void expect_still_there() const;
 
   private:
     struct Kept {
@@ -86,6 +91,8 @@ class RunFolder {
     std::filesystem::path path_;
     Old old_;
     int lock_file_ = -1;
+    dev_t device_ = 0;  ///< of the folder, with its inode
+    ino_t inode_ = 0;
     bool has_begun_ = false;
     std::vector<std::filesystem::path> created_;  ///< folders, the innermost last
     std::vector<std::filesystem::path> written_;  ///< files, before it has begun

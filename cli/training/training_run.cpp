@@ -27,6 +27,7 @@
 #include "core/base/content_hash.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/undertaking.h"
 #include "core/costs/profile_json.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
@@ -210,7 +211,7 @@ SettledScenario planned(const RunOptions& options,
     }
     SettledScenario settled = with_plan(space, found.ranked.front());
     refuse_order_that_cannot_train(settled);
-    console.note(planned_text(space, found));
+    console.note_lines(planned_text(space, found));
     const Prediction best = predict(settled, model, profile);
     folder.write(run_file::search, json_text(search_json(space, found, prediction_json(best))));
     folder.write(run_file::scenario, print_scenario(settled.as_scenario()));
@@ -565,6 +566,7 @@ class TrainingRecord {
 
     /// Whether the training goes on.
     bool add(const exec::StepReport& step) {
+        folder_.expect_still_there();
         metrics_->add(step);
         folder_.write_kept();
         on_step_(step);
@@ -673,6 +675,10 @@ std::optional<FinishedRun> train_and_compare(
     if (measures_between_steps(options, run.scenario, processes)) {
         rounds.emplace(plan, run.scenario, model);
     }
+    const Undertaking undertaking(
+        fmt::format("the weights, stashes and buffers of {}", counted(plan.rank_count(), "rank")),
+        "a smaller batch or model, more micro-batches or recompute do; cluster.memory_limit says "
+        "before the start what does not fit");
     exec::TrainingResult result = trained(options,
                                           run,
                                           *wanted.data,

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,9 +13,11 @@
 #include "core/artifacts/chrome_trace_metadata.h"
 #include "core/artifacts/chrome_trace_stream.h"
 #include "core/artifacts/chrome_trace_words.h"
+#include "core/artifacts/trace_contradictions.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/undertaking.h"
 #include "core/text/file_blocks.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
@@ -248,8 +251,21 @@ Trace parse_strictly(string_view text, string_view place) {
 /// Up to here a trace is read again to say what is wrong with it.
 constexpr std::size_t largest_strict = std::size_t{16} << 20;
 
+/// The trace itself. Throws Error(BadInput) where its steps contradict themselves.
+Trace consistent(Trace trace, string_view place) {
+    if (std::optional<std::string> found = contradiction(trace)) {
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("{}: /traceEvents", place),
+                    *std::move(found),
+                    "the file was edited or damaged; write it anew");
+    }
+    return trace;
+}
+
 TraceStream stream_of(const std::filesystem::path& file) {
-    TraceStream stream(file.string());
+    std::error_code unknown;  // what cannot be opened is refused below
+    const std::uintmax_t size = std::filesystem::file_size(file, unknown);
+    TraceStream stream(file.string(), unknown ? 0 : size);
     read_blocks(file, max_trace_bytes, [&](string_view block) { stream.feed(block); });
     stream.finish();
     return stream;
@@ -258,28 +274,32 @@ TraceStream stream_of(const std::filesystem::path& file) {
 }  // namespace
 
 Trace parse_chrome_trace(string_view text, string_view place) {
-    TraceStream stream{std::string(place)};
+    TraceStream stream(std::string(place), text.size());
     constexpr std::size_t block = std::size_t{1} << 16;
     for (std::size_t at = 0; at < text.size(); at += block) {
         stream.feed(text.substr(at, block));
     }
     stream.finish();
     if (stream.complete()) {
-        return stream.take();
+        return consistent(stream.take(), place);
     }
     if (text.size() <= largest_strict) {
-        return parse_strictly(text, place);
+        return consistent(parse_strictly(text, place), place);
     }
     throw stream.error();
 }
 
 Trace read_chrome_trace(const std::filesystem::path& file) {
+    const Undertaking undertaking(
+        fmt::format("the steps of the trace {}", file.string()),
+        "a trace of fewer steps does, or a higher limit of memory ('ulimit -v' shows it)");
     TraceStream stream = stream_of(file);
     if (stream.complete()) {
-        return stream.take();
+        return consistent(stream.take(), file.string());
     }
     if (stream.bytes() <= largest_strict) {
-        return parse_strictly(read_file(file, max_trace_bytes), file.string());
+        return consistent(parse_strictly(read_file(file, max_trace_bytes), file.string()),
+                          file.string());
     }
     throw stream.error();
 }
@@ -287,7 +307,7 @@ Trace read_chrome_trace(const std::filesystem::path& file) {
 TraceSoFar read_chrome_trace_so_far(const std::filesystem::path& file) {
     TraceStream stream = stream_of(file);
     if (stream.complete()) {
-        return {.trace = stream.take()};
+        return {.trace = consistent(stream.take(), file.string())};
     }
     Error error = stream.error();
     if (stream.bytes() <= largest_strict) {

@@ -33,7 +33,8 @@ std::string print_chrome_trace(const Trace& trace);
 
 /// Reads what print_chrome_trace writes: parse(print(x)) = x. Throws Error(BadInput) with
 /// file:line:column or JSON pointer; a trace without our metadata is refused, saying how to import
-/// it.
+/// it, and so is one that contradicts itself (core/artifacts/trace_contradictions.h, or metadata
+/// whose hash is that of another plan's rows).
 Trace parse_chrome_trace(std::string_view text, std::string_view place);
 
 /// Reads a trace file of up to 1 GiB as `parse_chrome_trace` does. Above 16 MiB only what
@@ -49,8 +50,8 @@ struct TraceSoFar {
 };
 
 /// Reads as much of a trace file as it can. Throws Error(BadInput) where not even the metadata,
-/// which stand first, can be read, Error(Io) where the file cannot. Memory curves of a damaged
-/// trace are left out, since they stand last.
+/// which stand first, can be read, and where a whole trace contradicts itself, Error(Io) where the
+/// file cannot. Memory curves of a damaged trace are left out, since they stand last.
 TraceSoFar read_chrome_trace_so_far(const std::filesystem::path& file);
 
 }  // namespace pipetwin

@@ -1,5 +1,6 @@
 #include "core/artifacts/chrome_trace_metadata.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -11,7 +12,9 @@
 #include "core/artifacts/chrome_trace_words.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/schedule/edge.h"
+#include "core/schedule/rows_hash.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 
@@ -73,6 +76,11 @@ class MetadataReader {
         result_.trace.schedule =
             parse_schedule_csv(object.text("rows"), fmt::format("{}: /pipetwin/rows", place_));
         expect_valid(result_.trace.schedule);
+        if (rows_hash(result_.trace.schedule) != result_.trace.plan_hash) {
+            object.refuse("plan_hash",
+                          fmt::format("{}, as these rows have", rows_hash(result_.trace.schedule)),
+                          "the file was put together from two plans or edited; write it anew");
+        }
         if (!object.is_null("channel_capacity")) {
             result_.trace.channel_capacity = count_in(object, "channel_capacity");
         }
@@ -89,6 +97,11 @@ class MetadataReader {
         }
         if (result_.begins.empty()) {
             object.refuse("step_begins_ns", "at least one step");
+        }
+        if (!std::ranges::is_sorted(result_.begins)) {
+            object.refuse("step_begins_ns",
+                          "steps that begin one after the other",
+                          "the file was edited; write it anew");
         }
         for (const std::int64_t peak : object.wholes("peak_bytes")) {
             result_.trace.timelines.peak_bytes.push_back(Bytes{peak});
@@ -150,6 +163,19 @@ std::size_t Metadata::actions() const {
         sum += replicas * row.size();
     }
     return sum;
+}
+
+void expect_room(const Metadata& metadata, std::uint64_t size, string_view place) {
+    constexpr std::uint64_t shortest_slice = 32;                 // bytes; in truth 80
+    constexpr std::uint64_t harmless = std::uint64_t{16} << 20;  // a short file may be a cut one
+    if (metadata.actions() > std::max(size, harmless) / shortest_slice) {
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("{}: /traceEvents", place),
+                    fmt::format("{} bytes cannot hold the {} of a step",
+                                size,
+                                counted(metadata.actions(), "action")),
+                    "the file was cut short or edited; write it anew");
+    }
 }
 
 Metadata read_metadata(const JsonObject& top, string_view place) {

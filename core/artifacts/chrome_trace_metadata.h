@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct Metadata {
 /// Reads the metadata of a trace from its outermost object. Throws Error(BadInput) with the JSON
 /// pointer.
 Metadata read_metadata(const JsonObject& top, std::string_view place);
+
+/// Refuses metadata that promise more actions in a step than a trace of `size` bytes can hold: else
+/// a few numbers of a damaged file could ask for terabytes. Throws Error(BadInput).
+void expect_room(const Metadata& metadata, std::uint64_t size, std::string_view place);
 
 /// A timeline of one step with the schedule's rows, all times 0.
 Timeline empty_step(const Schedule& schedule, Origin origin, std::size_t replicas);

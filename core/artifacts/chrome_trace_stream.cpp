@@ -266,7 +266,7 @@ std::optional<std::size_t> end_of_event(string_view text, std::size_t& at, bool 
 
 class TraceStream::Impl {
   public:
-    explicit Impl(std::string place) : place_(std::move(place)) {}
+    Impl(std::string place, std::uint64_t size) : place_(std::move(place)), size_(size) {}
 
     void feed(string_view block) {
         bytes_ += block.size();
@@ -316,6 +316,7 @@ class TraceStream::Impl {
     Trace take() { return rows_->finish(complete()); }
 
   private:
+    static constexpr std::size_t largest_head = std::size_t{256} << 20;
     static constexpr std::size_t window = std::size_t{1} << 20;
     static constexpr std::size_t largest_event = std::size_t{64} << 20;
 
@@ -344,6 +345,9 @@ class TraceStream::Impl {
             const std::size_t found = text.find(key, searched_);
             if (found == string_view::npos) {
                 searched_ = text.size() - std::min(text.size(), key.size());
+                if (text.size() > largest_head) {
+                    refuse(0, "more than 256 MiB before the list \"traceEvents\"");
+                }
                 return;
             }
             std::size_t at = text.find_first_not_of(blanks, found + key.size());
@@ -366,7 +370,9 @@ class TraceStream::Impl {
         try {
             const nlohmann::json head = parse_json(
                 pending_.substr(0, head_size) + "]}", place_, {.max_bytes = head_size + 2});
-            rows_.emplace(read_metadata(JsonObject(head, place_, ""), place_));
+            Metadata metadata = read_metadata(JsonObject(head, place_, ""), place_);
+            expect_room(metadata, size_, place_);
+            rows_.emplace(std::move(metadata));
         } catch (const Error& error) {
             problem_ = error;
             return;
@@ -487,6 +493,7 @@ class TraceStream::Impl {
     }
 
     std::string place_;
+    std::uint64_t size_;
     std::optional<Error> problem_;
     std::optional<Rows> rows_;
     std::string pending_;       ///< came, but is not read yet
@@ -500,7 +507,8 @@ class TraceStream::Impl {
     simdjson::dom::parser parser_;
 };
 
-TraceStream::TraceStream(std::string place) : impl_(std::make_unique<Impl>(std::move(place))) {}
+TraceStream::TraceStream(std::string place, std::uint64_t size)
+    : impl_(std::make_unique<Impl>(std::move(place), size)) {}
 TraceStream::~TraceStream() = default;
 TraceStream::TraceStream(TraceStream&& other) noexcept = default;
 TraceStream& TraceStream::operator=(TraceStream&& other) noexcept = default;

@@ -16,7 +16,9 @@ namespace pipetwin {
 /// exception.
 class TraceStream {
   public:
-    explicit TraceStream(std::string place);
+    /// `size` is how many bytes the trace has; metadata that promise more actions than so many
+    /// bytes can hold are refused.
+    TraceStream(std::string place, std::uint64_t size);
     ~TraceStream();
     TraceStream(TraceStream&& other) noexcept;
     TraceStream& operator=(TraceStream&& other) noexcept;

@@ -141,8 +141,10 @@ std::vector<CalibrationFactor> calibrate(Profile& profile,
                      {&sample.forward, &sample.core_forward, &sample.whole_forward}) {
                     *time = scaled(*time, by.forward);
                 }
-                for (Duration* const time :
-                     {&sample.backward_input, &sample.backward_weight, &sample.whole_backward}) {
+                for (Duration* const time : {&sample.backward_input,
+                                             &sample.backward_weight,
+                                             &sample.accumulation,
+                                             &sample.whole_backward}) {
                     *time = scaled(*time, by.backward);
                 }
             });

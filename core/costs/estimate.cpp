@@ -41,6 +41,7 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
     sum.forward += a.forward;
     sum.backward_input += a.backward_input;
     sum.backward_weight += a.backward_weight;
+    sum.accumulation += a.accumulation;
     sum.saved += a.saved;
     sum.workspace = std::max(a.workspace, b.workspace);
     sum.split += a.split + a.output;  // the gradient between the two waits for W, too

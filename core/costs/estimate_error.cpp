@@ -8,12 +8,12 @@ namespace {
 
 ErrorRange of_kind(const RunKind& run) {
     if (run.shards_weights) {
-        return {.low = 0.89, .high = 1.27, .of = "published runs with sharded weights"};
+        return {.low = 0.89, .high = 1.23, .of = "published runs with sharded weights"};
     }
     if (run.tensor_parallel > 1) {
         return {.low = 0.82, .high = 1.38, .of = "published runs with tensor parallelism"};
     }
-    return {.low = 0.94, .high = 1.15, .of = "published runs without tensor parallelism"};
+    return {.low = 0.92, .high = 1.13, .of = "published runs without tensor parallelism"};
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ void LayerWork::product(double rows, double inputs, double outputs, double matri
     add(forward_, operations, once, efficiency);
     add(backward_input_, operations, once, efficiency);
     add(backward_weight_, operations, once + weights, efficiency);
+    accumulated_ += weights;
     if (again > 0) {
         add(operators_, again * operations, again * once, efficiency);
     }
@@ -194,6 +195,9 @@ LayerSample LayerWork::sample() const {
     sample.forward = forward_.time();
     sample.backward_input = backward_input_.time();
     sample.backward_weight = backward_weight_.time();
+    constexpr double bytes_per_weight = 8;  // as LayerSample::accumulation says
+    sample.accumulation = Duration{
+        whole_number(1e9 * bytes_per_weight * accumulated_ / (memory_rate_ * memory_.copies))};
     sample.forward_kernels = forward_.kernels;
     sample.backward_input_kernels = backward_input_.kernels;
     sample.backward_weight_kernels = backward_weight_.kernels;

@@ -132,6 +132,7 @@ class LayerWork {
     Sum whole_forward_;
     Sum whole_backward_;
     double operations_ = 0;
+    double accumulated_ = 0;  ///< weights whose gradients products add up
 };
 
 }  // namespace pipetwin

@@ -1,6 +1,7 @@
 #include "core/costs/profile.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -8,8 +9,11 @@
 #include <unordered_set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/suggest.h"
 
 namespace pipetwin {
 
@@ -73,8 +77,10 @@ LayerSample between(const LayerSample& a, const LayerSample& b, int size) {
 
 LayerSample in_proportion(const LayerSample& known, int size) {
     const Ratio ratio{size, known.micro_batch_size};
-    return combine(
+    LayerSample sample = combine(
         known, known, [ratio](std::int64_t value, std::int64_t) { return scaled(value, ratio); });
+    sample.accumulation = known.accumulation;  // of the weights, however many samples there are
+    return sample;
 }
 
 [[noreturn]] void refuse_size(const LayerCost& layer, int micro_batch_size) {
@@ -183,6 +189,13 @@ namespace {
 constexpr std::int64_t largest_number = std::int64_t{1} << 53;
 constexpr std::size_t most_profile_layers = 100'000;
 
+/// Times of one layer that differ a hundredfold are none of one layer.
+constexpr double largest_spread = 100;
+
+/// Words for the precision of a training.
+constexpr std::array<std::string_view, 6> precision_words{
+    "fp32", "bf16", "fp16", "fp64", "tf32", "fp8"};
+
 /// So that all launches of a layer stay far below the largest time.
 constexpr int most_kernels = 1'000'000;
 constexpr Duration longest_launch = std::chrono::seconds(1);
@@ -202,6 +215,7 @@ class ProfileCheck {
                    fmt::format("{} layers, expected 1 to {}", layers, most_profile_layers));
         }
         number("", "dispatch_ns", profile_.dispatch.count());
+        precision();
         if (profile_.launch < Duration{} || profile_.launch > longest_launch) {
             refuse("/launch_ns",
                    fmt::format(
@@ -223,12 +237,22 @@ class ProfileCheck {
 
   private:
     [[noreturn]] void refuse(std::string_view pointer,
-                             std::string text,
+                             std::string_view text,
                              std::string hint = {}) const {
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}: {}", place_, pointer),
-                    std::move(text),
+                    printable(text),
                     std::move(hint));
+    }
+
+    void precision() const {
+        if (std::ranges::find(precision_words, profile_.precision) == precision_words.end()) {
+            refuse("/precision",
+                   fmt::format("\"{}\", expected one of {}",
+                               profile_.precision.substr(0, 60),
+                               fmt::join(precision_words, ", ")),
+                   suggestion(profile_.precision, precision_words));
+        }
     }
 
     void number(std::string_view pointer, std::string_view key, std::int64_t value) const {
@@ -257,6 +281,7 @@ class ProfileCheck {
         names(pointer, cost);
         number(pointer, "parameter_count", cost.parameter_count);
         number(pointer, "parameter_bytes", cost.parameter_bytes.count);
+        bytes_of_parameters(pointer, cost);
         number(pointer, "optimizer_ns", cost.optimizer.count());
         rate(pointer, "operations_per_sample", cost.operations.value_or(0));
         add(pointer, "parameter_bytes", parameter_bytes_, cost.parameter_bytes.count);
@@ -281,6 +306,27 @@ class ProfileCheck {
         add(pointer, "backward_input_ns", time_, largest.backward_input.count());
         add(pointer, "backward_weight_ns", time_, largest.backward_weight.count());
         add(pointer, "saved_bytes", saved_bytes_, largest.saved.count);
+    }
+
+    /// Refuses a count of parameters that no number format stores in so many bytes: from two bits
+    /// each, with what a packed format adds, to 16 bytes.
+    void bytes_of_parameters(const std::string& pointer, const LayerCost& cost) const {
+        constexpr std::int64_t most_bytes = 16;
+        constexpr std::int64_t most_to_a_byte = 4;
+        const std::int64_t count = cost.parameter_count;
+        const std::int64_t bytes = cost.parameter_bytes.count;
+        const std::int64_t own = bytes - std::min(bytes, profile_.tied_bytes.count);
+        if (count == 0) {
+            return;
+        }
+        if (bytes < count / most_to_a_byte || own / most_bytes > count) {
+            refuse(
+                pointer + "/parameter_bytes",
+                fmt::format(
+                    "{} bytes for a parameter_count of {}, which no precision has", bytes, count),
+                "one of the two has a digit too many or too few; leave parameter_count out "
+                "where it is not known");
+        }
     }
 
     void samples(const std::string& pointer, const std::vector<LayerSample>& of) const {
@@ -346,6 +392,7 @@ class ProfileCheck {
         number(pointer, "forward_ns", values.forward.count());
         number(pointer, "backward_input_ns", values.backward_input.count());
         number(pointer, "backward_weight_ns", values.backward_weight.count());
+        number(pointer, "accumulation_ns", values.accumulation.count());
         number(pointer, "input_bytes", values.input.count);
         number(pointer, "output_bytes", values.output.count);
         number(pointer, "saved_bytes", values.saved.count);
@@ -361,6 +408,14 @@ class ProfileCheck {
              values.backward_input.count());
         part(pointer, "whole_saved_bytes", values.whole_saved.count, values.saved.count);
         rate(pointer, "spread", values.spread);
+        if (values.spread > largest_spread) {
+            refuse(pointer + "/spread",
+                   fmt::format("{}, expected (p90 - p10) / median of the measurement, which is at "
+                               "most {}",
+                               values.spread,
+                               largest_spread),
+                   "0.05 stands for 5 %; measure again where the machine was that restless");
+        }
         kernels(pointer, "forward_kernels", values.forward_kernels);
         kernels(pointer, "backward_input_kernels", values.backward_input_kernels);
         kernels(pointer, "backward_weight_kernels", values.backward_weight_kernels);

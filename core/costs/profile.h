@@ -34,9 +34,12 @@ struct LayerSample {
     Duration forward{};
     Duration backward_input{};   ///< gradient of the input
     Duration backward_weight{};  ///< gradient of the weights; the full backward is the sum of both
-    Bytes input{};               ///< of the layer's own input where it is no other layer's output
-    Bytes output{};              ///< what the next layer reads; 0 for a loss
-    Bytes saved{};               ///< kept from forward to backward, input included
+    /// What a kernel takes to read and write 8 bytes for each weight, as one that adds up gradients
+    /// in fp32 does beside reading those of a micro-batch. 0: not known, or part of the backward.
+    Duration accumulation{};
+    Bytes input{};   ///< of the layer's own input where it is no other layer's output
+    Bytes output{};  ///< what the next layer reads; 0 for a loss
+    Bytes saved{};   ///< kept from forward to backward, input included
     Bytes workspace{};
     Bytes split{};        ///< kept in addition from I to W, where the backward is split in two
     Bytes input_saved{};  ///< part of `saved` that W does not read
@@ -72,6 +75,7 @@ struct LayerSample {
 inline constexpr std::array times_of_sample{&LayerSample::forward,
                                             &LayerSample::backward_input,
                                             &LayerSample::backward_weight,
+                                            &LayerSample::accumulation,
                                             &LayerSample::core_forward,
                                             &LayerSample::whole_forward,
                                             &LayerSample::whole_backward};

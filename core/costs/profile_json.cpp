@@ -82,7 +82,7 @@ void read_kernels(const JsonObject& object, LayerSample& sample) {
 }
 
 LayerSample read_sample(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 21>{"micro_batch_size",
+    object.expect_keys(std::array<string_view, 22>{"micro_batch_size",
                                                    "forward_ns",
                                                    "backward_ns",
                                                    "backward_input_ns",
@@ -102,7 +102,8 @@ LayerSample read_sample(const JsonObject& object) {
                                                    "core_saved_bytes",
                                                    "whole_forward_ns",
                                                    "whole_backward_ns",
-                                                   "whole_saved_bytes"});
+                                                   "whole_saved_bytes",
+                                                   "accumulation_ns"});
     LayerSample sample;
     const std::int64_t size = object.whole("micro_batch_size");
     if (size < 1 || size > std::numeric_limits<int>::max()) {
@@ -122,6 +123,7 @@ LayerSample read_sample(const JsonObject& object) {
     sample.whole_forward = Duration{object.whole_or("whole_forward_ns", 0)};
     sample.whole_backward = Duration{object.whole_or("whole_backward_ns", 0)};
     sample.whole_saved = Bytes{object.whole_or("whole_saved_bytes", 0)};
+    sample.accumulation = Duration{object.whole_or("accumulation_ns", 0)};
     sample.spread = object.number_or("spread", 0);
     read_kernels(object, sample);
     return sample;
@@ -371,7 +373,8 @@ ordered_json sample_json(const LayerSample& sample) {
           std::pair("core_saved_bytes", sample.core_saved.count),
           std::pair("whole_forward_ns", sample.whole_forward.count()),
           std::pair("whole_backward_ns", sample.whole_backward.count()),
-          std::pair("whole_saved_bytes", sample.whole_saved.count)}) {
+          std::pair("whole_saved_bytes", sample.whole_saved.count),
+          std::pair("accumulation_ns", sample.accumulation.count())}) {
         if (count > 0) {
             object[key] = count;
         }

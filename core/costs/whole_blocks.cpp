@@ -15,6 +15,7 @@ LayerSample together(const LayerSample& a, const LayerSample& b) {
             .forward = a.forward + b.forward,
             .backward_input = a.backward_input + b.backward_input,
             .backward_weight = a.backward_weight + b.backward_weight,
+            .accumulation = a.accumulation + b.accumulation,
             .input = a.input,
             .output = b.output,
             .saved = a.saved + b.saved,

@@ -213,8 +213,8 @@ constexpr std::string_view harmless =
     "no-barrier-with-level-1-timing no-bias-dropout-fusion no-bias-gelu-fusion "
     "no-bias-swiglu-fusion no-check-for-nan-in-loss-and-grad "
     "no-clone-scatter-output-in-embedding no-create-attention-mask-in-dataloader "
-    "no-data-sharding no-fp8-wgrad no-gradient-accumulation-fusion "
-    "no-gradient-reduce-div-fusion no-initialization no-manual-gc-eval "
+    "no-data-sharding no-fp8-wgrad no-gradient-reduce-div-fusion no-initialization "
+    "no-manual-gc-eval "
     "no-masked-softmax-fusion no-mmap-bin-files no-one-logger no-overlap-p2p-communication "
     "no-persist-layer-norm no-pin-cpu-grads no-pin-cpu-params no-rope-freq no-rope-fusion "
     "no-strict-fsdp-dtensor-load "
@@ -337,10 +337,14 @@ std::string_view flag_note(std::string_view name) {
 
 bool is_harmless_flag(std::string_view name) {
     const std::vector<std::string_view> names = words_of(harmless);
+    // Any text may stand behind a prefix; what is no name of a flag is not understood.
+    const bool is_name = name.find_first_not_of(
+                             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+                         std::string_view::npos;
     return std::ranges::find(names, name) != names.end() ||
-           std::ranges::any_of(harmless_prefixes, [name](std::string_view prefix) {
-               return name.starts_with(prefix);
-           });
+           (is_name && std::ranges::any_of(harmless_prefixes, [name](std::string_view prefix) {
+                return name.starts_with(prefix);
+            }));
 }
 
 bool is_harmless_section(std::string_view section) {

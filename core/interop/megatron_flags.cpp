@@ -106,6 +106,7 @@ constexpr std::array switch_flags{
     SwitchFlag{"no-scatter-gather-tensors-in-pipeline", &MegatronFlags::whole_boundaries},
     SwitchFlag{"accumulate-allreduce-grads-in-fp32", &MegatronFlags::gradients_fp32},
     SwitchFlag{"grad-reduce-in-bf16", &MegatronFlags::gradients_narrow},
+    SwitchFlag{"no-gradient-accumulation-fusion", &MegatronFlags::separate_accumulation},
     SwitchFlag{"recompute-activations", &MegatronFlags::recompute_selective},
     SwitchFlag{"bf16", &MegatronFlags::bf16},
     SwitchFlag{"fp16", &MegatronFlags::fp16},

@@ -46,6 +46,7 @@ struct MegatronFlags {
     std::vector<std::string> recompute_modules{};  ///< --recompute-modules
     bool gradients_fp32 = false;                   ///< --accumulate-allreduce-grads-in-fp32
     bool gradients_narrow = false;                 ///< --grad-reduce-in-bf16
+    bool separate_accumulation = false;            ///< --no-gradient-accumulation-fusion
     bool bf16 = false;                             ///< --bf16
     bool fp16 = false;                             ///< --fp16
     std::optional<std::string> optimizer;          ///< --optimizer: adam or sgd

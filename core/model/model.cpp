@@ -26,19 +26,24 @@ std::string to_string(const SampleShape& shape) {
 
 Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
     if (layers.empty()) {
-        throw Error(ErrorKind::BadInput, "model", "no layers, expected at least one");
+        throw Error(ErrorKind::BadInput,
+                    "model",
+                    "no layers, expected at least one",
+                    "add one, as docs/scenario.md shows");
     }
     if (input.positions < 1 || (!input.token_ids && input.width < 1)) {
         throw Error(ErrorKind::BadInput,
                     "model",
                     fmt::format("a sample of {} and width {}, expected at least 1 of each",
                                 counted(input.positions, "position"),
-                                input.width));
+                                input.width),
+                    "docs/scenario.md says which keys give a sample's size");
     }
     if (layers.size() > most_layers) {
         throw Error(ErrorKind::BadInput,
                     "model",
-                    fmt::format("{} layers, expected at most {}", layers.size(), most_layers));
+                    fmt::format("{} layers, expected at most {}", layers.size(), most_layers),
+                    "is there a digit too many in a repeat?");
     }
     LayerPlacement placement;
     std::vector<Layer> placed_layers;
@@ -64,7 +69,10 @@ std::vector<std::vector<int>> resolve_inputs(const std::vector<Model::Named>& la
     std::unordered_map<std::string_view, int> position;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         if (layers[i].name.empty()) {
-            throw Error(ErrorKind::BadInput, "model", fmt::format("layer {} has no name", i));
+            throw Error(ErrorKind::BadInput,
+                        "model",
+                        fmt::format("layer {} has no name", i),
+                        "give it a name of its own");
         }
         if (!position.emplace(layers[i].name, static_cast<int>(i)).second) {
             refuse_layer(layers[i].name, "two layers have this name, expected a name of its own");
@@ -112,7 +120,8 @@ Model Model::opaque(const std::vector<Named>& layers) {
     if (layers.empty() || layers.size() > most_layers) {
         throw Error(ErrorKind::BadInput,
                     "model",
-                    fmt::format("{} layers, expected 1 to {}", layers.size(), most_layers));
+                    fmt::format("{} layers, expected 1 to {}", layers.size(), most_layers),
+                    "is there a digit too many in a repeat?");
     }
     const std::vector<std::vector<int>> listed_inputs = resolve_inputs(layers);
     const TopologicalOrder order = topological_order(listed_inputs);
@@ -212,7 +221,8 @@ Model gpt_model(const GptSizes& sizes) {
     if (sizes.layers < 1 || sizes.layers > most_blocks) {
         throw Error(ErrorKind::BadInput,
                     "model.layers",
-                    fmt::format("{}, expected 1 to {}", sizes.layers, most_blocks));
+                    fmt::format("{}, expected 1 to {}", sizes.layers, most_blocks),
+                    "is there a digit too many?");
     }
     const int feed_forward =
         sizes.feed_forward == 0

@@ -10,6 +10,7 @@
 #include "core/plan/offload.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/rows_hash.h"
 #include "core/schedule/validate.h"
 
 namespace pipetwin {
@@ -267,38 +268,8 @@ std::optional<std::int64_t> Plan::samples() const {
                                               std::int64_t{0});
 }
 
-namespace {
-
-/// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
-class Fnv1a {
-  public:
-    void add(int number) {
-        auto rest = static_cast<std::uint32_t>(number);
-        for (int byte = 0; byte < 4; ++byte) {
-            hash_ = (hash_ ^ (rest & 0xffU)) * 0x100000001b3ULL;
-            rest >>= 8U;
-        }
-    }
-    std::uint64_t value() const { return hash_; }
-
-  private:
-    std::uint64_t hash_ = 0xcbf29ce484222325ULL;
-};
-
-}  // namespace
-
 std::string Plan::hash() const {
-    Fnv1a hash;
-    for (const auto& row : parts_->schedule.ranks) {
-        hash.add(static_cast<int>(row.size()));
-        for (const Action& action : row) {
-            hash.add(static_cast<int>(action.op));
-            hash.add(action.stage);
-            hash.add(action.micro_batch);
-            hash.add(action.with_next ? 1 : 0);
-        }
-    }
-    return fmt::format("{:016x}", hash.value());
+    return rows_hash(parts_->schedule);
 }
 
 std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stale_gradients) {

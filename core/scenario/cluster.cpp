@@ -215,6 +215,10 @@ LayerRules Cluster::layer_rules() const {
                           .weights = pipeline.shard == Shard::Weights,
                           .fp32_gradients = scenario_.training.gradients == GradientType::Fp32,
                           .prefetch = pipeline.prefetch > 0};
+    } else {
+        rules.accumulates = scenario_.pipeline.micro_batches > 1 &&
+                            scenario_.training.accumulation == Accumulation::Separate;
+        rules.fp32_gradients = scenario_.training.gradients == GradientType::Fp32;
     }
     return rules;
 }

@@ -33,6 +33,8 @@ struct LayerRules {
     TensorParallel tensor{};
     LayerRecomputeRules recompute{};
     GatheredWeights gathered{};
+    bool accumulates = false;    ///< kernels of their own add up gradients over micro-batches
+    bool fp32_gradients = true;  ///< as GatheredWeights
 };
 
 /// The machine that a scenario describes: the device of every rank, which node it is on, and the

@@ -39,6 +39,19 @@ LayerSamples on_device(const LayerSamples& samples, const DeviceSpeed& speed) {
     return result;
 }
 
+/// A kernel reads the gradients of a micro-batch, which are as wide as the weights, reads their
+/// sums and writes them.
+void add_accumulation(LayerSamples& samples, std::string_view precision, bool fp32_gradients) {
+    const double width = is_half_precision(precision) ? 2 : 4;
+    const double sum = fp32_gradients ? 4 : width;
+    const double share = (width + 2 * sum) / 8;
+    for (LayerSample& sample : samples) {
+        const bool is_split = sample.backward_weight > Duration{};
+        (is_split ? sample.backward_weight : sample.backward_input) +=
+            scaled(sample.accumulation, share);
+    }
+}
+
 /// What a micro-batch takes of the device's time, layer by layer.
 std::vector<Duration> layer_times(const LayerSamples& samples, Recompute recompute) {
     std::vector<Duration> times;
@@ -71,6 +84,9 @@ CostTable cost_table(const Model& model,
             LayerSamples of_one =
                 with_tensor_parallel(model, profile, on_device(samples, speed), tensor, known);
             of_one = with_layer_recompute(model, std::move(of_one), rules.recompute);
+            if (rules.accumulates) {
+                add_accumulation(of_one, profile.precision, rules.fp32_gradients);
+            }
             of_kind.push_back(
                 with_gathered_weights(profile, std::move(of_one), rules.gathered, tensor.devices));
         }

@@ -489,12 +489,41 @@ void add_tied_note(PlanParts& parts,
                     format_bytes(held.weights + held.gradients + held.optimizer_state)));
 }
 
+/// Says which layers' measured times differ so much that their median says little.
+std::vector<std::string> spread_notes(const Profile& profile) {
+    constexpr double restless = 1;  // nine of ten differ by the whole of the median
+    const LayerCost* worst = nullptr;
+    double spread = restless;
+    std::size_t count = 0;
+    for (const LayerCost& layer : profile.layers) {
+        double widest = 0;
+        for (const LayerSample& sample : layer.samples) {
+            widest = std::max(widest, sample.spread);
+        }
+        count += widest > restless ? 1 : 0;
+        if (widest > spread) {
+            worst = &layer;
+            spread = widest;
+        }
+    }
+    if (worst == nullptr) {
+        return {};
+    }
+    return {
+        fmt::format("the measured times of {} differ by more than their median, most of all "
+                    "those of '{}', by {:.0f} %: measure again on a quieter machine",
+                    counted(count, "layer"),
+                    worst->name,
+                    100 * spread)};
+}
+
 void add_notes(PlanParts& parts,
                const SettledScenario& scenario,
                const Profile& profile,
                const Cluster& cluster,
                const std::vector<int>& sizes) {
     parts.notes = device_notes(scenario, profile, cluster.devices());
+    std::ranges::move(spread_notes(profile), std::back_inserter(parts.notes));
     std::ranges::move(shape_notes(asked_shape(scenario)), std::back_inserter(parts.notes));
     std::ranges::move(size_notes(profile, sizes), std::back_inserter(parts.notes));
     const bool estimated =

@@ -64,6 +64,10 @@ std::string_view to_string(GradientType type) {
     return word_of(type, words::gradient_types);
 }
 
+std::string_view to_string(Accumulation accumulation) {
+    return word_of(accumulation, words::accumulations);
+}
+
 std::string_view to_string(Shard shard) {
     return word_of(shard, words::shards);
 }

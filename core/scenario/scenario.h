@@ -38,6 +38,12 @@ enum class GradientType {
     Same   ///< that of the weights
 };
 
+/// Who adds the gradients of a micro-batch to those of the ones before: training.accumulation.
+enum class Accumulation {
+    Fused,    ///< the product that makes them
+    Separate  ///< kernels of their own
+};
+
 /// How the learning rate goes on behind its warm-up.
 enum class RateSchedule { Constant, Linear, Cosine };
 /// Which devices run the stages: cluster.backend.
@@ -68,6 +74,7 @@ std::string_view to_string(DataKind kind);
 std::string_view to_string(OptimizerKind kind);
 std::string_view to_string(Precision precision);
 std::string_view to_string(GradientType type);
+std::string_view to_string(Accumulation accumulation);
 std::string_view to_string(RateSchedule schedule);
 std::string_view to_string(Backend backend);
 std::string_view to_string(GpuShares shares);
@@ -119,6 +126,7 @@ struct ScenarioParts {
         double clip_norm = 0;            ///< of all gradients; 0: they are left as they are
         Precision precision = Precision::Fp32;
         GradientType gradients = GradientType::Fp32;
+        Accumulation accumulation = Accumulation::Fused;
         std::uint64_t seed = 1;
         int validate_every = 0;  ///< steps; 0: never
         int validation_batches = 8;

@@ -58,7 +58,8 @@ Scenario parse_scenario(std::string_view text,
     if (text.size() > largest_file) {
         throw Error(ErrorKind::BadInput,
                     file.string(),
-                    fmt::format("{} bytes, a scenario has at most {}", text.size(), largest_file));
+                    fmt::format("{} bytes, a scenario has at most {}", text.size(), largest_file),
+                    "is it the right file? a scenario is a few lines of TOML");
     }
     TomlDocument document(text, file.string(), overrides);
     fill_in_cluster(document, file);

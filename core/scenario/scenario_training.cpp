@@ -42,7 +42,7 @@ constexpr std::int64_t exact_in_json = std::int64_t{1} << 53;
 constexpr Range rates{0, 1'000'000};
 constexpr Range size_or_none{0, any_size.high};
 
-constexpr std::array<ScenarioKey, 13> keys_of_training{
+constexpr std::array<ScenarioKey, 14> keys_of_training{
     keys::integer<&Training::batch>("batch", {1, 1 << 24}),
     keys::integer<&Training::steps>("steps", any_size),
     keys::choice<&Training::optimizer>("optimizer", words::optimizers),
@@ -55,6 +55,7 @@ constexpr std::array<ScenarioKey, 13> keys_of_training{
     keys::number<&Training::clip_norm>("clip_norm", rates),
     keys::choice<&Training::precision>("precision", words::precisions),
     keys::choice<&Training::gradients>("gradients", words::gradient_types),
+    keys::choice<&Training::accumulation>("accumulation", words::accumulations),
     keys::integer<&Training::seed>("seed", {0, exact_in_json}),
     keys::integer<&Training::validate_every>("validate_every", size_or_none)
         .checked_by(refuse_validation_of_nothing),

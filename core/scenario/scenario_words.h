@@ -32,6 +32,9 @@ inline constexpr std::array<Word, 3> precisions{"fp32", "fp64", "bf16"};
 /// training.gradients, as enum GradientType.
 inline constexpr std::array<Word, 2> gradient_types{"fp32", "same"};
 
+/// training.accumulation, as enum Accumulation.
+inline constexpr std::array<Word, 2> accumulations{"fused", "separate"};
+
 /// cluster.backend, as enum Backend.
 inline constexpr std::array<Word, 3> backends{"cpu", "paced", "cuda"};
 

@@ -1,11 +1,13 @@
 #include "core/text/json_object.h"
 
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/suggest.h"
 
 namespace pipetwin {
@@ -16,6 +18,14 @@ namespace {
 
 constexpr std::int64_t largest_exact = std::int64_t{1} << 53;
 constexpr std::string_view whole_number = "a whole number from 0 to 2^53";
+constexpr const char* correct_it =
+    "correct it there, or write the file anew with the program that made it";
+constexpr const char* add_it = "add the key, or write the file anew with the program that made it";
+
+/// The hint itself, or what can be done about any value.
+std::string hint_or(std::string hint, const char* otherwise) {
+    return hint.empty() ? otherwise : std::move(hint);
+}
 
 std::string describe(const json& value) {
     constexpr std::size_t longest = 60;
@@ -45,7 +55,7 @@ std::string escaped(std::string_view key) {
             result += c;
         }
     }
-    return result;
+    return printable(result);
 }
 
 }  // namespace
@@ -55,7 +65,8 @@ JsonObject::JsonObject(const json& value, std::string_view place, std::string po
     if (!value.is_object()) {
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}: {}", place_, pointer_.empty() ? "/" : pointer_),
-                    fmt::format("{}, expected an object", describe(value)));
+                    fmt::format("{}, expected an object", describe(value)),
+                    correct_it);
     }
 }
 
@@ -93,14 +104,14 @@ void JsonObject::refuse(std::string_view key, std::string_view expected, std::st
     throw Error(ErrorKind::BadInput,
                 place_of(key),
                 fmt::format("{}, expected {}", shown(key), expected),
-                std::move(hint));
+                hint_or(std::move(hint), has(key) ? correct_it : add_it));
 }
 
 void JsonObject::missing(std::string_view key, std::string_view expected, std::string hint) const {
     throw Error(ErrorKind::BadInput,
                 place_of(key),
                 fmt::format("missing, expected {}", expected),
-                std::move(hint));
+                hint_or(std::move(hint), add_it));
 }
 
 std::int64_t JsonObject::whole(std::string_view key) const {
@@ -167,7 +178,8 @@ std::vector<std::string> JsonObject::texts(std::string_view key) const {
         if (!element.is_string()) {
             throw Error(ErrorKind::BadInput,
                         fmt::format("{}/{}", place_of(key), all.size()),
-                        fmt::format("{}, expected a text", describe(element)));
+                        fmt::format("{}, expected a text", describe(element)),
+                        correct_it);
         }
         all.push_back(element.get<std::string>());
     }
@@ -180,7 +192,8 @@ std::vector<std::int64_t> JsonObject::wholes(std::string_view key) const {
         if (!element.is_number_integer() || element < 0) {
             throw Error(ErrorKind::BadInput,
                         fmt::format("{}/{}", place_of(key), all.size()),
-                        fmt::format("{}, expected {}", describe(element), whole_number));
+                        fmt::format("{}, expected {}", describe(element), whole_number),
+                        correct_it);
         }
         all.push_back(element.get<std::int64_t>());
     }

@@ -1,13 +1,11 @@
 #include "core/text/json_text.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <iterator>
-#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -16,28 +14,15 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/undertaking.h"
 #include "core/text/file_blocks.h"
 #include "core/text/input_iterator.h"
 #include "core/text/json_dialect.h"
+#include "core/text/json_number.h"
 #include "core/text/open_file.h"
+#include "core/text/own_file.h"
 
 namespace pipetwin {
-
-namespace {
-
-void write_all(const OpenFile& target,
-               std::string_view content,
-               const std::filesystem::path& file) {
-    while (!content.empty()) {
-        const ssize_t written = ::write(target.get(), content.data(), content.size());
-        if (written < 0 && errno != EINTR) {
-            refuse_io(file, "cannot write");
-        }
-        content.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
-    }
-}
-
-}  // namespace
 
 std::string read_file(const std::filesystem::path& file,
                       std::size_t max_bytes,
@@ -70,31 +55,7 @@ void write_file(const std::filesystem::path& file, std::string_view content) {
         write_all(device, content, file);
         return;
     }
-    std::filesystem::path temporary;
-    std::optional<OpenFile> beside;
-    for (int attempt = 0; !beside; ++attempt) {  // until a name is free
-        temporary = target;
-        temporary += fmt::format(".{}.{}.tmp", ::getpid(), attempt);
-        beside.emplace(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
-        if (!beside->is_open()) {
-            if (errno != EEXIST) {
-                refuse_io(file, "cannot write");
-            }
-            beside.reset();
-        }
-    }
-    try {
-        write_all(*beside, content, file);
-        if (!beside->close()) {
-            refuse_io(file, "cannot write");
-        }
-        if (::rename(temporary.c_str(), target.c_str()) != 0) {
-            refuse_io(file, "cannot replace");
-        }
-    } catch (const Error&) {
-        ::unlink(temporary.c_str());
-        throw;
-    }
+    replace_file(target, content);
 }
 
 namespace {
@@ -164,7 +125,8 @@ class Builder final : public nlohmann::json_sax<json> {
         }
         return value(number);
     }
-    bool number_float(double number, const std::string& digits) override {
+    bool number_float(double read, const std::string& token) override {
+        const auto [number, digits] = json_number(read, token);
         // An integer above 2^64 arrives here, already rounded.
         if (digits.find_first_of(".eE") == std::string::npos) {
             return inexact(number);
@@ -181,7 +143,9 @@ class Builder final : public nlohmann::json_sax<json> {
 
     bool key(std::string& name) override {
         if (open_.back()->contains(name)) {
-            refuse(token_begin(), fmt::format("key '{}' occurs twice", shortened(name)));
+            refuse(token_begin(),
+                   fmt::format("key '{}' occurs twice", shortened(name)),
+                   "keep one of the two");
         }
         key_ = std::move(name);
         return true;
@@ -209,7 +173,10 @@ class Builder final : public nlohmann::json_sax<json> {
         }
         refuse(index,
                shortened(reason),
-               index < text_.size() ? "" : "the end is missing: copy or download the file again");
+               index < text_.size()
+                   ? "expected JSON: write the file anew with the program that made "
+                     "it, or correct it there"
+                   : "the end is missing: copy or download the file again");
     }
 
   private:
@@ -301,7 +268,9 @@ class Builder final : public nlohmann::json_sax<json> {
     bool open(json container) {
         if (std::cmp_greater_equal(open_.size(), limits_.max_depth)) {
             refuse(count_ == 0 ? 0 : count_ - 1,
-                   fmt::format("nested deeper than {}", limits_.max_depth));
+                   fmt::format("nested deeper than {}", limits_.max_depth),
+                   "no file of this kind is nested that deep: write it anew with the program that "
+                   "made it");
         }
         open_.push_back(store(std::move(container)));
         return true;
@@ -331,8 +300,12 @@ json parse_with(std::string_view text,
     if (text.size() > limits.max_bytes) {
         throw Error(ErrorKind::BadInput,
                     std::string(place),
-                    fmt::format("{} bytes, above the limit of {}", text.size(), limits.max_bytes));
+                    fmt::format("{} bytes, above the limit of {}", text.size(), limits.max_bytes),
+                    "is it the right file? those of this kind are smaller");
     }
+    const Undertaking undertaking(
+        fmt::format("the values in {} bytes of JSON of {}", text.size(), place),
+        "a smaller file does, or a higher limit of memory ('ulimit -v' shows it)");
     text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
     const std::string replaced =
         numbers == JsonNumbers::Python ? with_zeros_for_python_numbers(text) : std::string();

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/suggest.h"
 
 namespace pipetwin {
@@ -16,6 +17,13 @@ namespace pipetwin {
 namespace {
 
 constexpr int deepest = 64;
+constexpr const char* write_it_flat =
+    "write the tables one below the other, as in [model] and [pipeline]";
+
+/// What can be done about a key where nothing better is known.
+std::string where_keys_are(std::string_view path) {
+    return fmt::format("docs/scenario.md says what {} may be", path);
+}
 
 /// The index after the string that begins at `begin`; TOML has "basic" and 'literal' strings, and
 /// either in three quotes may span lines.
@@ -73,7 +81,8 @@ void check_depth(std::string_view text, std::string_view place) {
         if (brackets > deepest || dots_of_line > deepest) {
             throw Error(ErrorKind::BadInput,
                         place_in(text, i, place),
-                        fmt::format("nested deeper than {}", deepest));
+                        fmt::format("nested deeper than {}", deepest),
+                        write_it_flat);
         }
         ++i;
     }
@@ -87,7 +96,7 @@ toml::table parse_toml(std::string_view text, const std::string& place) {
         const toml::source_position at = error.source().begin;
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}:{}:{}", place, at.line, at.column),
-                    std::string(error.description()),
+                    printable(error.description()),
                     "expected TOML: [table] lines and key = value lines, strings in quotes");
     }
 }
@@ -115,7 +124,10 @@ toml::table parse_value(const std::string& text, const std::string& place) {
                     fmt::format("'{}' is no value: {}", text, error.description()),
                     "write a number, true, false, a word, a \"string\" or a [list]");
     }
-    throw Error(ErrorKind::BadInput, place, "more than one value, expected one");
+    throw Error(ErrorKind::BadInput,
+                place,
+                "more than one value, expected one",
+                "repeat --set for each key");
 }
 
 /// Text of a value in errors: short values as they are, others by their type.
@@ -123,7 +135,7 @@ std::string describe(const toml::node& node) {
     constexpr std::size_t longest = 60;
     switch (node.type()) {
         case toml::node_type::string: {
-            const std::string& text = node.as_string()->get();
+            const std::string text = printable(node.as_string()->get());
             return text.size() <= longest ? fmt::format("\"{}\"", text)
                                           : fmt::format("\"{}...\"", text.substr(0, longest));
         }
@@ -178,7 +190,10 @@ TomlDocument::TomlDocument(std::string_view text,
 void TomlDocument::put(const Override& change) {
     const std::string place = "--set " + change.key;
     if (std::ranges::count(change.key, '.') > deepest) {
-        throw Error(ErrorKind::BadInput, place, fmt::format("nested deeper than {}", deepest));
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("nested deeper than {}", deepest),
+                    "write the key as in --set pipeline.stages=4");
     }
     overridden_.push_back(change.key);
     toml::table parsed = parse_value(change.value, place);
@@ -188,13 +203,19 @@ void TomlDocument::put(const Override& change) {
         const std::string_view name = rest.substr(0, dot);
         toml::node* const inner = table->insert(name, toml::table{}).first->second.as_table();
         if (inner == nullptr) {
-            throw Error(ErrorKind::BadInput, place, fmt::format("'{}' is no table", name));
+            throw Error(ErrorKind::BadInput,
+                        place,
+                        fmt::format("'{}' is no table", name),
+                        "write the key as in --set pipeline.stages=4");
         }
         table = inner->as_table();
         rest.remove_prefix(dot + 1);
     }
     if (rest.empty()) {
-        throw Error(ErrorKind::BadInput, place, "no key, expected one as in pipeline.stages");
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    "no key, expected one as in pipeline.stages",
+                    "write the key as in --set pipeline.stages=4");
     }
     parsed.get("value")->visit(
         [&](auto& value) { table->insert_or_assign(rest, std::move(value)); });
@@ -244,7 +265,7 @@ const toml::node* TomlTable::find(std::string_view key) const {
 }
 
 std::string TomlTable::path_of(std::string_view key) const {
-    return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+    return path_.empty() ? printable(key) : fmt::format("{}.{}", path_, printable(key));
 }
 
 std::string TomlTable::place(std::string_view key) const {
@@ -270,8 +291,9 @@ void TomlTable::expect_keys(std::span<const std::string_view> known) const {
     if (first != nullptr) {
         throw Error(ErrorKind::BadInput,
                     document_->place_of(path_of(first->str()), first->source()),
-                    path_.empty() ? fmt::format("unknown key '{}'", first->str())
-                                  : fmt::format("unknown key '{}' in '{}'", first->str(), path_),
+                    path_.empty()
+                        ? fmt::format("unknown key '{}'", printable(first->str()))
+                        : fmt::format("unknown key '{}' in '{}'", printable(first->str()), path_),
                     suggestion(first->str(), known));
     }
 }
@@ -293,13 +315,14 @@ void TomlTable::refuse(std::string_view key, std::string_view expected, std::str
                             path_of(key),
                             node == nullptr ? "nothing" : describe(*node),
                             expected),
-                std::move(hint));
+                hint.empty() ? where_keys_are(path_of(key)) : std::move(hint));
 }
 
 void TomlTable::missing(std::string_view key, std::string_view expected) const {
     throw Error(ErrorKind::BadInput,
                 place(key),
-                fmt::format("{} is missing, expected {}", path_of(key), expected));
+                fmt::format("{} is missing, expected {}", path_of(key), expected),
+                where_keys_are(path_of(key)));
 }
 
 TomlTable TomlTable::table(std::string_view key) const {
@@ -384,6 +407,7 @@ auto TomlTable::list(std::string_view key,
     for (const toml::node& element : *array) {
         const std::optional<Value> value = read(element);
         if (!value) {
+            const std::string hint = hint_of ? hint_of(element) : std::string();
             throw Error(ErrorKind::BadInput,
                         document_->place_of(path_of(key), element.source()),
                         fmt::format("{}[{}] = {}, expected {}",
@@ -391,7 +415,7 @@ auto TomlTable::list(std::string_view key,
                                     values.size(),
                                     describe(element),
                                     expected),
-                        hint_of ? hint_of(element) : std::string());
+                        hint.empty() ? where_keys_are(path_of(key)) : hint);
         }
         values.push_back(*value);
     }

@@ -1,8 +1,13 @@
 #include "exec/base/rank_threads.h"
 
+#include <algorithm>
+#include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin::exec {
 
@@ -11,21 +16,35 @@ RankThreads::RankThreads(std::size_t size) : members_(size) {
         for (std::size_t index = 0; index < size; ++index) {
             members_[index].thread = std::jthread([this, index] { live(index); });
         }
+    } catch (const std::system_error& error) {
+        end();
+        const auto started = std::ranges::count_if(
+            members_, [](const Member& member) { return member.thread.joinable(); });
+        throw Error(ErrorKind::Unavailable,
+                    "",
+                    fmt::format("the system gives {} of the {} that the ranks need: {}",
+                                started,
+                                counted(size, "thread"),
+                                error.code().message()),
+                    "raise the limit ('ulimit -u' shows it; of memory: 'ulimit -v'), or have fewer "
+                    "stages and replicas");
     } catch (...) {
-        const std::lock_guard lock(mutex_);
-        ends_ = true;
-        work_or_end_.notify_all();
+        end();
         throw;
     }
 }
 
 RankThreads::~RankThreads() {
+    end();
+    members_.clear();  // joined
+}
+
+void RankThreads::end() {
     {
         const std::lock_guard lock(mutex_);
         ends_ = true;
     }
     work_or_end_.notify_all();
-    members_.clear();  // joined
 }
 
 void RankThreads::run(std::function<void(std::size_t)> work) {

@@ -39,6 +39,7 @@ class RankThreads {
         int finished = 0;  ///< how many of those
         std::jthread thread{};
     };
+    void end();
     void live(std::size_t index);
     bool is_idle() const { return busy_ == 0; }
 

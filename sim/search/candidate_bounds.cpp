@@ -166,7 +166,8 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape, const CostW
                 .micro_batch_size = std::max(1, samples / shape.micro_batches),
                 .optimizer_shards = ways.shard != Shard::None ? shape.data_parallel : 1,
                 .layer_recompute = ways.layer_recompute,
-                .sequence_parallel = ways.sequence_parallel};
+                .sequence_parallel = ways.sequence_parallel,
+                .accumulates = micro_batches_of(shape) > 1};
     // Lists of the cluster have an entry for each rank, and fit one number of them alone.
     const Scenario::ClusterPart& cluster = scenario_.cluster;
     if (!cluster.devices.empty() || !cluster.speeds.empty() || !cluster.memory_limits.empty() ||

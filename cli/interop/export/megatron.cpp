@@ -116,6 +116,7 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
     const auto& training = scenario.training;
     flags.bf16 = training.precision == Precision::Bf16;
     flags.gradients_narrow = flags.bf16 && training.gradients == GradientType::Same;
+    flags.separate_accumulation = training.accumulation == Accumulation::Separate;
     flags.clip_norm = training.clip_norm;
     switch (training.optimizer) {
         case OptimizerKind::AdamW:

@@ -1,5 +1,7 @@
 #include "cli/interop/import/launch_tables.h"
 
+#include "core/text/json_text.h"
+
 namespace pipetwin::cli {
 
 std::filesystem::path profile_beside(const std::filesystem::path& out) {
@@ -9,9 +11,10 @@ std::filesystem::path profile_beside(const std::filesystem::path& out) {
 
 std::string toml_comment(std::string_view text) {
     std::string line = "# ";
+    const bool readable = is_utf8(text);
     for (const char c : text) {
         const auto code = static_cast<unsigned char>(c);
-        line += code < 0x20 || code == 0x7f ? ' ' : c;
+        line += code < 0x20 || code == 0x7f ? ' ' : code >= 0x80 && !readable ? '?' : c;
     }
     return line + '\n';
 }

@@ -314,6 +314,9 @@ class FlagsImport {
         if (const std::optional<GradientType> gradients = megatron_gradients(flags_)) {
             text += fmt::format("gradients = \"{}\"\n", to_string(*gradients));
         }
+        if (flags_.separate_accumulation) {
+            text += "accumulation = \"separate\"\n";
+        }
         return text;
     }
 

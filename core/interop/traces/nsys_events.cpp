@@ -1,8 +1,6 @@
 #include "core/interop/traces/nsys_events.h"
 
 #include <algorithm>
-#include <array>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <memory>
@@ -14,6 +12,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+#include "core/text/input_file.h"
 
 #ifdef PIPETWIN_SQLITE
 #include <sqlite3.h>
@@ -23,14 +24,11 @@ namespace pipetwin {
 
 bool is_nsys_file(const std::filesystem::path& file) {
     constexpr std::string_view magic("SQLite format 3\0", 16);
-    std::error_code ignored;
-    if (!std::filesystem::is_regular_file(file, ignored)) {
-        return false;
+    try {
+        return InputFile(file).read_up_to(magic.size()) == magic;
+    } catch (const Error&) {
+        return false;  // whoever reads it says why it cannot be read
     }
-    std::array<char, magic.size()> head{};
-    std::ifstream stream(file, std::ios::binary);
-    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-    return std::string_view(head.data(), head.size()) == magic;
 }
 
 #ifdef PIPETWIN_SQLITE
@@ -50,18 +48,27 @@ constexpr std::int64_t process_of(std::int64_t global_thread) {
 class Database {
   public:
     explicit Database(const std::filesystem::path& file) : place_(file.string()) {
+        const InputFile regular(file);  // SQLite would wait for a FIFO
         sqlite3* opened = nullptr;
         const int status = sqlite3_open_v2(place_.c_str(), &opened, SQLITE_OPEN_READONLY, nullptr);
         database_.reset(opened);
         if (status != SQLITE_OK) {
             refuse(sqlite3_errstr(status));
         }
+        // A file's own views, triggers and expressions may ask for anything.
+        sqlite3_db_config(opened, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+        sqlite3_db_config(opened, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+        sqlite3_limit(opened, SQLITE_LIMIT_LENGTH, static_cast<int>(TraceLimits{}.token_bytes));
     }
 
-    /// The columns of a table; empty where there is no such table.
+    /// The columns of a table; empty where there is no such table. A view is none: it may have more
+    /// rows than any file.
     std::set<std::string> columns(const std::string& table) const {
         std::set<std::string> names;
-        for_each("SELECT name FROM pragma_table_info('" + table + "')",
+        for_each(fmt::format("SELECT name FROM pragma_table_info('{0}') WHERE EXISTS (SELECT 1 "
+                             "FROM sqlite_master WHERE type = 'table' AND name = '{0}' AND sql "
+                             "LIKE 'CREATE TABLE%')",
+                             table),
                  [&](sqlite3_stmt* row) { names.insert(text(row, 0)); });
         return names;
     }
@@ -86,14 +93,22 @@ class Database {
         }
     }
 
-    static std::string text(sqlite3_stmt* row, int column) {
+    /// Throws Error(BadInput) once all texts together are longer than the limit of bytes: columns
+    /// may be computed.
+    std::string text(sqlite3_stmt* row, int column) const {
         const auto* const bytes = sqlite3_column_text(row, column);
         const auto size = static_cast<std::size_t>(sqlite3_column_bytes(row, column));
+        text_bytes_ += size;
+        if (text_bytes_ > TraceLimits{}.bytes) {
+            refuse(
+                fmt::format("more than {} of text",
+                            format_bytes(Bytes{static_cast<std::int64_t>(TraceLimits{}.bytes)})));
+        }
         std::string copied;
         for (std::size_t i = 0; bytes != nullptr && i < size; ++i) {
             copied += static_cast<char>(bytes[i]);
         }
-        return copied;
+        return printable(copied);
     }
 
     [[noreturn]] void refuse(const std::string& what) const {
@@ -107,7 +122,16 @@ class Database {
 
     std::string place_;
     std::unique_ptr<sqlite3, Close> database_;
+    mutable std::uint64_t text_bytes_ = 0;
 };
+
+/// The latest moment of an export, in nanoseconds since its process or 1970: the year 2096. So sums
+/// fit.
+constexpr std::int64_t latest_moment = 4'000'000'000'000'000'000;
+
+bool is_moment(std::int64_t time) {
+    return time >= 0 && time <= latest_moment;
+}
 
 /// One process of the report.
 struct ProcessEvents {
@@ -129,8 +153,10 @@ struct ProcessEvents {
 /// Reads the tables of an export.
 class NsysReader {
   public:
-    NsysReader(const std::filesystem::path& file, const RangeNames& names)
-        : database_(file), names_(names) {}
+    NsysReader(const std::filesystem::path& file,
+               const RangeNames& names,
+               const TraceLimits& limits)
+        : database_(file), place_(file.string()), names_(names), kept_(limits) {}
 
     std::vector<TraceEvents> read() {
         tells_processes_ = database_.columns("CUPTI_ACTIVITY_KIND_KERNEL").contains("globalPid") &&
@@ -179,7 +205,9 @@ class NsysReader {
             database_.refuse("no table StringIds, expected an export of nsys");
         }
         database_.for_each("SELECT id, value FROM StringIds", [&](sqlite3_stmt* row) {
-            strings_.emplace(sqlite3_column_int64(row, 0), Database::text(row, 1));
+            std::string value = database_.text(row, 1);
+            keep(node_bytes + value.size());
+            strings_.emplace(sqlite3_column_int64(row, 0), std::move(value));
         });
     }
 
@@ -189,13 +217,13 @@ class NsysReader {
         if (columns.empty()) {
             return;
         }
-        const std::string query =
-            fmt::format("SELECT start, \"end\", {}, {}, {} FROM NVTX_EVENTS WHERE \"end\" > start",
-                        pick(columns, "text", "NULL"),
-                        pick(columns, "textId", "NULL"),
-                        pick(columns, "globalTid", "0"));
+        const std::string query = fmt::format(
+            "SELECT start, \"end\", {}, {}, {} FROM NVTX_EVENTS WHERE \"end\" IS NOT NULL",
+            pick(columns, "text", "NULL"),
+            pick(columns, "textId", "NULL"),
+            pick(columns, "globalTid", "0"));
         database_.for_each(query, [&](sqlite3_stmt* row) {
-            std::string name = Database::text(row, 2);
+            std::string name = database_.text(row, 2);
             name = name.empty() ? string_of(sqlite3_column_int64(row, 3)) : name;
             for (const std::string_view more : {", seq = ", ", op_id = ", ", sizes = "}) {
                 name.resize(std::min(name.find(more), name.size()));
@@ -210,12 +238,18 @@ class NsysReader {
                 ++process.events.overlapped_pairs;
                 return;
             }
-            const Duration begin{sqlite3_column_int64(row, 0)};
+            const std::int64_t begin = sqlite3_column_int64(row, 0);
+            const std::int64_t end = sqlite3_column_int64(row, 1);
+            expect_order(begin, end, fmt::format("NVTX_EVENTS: range '{}'", name.substr(0, 80)));
+            if (begin == end) {
+                return;
+            }
+            keep(sizeof(TraceRange));
             process.events.ranges.push_back(
                 {.action = *action,
                  .lane = process.lane(false, fmt::format("{}", thread % (1 << 24)), 0),
-                 .begin = begin,
-                 .length = Duration{sqlite3_column_int64(row, 1)} - begin});
+                 .begin = Duration{begin},
+                 .length = Duration{end - begin}});
         });
     }
 
@@ -225,29 +259,38 @@ class NsysReader {
         if (columns.empty()) {
             return;
         }
-        const std::string query =
-            fmt::format("SELECT start, \"end\", {}, {}, {}, {}, {} FROM {} WHERE \"end\" >= start",
-                        pick(columns, "demangledName", pick(columns, "shortName", "0")),
-                        pick(columns, "streamId", "0"),
-                        pick(columns, "deviceId", "0"),
-                        pick(columns, "correlationId", "NULL"),
-                        pick(columns, "globalPid", "0"),
-                        table);
+        const std::string query = fmt::format(
+            "SELECT start, \"end\", {}, {}, {}, {}, {} FROM {} WHERE \"end\" IS NOT NULL",
+            pick(columns, "demangledName", pick(columns, "shortName", "0")),
+            pick(columns, "streamId", "0"),
+            pick(columns, "deviceId", "0"),
+            pick(columns, "correlationId", "NULL"),
+            pick(columns, "globalPid", "0"),
+            table);
         database_.for_each(query, [&](sqlite3_stmt* row) {
             ProcessEvents& process = processes_[process_key(sqlite3_column_int64(row, 6))];
             const std::int64_t device = sqlite3_column_int64(row, 4);
             process.device = std::min(process.device, device);
             process.events.has_kernels = true;
-            const Duration begin{sqlite3_column_int64(row, 0)};
+            const std::int64_t begin = sqlite3_column_int64(row, 0);
+            const std::int64_t end = sqlite3_column_int64(row, 1);
             const int name = kernel_name(process, sqlite3_column_int64(row, 2));
+            if (!is_moment(begin) || !is_moment(end) || end < begin) {
+                TraceEvents& events = process.events;
+                if (events.damaged_kernels++ == 0) {
+                    events.damaged_kernel = events.kernel_names[static_cast<std::size_t>(name)];
+                }
+                return;
+            }
+            keep(sizeof(TraceKernel));
             process.events.kernels.push_back(
                 {.lane =
                      process.lane(true, fmt::format("{}", sqlite3_column_int64(row, 3)), device),
                  .name = name,
                  .work =
                      kernel_work(process.events.kernel_names[static_cast<std::size_t>(name)], ""),
-                 .begin = begin,
-                 .length = Duration{sqlite3_column_int64(row, 1)} - begin,
+                 .begin = Duration{begin},
+                 .length = Duration{end - begin},
                  .correlation = sqlite3_column_type(row, 5) == SQLITE_NULL
                                     ? std::nullopt
                                     : std::optional(sqlite3_column_int64(row, 5))});
@@ -258,9 +301,22 @@ class NsysReader {
         const auto [known, is_new] =
             process.kernel_names.emplace(id, static_cast<int>(process.events.kernel_names.size()));
         if (is_new) {
+            keep(node_bytes + string_of(id).size());
             process.events.kernel_names.push_back(string_of(id));
         }
         return known->second;
+    }
+
+    /// Counts the memory for something that is kept.
+    void keep(std::size_t bytes) const {
+        kept_.add(bytes, [this] { return place_; });
+    }
+
+    void expect_order(std::int64_t begin, std::int64_t end, const std::string& what) const {
+        if (!is_moment(begin) || !is_moment(end) || end < begin) {
+            database_.refuse(fmt::format(
+                "{} lasts from {} to {}, expected two moments in this order", what, begin, end));
+        }
     }
 
     void read_launches() {
@@ -277,6 +333,10 @@ class NsysReader {
             if (process == processes_.end()) {
                 return;
             }
+            if (!is_moment(sqlite3_column_int64(row, 0))) {
+                return;
+            }
+            keep(sizeof(TraceLaunch));
             process->second.events.launches.push_back(
                 {.correlation = sqlite3_column_int64(row, 1),
                  .lane = process->second.lane(false, fmt::format("{}", thread % (1 << 24)), 0),
@@ -284,8 +344,12 @@ class NsysReader {
         });
     }
 
+    static constexpr std::size_t node_bytes = 128;  ///< of a map's entry, about
+
     Database database_;
+    std::string place_;
     const RangeNames& names_;
+    mutable KeptMemory kept_;
     bool tells_processes_ = false;
     std::map<std::int64_t, std::string> strings_;
     std::map<std::int64_t, ProcessEvents> processes_;
@@ -294,9 +358,10 @@ class NsysReader {
 }  // namespace
 
 std::vector<TraceEvents> read_nsys_events(const std::filesystem::path& file,
-                                          const RangeNames& names) {
+                                          const RangeNames& names,
+                                          const TraceLimits& limits) {
     try {
-        return NsysReader(file, names).read();
+        return NsysReader(file, names, limits).read();
     } catch (const Error& error) {
         throw error.place().empty() ? error.at(file.string()) : error;
     }
@@ -304,7 +369,9 @@ std::vector<TraceEvents> read_nsys_events(const std::filesystem::path& file,
 
 #else
 
-std::vector<TraceEvents> read_nsys_events(const std::filesystem::path& file, const RangeNames&) {
+std::vector<TraceEvents> read_nsys_events(const std::filesystem::path& file,
+                                          const RangeNames&,
+                                          const TraceLimits&) {
     throw Error(
         ErrorKind::Unavailable,
         file.string(),

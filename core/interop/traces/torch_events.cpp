@@ -13,7 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/interop/traces/packed_source.h"
+#include "core/base/printable.h"
+#include "core/base/undertaking.h"
+#include "core/text/json_number.h"
 
 namespace pipetwin {
 
@@ -119,8 +121,11 @@ std::optional<int> number_behind(string_view name, string_view lead) {
 /// Sees the JSON event by event and keeps those of use.
 class EventReader final : public nlohmann::json_sax<json> {
   public:
-    EventReader(const ByteSource& source, string_view place, const RangeNames& names)
-        : source_(source), place_(place), names_(names) {}
+    EventReader(ByteSource& source,
+                string_view place,
+                const RangeNames& names,
+                const TraceLimits& limits)
+        : source_(source), place_(place), names_(names), kept_(limits) {}
 
     TraceEvents take() {
         if (!has_events_) {
@@ -133,22 +138,23 @@ class EventReader final : public nlohmann::json_sax<json> {
         return std::move(events_);
     }
 
-    bool null() override { return true; }
-    bool boolean(bool) override { return true; }
-    bool binary(json::binary_t&) override { return true; }
+    bool null() override { return token(); }
+    bool boolean(bool) override { return token(); }
+    bool binary(json::binary_t&) override { return token(); }
     bool number_integer(std::int64_t value) override { return whole_number(value); }
     bool number_unsigned(std::uint64_t value) override {
         constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         return whole_number(static_cast<std::int64_t>(std::min(value, most)));
     }
-    bool number_float(double, const std::string& text) override {
+    bool number_float(double value, const std::string& written) override {
         if (depth_ == event_depth_) {
-            take_field(text, false);
+            take_field(json_number(value, written).digits, false);
         }
-        return true;
+        return token();
     }
 
     bool string(std::string& text) override {
+        token();
         if (depth_ == event_depth_) {
             take_text(text);
         } else if (is_in_args() && args_key_ == "Collective name") {
@@ -167,6 +173,7 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     bool end_object() override {
+        token();
         if (depth_ == event_depth_) {
             take_event();
         }
@@ -194,6 +201,7 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     bool key(std::string& name) override {
+        token();
         if (depth_ == 1) {
             top_key_ = name;
         }
@@ -224,15 +232,32 @@ class EventReader final : public nlohmann::json_sax<json> {
   private:
     static constexpr int none = -1;
     static constexpr int deepest = 512;
+    static constexpr std::size_t longest_shown = 200;  ///< of a name that an error may show
+    static constexpr std::size_t node_bytes = 128;     ///< of a map's entry and its strings, about
+
+    bool token() {
+        source_.token_ended();
+        return true;
+    }
 
     void open() {
+        token();
         if (++depth_ > deepest) {
             throw Error(ErrorKind::BadInput,
                         source_.position(),
-                        fmt::format("nested deeper than {}", deepest));
+                        fmt::format("nested deeper than {}", deepest),
+                        "no profiler nests that deep: export the trace again");
         }
     }
-    void close() { --depth_; }
+    void close() {
+        token();
+        --depth_;
+    }
+
+    /// Counts the memory for something that is kept.
+    void keep(std::size_t bytes) {
+        kept_.add(bytes, [this] { return source_.position(); });
+    }
 
     /// Whether the next value stands in an event's "args".
     bool is_in_args() const {
@@ -240,6 +265,7 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     bool whole_number(std::int64_t value) {
+        token();
         if (depth_ == event_depth_) {
             take_field(fmt::format_int(value).str(), false);
         } else if (is_in_args()) {
@@ -279,6 +305,9 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     void take_text(std::string& text) {
+        if (!is_printable(text)) {
+            text = printable(text);
+        }
         if (key_ == "name") {
             event_.name = std::move(text);
         } else if (key_ == "cat") {
@@ -292,9 +321,11 @@ class EventReader final : public nlohmann::json_sax<json> {
 
     int lane(bool on_device) {
         std::string key = fmt::format("{} {} {}", on_device ? 1 : 0, event_.process, event_.thread);
+        const std::size_t bytes = node_bytes + 2 * key.size();
         const auto [known, is_new] =
             lanes_.emplace(std::move(key), static_cast<int>(events_.lanes.size()));
         if (is_new) {
+            keep(bytes);
             string_view name = event_.thread;
             name.remove_prefix(name.starts_with("stream ") ? 7 : 0);
             events_.lanes.push_back({.name = std::string(name), .on_device = on_device});
@@ -331,16 +362,19 @@ class EventReader final : public nlohmann::json_sax<json> {
 
     void take_kernel() {
         if (!event_.begin.value || !event_.length.value) {
-            events_.damaged_kernel =
-                events_.damaged_kernels == 0 ? event_.name : events_.damaged_kernel;
+            events_.damaged_kernel = events_.damaged_kernels == 0
+                                         ? event_.name.substr(0, longest_shown)
+                                         : events_.damaged_kernel;
             ++events_.damaged_kernels;
             return;
         }
         const auto [known, is_new] =
             kernel_names_.emplace(event_.name, static_cast<int>(events_.kernel_names.size()));
         if (is_new) {
+            keep(node_bytes + 2 * event_.name.size());
             events_.kernel_names.push_back(event_.name);
         }
+        keep(sizeof(TraceKernel));
         events_.kernels.push_back({.lane = lane(true),
                                    .name = known->second,
                                    .work = kernel_work(event_.name, event_.collective),
@@ -351,6 +385,7 @@ class EventReader final : public nlohmann::json_sax<json> {
 
     void take_launch() {
         if (event_.correlation && event_.begin.value) {
+            keep(sizeof(TraceLaunch));
             events_.launches.push_back({.correlation = *event_.correlation,
                                         .lane = lane(false),
                                         .begin = *event_.begin.value});
@@ -359,6 +394,7 @@ class EventReader final : public nlohmann::json_sax<json> {
 
     void take_operator() {
         if (event_.sequence.value_or(-1) >= 0 && event_.begin.value && event_.length.value) {
+            keep(sizeof(TraceOperator));
             events_.operators.push_back({.sequence = *event_.sequence,
                                          .forward_thread = event_.forward_thread,
                                          .lane = lane(false),
@@ -389,12 +425,15 @@ class EventReader final : public nlohmann::json_sax<json> {
         const Duration begin = *event_.begin.value;
         const Duration length = *event_.length.value;
         if (const auto number = number_behind(event_.name, "ProfilerStep#")) {
+            keep(sizeof(TraceStep));
             events_.steps.push_back(
                 {.number = *number, .lane = lane(on_device), .begin = begin, .length = length});
         } else if (event_.name.starts_with("Optimizer.step")) {
+            keep(sizeof(TraceStep));
             events_.optimizer_steps.push_back(
                 {.number = 0, .lane = lane(on_device), .begin = begin, .length = length});
         } else if (const string_view word = message_word(event_.name); !word.empty()) {
+            keep(sizeof(TraceMessage));
             events_.messages.push_back({.is_send = word == "send",
                                         .lane = lane(on_device),
                                         .begin = begin,
@@ -409,22 +448,24 @@ class EventReader final : public nlohmann::json_sax<json> {
                          .length = event_.length.value};
         if (!range.length) {
             const std::string& written = event_.length.text;
-            range.name = event_.name;
+            range.name = event_.name.substr(0, longest_shown);
             range.place = source_.position();
             range.defect =
                 written.empty()
-                    ? fmt::format("range '{}' has no \"dur\", expected microseconds", event_.name)
+                    ? fmt::format("range '{}' has no \"dur\", expected microseconds", range.name)
                     : fmt::format("range '{}' has \"dur\": {}, expected microseconds from 0 to {}",
-                                  event_.name,
+                                  range.name,
                                   written,
                                   longest_event);
         }
+        keep(sizeof(TraceRange) + range.name.size() + range.place.size() + range.defect.size());
         events_.ranges.push_back(std::move(range));
     }
 
-    const ByteSource& source_;
+    ByteSource& source_;
     string_view place_;
     const RangeNames& names_;
+    KeptMemory kept_;
     TraceEvents events_;
     std::map<std::string, int> lanes_;
     std::map<std::string, int> kernel_names_;
@@ -437,9 +478,15 @@ class EventReader final : public nlohmann::json_sax<json> {
     JsonEvent event_;
 };
 
-TraceEvents events_of(string_view place, ByteSource::Read read, const RangeNames& names) {
-    ByteSource source(place, std::move(read));
-    EventReader reader(source, place, names);
+TraceEvents events_of(string_view place,
+                      ByteSource::Read read,
+                      const RangeNames& names,
+                      const TraceLimits& limits = {}) {
+    const Undertaking undertaking(
+        fmt::format("the events of the trace {}", place),
+        "a trace of fewer steps does, or a higher limit of memory ('ulimit -v' shows it)");
+    ByteSource source(place, std::move(read), limits);
+    EventReader reader(source, place, names, limits);
     json::sax_parse(ByteIterator(&source), ByteIterator(), &reader);
     return reader.take();
 }
@@ -450,8 +497,10 @@ TraceEvents parse_torch_events(string_view text, string_view place, const RangeN
     return events_of(place, blocks_of_text(text), names);
 }
 
-TraceEvents read_torch_events(const std::filesystem::path& file, const RangeNames& names) {
-    return events_of(file.string(), blocks_of_file(file), names);
+TraceEvents read_torch_events(const std::filesystem::path& file,
+                              const RangeNames& names,
+                              const TraceLimits& limits) {
+    return events_of(file.string(), blocks_of_file(file), names, limits);
 }
 
 }  // namespace pipetwin

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "core/interop/traces/packed_source.h"
 #include "core/interop/traces/trace_events.h"
 
 namespace pipetwin {
@@ -15,7 +16,10 @@ TraceEvents parse_torch_events(std::string_view text,
                                std::string_view place,
                                const RangeNames& names);
 
-/// Reads a file, plain or gzip. Throws as `parse_torch_events`, and Error(Io).
-TraceEvents read_torch_events(const std::filesystem::path& file, const RangeNames& names);
+/// Reads a file, plain or gzip. Throws as `parse_torch_events`, Error(BadInput) beyond the limits,
+/// and Error(Io).
+TraceEvents read_torch_events(const std::filesystem::path& file,
+                              const RangeNames& names,
+                              const TraceLimits& limits = {});
 
 }  // namespace pipetwin

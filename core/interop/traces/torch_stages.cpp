@@ -23,11 +23,12 @@ Duration percentile(std::vector<Duration> values, double share) {
     return values[as_index(index)];
 }
 
+/// At most 100, the largest that a profile may state.
 double spread(const std::vector<Duration>& values) {
+    constexpr double largest = 100;
     const Duration middle = median(values);
-    return middle <= Duration{}
-               ? 0
-               : to_seconds(percentile(values, 0.9) - percentile(values, 0.1)) / to_seconds(middle);
+    const Duration width = percentile(values, 0.9) - percentile(values, 0.1);
+    return middle <= Duration{} ? 0 : std::min(largest, to_seconds(width) / to_seconds(middle));
 }
 
 [[noreturn]] void refuse_stage(int stage, string_view place, string_view what) {

@@ -40,9 +40,11 @@ std::vector<TorchTrace> by_rank(std::vector<TorchTrace> traces,
             }
         }
         if (rank >= most_ranks) {
-            throw Error(ErrorKind::BadInput,
-                        "",
-                        fmt::format("a trace of rank {}, expected one below {}", rank, most_ranks));
+            throw Error(
+                ErrorKind::BadInput,
+                "",
+                fmt::format("a trace of rank {}, expected one below {}", rank, most_ranks),
+                "distributedInfo.rank of the trace says which rank it is: correct it there");
         }
         if (trace.overlapped_pairs > 0) {
             problems.push_back(fmt::format(
@@ -164,7 +166,10 @@ class Merger {
             add_step(step);
         }
         if (result_.trace.timelines.steps.empty()) {
-            throw Error(ErrorKind::BadInput, "", "the traces have no whole step in common");
+            throw Error(ErrorKind::BadInput,
+                        "",
+                        "the traces have no whole step in common",
+                        "record all ranks at the same time, at least one whole step");
         }
         result_.trace.schedule_name = "of a PyTorch trace";
         return std::move(result_);

@@ -11,6 +11,7 @@
 #include "cli/base/stop_signal.h"
 #include "cli/command_line.h"
 #include "core/base/error.h"
+#include "core/base/undertaking.h"
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
@@ -76,7 +77,8 @@ TEST(ErrorText, NamesPlaceTextAndHintAndNothingElse) {
                 ErrorKind::BadInput, "x.toml:3:1", "'stagess' is no key", "did you mean 'stages'?"))
             .err,
         "error: x.toml:3:1: 'stagess' is no key\nhint: did you mean 'stages'?\n");
-    EXPECT_EQ(report(Error(ErrorKind::Other, "", "odd")).err, "error: odd\n");
+    EXPECT_EQ(report(Error(ErrorKind::Other, "", "odd", "mend it")).err,
+              "error: odd\nhint: mend it\n");
 }
 
 TEST(Console, ResultThatCannotBeWrittenIsAnError) {
@@ -199,6 +201,67 @@ TEST_F(Failures, DevicesNeverFail) {
     EXPECT_EQ(result["profiles"][0]["name"], "a100-sxm-80");
     EXPECT_EQ(result["profiles"][0]["context_bytes"]["kind"], "estimated");
     EXPECT_THAT(pipetwin({"devices"}).out, HasSubstr("h100-sxm"));
+}
+
+// Refusals of some forty places in the code had no hint.
+TEST(FailureReport, OfEveryKindSayWhatCanBeDoneAlsoWhereNobodyThoughtOfIt) {
+    for (const ErrorKind kind : {ErrorKind::Other,
+                                 ErrorKind::Usage,
+                                 ErrorKind::BadInput,
+                                 ErrorKind::Infeasible,
+                                 ErrorKind::Unavailable,
+                                 ErrorKind::Io,
+                                 ErrorKind::WorkerFailed,
+                                 ErrorKind::Hang,
+                                 ErrorKind::NotFinite,
+                                 ErrorKind::Disagreement}) {
+        EXPECT_THAT(report(Error(kind, "here", "text")).err,
+                    ::testing::ContainsRegex("hint: .{20}"));
+    }
+    EXPECT_THAT(report(std::runtime_error("odd")).err, HasSubstr("hint: "));
+    EXPECT_THAT(report(std::bad_alloc()).err, HasSubstr("hint: "));
+    EXPECT_THAT(report(Error(ErrorKind::Io, "here", "text", "do that")).err,
+                HasSubstr("hint: do that\n"));
+}
+
+TEST(FailureReport, OutOfMemoryNamesWhatWasTooLargeAndWhatWouldDo) {
+    std::exception_ptr failure;
+    try {
+        const Undertaking outer("the whole", "buy memory");
+        const Undertaking inner("the plan of 64 stages", "fewer micro-batches do");
+        throw std::bad_alloc();
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    std::ostringstream out;
+    std::ostringstream err;
+    Console console(out, err, {});
+    EXPECT_EQ(report_failure(failure, console), 1);
+    EXPECT_EQ(err.str(),
+              "error: out of memory: there is not enough for the plan of 64 stages\n"
+              "hint: fewer micro-batches do\n");
+}
+
+TEST(FailureReport, OfAnEarlierUndertakingAreNotNamedAgain) {
+    try {
+        const Undertaking done("an old one", "nothing");
+        throw std::runtime_error("caught and mended");
+    } catch (const std::runtime_error&) {
+    }
+    { const Undertaking went_well("a new one", "nothing"); }
+    EXPECT_THAT(report(std::bad_alloc()).err, ::testing::Not(HasSubstr("old one")));
+}
+
+TEST(FailureReport, OfThreadsAndFileSizesNameTheLimit) {
+    const Reported thread =
+        report(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)));
+    EXPECT_EQ(thread.code, 5);
+    EXPECT_THAT(thread.err, HasSubstr("gives no further thread or process"));
+    EXPECT_THAT(thread.err, HasSubstr("ulimit -u"));
+    const Reported size =
+        report(std::system_error(std::make_error_code(std::errc::file_too_large)));
+    EXPECT_EQ(size.code, 6);
+    EXPECT_THAT(size.err, HasSubstr("ulimit -f"));
 }
 
 }  // namespace exit_test

@@ -1,7 +1,9 @@
 #include "cli/base/progress.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
+#include <string>
 
 #include <gmock/gmock.h>
 
@@ -82,6 +84,65 @@ TEST(Progress, IsSilentWhenQuiet) {
         progress.update(0.5);
     }
     EXPECT_EQ(streams.err.str(), "");
+}
+
+TEST(Progress, OnATerminalWithoutEscapeSequencesWritesLines) {
+    Streams streams;
+    Console console(streams.out, streams.err, {.err = true, .no_color = true, .dumb = true});
+    {
+        Progress progress(console, "training", &test_now);
+        pass(std::chrono::seconds(2));
+        progress.update(0.25, "step 1");
+    }
+    EXPECT_EQ(streams.err.str(), "training: 25 %  step 1\n");
+}
+
+/// Sets an environment variable for a scope.
+class Variable {
+  public:
+    Variable(const char* name, const char* value) : name_(name) {
+        const char* const old = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+        had_ = old != nullptr;
+        old_ = had_ ? old : "";
+        setenv(name, value, 1);  // NOLINT(concurrency-mt-unsafe)
+    }
+    ~Variable() {
+        if (had_) {
+            setenv(name_, old_.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+        } else {
+            unsetenv(name_);  // NOLINT(concurrency-mt-unsafe)
+        }
+    }
+    Variable(const Variable&) = delete;
+    Variable& operator=(const Variable&) = delete;
+
+  private:
+    const char* name_;
+    bool had_ = false;
+    std::string old_;
+};
+
+TEST(ThisTerminal, KnowsNoEscapeSequencesWhereTermIsDumbOrMissing) {
+    for (const char* kind : {"dumb", ""}) {
+        const Variable term("TERM", kind);
+        EXPECT_TRUE(this_terminal().dumb) << kind;
+        EXPECT_TRUE(this_terminal().no_color) << kind;
+    }
+    const Variable term("TERM", "xterm-256color");
+    EXPECT_FALSE(this_terminal().dumb);
+}
+
+TEST(ThisTerminal, IsAsWideAsColumnsSays) {
+    {
+        const Variable columns("COLUMNS", "57");
+        EXPECT_EQ(this_terminal().width, 57);
+    }
+    const Variable none("COLUMNS", "");
+    const int otherwise = this_terminal().width;
+    for (const char* no_width : {"0", "-80", "8x", "1000000", "99999999999999999999"}) {
+        const Variable columns("COLUMNS", no_width);
+        EXPECT_EQ(this_terminal().width, otherwise) << no_width;
+    }
 }
 
 }  // namespace progress_test

@@ -363,6 +363,8 @@ TEST_F(Exchange, MegatronsFlagsSayWhatLayersRecomputeAndWhatReplicasShare) {
                 HasSubstr("--data-parallel-sharding-strategy optim_grads_params\n"));
     EXPECT_THAT(flags("training={batch=8, precision=\"bf16\", gradients=\"same\"}"),
                 HasSubstr("--grad-reduce-in-bf16"));
+    EXPECT_THAT(flags("training={batch=8, precision=\"bf16\", accumulation=\"separate\"}"),
+                HasSubstr("--no-gradient-accumulation-fusion"));
 }
 
 TEST_F(Exchange, MegatronsFlagsSayWhatTheScenarioSays) {

@@ -364,6 +364,7 @@ TEST(Estimate, BytesOfTheHeadAreThoseOfItsKernels) {
     EXPECT_EQ(head.forward.count(), 2 * (2 * 128 + (128 + 1600 + 800) + 3 * 800));
     EXPECT_EQ(head.backward_input.count(), 2 * (3 * 128 + (128 + 1600 + 800) + 3 * 800));
     EXPECT_EQ(head.backward_weight.count(), 2 * (128 + 1600 + 800 + 1600));
+    EXPECT_EQ(head.accumulation.count(), 8 * 1600);  // fp32 sums of C V gradients
     EXPECT_EQ(head.forward_kernels, 3);
     EXPECT_EQ(head.backward_weight_kernels, 1);
     // Two tables: reads T C rows, writes T C; backward reads a gradient and adds to the rows.

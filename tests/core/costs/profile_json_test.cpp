@@ -422,5 +422,44 @@ TEST(ParseProfile, RefusesEveryShorterText) {
     }
 }
 
+/// The text with `from` replaced by `to`, and what reading it says.
+Error refusal_with(std::string_view from, std::string_view to) {
+    std::string text(full);
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    return error_of([&] { parse_profile(text, "p.json"); });
+}
+
+TEST(ParseProfile, ASpreadThatNoMeasurementHasIsRefused) {
+    const Error error = refusal_with("\"spread\": 0.25", "\"spread\": 2500");
+    EXPECT_EQ(error.place(), "p.json: /layers/0/samples/0/spread");
+    EXPECT_NE(error.text().find("at most 100"), std::string::npos) << error.text();
+    EXPECT_FALSE(error.hint().empty());
+}
+
+TEST(ParseProfile, ACountOfParametersThatDisagreesWithTheirBytesIsRefused) {
+    for (const char* count : {"51200000", "5"}) {  // 4096 bytes
+        const Error error =
+            refusal_with("\"parameter_count\": 512", std::string("\"parameter_count\": ") + count);
+        EXPECT_EQ(error.place(), "p.json: /layers/0/parameter_bytes");
+        EXPECT_NE(error.text().find("which no precision has"), std::string::npos) << error.text();
+    }
+    for (const char* count : {"0", "512", "1024", "2048", "4096", "8192"}) {  // 8 bytes to 4 bits
+        std::string text(full);
+        text.replace(text.find("\"parameter_count\": 512"),
+                     22,
+                     std::string("\"parameter_count\": ") + count);
+        EXPECT_NO_THROW(parse_profile(text, "p.json")) << count;
+    }
+}
+
+TEST(ParseProfile, AnUnknownWordForThePrecisionIsRefusedNamingThoseThatAreKnown) {
+    const Error error = refusal_with("\"fp64\"", "\"bfloat\"");
+    EXPECT_EQ(error.place(), "p.json: /precision");
+    EXPECT_NE(error.text().find("expected one of fp32, bf16, fp16, fp64"), std::string::npos)
+        << error.text();
+}
+
 }  // namespace profile_json_test
 }  // namespace pipetwin

@@ -205,6 +205,41 @@ TEST(PlanClusters, SharesOfHalfPrecisionHaveGradientsAsWrittenDown) {
     EXPECT_EQ(plan_of(scenario, profile)->states[1].workspace, Bytes{40 + 200});
 }
 
+/// For each 8 bytes of a weight's time a kernel that adds up gradients moves 2 + 2 x 2 bytes where
+/// they are as wide as the weights, and 2 + 2 x 4 where their sums are in fp32.
+TEST(PlanClusters, AddingUpGradientsTakesTimeWhereKernelsOfTheirOwnDoIt) {
+    SettledScenario scenario = replicated(4, 8);
+    scenario.training.optimizer = OptimizerKind::AdamW;
+    Profile profile = chain_profile();
+    profile.precision = "bf16";
+    for (LayerCost& layer : profile.layers) {
+        layer.samples.front().accumulation = Duration(800);
+    }
+    const auto backward = [&] { return plan_of(scenario, profile).cost(1, 0).backward; };
+    const Duration fused = backward();
+    scenario.training.accumulation = Accumulation::Separate;
+    EXPECT_EQ(backward(), fused + 3 * Duration(1000));  // of three layers
+    scenario.training.gradients = GradientType::Same;
+    EXPECT_EQ(backward(), fused + 3 * Duration(600));
+    scenario.pipeline.micro_batches = 1;  // then there is nothing to add to
+    const Duration of_one = backward();
+    scenario.training.accumulation = Accumulation::Fused;
+    EXPECT_EQ(backward(), of_one);
+}
+
+/// They are summed over replicas with every micro-batch, and added up as shares.
+TEST(PlanClusters, GradientsOfAMicroBatchThatAreSharedAreNotAddedUpWhole) {
+    SettledScenario scenario = replicated(4, 8);
+    scenario.pipeline.shard = Shard::Gradients;
+    Profile profile = chain_profile();
+    const Duration fused = plan_of(scenario, profile).cost(1, 0).backward;
+    for (LayerCost& layer : profile.layers) {
+        layer.samples.front().accumulation = Duration(800);
+    }
+    scenario.training.accumulation = Accumulation::Separate;
+    EXPECT_EQ(plan_of(scenario, profile).cost(1, 0).backward, fused);
+}
+
 /// ZeRO-2 sums with every micro-batch and hands the updated weights round; ZeRO-3 has nothing left
 /// to do at the end.
 TEST(PlanClusters, SharedGradientsAreSummedWithEveryMicroBatch) {

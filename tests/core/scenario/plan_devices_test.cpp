@@ -46,7 +46,9 @@ TEST(PlanDevices, CostsOfAnotherDeviceAreRefusedNamingBoth) {
     Profile profile = chain_profile();
     profile.device = "v100-sxm2";
     SettledScenario scenario = partitioned({2, 3});
-    EXPECT_THAT(plan_of(scenario, profile)->notes, IsEmpty());
+    EXPECT_THAT(plan_of(scenario, profile)->notes,
+                ElementsAre(AllOf(HasSubstr("those of device 'v100-sxm2'"),
+                                  HasSubstr("the scenario names no device"))));
     scenario.cluster.device = "a100-sxm-80";
     const Error error = plan_error_of(scenario, profile);
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);

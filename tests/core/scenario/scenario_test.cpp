@@ -312,8 +312,9 @@ TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     EXPECT_FALSE(none.pipeline.sequence_parallel);
     EXPECT_FALSE(none.pipeline.scatter_boundaries);
     EXPECT_EQ(none.training.gradients, GradientType::Fp32);
+    EXPECT_EQ(none.training.accumulation, Accumulation::Fused);
     const Scenario s = parse(with(gpt,
-                                  "[training]\ngradients = \"same\"\n"
+                                  "[training]\ngradients = \"same\"\naccumulation = \"separate\"\n"
                                   "[pipeline]\nshard = \"weights\"\nprefetch = 0\n"
                                   "data_parallel = 2\ntensor_parallel = 2\n"
                                   "sequence_parallel = true\nscatter_boundaries = true"));
@@ -321,6 +322,7 @@ TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     EXPECT_TRUE(s.pipeline.sequence_parallel);
     EXPECT_TRUE(s.pipeline.scatter_boundaries);
     EXPECT_EQ(s.training.gradients, GradientType::Same);
+    EXPECT_EQ(s.training.accumulation, Accumulation::Separate);
     EXPECT_EQ(parse(print_scenario(s)), s);
     EXPECT_THROW(parse(with(gpt, "[pipeline]\nprefetch = -1")), Error);
     EXPECT_THROW(parse(with(gpt, "[pipeline]\nshard = \"all\"")), Error);
@@ -374,7 +376,8 @@ TEST(ReadScenario, ReadsAFileAndRefusesWhatIsNone) {
     EXPECT_EQ(read_scenario(folder / "s.toml").model.sizes, (std::vector<int>{784, 64, 10}));
     EXPECT_EQ(error_of([&] { read_scenario(folder.path()); }).kind(), ErrorKind::BadInput);
     EXPECT_EQ(error_of([&] { read_scenario(folder / "none.toml"); }).kind(), ErrorKind::Io);
-    EXPECT_EQ(error_of([&] { read_scenario("/dev/zero"); }).text(), "not a regular file");
+    EXPECT_EQ(error_of([&] { read_scenario("/dev/zero"); }).text(),
+              "a device, expected a regular file");
 }
 
 TEST(Settle, PassesWhatIsPlannedHere) {

@@ -75,6 +75,7 @@ class RandomQuestion {
             layer.change_samples([quarters](LayerSample& sample) {
                 sample.core_forward = sample.forward * quarters / 8;
                 sample.core_saved = Bytes{sample.saved.count * quarters / 4};
+                sample.accumulation = sample.forward * quarters / 8;
             });
             if (knows_shares) {
                 add_shares(layer, 1 + below(3));
@@ -135,6 +136,7 @@ class RandomQuestion {
             pipeline.scatter_boundaries_auto = below(3) > 0;
         }
         result.training.clip_norm = below(4) == 0 ? 1 : 0;
+        result.training.accumulation = static_cast<Accumulation>(below(2));
         pipeline.overlap_reduction = below(4) == 0;
         if (below(2) == 0) {
             result.cluster.memory_limit = Bytes{300 + below(1500)};

@@ -1,4 +1,7 @@
+#include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -325,6 +328,7 @@ TEST_F(ImportMegatron, WhatDevicesKeepAndShareIsPredictedAndComesBack) {
         {pairs + "--sequence-parallel --use-distributed-optimizer",
          "sequence_parallel = true\nshard = \"optimizer\"\n"},
         {one + "--grad-reduce-in-bf16", "gradients = \"same\"\n"},
+        {one + "--no-gradient-accumulation-fusion", "accumulation = \"separate\"\n"},
         {one + "--accumulate-allreduce-grads-in-fp32", "gradients = \"fp32\"\n"},
     };
     const std::vector<Said> replicas{
@@ -523,6 +527,81 @@ TEST_F(ImportMegatron, OptionsThatMeanNothingAreRefused) {
     EXPECT_EQ(import("echo x.py\n").code, 3);
     EXPECT_THAT(import("{\"train_batch_size\": 8}").err, HasSubstr("import deepspeed"));
     EXPECT_THAT(import("[model]\nname = \"llama3\"\n").err, HasSubstr("import torchtitan"));
+}
+
+/// Tables and keys that an import writes.
+bool is_key_of_a_fragment(const std::string& table, std::string_view key) {
+    const std::map<std::string, std::set<std::string_view>> known{
+        {"model",
+         {"kind",
+          "layers",
+          "d_model",
+          "heads",
+          "context",
+          "vocabulary",
+          "feed_forward",
+          "tied",
+          "dropout",
+          "file"}},
+        {"training", {"batch", "precision", "optimizer", "clip_norm", "gradients"}},
+        {"pipeline",
+         {"stages",
+          "chunks",
+          "schedule",
+          "group_size",
+          "micro_batches",
+          "recompute",
+          "recompute_blocks",
+          "tensor_parallel",
+          "sequence_parallel",
+          "scatter_boundaries",
+          "shard",
+          "overlap_reduction",
+          "data_parallel",
+          "partition"}},
+        {"cluster", {"device", "per_node"}}};
+    const auto found = known.find(table);
+    return found != known.end() && found->second.contains(key);
+}
+
+// A flag whose name went on in the next line became a key of the fragment.
+TEST_F(ImportMegatron, WritesOnlyWhatItUnderstoodSoCommentsCannotBecomeKeys) {
+    constexpr std::string_view flags =
+        "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 8 --hidden-size 64 "
+        "--num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --vocab-size 1000 "
+        "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16 "
+        "--log-interval 5 --wandb-project x --data-path y --tensorboard-dir z";
+    const std::vector<std::string> injected{"'\n[cluster]\nmemory_limit = 7\n'",
+                                            "'\nmemory_limit = 7'",
+                                            "'\r[cluster]\r\nx = 1'",
+                                            "\"\n[output]\n\"",
+                                            "'\xc2\x85[cluster]'",
+                                            "'\xe2\x80\xa8x = 1'",
+                                            "'\xff\n[x]'",
+                                            "'#'"};
+    int written = 0;
+    for (std::size_t at = flags.find(" --num"); at != std::string_view::npos;
+         at = flags.find(' ', at + 1)) {
+        for (const std::string& text : injected) {
+            std::string changed(flags);
+            changed.insert(at, text);
+            const Outcome outcome = import(changed, {"--ignore-unknown"});
+            EXPECT_TRUE(outcome.code == 0 || outcome.code == 3 || outcome.code == 4) << outcome.err;
+            if (outcome.code != 0) {
+                continue;
+            }
+            ++written;
+            const toml::table tables = toml::parse(content_of(path("x.toml")));
+            for (const auto& [name, table] : tables) {
+                ASSERT_TRUE(table.is_table()) << name.str() << " of " << changed;
+                for (const auto& [key, value] : *table.as_table()) {
+                    EXPECT_TRUE(is_key_of_a_fragment(std::string(name.str()), key.str()))
+                        << name.str() << '.' << key.str() << " of " << changed;
+                }
+            }
+        }
+    }
+    EXPECT_GT(written, 50);
 }
 
 }  // namespace import_megatron_test

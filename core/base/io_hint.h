@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace pipetwin {
+
+/// What to do where the system refuses to open, read or write a file, by its error number (errno).
+std::string io_hint(int code);
+
+}  // namespace pipetwin
