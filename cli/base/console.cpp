@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <ostream>
 #include <system_error>
 
 #include <fmt/format.h>
+
+#include "core/base/printable.h"
+#include "exec/base/retry.h"
 
 namespace pipetwin::cli {
 
@@ -34,6 +38,21 @@ std::string_view escape_code(Style style) {
 
 std::string painted(bool color, Style style, std::string_view text) {
     return color ? fmt::format("\x1b[{}m{}\x1b[0m", escape_code(style), text) : std::string(text);
+}
+
+/// The lines of a text. One that looks like a message of its own, because a name from a file has an
+/// end of line in it, is indented.
+std::string with_indented_labels(std::string_view text) {
+    std::string lines;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string_view line = text.substr(begin, end - begin);
+        const bool looks_like_one = line.starts_with("error:") || line.starts_with("hint:");
+        lines += begin == 0 ? "" : looks_like_one ? "\n  " : "\n";
+        lines += line;
+        begin = end + 1;
+    }
+    return lines;
 }
 
 constexpr int narrowest = 20;
@@ -91,18 +110,33 @@ void Console::configure(const CommonOptions& options) {
 }
 
 void Console::result(std::string_view text) {
-    *out_ << text;
+    const Colours colours = color_out_ ? Colours::Kept : Colours::Escaped;
+    const std::string shown = with_indented_labels(printable_lines(text, colours));
+    if (keeps_ && !is_lost_) {
+        constexpr std::size_t most_kept = std::size_t{16} << 20U;
+        is_lost_ = unwritten_.size() > most_kept;
+        unwritten_ += shown;
+    }
+    if (*out_ || !keeps_) {
+        *out_ << shown;
+    }
 }
 
 void Console::note(std::string_view text) {
     if (!quiet_) {
-        *err_ << text << '\n' << std::flush;
+        *err_ << printable(text) << '\n' << std::flush;
+    }
+}
+
+void Console::note_lines(std::string_view text) {
+    if (!quiet_) {
+        *err_ << with_indented_labels(printable_lines(text)) << '\n' << std::flush;
     }
 }
 
 void Console::detail(std::string_view text) {
     if (verbose_) {
-        *err_ << text << '\n' << std::flush;
+        *err_ << printable(text) << '\n' << std::flush;
     }
 }
 
@@ -111,7 +145,7 @@ void Console::error(const Error& error) {
     if (!error.place().empty()) {
         *err_ << painted(color_err_, Style::Strong, error.place() + ":") << ' ';
     }
-    *err_ << error.text() << '\n';
+    *err_ << with_indented_labels(error.text()) << '\n';
     if (!error.hint().empty()) {
         *err_ << painted(color_err_, Style::Hint, "hint:") << ' ' << error.hint() << '\n';
     }
@@ -122,16 +156,32 @@ std::string Console::styled(Style style, std::string_view text) const {
     return painted(color_out_, style, text);
 }
 
+void Console::redraw(std::string_view line) {
+    *err_ << "\r\x1b[K" << printable(line) << std::flush;
+}
+
 void Console::flush() {
+    if (!*out_ && keeps_) {
+        out_->clear();
+        *out_ << unwritten_;
+    }
     out_->flush();
+    if (*out_ || is_lost_) {
+        unwritten_.clear();
+    }
 }
 
 void Console::finish() {
-    out_->flush();
-    if (!*out_) {
-        throw Error(
-            ErrorKind::Io, "stdout", "the result could not be written", "is the disk full?");
-    }
+    const auto write = [this] {
+        flush();
+        if (!*out_ || is_lost_) {
+            throw Error(
+                ErrorKind::Io, "stdout", "the result could not be written", "is the disk full?");
+        }
+    };
+    const bool waits = keeps_ && !is_lost_;
+    exec::keep_trying(
+        waits ? exec::disk_patience : std::chrono::seconds(0), write, [](const Error&) {});
 }
 
 }  // namespace pipetwin::cli

@@ -26,7 +26,8 @@ Terminal this_terminal();
 /// Styles of text on a terminal; each has a colour.
 enum class Style { Strong, Faint, Bad, Good, Hint };
 
-/// Output of the program: results on stdout, everything else on stderr.
+/// Output of the program: results on stdout, everything else on stderr. Whatever is printed passes
+/// `printable_lines`: no name from a file reaches a terminal as anything but text.
 class Console {
   public:
     Console(std::ostream& out, std::ostream& err, Terminal terminal);
@@ -36,8 +37,13 @@ class Console {
 
     /// The result of the command, on stdout.
     void result(std::string_view text);
-    /// Progress and remarks, on stderr; nothing with --quiet.
+    /// From now on results that cannot be written are kept, and written with those that follow: a
+    /// disk may be full for a while. Beyond some megabytes they are lost.
+    void keep_results() { keeps_ = true; }
+    /// Progress and remarks, on stderr, a line each; nothing with --quiet.
     void note(std::string_view text);
+    /// A remark of several lines.
+    void note_lines(std::string_view text);
     /// Details, on stderr, with --verbose only.
     void detail(std::string_view text);
     /// "error: place: text" and "hint: ..." on stderr.
@@ -51,7 +57,8 @@ class Console {
     int width() const { return terminal_.width; }
     /// Whether a line on stderr can be written again in its place.
     bool can_redraw() const { return terminal_.err && !terminal_.dumb; }
-    std::ostream& err() { return *err_; }
+    /// Writes over the current line of the terminal behind stderr; empty: only wipes it.
+    void redraw(std::string_view line);
 
     /// Throws Error(Io) if a result could not be written (a full disk behind a redirection).
     void finish();
@@ -66,6 +73,9 @@ class Console {
     bool color_err_ = false;
     bool quiet_ = false;
     bool verbose_ = false;
+    bool keeps_ = false;     ///< what could not be written
+    bool is_lost_ = false;   ///< more than was kept
+    std::string unwritten_;  ///< since the last flush that went well; where it keeps results
 };
 
 }  // namespace pipetwin::cli

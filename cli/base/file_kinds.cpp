@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <type_traits>
@@ -12,9 +10,11 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/input.h"
 #include "core/base/error.h"
 #include "core/schedule/action.h"
 #include "core/text/file_damage.h"
+#include "core/text/input_file.h"
 
 namespace pipetwin::cli {
 
@@ -369,7 +369,7 @@ class FileExpectation {
             {"chrome-trace", FileKind::OurTrace, "a trace by pipetwin", FileKind::OurTrace},
         }};
         const auto* const format = std::ranges::find(formats, options.format, &Format::name);
-        if (format == formats.end() || std::filesystem::is_directory(options.file)) {
+        if (format == formats.end() || is_folder(options.file)) {
             return;
         }
         expect(options.file, {format->kind, format->other}, format->expected);
@@ -448,14 +448,11 @@ FileKind kind_of_file(const std::filesystem::path& file) {
                             std::filesystem::exists(file / "measured.trace.json", ignored);
         return is_run ? FileKind::RunFolder : FileKind::Unknown;
     }
-    if (!std::filesystem::is_regular_file(file, ignored)) {
-        return FileKind::Unknown;
+    try {
+        return kind_of_content(InputFile(file).read_up_to(std::size_t{1} << 16U));
+    } catch (const Error&) {
+        return FileKind::Unknown;  // its reader says why
     }
-    std::string head(std::size_t{1} << 16, '\0');
-    std::ifstream stream(file, std::ios::binary);
-    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-    head.resize(static_cast<std::size_t>(std::max<std::streamsize>(stream.gcount(), 0)));
-    return kind_of_content(head);
 }
 
 void expect_kinds_of_files(const Command& command) {

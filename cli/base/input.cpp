@@ -1,6 +1,7 @@
 #include "cli/base/input.h"
 
 #include <iostream>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,6 +13,11 @@ namespace pipetwin::cli {
 
 std::string input_name(const std::filesystem::path& file) {
     return file == "-" ? "standard input" : file.string();
+}
+
+bool is_folder(const std::filesystem::path& path) {
+    std::error_code ignored;  // of links in a circle, for one
+    return std::filesystem::is_directory(path, ignored);
 }
 
 std::string read_input(const std::filesystem::path& file,

@@ -1,5 +1,7 @@
 #include "cli/base/options.h"
 
+#include <locale.h>
+
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -811,7 +813,30 @@ const CommonOptions& common_options(const Command& command) {
         command);
 }
 
+namespace {
+
+/// Numbers of this thread with a decimal point, whatever the process' locale: CLI11 reads them with
+/// the C library.
+class PlainNumbers {
+  public:
+    PlainNumbers()
+        : plain_(newlocale(LC_NUMERIC_MASK, "C", locale_t{})), before_(uselocale(plain_)) {}
+    PlainNumbers(const PlainNumbers&) = delete;
+    PlainNumbers& operator=(const PlainNumbers&) = delete;
+    ~PlainNumbers() {
+        uselocale(before_);
+        freelocale(plain_);
+    }
+
+  private:
+    locale_t plain_;
+    locale_t before_;
+};
+
+}  // namespace
+
 Parsed parse_options(const std::vector<std::string>& given) {
+    const PlainNumbers plain;
     const std::vector<std::string> args = with_words_as_options(given);
     check_command_word(args);
     Parsed parsed = Grammar().parse(args);

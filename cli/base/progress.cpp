@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ostream>
 
 #include <fmt/format.h>
 
@@ -49,13 +48,13 @@ void Progress::redraw(int percent, std::string_view what) {
     const std::string bar = std::string(full, '#') + std::string(bar_width - full, '.');
     std::string line = fmt::format("{} [{}] {:3} %  {}", title_, bar, percent, what);
     line.resize(std::min(line.size(), static_cast<std::size_t>(console_.width() - 1)));
-    console_.err() << "\r\x1b[K" << line << std::flush;
+    console_.redraw(line);
     line_open_ = true;
 }
 
 void Progress::clear_line() {
     if (line_open_) {
-        console_.err() << "\r\x1b[K" << std::flush;
+        console_.redraw("");
         line_open_ = false;
     }
 }

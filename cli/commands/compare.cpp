@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/input.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/run_folder/run_folder.h"
@@ -38,7 +39,7 @@ BothSides sides_of_run(const std::filesystem::path& folder) {
 
 /// The trace of a file; that of a folder is the one that `other` is not, if there is one.
 Trace trace_of_path(const std::filesystem::path& path, const Trace* other, bool is_first) {
-    if (!std::filesystem::is_directory(path)) {
+    if (!is_folder(path)) {
         return read_chrome_trace(path);
     }
     const bool predicted = other == nullptr ? is_first : !is_predicted(*other);
@@ -48,8 +49,8 @@ Trace trace_of_path(const std::filesystem::path& path, const Trace* other, bool 
 /// The traces say themselves which of them is predicted: their order on the command line says it
 /// only of two alike.
 BothSides sides_of_two(const CompareOptions& options, Console& console) {
-    const bool folder_first = std::filesystem::is_directory(options.predicted);
-    const bool folder_second = std::filesystem::is_directory(options.measured);
+    const bool folder_first = is_folder(options.predicted);
+    const bool folder_second = is_folder(options.measured);
     std::optional<Trace> first;
     std::optional<Trace> second;
     if (folder_first && !folder_second) {
@@ -80,7 +81,7 @@ BothSides sides_of_two(const CompareOptions& options, Console& console) {
 }  // namespace
 
 void execute(const CompareOptions& options, Console& console) {
-    if (options.measured.empty() && !std::filesystem::is_directory(options.predicted)) {
+    if (options.measured.empty() && !is_folder(options.predicted)) {
         throw Error(
             ErrorKind::Usage,
             options.predicted.string(),

@@ -14,6 +14,7 @@
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/text/json_text.h"
+#include "core/text/own_file.h"
 
 namespace pipetwin::cli {
 
@@ -34,7 +35,8 @@ std::filesystem::path target(const ProfileOptions& options, const ScenarioParts&
 
 /// Refuses what would go wrong only after the costs are measured.
 void refuse_unwritable(const std::filesystem::path& file, bool force) {
-    if (std::filesystem::exists(file) && !force) {
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored) && !force) {
         throw Error(ErrorKind::Io,
                     file.string(),
                     "the file is there already",
@@ -42,7 +44,7 @@ void refuse_unwritable(const std::filesystem::path& file, bool force) {
     }
     const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
     if (::access(folder.c_str(), W_OK) != 0) {
-        const bool is_there = std::filesystem::exists(folder);
+        const bool is_there = std::filesystem::exists(folder, ignored);
         throw Error(
             ErrorKind::Io,
             file.string(),
@@ -63,9 +65,10 @@ void note_unusable_data(const ScenarioParts& scenario, const Model& model, Conso
     try {
         refuse_unusable_data(scenario, model);
     } catch (const Error& error) {
-        console.note(fmt::format("run and train would refuse the data of this scenario: {}: {}",
-                                 error.place(),
-                                 error.text()));
+        console.note_lines(
+            fmt::format("run and train would refuse the data of this scenario: {}: {}",
+                        error.place(),
+                        error.text()));
     }
 }
 
@@ -125,7 +128,11 @@ void execute(const ProfileOptions& options, Console& console) {
     Profile profile = measure_profile(scenario, console);
     add_calibration(profile, scenario, console);
     const std::string json = print_profile(profile);
-    write_file(file, json);
+    if (file == options.common.out) {
+        write_file(file, json);
+    } else {
+        replace_file(file, json);
+    }
     console.note(fmt::format("profile: {}", file.string()));
     console.result(options.common.json ? json : profile_text(profile));
 }

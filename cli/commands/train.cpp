@@ -17,6 +17,7 @@ namespace {
 
 void train(const RunOptions& options, Console& console, Processes& processes) {
     const bool json = options.common.json;
+    console.keep_results();
     const std::optional<FinishedRun> run = train_and_compare(
         options,
         Open::Refused,

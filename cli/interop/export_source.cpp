@@ -172,7 +172,10 @@ ExportSource::Placed ExportSource::placed() const {
 std::string ExportSource::plan_json() const {
     require_model("what a plan says besides its rows");
     if (kind_ == Kind::Run) {
-        return read_file(path_ / run_file::plan, JsonLimits{}.max_bytes);
+        const std::filesystem::path file = path_ / run_file::plan;
+        std::string plan = read_file(file, JsonLimits{}.max_bytes);
+        parse_json(plan, file.string());  // refuses what is damaged
+        return plan;
     }
     const SettledScenario read = settle(scenario());
     const FoundProfile found = find_profile(read, profile_, folder());

@@ -12,11 +12,18 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/text/input_file.h"
+#include "core/text/own_file.h"
 
 namespace pipetwin::cli {
 
 GrowingFile::GrowingFile(std::filesystem::path path, std::int64_t kept_bytes)
-    : path_(std::move(path)), size_(kept_bytes) {}
+    : path_(std::move(path)), size_(kept_bytes) {
+    if (!is_own_file(path_)) {  // of this folder alone, with the bytes that stay
+        replace_file(path_,
+                     size_ > 0 ? InputFile(path_).read_up_to(as_index(size_)) : std::string());
+    }
+}
 
 GrowingFile::~GrowingFile() {
     if (!kept_.empty()) {

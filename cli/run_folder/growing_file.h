@@ -11,7 +11,8 @@ namespace pipetwin::cli {
 /// memory and goes before what follows.
 class GrowingFile {
   public:
-    /// The file keeps its first `kept_bytes` bytes. Nothing is opened before the first `add`.
+    /// The file keeps its first `kept_bytes` bytes. It is not opened before the first `add`; a
+    /// link, or what else is no file of its folder alone, is replaced at once. Throws Error(Io).
     explicit GrowingFile(std::filesystem::path path, std::int64_t kept_bytes = 0);
     GrowingFile(const GrowingFile&) = delete;
     GrowingFile& operator=(const GrowingFile&) = delete;

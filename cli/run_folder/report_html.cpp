@@ -12,6 +12,7 @@
 #include "cli/text/text_output.h"
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "core/svg/svg.h"
 
 namespace pipetwin::cli {
@@ -278,7 +279,7 @@ LossAxes loss_axes(std::span<const exec::StepReport> steps) {
 std::string html_escaped(std::string_view text) {
     std::string html;
     html.reserve(text.size());
-    for (const char letter : text) {
+    for (const char letter : printable_lines(text)) {
         switch (letter) {
             case '&':
                 html += "&amp;";
@@ -345,7 +346,7 @@ std::string loss_curve_svg(std::span<const exec::StepReport> steps) {
 }
 
 std::string report_html(const FinishedRun& run) {
-    const std::string name = html_escaped(run.scenario.file.stem().string());
+    const std::string name = html_escaped(printable(run.scenario.file.stem().string()));
     std::string html = fmt::format(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

@@ -17,6 +17,7 @@
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
 #include "core/text/json_text.h"
+#include "core/text/own_file.h"
 
 namespace pipetwin::cli {
 
@@ -134,6 +135,10 @@ RunFolder::RunFolder(std::filesystem::path path, Old old) : path_(std::move(path
         if (old == Old::Refused) {
             refuse_used();  // now that no other process writes there
         }
+        expect_own_folder(file(run_file::flight));
+        if (old != Old::Removed) {
+            expect_own_folder(file(run_file::checkpoints));
+        }
     } catch (...) {
         leave_nothing();
         throw;
@@ -192,10 +197,7 @@ void RunFolder::unlock() {
 void RunFolder::lock() {
     const std::filesystem::path path = path_ / lock_name;
     while (true) {
-        lock_file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-        if (lock_file_ < 0) {
-            fail(path, "write to the folder", errno);
-        }
+        lock_file_ = open_own_file(path);
         if (flock(lock_file_, LOCK_EX | LOCK_NB) != 0) {
             const std::string who = holder(lock_file_);
             close(lock_file_);
@@ -208,7 +210,7 @@ void RunFolder::lock() {
         if (still_there(lock_file_, path)) {
             break;
         }
-        close(lock_file_);
+        close(std::exchange(lock_file_, -1));
     }
     // For people and for errors: without room on the disk it stays empty.
     const std::string id = fmt::format("{}\n", getpid());
@@ -290,7 +292,7 @@ void RunFolder::write_all() {
         const std::filesystem::path path = file(first.name);
         std::error_code ignored;
         const bool is_new = !has_begun_ && !std::filesystem::exists(path, ignored);
-        write_file(path, first.content);
+        replace_file(path, first.content);
         if (is_new) {
             written_.push_back(path);
         }

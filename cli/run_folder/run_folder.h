@@ -42,8 +42,8 @@ class RunFolder {
     enum class Old { Refused, Removed, GoesOn };
 
     /// Creates the folder where it is missing. Throws Error(Io) if another process holds it, naming
-    /// the process, if it holds a run that is refused, or none that could go on. What a refused
-    /// command or an early end has left there is no run.
+    /// the process, if it holds a run that is refused, or none that could go on, or if a folder of
+    /// the run is a link. What a refused command or an early end has left there is no run.
     RunFolder(std::filesystem::path path, Old old);
     RunFolder(const RunFolder&) = delete;
     RunFolder& operator=(const RunFolder&) = delete;

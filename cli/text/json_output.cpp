@@ -314,7 +314,7 @@ Json check_json(const CheckResult& result) {
 }
 
 std::string json_text(const Json& json) {
-    return json.dump(2) + '\n';
+    return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';  // of names of files
 }
 
 }  // namespace pipetwin::cli

@@ -8,6 +8,7 @@
 #include "cli/text/explanation_text.h"
 #include "cli/text/sentences.h"
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "core/timeline/render_timeline.h"
 
 namespace pipetwin::cli {
@@ -256,7 +257,11 @@ std::string timeline_text(const Timeline& timeline, int width, Duration least_co
                        format_duration(column));
 }
 
-std::string text_table(const std::vector<std::vector<std::string>>& rows) {
+std::string text_table(const std::vector<std::vector<std::string>>& cells) {
+    std::vector<std::vector<std::string>> rows = cells;
+    for (std::vector<std::string>& row : rows) {
+        std::ranges::transform(row, row.begin(), printable);  // each row stays one line
+    }
     std::vector<std::size_t> widths(rows.front().size(), 0);
     for (const auto& row : rows) {
         for (std::size_t column = 0; column < row.size(); ++column) {

@@ -15,8 +15,8 @@
 namespace pipetwin::cli {
 
 /// Rows of equal length with aligned columns, the first to the left, the others to the right; the
-/// first row is the head. Every line is indented by two.
-std::string text_table(const std::vector<std::vector<std::string>>& rows);
+/// first row is the head. Every line is indented by two, and cells are made `printable`.
+std::string text_table(const std::vector<std::vector<std::string>>& cells);
 
 /// The timeline as rows of letters that fit into lines of `width` characters, with a line that says
 /// what they mean. A column lasts `least_column` or more.

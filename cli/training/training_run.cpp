@@ -217,7 +217,7 @@ SettledScenario planned(const RunOptions& options,
     }
     SettledScenario settled = with_plan(space, found.ranked.front());
     refuse_order_that_cannot_train(settled);
-    console.note(planned_text(space, found));
+    console.note_lines(planned_text(space, found));
     const Prediction best = predict(settled, model, profile);
     folder.write(run_file::search, json_text(search_json(space, found, prediction_json(best))));
     folder.write(run_file::scenario, print_scenario(settled.as_scenario()));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/printable.h"
+
 namespace pipetwin {
 
 namespace {
@@ -17,11 +19,11 @@ std::string join(const std::string& place, const std::string& text, const std::s
 }  // namespace
 
 Error::Error(ErrorKind kind, std::string place, std::string text, std::string hint)
-    : std::runtime_error(join(place, text, hint)),
+    : std::runtime_error(join(printable(place), printable_lines(text), printable(hint))),
       kind_(kind),
-      place_(std::move(place)),
-      text_(std::move(text)),
-      hint_(std::move(hint)) {}
+      place_(printable(place)),
+      text_(printable_lines(text)),
+      hint_(printable(hint)) {}
 
 Error Error::at(std::string_view outer) const {
     std::string place(outer);

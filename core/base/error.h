@@ -22,8 +22,9 @@ enum class ErrorKind {
     Disagreement,  ///< ranks disagree
 };
 
-/// The one exception for an operation that cannot go on. what() is
-/// "<place>: <text>" and, on a second line, "hint: <hint>"; empty parts are left out.
+/// The one exception for an operation that cannot go on. what() is "<place>: <text>" and, on a
+/// second line, "hint: <hint>"; empty parts are left out. Parts are made printable; the text keeps
+/// its lines.
 class Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, std::string place, std::string text, std::string hint = {});

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/suggest.h"
 
 namespace pipetwin {
@@ -236,11 +237,11 @@ class ProfileCheck {
 
   private:
     [[noreturn]] void refuse(std::string_view pointer,
-                             std::string text,
+                             std::string_view text,
                              std::string hint = {}) const {
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}: {}", place_, pointer),
-                    std::move(text),
+                    printable(text),
                     std::move(hint));
     }
 

@@ -1,7 +1,6 @@
 #include "core/costs/repeated_layers.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 
@@ -25,9 +25,7 @@ bool same_bytes(const LayerSample& a, const LayerSample& b) {
            a.workspace == b.workspace && a.split == b.split;
 }
 
-bool is_digit(char c) {
-    return std::isdigit(static_cast<unsigned char>(c)) != 0;
-}
+using ascii::is_digit;
 
 /// "block", ".attention" and 3 of "block3.attention", by comparison with "block4.attention".
 struct CountedName {

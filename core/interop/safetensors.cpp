@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -14,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/base/io_hint.h"
 #include "core/base/number_text.h"
+#include "core/text/input_file.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
 
@@ -218,37 +216,21 @@ SafetensorsHeader parse_safetensors_header(string_view begin,
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& file) {
-    std::error_code error;
-    const std::filesystem::file_status status = std::filesystem::status(file, error);
-    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-        refuse(file.string(), "not a regular file");
-    }
-    std::ifstream stream(file, std::ios::binary);
-    const std::uintmax_t size = std::filesystem::file_size(file, error);
-    if (!stream || error) {
-        throw Error(ErrorKind::Io,
-                    file.string(),
-                    fmt::format("cannot open: {}", error ? error.message() : "not readable"),
-                    io_hint(error ? error.value() : EACCES));
-    }
-    const auto file_size = static_cast<std::int64_t>(size);
-    const auto read = [&](std::string& bytes, std::size_t count) {
-        const std::size_t had = bytes.size();
-        bytes.resize(had + count);
-        stream.read(bytes.data() + had, static_cast<std::streamsize>(count));
-        bytes.resize(had + static_cast<std::size_t>(stream.gcount()));
-    };
-    std::string begin;
-    read(begin, length_bytes);
-    const std::uint64_t length = header_length(begin, file_size, file.string());
-    read(begin, length);
+    return read_safetensors_header(InputFile(file), file.string());
+}
+
+SafetensorsHeader read_safetensors_header(InputFile file, string_view place) {
+    const auto file_size = static_cast<std::int64_t>(file.size());
+    std::string begin = file.read_up_to(length_bytes);
+    const std::uint64_t length = header_length(begin, file_size, place);
+    begin += file.read_up_to(length);
     if (begin.size() < length_bytes + length) {
         throw Error(ErrorKind::Io,
-                    file.string(),
+                    std::string(place),
                     "the file became shorter while it was read",
                     "wait until the program that writes it has ended");
     }
-    return parse_safetensors_header(begin, file_size, file.string());
+    return parse_safetensors_header(begin, file_size, place);
 }
 
 void place_tensors(SafetensorsHeader& header) {

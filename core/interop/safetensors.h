@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/text/input_file.h"
 
 /// The header of a safetensors file: an unsigned 64-bit little-endian N, then N bytes of JSON that
 /// name the tensors in the bytes behind it.
@@ -48,6 +49,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view begin,
 /// Reads the header of a file, and nothing behind it. Throws as `parse_safetensors_header`, and
 /// Error(Io).
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& file);
+/// Reads the header of an opened file, from its beginning; `place` names it in errors.
+SafetensorsHeader read_safetensors_header(InputFile file, std::string_view place);
 
 /// Puts the tensors one behind the other in the order given: sets their begins and ends.
 void place_tensors(SafetensorsHeader& header);

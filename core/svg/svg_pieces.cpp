@@ -7,6 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace pipetwin::svg {
 
@@ -38,7 +39,7 @@ constexpr std::string_view patterns = R"svg(<defs>
 
 std::string escaped(std::string_view text) {
     std::string result;
-    for (const char c : text) {
+    for (const char c : printable_lines(text)) {  // XML has no place for control characters
         switch (c) {
             case '<':
                 result += "&lt;";
@@ -52,9 +53,13 @@ std::string escaped(std::string_view text) {
             case '"':
                 result += "&quot;";
                 break;
+            case '\n':
+            case '\r':
+            case '\t':
+                result += ' ';
+                break;
             default:
-                // XML has no place for other control characters.
-                result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+                result += c;
         }
     }
     return result;

@@ -53,7 +53,7 @@ constexpr std::string_view group_fill = "#F3F5F8";
 /// The patterns that `swatch` refers to; once per picture.
 std::string_view definitions();
 
-/// The text with XML's special characters escaped.
+/// The text with XML's special characters escaped, made `printable`.
 std::string escaped(std::string_view text);
 
 /// The point of a text that its x coordinate names: SVG's text-anchor.

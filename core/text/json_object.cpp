@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/suggest.h"
 
 namespace pipetwin {
@@ -54,7 +55,7 @@ std::string escaped(std::string_view key) {
             result += c;
         }
     }
-    return result;
+    return printable(result);
 }
 
 }  // namespace

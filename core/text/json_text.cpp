@@ -1,13 +1,11 @@
 #include "core/text/json_text.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <iterator>
-#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -20,25 +18,11 @@
 #include "core/text/file_blocks.h"
 #include "core/text/input_iterator.h"
 #include "core/text/json_dialect.h"
+#include "core/text/json_number.h"
 #include "core/text/open_file.h"
+#include "core/text/own_file.h"
 
 namespace pipetwin {
-
-namespace {
-
-void write_all(const OpenFile& target,
-               std::string_view content,
-               const std::filesystem::path& file) {
-    while (!content.empty()) {
-        const ssize_t written = ::write(target.get(), content.data(), content.size());
-        if (written < 0 && errno != EINTR) {
-            refuse_io(file, "cannot write");
-        }
-        content.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
-    }
-}
-
-}  // namespace
 
 std::string read_file(const std::filesystem::path& file,
                       std::size_t max_bytes,
@@ -71,31 +55,7 @@ void write_file(const std::filesystem::path& file, std::string_view content) {
         write_all(device, content, file);
         return;
     }
-    std::filesystem::path temporary;
-    std::optional<OpenFile> beside;
-    for (int attempt = 0; !beside; ++attempt) {  // until a name is free
-        temporary = target;
-        temporary += fmt::format(".{}.{}.tmp", ::getpid(), attempt);
-        beside.emplace(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
-        if (!beside->is_open()) {
-            if (errno != EEXIST) {
-                refuse_io(file, "cannot write");
-            }
-            beside.reset();
-        }
-    }
-    try {
-        write_all(*beside, content, file);
-        if (!beside->close()) {
-            refuse_io(file, "cannot write");
-        }
-        if (::rename(temporary.c_str(), target.c_str()) != 0) {
-            refuse_io(file, "cannot replace");
-        }
-    } catch (const Error&) {
-        ::unlink(temporary.c_str());
-        throw;
-    }
+    replace_file(target, content);
 }
 
 namespace {
@@ -165,7 +125,8 @@ class Builder final : public nlohmann::json_sax<json> {
         }
         return value(number);
     }
-    bool number_float(double number, const std::string& digits) override {
+    bool number_float(double read, const std::string& token) override {
+        const auto [number, digits] = json_number(read, token);
         // An integer above 2^64 arrives here, already rounded.
         if (digits.find_first_of(".eE") == std::string::npos) {
             return inexact(number);

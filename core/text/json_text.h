@@ -23,7 +23,8 @@ std::string read_file(const std::filesystem::path& file,
                       std::size_t max_bytes,
                       const std::function<void(std::string_view)>& look = {});
 
-/// Writes beside the file and renames, so that a reader sees the old or the new content. Throws
+/// Writes a file that the user named: beside it, and renamed, so that a reader sees the old or the
+/// new content. What a link points to is replaced, a device or FIFO is written to. Throws
 /// Error(Io).
 void write_file(const std::filesystem::path& file, std::string_view content);
 

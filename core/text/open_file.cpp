@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -25,6 +26,18 @@ OpenFile::~OpenFile() {
 
 bool OpenFile::close() {
     return ::close(std::exchange(descriptor_, -1)) == 0;
+}
+
+void write_all(const OpenFile& target,
+               std::string_view content,
+               const std::filesystem::path& file) {
+    while (!content.empty()) {
+        const ssize_t written = ::write(target.get(), content.data(), content.size());
+        if (written < 0 && errno != EINTR) {
+            refuse_io(file, "cannot write");
+        }
+        content.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+    }
 }
 
 void refuse_io(const std::filesystem::path& file, std::string_view what) {

@@ -27,6 +27,9 @@ class OpenFile {
     int descriptor_;
 };
 
+/// Writes all of the content to an open file; `file` names it in errors. Throws Error(Io).
+void write_all(const OpenFile& target, std::string_view content, const std::filesystem::path& file);
+
 /// Throws Error(Io): `what` could not be done to the file, and the reason in errno.
 [[noreturn]] void refuse_io(const std::filesystem::path& file, std::string_view what);
 

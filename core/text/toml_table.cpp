@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/suggest.h"
 
 namespace pipetwin {
@@ -95,7 +96,7 @@ toml::table parse_toml(std::string_view text, const std::string& place) {
         const toml::source_position at = error.source().begin;
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}:{}:{}", place, at.line, at.column),
-                    std::string(error.description()),
+                    printable(error.description()),
                     "expected TOML: [table] lines and key = value lines, strings in quotes");
     }
 }
@@ -134,7 +135,7 @@ std::string describe(const toml::node& node) {
     constexpr std::size_t longest = 60;
     switch (node.type()) {
         case toml::node_type::string: {
-            const std::string& text = node.as_string()->get();
+            const std::string text = printable(node.as_string()->get());
             return text.size() <= longest ? fmt::format("\"{}\"", text)
                                           : fmt::format("\"{}...\"", text.substr(0, longest));
         }
@@ -264,7 +265,7 @@ const toml::node* TomlTable::find(std::string_view key) const {
 }
 
 std::string TomlTable::path_of(std::string_view key) const {
-    return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+    return path_.empty() ? printable(key) : fmt::format("{}.{}", path_, printable(key));
 }
 
 std::string TomlTable::place(std::string_view key) const {
@@ -290,8 +291,9 @@ void TomlTable::expect_keys(std::span<const std::string_view> known) const {
     if (first != nullptr) {
         throw Error(ErrorKind::BadInput,
                     document_->place_of(path_of(first->str()), first->source()),
-                    path_.empty() ? fmt::format("unknown key '{}'", first->str())
-                                  : fmt::format("unknown key '{}' in '{}'", first->str(), path_),
+                    path_.empty()
+                        ? fmt::format("unknown key '{}'", printable(first->str()))
+                        : fmt::format("unknown key '{}' in '{}'", printable(first->str()), path_),
                     suggestion(first->str(), known));
     }
 }

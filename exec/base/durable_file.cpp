@@ -1,9 +1,6 @@
 #include "exec/base/durable_file.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/text/input_file.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -101,27 +99,9 @@ void flush_folder(const std::filesystem::path& folder) {
 
 FileBeneath::FileBeneath(const std::filesystem::path& folder, const std::string& name)
     : path_(folder / name) {
-    const int beneath =
-        without_signals([&] { return open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); });
-    if (beneath < 0) {
-        fail(folder, "open the folder", errno);
-    }
-    open_how how{};
-    how.flags = O_RDONLY | O_CLOEXEC;
-    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-    file_ = static_cast<int>(without_signals(
-        [&] { return syscall(SYS_openat2, beneath, name.c_str(), &how, sizeof(how)); }));
-    const int why = errno;
-    close(beneath);
-    if (file_ < 0) {
-        fail(path_, "open the file", why);
-    }
-    struct stat about {};
-    if (fstat(file_, &about) != 0 || !S_ISREG(about.st_mode)) {
-        close(file_);
-        throw Error(ErrorKind::Io, path_.string(), "is not a regular file");
-    }
-    size_ = static_cast<std::size_t>(about.st_size);
+    InputFile input(folder, name);
+    size_ = input.size();
+    file_ = input.release();
 }
 
 FileBeneath::~FileBeneath() {

@@ -1,7 +1,5 @@
 #include "exec/data/files.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/text/input_file.h"
 
 namespace pipetwin::exec {
 
@@ -47,28 +46,10 @@ std::vector<fs::path> data_files(const fs::path& path) {
     return files;
 }
 
-DataFile::DataFile(fs::path path)
-    : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // no wait for a FIFO
-    const auto fail = [this](const char* doing, int code) {
-        throw Error(ErrorKind::Io,
-                    path_.string(),
-                    fmt::format("{}: {}", doing, std::generic_category().message(code)));
-    };
-    if (file_ < 0) {
-        fail("cannot be opened", errno);
-    }
-    struct stat about {};
-    if (fstat(file_, &about) != 0) {
-        const int code = errno;
-        close(file_);
-        fail("cannot be read", code);
-    }
-    if (!S_ISREG(about.st_mode)) {
-        close(file_);
-        throw Error(ErrorKind::BadInput, path_.string(), "not a regular file", "set data.path");
-    }
-    size_ = static_cast<std::size_t>(about.st_size);
+DataFile::DataFile(fs::path path) : path_(std::move(path)) {
+    InputFile opened(path_);
+    size_ = opened.size();
+    file_ = opened.release();
 }
 
 DataFile::DataFile(DataFile&& other) noexcept

@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/text/input_file.h"
 #include "exec/base/random.h"
 #include "exec/data/files.h"
 #include "exec/data/sources.h"
@@ -52,13 +53,15 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
 /// Reads a plain or gzipped file from its beginning to its end.
 class IdxReader {
   public:
-    explicit IdxReader(fs::path path)
-        : path_(std::move(path)), file_(::gzopen(path_.c_str(), "rb")) {
+    explicit IdxReader(fs::path path) : path_(std::move(path)) {
+        InputFile input(path_);
+        file_.reset(::gzdopen(input.descriptor(), "rb"));
         if (!file_) {
             throw Error(ErrorKind::Io,
                         path_.string(),
                         fmt::format("cannot be opened: {}", std::strerror(errno)));
         }
+        input.release();  // which gzclose closes now
     }
 
     std::uint32_t number() {

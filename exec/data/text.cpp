@@ -1,8 +1,4 @@
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <span>
 
 #include <fmt/format.h>
@@ -10,6 +6,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/text/input_file.h"
 #include "exec/base/random.h"
 #include "exec/data/files.h"
 #include "exec/data/sources.h"
@@ -20,16 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int byte_values = 256;
-
-std::string read_file(const fs::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::string bytes{std::istreambuf_iterator<char>(in), {}};
-    if (!in.is_open() || in.bad()) {
-        throw Error(
-            ErrorKind::Io, path.string(), fmt::format("cannot be read: {}", std::strerror(errno)));
-    }
-    return bytes;
-}
 
 /// Throws Error(BadInput), naming file and byte, for a byte that is none of the classes.
 void refuse_beyond(int classes, const fs::path& file, const std::string& bytes) {
@@ -56,7 +43,7 @@ class Text final : public DataSource {
         const std::vector<fs::path> files = data_files(range.path);
         file_count_ = files.size();
         for (const fs::path& file : files) {
-            const std::string bytes = read_file(file);
+            const std::string bytes = InputFile(file).read_up_to(std::string().max_size());
             refuse_beyond(classes, file, bytes);
             bytes_ += bytes;
         }

@@ -14,6 +14,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/text/own_file.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -31,8 +33,10 @@ namespace {
 FlightRecorder::FlightRecorder(const std::filesystem::path& file, const std::string& who) {
     std::error_code ignored;
     std::filesystem::create_directories(file.parent_path(), ignored);
-    const int descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (descriptor < 0) {
+    expect_own_folder(file.parent_path());
+    const int descriptor = open_own_file(file);
+    if (ftruncate(descriptor, 0) != 0) {
+        close(descriptor);
         fail(file, "a flight recorder cannot be made");
     }
     // Taken now: a disk that is full later would end the process at its next line.
@@ -78,6 +82,10 @@ void FlightRecorder::write(std::size_t line, char mark, std::string_view text) {
 
 void FlightRecorder::note(std::string_view what) {
     if (text_ == nullptr) {
+        return;
+    }
+    if (!is_printable(what)) {
+        note(printable(what));
         return;
     }
     const auto now = std::chrono::system_clock::now();

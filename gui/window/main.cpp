@@ -1,9 +1,13 @@
+#include <clocale>
 #include <cstdlib>
 #include <iostream>
+#include <string_view>
 
 #include <QApplication>
+#include <QLocale>
 #include <QSettings>
 
+#include "core/base/printable.h"
 #include "gui/base/options.h"
 #include "gui/base/widget_style.h"
 #include "gui/timeline/timeline_view.h"
@@ -12,6 +16,11 @@
 namespace {
 
 using namespace pipetwin::gui;
+
+/// Prints lines; names of files in them reach a terminal as text and as nothing else.
+void say(std::ostream& stream, std::string_view lines) {
+    stream << pipetwin::printable_lines(lines) << std::flush;
+}
 
 /// Qt aborts the process when it finds no display; a sentence is kinder.
 bool display_is_missing() {
@@ -26,7 +35,7 @@ void leave_out_complaints(QtMsgType /*type*/,
                           const QMessageLogContext& /*where*/,
                           const QString& text) {
     if (!text.contains(QLatin1String("propagateSizeHints"))) {
-        std::cerr << text.toStdString() << '\n';
+        say(std::cerr, text.toStdString() + '\n');
     }
 }
 
@@ -34,7 +43,7 @@ void leave_out_complaints(QtMsgType /*type*/,
 int write_screenshot(MainWindow& window, const Options& options) {
     RunData run = options.runs.empty() ? RunData{} : load_runs(options.runs, options.replica);
     for (const std::string& problem : run.problems) {
-        std::cerr << problem << '\n';
+        say(std::cerr, problem + '\n');
     }
     const bool complete = run.problems.empty();
     window.show_run(std::move(run));
@@ -44,10 +53,17 @@ int write_screenshot(MainWindow& window, const Options& options) {
     window.wait_for_workers();
     const QString file = QString::fromStdString(options.screenshot->string());
     if (!window.grab().save(file, "PNG")) {
-        std::cerr << options.screenshot->string() << ": cannot write the picture\n";
+        say(std::cerr, options.screenshot->string() + ": cannot write the picture\n");
         return EXIT_FAILURE;
     }
     return complete ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/// Numbers read and look the same under every locale. Qt takes over the locale of the environment
+/// for the C library, too, which then reads and writes decimal commas in many countries.
+void use_plain_numbers() {
+    std::setlocale(LC_NUMERIC, "C");  // NOLINT(concurrency-mt-unsafe): before any other thread
+    QLocale::setDefault(QLocale::c());
 }
 
 int run_program(int argc, char** argv, const Options& options) {
@@ -55,6 +71,7 @@ int run_program(int argc, char** argv, const Options& options) {
     QApplication::setOrganizationName(QStringLiteral("pipetwin"));
     QApplication::setStyle(make_widget_style());
     QApplication const application(argc, argv);
+    use_plain_numbers();
     QSettings settings;
     MainWindow window(options.screenshot ? nullptr : &settings);
     if (options.theme) {
@@ -77,15 +94,16 @@ int run_program(int argc, char** argv, const Options& options) {
 int main(int argc, char** argv) {
     const ParsedOptions parsed = parse_options({argv + 1, argv + argc});
     if (parsed.end) {
-        (parsed.end->exit_code == 0 ? std::cout : std::cerr) << parsed.end->text;
+        say(parsed.end->exit_code == 0 ? std::cout : std::cerr, parsed.end->text);
         return parsed.end->exit_code;
     }
     if (parsed.options.screenshot) {
         qputenv("QT_QPA_PLATFORM", "offscreen");
         qInstallMessageHandler(leave_out_complaints);
     } else if (display_is_missing()) {
-        std::cerr << "no display: neither DISPLAY nor WAYLAND_DISPLAY is set\n"
-                     "hint: --screenshot FILE writes a picture without one\n";
+        say(std::cerr,
+            "no display: neither DISPLAY nor WAYLAND_DISPLAY is set\n"
+            "hint: --screenshot FILE writes a picture without one\n");
         return EXIT_FAILURE;
     }
     return run_program(argc, argv, parsed.options);

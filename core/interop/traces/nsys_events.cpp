@@ -1,8 +1,6 @@
 #include "core/interop/traces/nsys_events.h"
 
 #include <algorithm>
-#include <array>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <memory>
@@ -14,7 +12,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/text/input_file.h"
 
 #ifdef PIPETWIN_SQLITE
 #include <sqlite3.h>
@@ -24,14 +24,11 @@ namespace pipetwin {
 
 bool is_nsys_file(const std::filesystem::path& file) {
     constexpr std::string_view magic("SQLite format 3\0", 16);
-    std::error_code ignored;
-    if (!std::filesystem::is_regular_file(file, ignored)) {
-        return false;
+    try {
+        return InputFile(file).read_up_to(magic.size()) == magic;
+    } catch (const Error&) {
+        return false;  // whoever reads it says why it cannot be read
     }
-    std::array<char, magic.size()> head{};
-    std::ifstream stream(file, std::ios::binary);
-    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-    return std::string_view(head.data(), head.size()) == magic;
 }
 
 #ifdef PIPETWIN_SQLITE
@@ -51,6 +48,7 @@ constexpr std::int64_t process_of(std::int64_t global_thread) {
 class Database {
   public:
     explicit Database(const std::filesystem::path& file) : place_(file.string()) {
+        const InputFile regular(file);  // SQLite would wait for a FIFO
         sqlite3* opened = nullptr;
         const int status = sqlite3_open_v2(place_.c_str(), &opened, SQLITE_OPEN_READONLY, nullptr);
         database_.reset(opened);
@@ -110,7 +108,7 @@ class Database {
         for (std::size_t i = 0; bytes != nullptr && i < size; ++i) {
             copied += static_cast<char>(bytes[i]);
         }
-        return copied;
+        return printable(copied);
     }
 
     [[noreturn]] void refuse(const std::string& what) const {

@@ -15,6 +15,7 @@
 #include "core/base/io_hint.h"
 #include "core/base/units.h"
 #include "core/text/file_damage.h"
+#include "core/text/input_file.h"
 
 namespace pipetwin {
 
@@ -119,7 +120,8 @@ ByteSource::Read blocks_of_text(std::string_view text) {
 
 ByteSource::Read blocks_of_file(const std::filesystem::path& file) {
     const std::string place = file.string();
-    const std::shared_ptr<gzFile_s> open(::gzopen(place.c_str(), "rb"), [](gzFile_s* opened) {
+    InputFile input(file);
+    const std::shared_ptr<gzFile_s> open(::gzdopen(input.descriptor(), "rb"), [](gzFile_s* opened) {
         if (opened != nullptr) {
             ::gzclose(opened);
         }
@@ -127,6 +129,7 @@ ByteSource::Read blocks_of_file(const std::filesystem::path& file) {
     if (open == nullptr) {
         refuse_reading(place);
     }
+    input.release();  // which gzclose closes now
     return [open, place](std::span<char> block) {
         const int size = ::gzread(open.get(), block.data(), static_cast<unsigned>(block.size()));
         int code = Z_OK;

@@ -13,7 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/undertaking.h"
+#include "core/text/json_number.h"
 
 namespace pipetwin {
 
@@ -144,9 +146,9 @@ class EventReader final : public nlohmann::json_sax<json> {
         constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         return whole_number(static_cast<std::int64_t>(std::min(value, most)));
     }
-    bool number_float(double, const std::string& text) override {
+    bool number_float(double value, const std::string& written) override {
         if (depth_ == event_depth_) {
-            take_field(text, false);
+            take_field(json_number(value, written).digits, false);
         }
         return token();
     }
@@ -303,6 +305,9 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     void take_text(std::string& text) {
+        if (!is_printable(text)) {
+            text = printable(text);
+        }
         if (key_ == "name") {
             event_.name = std::move(text);
         } else if (key_ == "cat") {

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <string_view>
+
+#include "core/base/ascii.h"
 
 namespace pipetwin {
 
@@ -11,8 +12,7 @@ namespace {
 
 std::string lower_case(std::string_view text) {
     std::string lower(text.substr(0, 512));
-    std::ranges::transform(
-        lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::ranges::transform(lower, lower.begin(), ascii::lower);
     return lower;
 }
 

@@ -1,7 +1,6 @@
 #include "core/schedule/generators/generate.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
@@ -22,8 +22,7 @@ namespace {
 constexpr ScheduleTraits file_traits{.name = "file", .chunks = ChunkCounts::Several};
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
-    const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
-    return std::ranges::equal(a, b, {}, lower, lower);
+    return std::ranges::equal(a, b, {}, ascii::lower, ascii::lower);
 }
 
 void check_range(std::string_view what, int value, int largest) {

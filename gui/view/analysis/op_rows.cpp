@@ -1,13 +1,13 @@
 #include "gui/view/analysis/op_rows.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "core/base/as_index.h"
+#include "core/base/ascii.h"
 #include "gui/view/analysis/step_analysis.h"
 
 namespace pipetwin::gui {
@@ -185,9 +185,7 @@ std::string_view trimmed(std::string_view text) {
 std::vector<std::string> conditions_of(std::string_view text) {
     std::string lower;
     for (const char c : text) {
-        lower += c == ',' ? std::string(" and ")
-                          : std::string(
-                                1, static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+        lower += c == ',' ? std::string(" and ") : std::string(1, ascii::lower(c));
     }
     lower = " " + lower + " ";
     std::vector<std::string> parts;

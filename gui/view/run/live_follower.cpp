@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <exception>
-#include <fstream>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/text/input_file.h"
 #include "core/timeline/compare.h"
 
 namespace pipetwin::gui {
@@ -65,22 +65,21 @@ std::optional<fs::file_time_type> LiveFollower::end() const {
 }
 
 std::string LiveFollower::Tail::appended() {
-    std::error_code failed;
-    const std::uintmax_t size = fs::file_size(path, failed);
-    shrunk = !failed && size < read;
-    if (failed || size == read) {
-        return {};
+    try {
+        InputFile file(path);
+        shrunk = file.size() < read;
+        if (shrunk) {
+            read = 0;
+        }
+        file.go_to(read);
+        std::string text =
+            file.read_up_to(std::min<std::uintmax_t>(most_at_once, file.size() - read));
+        read += text.size();
+        return text;
+    } catch (const Error&) {
+        shrunk = false;
+        return {};  // not there yet, or not any more
     }
-    if (shrunk) {
-        read = 0;
-    }
-    std::ifstream stream(path, std::ios::binary);
-    stream.seekg(static_cast<std::streamoff>(read));
-    std::string text(std::min(most_at_once, size - read), '\0');
-    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(as_index(std::max<std::streamsize>(0, stream.gcount())));
-    read += text.size();
-    return text;
 }
 
 void LiveFollower::read_metrics(LiveUpdate& update) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <fstream>
 #include <iterator>
 #include <system_error>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "core/interop/traces/torch_timeline.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
+#include "core/text/input_file.h"
 #include "sim/explain/breakdown.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"
@@ -78,10 +78,7 @@ std::optional<Trace> simulated(const fs::path& file, std::vector<std::string>& p
 
 /// Whether a file begins as a trace of ours does, whose metadata stand first.
 bool begins_as_ours(const fs::path& file) {
-    std::string head(1U << 12U, '\0');
-    std::ifstream stream(file, std::ios::binary);
-    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-    return head.find("\"pipetwin\"") != std::string::npos;
+    return InputFile(file).read_up_to(1U << 12U).find("\"pipetwin\"") != std::string::npos;
 }
 
 void read_ours(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {

@@ -4,14 +4,15 @@
 #include <charconv>
 #include <tuple>
 
+#include "core/base/ascii.h"
+
 namespace pipetwin::gui {
 
 namespace {
 
 std::string upper(std::string_view text) {
     std::string result(text);
-    std::ranges::transform(
-        result, result.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    std::ranges::transform(result, result.begin(), ascii::upper);
     return result;
 }
 
@@ -19,7 +20,7 @@ std::vector<std::string> words_of(std::string_view text) {
     std::vector<std::string> words;
     std::string word;
     for (const char c : std::string(text) + ' ') {
-        if (std::isspace(static_cast<unsigned char>(c)) == 0) {
+        if (!ascii::is_blank(c)) {
             word += c;
         } else if (!word.empty()) {
             words.push_back(upper(std::exchange(word, {})));

@@ -218,6 +218,47 @@ TEST_F(StoppedProcesses, FinishTheStepAndWriteEverythingWhenTold) {
     EXPECT_TRUE(processes().empty());
 }
 
+TEST_F(StoppedProcesses, FinishTheStepAndWriteEverythingWhenTheTerminalIsClosed) {
+    const pid_t child = start_training();
+    kill(child, SIGHUP);
+    const Outcome outcome = end(child);
+    EXPECT_EQ(outcome.code, 129) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("stopped by SIGHUP after"));
+    EXPECT_TRUE(std::filesystem::exists(folder() / "run" / run_file::report_json));
+    EXPECT_TRUE(processes().empty());
+}
+
+TEST_F(SeveralProcesses, StopAfterACheckpointWhereDataHaveBecomeShorter) {
+    file("costs.csv",
+         "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\n"
+         "embedding,0.01,0.02,64,64,3456\nblock0.attention,0.01,0.02,64,64,1216\n"
+         "block0.feed_forward,0.01,0.02,64,64,2272\nhead,0.01,0.02,0,64,3664\n");
+    file("tokens.bin", std::string(80'000, '\0'));
+    file("tokens.toml",
+         "[model]\nkind = \"gpt\"\nlayers = 1\nd_model = 8\nheads = 1\ncontext = 8\n"
+         "vocabulary = 100\n[data]\nkind = \"tokens\"\npath = \"tokens.bin\"\n"
+         "[training]\nbatch = 4\nsteps = 10000000\n"
+         "[pipeline]\nstages = 2\npartition = [2, 2]\nmicro_batches = 2\n");
+    const pid_t child = start({program.string(),
+                               "launch",
+                               "--ranks",
+                               "2",
+                               path("tokens.toml"),
+                               "--profile",
+                               path("costs.csv"),
+                               "--out",
+                               path("run")});
+    ASSERT_TRUE(has_lines(folder() / "run" / run_file::metrics, 3));
+    std::filesystem::resize_file(path("tokens.bin"), 20'000);
+    const Outcome outcome = end(child);
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the file ends here, but had 80000 bytes"));
+    const std::string metrics = content_of(folder() / "run" / run_file::metrics);
+    const auto steps = std::ranges::count(metrics, '\n');
+    EXPECT_TRUE(std::filesystem::exists(folder() / "run" / run_file::checkpoints /
+                                        fmt::format("step-{:08}", steps)));
+}
+
 TEST_F(StoppedProcesses, AllEndSoonAfterOneWasKilled) {
     const pid_t child = start_training();
     const std::vector<pid_t> all = processes();

@@ -1,6 +1,10 @@
 #include "cli/run_folder/run_folder.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <functional>
+#include <map>
 
 #include <gmock/gmock.h>
 
@@ -114,6 +118,97 @@ TEST_F(RunFolderTest, ProfileAloneDoesNotMakeAFolderUsed) {
     file("profile.json", "{}");
     EXPECT_NO_THROW(RunFolder(folder(), RunFolder::Old::Refused));
     EXPECT_TRUE(std::filesystem::exists(folder() / "profile.json"));
+}
+
+/// Every file of a run, as a link to a file outside, dangling, a second name of one, and a FIFO.
+TEST_F(RunFolderTest, NoFileOfARunIsWrittenThroughALinkOutOfIt) {
+    const std::string run = path("run");
+    const std::vector<std::string> names{"scenario.toml",
+                                         "plan.json",
+                                         "schedule.csv",
+                                         "predicted.trace.json",
+                                         "measured.trace.json",
+                                         "metrics.jsonl",
+                                         "live.jsonl",
+                                         "report.json",
+                                         "report.html"};
+    const std::vector<std::string> train{"train",
+                                         file("small.toml", small_scenario),
+                                         "--profile",
+                                         file("small.csv", small_profile),
+                                         "--live",
+                                         "--out",
+                                         run};
+    for (const bool resumed : {false, true}) {
+        std::filesystem::remove_all(run);
+        if (resumed) {  // behind a checkpoint, where old files are not removed
+            ASSERT_EQ(pipetwin(joined(train, {"--set", "output.checkpoint_every=2"})).code, 0);
+            std::filesystem::remove_all(run + "/checkpoints/step-00000003");
+        } else {
+            std::filesystem::create_directory(run);
+        }
+        for (const std::string& name : names) {
+            // A run that goes on keeps its scenario, and the lines of its metrics.
+            const std::string outside =
+                file("outside." + name, content_of(run + "/" + name) + "\n");
+            std::filesystem::remove(run + "/" + name);
+            std::filesystem::create_symlink(outside, run + "/" + name);
+        }
+        std::map<std::string, std::string> before;
+        for (const std::string& name : names) {
+            before[name] = content_of(path("outside." + name));
+        }
+        const Outcome outcome = pipetwin(joined(
+            train, {resumed ? "--resume" : "--force", "--set", "output.checkpoint_every=2"}));
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+        for (const std::string& name : names) {
+            EXPECT_EQ(content_of(path("outside." + name)), before[name]) << name;
+        }
+    }
+}
+
+TEST_F(RunFolderTest, ALockThatIsALinkOrAFifoIsRefusedAndLeftAlone) {
+    const std::string outside = file("outside", "mine");
+    const std::filesystem::path run = folder() / "run";
+    std::filesystem::create_directory(run);
+    const std::vector<std::function<void()>> all{
+        [&] { std::filesystem::create_symlink(outside, run / "lock"); },
+        [&] { std::filesystem::create_symlink("nothing", run / "lock"); },
+        [&] { std::filesystem::create_hard_link(outside, run / "lock"); },
+        [&] { ASSERT_EQ(mkfifo((run / "lock").c_str(), 0600), 0); },
+        [&] { std::filesystem::create_directory(run / "lock"); }};
+    for (const auto& make : all) {
+        make();
+        const Error error = error_of([&] { const RunFolder held(run, RunFolder::Old::Refused); });
+        EXPECT_EQ(error.kind(), ErrorKind::Io);
+        EXPECT_EQ(error.place(), (run / "lock").string());
+        EXPECT_NE(error.hint(), "");
+        std::filesystem::remove_all(run / "lock");
+    }
+    EXPECT_EQ(content_of(outside), "mine");
+    EXPECT_FALSE(std::filesystem::exists(run / "nothing"));
+}
+
+TEST_F(RunFolderTest, AFolderOfARunThatIsALinkIsRefused) {
+    std::filesystem::create_directory(folder() / "elsewhere");
+    for (const char* const name : {"checkpoints", "flight"}) {
+        const std::filesystem::path run = folder() / "run";
+        std::filesystem::create_directory(run);
+        std::filesystem::create_directory_symlink("../elsewhere", run / name);
+        const Error error = error_of([&] { const RunFolder held(run, RunFolder::Old::Refused); });
+        EXPECT_EQ(error.kind(), ErrorKind::Io);
+        EXPECT_EQ(error.place(), (run / name).string());
+        std::filesystem::remove_all(run);
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(folder() / "elsewhere"));
+}
+
+/// A folder that the user names may be a link: people have their runs on another disk.
+TEST_F(RunFolderTest, TheRunFolderItselfMayBeALink) {
+    std::filesystem::create_directory(folder() / "disk");
+    std::filesystem::create_directory_symlink("disk", folder() / "run");
+    { const RunFolder run(folder() / "run", RunFolder::Old::Refused); }
+    EXPECT_TRUE(std::filesystem::is_symlink(folder() / "run"));
 }
 
 TEST_F(RunFolderTest, FolderWithoutWritePermissionIsRefused) {

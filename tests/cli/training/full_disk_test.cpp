@@ -177,6 +177,24 @@ TEST_F(FullDisk, WhileATrainingGoesOnItIsSaidAndCheckpointsAreTriedAgain) {
     EXPECT_THAT(names_in("checkpoint"), ::testing::Contains("checkpoints/step-00002500"));
 }
 
+// What was printed while the disk behind stdout was full was lost, and the training ended with 6.
+TEST_F(FullDisk, BehindStdoutCostsNoLine) {
+    const std::vector<std::string> slow{
+        "--set", "cluster.backend=paced", "--set", "training.steps=2500"};
+    Child during = start("during", {.call = "write", .name = "during.out"}, slow);
+    Child until_end = start("until-end", {.call = "write", .name = "until-end.out"});
+    for (const auto& [child, steps_of] : {std::pair(&during, 2500), std::pair(&until_end, steps)}) {
+        const Outcome outcome = child->end();
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        std::istringstream lines(outcome.out);
+        int step = 0;
+        for (std::string line; std::getline(lines, line); ++step) {
+            EXPECT_THAT(line, ::testing::StartsWith(fmt::format("step {:5}", step)));
+        }
+        EXPECT_EQ(step, steps_of);
+    }
+}
+
 TEST_F(FullDisk, ThatStaysFullCostsTheLastCheckpointButNeitherReportNorTrace) {
     Child checkpoint =
         start("checkpoint", {.call = "write", .name = "weights", .milliseconds = -1});

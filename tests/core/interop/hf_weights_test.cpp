@@ -124,6 +124,97 @@ TEST_F(HfWeights, AnIndexNamesItsFiles) {
                 HasSubstr("/weight_map/model.more: \"1.safetensors\", expected a file that holds"));
 }
 
+/// Indexes that name the files of a small Llama, which lie in different places.
+class HfWeightIndex : public HfWeights {
+  protected:
+    /// An index of "1.safetensors" to "3.safetensors", with another name in place of the first.
+    static std::string index_with(const std::string& first) {
+        nlohmann::json map;
+        for (const auto& [file, tensors] : {std::pair(first, block(0)),
+                                            std::pair(std::string("2.safetensors"), block(1)),
+                                            std::pair(std::string("3.safetensors"), ends())}) {
+            for (const Tensor& tensor : tensors) {
+                map[tensor.name] = file;
+            }
+        }
+        return nlohmann::json{{"weight_map", map}}.dump();
+    }
+
+    std::vector<LayerWeights> read(
+        const std::string& first, const std::string& index = "model.safetensors.index.json") const {
+        return read_weights(small_llama(), {text(index, index_with(first))});
+    }
+
+    void make_folder(const std::string& name) const {
+        std::filesystem::create_directories(path(name));
+    }
+    std::filesystem::path path(const std::string& name) const {
+        return text("unused", "").parent_path() / name;
+    }
+};
+
+TEST_F(HfWeightIndex, NamesFilesBeneathItsFolder) {
+    make_folder("parts");
+    write("parts/1.safetensors", block(0));
+    write("2.safetensors", block(1));
+    write("3.safetensors", ends());
+    EXPECT_EQ(read("parts/1.safetensors"), by_hand);
+    std::filesystem::create_symlink("parts/1.safetensors", path("linked.safetensors"));
+    EXPECT_EQ(read("linked.safetensors"), by_hand);
+}
+
+TEST_F(HfWeightIndex, NamesNoFileElsewhere) {
+    make_folder("model");
+    const std::filesystem::path outside = write("1.safetensors", block(0));
+    write("model/2.safetensors", block(1));
+    write("model/3.safetensors", ends());
+    const std::string index = "model/model.safetensors.index.json";
+    std::filesystem::create_symlink("../1.safetensors", path("model/linked.safetensors"));
+    std::filesystem::create_symlink(outside, path("model/absolute.safetensors"));
+    std::filesystem::create_directory_symlink("..", path("model/up"));
+    for (const std::string& name : {std::string("../1.safetensors"),
+                                    outside.string(),
+                                    std::string("parts/../../1.safetensors"),
+                                    std::string(".."),
+                                    std::string("")}) {
+        const Error error = error_of([&] { read(name, index); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.what(), HasSubstr("/weight_map/")) << name;
+        EXPECT_THAT(error.what(), HasSubstr("without '..' and no absolute one")) << name;
+    }
+    for (const char* const name :
+         {"linked.safetensors", "absolute.safetensors", "up/1.safetensors"}) {
+        const Error error = error_of([&] { read(name, index); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.what(), HasSubstr("expected a file beneath the folder of")) << name;
+        EXPECT_THAT(error.hint(), HasSubstr("--weights")) << name;
+    }
+}
+
+/// A cache of the hub has the files of a revision as links into the blobs of the model.
+TEST_F(HfWeightIndex, FollowsTheLinksOfAHubCache) {
+    make_folder("models--a--b/snapshots/0123abcd");
+    make_folder("models--a--b/blobs");
+    make_folder("models--c--d/blobs");
+    const std::string snapshot = "models--a--b/snapshots/0123abcd/";
+    write("models--a--b/blobs/f1", block(0));
+    write("models--a--b/blobs/f2", block(1));
+    write("models--a--b/blobs/f3", ends());
+    write("models--c--d/blobs/f1", block(0));
+    for (const char* const number : {"1", "2", "3"}) {
+        std::filesystem::create_symlink(std::string("../../blobs/f") + number,
+                                        path(snapshot + number + ".safetensors"));
+    }
+    EXPECT_EQ(read("1.safetensors", snapshot + "model.safetensors.index.json"), by_hand);
+    // The blobs of another model are not this one's.
+    std::filesystem::create_symlink("../../../models--c--d/blobs/f1",
+                                    path(snapshot + "other.safetensors"));
+    EXPECT_THAT(error_of([&] {
+                    read("other.safetensors", snapshot + "model.safetensors.index.json");
+                }).what(),
+                HasSubstr("expected a file beneath the folder of"));
+}
+
 /// GPT-2's own files have no "transformer." in front, a mask per block and no head.
 TEST_F(HfWeights, OfGpt2AreFoundUnderTheirShortNames) {
     const DecoderModel model = parse_hf_config(

@@ -380,7 +380,8 @@ TEST(ReadScenario, ReadsAFileAndRefusesWhatIsNone) {
     EXPECT_EQ(read_scenario(folder / "s.toml").model.sizes, (std::vector<int>{784, 64, 10}));
     EXPECT_EQ(error_of([&] { read_scenario(folder.path()); }).kind(), ErrorKind::BadInput);
     EXPECT_EQ(error_of([&] { read_scenario(folder / "none.toml"); }).kind(), ErrorKind::Io);
-    EXPECT_EQ(error_of([&] { read_scenario("/dev/zero"); }).text(), "not a regular file");
+    EXPECT_EQ(error_of([&] { read_scenario("/dev/zero"); }).text(),
+              "a device, expected a regular file");
 }
 
 TEST(Settle, PassesWhatIsPlannedHere) {

@@ -213,7 +213,7 @@ TEST_F(ReadFile, RefusesWhatIsNoRegularFileWithoutWaiting) {
          {path("fifo"), path(""), std::filesystem::path("/dev/zero")}) {
         const Error error = error_of([&] { (void)read_file(file, 10); });
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_EQ(error.text(), "not a regular file");
+        EXPECT_THAT(error.text(), ::testing::HasSubstr("expected a regular file"));
     }
 }
 

@@ -3,6 +3,11 @@
 #include <QTemporaryDir>
 #include <gtest/gtest.h>
 
+#include "core/artifacts/chrome_trace.h"
+#include "core/text/json_text.h"
+#include "sim/simulate/simulate.h"
+#include "tests/support/builders.h"
+#include "tests/support/locales.h"
 #include "tests/support/places.h"
 
 /// The program itself, started as a user would.
@@ -15,10 +20,13 @@ struct Ended {
 };
 
 /// Without a display, whatever the machine has.
-Ended run_gui(const QStringList& arguments) {
+Ended run_gui(const QStringList& arguments, const QStringList& variables = {}) {
     QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
     for (const char* const name : {"DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"}) {
         environment.remove(name);
+    }
+    for (const QString& variable : variables) {
+        environment.insert(variable.section('=', 0, 0), variable.section('=', 1));
     }
     QProcess process;
     process.setProcessEnvironment(environment);
@@ -57,6 +65,37 @@ TEST(Program, ScreenshotHasTheSizeAndTheThemeAskedFor) {
     const QImage image(file);
     EXPECT_EQ(image.size(), QSize(900, 500));
     EXPECT_LT(image.pixelColor(450, 100).lightness(), 60);
+}
+
+/// Qt takes the locale of the environment for the C library, too, where numbers have a comma then:
+/// "1.0 is beyond 2^53" said the window of every trace, and ended.
+TEST(Program, LooksTheSameUnderEveryLocale) {
+    const pipetwin::tests::BuiltLocales locales;
+    if (!locales.are_there()) {
+        GTEST_SKIP() << "locales cannot be built here (localedef, Debian's package locales)";
+    }
+    const QTemporaryDir folder;
+    const QString trace = folder.filePath("a.trace.json");
+    const pipetwin::Plan plan = pipetwin::testing::uniform_plan({.ranks = 2, .micro_batches = 3});
+    pipetwin::Trace predicted;
+    predicted.plan_hash = plan.hash();
+    predicted.schedule_name = "1f1b";
+    predicted.schedule = plan->schedule;
+    predicted.timelines.steps.push_back(pipetwin::sim::simulate(plan));
+    pipetwin::write_file(trace.toStdString(), pipetwin::print_chrome_trace(predicted));
+    const auto picture = [&](const QStringList& variables) {
+        const QString file = folder.filePath("a.png");
+        const Ended ended = run_gui({trace, "--screenshot", file}, variables);
+        EXPECT_EQ(ended.exit_code, 0) << ended.err.toStdString();
+        return QImage(file);
+    };
+    const QImage plain = picture({"LC_ALL=C"});
+    ASSERT_FALSE(plain.isNull());
+    const QString folder_of_locales = "LOCPATH=" + QString::fromStdString(locales.folder());
+    for (const char* const locale :
+         {"LC_ALL=de_DE.UTF-8", "LC_ALL=tr_TR.UTF-8", "LC_NUMERIC=de_DE.UTF-8"}) {
+        EXPECT_EQ(picture({folder_of_locales, locale}), plain) << locale;
+    }
 }
 
 TEST(Program, ScreenshotOfWhatCannotBeReadShowsTheBannerAndFails) {

@@ -143,7 +143,7 @@ TEST(ReadTorchTrace, ReadsPackedFilesLargerThanABlock) {
     EXPECT_THAT(cut.text(), HasSubstr("damaged or cut short"));
     EXPECT_EQ(error_of([&] { read_torch_traces(folder.path() / "none.json"); }).kind(),
               ErrorKind::Io);
-    EXPECT_EQ(error_of([&] { read_torch_traces(folder.path()); }).kind(), ErrorKind::Io);
+    EXPECT_EQ(error_of([&] { read_torch_traces(folder.path()); }).kind(), ErrorKind::BadInput);
 }
 
 TEST(ParseTorchTrace, WithoutRangesItSaysHowToMakeThem) {

@@ -335,7 +335,8 @@ TEST_F(RunFolder, WhatIsNoTraceIsNamed) {
     }
     EXPECT_FALSE(load_run(write("x.json", std::string(1'000'000, '['))).problems.empty());
     EXPECT_FALSE(load_run(write("x.json", std::string(1'000'000, '{'))).problems.empty());
-    EXPECT_THAT(load_run("/dev/zero").problems, ElementsAre(HasSubstr("not a regular file")));
+    EXPECT_THAT(load_run("/dev/zero").problems,
+                ElementsAre(HasSubstr("a device, expected a regular file")));
 }
 
 TEST(Summary, OfATimelineWithoutTimeIsZero) {
