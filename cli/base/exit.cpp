@@ -5,6 +5,8 @@
 #include <iostream>
 #include <new>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -57,17 +59,24 @@ Error out_of_memory() {
             std::move(failed.remedy)};
 }
 
+/// Whether the system gave no further thread; oneTBB says so in words alone.
+bool is_lack_of_threads(const std::exception& exception) {
+    const auto* system = dynamic_cast<const std::system_error*>(&exception);
+    return system != nullptr
+               ? system->code() == std::errc::resource_unavailable_try_again
+               : std::string_view(exception.what()).starts_with("pthread_create has failed");
+}
+
 /// The kind of a failure, ours or not.
 ErrorKind kind_of(const std::exception& exception) {
     if (const auto* error = dynamic_cast<const Error*>(&exception)) {
         return error->kind();
     }
-    const auto* system = dynamic_cast<const std::system_error*>(&exception);
-    if (system == nullptr) {
-        return ErrorKind::Other;
+    if (is_lack_of_threads(exception)) {
+        return ErrorKind::Unavailable;
     }
-    return system->code() == std::errc::resource_unavailable_try_again ? ErrorKind::Unavailable
-                                                                       : ErrorKind::Io;
+    return dynamic_cast<const std::system_error*>(&exception) != nullptr ? ErrorKind::Io
+                                                                         : ErrorKind::Other;
 }
 
 /// Converts an exception to an Error: one that is not ours gets the kind that fits it best.
@@ -75,14 +84,14 @@ Error as_error(const std::exception& exception) {
     if (const auto* error = dynamic_cast<const Error*>(&exception)) {
         return *error;
     }
+    if (is_lack_of_threads(exception)) {
+        return {ErrorKind::Unavailable,
+                "",
+                fmt::format("the system gives no further thread or process: {}", exception.what()),
+                "raise the limit ('ulimit -u' shows it; of memory: 'ulimit -v'), or have fewer "
+                "stages and replicas"};
+    }
     if (const auto* error = dynamic_cast<const std::system_error*>(&exception)) {
-        if (kind_of(exception) == ErrorKind::Unavailable) {
-            return {ErrorKind::Unavailable,
-                    "",
-                    fmt::format("the system gives no further thread or process: {}", error->what()),
-                    "raise the limit ('ulimit -u' shows it; of memory: 'ulimit -v'), or have fewer "
-                    "stages and replicas"};
-        }
         return {ErrorKind::Io, "", error->what(), io_hint(error->code().value())};
     }
     if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||

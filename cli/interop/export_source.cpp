@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/predict/prediction.h"
 #include "cli/predict/schedule_source.h"
@@ -15,6 +16,8 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/rows_hash.h"
+#include "core/text/json_object.h"
 #include "core/text/json_text.h"
 #include "sim/search/partition_choice.h"
 
@@ -169,13 +172,28 @@ ExportSource::Placed ExportSource::placed() const {
             .partition = partition_in_halves(*partition, names)};
 }
 
+namespace {
+
+/// The content of a run's plan.json, which has to be JSON, and of the plan of these rows.
+std::string checked_plan(const std::filesystem::path& file, const Schedule& schedule) {
+    std::string text = read_file(file, JsonLimits{}.max_bytes);
+    const nlohmann::json plan = parse_json(text, file.string());
+    const JsonObject object(plan, file.string(), "");
+    if (object.text("hash") != rows_hash(schedule)) {
+        object.refuse(
+            "hash",
+            fmt::format("\"{}\", as the rows of {} have", rows_hash(schedule), run_file::schedule),
+            "the folder holds files of two plans: write it anew with simulate or train");
+    }
+    return text;
+}
+
+}  // namespace
+
 std::string ExportSource::plan_json() const {
     require_model("what a plan says besides its rows");
     if (kind_ == Kind::Run) {
-        const std::filesystem::path file = path_ / run_file::plan;
-        std::string plan = read_file(file, JsonLimits{}.max_bytes);
-        parse_json(plan, file.string());  // refuses what is damaged
-        return plan;
+        return checked_plan(path_ / run_file::plan, schedule());
     }
     const SettledScenario read = settle(scenario());
     const FoundProfile found = find_profile(read, profile_, folder());

@@ -15,12 +15,14 @@
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
+#include "core/interop/launch/shell_words.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
 #include "core/interop/megatron_memory.h"
 #include "core/interop/megatron_model.h"
 #include "core/scenario/scenario_writer.h"
 #include "core/schedule/generators/generate.h"
+#include "core/text/file_damage.h"
 
 namespace pipetwin::cli {
 
@@ -541,6 +543,11 @@ void add_bases(LaunchFile& file,
 
 /// No layout begins with a brace or a bracket, and no file of flags does.
 void expect_no_other_kind(std::string_view text, const std::string& place) {
+    if (const FileDamage damage = damage_of_file(text, "a layout, flags or YAML");
+        !damage.what.empty()) {
+        throw Error(
+            ErrorKind::BadInput, text_place(text, place, damage.index), damage.what, damage.hint);
+    }
     const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
     const std::string_view content = text.substr(begin);
     const bool is_json = content.starts_with('{');

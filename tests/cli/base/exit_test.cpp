@@ -258,6 +258,10 @@ TEST(FailureReport, OfThreadsAndFileSizesNameTheLimit) {
     EXPECT_EQ(thread.code, 5);
     EXPECT_THAT(thread.err, HasSubstr("gives no further thread or process"));
     EXPECT_THAT(thread.err, HasSubstr("ulimit -u"));
+    EXPECT_EQ(
+        report(std::runtime_error("pthread_create has failed: Resource temporarily unavailable"))
+            .code,
+        5);
     const Reported size =
         report(std::system_error(std::make_error_code(std::errc::file_too_large)));
     EXPECT_EQ(size.code, 6);

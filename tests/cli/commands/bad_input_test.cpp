@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -273,6 +274,47 @@ batch = 8
         EXPECT_EQ(outcome.code, one.code) << one.said;
         EXPECT_THAT(outcome.err, ::testing::HasSubstr(one.said));
         EXPECT_THAT(outcome.err, ::testing::HasSubstr(one.hint));
+    }
+}
+
+// Behind a byte of value 0 a parser may see the end, and take half a file for a whole one.
+TEST_F(BadInput, BytesBehindAByteOfValueZeroAreRefusedByEveryReaderOfText) {
+    struct Reader {
+        std::vector<std::string> words;  ///< FILE stands for the file's path
+        std::string content;
+    };
+    const std::string profile = file("costs.csv", small_profile);
+    const std::string scenario = file("s.toml", small_scenario);
+    const std::vector<Reader> readers{
+        {{"check", "FILE"}, std::string(schedule)},
+        {{"import", "torch-csv", "FILE"}, std::string(schedule)},
+        {{"simulate", "FILE", "--profile", profile}, std::string(small_scenario)},
+        {{"simulate", scenario, "--profile", "FILE"}, std::string(small_profile)},
+        {{"import", "csv", "FILE"}, std::string(small_profile)},
+        {{"import", "megatron", "FILE"}, "Et|tL"},
+        {{"import", "megatron", "FILE"},
+         "python pretrain_gpt.py --num-layers 2 --hidden-size 8 --num-attention-heads 2 "
+         "--seq-length 8 --vocab-size 100 --micro-batch-size 1 --global-batch-size 2\n"},
+        {{"import", "megatron", "FILE"}, "num_layers: 2\nhidden_size: 8\n"},
+        {{"import", "torchtitan", "FILE"}, "[training]\nlocal_batch_size = 4\n"},
+        {{"import", "deepspeed", "FILE"},
+         R"({"train_batch_size": 8, "gradient_accumulation_steps": 2})"},
+    };
+    for (const Reader& reader : readers) {
+        const bool is_table = reader.words.back() == "FILE" && reader.words.front() == "simulate";
+        const std::string name = reader.words.front() == "check" || is_table ? "x.csv" : "x.toml";
+        for (const std::string_view tail :
+             {std::string_view("\0", 1), std::string_view("\0[{x", 5)}) {
+            const std::string path = file(name, reader.content + std::string(tail));
+            std::vector<std::string> words = reader.words;
+            std::ranges::replace(words, std::string("FILE"), path);
+            if (words.front() == "import") {
+                words.insert(words.end(), {"--out", this->path("out"), "--force"});
+            }
+            const Outcome outcome = pipetwin(words);
+            EXPECT_EQ(outcome.code, 3) << words[0] << ' ' << words[1] << outcome.err;
+            EXPECT_THAT(outcome.err, ::testing::HasSubstr("hint: ")) << words[1];
+        }
     }
 }
 

@@ -3,11 +3,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
+#include <sstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 
+#include "cli/command_line.h"
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
 #include "tests/cli/support.h"
@@ -236,6 +240,38 @@ TEST_F(RunFolderTest, AFolderThatIsRemovedOrReplacedIsNoticed) {
     std::filesystem::remove(place);
     std::filesystem::rename(folder() / "elsewhere", place);
     EXPECT_NO_THROW(run.expect_still_there());
+}
+
+/// A stdout that removes a folder when the first line comes.
+class RemovalOnFirstLine : public std::stringbuf {
+  public:
+    explicit RemovalOnFirstLine(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  protected:
+    int sync() override {
+        std::filesystem::remove_all(folder_);
+        return 0;
+    }
+
+  private:
+    std::filesystem::path folder_;
+};
+
+// It trained on to the end, and wrote metrics into a file that had no name any more.
+TEST_F(RunFolderTest, ATrainingNoticesAtItsNextStepThatItsFolderIsGone) {
+    const std::string profile = file("costs.csv", small_profile);
+    RemovalOnFirstLine buffer(folder() / "run");
+    std::ostream out(&buffer);
+    std::ostringstream err;
+    const int code = run_command_line(
+        {"train", file("x.toml", small_scenario), "--profile", profile, "--out", path("run")},
+        out,
+        err);
+    EXPECT_EQ(code, 6) << err.str();
+    EXPECT_THAT(err.str(), HasSubstr("has been removed or renamed while the run trained"));
+    EXPECT_THAT(err.str(), HasSubstr("hint: "));
+    const std::string lines = buffer.str();
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1);
 }
 
 }  // namespace run_folder_test
