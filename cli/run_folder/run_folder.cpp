@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -86,8 +87,10 @@ std::string_view sign_of_run(const std::filesystem::path& folder) {
             return name;
         }
     }
-    return std::filesystem::exists(folder / run_file::checkpoints, ignored) ? run_file::checkpoints
-                                                                            : "";
+    const std::filesystem::path checkpoints = folder / run_file::checkpoints;
+    const bool has_checkpoints =  // a link is refused for what it is
+        std::filesystem::is_directory(std::filesystem::symlink_status(checkpoints, ignored));
+    return has_checkpoints ? run_file::checkpoints : "";
 }
 
 /// Whether a folder, which is there, holds nothing but what a refused command or an early end has
@@ -285,18 +288,36 @@ void RunFolder::keep_on(std::chrono::milliseconds patience,
     tell_ = std::move(tell);
 }
 
-/// Writes what is kept, in its order. Throws Error(Io); what was not written is kept.
+/// Writes what is kept, in its order. One that cannot be written stays, and those behind it are
+/// written all the same, but not before the run has begun. Throws the first Error(Io).
 void RunFolder::write_all() {
-    while (!kept_.empty()) {
-        const Kept& first = kept_.front();
-        const std::filesystem::path path = file(first.name);
+    std::vector<Kept> failed;
+    std::optional<Error> first;
+    for (Kept& kept : std::exchange(kept_, {})) {
+        const std::filesystem::path path = file(kept.name);
         std::error_code ignored;
         const bool is_new = !has_begun_ && !std::filesystem::exists(path, ignored);
-        replace_file(path, first.content);
-        if (is_new) {
-            written_.push_back(path);
+        try {
+            if (!first || has_begun_) {
+                replace_file(path, kept.content);
+                if (is_new) {
+                    written_.push_back(path);
+                }
+                continue;
+            }
+        } catch (const Error& error) {
+            if (!first) {
+                first.emplace(error);
+            }
+            if (tell_ && !std::exchange(kept.told, true)) {
+                tell_(fmt::format("{}: {}; it is written later", error.place(), error.text()));
+            }
         }
-        kept_.erase(kept_.begin());
+        failed.push_back(std::move(kept));
+    }
+    kept_ = std::move(failed);
+    if (first) {
+        throw Error(*first);
     }
 }
 
@@ -312,9 +333,6 @@ void RunFolder::write_kept() {
             throw;
         }
         retry_.failed(exec::Retry::Clock::now());
-        if (!std::exchange(kept_.front().told, true)) {
-            tell_(fmt::format("{}: {}; it is written later", error.place(), error.text()));
-        }
     }
 }
 

@@ -201,6 +201,7 @@ TEST_F(FullDisk, ThatStaysFullCostsTheLastCheckpointButNeitherReportNorTrace) {
     Child report = start("report", {.call = "write", .name = "report.html", .milliseconds = -1});
     Child metrics =
         start("metrics", {.call = "write", .name = "metrics.jsonl", .milliseconds = -1});
+    Child trace = start("trace", {.call = "rename", .name = "measured", .milliseconds = -1});
     const auto exists = [this](const char* run, std::string_view name) {
         return std::filesystem::exists(folder() / run / name);
     };
@@ -214,8 +215,11 @@ TEST_F(FullDisk, ThatStaysFullCostsTheLastCheckpointButNeitherReportNorTrace) {
     const Outcome third = metrics.end();
     EXPECT_EQ(third.code, 6) << third.err;
     EXPECT_THAT(third.err, HasSubstr("metrics.jsonl: cannot be written"));
-    for (const char* const run : {"checkpoint", "report", "metrics"}) {
-        EXPECT_TRUE(exists(run, run_file::measured)) << run;
+    const Outcome fourth = trace.end();
+    EXPECT_EQ(fourth.code, 6) << fourth.err;
+    EXPECT_THAT(fourth.err, HasSubstr("measured.trace.json: cannot replace"));
+    for (const char* const run : {"checkpoint", "report", "metrics", "trace"}) {
+        EXPECT_EQ(exists(run, run_file::measured), std::string_view(run) != "trace") << run;
         EXPECT_TRUE(exists(run, run_file::report_json)) << run;
         EXPECT_EQ(exists(run, run_file::report_html), std::string_view(run) != "report") << run;
     }
