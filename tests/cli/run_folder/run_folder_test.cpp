@@ -198,8 +198,9 @@ TEST_F(RunFolderTest, AFolderOfARunThatIsALinkIsRefused) {
     for (const char* const name : {"checkpoints", "flight"}) {
         const std::filesystem::path run = folder() / "run";
         std::filesystem::create_directory(run);
+        file("run/scenario.toml", small_scenario);  // of a run to go on
         std::filesystem::create_directory_symlink("../elsewhere", run / name);
-        const Error error = error_of([&] { const RunFolder held(run, RunFolder::Old::Refused); });
+        const Error error = error_of([&] { const RunFolder held(run, RunFolder::Old::GoesOn); });
         EXPECT_EQ(error.kind(), ErrorKind::Io);
         EXPECT_EQ(error.place(), (run / name).string());
         std::filesystem::remove_all(run);
