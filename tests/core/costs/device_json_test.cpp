@@ -200,6 +200,7 @@ TEST(ShippedProfiles, HaveTheFiguresOfTheDatasheets) {
     const std::vector<Figures> all{{"v100-sxm2", "fp16", 125, 32, 900},
                                    {"a100-sxm-80", "bf16", 312, 80, 2039},
                                    {"h100-sxm", "bf16", 989, 80, 3350},
+                                   {"h100-sxm-96", "bf16", 989, 96, 2400},
                                    {"h200-sxm", "bf16", 989, 141, 4800},
                                    {"b200", "bf16", 2250, 180, 8000},
                                    {"mi300x", "bf16", 1307.4, 192, 5300},

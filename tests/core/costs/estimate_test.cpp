@@ -218,7 +218,11 @@ TEST(Estimate, AWindowBoundsThePairs) {
 /// Of a gated half the last of three matrices; dropout behind it would have to be computed again
 /// for its mask, and experts' results are read by the router's backward.
 TEST(Estimate, NoBackwardReadsTheLastProductOfABlock) {
-    const json config = with(llama_config(), {{"hidden_size", 8}, {"intermediate_size", 16}});
+    const json config = with(llama_config(),
+                             {{"hidden_size", 8},
+                              {"intermediate_size", 16},
+                              {"num_attention_heads", 4},
+                              {"num_key_value_heads", 4}});
     const auto tail = [](const DecoderModel& model) {
         const Profile profile = estimated_profile(model, counts_operations, options(10, 1));
         return sample(profile, "block0.feed_forward", 1).tail_forward.count();
