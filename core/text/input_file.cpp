@@ -16,6 +16,7 @@
 
 #include "core/base/error.h"
 #include "core/base/io_hint.h"
+#include "core/base/without_signals.h"
 
 namespace pipetwin {
 
@@ -32,16 +33,6 @@ constexpr int reading = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
                 file.string(),
                 fmt::format("cannot {}: {}", doing, why),
                 code == EXDEV ? "put the file itself into the folder" : io_hint(code));
-}
-
-/// Calls again while a signal interrupts.
-template <class Call>
-auto without_signals(Call call) {
-    auto result = call();
-    while (result < 0 && errno == EINTR) {
-        result = call();
-    }
-    return result;
 }
 
 std::string_view kind_of(mode_t mode) {

@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/without_signals.h"
 #include "core/text/input_file.h"
 
 namespace pipetwin::exec {
@@ -22,16 +23,6 @@ namespace {
                 path.string(),
                 fmt::format("cannot {}: {}", doing, std::generic_category().message(code)),
                 code == ENOSPC || code == EDQUOT ? "make room on the disk" : "");
-}
-
-/// Calls again while a signal interrupts.
-template <class Call>
-auto without_signals(Call call) {
-    auto result = call();
-    while (result < 0 && errno == EINTR) {
-        result = call();
-    }
-    return result;
 }
 
 }  // namespace

@@ -355,7 +355,8 @@ struct MeasuredStep {
     double bubble;   ///< measured, percent
 };
 
-// Of one GPU nothing is tried here: at its power limit its clock moves by more than the costs do.
+// Pipelines on shares alone: a whole GPU is at its power limit, and its clock moves by several
+// percent.
 TEST(MeasuredOnAnH100, StepsAndBubblesOfPipelinesOnSharesArePredicted) {
     for (const MeasuredStep& row : {MeasuredStep{"k2-m4", "1f1b", 2, 4, 89.03, 19.28},
                                     MeasuredStep{"k2-m16", "1f1b", 2, 16, 98.90, 7.39},

@@ -97,7 +97,7 @@ TEST(TraceContradictions, AnActionFurtherOutsideThanTheStepIsLongIsRefusedWhereI
         EXPECT_THAT(error.text(), HasSubstr("lies 190"));  // the other rank ends 10 ms later
         EXPECT_THAT(error.text(), HasSubstr("away from the rest of the step"));
     }
-    // Of a prediction the link may be slower than everything else.
+    // In a predicted trace a message may be slower than everything else.
     Trace predicted = measured(Origin::Predicted);
     shift(predicted.timelines.steps.front().ranks.front().back(), 200ms);
     EXPECT_EQ(contradiction(predicted), std::nullopt);

@@ -215,8 +215,8 @@ TEST(Estimate, AWindowBoundsThePairs) {
     EXPECT_EQ(forward(with(config, {{"sliding_window", 100}})), matrices + 21 * 4 * 8);
 }
 
-/// Of a gated half the last of three matrices; dropout behind it would have to be computed again
-/// for its mask, and experts' results are read by the router's backward.
+/// The tail is the last of the three products of a gated half. Dropout behind it has to be computed
+/// again for its mask, and the router's backward reads what experts made, so these have no tail.
 TEST(Estimate, NoBackwardReadsTheLastProductOfABlock) {
     const json config = with(llama_config(),
                              {{"hidden_size", 8},
