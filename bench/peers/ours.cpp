@@ -117,9 +117,9 @@ void require_lonely_messages(const Plan& plan, const Timeline& timeline) {
 
 void write_cell(std::ofstream& out, const Plan& plan, const Action& action) {
     if (is_send(action.op)) {
-        out << "S " << edge_of(action) << '\n';
+        out << "S " << edge_of(plan->schedule, action) << '\n';
     } else if (is_receive(action.op)) {
-        out << "R " << edge_of(action) << '\n';
+        out << "R " << edge_of(plan->schedule, action) << '\n';
     } else {
         PIPETWIN_EXPECT(is_compute(action.op), "the rows compute, send and receive");
         out << "C " << plan.duration(action).count() << '\n';

@@ -146,6 +146,10 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
     add("--latency-ms", plain.latency_ms, "One-way latency between ranks", "X");
     add("--bandwidth-gbps", plain.bandwidth_gbps, "Gigabit per second between ranks", "X");
     add("--boundary-bytes", plain.boundary_bytes, "Size of what one piece hands to the next", "N");
+    add("--skips",
+        plain.skips,
+        "Pieces whose output a later one reads that is not the next: 0:3,1:2",
+        "A:B[,A:B...]");
 }
 
 void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
@@ -798,7 +802,7 @@ bool PlainOptions::any() const {
     return schedule || !schedule_file.empty() || receives || stages || chunks || micro_batches ||
            group_size || deferred_weights || message_order || forward_ms || backward_ms ||
            backward_input_ms || backward_weight_ms || recompute || recompute_ms ||
-           recompute_timing || latency_ms || bandwidth_gbps || boundary_bytes;
+           recompute_timing || latency_ms || bandwidth_gbps || boundary_bytes || skips;
 }
 
 const CommonOptions& common_options(const Command& command) {

@@ -46,6 +46,7 @@ struct PlainOptions {
     std::optional<std::string> latency_ms;
     std::optional<std::string> bandwidth_gbps;
     std::optional<std::string> boundary_bytes;
+    std::optional<std::string> skips;
 
     /// True if any of them was given.
     bool any() const;

@@ -197,6 +197,34 @@ void read_compute(const PlainOptions& options, int pieces, PlainCosts& costs) {
     }
 }
 
+/// Reads "0:3,1:2".
+std::vector<StagePair> parse_skips(std::string_view text) {
+    std::vector<StagePair> skips;
+    const auto fail = [text] {
+        refuse("--skips",
+               fmt::format("'{}' is no list of pairs of pieces", text),
+               "write the earlier piece, a colon and the later one, as in --skips 0:3,1:2");
+    };
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const char* const last = text.data() + end;
+        StagePair skip;
+        const auto [colon, first_error] = std::from_chars(text.data() + begin, last, skip.from);
+        if (first_error != std::errc{} || colon == last || *colon != ':') {
+            fail();
+        }
+        const auto [rest, second_error] = std::from_chars(colon + 1, last, skip.to);
+        if (second_error != std::errc{} || rest != last) {
+            fail();
+        }
+        skips.push_back(skip);
+        begin = end + 1;
+    }
+    std::ranges::sort(skips);
+    skips.erase(std::unique(skips.begin(), skips.end()), skips.end());
+    return skips;
+}
+
 /// Throws Error(Usage) for the first option that would change nothing.
 void refuse_without_effect(const PlainOptions& options, const PlainCosts& costs) {
     const bool recomputes =
@@ -255,6 +283,14 @@ PlainCosts plain_costs(const PlainOptions& options) {
     if (options.boundary_bytes) {
         costs.boundary =
             blame("--boundary-bytes", [&] { return parse_bytes(*options.boundary_bytes); });
+    }
+    if (options.skips && costs.schedule_from_file) {
+        refuse("--skips",
+               "the rows of a schedule file name such messages themselves, as 0SEND_F2>3",
+               "leave it out, or take a schedule that is generated");
+    }
+    if (options.skips) {
+        costs.skips = parse_skips(*options.skips);
     }
     refuse_without_effect(options, costs);
     return costs;

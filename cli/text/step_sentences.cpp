@@ -9,6 +9,7 @@
 #include "cli/text/text_output.h"
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin::cli {
 
@@ -168,10 +169,10 @@ class Words {
             add("Each of them takes {}", time_(link.message));
         } else {
             const auto& ranks = plan_->schedule.rank_of_stage;
-            const std::size_t stage = as_index(link.boundary);
+            const StagePair stages = stages_of_pair(plan_->schedule, as_index(link.pair));
             add("The slowest link is that between rank {} and rank {}, where a message takes {}",
-                ranks[stage],
-                ranks[stage + 1],
+                ranks[as_index(stages.from)],
+                ranks[as_index(stages.to)],
                 time_(link.message));
         }
         if (link.latency == link.message) {

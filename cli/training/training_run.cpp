@@ -376,10 +376,10 @@ void agree_on_plan(Processes& processes, const Plan& plan) {
     }
     processes.agree_on({{"schedule", plan.hash()}});
     constexpr int messages = 10;
-    for (int boundary = 0; boundary + 1 < plan.stage_count(); ++boundary) {
-        const LinkCost& link = plan->links[as_index(boundary)];
-        processes.monitor().allow(messages *
-                                  exec::message_time(link, plan.cost(boundary, 0).output));
+    for (std::size_t pair = 0; pair < plan->links.size(); ++pair) {
+        processes.monitor().allow(
+            messages * exec::message_time(plan->links[pair],
+                                          plan.message_bytes(static_cast<int>(2 * pair), 0)));
     }
 }
 

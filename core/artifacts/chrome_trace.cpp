@@ -18,6 +18,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/undertaking.h"
+#include "core/schedule/edge.h"
 #include "core/text/file_blocks.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"

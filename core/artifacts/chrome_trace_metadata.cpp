@@ -207,20 +207,15 @@ Timeline empty_step(const Schedule& schedule, Origin origin, std::size_t replica
 }
 
 std::vector<std::vector<Action>> sends_by_edge(const Schedule& schedule) {
-    std::vector<std::vector<Action>> sends(2 * schedule.rank_of_stage.size());
+    std::vector<std::vector<Action>> sends(edge_count(schedule));
     for (const auto& row : schedule.ranks) {
         for (const Action& action : row) {
             if (is_send(action.op)) {
-                sends.at(as_index(edge_of(action))).push_back(action);
+                sends.at(as_index(edge_of(schedule, action))).push_back(action);
             }
         }
     }
     return sends;
-}
-
-std::size_t edge_count(const Schedule& schedule) {
-    const std::size_t stages = schedule.rank_of_stage.size();
-    return stages < 2 ? 0 : 2 * (stages - 1);
 }
 
 }  // namespace pipetwin::chrome_trace

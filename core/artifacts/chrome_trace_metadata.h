@@ -35,7 +35,4 @@ Timeline empty_step(const Schedule& schedule, Origin origin, std::size_t replica
 /// k-th send.
 std::vector<std::vector<Action>> sends_by_edge(const Schedule& schedule);
 
-/// Number of edges that carry messages.
-std::size_t edge_count(const Schedule& schedule);
-
 }  // namespace pipetwin::chrome_trace

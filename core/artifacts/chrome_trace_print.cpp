@@ -208,9 +208,10 @@ class Writer {
 
     /// From the end of a send to the end of its receive.
     void arrow(const Span& span, std::size_t step, std::size_t row) {
-        const std::size_t edge = as_index(edge_of(span.action));
+        const std::size_t edge = as_index(edge_of(trace_.schedule, span.action));
         const std::size_t micro_batches = as_index(trace_.schedule.micro_batches);
-        const std::size_t edges = 2 * trace_.schedule.rank_of_stage.size();
+        const std::size_t edges =
+            2 * (trace_.schedule.rank_of_stage.size() + trace_.schedule.skips.size());
         const Timeline& timeline = trace_.timelines.steps[step];
         const std::size_t replica = row / timeline.ranks.size();
         const std::size_t walk = step * (1 + timeline.replicas.size()) + replica;

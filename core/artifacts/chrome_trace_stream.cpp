@@ -15,6 +15,7 @@
 #include "core/artifacts/chrome_trace_metadata.h"
 #include "core/artifacts/chrome_trace_words.h"
 #include "core/base/as_index.h"
+#include "core/schedule/edge.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin {

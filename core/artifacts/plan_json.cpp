@@ -101,42 +101,51 @@ std::string print_plan(const Plan& plan) {
     if (parts.cost_source) {
         source = to_string(*parts.cost_source);
     }
-    const ordered_json root{{"schema_version", plan_schema_version},
-                            {"hash", plan.hash()},
-                            {"schedule", parts.schedule_name},
-                            {"ranks", plan.rank_count()},
-                            {"chunks", parts.chunks},
-                            {"micro_batches", plan.micro_batches()},
-                            {"recompute", recompute_json(parts.recompute, parts.layer_recompute)},
-                            {"recompute_blocks", parts.recompute_blocks},
-                            {"recompute_timing", to_string(parts.recompute_timing)},
-                            {"stale_gradients", parts.stale_gradients},
-                            {"rank_of_stage", parts.schedule.rank_of_stage},
-                            {"weights_of_stage", parts.schedule.weights_of_stage},
-                            {"partition", or_null(partition)},
-                            {"layer_names", parts.layer_names},
-                            {"micro_batch_sizes", parts.micro_batch_sizes},
-                            {"cost_class", parts.cost_class},
-                            {"costs", array_of(parts.costs, stage_costs)},
-                            {"states", array_of(parts.states, state_json)},
-                            {"links", array_of(parts.links, link_json)},
-                            {"reductions", array_of(parts.reductions, link_json)},
-                            {"tied_gradient_bytes", parts.tied_gradient.count},
-                            {"host_link", or_null(host_link)},
-                            {"dispatch_ns", parts.dispatch.count()},
-                            {"channel_capacity", or_null(parts.channel_capacity)},
-                            {"smallest_capacity", smallest_capacity(parts.schedule)},
-                            {"memory_limit_bytes", or_null(memory_limit)},
-                            {"memory_limits_bytes", array_of(parts.memory_limits, count)},
-                            {"context_bytes", array_of(parts.context, count)},
-                            {"replicas", parts.replicas},
-                            {"tensor_parallel", parts.tensor_parallel},
-                            {"all_reduce_ns", array_of(parts.all_reduce, nanoseconds)},
-                            {"overlap_reduction", parts.overlap_reduction},
-                            {"weight_gather_ns", array_of(parts.weight_gather, nanoseconds)},
-                            {"cost_source", or_null(source)},
-                            {"notes", parts.notes},
-                            {"peak_bytes", array_of(peak_memory(plan), peak_json)}};
+    ordered_json root{{"schema_version", plan_schema_version},
+                      {"hash", plan.hash()},
+                      {"schedule", parts.schedule_name},
+                      {"ranks", plan.rank_count()},
+                      {"chunks", parts.chunks},
+                      {"micro_batches", plan.micro_batches()},
+                      {"recompute", recompute_json(parts.recompute, parts.layer_recompute)},
+                      {"recompute_blocks", parts.recompute_blocks},
+                      {"recompute_timing", to_string(parts.recompute_timing)},
+                      {"stale_gradients", parts.stale_gradients},
+                      {"rank_of_stage", parts.schedule.rank_of_stage},
+                      {"weights_of_stage", parts.schedule.weights_of_stage},
+                      {"partition", or_null(partition)},
+                      {"layer_names", parts.layer_names},
+                      {"micro_batch_sizes", parts.micro_batch_sizes},
+                      {"cost_class", parts.cost_class},
+                      {"costs", array_of(parts.costs, stage_costs)},
+                      {"states", array_of(parts.states, state_json)},
+                      {"links", array_of(parts.links, link_json)},
+                      {"reductions", array_of(parts.reductions, link_json)},
+                      {"tied_gradient_bytes", parts.tied_gradient.count},
+                      {"host_link", or_null(host_link)},
+                      {"dispatch_ns", parts.dispatch.count()},
+                      {"channel_capacity", or_null(parts.channel_capacity)},
+                      {"smallest_capacity", smallest_capacity(parts.schedule)},
+                      {"memory_limit_bytes", or_null(memory_limit)},
+                      {"memory_limits_bytes", array_of(parts.memory_limits, count)},
+                      {"context_bytes", array_of(parts.context, count)},
+                      {"replicas", parts.replicas},
+                      {"tensor_parallel", parts.tensor_parallel},
+                      {"all_reduce_ns", array_of(parts.all_reduce, nanoseconds)},
+                      {"overlap_reduction", parts.overlap_reduction},
+                      {"weight_gather_ns", array_of(parts.weight_gather, nanoseconds)},
+                      {"cost_source", or_null(source)},
+                      {"notes", parts.notes},
+                      {"peak_bytes", array_of(peak_memory(plan), peak_json)}};
+    if (!parts.message_bytes.empty()) {  // of models with branches alone
+        const auto pair = [](const StagePair& stages) {
+            return ordered_json{stages.from, stages.to};
+        };
+        root["skips"] = array_of(parts.schedule.skips, pair);
+        root["message_bytes"] = array_of(
+            parts.message_bytes,
+            [&count](const std::vector<Bytes>& of_pairs) { return array_of(of_pairs, count); });
+    }
     return root.dump(1) + "\n";
 }
 

@@ -27,9 +27,9 @@ void expect_sizes_agree(const Contention& contention, const Schedule& schedule) 
         PIPETWIN_EXPECT(std::ranges::all_of(row, [](double share) { return share >= 0; }),
                         "interference is not negative");
     }
-    PIPETWIN_EXPECT(contention.shared_links.empty() ||
-                        contention.way_of_edge.size() + 2 == 2 * schedule.rank_of_stage.size(),
-                    "a way for every edge");
+    PIPETWIN_EXPECT(
+        contention.shared_links.empty() || contention.way_of_edge.size() == edge_count(schedule),
+        "a way for every edge");
     for (const auto& way : contention.way_of_edge) {
         PIPETWIN_EXPECT(std::ranges::all_of(way,
                                             [&contention](int link) {
@@ -52,7 +52,15 @@ void expect_sizes_agree(const PlanParts& parts) {
     PIPETWIN_EXPECT(std::ranges::all_of(parts.cost_class, known_class), "cost class out of range");
     PIPETWIN_EXPECT(std::ranges::all_of(parts.costs, covers_all_stages), "one cost per stage");
     PIPETWIN_EXPECT(parts.states.size() == stages, "one state per stage");
-    PIPETWIN_EXPECT(parts.links.size() + 1 == stages, "one link per boundary");
+    const std::size_t pairs = pair_count(parts.schedule);
+    PIPETWIN_EXPECT(stages > 0 && parts.links.size() == pairs, "one link per pair of stages");
+    PIPETWIN_EXPECT(
+        parts.message_bytes.empty()
+            ? parts.schedule.skips.empty()
+            : parts.message_bytes.size() == parts.costs.size() &&
+                  std::ranges::all_of(parts.message_bytes,
+                                      [pairs](const auto& bytes) { return bytes.size() == pairs; }),
+        "the bytes of each message");
     const bool own_weights = !gradient_source(parts.schedule, 0);
     PIPETWIN_EXPECT(parts.reductions.size() == (own_weights ? 0 : stages),
                     "one link per stage where some share their weights");
@@ -90,9 +98,9 @@ double largest_interference(const Contention& contention) {
     return largest;
 }
 
-double seconds_of_message(const LinkCost& link, const StageCost& sender) {
+double seconds_of_message(const LinkCost& link, Bytes message) {
     return to_seconds(link.latency) +
-           to_seconds(transfer_time(sender.output + link.half_bandwidth, link.bytes_per_second));
+           to_seconds(transfer_time(message + link.half_bandwidth, link.bytes_per_second));
 }
 
 /// All actions and messages one after the other.
@@ -105,9 +113,9 @@ double seconds_of_rows(const Plan& plan) {
                 seconds += to_seconds(plan.all_reduce_time(action.stage));
             }
             if (is_send(action.op)) {
-                const int boundary = edge_of(action) / 2;
-                seconds += seconds_of_message(plan->links.at(as_index(boundary)),
-                                              plan.cost(boundary, action.micro_batch));
+                const int edge = edge_of(plan->schedule, action);
+                seconds += seconds_of_message(plan->links.at(as_index(edge / 2)),
+                                              plan.message_bytes(edge, action.micro_batch));
             }
         }
     }
@@ -129,11 +137,17 @@ double most_seconds_of_rows(const Plan& plan) {
                                 to_seconds(cost.recompute) + to_seconds(cost.backward) +
                                 to_seconds(cost.backward_input) + to_seconds(cost.backward_weight);
             if (exchanges(plan->schedule, static_cast<int>(stage))) {
-                of_class[number] += 2 * seconds_of_message(plan->links[stage], cost);
+                of_class[number] += 2 * seconds_of_message(plan->links[stage], cost.output);
             }
         }
         seconds += most_of(Op::GradientNorm, stage) + most_of(Op::Optimizer, stage) +
                    to_seconds(plan.all_reduce_time(static_cast<int>(stage)));
+    }
+    for (std::size_t pair = boundary_count(plan->schedule); pair < plan->links.size(); ++pair) {
+        for (std::size_t number = 0; number < of_class.size(); ++number) {
+            of_class[number] +=
+                2 * seconds_of_message(plan->links[pair], plan->message_bytes[number][pair]);
+        }
     }
     for (const int number : plan->cost_class) {
         seconds += of_class[as_index(number)];
@@ -210,6 +224,15 @@ Plan Plan::with_costs(std::vector<std::vector<StageCost>> costs,
 const StageCost& Plan::cost(int stage, int micro_batch) const {
     const int cost_class = parts_->cost_class.at(as_index(micro_batch));
     return parts_->costs.at(as_index(cost_class)).at(as_index(stage));
+}
+
+Bytes Plan::message_bytes(int edge, int micro_batch) const {
+    const int pair = edge / 2;
+    if (!parts_->message_bytes.empty()) {
+        const int cost_class = parts_->cost_class.at(as_index(micro_batch));
+        return parts_->message_bytes.at(as_index(cost_class)).at(as_index(pair));
+    }
+    return edge % 2 == 0 ? cost(pair, micro_batch).output : cost(pair + 1, micro_batch).input;
 }
 
 Bytes Plan::handed_over(int stage) const {

@@ -27,11 +27,11 @@ struct StageCost {
     Duration backward{};        ///< the whole of it; not below zero
     Duration backward_input{};  ///< where a schedule splits it
     Duration backward_weight{};
-    Bytes input{};        ///< boundary before the stage; for the first stage the model's own input
-    Bytes output{};       ///< boundary after the stage; 0 for the last
-    Bytes saved{};        ///< kept from F to B when everything is kept, input included
-    Bytes split{};        ///< kept in addition from I to W: gradients of the inner outputs
-    Bytes input_saved{};  ///< part of `saved` that goes with I
+    Bytes input{};              ///< all that it is sent; for the first stage the model's own input
+    Bytes output{};             ///< all that it sends to later stages; 0 for the last
+    Bytes saved{};              ///< kept from F to B when everything is kept, input included
+    Bytes split{};              ///< kept in addition from I to W: gradients of the inner outputs
+    Bytes input_saved{};        ///< part of `saved` that goes with I
     Bytes rebuilt_for_input{};  ///< most that one block computes again for its I alone
     /// Most held during an F that keeps `saved`, where layers drop what they compute again; 0: no
     /// more than `saved` and the output.
@@ -65,7 +65,10 @@ struct PlanParts {
     std::vector<int> cost_class;         ///< per micro-batch: index into `costs`
     std::vector<std::vector<StageCost>> costs;  ///< [cost class][stage]
     std::vector<StageState> states;             ///< [stage]
-    std::vector<LinkCost> links;                ///< [boundary], both directions alike
+    std::vector<LinkCost> links;  ///< [pair of stages] (core/schedule/edge.h), both ways alike
+    /// [cost class][pair of stages]: bytes of a message, either way. Empty for a model in which
+    /// every layer reads the one before it: a message is all that a stage sends or is sent.
+    std::vector<std::vector<Bytes>> message_bytes;
     /// [stage]: from it to the stage that it hands gradients to; empty where no stage does.
     std::vector<LinkCost> reductions;
     Bytes tied_gradient{};  ///< what tied ends hand each other; 0: they have nothing in common
@@ -123,8 +126,8 @@ class Plan {
     /// for ever.
     Plan with_proven_capacity(int capacity) &&;
 
-    /// Returns the plan with other costs, [cost class][stage], and links, [boundary]. The sizes
-    /// must agree.
+    /// Returns the plan with other costs, [cost class][stage], and links, [pair]. The sizes must
+    /// agree.
     Plan with_costs(std::vector<std::vector<StageCost>> costs, std::vector<LinkCost> links) const;
 
     int rank_count() const { return parts_->schedule.rank_count(); }
@@ -132,6 +135,9 @@ class Plan {
     int micro_batches() const { return parts_->schedule.micro_batches; }
     /// The costs of a stage for one micro-batch, by the cost class of the micro-batch.
     const StageCost& cost(int stage, int micro_batch) const;
+
+    /// Bytes of the message of a micro-batch over an edge (core/schedule/edge.h).
+    Bytes message_bytes(int edge, int micro_batch) const;
 
     /// Compute actions, NORM and OPT: their duration, dispatch included. REDUCE_GRAD: how long the
     /// rank is busy with it. Zero for sends and receives.
@@ -189,7 +195,10 @@ struct PlainCosts {
     RecomputeRules recompute;
     std::optional<RecomputeTiming> recompute_timing;  ///< none: the default of `schedule`
     LinkCost link;
-    Bytes boundary;
+    Bytes boundary;  ///< of every message
+    /// Pieces of the model, no neighbours, of which the later one reads an output of the earlier
+    /// one. Those of `schedule_from_file` stand in its rows.
+    std::vector<StagePair> skips{};
     std::optional<int> channel_capacity;
     int group_size = 0;        ///< interleaved-1f1b
     int deferred_weights = 0;  ///< W that a rank may put off; 0: as scheduled

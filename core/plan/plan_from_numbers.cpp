@@ -8,7 +8,9 @@
 #include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
+#include "core/plan/routes.h"
 #include "core/plan/shape_notes.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/generators.h"
 #include "core/schedule/validate.h"
@@ -127,6 +129,56 @@ Schedule order_of(const PlainCosts& costs) {
     return generate(costs.schedule, costs.shape, generator_options(costs));
 }
 
+/// One route for each skip: of the file's rows, where the second pipeline has the same as the
+/// first, or as asked for.
+std::vector<Route> skip_routes(const PlainCosts& costs, const Schedule& order) {
+    std::vector<Route> routes;
+    for (const StagePair& skip : costs.schedule_from_file ? order.skips : costs.skips) {
+        if (!costs.schedule_from_file || first_stage_of_pipeline(order, skip.from) == 0) {
+            routes.push_back({.stages = skip, .layer = skip.from});
+        }
+    }
+    return routes;
+}
+
+/// Adds one message of a boundary's size for each skip.
+void add_skips(const PlainCosts& costs, Schedule& order, PlanParts& parts) {
+    std::vector<Route> routes = skip_routes(costs, order);
+    if (routes.empty()) {
+        return;
+    }
+    for (const Route& route : routes) {
+        if (route.stages.from < 0 || route.stages.to >= model_stage_count(order) ||
+            distance(route.stages) < 2) {
+            throw Error(
+                ErrorKind::BadInput,
+                costs.schedule_name,
+                fmt::format("a skip from stage {} to stage {}: it must lead over a stage at "
+                            "least, and the stages are 0 to {}",
+                            route.stages.from,
+                            route.stages.to,
+                            model_stage_count(order) - 1),
+                "name two stages that are no neighbours, the earlier one first");
+        }
+    }
+    std::ranges::sort(routes);
+    for (std::size_t stage = 0; stage < parts.costs.front().size(); ++stage) {
+        StageCost& cost = parts.costs.front()[stage];
+        const int piece = order.weights_of_stage.at(stage);
+        for (const Route& route : routes) {
+            const Bytes sent = route.stages.from == piece ? costs.boundary : Bytes{};
+            const Bytes received = route.stages.to == piece ? costs.boundary : Bytes{};
+            cost.output += sent;
+            cost.input += received;
+            cost.saved += received;
+            cost.forward_drop_peak += sent + received;
+            cost.backward_peak += sent + received + received;
+        }
+    }
+    order.skips = skips_of(routes, order);
+    parts.message_bytes.assign(1, std::vector<Bytes>(pair_count(order), costs.boundary));
+}
+
 int largest_stage_count_of_a_rank(const Schedule& schedule) {
     std::map<int, int> count;
     int largest = 1;
@@ -149,7 +201,8 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
             "tensors are used, as PyTorch does");
     }
     parts.costs = {stage_costs(costs, order)};
-    parts.links.assign(as_index(std::max(0, order.stage_count() - 1)), costs.link);
+    add_skips(costs, order, parts);
+    parts.links.assign(pair_count(order), costs.link);
     if (costs.deferred_weights > 0) {
         order = with_deferred_weights(order, parts, costs.deferred_weights);
     }

@@ -68,7 +68,7 @@ ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts, const Schedule& grid) 
         result.backward_input.push_back(again + parts.dispatch + stage.backward_input);
         result.backward_weight.push_back(parts.dispatch + stage.backward_weight);
     }
-    for (std::size_t boundary = 0; boundary < parts.links.size(); ++boundary) {
+    for (std::size_t boundary = 0; boundary + 1 < stages.size(); ++boundary) {
         result.latency.push_back(message_time(parts.links[boundary], stages[boundary].output));
     }
     if (parts.partition) {

@@ -1,36 +1,15 @@
 #include "core/plan/stage_costs.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string_view>
 
 #include "core/base/as_index.h"
+#include "core/plan/stage_tensors.h"
 #include "core/plan/tensor_parallel.h"
 
 namespace pipetwin {
 
 namespace {
-
-/// [cut]: bytes that cross it: every output made before it and read behind it, once.
-std::vector<Bytes> boundary_bytes(const Model& model, const LayerSamples& samples) {
-    std::vector<int> last_reader(samples.size(), 0);
-    for (int reader = 0; reader < model.layer_count(); ++reader) {
-        for (const int source : model.inputs_of(reader)) {
-            last_reader[as_index(source)] = reader;
-        }
-    }
-    // What an output adds at the first cut behind it goes after its last reader.
-    std::vector<Bytes> change(samples.size() + 2);
-    for (std::size_t layer = 0; layer < samples.size(); ++layer) {
-        if (const std::size_t last = as_index(last_reader[layer]); last > layer) {
-            change[layer + 1] += samples[layer].output;
-            change[last + 1] -= samples[layer].output;
-        }
-    }
-    std::vector<Bytes> crossing(samples.size() + 1);
-    std::partial_sum(change.begin(), change.end() - 1, crossing.begin());
-    return crossing;
-}
 
 /// [layer]: bytes of the gradients that it hands to the layers it reads.
 std::vector<Bytes> input_gradients(const Model& model, const LayerSamples& samples) {
@@ -71,13 +50,20 @@ class Groups {
 };
 
 /// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
+/// `branches` are its tensors where the model is no chain; null: each layer reads the one before
+/// it.
 class StageSum {
   public:
     StageSum(const LayerSamples& samples,
              const std::vector<Bytes>& input_gradients,
+             const StageTensors* branches,
              int first,
              int end)
-        : samples_(samples), input_gradients_(input_gradients), first_(first), end_(end) {}
+        : samples_(samples),
+          input_gradients_(input_gradients),
+          branches_(branches),
+          first_(first),
+          end_(end) {}
 
     void add_to(StageCost& cost) const {
         Bytes inputs;  // of groups
@@ -91,10 +77,11 @@ class StageSum {
             cost.saved += sample(layer).saved;
             cost.split += sample(layer).split + sample(layer).rebuilt_for_weight;
             cost.input_saved += sample(layer).input_saved;
-            if (layer > first_) {
+            if (layer > first_ && branches_ == nullptr) {
                 cost.split += input_gradient(layer);
             }
         }
+        cost.split += branches_ == nullptr ? Bytes{} : branches_->inner_gradients();
         cost.saved += inputs;
         cost.split -= std::min(cost.split, inputs);
         cost.recompute = cost.forward;
@@ -107,6 +94,15 @@ class StageSum {
   private:
     const LayerSample& sample(int layer) const { return samples_[as_index(layer)]; }
     Bytes input_gradient(int layer) const { return input_gradients_[as_index(layer)]; }
+    Bytes kept_beside(int layer) const {
+        return branches_ == nullptr ? Bytes{} : branches_->kept_beside(layer);
+    }
+    Bytes gradients_before(int layer) const {
+        return branches_ == nullptr ? sample(layer).output : branches_->gradients_before(layer);
+    }
+    Bytes gradients_begun(int layer) const {
+        return branches_ == nullptr ? input_gradient(layer) : branches_->gradients_begun(layer);
+    }
 
     /// Input that the stage keeps beside what its layers save: that of a layer that begins a group
     /// of several blocks, and the stage's own where it begins inside of a block.
@@ -168,7 +164,8 @@ class StageSum {
         Bytes peak;
         for (int layer = first_; layer < end_; ++layer) {
             const Bytes beside = layer == first_ ? Bytes{} : stage_input;
-            peak = std::max(peak, beside + sample(layer).saved + sample(layer).output);
+            peak = std::max(
+                peak, beside + kept_beside(layer) + sample(layer).saved + sample(layer).output);
         }
         return peak;
     }
@@ -193,7 +190,8 @@ class StageSum {
             again = (where == InGroup::GoesOn ? again : Bytes{}) + rebuilt(layer, input);
             // The output is made again, too, before there is a gradient of the input.
             const Bytes output = again > Bytes{} ? sample(layer).output : Bytes{};
-            const Bytes gradients = sample(layer).output + std::max(input_gradient(layer), output);
+            const Bytes gradients =
+                gradients_before(layer) + std::max(gradients_begun(layer), output);
             peak = std::max(peak, saved_up_to_here + again + gradients);
         }
         return peak;
@@ -201,6 +199,7 @@ class StageSum {
 
     const LayerSamples& samples_;
     const std::vector<Bytes>& input_gradients_;
+    const StageTensors* branches_;
     int first_;
     int end_;
 };
@@ -216,15 +215,24 @@ Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer)
 }
 
 StageCosts::StageCosts(const Model& model, const LayerSamples& samples)
-    : samples_(samples),
-      boundary_(boundary_bytes(model, samples)),
+    : model_(model),
+      samples_(samples),
+      is_chain_(model.is_chain()),
       input_gradient_(input_gradients(model, samples)) {}
 
 StageCost StageCosts::of(int first, int end) const {
     StageCost cost;
-    cost.input = first == 0 ? samples_.front().input : boundary_[as_index(first)];
-    cost.output = boundary_[as_index(end)];
-    StageSum(samples_, input_gradient_, first, end).add_to(cost);
+    if (is_chain_) {
+        cost.input = first == 0 ? samples_.front().input : samples_[as_index(first - 1)].output;
+        cost.output =
+            as_index(end) == samples_.size() ? Bytes{} : samples_[as_index(end - 1)].output;
+        StageSum(samples_, input_gradient_, nullptr, first, end).add_to(cost);
+        return cost;
+    }
+    const StageTensors tensors(model_, samples_, first, end);
+    cost.input = tensors.input();
+    cost.output = tensors.output();
+    StageSum(samples_, input_gradient_, &tensors, first, end).add_to(cost);
     return cost;
 }
 

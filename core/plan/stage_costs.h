@@ -15,18 +15,21 @@ namespace pipetwin {
 /// model's input.
 Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer);
 
-/// Costs of any run of neighbouring layers as a stage, at one micro-batch size. `samples` must
-/// outlive it.
+/// Costs of any run of neighbouring layers as a stage, at one micro-batch size. Model and samples
+/// must outlive it.
 class StageCosts {
   public:
     StageCosts(const Model& model, const LayerSamples& samples);
 
-    /// The costs of a stage of layers `first` to `end` - 1. O(their number).
+    /// The costs of a stage of layers `first` to `end` - 1. What it is sent and sends are all that
+    /// `routes_of` (core/plan/routes.h) says, with every stage. O(their number); of a model with
+    /// branches, O(their number squared).
     StageCost of(int first, int end) const;
 
   private:
+    const Model& model_;
     const LayerSamples& samples_;
-    std::vector<Bytes> boundary_;        ///< [cut]: what crosses it in front of layer `cut`
+    bool is_chain_;
     std::vector<Bytes> input_gradient_;  ///< [layer]: what it hands to the layers that it reads
 };
 

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin {
 
@@ -239,11 +240,12 @@ ReplicaGroup Cluster::replicas_of(int rank) const {
             .between = on_node.size() > 1 ? between(rank, rank) : LinkCost{}};
 }
 
-std::vector<LinkCost> boundary_links(const Cluster& cluster, const Schedule& order) {
+std::vector<LinkCost> pair_links(const Cluster& cluster, const Schedule& order) {
     std::vector<LinkCost> result;
-    for (std::size_t stage = 0; stage + 1 < order.rank_of_stage.size(); ++stage) {
-        result.push_back(
-            cluster.boundary_link(order.rank_of_stage[stage], order.rank_of_stage[stage + 1]));
+    for (std::size_t pair = 0; pair < pair_count(order); ++pair) {
+        const StagePair stages = stages_of_pair(order, pair);
+        result.push_back(cluster.boundary_link(order.rank_of_stage[as_index(stages.from)],
+                                               order.rank_of_stage[as_index(stages.to)]));
     }
     return result;
 }
@@ -314,9 +316,10 @@ Contention contention(const Cluster& cluster,
     if (part.link_sharing) {
         result.sharing = *part.link_sharing;
         NodeLinks links(cluster, result);
-        for (std::size_t stage = 0; stage + 1 < order.rank_of_stage.size(); ++stage) {
-            const int rank = order.rank_of_stage[stage];
-            const int next = order.rank_of_stage[stage + 1];
+        for (std::size_t pair = 0; pair < pair_count(order); ++pair) {
+            const StagePair stages = stages_of_pair(order, pair);
+            const int rank = order.rank_of_stage[as_index(stages.from)];
+            const int next = order.rank_of_stage[as_index(stages.to)];
             result.way_of_edge.push_back(links.way(rank, next));
             result.way_of_edge.push_back(links.way(next, rank));
         }

@@ -91,8 +91,8 @@ class Cluster {
     std::optional<LinkCost> profiled_between_;  ///< none: not known
 };
 
-/// [boundary]: the link between the ranks of two neighbouring stages.
-std::vector<LinkCost> boundary_links(const Cluster& cluster, const Schedule& order);
+/// [pair of stages] (core/schedule/edge.h): the link between their ranks.
+std::vector<LinkCost> pair_links(const Cluster& cluster, const Schedule& order);
 
 /// What the ranks and the messages of one replica take from each other.
 Contention contention(const Cluster& cluster,

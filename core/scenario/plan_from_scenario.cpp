@@ -11,6 +11,7 @@
 #include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
+#include "core/plan/routes.h"
 #include "core/plan/shape_notes.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
@@ -152,10 +153,12 @@ Schedule grid_of(const SettledScenario& scenario) {
 /// The rows as they are run, made for the costs and links of `parts`.
 Schedule lowered_order(const SettledScenario& scenario, Schedule grid, const PlanParts& parts) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    std::vector<StagePair> skips = grid.skips;
     Schedule order =
         has_order_from_costs(scenario)
             ? scenario_schedule(scenario, {.zero_bubble = zero_bubble_costs(parts, grid)})
             : std::move(grid);
+    order.skips = std::move(skips);
     if (pipeline.deferred_weights > 0) {
         order = with_deferred_weights(order, parts, pipeline.deferred_weights);
     }
@@ -304,6 +307,20 @@ void add_costs(PlanParts& parts,
     }
 }
 
+/// What each message has, where some lead over stages that do not read them.
+void add_messages(PlanParts& parts,
+                  const Schedule& grid,
+                  const Model& model,
+                  const CostTable& samples) {
+    if (model.is_chain()) {
+        return;
+    }
+    const std::vector<Route> routes = routes_of(model, *parts.partition);
+    for (const std::vector<LayerSamples>& of_kind : samples) {  // bytes are those of any device
+        parts.message_bytes.push_back(message_bytes(routes, grid, of_kind.front()));
+    }
+}
+
 void add_states(PlanParts& parts,
                 const Schedule& grid,
                 const Profile& profile,
@@ -329,7 +346,7 @@ void add_links(PlanParts& parts,
                const Cluster& cluster,
                const SettledScenario& scenario,
                const Profile& profile) {
-    parts.links = boundary_links(cluster, grid);
+    parts.links = pair_links(cluster, grid);
     parts.reductions = reduction_links(cluster, grid);
     if (scenario.pipeline.offload == Offload::Stash) {
         parts.host_link = host_link(scenario.cluster, profile);
@@ -565,6 +582,7 @@ Plan planned(const SettledScenario& scenario,
     parts.cost_class = std::move(classes.of_micro_batch);
 
     Schedule grid = other == nullptr ? grid_of(scenario) : (*other)->schedule;
+    const std::vector<StagePair> skips_of_rows = grid.skips;
     require_recompute_fits(parts.recompute, grid, scenario);
     const Cluster cluster(scenario, profile, grid.rank_count());
     const DeviceKinds kinds = device_kinds(cluster);
@@ -574,9 +592,14 @@ Plan planned(const SettledScenario& scenario,
     parts.partition =
         written ? *written
                 : partition_for(rank_chain(samples.front(), kinds, grid, parts.recompute));
+    grid.skips = skips_of(routes_of(model, *parts.partition), grid);
+    if (other != nullptr && grid.skips != skips_of_rows) {
+        return planned(scenario, model, profile, rows, nullptr);  // other messages, so other rows
+    }
 
     add_memory(parts, scenario, cluster);
     add_costs(parts, grid, model, samples, kinds);
+    add_messages(parts, grid, model, samples);
     const bool tied_once = is_tied_on_one_rank(model, grid);
     std::optional<Profile> counted_once;
     if (tied_once) {

@@ -54,10 +54,26 @@ std::string to_string(const Action& action) {
     if (!has_micro_batch(action.op)) {
         return fmt::format("{}{}", action.stage, op_text(action.op));
     }
+    if (action.hop != 0) {
+        return fmt::format("{}{}{}{}{}",
+                           action.stage,
+                           op_text(action.op),
+                           action.micro_batch,
+                           is_send(action.op) ? '>' : '<',
+                           peer_stage(action));
+    }
     return fmt::format("{}{}{}", action.stage, op_text(action.op), action.micro_batch);
 }
 
 std::string in_full(const Action& action) {
+    if (action.hop != 0) {
+        return fmt::format("{} (the {} of micro-batch {} from stage {} to stage {})",
+                           to_string(action),
+                           op_words(action.op),
+                           action.micro_batch,
+                           is_send(action.op) ? action.stage : peer_stage(action),
+                           is_send(action.op) ? peer_stage(action) : action.stage);
+    }
     return has_micro_batch(action.op) ? fmt::format("{} (the {} of micro-batch {} on stage {})",
                                                     to_string(action),
                                                     op_words(action.op),

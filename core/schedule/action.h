@@ -1,6 +1,7 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,10 @@ enum class Op {
     BackwardInput,   ///< I
     BackwardWeight,  ///< W
     Recompute,       ///< R: forward again, keeping the intermediates
-    SendForward,     ///< SEND_F: this stage's output of a micro-batch goes to the next stage
-    RecvForward,     ///< RECV_F: this stage's input arrives from the stage before
-    SendBackward,    ///< SEND_B: the gradient of this stage's input goes to the stage before
-    RecvBackward,    ///< RECV_B: the gradient of this stage's output arrives from the next stage
+    SendForward,     ///< SEND_F: this stage's output of a micro-batch goes to a later stage
+    RecvForward,     ///< RECV_F: this stage's input arrives from an earlier stage
+    SendBackward,    ///< SEND_B: the gradient of this stage's input goes to an earlier stage
+    RecvBackward,    ///< RECV_B: the gradient of this stage's output arrives from a later stage
     ReduceGradient,  ///< REDUCE_GRAD: over the replicas; no micro-batch
     Unshard,         ///< UNSHARD: no micro-batch
     Reshard,         ///< RESHARD: no micro-batch
@@ -33,6 +34,9 @@ struct Action {
     int stage = 0;
     int micro_batch = 0;
     bool with_next = false;  ///< issued together with the next action of the row (overlapped pair)
+    /// Messages: the stages between this stage and the one at the other end. 0: the two are
+    /// neighbours. More: a skip message, "0SEND_F2>3".
+    std::int16_t hop = 0;
 
     auto operator<=>(const Action&) const = default;
 };
@@ -72,7 +76,22 @@ constexpr bool uses_gradients(Op op) {
     return op == Op::GradientNorm || op == Op::Optimizer;
 }
 
-/// "2F0", "0SEND_F3", "1OPT".
+/// The most stages that lie between the two ends of a message.
+constexpr int largest_hop = INT16_MAX;
+
+/// True for SEND_F and RECV_B: the other end of the message is a later stage.
+constexpr bool leads_to_later_stage(Op op) {
+    return op == Op::SendForward || op == Op::RecvBackward;
+}
+
+/// The stage at the other end of a message. Of any other action: a stage beside its own.
+constexpr int peer_stage(const Action& message) {
+    const int apart = 1 + message.hop;
+    return leads_to_later_stage(message.op) ? message.stage + apart : message.stage - apart;
+}
+
+/// "2F0", "0SEND_F3", "1OPT"; a skip message names the stage at its other end: "0SEND_F2>3",
+/// "3RECV_F2<0", "3SEND_B2>0", "0RECV_B2<3".
 std::string to_string(const Action& action);
 
 /// "2F0 (the forward of micro-batch 0 on stage 2)": for the first name of an action that a reader

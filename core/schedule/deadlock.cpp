@@ -7,31 +7,27 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/validate.h"
 
 namespace pipetwin {
 
 namespace {
 
-/// One direction over one boundary. Two ends, each with the rank that stands there waiting, if any.
+/// One direction between one pair of stages. Two ends, each with the rank that stands there
+/// waiting, if any.
 struct Channel {
-    int begun = 0;  ///< receives, where they are begun before the first action
+    int places = 0;  ///< messages that it has room for
+    int begun = 0;   ///< receives, where they are begun before the first action
     int sent = 0;
     int received = 0;
     int waiting_sender = -1;
     int waiting_receiver = -1;
 };
 
-/// Index of the channel that an action uses: 2 b forward over boundary b, 2 b + 1 backward.
-/// -1 if the stage has no neighbour there.
-int channel_of(const Action& action, int stage_count) {
-    const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
-    const bool over_right = action.op == Op::SendForward || action.op == Op::RecvBackward;
-    const int boundary = over_right ? action.stage : action.stage - 1;
-    if (boundary < 0 || boundary + 1 >= stage_count) {
-        return -1;
-    }
-    return 2 * boundary + (forward ? 0 : 1);
+/// Index of the channel that an action uses: the edge's. -1 if the stage exchanges nothing there.
+int channel_of(const Action& action, const Schedule& schedule) {
+    return has_edge(schedule, action) ? edge_of(schedule, action) : -1;
 }
 
 /// Walks all rows as far as they go.
@@ -47,9 +43,13 @@ class SymbolicRun {
     SymbolicRun(const Schedule& schedule, std::optional<int> capacity)
         : schedule_(schedule),
           capacity_(capacity),
-          channels_(2 * schedule.rank_of_stage.size()),
+          channels_(edge_count(schedule)),
           reduced_(schedule.rank_of_stage.size(), false),
           next_(schedule.ranks.size(), 0) {
+        for (std::size_t channel = 0; channel < channels_.size(); ++channel) {
+            channels_[channel].places = channel_places(
+                schedule, stages_of_pair(schedule, channel / 2), capacity.value_or(0));
+        }
         for (const auto& row : schedule.ranks) {
             norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
             begin_receives(row);
@@ -81,13 +81,11 @@ class SymbolicRun {
             return has_gradients(waiting.stage) ? norm_awaited_by(rank)
                                                 : reduction_awaited_by(waiting);
         }
-        const int channel = channel_of(waiting, schedule_.stage_count());
+        const int channel = channel_of(waiting, schedule_);
         if (channel < 0) {
             return std::nullopt;
         }
-        const bool to_the_right = waiting.op == Op::SendForward || waiting.op == Op::RecvBackward;
-        const int stage = to_the_right ? waiting.stage + 1 : waiting.stage - 1;
-        const int peer = schedule_.rank_of_stage[as_index(stage)];
+        const int peer = schedule_.rank_of_stage[as_index(peer_stage(waiting))];
         if (peer < 0 || peer >= schedule_.rank_count()) {
             return std::nullopt;
         }
@@ -126,8 +124,7 @@ class SymbolicRun {
 
     void begin_receives(const std::vector<Action>& row) {
         for (const Action& action : row) {
-            const int channel =
-                is_receive(action.op) ? channel_of(action, schedule_.stage_count()) : -1;
+            const int channel = is_receive(action.op) ? channel_of(action, schedule_) : -1;
             if (channel >= 0) {
                 ++channels_[as_index(channel)].begun;
             }
@@ -140,7 +137,7 @@ class SymbolicRun {
 
     bool other_end(const Action& candidate, const Action& waiting, int channel) const {
         return (is_send(waiting.op) ? is_receive(candidate.op) : is_send(candidate.op)) &&
-               channel_of(candidate, schedule_.stage_count()) == channel;
+               channel_of(candidate, schedule_) == channel;
     }
 
     void advance(int rank) {
@@ -162,7 +159,7 @@ class SymbolicRun {
         if (!is_send(action.op) && !is_receive(action.op)) {
             return true;
         }
-        const int index = channel_of(action, schedule_.stage_count());
+        const int index = channel_of(action, schedule_);
         if (index < 0) {
             return false;
         }
@@ -212,7 +209,7 @@ class SymbolicRun {
     }
 
     bool has_room(const Channel& channel) const {
-        return capacity_ ? channel.sent - channel.received < *capacity_
+        return capacity_ ? channel.sent - channel.received < channel.places
                          : channel.sent < channel.begun;
     }
 
@@ -306,12 +303,11 @@ Violation describe(const Schedule& schedule, const SymbolicRun& run, int rank) {
 
 /// With room for every message of the fullest channel no send ever waits.
 int unbounded_capacity(const Schedule& schedule) {
-    std::vector<int> sends(2 * schedule.rank_of_stage.size(), 0);
+    std::vector<int> sends(edge_count(schedule), 0);
     int largest = 1;
     for (const auto& row : schedule.ranks) {
         for (const Action& action : row) {
-            const int channel =
-                is_send(action.op) ? channel_of(action, schedule.stage_count()) : -1;
+            const int channel = is_send(action.op) ? channel_of(action, schedule) : -1;
             if (channel >= 0) {
                 largest = std::max(largest, ++sends[as_index(channel)]);
             }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin {
 
@@ -71,8 +73,46 @@ bool completes_gradient(const Action& action) {
 Action with_op(Action action, Op op) {
     action.op = op;
     action.with_next = false;
+    action.hop = 0;
     return action;
 }
+
+/// The skips of a schedule, by the stages at their ends.
+class SkipsOfStages {
+  public:
+    explicit SkipsOfStages(const Schedule& schedule) {
+        if (schedule.skips.empty()) {
+            return;
+        }
+        to_.resize(schedule.rank_of_stage.size());
+        from_.resize(schedule.rank_of_stage.size());
+        for (const StagePair& skip : schedule.skips) {
+            const auto hop = static_cast<std::int16_t>(distance(skip) - 1);
+            to_.at(as_index(skip.from)).push_back(hop);
+            from_.at(as_index(skip.to)).push_back(hop);
+        }
+        for (std::vector<std::int16_t>& hops : from_) {
+            std::ranges::sort(hops);
+        }
+    }
+
+    /// Appends the skip messages of kind `op` that an action needs or makes, the shortest way
+    /// first.
+    void add_messages(const Action& action, Op op, Row& row) const {
+        const auto& hops = leads_to_later_stage(op) ? to_ : from_;
+        if (hops.empty()) {
+            return;
+        }
+        for (const std::int16_t hop : hops[as_index(action.stage)]) {
+            row.push_back(with_op(action, op));
+            row.back().hop = hop;
+        }
+    }
+
+  private:
+    std::vector<std::vector<std::int16_t>> to_;    ///< [stage]: ascending hops of what it sends
+    std::vector<std::vector<std::int16_t>> from_;  ///< [stage]: ascending hops of what it is sent
+};
 
 }  // namespace
 
@@ -156,25 +196,33 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
     const auto exchanges_over = [&exchanging](int boundary) {
         return exchanging.at(as_index(boundary + 1)) != 0;
     };
-    const auto before = [&](const Action& action, Row& row) {
-        if (action.op == Op::Forward && exchanges_over(action.stage - 1)) {
-            row.push_back(with_op(action, Op::RecvForward));
+    const SkipsOfStages skips(schedule);
+    const auto add_messages = [&](const Action& action, Op op, Row& row) {
+        if (exchanges_over(leads_to_later_stage(op) ? action.stage : action.stage - 1)) {
+            row.push_back(with_op(action, op));
         }
-        if (needs_gradient(action) && exchanges_over(action.stage)) {
-            row.push_back(with_op(action, Op::RecvBackward));
+        skips.add_messages(action, op, row);
+    };
+    const auto before = [&](const Action& action, Row& row) {
+        if (action.op == Op::Forward) {
+            add_messages(action, Op::RecvForward, row);
+        }
+        if (needs_gradient(action)) {
+            add_messages(action, Op::RecvBackward, row);
         }
     };
     const auto after = [&](const Action& action, Row& row) {
-        if (action.op == Op::Forward && exchanges_over(action.stage)) {
-            row.push_back(with_op(action, Op::SendForward));
+        if (action.op == Op::Forward) {
+            add_messages(action, Op::SendForward, row);
         }
-        if (starts_backward(action) && exchanges_over(action.stage - 1)) {
-            row.push_back(with_op(action, Op::SendBackward));
+        if (starts_backward(action)) {
+            add_messages(action, Op::SendBackward, row);
         }
     };
     // Two messages for each of most actions; and what updates the rank's stages at the end.
     const auto room = [&schedule](const Row& row) {
-        return 3 * row.size() + 2 * schedule.rank_of_stage.size() / schedule.ranks.size();
+        return 3 * row.size() + 2 * schedule.rank_of_stage.size() / schedule.ranks.size() +
+               2 * schedule.skips.size() * as_index(schedule.micro_batches);
     };
     for (Row& row : schedule.ranks) {
         recomputed.clear();
@@ -237,14 +285,6 @@ Schedule add_optimizer(Schedule schedule, bool norms) {
 
 namespace {
 
-/// The receive that takes the message of a send, at the other end.
-Action receive_of(const Action& send) {
-    const bool forward = send.op == Op::SendForward;
-    return {.op = forward ? Op::RecvForward : Op::RecvBackward,
-            .stage = forward ? send.stage + 1 : send.stage - 1,
-            .micro_batch = send.micro_batch};
-}
-
 /// A send with a receive directly behind it: what crosses it is the same at the other end.
 struct Exchange {
     Action sent;      ///< by the rank, as the receive at the other end
@@ -254,7 +294,7 @@ struct Exchange {
 
 std::optional<Exchange> exchange_at(const Row& row, std::size_t cell) {
     if (cell + 1 < row.size() && is_send(row[cell].op) && is_receive(row[cell + 1].op)) {
-        return Exchange{.sent = receive_of(row[cell]), .received = row[cell + 1]};
+        return Exchange{.sent = other_end(row[cell]), .received = row[cell + 1]};
     }
     return std::nullopt;
 }

@@ -36,7 +36,8 @@ Schedule add_recompute(Schedule schedule, const RecomputeRules& recompute);
 
 /// Adds SEND directly after the action that makes a boundary and RECV directly before the action
 /// that needs it - with `Eager`, RECV_B stands between R and B; with `Lazy` before R. Stages on one
-/// rank exchange nothing.
+/// rank exchange nothing. Messages of the schedule's skips stand behind those of neighbours, the
+/// shortest way first.
 Schedule add_communication(Schedule schedule, RecomputeTiming timing);
 
 /// Puts REDUCE_GRAD behind the last backward of every stage whose weights, or some of them, another

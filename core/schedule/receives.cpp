@@ -7,7 +7,6 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "core/schedule/edge.h"
 
 namespace pipetwin {
 
@@ -30,7 +29,7 @@ bool uses_gradient(Op op) {
 std::vector<std::size_t> places_of_receives(const std::vector<Action>& row) {
     std::vector<std::size_t> places(row.size());
     std::map<ReceivedTensor, std::size_t> next_use;
-    std::map<int, std::size_t> later_of_edge;
+    std::map<std::tuple<Op, int, int>, std::size_t> later_of_edge;  // op, stage and hop
     for (std::size_t cell = row.size(); cell-- > 0;) {
         const Action& action = row[cell];
         // Both of an overlapped pair are issued at once, when the tensors of both are there.
@@ -44,7 +43,8 @@ std::vector<std::size_t> places_of_receives(const std::vector<Action>& row) {
             const bool is_gradient = action.op == Op::RecvBackward;
             const auto use = next_use.find({is_gradient, action.stage, action.micro_batch});
             std::size_t place = use == next_use.end() ? cell : use->second;
-            const auto [later, is_last] = later_of_edge.try_emplace(edge_of(action), place);
+            const auto [later, is_last] =
+                later_of_edge.try_emplace({action.op, action.stage, action.hop}, place);
             place = std::min(place, later->second);
             later->second = place;
             places[cell] = place;

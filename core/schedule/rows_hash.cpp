@@ -34,7 +34,7 @@ std::string rows_hash(const Schedule& schedule) {
             hash.add(static_cast<int>(action.op));
             hash.add(action.stage);
             hash.add(action.micro_batch);
-            hash.add(action.with_next ? 1 : 0);
+            hash.add((action.with_next ? 1 : 0) + 2 * action.hop);
         }
     }
     return fmt::format("{:016x}", hash.value());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -7,6 +8,14 @@
 #include "core/schedule/action.h"
 
 namespace pipetwin {
+
+/// Two stages, of which the later one reads what the earlier one made or read.
+struct StagePair {
+    int from = 0;
+    int to = 0;
+
+    auto operator<=>(const StagePair&) const = default;
+};
 
 /// One row of actions per rank, and which rank holds which stage. An order is a row: there is no
 /// global clock. It may be wrong on purpose - importers and tests must be able to hold and print
@@ -21,6 +30,10 @@ struct Schedule {
     std::vector<std::vector<Action>> ranks;
     /// The first stage and the last have a weight in common: each hands the other its gradient.
     bool tied_ends = false;
+    /// Stages on two ranks that are no neighbours and exchange messages all the same: a later stage
+    /// reads an output that no stage between the two reads. Ascending; empty where every layer
+    /// reads the one before it.
+    std::vector<StagePair> skips;
 
     int rank_count() const { return static_cast<int>(ranks.size()); }
     int stage_count() const { return static_cast<int>(rank_of_stage.size()); }

@@ -4,12 +4,14 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "core/text/csv_lines.h"
 #include "core/text/json_text.h"
 
@@ -105,6 +107,9 @@ class CellReader {
         if (has_micro_batch(type.op)) {
             cell.action.micro_batch = number("a micro-batch", largest_micro_batch);
         }
+        if (is_message(type.op)) {
+            read_other_end(cell.action);
+        }
         if (position_ < text_.size()) {
             const std::string_view rest = text_.substr(position_);
             const std::string what = fmt::format("unexpected '{}' after the action", clipped(rest));
@@ -124,6 +129,29 @@ class CellReader {
   private:
     [[noreturn]] void fail(std::string_view why) const {
         refuse(place_, offset_ + position_, whole_, why);
+    }
+
+    /// Reads ">3" behind a send or "<0" behind a receive: the stage at the other end, where the two
+    /// are no neighbours.
+    void read_other_end(Action& message) {
+        const char sign = is_send(message.op) ? '>' : '<';
+        if (!text_.substr(position_).starts_with(sign)) {
+            return;
+        }
+        const std::size_t begin = position_++;
+        const int peer = number("a stage", largest_stage);
+        const int apart =
+            leads_to_later_stage(message.op) ? peer - message.stage : message.stage - peer;
+        if (apart < 2 || apart > largest_hop + 1) {
+            position_ = begin;
+            fail(
+                fmt::format("expected a stage that lies 2 to {} {} stage {} here: a message to the "
+                            "next stage is written without it",
+                            largest_hop + 1,
+                            leads_to_later_stage(message.op) ? "behind" : "before",
+                            message.stage));
+        }
+        message.hop = static_cast<std::int16_t>(apart - 1);
     }
 
     std::string_view take(std::string_view characters) {
@@ -236,6 +264,7 @@ class FileReader {
         check_idle_slots();
         settle_dialect();
         place_stages();
+        find_skips();
         return std::move(schedule_);
     }
 
@@ -501,6 +530,18 @@ class FileReader {
         }
     }
 
+    void find_skips() {
+        std::set<StagePair> skips;
+        for (const auto& row : schedule_.ranks) {
+            for (const Action& action : row) {
+                if (action.hop != 0) {
+                    skips.insert(stages_of(action));
+                }
+            }
+        }
+        schedule_.skips.assign(skips.begin(), skips.end());
+    }
+
     struct Position {
         std::size_t rank = 0;
         std::size_t cell = 0;
@@ -593,6 +634,16 @@ bool is_schedule_file(std::string_view name) {
 }
 
 std::string print_schedule_csv(const Schedule& schedule, CsvContent content) {
+    if (content == CsvContent::ComputeComms && !schedule.skips.empty()) {
+        const StagePair& skip = schedule.skips.front();
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("stage {} sends to stage {}, which is not the next one, and "
+                                "PyTorch's files have no word for such a message",
+                                skip.from,
+                                skip.to),
+                    "write the compute actions alone (--compute-only)");
+    }
     std::string text;
     for (std::vector<Action> row : schedule.ranks) {
         std::erase_if(row,

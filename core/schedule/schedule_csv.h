@@ -53,7 +53,8 @@ Schedule read_schedule_csv(const std::filesystem::path& file);
 /// "....csv": the name of a schedule file, not of a generator.
 bool is_schedule_file(std::string_view name);
 
-/// One line per rank, ending in CRLF as Python's csv writer does.
+/// One line per rank, ending in CRLF as Python's csv writer does. Throws Error(BadInput) for
+/// ComputeComms if the schedule has skip messages: PyTorch's files have no word for them.
 std::string print_schedule_csv(const Schedule& schedule, CsvContent content = CsvContent::Ours);
 
 }  // namespace pipetwin

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/lower.h"
 
 namespace pipetwin {
@@ -22,32 +24,51 @@ constexpr int missing = -1;
 class StageCells {
   public:
     /// Cell of the action, or `missing`. Actions without a micro-batch are asked for with 0.
-    int at(Op op, int micro_batch) const {
-        const auto& cells = cells_[index(op)];
+    int at(Op op, int micro_batch, int hop = 0) const {
+        const Kind* const kind = of(op, hop);
         const std::size_t position = as_index(micro_batch);
-        return position < cells.size() ? cells[position] : missing;
+        return kind != nullptr && position < kind->cells.size() ? kind->cells[position] : missing;
     }
-    bool has(Op op, int micro_batch) const { return at(op, micro_batch) != missing; }
+    bool has(Op op, int micro_batch, int hop = 0) const {
+        return at(op, micro_batch, hop) != missing;
+    }
 
-    void put(Op op, int micro_batch, int cell) {
-        auto& cells = cells_[index(op)];
-        const std::size_t position = as_index(micro_batch);
-        if (position >= cells.size()) {
-            cells.resize(position + 1, missing);
+    void put(const Action& action, int cell) {
+        Kind& kind =
+            action.hop == 0 ? kinds_[as_index(action.op)] : skips_[{action.op, action.hop}];
+        const std::size_t position = as_index(action.micro_batch);
+        if (position >= kind.cells.size()) {
+            kind.cells.resize(position + 1, missing);
         }
-        cells[position] = cell;
-        if (is_message(op)) {
-            messages_[index(op)].push_back(micro_batch);
+        kind.cells[position] = cell;
+        if (is_message(action.op)) {
+            kind.messages.push_back(action.micro_batch);
         }
     }
 
     /// Micro-batches of the stage's sends or receives of one kind, as they follow in the row.
-    const std::vector<int>& messages(Op op) const { return messages_[index(op)]; }
+    const std::vector<int>& messages(Op op, int hop) const {
+        static const std::vector<int> none;
+        const Kind* const kind = of(op, hop);
+        return kind != nullptr ? kind->messages : none;
+    }
 
   private:
-    static std::size_t index(Op op) { return as_index(op); }
-    std::array<std::vector<int>, op_count> cells_;
-    std::array<std::vector<int>, op_count> messages_;
+    struct Kind {
+        std::vector<int> cells;     ///< [micro-batch]
+        std::vector<int> messages;  ///< micro-batches, as they follow in the row
+    };
+
+    const Kind* of(Op op, int hop) const {
+        if (hop == 0) {
+            return &kinds_[as_index(op)];
+        }
+        const auto found = skips_.find({op, hop});
+        return found == skips_.end() ? nullptr : &found->second;
+    }
+
+    std::array<Kind, op_count> kinds_;          ///< [op]
+    std::map<std::pair<Op, int>, Kind> skips_;  ///< skip messages, by op and hop
 };
 
 /// The schedule and its index that every rule reads, and the list to which it adds what it finds.
@@ -119,7 +140,9 @@ void check_sizes(Inspection& in) {
                               counted(schedule.micro_batches, "micro-batch"),
                               needed));
     }
-    const std::int64_t most = largest_actions_per_pair * pairs + 2 * schedule.stage_count();
+    const std::int64_t most =
+        largest_actions_per_pair * pairs + 2 * schedule.stage_count() +
+        4 * static_cast<std::int64_t>(schedule.skips.size()) * schedule.micro_batches;
     if (actions > most + worth_listing) {
         in.report(missing,
                   fmt::format("{}, but {} x {} have at most {}",
@@ -177,6 +200,35 @@ void check_weights(Inspection& in) {
     }
 }
 
+/// Skips lead between two stages of one pipeline that are no neighbours and live on two ranks.
+/// Returns whether messages can be looked up in them.
+bool check_skips(Inspection& in) {
+    const Schedule& schedule = in.schedule;
+    bool usable = true;
+    const auto report = [&in](const StagePair& skip, std::string_view why) {
+        in.report(missing, fmt::format("a skip from stage {} to {}: {}", skip.from, skip.to, why));
+    };
+    for (const StagePair& skip : schedule.skips) {
+        if (skip.from < 0 || skip.to >= schedule.stage_count() || distance(skip) < 2 ||
+            distance(skip) > largest_hop + 1) {
+            report(skip, "it must lead over a stage at least, to one that there is");
+            usable = false;
+        } else if (in.rank_of(skip.from) == in.rank_of(skip.to)) {
+            report(skip, "both are on one rank, where nothing is sent");
+        } else if (const int twin = in.twins[as_index(skip.from)];
+                   twin != missing &&
+                   (skip.from < twin) != (skip.to < in.twins[as_index(skip.to)])) {
+            report(skip, "they belong to two pipelines");
+        }
+    }
+    if (std::ranges::adjacent_find(schedule.skips, std::ranges::greater_equal{}) !=
+        schedule.skips.end()) {
+        in.report(missing, "the skips must be in order, each once");
+        usable = false;
+    }
+    return usable;
+}
+
 // --- Single cells: a first look at every action, which fills the index of the others. ---
 
 std::optional<std::string> out_of_range(const Schedule& schedule, const Action& action) {
@@ -189,6 +241,11 @@ std::optional<std::string> out_of_range(const Schedule& schedule, const Action& 
         return fmt::format("micro-batch {} is out of range: the schedule has 0 to {}",
                            action.micro_batch,
                            schedule.micro_batches - 1);
+    }
+    if (action.hop != 0 && (!is_message(action.op) || !has_edge(schedule, action))) {
+        return fmt::format("stages {} and {} are no neighbours, and no skip leads between them",
+                           stages_of(action).from,
+                           stages_of(action).to);
     }
     if (!has_micro_batch(action.op) && action.micro_batch != 0) {
         return fmt::format("concerns the stage as a whole, but names micro-batch {}; leave it at 0",
@@ -211,15 +268,17 @@ void check_cell(Inspection& in, int rank, int cell, const Action& action) {
                               in.rank_of(action.stage)));
         return;
     }
-    if (in.cells(action.stage).has(action.op, action.micro_batch) && !is_repeatable(action.op)) {
-        in.report(rank,
-                  cell,
-                  action,
-                  fmt::format("stands in cell {} already; every action occurs once",
-                              in.cells(action.stage).at(action.op, action.micro_batch)));
+    if (in.cells(action.stage).has(action.op, action.micro_batch, action.hop) &&
+        !is_repeatable(action.op)) {
+        in.report(
+            rank,
+            cell,
+            action,
+            fmt::format("stands in cell {} already; every action occurs once",
+                        in.cells(action.stage).at(action.op, action.micro_batch, action.hop)));
         return;
     }
-    in.stages[as_index(action.stage)].put(action.op, action.micro_batch, cell);
+    in.stages[as_index(action.stage)].put(action, cell);
 }
 
 void check_cells(Inspection& in) {
@@ -262,7 +321,7 @@ void check_pairs(Inspection& in) {
 
 /// Reports what `needed` lacks, neighbouring micro-batches in one sentence.
 template <class Lacks>
-void report_missing(Inspection& in, int stage, Op op, Lacks lacks) {
+void report_missing(Inspection& in, int stage, Op op, Lacks lacks, std::int16_t hop = 0) {
     const auto is_missing = [&](int k) { return in.needs(stage, k) && lacks(k); };
     for (int first = 0; first < in.schedule.micro_batches; ++first) {
         if (!is_missing(first)) {
@@ -277,7 +336,7 @@ void report_missing(Inspection& in, int stage, Op op, Lacks lacks) {
                                       : fmt::format("micro-batches {} to {}", first, last);
         in.report(in.rank_of(stage),
                   missing,
-                  {.op = op, .stage = stage, .micro_batch = first},
+                  {.op = op, .stage = stage, .micro_batch = first, .hop = hop},
                   fmt::format("is missing: {} of {} on stage {}", op_words(op), which, stage));
         first = last;
     }
@@ -378,20 +437,45 @@ constexpr std::array required_order{
     Before{Op::BackwardInput, Op::SendBackward},
 };
 
-void check_order(Inspection& in, int stage) {
+/// `hop` is that of the messages; other actions have none.
+void check_order(Inspection& in, int stage, const Before& before, std::int16_t hop) {
     const StageCells& cells = in.cells(stage);
-    for (const auto& [first, second] : required_order) {
-        for (int k = 0; k < in.schedule.micro_batches; ++k) {
-            if (!cells.has(first, k) || cells.at(first, k) < cells.at(second, k) ||
-                !cells.has(second, k)) {
-                continue;
+    const auto action = [&](Op op, int k) {
+        return Action{.op = op,
+                      .stage = stage,
+                      .micro_batch = k,
+                      .hop = is_message(op) ? hop : std::int16_t{0}};
+    };
+    for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        const Action first = action(before.first, k);
+        const Action second = action(before.second, k);
+        const int cell_of_first = cells.at(first.op, k, first.hop);
+        const int cell_of_second = cells.at(second.op, k, second.hop);
+        if (cell_of_first == missing || cell_of_second == missing ||
+            cell_of_first < cell_of_second) {
+            continue;
+        }
+        in.report(in.rank_of(stage),
+                  cell_of_second,
+                  second,
+                  fmt::format("stands before {} (cell {}), which must come first",
+                              to_string(first),
+                              cell_of_first));
+    }
+}
+
+void check_order(Inspection& in, int stage) {
+    for (const Before& before : required_order) {
+        check_order(in, stage, before, 0);
+        if (!is_message(before.first) && !is_message(before.second)) {
+            continue;
+        }
+        for (const StagePair& skip : in.schedule.skips) {
+            const bool to_later =
+                leads_to_later_stage(is_message(before.first) ? before.first : before.second);
+            if (stage == (to_later ? skip.from : skip.to)) {
+                check_order(in, stage, before, static_cast<std::int16_t>(distance(skip) - 1));
             }
-            in.report(in.rank_of(stage),
-                      cells.at(second, k),
-                      {.op = second, .stage = stage, .micro_batch = k},
-                      fmt::format("stands before {} (cell {}), which must come first",
-                                  to_string({.op = first, .stage = stage, .micro_batch = k}),
-                                  cells.at(first, k)));
         }
     }
 }
@@ -512,11 +596,42 @@ void check_messages(Inspection& in, int stage) {
     }
 }
 
+/// Over a skip goes every micro-batch that its stages compute.
+void check_skip_messages(Inspection& in, const StagePair& skip) {
+    const auto hop = static_cast<std::int16_t>(distance(skip) - 1);
+    const auto check = [&](int stage, Op op) {
+        const bool backward = op == Op::RecvBackward || op == Op::SendBackward;
+        const StageCells& cells = in.cells(stage);
+        if (!backward || !in.forward_only) {
+            report_missing(
+                in, stage, op, [&](int k) { return !cells.has(op, k, hop); }, hop);
+        }
+        for (int k = 0; k < in.schedule.micro_batches; ++k) {
+            if (cells.has(op, k, hop) && !in.needs(stage, k)) {
+                in.report(in.rank_of(stage),
+                          cells.at(op, k, hop),
+                          {.op = op, .stage = stage, .micro_batch = k, .hop = hop},
+                          "is of a micro-batch that this stage does not compute");
+            } else if (cells.has(op, k, hop) && backward && in.forward_only) {
+                in.report(in.rank_of(stage),
+                          cells.at(op, k, hop),
+                          {.op = op, .stage = stage, .micro_batch = k, .hop = hop},
+                          "serves a backward, but there is none");
+            }
+        }
+    };
+    check(skip.from, Op::SendForward);
+    check(skip.to, Op::RecvForward);
+    check(skip.to, Op::SendBackward);
+    check(skip.from, Op::RecvBackward);
+}
+
 /// The k-th message sent must be the k-th received: a channel is a queue and messages carry no
 /// name.
-void check_message_order(Inspection& in, Op send, int sender, Op receive, int receiver) {
-    const std::vector<int>& sent = in.cells(sender).messages(send);
-    const std::vector<int>& received = in.cells(receiver).messages(receive);
+void check_message_order(
+    Inspection& in, Op send, int sender, Op receive, int receiver, std::int16_t hop = 0) {
+    const std::vector<int>& sent = in.cells(sender).messages(send, hop);
+    const std::vector<int>& received = in.cells(receiver).messages(receive, hop);
     if (sent.size() != received.size()) {
         return;  // reported as missing; pairing the rest would only blame the innocent
     }
@@ -525,15 +640,16 @@ void check_message_order(Inspection& in, Op send, int sender, Op receive, int re
             continue;
         }
         in.report(in.rank_of(receiver),
-                  in.cells(receiver).at(receive, received[k]),
-                  {.op = receive, .stage = receiver, .micro_batch = received[k]},
-                  fmt::format("order mismatch: it is receive {} of its channel, but send {} is {} "
-                              "(rank {}, cell {})",
-                              k,
-                              k,
-                              to_string({.op = send, .stage = sender, .micro_batch = sent[k]}),
-                              in.rank_of(sender),
-                              in.cells(sender).at(send, sent[k])));
+                  in.cells(receiver).at(receive, received[k], hop),
+                  {.op = receive, .stage = receiver, .micro_batch = received[k], .hop = hop},
+                  fmt::format(
+                      "order mismatch: it is receive {} of its channel, but send {} is {} "
+                      "(rank {}, cell {})",
+                      k,
+                      k,
+                      to_string({.op = send, .stage = sender, .micro_batch = sent[k], .hop = hop}),
+                      in.rank_of(sender),
+                      in.cells(sender).at(send, sent[k], hop)));
         return;  // what follows on this channel is shifted by the same mistake
     }
 }
@@ -562,6 +678,9 @@ std::vector<Violation> validate(const Schedule& schedule) {
     }
     check_placement(in);
     check_weights(in);
+    if (!check_skips(in)) {
+        return in.found;
+    }
     check_cells(in);
     check_pairs(in);
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
@@ -578,6 +697,14 @@ std::vector<Violation> validate(const Schedule& schedule) {
     check_updates_complete(in);
     for (int boundary = 0; boundary + 1 < schedule.stage_count(); ++boundary) {
         check_boundary(in, boundary);
+    }
+    if (in.lowered) {
+        for (const StagePair& skip : schedule.skips) {
+            const auto hop = static_cast<std::int16_t>(distance(skip) - 1);
+            check_skip_messages(in, skip);
+            check_message_order(in, Op::SendForward, skip.from, Op::RecvForward, skip.to, hop);
+            check_message_order(in, Op::SendBackward, skip.to, Op::RecvBackward, skip.from, hop);
+        }
     }
     std::ranges::stable_sort(
         in.found, {}, [](const Violation& v) { return std::pair(v.rank, v.cell); });

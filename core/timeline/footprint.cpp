@@ -13,6 +13,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/offload.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin {
 
@@ -69,9 +70,16 @@ class KeptByForward {
 
 namespace {
 
+/// Bytes of a message where a stage exchanges one alone with later stages, and one with earlier
+/// ones.
+Bytes only_message(const StageCost& cost, Op op) {
+    return leads_to_later_stage(op) ? cost.output : cost.input;
+}
+
 /// The table of footprint.h. At the first stage F loads the input itself, and no gradient of it is
-/// made.
-MemoryChange change_of(const StageCost& cost, const Action& action, bool first_stage, Kept kept) {
+/// made. `message`: bytes of a send or receive.
+MemoryChange change_of(
+    const StageCost& cost, const Action& action, bool first_stage, Kept kept, Bytes message) {
     const Bytes received_input = first_stage ? Bytes{} : cost.input;
     const Bytes input_gradient = received_input;
     const Bytes output_gradient = cost.output;
@@ -82,16 +90,12 @@ MemoryChange change_of(const StageCost& cost, const Action& action, bool first_s
     };
     switch (action.op) {
         case Op::RecvForward:
-            change.after[MemoryKind::Boundary] = cost.input;
-            break;
         case Op::RecvBackward:
-            change.after[MemoryKind::Boundary] = output_gradient;
+            change.after[MemoryKind::Boundary] = message;
             break;
         case Op::SendForward:
-            change.after[MemoryKind::Boundary] = -cost.output;
-            break;
         case Op::SendBackward:
-            change.after[MemoryKind::Boundary] = -cost.input;
+            change.after[MemoryKind::Boundary] = -message;
             break;
         case Op::Forward:
             both(MemoryKind::Boundary, -received_input);
@@ -142,20 +146,32 @@ MemoryUse operator+(MemoryUse a, const MemoryUse& b) {
     return a;
 }
 
-/// The memory change of an action of a plan, at a cost that may be another than the plan's.
+/// The memory change of an action of a plan, at a cost that may be another than the plan's, which
+/// has no messages of a size of their own.
 MemoryChange change_of(const Plan& plan,
                        const StageCost& cost,
                        const Action& action,
                        const KeptByForward& kept) {
-    return change_of(
-        cost, action, !has_stage_before(plan->schedule, action.stage), kept.of(action));
+    return change_of(cost,
+                     action,
+                     !has_stage_before(plan->schedule, action.stage),
+                     kept.of(action),
+                     only_message(cost, action.op));
 }
 
 MemoryChange change_of(const Plan& plan, const Action& action, const KeptByForward& kept) {
     if (!has_micro_batch(action.op)) {
         return {};
     }
-    return change_of(plan, plan.cost(action.stage, action.micro_batch), action, kept);
+    const StageCost& cost = plan.cost(action.stage, action.micro_batch);
+    if (!is_message(action.op) || plan->message_bytes.empty()) {
+        return change_of(plan, cost, action, kept);
+    }
+    return change_of(cost,
+                     action,
+                     false,
+                     Kept::Everything,
+                     plan.message_bytes(edge_of(plan->schedule, action), action.micro_batch));
 }
 
 /// Memory changes of the actions of a plan, worked out once for each op, stage and cost class: of
@@ -183,6 +199,7 @@ class Changes {
         for (int stage = 0; stage < plan.stage_count(); ++stage) {
             add_stage(stage);
         }
+        add_messages();
         for (const MemoryChange& change : changes_) {
             const std::int64_t during = change.during.total().count;
             const std::int64_t after = change.after.total().count;
@@ -198,6 +215,13 @@ class Changes {
 
   private:
     std::size_t number(const Action& action) const {
+        if (first_message_ != 0 && is_message(action.op)) {
+            const std::size_t cost_class = as_index(cost_class_[as_index(action.micro_batch)]);
+            return first_message_ +
+                   2 * (cost_class * edge_count(plan_->schedule) +
+                        as_index(edge_of(plan_->schedule, action))) +
+                   (is_send(action.op) ? 0 : 1);
+        }
         std::size_t number =
             as_index(action.stage) * of_stage_ + static_cast<std::size_t>(action.op);
         if (classes_ > 1 && has_micro_batch(action.op)) {
@@ -218,11 +242,33 @@ class Changes {
         for (const std::vector<StageCost>& costs : plan_->costs) {
             const StageCost& cost = costs.at(as_index(stage));
             for (int op = 0; op < op_count; ++op) {
-                changes_.push_back(change_of(
-                    cost, {.op = static_cast<Op>(op), .stage = stage}, first, kept_.usual()));
+                const auto of_op = static_cast<Op>(op);
+                changes_.push_back(change_of(cost,
+                                             {.op = of_op, .stage = stage},
+                                             first,
+                                             kept_.usual(),
+                                             only_message(cost, of_op)));
             }
             changes_.push_back(
-                change_of(cost, {.op = Op::Forward, .stage = stage}, first, Kept::Input));
+                change_of(cost, {.op = Op::Forward, .stage = stage}, first, Kept::Input, {}));
+        }
+    }
+
+    /// Sends and receives of a plan whose messages have sizes of their own.
+    void add_messages() {
+        if (plan_->message_bytes.empty()) {
+            return;
+        }
+        first_message_ = changes_.size();
+        for (const std::vector<Bytes>& of_pairs : plan_->message_bytes) {
+            for (const Bytes bytes : of_pairs) {
+                for (int direction = 0; direction < 2; ++direction) {
+                    for (const Op op : {Op::SendForward, Op::RecvForward}) {
+                        changes_.push_back(
+                            change_of({}, {.op = op}, false, Kept::Everything, bytes));
+                    }
+                }
+            }
         }
     }
 
@@ -232,7 +278,9 @@ class Changes {
     std::size_t classes_;
     std::size_t of_stage_;  ///< changes
     bool any_dropped_;
-    std::vector<MemoryChange> changes_;  ///< [stage][cost class][op]
+    std::vector<MemoryChange> changes_;  ///< [stage][cost class][op], then messages
+    /// Of [cost class][edge][send, receive]; 0: messages have no sizes of their own.
+    std::size_t first_message_ = 0;
     std::vector<Totals> totals_;
 };
 
@@ -386,14 +434,36 @@ void walk_timeline(const Plan& plan,
              });
 }
 
-/// The largest message that ever crosses into `stage` from before it (or, with `backward`, from
-/// behind it).
-Bytes largest_message(const Plan& plan, std::size_t stage, bool backward) {
+/// Room that the rank of a stage reserves for messages between a pair of stages, of which it is
+/// one.
+Bytes reserved_room(const Plan& plan, int stage, std::size_t pair) {
+    const StagePair stages = stages_of_pair(plan->schedule, pair);
     Bytes largest;
-    for (const auto& costs : plan->costs) {
-        largest = std::max(largest, backward ? costs.at(stage).output : costs.at(stage).input);
+    for (std::size_t number = 0; number < plan->costs.size(); ++number) {
+        const StageCost& cost = plan->costs[number].at(as_index(stage));
+        largest = std::max(largest,
+                           !plan->message_bytes.empty() ? plan->message_bytes[number][pair]
+                           : stages.from == stage       ? cost.output
+                                                        : cost.input);
     }
-    return largest;
+    return channel_places(plan->schedule, stages, plan->channel_capacity.value_or(0)) * largest;
+}
+
+/// Room that the rank of a stage reserves for messages to it.
+Bytes reserved_room(const Plan& plan, int stage) {
+    const Schedule& schedule = plan->schedule;
+    Bytes room;
+    for (const int boundary : {stage - 1, stage}) {
+        if (exchanges(schedule, boundary)) {
+            room += reserved_room(plan, stage, as_index(boundary));
+        }
+    }
+    for (std::size_t skip = 0; skip < schedule.skips.size(); ++skip) {
+        if (schedule.skips[skip].from == stage || schedule.skips[skip].to == stage) {
+            room += reserved_room(plan, stage, boundary_count(schedule) + skip);
+        }
+    }
+    return room;
 }
 
 }  // namespace
@@ -416,7 +486,6 @@ MemoryChange memory_change(const Plan& plan, const Action& action) {
 
 MemoryUse resident_memory(const Plan& plan, int rank) {
     const std::vector<int>& rank_of = plan->schedule.rank_of_stage;
-    const std::int64_t capacity = plan->channel_capacity.value_or(0);
     MemoryUse use;
     if (!plan->context.empty()) {
         use[MemoryKind::Context] = plan->context.at(as_index(rank));
@@ -430,12 +499,7 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
         use[MemoryKind::Gradients] += state.gradients;
         use[MemoryKind::Optimizer] += state.optimizer_state;
         use[MemoryKind::Workspace] = std::max(use[MemoryKind::Workspace], state.workspace);
-        if (exchanges(plan->schedule, static_cast<int>(stage) - 1)) {
-            use[MemoryKind::Boundary] += capacity * largest_message(plan, stage, false);
-        }
-        if (exchanges(plan->schedule, static_cast<int>(stage))) {
-            use[MemoryKind::Boundary] += capacity * largest_message(plan, stage, true);
-        }
+        use[MemoryKind::Boundary] += reserved_room(plan, static_cast<int>(stage));
     }
     return use;
 }
@@ -587,6 +651,7 @@ std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline) {
 StagePeaks::StagePeaks(const Plan& plan)
     : plan_(plan), kept_(std::make_unique<KeptByForward>(plan)) {
     PIPETWIN_EXPECT(plan.stage_count() == plan.rank_count(), "each rank has one stage");
+    PIPETWIN_EXPECT(plan->message_bytes.empty(), "each layer reads the one before it");
 }
 
 StagePeaks::~StagePeaks() = default;

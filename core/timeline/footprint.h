@@ -48,6 +48,9 @@ struct MemoryUse {
 /// I          stash + split, boundary + input gradient (not at stage 0); during: +
 ///            rebuilt_for_input, after: - input_saved
 /// W          stash - saved + input_saved - split, boundary - output gradient
+///
+/// Where a stage has several messages for one micro-batch, its input and its output are the sums of
+/// them, and each send and receive is of its own part.
 struct MemoryChange {
     MemoryUse during;
     MemoryUse after;
@@ -57,8 +60,8 @@ struct MemoryChange {
 MemoryChange memory_change(const Plan& plan, const Action& action);
 
 /// Memory that the rank holds before its first action: weights, gradients, optimizer state,
-/// workspace, context, and for each of its incoming boundaries room for `capacity` messages (none
-/// while the capacity is unbounded).
+/// workspace, context, and for each of its incoming boundaries room for `capacity` messages, for
+/// each incoming skip as many as `channel_places` says (none while the capacity is unbounded).
 MemoryUse resident_memory(const Plan& plan, int rank);
 
 /// Live bytes of a rank from `time` on, until the next point of the curve.

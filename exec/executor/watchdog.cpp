@@ -17,11 +17,12 @@ constexpr int looks = 50;
 
 /// All messages that may lie in the channel before this one, on a link that sends one at a time.
 Duration longest_transfer(const Plan& plan, const Action& action) {
-    const std::size_t boundary = as_index(edge_of(action) / 2);
-    const LinkCost& link = plan->links.at(boundary);
-    const Bytes bytes = plan.cost(static_cast<int>(boundary), action.micro_batch).output;
-    const int most =
-        std::min(plan->channel_capacity.value_or(plan.micro_batches()) + 1, plan.micro_batches());
+    const int edge = edge_of(plan->schedule, action);
+    const LinkCost& link = plan->links.at(as_index(edge / 2));
+    const Bytes bytes = plan.message_bytes(edge, action.micro_batch);
+    const int places = channel_places(
+        plan->schedule, stages_of(action), plan->channel_capacity.value_or(plan.micro_batches()));
+    const int most = std::min(places + 1, plan.micro_batches());
     return link.latency + most * transfer_time(bytes + link.half_bandwidth, link.bytes_per_second);
 }
 

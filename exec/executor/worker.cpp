@@ -143,7 +143,7 @@ void Worker::rehearse(const Action& action, const StepInput& step, AllocationTra
     if (!is_send(action.op) && !is_receive(action.op)) {
         return;
     }
-    const int edge = edge_of(action);
+    const int edge = edge_of(plan_->schedule, action);
     const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
     Slot& place = slot(action.stage, action.micro_batch);
     Tensor& tensor = forward ? place.activation : place.gradient;
@@ -260,7 +260,7 @@ void Worker::expect_message(const Action& action, const StepInput& step) {
 }
 
 Edge& Worker::edge_at(const Action& action) const {
-    const std::size_t index = as_index(edge_of(action));
+    const std::size_t index = as_index(edge_of(plan_->schedule, action));
     return (index % 2 == 0 ? edges_.forward : edges_.backward)[index / 2];
 }
 

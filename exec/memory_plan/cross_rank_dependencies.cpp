@@ -24,7 +24,7 @@ const Cell& at(const std::vector<Cell>& cells, std::size_t index) {
 
 std::vector<std::vector<std::optional<Cell>>> cross_rank_dependencies(const Schedule& schedule,
                                                                       int capacity) {
-    std::vector<Messages> edges(2 * static_cast<std::size_t>(schedule.stage_count()));
+    std::vector<Messages> edges(edge_count(schedule));
     std::vector<std::optional<Cell>> reductions(as_index(schedule.stage_count()));
     const auto for_each = [&](const auto& visit) {
         for (int rank = 0; rank < schedule.rank_count(); ++rank) {
@@ -35,7 +35,7 @@ std::vector<std::vector<std::optional<Cell>>> cross_rank_dependencies(const Sche
         }
     };
     const auto messages_of = [&](const Action& action) -> Messages& {
-        return edges.at(as_index(edge_of(action)));
+        return edges.at(as_index(edge_of(schedule, action)));
     };
     for_each([&](const Cell& cell, const Action& action) {
         if (is_send(action.op)) {
@@ -56,12 +56,13 @@ std::vector<std::vector<std::optional<Cell>>> cross_rank_dependencies(const Sche
     for_each([&](const Cell& cell, const Action& action) {
         std::optional<Cell>& other = awaited[as_index(cell.rank)][as_index(cell.cell)];
         if (is_receive(action.op)) {
-            const std::size_t edge = as_index(edge_of(action));
+            const std::size_t edge = as_index(edge_of(schedule, action));
             other = at(edges[edge].sends, received[edge]++);
         } else if (is_send(action.op)) {
-            const std::size_t edge = as_index(edge_of(action));
+            const std::size_t edge = as_index(edge_of(schedule, action));
             const std::size_t index = sent[edge]++;
-            const std::size_t room = as_index(capacity < 0 ? 0 : capacity);
+            const std::size_t room =
+                as_index(channel_places(schedule, stages_of(action), std::max(0, capacity)));
             if (capacity >= 0 && index >= room) {
                 other = at(edges[edge].receives, index - room);
             }

@@ -46,9 +46,10 @@ std::map<MessageKey, Writer> writers(const Plan& plan,
         }
         const std::vector<Action>& row = plan->schedule.ranks[rank];
         for (std::size_t cell = 0; cell < row.size(); ++cell) {
-            if (is_send(row[cell].op) && copied[as_index(edge_of(row[cell]))]) {
-                all[{edge_of(row[cell]), row[cell].micro_batch}] = {.rank = static_cast<int>(rank),
-                                                                    .cell = static_cast<int>(cell)};
+            const Action& action = row[cell];
+            if (is_send(action.op) && copied[as_index(edge_of(plan->schedule, action))]) {
+                all[{edge_of(plan->schedule, action), action.micro_batch}] = {
+                    .rank = static_cast<int>(rank), .cell = static_cast<int>(cell)};
             }
         }
     }

@@ -22,9 +22,7 @@ Duration occupation(const LinkCost& link, Bytes message) {
 }
 
 Bytes message_bytes(const Plan& plan, int edge, int micro_batch) {
-    const int boundary = edge / 2;
-    return edge % 2 == 0 ? plan.cost(boundary, micro_batch).output
-                         : plan.cost(boundary + 1, micro_batch).input;
+    return plan.message_bytes(edge, micro_batch);
 }
 
 Conditions planned_conditions(const Plan& plan) {

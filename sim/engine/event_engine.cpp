@@ -18,13 +18,14 @@ namespace pipetwin::sim {
 
 namespace {
 
-/// Messages over one boundary in one direction. First in, first out, so counters tell which message
-/// is meant:
+/// Messages between one pair of stages in one direction. First in, first out, so counters tell
+/// which message is meant:
 ///
 ///     handed over  >=  taken            receives begun is taken, or taken + 1
 struct Edge {
     int sender = 0;  ///< ranks
     int receiver = 0;
+    int places = 0;             ///< messages that it has room for
     Duration link_free{};       ///< when the link can take the next message
     Fifo<Duration> arrivals{};  ///< of messages whose way is settled, and that are not taken yet
     int handed_over = 0;
@@ -34,9 +35,7 @@ struct Edge {
     bool receiver_waits = false;
 
     /// Room for one more? With capacity 0 a message needs a receive that has begun.
-    bool has_room(int capacity) const {
-        return handed_over - taken < capacity || handed_over < receives_begun;
-    }
+    bool has_room() const { return handed_over - taken < places || handed_over < receives_begun; }
 };
 
 /// State of the reductions that a stage's norm or update waits for: its own gradients' way over the
@@ -95,7 +94,6 @@ class Simulation {
         : schedule_(plan->schedule),
           costs_(plan, conditions),
           sources_(plan, conditions),
-          capacity_(conditions.channel_capacity.value_or(unlimited)),
           blocking_(conditions.transfer == TransferMode::Blocking),
           shares_cores_(SharedCores::needed(conditions.contention)),
           shares_links_(!conditions.contention.shared_links.empty()),
@@ -109,9 +107,14 @@ class Simulation {
           queue_(sources_.count),
           timeline_(std::move(recycled)) {
         const std::vector<int>& rank_of = schedule_.rank_of_stage;
-        for (std::size_t boundary = 0; boundary + 1 < rank_of.size(); ++boundary) {
-            edges_.push_back({.sender = rank_of[boundary], .receiver = rank_of[boundary + 1]});
-            edges_.push_back({.sender = rank_of[boundary + 1], .receiver = rank_of[boundary]});
+        const int capacity = conditions.channel_capacity.value_or(unlimited);
+        for (std::size_t pair = 0; pair < pair_count(schedule_); ++pair) {
+            const StagePair stages = stages_of_pair(schedule_, pair);
+            const int first = rank_of[as_index(stages.from)];
+            const int second = rank_of[as_index(stages.to)];
+            const int places = channel_places(schedule_, stages, capacity);
+            edges_.push_back({.sender = first, .receiver = second, .places = places});
+            edges_.push_back({.sender = second, .receiver = first, .places = places});
         }
         timeline_.origin = Origin::Predicted;
         timeline_.ranks.resize(ranks_.size());
@@ -269,9 +272,9 @@ class Simulation {
 
     /// Hands the message over, if there is room; otherwise the rank waits.
     bool send(int rank, Rank& state, const Action& action) {
-        const int index = edge_of(action);
+        const int index = edge_of(schedule_, action);
         Edge& edge = edge_at(index);
-        edge.sender_waits = !edge.has_room(capacity_);
+        edge.sender_waits = !edge.has_room();
         if (edge.sender_waits) {
             return false;
         }
@@ -311,7 +314,7 @@ class Simulation {
 
     /// Takes the message, if it has arrived; otherwise the rank waits.
     bool receive(int rank, Rank& state, const Action& action) {
-        Edge& edge = edge_at(edge_of(action));
+        Edge& edge = edge_at(edge_of(schedule_, action));
         edge.receives_begun = edge.taken + 1;
         bool arrived = false;
         if (edge.arrivals.empty()) {
@@ -325,7 +328,7 @@ class Simulation {
             state.done(now_);
             arrived = true;
         }
-        if (edge.sender_waits && edge.has_room(capacity_)) {
+        if (edge.sender_waits && edge.has_room()) {
             wake(edge.sender_waits, edge.sender);
         }
         return arrived;
@@ -420,7 +423,6 @@ class Simulation {
     const Schedule& schedule_;
     StepCosts costs_;
     Sources sources_;
-    int capacity_;
     bool blocking_;
     bool shares_cores_;
     bool shares_links_;

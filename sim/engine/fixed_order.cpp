@@ -19,7 +19,8 @@ void prepare_links(const Schedule& schedule, std::vector<std::vector<Span>>& lin
     links.resize(edge_count(schedule));
     for (std::size_t edge = 0; edge < links.size(); ++edge) {
         links[edge].clear();
-        if (exchanges(schedule, static_cast<int>(edge / 2))) {
+        const bool is_skip = edge / 2 >= boundary_count(schedule);
+        if (is_skip || exchanges(schedule, static_cast<int>(edge / 2))) {
             links[edge].reserve(as_index(schedule.micro_batches));
         }
     }
@@ -145,7 +146,7 @@ class TimesAndRoom : public TimesOnly {
         occupancy_.hand_over(end.edge, end.number, time);
     }
     void take(const MessageEnd& end, Duration time) { occupancy_.take(end.edge, end.number, time); }
-    Occupancy::Room room() const { return occupancy_.room(); }
+    Occupancy::Room room(const Schedule& schedule) const { return occupancy_.room(schedule); }
 
   private:
     Occupancy occupancy_;
@@ -178,7 +179,6 @@ class Times {
         : schedule_(plan->schedule),
           costs_(plan, conditions),
           bounded_(conditions.channel_capacity.has_value()),
-          capacity_(conditions.channel_capacity.value_or(0)),
           blocking_(conditions.transfer == TransferMode::Blocking),
           rank_free_(plan->schedule.ranks.size()),
           network_free_(plan->schedule.ranks.size()),
@@ -213,7 +213,7 @@ class Times {
     void send(State& state, const MessageEnd& end) {
         Edge& edge = edges_[as_index(end.edge)];
         const Duration begin = state.free;
-        const bool may_wait = bounded_ && end.number >= capacity_;
+        const bool may_wait = bounded_ && end.number >= end.places;
         const Duration ready = may_wait ? std::max(begin, edge.room.pop()) : begin;
         waited_for_room_ += ready - begin;
         const Duration leaves = std::max(ready, edge.link_free);
@@ -226,7 +226,7 @@ class Times {
     }
 
     void begin_receive(State& state, const MessageEnd& end) {
-        if (bounded_ && capacity_ == 0) {
+        if (bounded_ && end.places == 0) {
             edges_[as_index(end.edge)].room.push(state.free);
         }
     }
@@ -235,7 +235,7 @@ class Times {
         Edge& edge = edges_[as_index(end.edge)];
         const Duration begin = state.free;
         state.free = std::max(begin, edge.arrivals.pop());
-        if (capacity_ > 0) {
+        if (bounded_ && end.places > 0) {
             edge.room.push(state.free);
         }
         keeper_.on_rank(state.row, end.cell, end.action, begin, state.free, state.free);
@@ -292,7 +292,6 @@ class Times {
     const Schedule& schedule_;
     StepCosts costs_;
     bool bounded_;
-    int capacity_;
     bool blocking_;
     Duration waited_for_room_{};
     std::vector<Duration> rank_free_;
@@ -342,7 +341,7 @@ Unblocked in_fixed_order_unblocked(const Plan& plan, RecordLinks links) {
     conditions.channel_capacity.reset();
     TimesAndRoom times(plan->schedule, links);
     walk(plan, conditions, times);
-    return {.times = times.times(), .room = times.room()};
+    return {.times = times.times(), .room = times.room(plan->schedule)};
 }
 
 std::optional<TimedStep> times_if_it_ends(const Plan& plan,

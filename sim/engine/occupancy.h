@@ -7,6 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/units.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin::sim {
 
@@ -34,7 +35,8 @@ class Occupancy {
     /// Records that the receiver has taken a message.
     void take(int edge, int number, Duration time) { times_[place(edge, number)].taken = time; }
 
-    /// Most messages that waited on an edge at a time.
+    /// Most messages that waited on an edge at a time; on one of a skip, for each boundary that it
+    /// leads over.
     struct Room {
         bool any = false;      ///< message
         int most_waiting = 0;  ///< handed over and not yet taken
@@ -43,12 +45,15 @@ class Occupancy {
         int most_without_ties = 0;
     };
 
-    /// The room that messages took, once every message was handed over and taken.
-    Room room() const {
+    /// The room that messages took, once every message was handed over and taken. The edges are
+    /// those of the schedule.
+    Room room(const Schedule& schedule) const {
         Room room;
         for (std::size_t edge = 0; edge < sent_.size(); ++edge) {
             room.any = room.any || sent_[edge] > 0;
             const Times* const times = &times_[edge * messages_];
+            int most_waiting = 0;
+            int most_without_ties = 0;
             int before = 0;   // taken before the hand-over
             int at_once = 0;  // or at its moment
             for (int number = 0; number < sent_[edge]; ++number) {
@@ -60,9 +65,13 @@ class Occupancy {
                 while (at_once <= number && times[at_once].taken <= time) {
                     ++at_once;
                 }
-                room.most_waiting = std::max(room.most_waiting, number + 1 - at_once);
-                room.most_without_ties = std::max(room.most_without_ties, number + 1 - before);
+                most_waiting = std::max(most_waiting, number + 1 - at_once);
+                most_without_ties = std::max(most_without_ties, number + 1 - before);
             }
+            const int apart = distance(stages_of_pair(schedule, edge / 2));
+            room.most_waiting = std::max(room.most_waiting, (most_waiting + apart - 1) / apart);
+            room.most_without_ties =
+                std::max(room.most_without_ties, (most_without_ties + apart - 1) / apart);
         }
         return room;
     }

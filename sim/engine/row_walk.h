@@ -12,18 +12,14 @@
 
 namespace pipetwin::sim {
 
-/// Number of edges: two for each boundary.
-inline std::size_t edge_count(const Schedule& schedule) {
-    return schedule.rank_of_stage.empty() ? 0 : 2 * (schedule.rank_of_stage.size() - 1);
-}
-
-/// One end of a message: the place in the row of the rank at hand, the action, the edge, and the
-/// number of earlier messages of the edge.
+/// One end of a message: the place in the row of the rank at hand, the action, the edge, the number
+/// of earlier messages of the edge, and how many it has room for.
 struct MessageEnd {
     std::size_t cell = 0;
     const Action& action;
     int edge = 0;
     int number = 0;
+    int places = 0;
 };
 
 /// Visits every action of a schedule once, each after all that it has to wait for: the action
@@ -49,7 +45,8 @@ struct MessageEnd {
 template <class Visitor>
 class RowWalk {
   public:
-    /// Walks the schedule's rows with channels of `capacity`; none: there is always room.
+    /// Walks the schedule's rows with channels of `capacity`, those of skips with room for each
+    /// boundary between; none: there is always room.
     RowWalk(const Schedule& schedule, std::optional<int> capacity, Visitor& visitor)
         : schedule_(schedule),
           capacity_(capacity.value_or(unlimited)),
@@ -59,7 +56,16 @@ class RowWalk {
           reduced_(schedule.rank_of_stage.size(), false),
           gradients_awaited_(schedule.rank_of_stage.size(), false),
           runnable_(schedule.ranks.size()),
-          at_stretch_end_(schedule.ranks.size()) {}
+          at_stretch_end_(schedule.ranks.size()) {
+        for (Edge& edge : edges_) {
+            edge.places = capacity_;
+        }
+        for (std::size_t pair = boundary_count(schedule); pair < pair_count(schedule); ++pair) {
+            const int places = channel_places(schedule, stages_of_pair(schedule, pair), capacity_);
+            edges_[2 * pair].places = places;
+            edges_[2 * pair + 1].places = places;
+        }
+    }
 
     /// Visits all actions. Throws InternalError if the rows wait for each other.
     void run() { PIPETWIN_EXPECT(runs_to_end(), "a validated plan runs to its end"); }
@@ -84,6 +90,7 @@ class RowWalk {
 
   private:
     struct Edge {
+        int places = 0;
         int sent = 0;
         int received = 0;
         int waiting_sender = nobody;
@@ -156,24 +163,24 @@ class RowWalk {
     }
 
     bool sends(int rank, State& state, std::size_t cell, const Action& action) {
-        const int index = edge_of(action);
+        const int index = edge_of(schedule_, action);
         Edge& edge = edges_[as_index(index)];
-        const bool room = edge.sent - edge.received < capacity_ ||
+        const bool room = edge.sent - edge.received < edge.places ||
                           (edge.sent == edge.received && edge.receive_begun);
         if (!room) {
             edge.waiting_sender = rank;
             return false;
         }
-        visitor_.send(state, {cell, action, index, edge.sent});
+        visitor_.send(state, {cell, action, index, edge.sent, edge.places});
         ++edge.sent;
         wake(edge.waiting_receiver);
         return true;
     }
 
     bool receives(int rank, State& state, std::size_t cell, const Action& action) {
-        const int index = edge_of(action);
+        const int index = edge_of(schedule_, action);
         Edge& edge = edges_[as_index(index)];
-        const MessageEnd end{cell, action, index, edge.received};
+        const MessageEnd end{cell, action, index, edge.received, edge.places};
         if (!edge.receive_begun) {
             edge.receive_begun = true;
             visitor_.begin_receive(state, end);

@@ -78,7 +78,7 @@ Causes::Causes(const Plan& plan, const Timeline& timeline)
         for (std::uint32_t cell = 0; cell < timeline.ranks[rank].size(); ++cell) {
             const Action& action = timeline.ranks[rank][cell].action;
             if (is_message(action.op)) {
-                Edge& edge = edges_.at(as_index(edge_of(action)));
+                Edge& edge = edges_.at(as_index(edge_of(plan_->schedule, action)));
                 auto& places = is_send(action.op) ? edge.sends : edge.receives;
                 numbers[cell] = static_cast<std::uint32_t>(places.size());
                 places.push_back({.rank = rank, .cell = cell});
@@ -178,7 +178,8 @@ class CauseWalk {
             return Moment::Ready;
         }
         if (is_send(span.action.op)) {  // one that goes on when the link has carried the message
-            return over_link(edge_of(span.action), message_at(at_), span.end);
+            return over_link(
+                edge_of(causes_.plan_->schedule, span.action), message_at(at_), span.end);
         }
         add(span.action, static_cast<int>(at_.rank), span.ready, span.end, reason_of(span.action));
         needing_ = span.action;
@@ -203,7 +204,8 @@ class CauseWalk {
             return from_host(message_at(at_));
         }
         if (is_receive(span.action.op)) {
-            return over_link(edge_of(span.action), message_at(at_), span.ready);
+            return over_link(
+                edge_of(causes_.plan_->schedule, span.action), message_at(at_), span.ready);
         }
         return is_send(span.action.op) ? to_receiver(span) : to_gradients(span);
     }
@@ -301,8 +303,10 @@ class CauseWalk {
     /// To the receive that made room: the one `capacity` messages earlier has ended; without
     /// capacity the message's own has begun.
     Moment to_receiver(const Span& send) {
-        const auto& edge = causes_.edges_.at(as_index(edge_of(send.action)));
-        const std::size_t capacity = as_index(causes_.plan_->channel_capacity.value_or(0));
+        const Schedule& schedule = causes_.plan_->schedule;
+        const auto& edge = causes_.edges_.at(as_index(edge_of(schedule, send.action)));
+        const std::size_t capacity = as_index(channel_places(
+            schedule, stages_of(send.action), causes_.plan_->channel_capacity.value_or(0)));
         at_ = edge.receives.at(message_at(at_) - capacity);
         makes_room_ = true;
         return capacity == 0 ? Moment::Begin : Moment::Ready;

@@ -69,8 +69,7 @@ std::optional<Explanation::Link> slowest_link(const Plan& plan, const Timeline& 
             const Duration time = message.end - message.begin + latency;
             all_alike = all_alike && (!slowest || slowest->message == time);
             if (!slowest || time > slowest->message) {
-                slowest = {
-                    .boundary = static_cast<int>(edge / 2), .message = time, .latency = latency};
+                slowest = {.pair = static_cast<int>(edge / 2), .message = time, .latency = latency};
             }
         }
     }

@@ -34,9 +34,9 @@ struct Explanation {
     Duration mean_compute{};
     std::optional<Duration> equal_step;  ///< the step if every action lasted the mean of its kind
 
-    /// Time of a message over the boundary where it takes longest.
+    /// Time of a message between the pair of stages where it takes longest.
     struct Link {
-        int boundary = 0;
+        int pair = 0;        ///< its number (core/schedule/edge.h)
         Duration message{};  ///< latency and time on the link
         Duration latency{};
         bool all_alike = false;

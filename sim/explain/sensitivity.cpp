@@ -77,7 +77,7 @@ void Sensitivity::know_owners() {
             owner.kind = Owner::Kind::Copy;
         } else if (is_send(action.op)) {
             owner.kind = Owner::Kind::Message;
-            owner.boundary = edge_of(action) / 2;
+            owner.boundary = edge_of(plan_->schedule, action) / 2;
         } else if (!is_dispatched(action.op)) {
             owner.kind = Owner::Kind::Reduction;
         }

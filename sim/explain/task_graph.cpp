@@ -17,7 +17,7 @@ class TaskWriter {
     TaskWriter(const Plan& plan, const Conditions& conditions, TaskGraph& graph)
         : schedule_(plan->schedule),
           costs_(plan, conditions),
-          capacity_(conditions.channel_capacity),
+          bounded_(conditions.channel_capacity.has_value()),
           blocking_(conditions.transfer == TransferMode::Blocking),
           graph_(graph),
           ranks_(plan->schedule.ranks.size()),
@@ -77,7 +77,7 @@ class TaskWriter {
     }
 
     void send(State rank, const MessageEnd& end) {
-        if (capacity_ && end.number >= *capacity_) {
+        if (bounded_ && end.number >= end.places) {
             wait_for(rank, end.cell, {.task = edge_at(end).room.pop()});
         }
         const std::uint32_t moment = settle(rank, end.cell);
@@ -96,7 +96,7 @@ class TaskWriter {
     }
 
     void begin_receive(State rank, const MessageEnd& end) {
-        if (capacity_ == 0) {
+        if (bounded_ && end.places == 0) {
             edge_at(end).room.push(settle(rank, end.cell));
         }
     }
@@ -108,7 +108,7 @@ class TaskWriter {
             {.task = edge_at(end).messages.pop(), .lag = static_cast<std::uint32_t>(end.edge)});
         ranks_[as_index(rank)].receives = true;
         cells(rank).push_back({});
-        if (capacity_ && *capacity_ > 0) {
+        if (bounded_ && end.places > 0) {
             edge_at(end).room.push(settle(rank, end.cell));
         }
     }
@@ -286,7 +286,7 @@ class TaskWriter {
 
     const Schedule& schedule_;
     StepCosts costs_;
-    std::optional<int> capacity_;
+    bool bounded_;
     bool blocking_;
     TaskGraph& graph_;
     std::uint32_t no_cost_ = 0;

@@ -17,23 +17,23 @@ namespace pipetwin::sim {
 namespace {
 
 /// The room that messages took, from the times at which they were handed over and taken.
-Occupancy::Room room_of(const Timeline& timeline, int micro_batches) {
+Occupancy::Room room_of(const Timeline& timeline, const Schedule& schedule) {
     const std::size_t edges = timeline.links.size();
-    Occupancy occupancy(edges, micro_batches);
+    Occupancy occupancy(edges, schedule.micro_batches);
     std::vector<int> handed_over(edges);
     std::vector<int> taken(edges);
     for (const auto& row : timeline.ranks) {
         for (const Span& span : row) {
             if (is_send(span.action.op)) {
-                const int edge = edge_of(span.action);
+                const int edge = edge_of(schedule, span.action);
                 occupancy.hand_over(edge, handed_over[as_index(edge)]++, span.ready);
             } else if (is_receive(span.action.op)) {
-                const int edge = edge_of(span.action);
+                const int edge = edge_of(schedule, span.action);
                 occupancy.take(edge, taken[as_index(edge)]++, span.end);
             }
         }
     }
-    return occupancy.room();
+    return occupancy.room(schedule);
 }
 
 Conditions without_capacity(const Plan& plan) {
@@ -47,7 +47,7 @@ Unblocked unblocked(const Plan& plan, RecordLinks links) {
         return in_fixed_order_unblocked(plan, links);
     }
     Timeline timeline = replay(plan, without_capacity(plan));
-    Occupancy::Room room = room_of(timeline, plan.micro_batches());
+    Occupancy::Room room = room_of(timeline, plan->schedule);
     // Where ranks share what they compute with, times do not follow from what is waited for alone.
     room.most_without_ties = std::numeric_limits<int>::max();
     return {.times = step_times(std::move(timeline)), .room = room};
@@ -81,7 +81,7 @@ bool room_takes_memory(const Plan& plan) {
             return true;
         }
     }
-    return false;
+    return !plan->schedule.skips.empty();
 }
 
 /// The smallest capacity from 1 to `most` for which `is_enough` holds, as it does for every larger

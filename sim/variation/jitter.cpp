@@ -274,8 +274,8 @@ class SharingSampler {
         if (action.op == Op::ReduceGradient) {
             drawn_.overlapped_reductions[as_index(action.stage)] = times(cost, factor);
         } else {
-            drawn_.message_factors[as_index(edge_of(action))][as_index(action.micro_batch)] =
-                factor;
+            drawn_.message_factors[as_index(edge_of(plan_->schedule, action))]
+                                  [as_index(action.micro_batch)] = factor;
         }
     }
 

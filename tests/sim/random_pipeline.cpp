@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <ostream>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,8 +20,13 @@ namespace pipetwin::sim {
 using testing::milliseconds;
 
 std::ostream& operator<<(std::ostream& out, const Pipeline& x) {
+    std::vector<std::pair<int, int>> pairs;
+    for (const StagePair& skip : x.skips) {
+        pairs.emplace_back(skip.from, skip.to);
+    }
     return out << fmt::format(
-               "{} p {} v {} m {}, F {} I {} W {} R {}, latency {}, transfer {}, recompute {} {}",
+               "{} p {} v {} m {}, F {} I {} W {} R {}, latency {}, transfer {}, recompute {} {}, "
+               "skips {}",
                to_string(x.kind),
                x.shape.ranks,
                x.shape.chunks,
@@ -32,7 +38,8 @@ std::ostream& operator<<(std::ostream& out, const Pipeline& x) {
                x.latency,
                x.transfer,
                to_string(x.mode),
-               to_string(x.timing));
+               to_string(x.timing),
+               pairs);
 }
 
 bool exists(ScheduleKind kind, const ScheduleShape& shape) {
@@ -98,6 +105,16 @@ RecomputeRules drawn_modes(std::size_t count) {
     return RecomputeRules(std::move(modes));
 }
 
+/// Up to four outputs that are read by a piece which is not the next one.
+std::vector<StagePair> drawn_skips(int pieces) {
+    std::set<StagePair> skips;
+    for (int i = number(1, 4); i > 0; --i) {
+        const int from = number(0, pieces - 3);
+        skips.insert({.from = from, .to = number(from + 2, pieces - 1)});
+    }
+    return {skips.begin(), skips.end()};
+}
+
 Pipeline drawn_pipeline(ScheduleKind kind) {
     const auto& shapes = shapes_of(kind);
     Pipeline x;
@@ -114,6 +131,9 @@ Pipeline drawn_pipeline(ScheduleKind kind) {
     }
     x.mode = drawn_modes(number(0, 1) == 1 ? pieces : 1);
     x.timing = static_cast<RecomputeTiming>(number(0, 1));
+    if (pieces > 2 && number(0, 2) == 0) {
+        x.skips = drawn_skips(static_cast<int>(pieces));
+    }
     return x;
 }
 
@@ -151,6 +171,7 @@ Plan plan_of(const Pipeline& x, std::optional<int> capacity) {
     costs.recompute = x.mode;
     costs.recompute_timing = x.timing;
     costs.channel_capacity = capacity;
+    costs.skips = x.skips;
     if (!x.transfer.empty()) {
         costs.link.bytes_per_second = 1e9;
         costs.boundary = Bytes{x.transfer[0] * 1'000'000LL};
@@ -158,8 +179,8 @@ Plan plan_of(const Pipeline& x, std::optional<int> capacity) {
     }
     const Plan plan = make_plan(costs);
     std::vector<LinkCost> links = plan->links;
-    for (std::size_t boundary = 0; boundary < links.size(); ++boundary) {
-        links[boundary].latency = milliseconds(x.latency[boundary]);
+    for (std::size_t pair = 0; pair < links.size(); ++pair) {
+        links[pair].latency = milliseconds(x.latency[pair % x.latency.size()]);
     }
     return plan.with_costs(plan->costs, links);
 }

@@ -19,12 +19,13 @@ struct Pipeline {
     std::vector<int> backward_input;
     std::vector<int> backward_weight;
     std::vector<int> recompute;
-    std::vector<int> latency;  ///< per boundary, both directions alike
+    std::vector<int> latency;  ///< per pair of stages that exchange, both directions alike
     /// A message and the size at which links reach half of their rate, in MB at 1 GB/s; empty: no
     /// time.
     std::vector<int> transfer;
     RecomputeRules mode;
     RecomputeTiming timing = RecomputeTiming::Eager;
+    std::vector<StagePair> skips{};  ///< pieces of the model that are no neighbours, ascending
 };
 
 std::ostream& operator<<(std::ostream& out, const Pipeline& x);

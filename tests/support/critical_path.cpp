@@ -9,8 +9,8 @@ namespace pipetwin::testing {
 
 namespace {
 
-/// One boundary in one direction: its sends and receives in row order, the k-th of each for the
-/// k-th message.
+/// One pair of stages in one direction: its sends and receives in row order, the k-th of each for
+/// the k-th message.
 struct Wire {
     std::vector<Span*> sends;
     std::vector<Span*> receives;
@@ -72,15 +72,16 @@ struct Graph {
         }
         for (auto& row : timeline.ranks) {
             for (Span& span : row) {
-                const auto stage = static_cast<std::size_t>(span.action.stage);
+                const int stage = span.action.stage;
+                const int apart = 1 + span.action.hop;
                 if (span.action.op == Op::SendForward) {
-                    wires[2 * stage].sends.push_back(&span);
+                    wires[wire(stage, stage + apart)].sends.push_back(&span);
                 } else if (span.action.op == Op::RecvForward) {
-                    wires[2 * (stage - 1)].receives.push_back(&span);
+                    wires[wire(stage - apart, stage)].receives.push_back(&span);
                 } else if (span.action.op == Op::SendBackward) {
-                    wires[2 * (stage - 1) + 1].sends.push_back(&span);
+                    wires[wire(stage, stage - apart)].sends.push_back(&span);
                 } else if (span.action.op == Op::RecvBackward) {
-                    wires[2 * stage + 1].receives.push_back(&span);
+                    wires[wire(stage + apart, stage)].receives.push_back(&span);
                 } else if (span.action.op == Op::ReduceGradient) {
                     reductions[span.action.stage] = &span;
                 } else if (span.action.op == Op::GradientNorm) {
@@ -98,6 +99,17 @@ struct Graph {
                 wire.on_link.push_back({.action = send->action});
             }
         }
+    }
+
+    /// The number of a wire: neighbours first, then the skips in their order; forward, then back.
+    std::size_t wire(int from, int to) const {
+        const StagePair pair{.from = std::min(from, to), .to = std::max(from, to)};
+        const std::vector<StagePair>& skips = plan->schedule.skips;
+        const auto number = pair.to == pair.from + 1
+                                ? pair.from
+                                : plan->schedule.stage_count() - 1 +
+                                      (std::find(skips.begin(), skips.end(), pair) - skips.begin());
+        return 2 * static_cast<std::size_t>(number) + (from < to ? 0 : 1);
     }
 
     const Plan& plan;
@@ -223,7 +235,15 @@ struct Graph {
 
     Duration time_on_link(const Span& send, const LinkCost& link) const {
         const StageCost& cost = plan.cost(send.action.stage, send.action.micro_batch);
-        const Bytes bytes = send.action.op == Op::SendForward ? cost.output : cost.input;
+        const int to = send.action.stage +
+                       (send.action.op == Op::SendForward ? 1 : -1) * (1 + send.action.hop);
+        const auto number = static_cast<std::size_t>(send.action.micro_batch);
+        const Bytes bytes =
+            !plan->message_bytes.empty()
+                ? plan->message_bytes.at(static_cast<std::size_t>(plan->cost_class.at(number)))
+                      .at(wire(send.action.stage, to) / 2)
+            : send.action.op == Op::SendForward ? cost.output
+                                                : cost.input;
         const bool instant = bytes.count == 0 || plan->transfer == TransferMode::HandOver;
         return instant ? Duration{}
                        : transfer_time(bytes + link.half_bandwidth, link.bytes_per_second);
@@ -234,7 +254,10 @@ struct Graph {
         for (std::size_t k = 0; k < wire.sends.size(); ++k) {
             Span& send = *wire.sends[k];
             if (plan->channel_capacity) {
-                const auto capacity = static_cast<std::size_t>(*plan->channel_capacity);
+                const int apart = 1 + send.action.hop;
+                const int places = *plan->channel_capacity * apart;
+                const auto capacity = static_cast<std::size_t>(
+                    apart == 1 ? places : std::min(places, plan.micro_batches()));
                 if (capacity == 0) {
                     raise(send.ready, wire.receives[k]->begin);
                 } else if (k >= capacity) {

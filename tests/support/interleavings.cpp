@@ -38,8 +38,36 @@ struct Layout {
         return nowhere;
     }
 
+    /// Stages that are no neighbours of this one and send it something, or are sent something by
+    /// it.
+    std::vector<int> sources_over_stages(int stage) const {
+        std::vector<int> sources;
+        for (const StagePair& skip : schedule.skips) {
+            if (skip.to == stage) {
+                sources.push_back(skip.from);
+            }
+        }
+        return sources;
+    }
+    std::vector<int> readers_over_stages(int stage) const {
+        std::vector<int> readers;
+        for (const StagePair& skip : schedule.skips) {
+            if (skip.from == stage) {
+                readers.push_back(skip.to);
+            }
+        }
+        return readers;
+    }
+
     static std::size_t index(int stage) { return static_cast<std::size_t>(stage); }
 };
+
+/// The stage at the other end of a message, by the words: ">3" names stage 3.
+int named_stage(const Action& message) {
+    const int stages = message.hop + 1;
+    return message.op == Op::SendForward || message.op == Op::RecvBackward ? message.stage + stages
+                                                                           : message.stage - stages;
+}
 
 // --- One rank: what it holds, and what it can do with that. ---
 
@@ -57,6 +85,7 @@ struct Held {
     Thing thing;
     int stage = 0;
     int micro_batch = 0;
+    int other = nowhere;  ///< a stage that is no neighbour: from which it is, or to which it goes
 
     auto operator<=>(const Held&) const = default;
 };
@@ -91,8 +120,22 @@ class Worker {
     bool has(Thing thing, const Action& a) const {
         return held_.contains({thing, a.stage, a.micro_batch});
     }
-    bool take(Thing thing, const Action& a) {
-        return held_.erase({thing, a.stage, a.micro_batch}) > 0;
+    bool take(Thing thing, const Action& a, int other = nowhere) {
+        return held_.erase({thing, a.stage, a.micro_batch, other}) > 0;
+    }
+    bool has_all(Thing thing, const Action& a, const std::vector<int>& others) const {
+        return has(thing, a) && std::ranges::all_of(others, [&](int other) {
+                   return held_.contains({thing, a.stage, a.micro_batch, other});
+               });
+    }
+    bool take_all(Thing thing, const Action& a, const std::vector<int>& others) {
+        return take(thing, a) &&
+               std::ranges::all_of(others, [&](int other) { return take(thing, a, other); });
+    }
+    void leave_all(Thing thing, const Action& a, const std::vector<int>& others) {
+        for (const int other : others) {
+            held_.insert({thing, a.stage, a.micro_batch, other});
+        }
     }
 
     /// Two actions issued together begin together: neither waits for what the other makes.
@@ -104,9 +147,13 @@ class Worker {
             return false;
         }
         const auto forward_and_backward = [this](const Action& forward, const Action& backward) {
-            return forward.op == Op::Forward && has(Thing::Input, forward) &&
+            return forward.op == Op::Forward &&
+                   has_all(Thing::Input, forward, layout_.sources_over_stages(forward.stage)) &&
                    (backward.op == Op::Backward || backward.op == Op::BackwardInput) &&
-                   has(Thing::Stash, backward) && has(Thing::OutputGradient, backward);
+                   has(Thing::Stash, backward) &&
+                   has_all(Thing::OutputGradient,
+                           backward,
+                           layout_.readers_over_stages(backward.stage));
         };
         return forward_and_backward(row_[cell], row_[cell + 1]) ||
                forward_and_backward(row_[cell + 1], row_[cell]);
@@ -115,6 +162,9 @@ class Worker {
     bool carry_out(const Action& a) {
         if (!layout_.on_rank(a.stage, rank_)) {
             return false;
+        }
+        if (a.hop != 0) {
+            return carry_out_skip(a);
         }
         switch (a.op) {
             case Op::Forward:
@@ -146,6 +196,30 @@ class Worker {
         return false;
     }
 
+    /// A message between stages that are no neighbours.
+    bool carry_out_skip(const Action& a) {
+        const int other = named_stage(a);
+        const auto is_one_of = [other](const std::vector<int>& stages) {
+            return std::ranges::find(stages, other) != stages.end();
+        };
+        const bool from_earlier = is_one_of(layout_.sources_over_stages(a.stage));
+        const bool to_later = is_one_of(layout_.readers_over_stages(a.stage));
+        switch (a.op) {
+            case Op::SendForward:
+                return take(Thing::Output, a, other);
+            case Op::SendBackward:
+                return take(Thing::InputGradient, a, other);
+            case Op::RecvForward:
+                leave_all(Thing::Input, a, {other});
+                return from_earlier;
+            case Op::RecvBackward:
+                leave_all(Thing::OutputGradient, a, {other});
+                return to_later;
+            default:
+                return false;
+        }
+    }
+
     bool leave(Thing thing, const Action& a) {
         put(thing, a.stage, a.micro_batch);
         return true;
@@ -153,9 +227,11 @@ class Worker {
     bool comes_from(int stage) const { return stage != nowhere && !layout_.on_rank(stage, rank_); }
 
     bool forward(const Action& a) {
-        if (!take(Thing::Input, a)) {
+        const std::vector<int> readers = layout_.readers_over_stages(a.stage);
+        if (!take_all(Thing::Input, a, layout_.sources_over_stages(a.stage))) {
             return false;
         }
+        leave_all(Thing::Output, a, readers);
         const int next = layout_.after(a.stage);
         if (layout_.on_rank(next, rank_)) {
             put(Thing::Input, next, a.micro_batch);
@@ -179,9 +255,11 @@ class Worker {
     }
 
     bool input_gradient(const Action& a) {
-        if (!take(Thing::Stash, a) || !take(Thing::OutputGradient, a)) {
+        if (!take(Thing::Stash, a) ||
+            !take_all(Thing::OutputGradient, a, layout_.readers_over_stages(a.stage))) {
             return false;
         }
+        leave_all(Thing::InputGradient, a, layout_.sources_over_stages(a.stage));
         const int previous = layout_.before(a.stage);
         if (layout_.on_rank(previous, rank_)) {
             put(Thing::OutputGradient, previous, a.micro_batch);
@@ -236,8 +314,7 @@ class Interleavings {
           capacity_(capacity),
           able_(std::move(able)),
           by_name_(by_name),
-          done_(schedule.ranks.size(), 0),
-          channels_(2 * schedule.rank_of_stage.size()) {
+          done_(schedule.ranks.size(), 0) {
         std::size_t states = 1;
         for (const auto& row : schedule.ranks) {
             stride_.push_back(states);
@@ -278,12 +355,25 @@ class Interleavings {
         return done_[rank] < able_[rank] ? &schedule_.ranks[rank][done_[rank]] : nullptr;
     }
 
-    /// 2 b forward over boundary b, 2 b + 1 backward.
-    static std::size_t channel_of(const Action& a) {
-        const bool forward = a.op == Op::SendForward || a.op == Op::RecvForward;
-        const bool first_stage = a.op == Op::SendForward || a.op == Op::RecvBackward;
-        const auto boundary = static_cast<std::size_t>(first_stage ? a.stage : a.stage - 1);
-        return 2 * boundary + (forward ? 0 : 1);
+    /// The stage that sends and the stage that receives.
+    using Ends = std::pair<int, int>;
+
+    static Ends channel_of(const Action& a) {
+        return is_send(a.op) ? Ends{a.stage, named_stage(a)} : Ends{named_stage(a), a.stage};
+    }
+
+    /// Places for a skip: as many for each boundary between, at most one for each micro-batch.
+    std::size_t places_of(const Ends& ends) const {
+        const int apart =
+            ends.second > ends.first ? ends.second - ends.first : ends.first - ends.second;
+        const int places =
+            apart == 1 ? capacity_ : std::min(apart * capacity_, schedule_.micro_batches);
+        return static_cast<std::size_t>(places);
+    }
+
+    std::size_t waiting_in(const Ends& ends) const {
+        const auto found = channels_.find(ends);
+        return found == channels_.end() ? 0 : found->second.waiting();
     }
 
     bool accepts(const Action& receive, int micro_batch) const {
@@ -309,12 +399,16 @@ class Interleavings {
         if (capacity_ == 0) {
             return is_send(action->op) ? receiver_of(*action) : std::nullopt;
         }
-        const Channel& channel = channels_[channel_of(*action)];
-        const bool goes =
-            is_send(action->op)
-                ? channel.waiting() < static_cast<std::size_t>(capacity_)
-                : channel.waiting() > 0 && accepts(*action, channel.sent[channel.received]);
-        return goes ? std::optional(rank) : std::nullopt;
+        const Ends ends = channel_of(*action);
+        if (is_send(action->op)) {
+            return waiting_in(ends) < places_of(ends) ? std::optional(rank) : std::nullopt;
+        }
+        if (waiting_in(ends) == 0) {
+            return std::nullopt;
+        }
+        const Channel& channel = channels_.at(ends);
+        return accepts(*action, channel.sent[channel.received]) ? std::optional(rank)
+                                                                : std::nullopt;
     }
 
     bool norms_are_missing() const {
@@ -394,8 +488,8 @@ class Interleavings {
                 return false;
             }
         }
-        return !by_name_ || std::ranges::all_of(channels_, [](const Channel& channel) {
-            return channel.waiting() == 0;
+        return !by_name_ || std::ranges::all_of(channels_, [](const auto& channel) {
+            return channel.second.waiting() == 0;
         });
     }
 
@@ -404,7 +498,7 @@ class Interleavings {
     std::vector<std::size_t> able_;
     bool by_name_;
     std::vector<std::size_t> done_;
-    std::vector<Channel> channels_;
+    std::map<Ends, Channel> channels_;
     std::vector<std::size_t> stride_;  ///< of each rank's progress in the number of a state
     std::size_t state_ = 0;
     std::vector<bool> seen_;

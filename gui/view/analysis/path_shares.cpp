@@ -28,7 +28,7 @@ struct Group {
     By by{};
     Op op{};  ///< of a kind: all messages are SEND_F, all updates OPT
     bool host_copy = false;
-    int index = 0;  ///< of a stage, of a boundary
+    int index = 0;  ///< of a stage, of a pair of stages
 
     auto operator<=>(const Group&) const = default;
 };
@@ -37,12 +37,14 @@ Op kind_of(Op op) {
     return is_message(op) ? Op::SendForward : uses_gradients(op) ? Op::Optimizer : op;
 }
 
-std::string name_of(const Group& group) {
+std::string name_of(const Schedule& schedule, const Group& group) {
     switch (group.by) {
         case Group::By::Stage:
             return fmt::format("stage {}", group.index);
         case Group::By::Link:
-            return fmt::format("link {} - {}", group.index, group.index + 1);
+            return fmt::format("link {} - {}",
+                               stages_of_pair(schedule, as_index(group.index)).from,
+                               stages_of_pair(schedule, as_index(group.index)).to);
         case Group::By::Kind:
             break;
     }
@@ -53,7 +55,7 @@ std::string name_of(const Group& group) {
 }
 
 /// The groups that a piece counts in.
-std::vector<Group> groups_of(const PathPiece& piece) {
+std::vector<Group> groups_of(const Schedule& schedule, const PathPiece& piece) {
     const Op op = piece.action.op;
     std::vector<Group> groups{
         {.op = piece.host_copy ? Op::Forward : kind_of(op), .host_copy = piece.host_copy}};
@@ -63,7 +65,7 @@ std::vector<Group> groups_of(const PathPiece& piece) {
     if (is_compute(op)) {
         groups.push_back({.by = Group::By::Stage, .index = piece.action.stage});
     } else if (is_send(op)) {
-        groups.push_back({.by = Group::By::Link, .index = edge_of(piece.action) / 2});
+        groups.push_back({.by = Group::By::Link, .index = edge_of(schedule, piece.action) / 2});
     }
     return groups;
 }
@@ -213,9 +215,10 @@ PathShares path_shares(const StepAnalysis& analysis) {
     if (!analysis.has_causes()) {
         return result;
     }
+    const Schedule& schedule = (*analysis.run().plan())->schedule;
     std::map<Group, Duration> times;
     for (const PathPiece& piece : analysis.critical_path()) {
-        for (const Group& group : groups_of(piece)) {
+        for (const Group& group : groups_of(schedule, piece)) {
             times[group] += piece.end - piece.begin;
         }
     }
@@ -227,7 +230,7 @@ PathShares path_shares(const StepAnalysis& analysis) {
                        : group.by == Group::By::Stage ? result.stages
                                                       : result.links;
         const double whole = std::max(1.0, static_cast<double>(analysis.length().count()));
-        shares.push_back({.name = name_of(group),
+        shares.push_back({.name = name_of(schedule, group),
                           .time = time,
                           .share = static_cast<double>(time.count()) / whole,
                           .gain = gains.of(group)});

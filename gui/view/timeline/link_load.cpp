@@ -70,10 +70,10 @@ LinkLoad link_load(const StepRows& rows, int rank, const ViewTransform& view, in
     LinkLoad load{.forward = std::vector<double>(pixels), .backward = std::vector<double>(pixels)};
     const std::vector<int> ranks = ranks_of_stages(rows);
     for (std::size_t edge = 0; edge < rows.links.size(); ++edge) {
-        const std::size_t boundary = edge / 2;
-        const bool forward = edge % 2 == 0;  // as core/schedule/edge.h
-        if (ranks[forward ? boundary : boundary + 1] == rank) {
-            add_messages(rows.links[edge], view, forward ? load.forward : load.backward);
+        const std::vector<Span>& messages = rows.links[edge];
+        if (!messages.empty() && ranks[as_index(messages.front().action.stage)] == rank) {
+            const bool forward = messages.front().action.op == Op::SendForward;
+            add_messages(messages, view, forward ? load.forward : load.backward);
         }
     }
     limit(load.forward);

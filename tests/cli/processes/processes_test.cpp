@@ -410,14 +410,17 @@ TEST_F(TwoHosts, GiveTheBitsOfThreads) {
         for (const auto& row : step.ranks) {
             for (const Span& span : row) {
                 if (is_send(span.action.op)) {
-                    sent[{edge_of(span.action), span.action.micro_batch}] = span.begin;
+                    sent[{edge_of(trace.schedule, span.action), span.action.micro_batch}] =
+                        span.begin;
                 }
             }
         }
         for (const auto& row : step.ranks) {
             for (const Span& span : row) {
                 if (is_receive(span.action.op)) {
-                    EXPECT_GT(span.end, sent.at({edge_of(span.action), span.action.micro_batch}));
+                    EXPECT_GT(
+                        span.end,
+                        sent.at({edge_of(trace.schedule, span.action), span.action.micro_batch}));
                 }
             }
         }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <iostream>
 #include <random>
+#include <set>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -73,11 +74,37 @@ std::vector<Shapes> small_shapes() {
     return all;
 }
 
+/// In half of the schedules up to three outputs are read by stages that are no neighbours, the same
+/// in both pipelines where there are two.
+Schedule with_skips(Schedule schedule, Random& random) {
+    const int pieces = model_stage_count(schedule);
+    if (pieces < 3 || random.one_in(2)) {
+        return schedule;
+    }
+    std::set<StagePair> skips;
+    for (std::size_t i = 0; i < 1 + random.below(3); ++i) {
+        const int from = static_cast<int>(random.below(static_cast<std::size_t>(pieces - 2)));
+        const int to =
+            from + 2 + static_cast<int>(random.below(static_cast<std::size_t>(pieces - 2 - from)));
+        for (int first = 0; first < schedule.stage_count(); first += pieces) {
+            const auto rank_of = [&](int piece) {
+                return schedule.rank_of_stage[static_cast<std::size_t>(first + piece)];
+            };
+            if (rank_of(from) != rank_of(to)) {
+                skips.insert({.from = first + from, .to = first + to});
+            }
+        }
+    }
+    schedule.skips.assign(skips.begin(), skips.end());
+    return schedule;
+}
+
 Schedule lowered_at_random(ScheduleKind kind, const ScheduleShape& shape, Random& random) {
     constexpr std::array modes{Recompute::None, Recompute::Always, Recompute::ExceptLast};
     constexpr std::array timings{RecomputeTiming::Eager, RecomputeTiming::Lazy};
     Schedule schedule = add_communication(
-        add_recompute(generate(kind, shape), random.any_of(modes)), random.any_of(timings));
+        add_recompute(with_skips(generate(kind, shape), random), random.any_of(modes)),
+        random.any_of(timings));
     return random.one_in(2) ? add_optimizer(add_reduction(std::move(schedule))) : schedule;
 }
 
@@ -152,6 +179,10 @@ void change_op(Schedule& schedule, Random& random) {
 void change_number(Schedule& schedule, Random& random) {
     const Cell cell = any_cell(schedule, random);
     Action& action = schedule.ranks[cell.rank][cell.index];
+    if (!schedule.skips.empty() && random.one_in(3)) {
+        action.hop = static_cast<std::int16_t>(random.below(3));
+        return;
+    }
     (random.one_in(2) ? action.stage : action.micro_batch) += random.one_in(2) ? 1 : -1;
 }
 
@@ -164,8 +195,9 @@ void change_pairing(Schedule& schedule, Random& random) {
 Action receive_of(const Action& send) {
     const bool forward = send.op == Op::SendForward;
     return {.op = forward ? Op::RecvForward : Op::RecvBackward,
-            .stage = send.stage + (forward ? 1 : -1),
-            .micro_batch = send.micro_batch};
+            .stage = send.stage + (forward ? 1 : -1) * (1 + send.hop),
+            .micro_batch = send.micro_batch,
+            .hop = send.hop};
 }
 
 /// Takes out a send together with its receive.

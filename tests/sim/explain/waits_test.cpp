@@ -182,7 +182,7 @@ void expect_to_fill_the_step(const Plan& plan,
 /// Whether the timeline has the action on that rank, busy at the time, or its message on its way.
 bool belongs(const Plan& plan, const Timeline& timeline, const Cause& cause) {
     if (is_send(cause.action.op)) {
-        const auto edge = static_cast<std::size_t>(edge_of(cause.action));
+        const auto edge = static_cast<std::size_t>(edge_of(plan->schedule, cause.action));
         const auto on_link =
             std::ranges::find(timeline.links.at(edge), cause.action, &Span::action);
         const Duration arrival = on_link->end + plan->links.at(edge / 2).latency;

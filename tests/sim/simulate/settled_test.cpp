@@ -34,7 +34,7 @@ Pipeline with_ties(Pipeline x) {
 }
 
 /// Counts, at every hand-over, what is not taken by then.
-int most_waiting(const Timeline& timeline) {
+int most_waiting(const Schedule& schedule, const Timeline& timeline) {
     int most = 0;
     for (std::size_t edge = 0; edge < timeline.links.size(); ++edge) {
         std::vector<Duration> handed_over;
@@ -43,7 +43,7 @@ int most_waiting(const Timeline& timeline) {
             for (const Span& span : row) {
                 const Op op = span.action.op;
                 if ((is_send(op) || is_receive(op)) &&
-                    static_cast<std::size_t>(edge_of(span.action)) == edge) {
+                    static_cast<std::size_t>(edge_of(schedule, span.action)) == edge) {
                     (is_send(op) ? handed_over : taken)
                         .push_back(is_send(op) ? span.ready : span.end);
                 }
@@ -80,7 +80,7 @@ int capacity_without_blocking(const Plan& plan) {
     if (std::ranges::all_of(timeline.links, [](const auto& row) { return row.empty(); })) {
         return 0;
     }
-    int capacity = std::max(1, most_waiting(timeline));
+    int capacity = std::max(1, most_waiting(plan->schedule, timeline));
     while (!find_deadlock(plan->schedule, capacity).deadlock_free) {
         ++capacity;
     }
