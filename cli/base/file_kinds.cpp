@@ -314,6 +314,10 @@ class FileExpectation {
     void operator()(const TrainOptions& options) const { (*this)(options.run); }
     void operator()(const LaunchOptions& options) const { scenario(options.scenario); }
     void operator()(const ProfileOptions& options) const { scenario(options.scenario); }
+    void operator()(const ModelOptions& options) const {
+        scenario(options.scenario);
+        profile(options.profile);
+    }
     void operator()(const PlanOptions& options) const {
         scenario(options.scenario);
         profile(options.profile);

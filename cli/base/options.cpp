@@ -31,6 +31,7 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"simulate"},
                                    std::string_view{"plan"},
                                    std::string_view{"profile"},
+                                   std::string_view{"model"},
                                    std::string_view{"train"},
                                    std::string_view{"launch"},
                                    std::string_view{"compare"},
@@ -188,6 +189,7 @@ class Grammar {
     void add_training(CLI::App& app, RunOptions& options);
     void add_simulate();
     void add_plan();
+    void add_model();
     void add_launch();
     void add_compare();
     void add_check();
@@ -206,6 +208,7 @@ class Grammar {
     PlanOptions plan_;
     std::optional<std::string> largest_;  ///< of `plan`, as written
     ProfileOptions profile_;
+    ModelOptions model_;
     LaunchOptions launch_;
     CompareOptions compare_;
     CheckOptions check_;
@@ -451,6 +454,35 @@ void Grammar::add_plan() {
         ->excludes("--order-out");
 }
 
+void Grammar::add_model() {
+    CLI::App& model =
+        add_command("model", "Show the units that stages are made of, and their graph");
+    model.get_option("--out")
+        ->description("File to write the result to, as JSON")
+        ->type_name("FILE");
+    model.add_option("scenario", model_.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+    model
+        .add_option("--profile",
+                    model_.profile,
+                    "Costs of the layers, which decide where the model is cut, as for simulate")
+        ->type_name("FILE");
+    model.add_option("--svg", model_.svg, "Draw the graph, with the stages that it is cut into")
+        ->type_name("FILE.svg");
+    model
+        .add_option("--device",
+                    model_.device,
+                    "Estimate what the layers cost on this device, as 'devices' names it")
+        ->type_name("NAME")
+        ->needs(model
+                    .add_option("--costs-out",
+                                model_.costs_out,
+                                "Write these costs, for the --profile of simulate and plan")
+                    ->type_name("FILE.profile.json"));
+    model.get_option("--costs-out")->needs("--device");
+}
+
 void Grammar::add_launch() {
     CLI::App& launch = add_command("launch", "Train with a process for each rank, on this machine");
     add_training(launch, run_);
@@ -522,6 +554,7 @@ Grammar::Grammar() {
         .add_option("scenario", profile_.scenario, "Scenario file")
         ->type_name("SCENARIO.toml")
         ->required();
+    add_model();
     add_training(
         add_command("train",
                     "Train with the real executor, one line per step; writes a run folder"),
@@ -596,6 +629,9 @@ Command Grammar::selected() const {
     }
     if (name == "profile") {
         return with_common(profile_);
+    }
+    if (name == "model") {
+        return with_common(model_);
     }
     if (name == "compare") {
         return with_common(compare_);
@@ -710,6 +746,19 @@ void refuse_costs_beside_numbers(const Command& command) {
     }
 }
 
+/// Throws Error(Usage) for a picture whose name says that it is of another kind.
+void refuse_other_picture(const std::string& option, const std::filesystem::path& file) {
+    const std::string ending = file.extension().string();
+    if (!ending.empty() && ending != ".svg") {
+        throw Error(
+            ErrorKind::Usage,
+            option,
+            fmt::format("'{}' ends in {}, but the picture is an SVG", file.string(), ending),
+            fmt::format("name it {}",
+                        std::filesystem::path(file).replace_extension(".svg").string()));
+    }
+}
+
 /// Throws Error(Usage) for an option of every command that the one at hand can make no use of.
 void refuse_without_effect(const Command& command) {
     const CommonOptions& common = common_options(command);
@@ -737,16 +786,10 @@ void refuse_without_effect(const Command& command) {
                "leave --out out, or redirect the result: --json > largest.json");
     }
     if (const auto* plan = std::get_if<PlanOptions>(&command); plan != nullptr) {
-        const std::string ending = plan->heat_map.extension().string();
-        if (!ending.empty() && ending != ".svg") {
-            refuse(
-                "--heatmap",
-                fmt::format(
-                    "'{}' ends in {}, but the picture is an SVG", plan->heat_map.string(), ending),
-                fmt::format(
-                    "name it {}",
-                    std::filesystem::path(plan->heat_map).replace_extension(".svg").string()));
-        }
+        refuse_other_picture("--heatmap", plan->heat_map);
+    }
+    if (const auto* model = std::get_if<ModelOptions>(&command); model != nullptr) {
+        refuse_other_picture("--svg", model->svg);
     }
     refuse_costs_beside_numbers(command);
 }

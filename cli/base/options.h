@@ -118,6 +118,17 @@ struct ProfileOptions {
     std::filesystem::path scenario;
 };
 
+/// Options of `model`.
+struct ModelOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+    std::filesystem::path profile;  ///< costs that decide the cuts; empty: where simulate looks
+    std::filesystem::path svg;      ///< *.svg; empty: not asked for
+    /// Costs estimated for a device, to be written; both are given, or none.
+    std::string device{};
+    std::filesystem::path costs_out{};  ///< *.profile.json
+};
+
 /// Options of `compare`.
 struct CompareOptions {
     CommonOptions common;
@@ -219,7 +230,8 @@ using Command = std::variant<RunOptions,
                              ExportOptions,
                              CalibrateOptions,
                              DevicesOptions,
-                             ViewOptions>;
+                             ViewOptions,
+                             ModelOptions>;
 
 /// The options that every command has.
 const CommonOptions& common_options(const Command& command);

@@ -92,6 +92,8 @@ struct ScenarioOf {
     std::filesystem::path operator()(const auto& options) const {
         if constexpr (requires { options.scenario; }) {
             return options.scenario;
+        } else if constexpr (requires { options.run.scenario; }) {
+            return options.run.scenario;
         } else if constexpr (
             requires { options.file; } && !requires { options.format; }) {
             return options.file.extension() == ".toml" ? options.file : std::filesystem::path();

@@ -15,6 +15,8 @@ void execute(const SimulateOptions& options, Console& console);
 void execute(const PlanOptions& options, Console& console);
 /// Measures the costs of a scenario's layers.
 void execute(const ProfileOptions& options, Console& console);
+/// Shows the units of a scenario's model, and draws their graph.
+void execute(const ModelOptions& options, Console& console);
 /// Trains as one process of several.
 void execute(const TrainOptions& options, Console& console);
 /// Throws ReportedByPeer with the exit code of the training unless that is 0.

@@ -432,7 +432,8 @@ class Estimator {
     double tokens_;
 };
 
-/// 1, 2, 4, ... up to 32 or twice the given size, and that itself.
+}  // namespace
+
 std::vector<int> sample_sizes(int micro_batch_size) {
     std::vector<int> sizes;
     for (int size = 1; size <= std::max(32, 2 * micro_batch_size); size *= 2) {
@@ -445,9 +446,6 @@ std::vector<int> sample_sizes(int micro_batch_size) {
     return sizes;
 }
 
-/// AdamW with state in fp32: 28 bytes per parameter go over the memory, whether the weights are
-/// fp32 (reads weight, gradient and two moments, writes all but the gradient) or half as wide with
-/// fp32 copies (two bytes of gradient, two of weight, eight of each copy and moment).
 Duration adamw_time(std::int64_t parameters,
                     const DeviceProfile& device,
                     const EstimateOptions& options) {
@@ -456,6 +454,8 @@ Duration adamw_time(std::int64_t parameters,
     return Duration{whole_number(1e9 * moved * static_cast<double>(parameters) /
                                  (device.memory_rate.value * efficiency))};
 }
+
+namespace {
 
 /// Makes the layers of a profile, one after the other.
 class LayerMaker {

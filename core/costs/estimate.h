@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/costs/device_profile.h"
 #include "core/costs/profile.h"
@@ -59,6 +61,16 @@ struct EstimateOptions {
     int most_devices =
         1;  ///< costs are estimated for 2, 4, ... devices to a layer, too, up to that
 };
+
+/// 1, 2, 4, ... up to 32 or twice the given size, and that itself.
+std::vector<int> sample_sizes(int micro_batch_size);
+
+/// AdamW with state in fp32: 28 bytes per parameter go over the memory, whether the weights are
+/// fp32 (reads weight, gradient and two moments, writes all but the gradient) or half as wide with
+/// fp32 copies (two bytes of gradient, two of weight, eight of each copy and moment).
+Duration adamw_time(std::int64_t parameters,
+                    const DeviceProfile& device,
+                    const EstimateOptions& options);
 
 /// Costs of a model's layers on a device: "embedding", "block0.attention", "block0.feed_forward",
 /// ..., "head", at the micro-batch sizes 1, 2, 4, ... up to 32 or twice the given one, and at the

@@ -179,6 +179,14 @@ void LayerWork::lookup(double rows, double width) {
     move(backward_weight_, 3 * rows * width, memory_.copies);
 }
 
+void LayerWork::sum_outputs(double outputs, double values) {
+    pass((outputs + 1) * values, (outputs + 1) * values);
+}
+
+void LayerWork::join_outputs(double values) {
+    pass(2 * values, 2 * values);
+}
+
 void LayerWork::loss(double logits, LossKernels kernels) {
     const auto of_bytes = [this, logits](double bytes) { return logits * bytes / value_; };
     if (kernels == LossKernels::Fused) {

@@ -86,6 +86,13 @@ class LayerWork {
     /// The rows of a table that the tokens pick; backward adds to them.
     void lookup(double rows, double width);
 
+    /// The sum of several outputs of so many values: reads all, writes one; backward reads its
+    /// gradient and writes that of each output.
+    void sum_outputs(double outputs, double values);
+
+    /// Outputs side by side, `values` in all: reads and writes each value, and so does backward.
+    void join_outputs(double values);
+
     /// Cross-entropy over logits. Fused: forward turns them into fp32, backward into the gradient
     /// in the model's precision. Standard: a cast, a log-softmax and the choice of a value are
     /// kernels of their own, and so are their backwards.

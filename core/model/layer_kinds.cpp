@@ -113,6 +113,56 @@ Placed place_cross_entropy(LayerPlacement& placement,
     return {{.positions = 1, .width = 0}, 0};
 }
 
+/// A layer that joins outputs has no single input.
+Placed place_join(LayerPlacement&, LayerSpec& spec, const std::string& name, const SampleShape&) {
+    refuse_layer(
+        name,
+        fmt::format("{} reads one output, expected two or more", to_string(spec.type)),
+        "name them, as in inputs = [\"left\", \"right\"], for a layer of the model itself");
+}
+
+/// "'left' makes 1 x 4 and 'right' 1 x 8"
+std::string two_shapes(const JoinedInput& first, const JoinedInput& other) {
+    return fmt::format("'{}' makes {} and '{}' {}",
+                       first.layer,
+                       to_string(first.shape),
+                       other.layer,
+                       to_string(other.shape));
+}
+
+Placed join_sum(const std::string& name, std::span<const JoinedInput> inputs) {
+    for (const JoinedInput& input : inputs) {
+        if (input.shape != inputs.front().shape) {
+            refuse_layer(
+                name,
+                fmt::format("{}, expected outputs of one shape", two_shapes(inputs.front(), input)),
+                "an add sums numbers in equal places; a concat joins different widths");
+        }
+    }
+    return {inputs.front().shape, 0};
+}
+
+Placed join_columns(const std::string& name, std::span<const JoinedInput> inputs) {
+    constexpr std::int64_t widest = std::int64_t{1} << 30;
+    const int positions = inputs.front().shape.positions;
+    std::int64_t width = 0;
+    for (const JoinedInput& input : inputs) {
+        if (input.shape.positions != positions) {
+            refuse_layer(name,
+                         fmt::format("{}, expected equal numbers of positions",
+                                     two_shapes(inputs.front(), input)),
+                         "a concat joins the widths of equal positions");
+        }
+        width += input.shape.width;
+    }
+    if (width > widest) {
+        refuse_layer(name,
+                     fmt::format("widths that add up to {}, expected at most {}", width, widest),
+                     "check the sizes");
+    }
+    return {{.positions = positions, .width = static_cast<int>(width)}, 0};
+}
+
 Placed place_opaque(LayerPlacement&, LayerSpec&, const std::string& name, const SampleShape&) {
     refuse_layer(name, "is known by its costs only", "such a model can be planned, not executed");
 }
@@ -154,6 +204,9 @@ constexpr std::array layer_rows{
               .place = place_sequence},
     LayerKind{
         .type = LayerType::CrossEntropy, .word = "cross_entropy", .place = place_cross_entropy},
+    LayerKind{.type = LayerType::Add, .word = "add", .place = place_join, .join = join_sum},
+    LayerKind{
+        .type = LayerType::Concat, .word = "concat", .place = place_join, .join = join_columns},
     LayerKind{.type = LayerType::Opaque, .word = "opaque", .place = place_opaque},
 };
 

@@ -11,6 +11,7 @@
 namespace pipetwin {
 
 class LayerPlacement;
+struct JoinedInput;
 struct Placed;
 
 /// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, or the
@@ -36,6 +37,9 @@ struct LayerKind {
                     LayerSpec& spec,
                     const std::string& name,
                     const SampleShape& input) = nullptr;
+    /// For a kind that reads several outputs: what it makes of two or more. Throws Error(BadInput)
+    /// where they do not fit together. Null: the kind reads one.
+    Placed (*join)(const std::string& name, std::span<const JoinedInput> inputs) = nullptr;
 
     /// The keys that a scenario may write for the kind, in the order in which they are written.
     std::span<const LayerKey> keys() const;

@@ -1,5 +1,6 @@
 #include "core/model/layer_placement.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -55,10 +56,12 @@ std::int64_t checked_product(const std::string& name, std::int64_t a, std::int64
     return a * b;
 }
 
-Placed LayerPlacement::place(LayerSpec& spec,
-                             const std::string& path,
-                             int index,
-                             const SampleShape& input) {
+std::string name_without_own(const LayerSpec& spec, int index) {
+    return fmt::format("{}{}", to_string(spec.type), index);
+}
+
+/// Enters a layer: gives it its name, and checks what no other layer matters for. Returns its path.
+std::string LayerPlacement::begin(LayerSpec& spec, const std::string& path, int index) {
     if (++depth_ > deepest_nesting) {
         refuse_layer(path, fmt::format("layers nested deeper than {}", deepest_nesting));
     }
@@ -66,9 +69,9 @@ Placed LayerPlacement::place(LayerSpec& spec,
         refuse_layer(path, fmt::format("more than {} layers", most_layers));
     }
     if (spec.name.empty()) {
-        spec.name = fmt::format("{}{}", to_string(spec.type), index);
+        spec.name = name_without_own(spec, index);
     }
-    const std::string name = path.empty() ? spec.name : path + "." + spec.name;
+    std::string name = path.empty() ? spec.name : path + "." + spec.name;
     if (!names_.insert(name).second) {
         refuse_layer(name, "two layers have this name, expected a name of its own");
     }
@@ -78,6 +81,14 @@ Placed LayerPlacement::place(LayerSpec& spec,
     if (!(spec.dropout >= 0 && spec.dropout < 1)) {
         refuse_layer(name, fmt::format("dropout = {}, expected 0 up to, but not, 1", spec.dropout));
     }
+    return name;
+}
+
+Placed LayerPlacement::place(LayerSpec& spec,
+                             const std::string& path,
+                             int index,
+                             const SampleShape& input) {
+    const std::string name = begin(spec, path, index);
     const LayerKind& kind = layer_kind(spec.type);
     if (kind.reads_numbers) {
         expect_numbers(name, spec, input);
@@ -85,6 +96,29 @@ Placed LayerPlacement::place(LayerSpec& spec,
     const Placed placed = kind.place(*this, spec, name, input);
     checked_product(name, placed.output.positions, placed.output.width);
     --depth_;
+    return placed;
+}
+
+Placed LayerPlacement::place_unit(LayerSpec& spec, std::span<const JoinedInput> inputs) {
+    depth_ = 0;  // where the layer before was refused, it stands as deep as that was
+    after_loss = std::ranges::any_of(inputs, [](const JoinedInput& input) {
+        return !input.shape.token_ids && input.shape.width == 0;
+    });
+    const LayerKind& kind = layer_kind(spec.type);
+    if (inputs.size() == 1) {
+        return place(spec, "", 0, inputs.front().shape);
+    }
+    const std::string name = begin(spec, "", 0);
+    if (kind.join == nullptr) {
+        refuse_layer(name,
+                     fmt::format("{} reads {} outputs, expected one", kind.word, inputs.size()),
+                     "let an add or a concat join them, and read that");
+    }
+    for (const JoinedInput& input : inputs) {
+        expect_numbers(name, spec, input.shape);
+    }
+    const Placed placed = kind.join(name, inputs);
+    checked_product(name, placed.output.positions, placed.output.width);
     return placed;
 }
 
@@ -97,6 +131,13 @@ Placed LayerPlacement::place_inner(LayerSpec& spec,
     }
     Placed all{input, 0};
     for (std::size_t i = 0; i < spec.inner.size(); ++i) {
+        if (!spec.inner[i].inputs.empty()) {
+            refuse_layer(name,
+                         fmt::format("layer {} inside names its inputs, expected that it reads the "
+                                     "one before it",
+                                     i),
+                         "layers of the model itself may name theirs");
+        }
         const Placed one = place(spec.inner[i], name, static_cast<int>(i), all.output);
         all = {one.output, checked_sum(name, all.parameters, one.parameters)};
     }

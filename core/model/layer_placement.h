@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -30,9 +31,22 @@ struct Placed {
     std::int64_t parameters = 0;
 };
 
+/// An output that a layer reads, and the layer that makes it; its name is empty for the model's
+/// input.
+struct JoinedInput {
+    std::string_view layer;
+    SampleShape shape;
+};
+
+/// "linear0", for a layer that has no name of its own: its type and its index among its siblings.
+std::string name_without_own(const LayerSpec& spec, int index);
+
 /// Gives every layer its name and its shapes, in the order of the model.
 class LayerPlacement {
   public:
+    /// A layer of the model itself, which has a name and reads one output or several.
+    Placed place_unit(LayerSpec& spec, std::span<const JoinedInput> inputs);
+
     /// `spec` gets a name if it has none; `path` is the name of what holds it, empty at the top.
     Placed place(LayerSpec& spec, const std::string& path, int index, const SampleShape& input);
 
@@ -45,6 +59,8 @@ class LayerPlacement {
     bool after_loss = false;
 
   private:
+    std::string begin(LayerSpec& spec, const std::string& path, int index);
+
     std::unordered_set<std::string> names_;
     std::size_t count_ = 0;
     int depth_ = 0;

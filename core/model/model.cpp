@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/model/layer_graph.h"
 #include "core/model/layer_placement.h"
-#include "core/model/topological_order.h"
 
 namespace pipetwin {
 
@@ -24,13 +22,24 @@ std::string to_string(const SampleShape& shape) {
     return shape.width == 0 ? "a loss" : fmt::format("{} x {}", shape.positions, shape.width);
 }
 
-Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
-    if (layers.empty()) {
+namespace {
+
+void expect_layer_count(std::size_t count) {
+    if (count == 0) {
         throw Error(ErrorKind::BadInput,
                     "model",
                     "no layers, expected at least one",
                     "add one, as docs/scenario.md shows");
     }
+    if (count > most_layers) {
+        throw Error(ErrorKind::BadInput,
+                    "model",
+                    fmt::format("{} layers, expected at most {}", count, most_layers),
+                    "is there a digit too many in a repeat?");
+    }
+}
+
+void expect_sample(const SampleShape& input) {
     if (input.positions < 1 || (!input.token_ids && input.width < 1)) {
         throw Error(ErrorKind::BadInput,
                     "model",
@@ -39,82 +48,166 @@ Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
                                 input.width),
                     "docs/scenario.md says which keys give a sample's size");
     }
-    if (layers.size() > most_layers) {
-        throw Error(ErrorKind::BadInput,
-                    "model",
-                    fmt::format("{} layers, expected at most {}", layers.size(), most_layers),
-                    "is there a digit too many in a repeat?");
-    }
-    LayerPlacement placement;
-    std::vector<Layer> placed_layers;
-    std::vector<std::vector<int>> inputs(layers.size());
-    std::int64_t parameters = 0;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-        LayerSpec& spec = layers[i];
-        const Placed placed = placement.place(spec, "", static_cast<int>(i), input);
-        parameters = checked_sum(spec.name, parameters, placed.parameters);
-        placed_layers.push_back({std::move(spec), input, placed.output, placed.parameters});
-        if (i > 0) {
-            inputs[i].push_back(static_cast<int>(i) - 1);
-        }
-        input = placed.output;
-    }
-    return Model(std::move(placed_layers), std::move(inputs));
 }
 
-namespace {
-
-/// For every named layer the positions (in the list) of the layers that it reads.
-std::vector<std::vector<int>> resolve_inputs(const std::vector<Model::Named>& layers) {
-    std::unordered_map<std::string_view, int> position;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-        if (layers[i].name.empty()) {
-            throw Error(ErrorKind::BadInput,
-                        "model",
-                        fmt::format("layer {} has no name", i),
-                        "give it a name of its own");
-        }
-        if (!position.emplace(layers[i].name, static_cast<int>(i)).second) {
-            refuse_layer(layers[i].name, "two layers have this name, expected a name of its own");
+/// The layer that ends the model: a loss that no layer reads, else the last that none reads.
+std::size_t last_of(const std::vector<LayerSpec>& layers, const std::vector<bool>& is_read) {
+    std::size_t last = layers.size() - 1;
+    bool is_loss = false;
+    bool is_found = false;
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+        const bool loss = ends_with_loss(layers[layer]);
+        if (!is_read[layer] && (loss || !is_loss)) {
+            last = layer;
+            is_loss = loss;
+            is_found = true;
         }
     }
-    std::vector<std::vector<int>> inputs(layers.size());
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-        if (layers[i].inputs.empty() && i > 0) {
-            inputs[i].push_back(static_cast<int>(i) - 1);
+    return is_found ? last : layers.size() - 1;
+}
+
+void find_unread(const std::vector<LayerSpec>& layers, LayerGraph& graph) {
+    const std::size_t last = last_of(layers, graph.is_read);
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+        if (graph.is_read[layer] || layer == last) {
+            continue;
         }
-        for (const std::string& name : layers[i].inputs) {
-            const auto found = position.find(name);
-            if (found == position.end()) {
-                refuse_layer(layers[i].name, fmt::format("reads '{}', which is no layer", name));
+        graph.faults.push_back(
+            {static_cast<int>(layer),
+             Error(ErrorKind::BadInput,
+                   fmt::format("model, layer '{}'", layers[layer].name),
+                   ends_with_loss(layers[layer])
+                       ? fmt::format("a loss besides '{}', expected one in a model",
+                                     layers[last].name)
+                       : "no layer reads its output, expected one that does",
+                   "name it in the inputs of a later layer, or take it out")});
+    }
+}
+
+/// Gives the layers of a list their shapes, in an order in which each stands behind its inputs.
+class ShapeWalk {
+  public:
+    ShapeWalk(SampleShape input, std::vector<LayerSpec>& layers, LayerGraph& graph)
+        : input_(input), layers_(layers), graph_(graph), placed_(layers.size()) {}
+
+    void place_all() {
+        for (const int layer : graph_.order) {
+            place(as_index(layer));
+        }
+    }
+
+    /// The layer at a place of the list, which has no fault.
+    Layer take(std::size_t layer) {
+        const std::vector<int>& sources = graph_.inputs[layer];
+        const SampleShape input =
+            sources.empty() ? input_ : placed_[as_index(sources.front())]->output;
+        const Placed& placed = *placed_[layer];
+        return {std::move(layers_[layer]), input, placed.output, placed.parameters};
+    }
+
+  private:
+    /// What a layer reads; none where that follows from a layer with a fault.
+    std::optional<std::vector<JoinedInput>> inputs_of(std::size_t layer) const {
+        if (!graph_.is_resolved[layer]) {
+            return std::nullopt;
+        }
+        std::vector<JoinedInput> inputs;
+        for (const int source : graph_.inputs[layer]) {
+            const std::optional<Placed>& placed = placed_[as_index(source)];
+            if (!placed) {
+                return std::nullopt;
             }
-            if (std::ranges::find(inputs[i], found->second) != inputs[i].end()) {
-                refuse_layer(layers[i].name, fmt::format("reads '{}' twice", name));
-            }
-            inputs[i].push_back(found->second);
+            inputs.push_back({layers_[as_index(source)].name, placed->output});
+        }
+        if (inputs.empty()) {
+            inputs.push_back({"", input_});
+        }
+        return inputs;
+    }
+
+    void place(std::size_t layer) {
+        const std::optional<std::vector<JoinedInput>> inputs = inputs_of(layer);
+        if (!inputs) {
+            return;
+        }
+        try {
+            LayerSpec& spec = layers_[layer];
+            const Placed placed = placement_.place_unit(spec, *inputs);
+            parameters_ = checked_sum(spec.name, parameters_, placed.parameters);
+            placed_[layer] = placed;
+        } catch (const Error& error) {
+            graph_.faults.push_back({static_cast<int>(layer), error});
+        }
+    }
+
+    SampleShape input_;
+    std::vector<LayerSpec>& layers_;
+    LayerGraph& graph_;
+    LayerPlacement placement_;
+    std::vector<std::optional<Placed>> placed_;  ///< [layer] none before its turn, and with a fault
+    std::int64_t parameters_ = 0;
+};
+
+/// The layers that each reads, by their places in the order, in place of those in the list.
+std::vector<std::vector<int>> in_order(const LayerGraph& graph) {
+    std::vector<int> index_of(graph.order.size());
+    std::vector<std::vector<int>> inputs(graph.order.size());
+    for (std::size_t index = 0; index < graph.order.size(); ++index) {
+        const std::size_t listed = as_index(graph.order[index]);
+        index_of[listed] = static_cast<int>(index);
+        for (const int input : graph.inputs[listed]) {
+            inputs[index].push_back(index_of[as_index(input)]);
         }
     }
     return inputs;
 }
 
-[[noreturn]] void refuse_circle(const std::vector<Model::Named>& layers,
-                                const std::vector<int>& in_a_circle) {
-    constexpr std::size_t named = 8;
-    std::vector<std::string_view> names;
-    for (const int layer : in_a_circle) {
-        if (names.size() < named) {
-            names.emplace_back(layers[as_index(layer)].name);
-        }
+void throw_if_any(std::vector<LayerFault>& faults) {
+    if (!faults.empty()) {
+        std::ranges::stable_sort(faults, {}, &LayerFault::layer);
+        throw LayerFaults(std::move(faults));
     }
-    throw Error(ErrorKind::BadInput,
-                "model",
-                fmt::format("layers wait for each other in a circle: {}{}",
-                            fmt::join(names, ", "),
-                            names.size() == named ? ", ..." : ""),
-                "let every layer read earlier layers only");
 }
 
 }  // namespace
+
+bool ends_with_loss(const LayerSpec& layer) {
+    const LayerSpec* last = &layer;
+    while (last->type == LayerType::Sequence && !last->inner.empty()) {
+        last = &last->inner.back();
+    }
+    return last->type == LayerType::CrossEntropy;
+}
+
+Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
+    for (const LayerSpec& layer : layers) {
+        PIPETWIN_EXPECT(layer.inputs.empty(), "a layer of a chain names no inputs");
+    }
+    return graph(input, std::move(layers));
+}
+
+Model Model::graph(SampleShape input, std::vector<LayerSpec> layers) {
+    expect_layer_count(layers.size());
+    expect_sample(input);
+    std::vector<NamedReads> names;
+    names.reserve(layers.size());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        LayerSpec& layer = layers[i];
+        layer.name = layer.name.empty() ? name_without_own(layer, static_cast<int>(i)) : layer.name;
+        names.push_back({layer.name, layer.inputs});
+    }
+    LayerGraph graph = layer_graph(names);
+    find_unread(layers, graph);
+    ShapeWalk walk(input, layers, graph);
+    walk.place_all();
+    throw_if_any(graph.faults);
+    std::vector<Layer> ordered;
+    ordered.reserve(layers.size());
+    for (const int listed : graph.order) {
+        ordered.push_back(walk.take(as_index(listed)));
+    }
+    return Model(std::move(ordered), in_order(graph));
+}
 
 Model Model::opaque(const std::vector<Named>& layers) {
     if (layers.empty() || layers.size() > most_layers) {
@@ -123,27 +216,31 @@ Model Model::opaque(const std::vector<Named>& layers) {
                     fmt::format("{} layers, expected 1 to {}", layers.size(), most_layers),
                     "is there a digit too many in a repeat?");
     }
-    const std::vector<std::vector<int>> listed_inputs = resolve_inputs(layers);
-    const TopologicalOrder order = topological_order(listed_inputs);
-    if (!order.in_a_circle.empty()) {
-        refuse_circle(layers, order.in_a_circle);
-    }
-    std::vector<Layer> ordered(layers.size());
-    std::vector<std::vector<int>> inputs(layers.size());
-    std::vector<int> index_of(layers.size());
-    for (std::size_t index = 0; index < layers.size(); ++index) {
-        const std::size_t listed = as_index(order.order[index]);
-        index_of[listed] = static_cast<int>(index);
-        ordered[index].spec.name = layers[listed].name;
-        for (const int input : listed_inputs[listed]) {
-            inputs[index].push_back(index_of[as_index(input)]);
+    std::vector<NamedReads> names;
+    names.reserve(layers.size());
+    for (const Named& layer : layers) {
+        if (layer.name.empty()) {
+            throw Error(ErrorKind::BadInput,
+                        "model",
+                        fmt::format("layer {} has no name", names.size()),
+                        "give it a name of its own");
         }
+        names.push_back({layer.name, layer.inputs});
     }
-    return Model(std::move(ordered), std::move(inputs));
+    LayerGraph graph = layer_graph(names);
+    throw_if_any(graph.faults);
+    std::vector<Layer> ordered(layers.size());
+    for (std::size_t index = 0; index < layers.size(); ++index) {
+        ordered[index].spec.name = layers[as_index(graph.order[index])].name;
+    }
+    return Model(std::move(ordered), in_order(graph));
 }
 
 Model::Model(std::vector<Layer> layers, std::vector<std::vector<int>> inputs)
-    : layers_(std::move(layers)), inputs_(std::move(inputs)), readers_(layers_.size()) {
+    : layers_(std::move(layers)),
+      operands_(std::move(inputs)),
+      inputs_(operands_),
+      readers_(layers_.size()) {
     for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
         std::ranges::sort(inputs_[layer]);
         for (const int input : inputs_[layer]) {
@@ -164,6 +261,11 @@ const Layer& Model::layer(int index) const {
 const std::vector<int>& Model::inputs_of(int index) const {
     PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
     return inputs_[as_index(index)];
+}
+
+const std::vector<int>& Model::operands_of(int index) const {
+    PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
+    return operands_[as_index(index)];
 }
 
 const std::vector<int>& Model::readers_of(int index) const {

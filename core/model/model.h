@@ -20,14 +20,16 @@ enum class LayerType {
     CrossEntropy,  ///< mean negative log-likelihood of the target class at every position
     Sequence,      ///< `inner`, one after the other
     Residual,      ///< x + inner(x)
+    Add,           ///< the sum of two or more outputs of one shape
+    Concat,        ///< two or more outputs of equal positions side by side: their widths add up
     Opaque,        ///< known by its costs only; can be planned and simulated, not executed
 };
 
 /// The word of a type of layer in scenarios: "linear".
 std::string_view to_string(LayerType type);
 
-/// What a user writes about a layer; shapes follow from the layer before it. A layer without a name
-/// gets one from its type and its index among its siblings: "linear0", "gelu1".
+/// What a user writes about a layer; shapes follow from the layers that it reads. A layer without a
+/// name gets one from its type and its index among its siblings: "linear0", "gelu1".
 struct LayerSpec {
     std::string name{};
     LayerType type = LayerType::Opaque;
@@ -40,9 +42,15 @@ struct LayerSpec {
     bool tied = false;
     double dropout = 0;  ///< Dropout; also of the output of Embedding, Linear, Attention: the p
     std::vector<LayerSpec> inner{};
+    /// Names of the layers whose outputs it reads, in the order in which a concat joins them;
+    /// empty: the layer before, or the model's input for the first. A layer of `inner` names none.
+    std::vector<std::string> inputs{};
 
     bool operator==(const LayerSpec&) const = default;
 };
+
+/// True for a loss, and for a sequence that ends with one.
+bool ends_with_loss(const LayerSpec& layer);
 
 /// Shape of one sample between layers: `positions` x `width` numbers, or `positions` token ids.
 struct SampleShape {
@@ -59,7 +67,7 @@ std::string to_string(const SampleShape& shape);
 /// The smallest unit of partition, with everything that follows from its place in the model.
 struct Layer {
     LayerSpec spec;
-    SampleShape input;
+    SampleShape input;   ///< the first of several, in the order of `Model::operands_of`
     SampleShape output;  ///< after the loss: positions 1, width 0
     std::int64_t parameter_count = 0;
 };
@@ -73,6 +81,14 @@ class Model {
     /// do not chain, a size is out of range, a name occurs twice, or a loss stands anywhere but
     /// last. Inner layers are named by path ("head.loss"), and paths are what must differ.
     static Model chain(SampleShape input, std::vector<LayerSpec> layers);
+
+    /// A graph of layers by the names that they read (`LayerSpec::inputs`); without any it is a
+    /// chain. A list in which every layer reads earlier ones keeps its order; any other is put into
+    /// one that does. The first of the list alone reads the model's input, and every output but
+    /// that of the last layer in order is read. Throws LayerFaults (core/model/layer_faults.h),
+    /// which holds all that is wrong, or Error(BadInput) for an input or a number of layers that no
+    /// model has.
+    static Model graph(SampleShape input, std::vector<LayerSpec> layers);
 
     /// A layer known by its costs only, and the layers that it reads, by name; an empty list means
     /// "the one before".
@@ -93,6 +109,10 @@ class Model {
     /// Indices of the layers whose output `index` reads, ascending; empty for the first.
     const std::vector<int>& inputs_of(int index) const;
 
+    /// Indices of the layers whose output `index` reads, in the order in which they are written:
+    /// that of a concat's columns.
+    const std::vector<int>& operands_of(int index) const;
+
     /// Indices of the layers that read the output of `index`, ascending; empty for the last.
     const std::vector<int>& readers_of(int index) const;
 
@@ -107,12 +127,13 @@ class Model {
     bool is_executable() const;
 
   private:
-    /// `inputs[layer]`: the indices of the layers that it reads, in any order.
+    /// `inputs[layer]`: the indices of the layers that it reads, as written.
     Model(std::vector<Layer> layers, std::vector<std::vector<int>> inputs);
 
     std::vector<Layer> layers_;
-    std::vector<std::vector<int>> inputs_;   ///< [layer], ascending
-    std::vector<std::vector<int>> readers_;  ///< [layer], ascending
+    std::vector<std::vector<int>> operands_;  ///< [layer], as written
+    std::vector<std::vector<int>> inputs_;    ///< [layer], ascending
+    std::vector<std::vector<int>> readers_;   ///< [layer], ascending
 };
 
 /// Sizes of a GPT: pre-norm blocks, learned positions, GELU, head without bias.

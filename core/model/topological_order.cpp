@@ -1,9 +1,11 @@
 #include "core/model/topological_order.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 
 #include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/strong_components.hpp>
 #include <boost/range/iterator_range.hpp>
 #include <queue>
 
@@ -11,8 +13,30 @@
 
 namespace pipetwin {
 
+namespace {
+
+using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS>;
+
+/// The strongly connected parts of the graph that hold an edge, by their lowest vertex.
+std::vector<std::vector<int>> circles_of(const Graph& graph) {
+    std::vector<std::size_t> part_of(num_vertices(graph));
+    const std::size_t count = boost::strong_components(
+        graph, boost::make_iterator_property_map(part_of.begin(), get(boost::vertex_index, graph)));
+    std::vector<std::vector<int>> parts(count);
+    for (std::size_t vertex = 0; vertex < part_of.size(); ++vertex) {
+        parts[part_of[vertex]].push_back(static_cast<int>(vertex));
+    }
+    std::erase_if(parts, [&graph](const std::vector<int>& part) {
+        const std::size_t first = as_index(part.front());
+        return part.size() == 1 && !edge(first, first, graph).second;
+    });
+    std::ranges::sort(parts, {}, [](const std::vector<int>& part) { return part.front(); });
+    return parts;
+}
+
+}  // namespace
+
 TopologicalOrder topological_order(const std::vector<std::vector<int>>& inputs) {
-    using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS>;
     Graph graph(inputs.size());
     for (std::size_t vertex = 0; vertex < inputs.size(); ++vertex) {
         for (const int input : inputs[vertex]) {
@@ -39,10 +63,8 @@ TopologicalOrder topological_order(const std::vector<std::vector<int>>& inputs) 
             }
         }
     }
-    for (std::size_t vertex = 0; vertex < missing.size(); ++vertex) {
-        if (missing[vertex] > 0) {
-            result.in_a_circle.push_back(static_cast<int>(vertex));
-        }
+    if (result.order.size() < inputs.size()) {
+        result.circles = circles_of(graph);
     }
     return result;
 }

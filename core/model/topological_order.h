@@ -7,9 +7,9 @@ namespace pipetwin {
 /// Vertices of a directed graph, each behind all that it reads.
 struct TopologicalOrder {
     std::vector<int> order{};
-    /// Ascending: the vertices that could not be placed, as they are part of a circle or read one.
-    /// Empty if the graph has none.
-    std::vector<int> in_a_circle{};
+    /// Vertices that wait for each other, each list ascending, and a vertex that reads itself
+    /// alone. They, and what reads them, are not in the order.
+    std::vector<std::vector<int>> circles{};
 };
 
 /// `inputs[vertex]`: the vertices that it reads. Where several vertices could come next, the one of

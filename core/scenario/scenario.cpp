@@ -89,23 +89,15 @@ void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place
 
 namespace {
 
-/// The last layer that computes: a sequence ends where its own last layer does.
-LayerType last_type(const std::vector<LayerSpec>& layers) {
-    const LayerSpec* last = &layers.back();
-    while (last->type == LayerType::Sequence && !last->inner.empty()) {
-        last = &last->inner.back();
-    }
-    return last->type;
-}
-
 Model layers_model(const Scenario::ModelPart& part) {
-    if (part.layers.empty() || last_type(part.layers) != LayerType::CrossEntropy) {
+    Model model = Model::graph(part.input, part.layers);
+    if (!ends_with_loss(model.layer(model.layer_count() - 1).spec)) {
         throw Error(ErrorKind::BadInput,
                     "model.layer",
                     "the last layer is no cross_entropy, expected the loss there",
                     "end with [[model.layer]] type = \"cross_entropy\"");
     }
-    return Model::chain(part.input, part.layers);
+    return model;
 }
 
 Model profile_model(const ScenarioParts& scenario, const Profile* profile) {

@@ -9,6 +9,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/layer_faults.h"
 #include "core/model/layer_kinds.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
@@ -21,7 +22,7 @@ namespace {
 
 using std::string_view;
 
-constexpr std::array<string_view, 3> keys_of_every_layer{"type", "name", "repeat"};
+constexpr std::array<string_view, 4> keys_of_every_layer{"type", "name", "repeat", "inputs"};
 constexpr string_view layers_key = "layer";  // tables of their own
 
 /// The keys of one kind of layer, besides those of every layer.
@@ -56,7 +57,28 @@ std::size_t count_layers(const LayerSpec& spec) {
 
 constexpr int vocabulary_of_bytes = 256;
 
-std::vector<LayerSpec> read_layers(const TomlTable& parent);
+/// Where a layer stands: one of the model itself may name the layers that it reads.
+enum class LayerPlace { InModel, InLayer };
+
+std::vector<LayerSpec> read_layers(const TomlTable& parent, LayerPlace place);
+
+std::vector<std::string> read_inputs(const TomlTable& table, LayerPlace place) {
+    if (!table.has("inputs")) {
+        return {};
+    }
+    if (place == LayerPlace::InLayer) {
+        table.refuse("inputs",
+                     "none: a layer inside another reads the one before it",
+                     "layers of [[model.layer]] may name theirs");
+    }
+    std::vector<std::string> names = *table.texts("inputs");
+    if (names.empty()) {
+        table.refuse("inputs",
+                     "the name of at least one layer",
+                     "leave the key out: then it reads the layer before");
+    }
+    return names;
+}
 
 /// One value of a layer, by the type of the field that it goes to.
 struct LayerValueReader {
@@ -79,7 +101,7 @@ struct LayerValueReader {
     }
 };
 
-LayerSpec read_layer(const TomlTable& table) {
+LayerSpec read_layer(const TomlTable& table, LayerPlace place) {
     const LayerKind& kind = kind_of_layer(table);
     std::vector<string_view> names(keys_of_every_layer.begin(), keys_of_every_layer.end());
     std::ranges::move(names_of(kind), std::back_inserter(names));
@@ -90,24 +112,32 @@ LayerSpec read_layer(const TomlTable& table) {
         std::visit(LayerValueReader{table, key, spec}, key.value);
     }
     if (kind.holds_layers) {
-        spec.inner = read_layers(table);
+        spec.inner = read_layers(table, LayerPlace::InLayer);
     }
+    spec.inputs = read_inputs(table, place);
     return spec;
 }
 
-/// The layers of `[[...layer]]`, each as often as its `repeat` says.
-std::vector<LayerSpec> read_layers(const TomlTable& parent) {
+/// How often a layer stands there.
+int repeat_of(const TomlTable& table) {
+    return as_int(table.integer("repeat", layer_range), 1);
+}
+
+/// The layers of `[[...layer]]`, each as often as its `repeat` says. The first copy of a layer
+/// reads its inputs, each other one the copy before.
+std::vector<LayerSpec> read_layers(const TomlTable& parent, LayerPlace place) {
     std::vector<LayerSpec> layers;
     std::size_t total = 0;
     for (const TomlTable& table : parent.tables("layer")) {
-        LayerSpec spec = read_layer(table);
-        const int repeat = as_int(table.integer("repeat", layer_range), 1);
+        LayerSpec spec = read_layer(table, place);
+        const int repeat = repeat_of(table);
         total += as_index(repeat) * count_layers(spec);
         if (total > as_index(layer_range.high)) {
             table.refuse("repeat", fmt::format("at most {} layers in all", layer_range.high));
         }
         for (int copy = 0; copy + 1 < repeat; ++copy) {
             layers.push_back(spec);
+            spec.inputs.clear();
         }
         layers.push_back(std::move(spec));
         if (repeat > 1 && !layers.back().name.empty()) {
@@ -131,6 +161,9 @@ void print_layers(ScenarioWriter& writer,
         writer.string("type", to_string(layer.type));
         if (!layer.name.empty()) {
             writer.string("name", layer.name);
+        }
+        if (!layer.inputs.empty()) {
+            writer.strings("inputs", layer.inputs);
         }
         for (const LayerKey& key : layer_kind(layer.type).keys()) {
             std::visit([&](auto field) { writer.number(key.name, layer.*field); }, key.value);
@@ -160,7 +193,7 @@ void print_sizes(const ScenarioKey& key, ScenarioWriter& writer, const Scenario&
 }
 
 void read_model_layers(const ScenarioKey&, const TomlTable& table, Scenario& scenario) {
-    scenario.model.layers = read_layers(table);
+    scenario.model.layers = read_layers(table, LayerPlace::InModel);
 }
 
 void print_model_layers(const ScenarioKey&, ScenarioWriter& writer, const Scenario& scenario) {
@@ -264,6 +297,23 @@ std::span<const ScenarioKey> keys_of(ModelKind kind) {
     PIPETWIN_EXPECT(false, "model kind out of range");
 }
 
+/// Throws Error(BadInput) with the place of every layer that does not fit the others.
+void expect_layers_fit(const TomlTable& table, const Scenario::ModelPart& model) {
+    try {
+        Model::graph(model.input, model.layers);
+    } catch (const LayerFaults& error) {
+        std::vector<std::string> places;  // of every layer
+        for (const TomlTable& layer : table.tables(layers_key)) {
+            places.insert(places.end(), as_index(repeat_of(layer)), layer.place("inputs"));
+        }
+        std::vector<std::string> of_faults;
+        for (const LayerFault& fault : error.faults()) {
+            of_faults.push_back(places.at(as_index(fault.layer)));
+        }
+        throw listed_faults(error.faults(), of_faults);
+    }
+}
+
 }  // namespace
 
 void read_model(const TomlTable& table, Scenario& scenario) {
@@ -276,6 +326,9 @@ void read_model(const TomlTable& table, Scenario& scenario) {
         scenario.model.gpt.vocabulary = vocabulary_of_bytes;  // unless it is written
     }
     read_keys(further, table, scenario);
+    if (scenario.model.kind == ModelKind::Layers) {
+        expect_layers_fit(table, scenario.model);
+    }
 }
 
 void print_model(ScenarioWriter& writer, const Scenario& scenario) {

@@ -17,6 +17,7 @@
 #include "exec/executor/executor_impl.h"
 #include "exec/executor/flight_recorder.h"
 #include "exec/gpu/gpu_parts.h"
+#include "exec/layers/make_layer.h"
 #include "exec/memory_plan/schedule_order.h"
 #include "exec/transport/monitor.h"
 #include "exec/transport/process_group.h"
@@ -43,18 +44,7 @@ void refuse_what_cannot_be_executed(const Plan& plan,
                     "it is known by its costs only, so it can be simulated but not executed",
                     "describe the model as gpt, mlp or layers");
     }
-    if (!plan->schedule.skips.empty()) {
-        const StagePair& skip = plan->schedule.skips.front();
-        throw Error(
-            ErrorKind::Infeasible,
-            plan->schedule_name,
-            fmt::format("stage {} sends to stage {}, which is not the next one: that can be "
-                        "simulated, but not executed yet",
-                        skip.from,
-                        skip.to),
-            "choose a partition in which every output is read by its own stage or the next "
-            "one");
-    }
+    refuse_branches(model);
     if (const auto why = why_not_trainable(plan->schedule, plan->stale_gradients)) {
         throw Error(
             ErrorKind::Infeasible, plan->schedule_name, *why, "'pipetwin simulate' predicts it");

@@ -19,6 +19,14 @@
 namespace pipetwin::exec {
 
 LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
+    if (layer.spec.type == LayerType::Add || layer.spec.type == LayerType::Concat) {
+        // Its inputs are other layers' outputs, and its backward reads nothing but a gradient.
+        const std::int64_t rows = std::int64_t{samples} * layer.output.positions;
+        const auto width = static_cast<std::int64_t>(size_of(format.real));
+        LayerBytes bytes{};
+        bytes.output = Bytes{rows * layer.output.width * width};
+        return bytes;
+    }
     const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.input, format);
     return {.input = made->input_bytes(samples),
             .output = made->output_bytes(samples),
@@ -94,6 +102,42 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                 fmt::format("layer \"{}\"", spec.name),
                 "is known by its costs only and cannot be executed",
                 "simulate it, or describe the model by layers that are executed");
+}
+
+namespace {
+
+/// "'left' and 'right'"
+std::string quoted_names(const Model& model, const std::vector<int>& layers) {
+    std::string text;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        text += fmt::format("{}'{}'",
+                            i == 0                   ? ""
+                            : i + 1 == layers.size() ? " and "
+                                                     : ", ",
+                            model.layer(layers[i]).spec.name);
+    }
+    return text.empty() ? "no layer" : text;
+}
+
+}  // namespace
+
+void refuse_branches(const Model& model) {
+    for (int index = 1; index < model.layer_count(); ++index) {
+        const std::vector<int>& inputs = model.inputs_of(index);
+        if (inputs.size() == 1 && inputs.front() == index - 1) {
+            continue;
+        }
+        throw Error(
+            ErrorKind::BadInput,
+            "model.layer",
+            fmt::format("'{}' reads {}, expected '{}', the layer before it: no branches between "
+                        "layers can be trained or measured yet",
+                        model.layer(index).spec.name,
+                        quoted_names(model, model.operands_of(index)),
+                        model.layer(index - 1).spec.name),
+            "'pipetwin simulate' and 'pipetwin plan' predict it with --profile FILE; to train it, "
+            "put the branch inside one layer, as type = \"residual\" does");
+    }
 }
 
 }  // namespace pipetwin::exec

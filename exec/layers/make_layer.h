@@ -28,4 +28,8 @@ struct LayerBytes {
 /// opaque layer.
 LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format);
 
+/// Throws Error(BadInput) naming the first layer that reads anything but the one before it: chains
+/// alone can be executed.
+void refuse_branches(const Model& model);
+
 }  // namespace pipetwin::exec

@@ -15,6 +15,7 @@ using ::testing::Not;
 constexpr std::array commands{"run",
                               "simulate",
                               "profile",
+                              "model",
                               "plan",
                               "train",
                               "launch",

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/error.h"
 #include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
 #include "tests/core/scenario/scenario_texts.h"
@@ -73,6 +74,90 @@ TEST(LayersModel, RefusesWhatIsNoModel) {
     expect_refused(cases);
     EXPECT_EQ(refusal(with(head, "input = 4\nlayer = [{type = \"lineer\"}]")).hint(),
               "did you mean 'linear'?");
+}
+
+constexpr std::string_view branches = R"([model]
+kind = "layers"
+input = 8
+
+[[model.layer]]
+type = "linear"
+name = "stem"
+outputs = 8
+
+[[model.layer]]
+type = "linear"
+name = "left"
+outputs = 6
+repeat = 2
+
+[[model.layer]]
+type = "linear"
+name = "right"
+outputs = 4
+inputs = ["stem"]
+repeat = 2
+
+[[model.layer]]
+type = "concat"
+inputs = ["right1", "left1"]
+
+[[model.layer]]
+type = "linear"
+outputs = 10
+
+[[model.layer]]
+type = "cross_entropy"
+)";
+
+TEST(LayersModel, OfBranchesReadsItsInputsByName) {
+    const Scenario s = parse(branches);
+    const Model model = scenario_model(s);
+    ASSERT_EQ(model.layer_count(), 8);
+    EXPECT_EQ(model.inputs_of(1), (std::vector<int>{0}));
+    EXPECT_EQ(model.inputs_of(3), (std::vector<int>{0})) << "the first copy of 'right'";
+    EXPECT_EQ(model.inputs_of(4), (std::vector<int>{3})) << "the second reads the first";
+    EXPECT_EQ(model.operands_of(5), (std::vector<int>{4, 2}));
+    EXPECT_EQ(model.layer(5).output, (SampleShape{.positions = 1, .width = 4 + 6}));
+    EXPECT_EQ(model.layer(6).parameter_count, 10 * 10 + 10);
+    EXPECT_EQ(parse(print_scenario(s)).model, s.model);
+}
+
+TEST(LayersModel, OfBranchesTellsOfEveryFaultWithItsLineAndColumn) {
+    std::string text(branches);
+    text.replace(text.find("[\"stem\"]"), 8, "[\"stam\"]");
+    text.replace(text.find("right1"), 6, "rihgt1");
+    const Error error = refusal(text);
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:20:10");
+    EXPECT_EQ(error.text(),
+              "2 faults in its layers:\n"
+              "  /home/u/scenarios/s.toml:20:10: model, layer 'right0': reads 'stam', which is no "
+              "layer; did "
+              "you mean 'stem'?\n"
+              "  /home/u/scenarios/s.toml:25:10: model, layer 'concat5': reads 'rihgt1', which is "
+              "no layer; "
+              "did you mean 'right1'?");
+}
+
+TEST(LayersModel, OfBranchesRefusesWhatNoLayerCanRead) {
+    const std::string head = "[model]\nkind = \"layers\"\ninput = 4\n";
+    expect_refused({
+        {head,
+         "layer = [{type = \"gelu\", inputs = []}, {type = \"cross_entropy\"}]",
+         "model.layer[0].inputs = [a list], expected the name of at least one layer"},
+        {head,
+         "layer = [{type = \"gelu\", inputs = \"a\"}, {type = \"cross_entropy\"}]",
+         "model.layer[0].inputs = \"a\", expected"},
+        {head,
+         "layer = [{type = \"residual\", layer = [{type = \"gelu\", inputs = [\"a\"]}]}, "
+         "{type = \"cross_entropy\"}]",
+         "expected none: a layer inside another reads the one before it"},
+        {head,
+         "layer = [{type = \"gelu\", repeat = 3}, {type = \"add\", inputs = [\"gelu0\", "
+         "\"gelu2\"], repeat = 2}, {type = \"cross_entropy\"}]",
+         "add reads one output, expected two or more"},
+    });
 }
 
 std::vector<int> partition_of(std::string_view list, int stages) {

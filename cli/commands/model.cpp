@@ -1,0 +1,81 @@
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands/commands.h"
+#include "cli/interop/exchange.h"
+#include "cli/predict/layer_costs.h"
+#include "cli/predict/prediction.h"
+#include "cli/text/json_output.h"
+#include "cli/text/model_text.h"
+#include "core/costs/profile_json.h"
+#include "core/scenario/settled_scenario.h"
+#include "core/svg/model_svg.h"
+#include "core/text/own_file.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// The partition that the scenario writes down, or that `simulate` would find; none, with a note
+/// that says why, where there is no such plan.
+std::optional<Partition> found_partition(const Scenario& scenario,
+                                         const Model& model,
+                                         const std::optional<FoundProfile>& costs,
+                                         Console& console) {
+    try {
+        if (std::optional<Partition> written = scenario_partition(scenario, model)) {
+            return written;
+        }
+        if (scenario.pipeline.pieces() == 1) {
+            return std::nullopt;
+        }
+        const SettledScenario settled = settle(scenario);
+        if (!costs) {
+            console.note(
+                "no cuts: the costs of the layers, which decide them, are not known; name "
+                "them with --profile FILE, or write pipeline.partition");
+            return std::nullopt;
+        }
+        return settled_plan(settled, model, costs->profile)->partition;
+    } catch (const Error& error) {
+        console.note(fmt::format("no cuts: {}", error.what()));
+        return std::nullopt;
+    }
+}
+
+}  // namespace
+
+void execute(const ModelOptions& options, Console& console) {
+    for (const std::filesystem::path& file : {options.svg, options.costs_out}) {
+        if (!file.empty()) {
+            require_free(file, options.common.force);
+        }
+    }
+    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
+    std::optional<FoundProfile> costs = known_profile(scenario, options.profile, {});
+    const Model model = scenario_model(scenario, costs ? &costs->profile : nullptr);
+    if (!options.costs_out.empty()) {
+        costs = FoundProfile{.profile = estimated_costs(scenario, model, options.device),
+                             .file = options.costs_out};
+        write_file(options.costs_out, print_profile(costs->profile));
+        console.note(fmt::format("estimated costs: {}", options.costs_out.string()));
+    }
+    const Profile* const profile = costs ? &costs->profile : nullptr;
+    ModelUnits units = model_units(scenario, model, profile);
+    if (const std::optional<Partition> partition =
+            found_partition(scenario, model, costs, console)) {
+        cut(units, *partition);
+    }
+    const std::string json = json_text(model_json(units));
+    write_result(json, options.common, console);
+    if (!options.svg.empty()) {
+        write_file(options.svg, render_model(model_picture(units)));
+        console.note(fmt::format("picture: {}", options.svg.string()));
+    }
+    console.result(options.common.json ? json : model_text(units));
+}
+
+}  // namespace pipetwin::cli

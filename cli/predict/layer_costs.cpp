@@ -1,0 +1,61 @@
+#include "cli/predict/layer_costs.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/costs/layer_estimate.h"
+#include "core/costs/shipped_profiles.h"
+#include "exec/executor/backend.h"
+#include "exec/layers/make_layer.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// The bytes of a layer for each micro-batch of its samples.
+void count_bytes(const Layer& layer, const exec::NumberFormat& format, LayerCost& cost) {
+    for (LayerSample& sample : cost.samples) {
+        const exec::LayerBytes bytes = exec::layer_bytes(layer, sample.micro_batch_size, format);
+        sample.input = bytes.input;
+        sample.output = bytes.output;
+        sample.saved = bytes.saved;
+        sample.workspace = bytes.workspace;
+        sample.split = bytes.split;
+    }
+}
+
+}  // namespace
+
+Profile estimated_costs(const Scenario& scenario, const Model& model, const std::string& device) {
+    if (!model.is_executable()) {
+        throw Error(ErrorKind::BadInput,
+                    "model.kind",
+                    "its layers are known by their costs only, so none can be estimated",
+                    "the profile of model.file has them: leave --device and --costs-out out");
+    }
+    const DeviceProfile found = find_device(device);
+    const std::string precision(to_string(scenario.training.precision));
+    if (!found.matrix_rates.contains(precision)) {
+        throw Error(ErrorKind::BadInput,
+                    "training.precision",
+                    fmt::format("{} has no matrix rate in {}", device, precision),
+                    "'pipetwin devices' lists the rates of each device");
+    }
+    const int micro_batches = scenario.pipeline.micro_batches.value_or(1);
+    const EstimateOptions options{
+        .micro_batch_size = std::max(1, scenario.training.batch / micro_batches),
+        .precision = precision};
+    Profile profile = estimated_times(model, found, options);
+    const exec::NumberFormat format =
+        exec::number_format(scenario.training.precision, Backend::Cuda);
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        count_bytes(model.layer(layer), format, profile.layers[as_index(layer)]);
+    }
+    check_profile(profile, "estimated costs");
+    return profile;
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,218 @@
+#include "core/costs/layer_estimate.h"
+
+#include <fmt/format.h>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/costs/layer_work.h"
+
+namespace pipetwin {
+
+namespace {
+
+[[noreturn]] void refuse_opaque(const LayerSpec& spec) {
+    throw Error(ErrorKind::BadInput,
+                fmt::format("model, layer '{}'", spec.name),
+                "is known by its costs only, so they cannot be estimated",
+                "its profile has them");
+}
+
+/// Goes through the layers inside a layer in their order, with the shape that each of them reads.
+class OperationCount {
+  public:
+    explicit OperationCount(const SampleShape& input) : shape_(input) {}
+
+    /// Operations of the layer, whose output the next one reads.
+    double of(const LayerSpec& spec) {
+        const double rows = shape_.positions;
+        const double width = shape_.width;
+        switch (spec.type) {
+            case LayerType::Linear:
+                shape_.width = spec.outputs;
+                return 2 * rows * width * spec.outputs;
+            case LayerType::Attention:
+                return 2 * rows * width * 4 * width + 4 * rows * rows * width;
+            case LayerType::Embedding:
+                shape_ = {.positions = shape_.positions, .width = spec.outputs};
+                return 0;
+            case LayerType::Sequence:
+            case LayerType::Residual: {
+                double sum = 0;
+                for (const LayerSpec& inner : spec.inner) {
+                    sum += of(inner);
+                }
+                return sum;
+            }
+            case LayerType::LayerNorm:
+            case LayerType::Gelu:
+            case LayerType::Dropout:
+            case LayerType::CrossEntropy:
+            case LayerType::Add:
+            case LayerType::Concat:
+                return 0;
+            case LayerType::Opaque:
+                break;
+        }
+        refuse_opaque(spec);
+    }
+
+  private:
+    SampleShape shape_;
+};
+
+/// Adds the kernels of a layer, and of those inside it, to its work.
+class KernelWalk {
+  public:
+    KernelWalk(LayerWork& work, const SampleShape& input, double samples, const EstimateOptions& o)
+        : work_(work), shape_(input), samples_(samples), options_(o) {}
+
+    void add(const LayerSpec& spec) {
+        switch (spec.type) {
+            case LayerType::Embedding:
+                work_.lookup(rows(), spec.outputs);
+                shape_ = {.positions = shape_.positions, .width = spec.outputs};
+                break;
+            case LayerType::LayerNorm:
+                work_.norm(rows(), shape_.width);
+                return;
+            case LayerType::Linear:
+                work_.product(rows(), shape_.width, spec.outputs);
+                shape_.width = spec.outputs;
+                break;
+            case LayerType::Gelu:
+                work_.activation(2 * values(), 3 * values());
+                return;
+            case LayerType::Dropout:
+                break;
+            case LayerType::Attention:
+                attention(spec.heads);
+                break;
+            case LayerType::CrossEntropy:
+                work_.loss(values(), options_.loss);
+                return;
+            case LayerType::Sequence:
+                inner(spec);
+                return;
+            case LayerType::Residual:
+                inner(spec);
+                work_.pass(3 * values(), 3 * values());
+                return;
+            case LayerType::Add:
+            case LayerType::Concat:
+                return;  // they join outputs, and are no layers inside another
+            case LayerType::Opaque:
+                refuse_opaque(spec);
+        }
+        if (spec.dropout > 0) {
+            work_.pass(2 * values(), 2 * values());
+        }
+    }
+
+  private:
+    double rows() const { return samples_ * shape_.positions; }
+    double values() const { return rows() * shape_.width; }
+
+    void inner(const LayerSpec& spec) {
+        for (const LayerSpec& layer : spec.inner) {
+            add(layer);
+        }
+    }
+
+    void attention(int heads) {
+        const double width = shape_.width;
+        const double sequence = shape_.positions;
+        const LayerWork::Attention shape{.samples = samples_,
+                                         .sequence = sequence,
+                                         .seen = (sequence + 1) / 2,
+                                         .heads = static_cast<double>(heads),
+                                         .key_value_heads = static_cast<double>(heads),
+                                         .key_width = width / heads,
+                                         .value_width = width / heads};
+        work_.product(rows(), width, 3 * width);
+        if (options_.attention == AttentionKernels::Flash) {
+            work_.flash_attention(shape);
+        } else {
+            work_.standard_attention(shape, false);
+        }
+        work_.product(rows(), width, width);
+    }
+
+    LayerWork& work_;
+    SampleShape shape_;
+    double samples_;
+    const EstimateOptions& options_;
+};
+
+}  // namespace
+
+double forward_operations(const Layer& layer) {
+    return OperationCount(layer.input).of(layer.spec);
+}
+
+LayerSample estimated_sample(const Model& model,
+                             int index,
+                             int samples,
+                             const DeviceProfile& device,
+                             const EstimateOptions& options) {
+    const Layer& layer = model.layer(index);
+    LayerWork work(device, options);
+    const double values =
+        static_cast<double>(samples) * layer.output.positions * layer.output.width;
+    if (layer.spec.type == LayerType::Add) {
+        work.sum_outputs(static_cast<double>(model.inputs_of(index).size()), values);
+    } else if (layer.spec.type == LayerType::Concat) {
+        work.join_outputs(values);
+    } else {
+        KernelWalk(work, layer.input, samples, options).add(layer.spec);
+    }
+    LayerSample sample = work.sample();
+    sample.micro_batch_size = samples;
+    return sample;
+}
+
+namespace {
+
+/// The names that a layer of a profile states; none where it reads the layer before.
+std::vector<std::string> stated_inputs(const Model& model, int index) {
+    std::vector<std::string> names;
+    const std::vector<int>& operands = model.operands_of(index);
+    if (operands.size() > 1 || (operands.size() == 1 && operands.front() != index - 1)) {
+        for (const int operand : operands) {
+            names.push_back(model.layer(operand).spec.name);
+        }
+    }
+    return names;
+}
+
+}  // namespace
+
+Profile estimated_times(const Model& model,
+                        const DeviceProfile& device,
+                        const EstimateOptions& options) {
+    PIPETWIN_EXPECT(device.matrix_rates.contains(options.precision),
+                    "the device has no rate at the precision of an estimate");
+    Profile profile{
+        .source = CostSource::Estimated, .device = device.name, .precision = options.precision};
+    const SampleShape& sample = model.layer(0).input;
+    profile.tokens_per_sample = sample.token_ids ? sample.positions : 0;
+    const std::int64_t width = bytes_per_value(options.precision);
+    for (int index = 0; index < model.layer_count(); ++index) {
+        const Layer& layer = model.layer(index);
+        LayerCost& cost = profile.layers.emplace_back();
+        cost.name = layer.spec.name;
+        cost.kind = std::string(to_string(layer.spec.type));
+        cost.inputs = stated_inputs(model, index);
+        cost.parameter_count = layer.parameter_count;
+        cost.parameter_bytes = Bytes{layer.parameter_count * width};
+        cost.optimizer = adamw_time(layer.parameter_count, device, options);
+        cost.operations = forward_operations(layer);
+        for (const int samples : sample_sizes(options.micro_batch_size)) {
+            cost.samples.push_back(estimated_sample(model, index, samples, device, options));
+        }
+    }
+    profile.tied_bytes = Bytes{model.tied_count() * width};
+    profile.layers.back().parameter_count -= model.tied_count();
+    return profile;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,106 @@
+#include "core/costs/layer_estimate.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/error_of.h"
+
+namespace pipetwin {
+namespace layer_estimate_test {
+
+using testing::error_of;
+
+/// A device of round numbers, on which one of the two costs nothing.
+DeviceProfile device(double operations, double bytes) {
+    DeviceProfile device{.name = "round"};
+    device.matrix_rates["fp32"].value = operations;
+    device.memory_rate.value = bytes;
+    return device;
+}
+
+constexpr double without_end = 1e40;
+/// Each operation takes 1 ns, bytes none.
+const DeviceProfile counts_operations = device(1e9, without_end);
+/// Each byte takes 1 ns, operations none.
+const DeviceProfile counts_bytes = device(without_end, 1e9);
+const EstimateOptions exact{.precision = "fp32", .efficiency = 1, .memory_efficiency = 1};
+
+Model joined(LayerType join, int left, int right) {
+    return Model::graph(
+        {.positions = 1, .width = 16},
+        {{.name = "stem", .type = LayerType::Linear, .outputs = 32},
+         {.name = "left", .type = LayerType::Linear, .outputs = left, .inputs = {"stem"}},
+         {.name = "right", .type = LayerType::Linear, .outputs = right, .inputs = {"stem"}},
+         {.name = "join", .type = join, .inputs = {"stem", "left", "right"}},
+         {.name = "loss", .type = LayerType::CrossEntropy}});
+}
+
+TEST(ForwardOperations, AreTwoForEachMultiplicationOfAProduct) {
+    const Model model = joined(LayerType::Add, 32, 32);
+    EXPECT_EQ(forward_operations(model.layer(0)), 2 * 16 * 32);
+    EXPECT_EQ(forward_operations(model.layer(1)), 2 * 32 * 32);
+    EXPECT_EQ(forward_operations(model.layer(3)), 0);
+}
+
+TEST(ForwardOperations, OfAGptAreThoseOfNarayanan2021) {
+    // Section 5.1 and its appendix, forward only: 24 B s l h^2 (1 + s / (6 h)) + 2 B s h V.
+    const double s = 64;
+    const double h = 48;
+    const double v = 96;
+    const double l = 3;
+    const Model model =
+        gpt_model({.layers = 3, .d_model = 48, .heads = 4, .context = 64, .vocabulary = 96});
+    double sum = 0;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        sum += forward_operations(model.layer(layer));
+    }
+    EXPECT_DOUBLE_EQ(sum, 24 * s * l * h * h * (1 + s / (6 * h)) + 2 * s * h * v);
+}
+
+TEST(ForwardOperations, OfCostsAloneAreNotKnown) {
+    const Model model = Model::opaque({{"a"}});
+    EXPECT_EQ(error_of([&] { (void)forward_operations(model.layer(0)); }).kind(),
+              ErrorKind::BadInput);
+}
+
+TEST(LayerEstimate, AnAddReadsEveryOutputAndWritesOneAndItsBackwardReadsOneAndWritesEach) {
+    const LayerSample sample =
+        estimated_sample(joined(LayerType::Add, 32, 32), 3, 8, counts_bytes, exact);
+    EXPECT_EQ(sample.micro_batch_size, 8);
+    EXPECT_EQ(sample.forward, Duration(4 * (3 + 1) * 8 * 32));
+    EXPECT_EQ(sample.backward_input, Duration(4 * (1 + 3) * 8 * 32));
+    EXPECT_EQ(sample.backward_weight, Duration{});
+}
+
+TEST(LayerEstimate, AConcatReadsAndWritesEveryValueOnceEachWay) {
+    const LayerSample sample =
+        estimated_sample(joined(LayerType::Concat, 8, 24), 3, 8, counts_bytes, exact);
+    EXPECT_EQ(sample.forward, Duration(4 * 2 * 8 * (32 + 8 + 24)));
+    EXPECT_EQ(sample.backward_input, sample.forward);
+}
+
+TEST(LayerEstimate, ALinearDoesThreeProductsAsManyOperationsEach) {
+    const LayerSample sample =
+        estimated_sample(joined(LayerType::Add, 32, 32), 0, 8, counts_operations, exact);
+    EXPECT_EQ(sample.forward, Duration(8 * 2 * 16 * 32));
+    EXPECT_EQ(sample.backward_input, sample.forward);
+    EXPECT_EQ(sample.backward_weight, sample.forward);
+}
+
+TEST(LayerEstimate, NamesTheInputsOfALayerThatDoesNotReadTheOneBefore) {
+    const Profile profile = estimated_times(joined(LayerType::Concat, 8, 24), counts_bytes, exact);
+    ASSERT_EQ(profile.layers.size(), 5U);
+    EXPECT_TRUE(profile.layers[1].inputs.empty());
+    EXPECT_EQ(profile.layers[2].inputs, (std::vector<std::string>{"stem"}));
+    EXPECT_EQ(profile.layers[3].inputs, (std::vector<std::string>{"stem", "left", "right"}));
+    EXPECT_EQ(profile.layers[0].parameter_count, 16 * 32 + 32);
+    EXPECT_EQ(profile.layers[0].parameter_bytes, Bytes{4 * (16 * 32 + 32)});
+    EXPECT_EQ(profile.layers[3].kind, "concat");
+    check_profile(profile, "estimate");
+}
+
+}  // namespace layer_estimate_test
+}  // namespace pipetwin
