@@ -44,7 +44,8 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
     sum.accumulation += a.accumulation;
     sum.saved += a.saved;
     sum.workspace = std::max(a.workspace, b.workspace);
-    sum.split += a.split + a.output;  // the gradient between the two waits for W, too
+    // The gradient between the two waits for W, too.
+    sum.split += a.split + a.output - a.unread_gradient;
     sum.forward_kernels += a.forward_kernels;
     sum.backward_input_kernels += a.backward_input_kernels;
     sum.backward_weight_kernels += a.backward_weight_kernels;

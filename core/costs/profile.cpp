@@ -399,6 +399,7 @@ class ProfileCheck {
         number(pointer, "workspace_bytes", values.workspace.count);
         number(pointer, "split_bytes", values.split.count);
         part(pointer, "input_saved_bytes", values.input_saved.count, values.saved.count);
+        part(pointer, "unread_gradient_bytes", values.unread_gradient.count, values.output.count);
         part(pointer, "core_forward_ns", values.core_forward.count(), values.forward.count());
         part(pointer, "tail_forward_ns", values.tail_forward.count(), values.forward.count());
         part(pointer, "core_saved_bytes", values.core_saved.count, values.saved.count);

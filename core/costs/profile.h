@@ -26,8 +26,9 @@ std::string_view to_string(CostSource source);
 /// `output`;
 /// - forward that keeps nothing (recompute): the same for a moment, then only `output`;
 /// - backward: `saved` + gradient of the output + gradient of the input, then only the latter;
-/// - backward in two: I adds `split` and the gradient of the input, and gives back `input_saved`; W
-/// gives back the rest of `saved`, and `split`;
+/// - backward in two: I adds `split` and the gradient of the input, and gives back `input_saved`
+/// and `unread_gradient`; W gives back the rest of `saved` and of the output's gradient, and
+/// `split`;
 /// - `workspace` is scratch inside one call; a rank reserves the largest of its layers once.
 struct LayerSample {
     int micro_batch_size = 1;
@@ -41,9 +42,10 @@ struct LayerSample {
     Bytes output{};  ///< what the next layer reads; 0 for a loss
     Bytes saved{};   ///< kept from forward to backward, input included
     Bytes workspace{};
-    Bytes split{};        ///< kept in addition from I to W, where the backward is split in two
-    Bytes input_saved{};  ///< part of `saved` that W does not read
-    double spread = 0;    ///< (p90 - p10) / median of the measurement
+    Bytes split{};            ///< kept in addition from I to W, where the backward is split in two
+    Bytes input_saved{};      ///< part of `saved` (and of `split`) that W does not read
+    Bytes unread_gradient{};  ///< part of the output's gradient that W does not read
+    double spread = 0;        ///< (p90 - p10) / median of the measurement
     /// Kernels that each part launches; 0 where it is not known. See `with_launches`.
     int forward_kernels = 0;
     int backward_input_kernels = 0;
@@ -92,7 +94,8 @@ inline constexpr std::array sizes_of_sample{&LayerSample::input,
                                             &LayerSample::split,
                                             &LayerSample::input_saved,
                                             &LayerSample::core_saved,
-                                            &LayerSample::whole_saved};
+                                            &LayerSample::whole_saved,
+                                            &LayerSample::unread_gradient};
 
 /// Costs of one layer: its parameters, and one sample for each micro-batch size that is known.
 struct LayerCost {

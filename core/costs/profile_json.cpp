@@ -82,7 +82,7 @@ void read_kernels(const JsonObject& object, LayerSample& sample) {
 }
 
 LayerSample read_sample(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 23>{"micro_batch_size",
+    object.expect_keys(std::array<string_view, 24>{"micro_batch_size",
                                                    "forward_ns",
                                                    "backward_ns",
                                                    "backward_input_ns",
@@ -104,7 +104,8 @@ LayerSample read_sample(const JsonObject& object) {
                                                    "whole_backward_ns",
                                                    "whole_saved_bytes",
                                                    "accumulation_ns",
-                                                   "tail_forward_ns"});
+                                                   "tail_forward_ns",
+                                                   "unread_gradient_bytes"});
     LayerSample sample;
     const std::int64_t size = object.whole("micro_batch_size");
     if (size < 1 || size > std::numeric_limits<int>::max()) {
@@ -119,6 +120,7 @@ LayerSample read_sample(const JsonObject& object) {
     sample.workspace = Bytes{object.whole_or("workspace_bytes", 0)};
     sample.split = Bytes{object.whole_or("split_bytes", 0)};
     sample.input_saved = Bytes{object.whole_or("input_saved_bytes", 0)};
+    sample.unread_gradient = Bytes{object.whole_or("unread_gradient_bytes", 0)};
     sample.core_forward = Duration{object.whole_or("core_forward_ns", 0)};
     sample.core_saved = Bytes{object.whole_or("core_saved_bytes", 0)};
     sample.whole_forward = Duration{object.whole_or("whole_forward_ns", 0)};
@@ -377,7 +379,8 @@ ordered_json sample_json(const LayerSample& sample) {
           std::pair("whole_backward_ns", sample.whole_backward.count()),
           std::pair("whole_saved_bytes", sample.whole_saved.count),
           std::pair("accumulation_ns", sample.accumulation.count()),
-          std::pair("tail_forward_ns", sample.tail_forward.count())}) {
+          std::pair("tail_forward_ns", sample.tail_forward.count()),
+          std::pair("unread_gradient_bytes", sample.unread_gradient.count)}) {
         if (count > 0) {
             object[key] = count;
         }

@@ -20,8 +20,10 @@ LayerSample together(const LayerSample& a, const LayerSample& b) {
             .output = b.output,
             .saved = a.saved + b.saved,
             .workspace = std::max(a.workspace, b.workspace),
-            .split = a.split + b.split + a.output,  // the gradient between them waits for W, too
+            // The gradient between them waits for W, too.
+            .split = a.split + b.split + a.output - a.unread_gradient,
             .input_saved = a.input_saved + b.input_saved,
+            .unread_gradient = b.unread_gradient,
             .spread = std::max(a.spread, b.spread),
             .forward_kernels = a.forward_kernels + b.forward_kernels,
             .backward_input_kernels = a.backward_input_kernels + b.backward_input_kernels,

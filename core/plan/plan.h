@@ -27,17 +27,20 @@ struct StageCost {
     Duration backward{};        ///< the whole of it; not below zero
     Duration backward_input{};  ///< where a schedule splits it
     Duration backward_weight{};
-    Bytes input{};              ///< all that it is sent; for the first stage the model's own input
-    Bytes output{};             ///< all that it sends to later stages; 0 for the last
-    Bytes saved{};              ///< kept from F to B when everything is kept, input included
-    Bytes split{};              ///< kept in addition from I to W: gradients of the inner outputs
-    Bytes input_saved{};        ///< part of `saved` that goes with I
-    Bytes rebuilt_for_input{};  ///< most that one block computes again for its I alone
+    Bytes input{};            ///< all that it is sent; for the first stage the model's own input
+    Bytes output{};           ///< all that it sends to later stages; 0 for the last
+    Bytes saved{};            ///< kept from F to B when everything is kept, input included
+    Bytes split{};            ///< kept in addition from I to W: gradients of the inner outputs
+    Bytes input_saved{};      ///< part of `saved` that goes with I
+    Bytes unread_gradient{};  ///< part of the output's gradient that goes with I
     /// Most held during an F that keeps `saved`, where layers drop what they compute again; 0: no
     /// more than `saved` and the output.
     Bytes forward_peak{};
     Bytes forward_drop_peak{};  ///< most held during an F that keeps its input only, input included
     Bytes backward_peak{};      ///< most held during B: what is left of `saved`, and both gradients
+    /// Most held during I: what is left of `saved`, what W reads, and both gradients; 0: no more
+    /// than all of `saved` and `split`, and both gradients.
+    Bytes backward_input_peak{};
 };
 
 /// Memory that a stage holds all the time, and the times of its update.

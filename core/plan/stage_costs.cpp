@@ -78,15 +78,27 @@ class StageSum {
             cost.split += sample(layer).split + sample(layer).rebuilt_for_weight;
             cost.input_saved += sample(layer).input_saved;
             if (layer > first_ && branches_ == nullptr) {
-                cost.split += input_gradient(layer);
+                cost.split += read_by_weight(layer - 1, input_gradient(layer));
             }
         }
-        cost.split += branches_ == nullptr ? Bytes{} : branches_->inner_gradients();
+        if (branches_ == nullptr) {
+            cost.unread_gradient = std::min(sample(end_ - 1).unread_gradient, cost.output);
+            cost.backward_input_peak = backward_input_peak(
+                cost.input, cost.output, cost.saved + cost.split - cost.input_saved);
+        } else {
+            cost.split += branches_->inner_gradients();
+            const Bytes again = rebuilt_of_largest_group();
+            cost.backward_input_peak = again == Bytes{} ? Bytes{}
+                                                        : cost.saved + cost.split + cost.input +
+                                                              cost.output + again;
+        }
         cost.saved += inputs;
-        cost.split -= std::min(cost.split, inputs);
+        // The input of a group is a part of what is computed again, too.
+        const Bytes in_split = std::min(cost.split, inputs);
+        cost.split -= in_split;
+        cost.input_saved += inputs - in_split;
         cost.recompute = cost.forward;
         cost.forward_peak = forward_peak(cost.input);
-        cost.rebuilt_for_input = rebuilt_for_input();
         cost.forward_drop_peak = forward_drop_peak(cost.input);
         cost.backward_peak = backward_peak(cost.input);
     }
@@ -123,14 +135,18 @@ class StageSum {
         return sample(layer).rebuilt - std::min(kept, sample(layer).rebuilt);
     }
 
-    Bytes rebuilt_for_input() const {
+    /// What W of a layer reads of the gradient of its output.
+    Bytes read_by_weight(int layer, Bytes gradient) const {
+        return gradient - std::min(sample(layer).unread_gradient, gradient);
+    }
+
+    Bytes rebuilt_of_largest_group() const {
         Bytes most;
         Bytes of_group;
         Groups groups(samples_, first_);
         for (int layer = first_; layer < end_; ++layer) {
-            const bool goes_on = groups.next() == InGroup::GoesOn;
-            of_group = (goes_on ? of_group : Bytes{}) + sample(layer).rebuilt -
-                       sample(layer).rebuilt_for_weight;
+            of_group = (groups.next() == InGroup::GoesOn ? of_group : Bytes{}) +
+                       sample(layer).rebuilt;
             most = std::max(most, of_group);
         }
         return most;
@@ -195,6 +211,41 @@ class StageSum {
             peak = std::max(peak, saved_up_to_here + again + gradients);
         }
         return peak;
+    }
+
+    /// I goes from the last layer to the first, and leaves behind what W reads; `for_weight`: of
+    /// all layers, without the gradient of the stage's output.
+    ///
+    ///     layer 2   [saved 0] [saved 1] [saved 2 | split 2] [gradients of 2's output and input]
+    ///     layer 1   [saved 0] [saved 1 | split 1] [gradients of 1's output and input] [for W 2]
+    ///     layer 0   [saved 0 | split 0] [gradients of 0's output and input] [for W 1] [for W 2]
+    ///
+    /// What a group of blocks computes again is there from its last layer's I on.
+    Bytes backward_input_peak(Bytes stage_input, Bytes stage_output, Bytes for_weight) const {
+        Bytes peak;
+        Bytes saved_up_to_here;
+        Bytes again;      // of this group
+        Bytes group_end;  // held when the layers of the group so far have been computed again
+        Bytes behind = for_weight + read_by_weight(end_ - 1, stage_output);  // left by later layers
+        Groups groups(samples_, first_);
+        for (int layer = first_; layer < end_; ++layer) {
+            const InGroup where = groups.next();
+            if (where != InGroup::GoesOn) {
+                peak = std::max(peak, group_end);
+                again = {};
+            }
+            const LayerSample& own = sample(layer);
+            const Bytes input = kept_input(layer, where, stage_input);
+            saved_up_to_here += input + own.saved;
+            again += rebuilt(layer, input);
+            const Bytes gradient = layer + 1 < end_ ? input_gradient(layer + 1) : stage_output;
+            behind -= own.saved + own.rebuilt_for_weight + own.split - own.input_saved;
+            behind -= read_by_weight(layer, gradient);
+            const Bytes held = saved_up_to_here + again + gradient + behind;
+            peak = std::max(peak, held + own.split + input_gradient(layer));
+            group_end = again > Bytes{} ? held + own.output : Bytes{};
+        }
+        return std::max(peak, group_end);
     }
 
     const LayerSamples& samples_;

@@ -36,6 +36,7 @@ void divide_sequence(LayerSample& sample, Bytes input, int devices) {
     sample.input_saved =
         std::max(Bytes{}, sample.saved - for_weight + other_parts(whole_for_weight));
     sample.output = part_of(sample.output, devices);
+    sample.unread_gradient = std::min(sample.unread_gradient, sample.output);
 }
 
 }  // namespace

@@ -120,14 +120,17 @@ MemoryChange change_of(
             change.after[MemoryKind::Boundary] = input_gradient - output_gradient;
             break;
         case Op::BackwardInput:
-            both(MemoryKind::Stash, cost.split);
-            change.during[MemoryKind::Stash] += cost.rebuilt_for_input;
-            change.after[MemoryKind::Stash] -= cost.input_saved;
-            both(MemoryKind::Boundary, input_gradient);
+            change.during[MemoryKind::Boundary] = input_gradient;
+            change.during[MemoryKind::Stash] =
+                cost.backward_input_peak > Bytes{}
+                    ? cost.backward_input_peak - cost.saved - output_gradient - input_gradient
+                    : cost.split;
+            change.after[MemoryKind::Stash] = cost.split - cost.input_saved;
+            change.after[MemoryKind::Boundary] = input_gradient - cost.unread_gradient;
             break;
         case Op::BackwardWeight:
             change.after[MemoryKind::Stash] = -(cost.saved - cost.input_saved + cost.split);
-            change.after[MemoryKind::Boundary] = -output_gradient;
+            change.after[MemoryKind::Boundary] = cost.unread_gradient - output_gradient;
             break;
         case Op::ReduceGradient:
         case Op::Unshard:

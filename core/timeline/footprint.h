@@ -45,9 +45,9 @@ struct MemoryUse {
 /// SEND_F     boundary - output                     SEND_B  boundary - input
 /// R          stash + saved - input; during: + output, too
 /// B          stash - saved, boundary - output gradient + input gradient; during: backward_peak
-/// I          stash + split, boundary + input gradient (not at stage 0); during: +
-///            rebuilt_for_input, after: - input_saved
-/// W          stash - saved + input_saved - split, boundary - output gradient
+/// I          stash + split - input_saved, boundary + input gradient (not at stage 0) -
+///            unread_gradient; during: backward_input_peak
+/// W          stash - saved + input_saved - split, boundary - output gradient + unread_gradient
 ///
 /// Where a stage has several messages for one micro-batch, its input and its output are the sums of
 /// them, and each send and receive is of its own part.

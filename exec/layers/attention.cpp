@@ -48,12 +48,17 @@ AttentionShape Attention::shape(int samples) const {
             .width = input().width};
 }
 
+Bytes Attention::softmax_bytes(int samples) const {
+    const std::int64_t n = rows(samples);
+    return format().softmax == SoftmaxKept::Probabilities
+               ? matrix_bytes(n * heads_, input().positions)
+               : exact_bytes(n * heads_, 1);
+}
+
 Bytes Attention::kept_bytes(int samples) const {
     const std::int64_t n = rows(samples);
-    const Bytes softmax = format().softmax == SoftmaxKept::Probabilities
-                              ? matrix_bytes(n * heads_, input().positions)
-                              : exact_bytes(n * heads_, 1);
-    return matrix_bytes(n, 3 * input().width) + softmax + matrix_bytes(n, input().width);
+    return matrix_bytes(n, 3 * input().width) + softmax_bytes(samples) +
+           matrix_bytes(n, input().width);
 }
 
 Bytes Attention::workspace_bytes(int samples) const {
@@ -129,6 +134,10 @@ void Attention::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     heads_backward(call, kept, projected_gradient(call, dy));
     qkv_.backward_input(call, kept, x, kept.tensors[qkv_slot], skip, dx);
+}
+
+void Attention::free_unread(Kept& kept) const {
+    kept.tensors[softmax_slot] = {};
 }
 
 void Attention::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {

@@ -23,12 +23,14 @@ namespace pipetwin::exec {
 ///
 /// Keeps its input, Q | K | V, c, and P or what it can be found from (exec/device/number_format.h).
 /// The backward puts dQ | dK | dV into the place of Q | K | V, where the gradient of w_qkv finds
-/// them.
+/// them. W reads the input, these, c and dy.
 class Attention final : public ExecutableLayer {
   public:
     Attention(const SampleShape& input, int heads, double dropout, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
+    Bytes unread_bytes(int samples) const override { return softmax_bytes(samples); }
+    void free_unread(Kept& kept) const override;
     Bytes workspace_bytes(int samples) const override;
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
@@ -45,6 +47,8 @@ class Attention final : public ExecutableLayer {
 
   private:
     AttentionShape shape(int samples) const;
+    /// Bytes of P, or of what it can be found from.
+    Bytes softmax_bytes(int samples) const;
     /// From dy to dQ | dK | dV, in the place of Q | K | V.
     void heads_backward(LayerCall& call, Kept& kept, ConstView dy);
     void weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy);

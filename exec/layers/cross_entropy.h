@@ -18,6 +18,8 @@ class CrossEntropy final : public ExecutableLayer {
     CrossEntropy(const SampleShape& input, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
+    Bytes unread_bytes(int samples) const override { return kept_bytes(samples); }
+    void free_unread(Kept& kept) const override { kept.tensors.clear(); }
     /// Throws Error(BadInput), naming sample, position and value, if a target is no class.
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
     void backward_input(

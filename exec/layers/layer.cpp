@@ -164,6 +164,9 @@ Bytes ExecutableLayer::workspace_bytes(int /*samples*/) const {
 Bytes ExecutableLayer::split_bytes(int /*samples*/) const {
     return {};
 }
+Bytes ExecutableLayer::unread_bytes(int /*samples*/) const {
+    return {};
+}
 
 void ExecutableLayer::create_parameters(ParameterMaker& /*maker*/,
                                         const std::string& /*path*/,
@@ -171,6 +174,8 @@ void ExecutableLayer::create_parameters(ParameterMaker& /*maker*/,
 std::vector<Parameter*> ExecutableLayer::parameters() {
     return {};
 }
+
+void ExecutableLayer::free_unread(Kept& /*kept*/) const {}
 
 void ExecutableLayer::backward_weight(LayerCall& /*call*/,
                                       Kept& /*kept*/,

@@ -172,9 +172,15 @@ class ExecutableLayer {
     virtual Bytes kept_bytes(int samples) const;
     /// Bytes of scratch memory that one call needs.
     virtual Bytes workspace_bytes(int samples) const;
-    /// Bytes that I leaves behind for W in addition to `saved`: gradients between inner layers. 0
-    /// for a primitive layer.
+    /// Bytes that I adds to `saved`: gradients between inner layers. 0 for a primitive layer.
     virtual Bytes split_bytes(int samples) const;
+    /// Bytes of what is kept, and of `split_bytes`, that W does not read; without the layer's
+    /// input.
+    virtual Bytes unread_bytes(int samples) const;
+    /// True if W reads the layer's input.
+    virtual bool weight_reads_input() const { return has_parameters(); }
+    /// True if W reads the gradient of the layer's output.
+    virtual bool weight_reads_gradient() const { return has_parameters(); }
 
     /// Allocates and draws the parameters; `path` is put before their names. `ends_residual` marks
     /// the last layer of a residual branch.
@@ -186,10 +192,12 @@ class ExecutableLayer {
 
     /// y = skip + f(x). Puts into `kept` what the gradients need.
     virtual void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) = 0;
-    /// dx = skip + dy df/dx; nothing if dx is empty.
+    /// dx = skip + dy df/dx; nothing if dx is empty. Where W does not read x, dx may be x itself.
     virtual void backward_input(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) = 0;
-    /// dw += dy df/dw.
+    /// Frees what W does not read, `unread_bytes` of it; called between I and W.
+    virtual void free_unread(Kept& kept) const;
+    /// dw += dy df/dw. What W does not read may be empty.
     virtual void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy);
     /// Both gradients, the weights' first: then x is not needed any more, and dx may be x itself.
     virtual void backward(

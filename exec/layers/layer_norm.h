@@ -10,12 +10,16 @@ namespace pipetwin::exec {
 /// dx = skip + s (g - mean(g) - z mean(g * z)),  g = gain * dy
 /// dgain += sum of dy * z,  dbias += sum of dy
 ///
-/// Keeps its input, m and s.
+/// Keeps its input, m and s. I adds to the gradients of gain and bias, too: they take what dx
+/// takes, and W has nothing to read. They are added in the order of the micro-batches' Is.
 class LayerNorm final : public ExecutableLayer {
   public:
     LayerNorm(const SampleShape& input, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
+    Bytes unread_bytes(int samples) const override { return kept_bytes(samples); }
+    bool weight_reads_input() const override { return false; }
+    bool weight_reads_gradient() const override { return false; }
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool ends_residual) override;
@@ -25,7 +29,7 @@ class LayerNorm final : public ExecutableLayer {
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
     void backward_input(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
-    void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override;
+    void free_unread(Kept& kept) const override { kept.tensors.clear(); }
 
   private:
     Parameter gain_;

@@ -28,11 +28,15 @@ LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
         return bytes;
     }
     const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.input, format);
-    return {.input = made->input_bytes(samples),
-            .output = made->output_bytes(samples),
-            .saved = made->saved_bytes(samples),
-            .workspace = made->workspace_bytes(samples),
-            .split = made->split_bytes(samples)};
+    return {
+        .input = made->input_bytes(samples),
+        .output = made->output_bytes(samples),
+        .saved = made->saved_bytes(samples),
+        .workspace = made->workspace_bytes(samples),
+        .split = made->split_bytes(samples),
+        .input_saved = made->unread_bytes(samples) +
+                       (made->weight_reads_input() ? Bytes{} : made->input_bytes(samples)),
+        .unread_gradient = made->weight_reads_gradient() ? Bytes{} : made->output_bytes(samples)};
 }
 
 namespace {

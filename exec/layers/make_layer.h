@@ -23,6 +23,8 @@ struct LayerBytes {
     Bytes saved;
     Bytes workspace;
     Bytes split;
+    Bytes input_saved;
+    Bytes unread_gradient;
 };
 /// The memory of a layer for a micro-batch of `samples` samples. Throws Error(Unavailable) for an
 /// opaque layer.

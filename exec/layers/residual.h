@@ -16,6 +16,10 @@ class Residual final : public ExecutableLayer {
     Bytes kept_bytes(int samples) const override { return branch_.kept_bytes(samples); }
     Bytes workspace_bytes(int samples) const override { return branch_.workspace_bytes(samples); }
     Bytes split_bytes(int samples) const override { return branch_.split_bytes(samples); }
+    Bytes unread_bytes(int samples) const override { return branch_.unread_bytes(samples); }
+    bool weight_reads_input() const override { return branch_.weight_reads_input(); }
+    bool weight_reads_gradient() const override { return branch_.weight_reads_gradient(); }
+    void free_unread(Kept& kept) const override { branch_.free_unread(kept); }
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool ends_residual) override;

@@ -65,11 +65,34 @@ Bytes Sequence::split_bytes(int samples) const {
     Bytes sum = layers_.front()->split_bytes(samples);
     for (std::size_t i = 1; i < layers_.size(); ++i) {
         sum += layers_[i]->split_bytes(samples);
-        if (layers_[i]->has_parameters()) {
+        if (layers_[i]->weight_reads_input()) {
             sum += layers_[i]->input_bytes(samples);
         }
     }
     return sum;
+}
+
+// Between f_i-1 and f_i lie x_i and dx_i, in one place where no W reads x_i.
+Bytes Sequence::unread_bytes(int samples) const {
+    Bytes sum = layers_.front()->unread_bytes(samples);
+    for (std::size_t i = 1; i < layers_.size(); ++i) {
+        sum += layers_[i]->unread_bytes(samples);
+        if (!layers_[i - 1]->weight_reads_gradient()) {
+            sum += layers_[i]->input_bytes(samples);
+        }
+    }
+    return sum;
+}
+
+void Sequence::free_unread(Kept& kept) const {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+        layers_[i]->free_unread(kept.inner[i]);
+        if (i > 0 && !layers_[i - 1]->weight_reads_gradient()) {
+            Tensor& unread =
+                layers_[i]->weight_reads_input() ? kept.inner[i - 1].gradient : kept.inner[i].input;
+            unread = {};
+        }
+    }
 }
 
 void Sequence::create_parameters(ParameterMaker& maker,
@@ -124,7 +147,7 @@ void Sequence::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     for (std::size_t i = layers_.size(); i-- > 1;) {
         View place(kept.inner[i].input);
-        if (layers_[i]->has_parameters()) {
+        if (layers_[i]->weight_reads_input()) {
             // W needs x_i, and the layer before it needs dx_i.
             Tensor& gradient = kept.inner[i - 1].gradient;
             gradient = call.arena.allocate(real(), place.rows, place.columns, MemoryKind::Stash);

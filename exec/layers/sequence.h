@@ -13,7 +13,8 @@ namespace pipetwin::exec {
 ///
 /// Keeps its input and x_2 ... x_n, and what the layers inside keep. In a full backward dx_i takes
 /// the place of x_i, which is not needed any more: no scratch memory. I keeps x_i for W wherever
-/// f_i has weights, so there dx_i has memory of its own until W (`split_bytes`).
+/// f_i's W reads it, so there dx_i has memory of its own (`split_bytes`). Behind I goes what no W
+/// reads: dx_i unless f_i-1 reads it, and what the layers inside do not.
 class Sequence final : public ExecutableLayer {
   public:
     Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, NumberFormat format);
@@ -23,6 +24,10 @@ class Sequence final : public ExecutableLayer {
     Bytes kept_bytes(int samples) const override;
     Bytes workspace_bytes(int samples) const override;
     Bytes split_bytes(int samples) const override;
+    Bytes unread_bytes(int samples) const override;
+    bool weight_reads_input() const override { return layers_.front()->weight_reads_input(); }
+    bool weight_reads_gradient() const override { return layers_.back()->weight_reads_gradient(); }
+    void free_unread(Kept& kept) const override;
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool ends_residual) override;

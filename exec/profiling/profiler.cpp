@@ -111,6 +111,8 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
                                     .saved = bytes.saved,
                                     .workspace = bytes.workspace,
                                     .split = bytes.split,
+                                    .input_saved = bytes.input_saved,
+                                    .unread_gradient = bytes.unread_gradient,
                                     .spread = 0});
         }
     }

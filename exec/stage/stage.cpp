@@ -122,6 +122,7 @@ struct Stage::Impl {
         int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
     void find_blocks();
     void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
+    void free_unread(std::size_t index, Kept& kept, Tensor& dy) const;
     bool times_layers() const;
     void tell(std::size_t index, Op part) const;
     std::function<void(Op)> part_teller(std::size_t index) const;
@@ -466,6 +467,18 @@ Tensor Stage::backward(int micro_batch, Tensor gradient) {
     return gradient;
 }
 
+/// Frees what W of a layer does not read of its tensors and of `dy`, the gradient of its output.
+void Stage::Impl::free_unread(std::size_t index, Kept& kept, Tensor& dy) const {
+    const ExecutableLayer& layer = *layers[index];
+    layer.free_unread(kept);
+    if (!layer.weight_reads_input()) {
+        kept.input = {};
+    }
+    if (!layer.weight_reads_gradient()) {
+        dy = {};
+    }
+}
+
 Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
     Impl& impl = *impl_;
     Stash& stash = impl.stash(micro_batch);
@@ -484,6 +497,7 @@ Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
         call.after_part = impl.part_teller(i);
         impl.layers[i]->backward_input(call, kept, kept.input, *dy, {}, input_gradient);
         impl.tell(i, Op::BackwardInput);
+        impl.free_unread(i, kept, *dy);
         if (i > 0) {
             input_gradient.move_to(MemoryKind::Stash);
             stash.layers[i - 1].gradient = std::move(input_gradient);
@@ -657,10 +671,17 @@ int Stage::stash_count() const {
     return static_cast<int>(std::ranges::count_if(impl_->stashes, &Stash::alive));
 }
 
-Bytes Stage::split_bytes(int samples) const {
-    Bytes sum = impl_->layers.front()->split_bytes(samples);
-    for (std::size_t i = 1; i < impl_->layers.size(); ++i) {
-        sum += impl_->layers[i]->split_bytes(samples) + impl_->layers[i]->input_bytes(samples);
+Bytes Stage::input_half_bytes(int samples) const {
+    Bytes sum;
+    for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
+        const ExecutableLayer& layer = *impl_->layers[i];
+        sum += layer.split_bytes(samples) - layer.unread_bytes(samples);
+        if (!layer.weight_reads_input()) {
+            sum -= layer.input_bytes(samples);
+        }
+        if (i > 0 && impl_->layers[i - 1]->weight_reads_gradient()) {
+            sum += layer.input_bytes(samples);
+        }
     }
     return sum;
 }

@@ -59,9 +59,9 @@ class Stage {
     /// gradients and frees the stash.
     Tensor backward(int micro_batch, Tensor gradient);
 
-    /// I: the input half of the backward. `gradient` and result as in `backward`. Adds to the stash
-    /// what W needs beside it - the gradients between the layers that have weights: `split_bytes`
-    /// of them.
+    /// I: the input half of the backward. `gradient` and result as in `backward`. Layer by layer it
+    /// adds to the stash the gradients that W reads, and frees what W does not read; the stash has
+    /// `input_half_bytes` more then.
     Tensor backward_input(int micro_batch, Tensor gradient);
     /// W: the weight half of the backward, after I. Adds to the weight gradients and frees the
     /// stash.
@@ -132,8 +132,9 @@ class Stage {
     const Place& place() const;
     /// Number of micro-batches of which something is kept: from F to B, or to W.
     int stash_count() const;
-    /// Bytes that I keeps for W in addition to the stash, for `samples` samples.
-    Bytes split_bytes(int samples) const;
+    /// Bytes of the stash behind I less those before it, for `samples` samples; negative where I
+    /// frees more than it adds. Without the gradient of the stage's output.
+    Bytes input_half_bytes(int samples) const;
 
   private:
     struct Impl;

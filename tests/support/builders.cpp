@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <sstream>
 #include <stdexcept>
 
@@ -97,6 +98,22 @@ std::vector<ShapedSchedule> every_schedule(const std::vector<int>& ranks,
         EXPECT_GT(result.size(), before) << "no shape of " << known.name;
     }
     return result;
+}
+
+bool weights_follow_inputs(const Schedule& schedule) {
+    std::map<int, std::vector<int>> inputs;  // of a stage: micro-batches
+    std::map<int, std::vector<int>> weights;
+    for (const auto& row : schedule.ranks) {
+        for (const Action& action : row) {
+            if (action.op == Op::BackwardInput || action.op == Op::Backward) {
+                inputs[action.stage].push_back(action.micro_batch);
+            }
+            if (action.op == Op::BackwardWeight || action.op == Op::Backward) {
+                weights[action.stage].push_back(action.micro_batch);
+            }
+        }
+    }
+    return inputs == weights;
 }
 
 Action action_of(std::string_view text) {

@@ -53,6 +53,10 @@ struct ShapedSchedule {
 /// "zb-v, 4 ranks, 2 chunks, 8 micro-batches".
 std::string to_string(const ShapedSchedule& schedule);
 
+/// True if the weight halves of every stage take the micro-batches in the order of its input
+/// halves; a whole backward is both.
+bool weights_follow_inputs(const Schedule& schedule);
+
 /// Every schedule that can be generated, in each of these shapes that it takes: one at least.
 std::vector<ShapedSchedule> every_schedule(const std::vector<int>& ranks,
                                            const std::vector<int>& chunks,

@@ -114,6 +114,8 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
                                     .saved = bytes.saved,
                                     .workspace = bytes.workspace,
                                     .split = bytes.split,
+                                    .input_saved = bytes.input_saved,
+                                    .unread_gradient = bytes.unread_gradient,
                                     .spread = 0});
         }
     }

@@ -144,7 +144,8 @@ nlohmann::json with_shares() {
                           {"core_saved_bytes", 600},
                           {"whole_forward_ns", 30},
                           {"whole_backward_ns", 20},
-                          {"whole_saved_bytes", 500}};
+                          {"whole_saved_bytes", 500},
+                          {"unread_gradient_bytes", 128}};
     layer["shared"] = {{{"devices", 2}, {"samples", {sample}}},
                        {{"devices", 4}, {"samples", {sample}}}};
     sample["forward_ns"] = 101;
@@ -164,6 +165,7 @@ TEST(ParseProfile, ReadsTheSharesOfALayer) {
                          .output = Bytes{128},
                          .saved = Bytes{1000},
                          .input_saved = Bytes{700},
+                         .unread_gradient = Bytes{128},
                          .core_forward = Duration(40),
                          .core_saved = Bytes{600},
                          .whole_forward = Duration(30),
@@ -186,7 +188,8 @@ TEST(ParseProfile, RefusesPartsThatAreMoreThanTheirWhole) {
                                      {"core_saved_bytes", 1000},
                                      {"whole_forward_ns", 100},
                                      {"whole_backward_ns", 90},
-                                     {"whole_saved_bytes", 1000}}) {
+                                     {"whole_saved_bytes", 1000},
+                                     {"unread_gradient_bytes", 128}}) {
         for (const char* sample : {"/layers/0/shared/1/samples/0/", "/layers/0/samples/0/"}) {
             nlohmann::json root = with_shares();
             nlohmann::json& value = root[nlohmann::json::json_pointer(sample + std::string(key))];

@@ -54,6 +54,7 @@ TEST(WholeBlocks, HaveTheSharesThatAreKnownOfBothHalves) {
                                .output = Bytes{5},
                                .saved = Bytes{forward},
                                .input_saved = Bytes{forward - 1},
+                               .unread_gradient = Bytes{3},
                                .core_saved = Bytes{forward - 2},
                                .whole_saved = Bytes{forward - 3}});
         }
@@ -67,6 +68,9 @@ TEST(WholeBlocks, HaveTheSharesThatAreKnownOfBothHalves) {
     EXPECT_EQ(block.forward, Duration(10 + 20));
     EXPECT_EQ(block.saved, Bytes{10 + 20});
     EXPECT_EQ(block.input_saved, Bytes{9 + 19});
+    // Of the gradient between the halves W reads 2 bytes, and the block's own is the second half's.
+    EXPECT_EQ(block.split, Bytes{5 - 3});
+    EXPECT_EQ(block.unread_gradient, Bytes{3});
     EXPECT_EQ(block.core_saved, Bytes{8 + 18});
     EXPECT_EQ(block.whole_saved, Bytes{7 + 17});
     EXPECT_EQ(whole.layers[1].tensor_sums, 2);  // Shoeybi et al., section 3: two each way

@@ -1,6 +1,7 @@
 #include "core/plan/stage_costs.h"
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -202,8 +203,10 @@ TEST(StageCosts, BlocksThatAreComputedAgainTogetherKeepOneInput) {
         EXPECT_EQ(cost.backward_weight, Duration(2 * (15 + 32)));
         EXPECT_EQ(cost.forward_peak, Bytes{10 + 210 + 10});
         EXPECT_EQ(cost.backward_peak, Bytes{10 + 100 + 210 + 110 + 210 + 10 + 10});
-        // The 50 bytes of either attention that I alone reads.
-        EXPECT_EQ(cost.rebuilt_for_input, Bytes{2 * 50});
+        // At the second attention's I: its 10 bytes of input, gradients of its output and input (10
+        // each), its own 4, all up to it (100 + 210 + 110), and what W reads of the feed-forward
+        // behind it (210 + 8) with the gradient of its output (10).
+        EXPECT_EQ(cost.backward_input_peak, Bytes{10 + 420 + 20 + 4 + 218 + 10});
         // Until W: the layers' own, gradients of three inner outputs, and what W reads.
         EXPECT_EQ(cost.split, Bytes{2 * (4 + 8) + 3 * 10 + 50 + 210 + 60 + 210});
         // A stage counts its own blocks: one alone is a group.
@@ -306,6 +309,91 @@ TEST(StageCosts, InputSavedIsASum) {
     EXPECT_EQ(cost.input_saved, Bytes{2 * 50});
     EXPECT_EQ(cost.split, Bytes{2 * (4 + 8) + 3 * 10});
     EXPECT_EQ(cost.forward_peak, Bytes{0});  // no more than saved and output
+}
+
+/// What I holds, counted tensor by tensor on its way from the last layer to the first.
+struct InputHalf {
+    Bytes peak;
+    Bytes left;  ///< for W, and the gradient of the stage's input
+};
+
+InputHalf walk_input_half(const Model& model,
+                          const LayerSamples& plain,
+                          const std::vector<LayerRange>& groups,
+                          LayerRange stage,
+                          const StageCost& cost) {
+    const auto plain_of = [&](int layer) { return plain[static_cast<std::size_t>(layer)]; };
+    Bytes live = cost.saved + cost.output;
+    Bytes peak;
+    for (int layer = stage.end - 1; layer >= stage.first; --layer) {
+        for (const LayerRange& group : groups) {
+            if (group.end + stage.first == layer + 1) {
+                const int first = group.first + stage.first;
+                live -= std::min(input_gradient(model, plain, first), plain_of(first).saved);
+                for (int again = first; again <= layer; ++again) {
+                    live += plain_of(again).saved;
+                }
+                peak = std::max(peak, live + plain_of(layer).output);
+            }
+        }
+        live += plain_of(layer).split + input_gradient(model, plain, layer);
+        peak = std::max(peak, live);
+        live -= plain_of(layer).input_saved + plain_of(layer).unread_gradient;
+    }
+    return {.peak = peak, .left = live};
+}
+
+/// Bytes by bytes for chains of five blocks of two layers whose sizes are drawn, for every stage of
+/// them, without recompute and with groups of one to three blocks.
+TEST(StageCosts, InputHalfHoldsWhatItHasNotGivenBack) {
+    std::mt19937 random(7);
+    const auto below = [&random](int end) {
+        return Bytes{static_cast<std::int64_t>(random() % static_cast<unsigned>(end))};
+    };
+    std::vector<std::string> names{"embedding"};
+    for (int block = 0; block < 5; ++block) {
+        names.push_back("block" + std::to_string(block) + ".attention");
+        names.push_back("block" + std::to_string(block) + ".feed_forward");
+    }
+    names.emplace_back("head");
+    const Model model = chain_of(names);
+    for (int round = 0; round < 20; ++round) {
+        LayerSamples plain;
+        for (std::size_t layer = 0; layer < names.size(); ++layer) {
+            const Bytes output = Bytes{10};
+            const Bytes saved = Bytes{10} + below(100);
+            const bool reads_gradient = below(2) == Bytes{};
+            plain.push_back({.output = output,
+                             .saved = saved,
+                             .split = below(50),
+                             .input_saved = below(static_cast<int>(saved.count) + 1),
+                             .unread_gradient = reads_gradient ? Bytes{} : output});
+        }
+        plain.front().input = Bytes{4};
+        plain.back().output = plain.back().unread_gradient = Bytes{};
+        for (int together = 0; together <= 3; ++together) {
+            const LayerSamples samples =
+                together == 0
+                    ? plain
+                    : with_layer_recompute(
+                          model, plain, {.mode = LayerRecompute::Block, .blocks = together});
+            for (int first = 0; first < model.layer_count(); ++first) {
+                for (int end = first + 1; end <= model.layer_count(); ++end) {
+                    const StageCost cost = StageCosts(model, samples).of(first, end);
+                    const LayerRange stage{.first = first, .end = end};
+                    const auto groups =
+                        together == 0 ? std::vector<LayerRange>{}
+                                      : block_groups(recomputed_blocks(model), stage, together);
+                    const InputHalf found = walk_input_half(model, plain, groups, stage, cost);
+                    EXPECT_EQ(cost.backward_input_peak, found.peak) << first << " to " << end;
+                    EXPECT_EQ(cost.saved + cost.split - cost.input_saved + cost.output -
+                                  cost.unread_gradient + (first > 0 ? cost.input : Bytes{}),
+                              found.left)
+                        << first << " to " << end;
+                }
+            }
+        }
+    }
 }
 
 /// What I alone reads is never kept where it is computed again: of attention's 100 bytes 50 are

@@ -233,6 +233,24 @@ TEST(Footprint, SplitBackwardFreesWhatOnlyTheInputNeedsAtOnce) {
               Bytes{-400});
 }
 
+/// I holds what its layers have at most, and gives back the gradient that W does not read.
+TEST(Footprint, AnInputHalfReachesItsPeakAndFreesTheGradientThatWDoesNotRead) {
+    PlanParts parts = two_stages(ScheduleKind::GPipe, 1, Recompute::None).parts();
+    for (auto& stages : parts.costs) {
+        stages[0].split = {30};
+        stages[0].unread_gradient = {20};
+        stages[0].backward_input_peak = {390};
+    }
+    const Plan plan = Plan::make(parts);
+    const MemoryChange input = memory_change(plan, {.op = Op::BackwardInput, .stage = 0});
+    EXPECT_EQ(input.during.total(), Bytes{390 - 300 - 20});
+    EXPECT_EQ(input.after[MemoryKind::Stash], Bytes{30});
+    EXPECT_EQ(input.after[MemoryKind::Boundary], Bytes{-20});
+    const MemoryChange weight = memory_change(plan, {.op = Op::BackwardWeight, .stage = 0});
+    EXPECT_EQ(weight.after[MemoryKind::Stash], Bytes{-330});
+    EXPECT_EQ(weight.after[MemoryKind::Boundary], Bytes{0});
+}
+
 /// A forward whose layers drop what they compute again has the largest of them for a moment.
 TEST(Footprint, AForwardReachesItsPeakAndKeepsWhatIsSaved) {
     PlanParts parts = two_stages(ScheduleKind::GPipe, 1, Recompute::None).parts();

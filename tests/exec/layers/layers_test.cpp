@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
+#include <iterator>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -330,6 +333,7 @@ Gradients gradients(LayerRun& run, bool split, ConstView skip) {
     LayerCall call = run.call();
     if (split) {
         run.layer->backward_input(call, run.kept, run.x, dy, skip, dx);
+        run.layer->free_unread(run.kept);
         run.layer->backward_weight(call, run.kept, run.x, dy);
     } else {
         run.layer->backward(call, run.kept, run.x, dy, skip, dx);
@@ -459,6 +463,125 @@ TEST_P(EveryLayer, KeepsTheBytesItTells) {
         run.layer->backward_input(call, run.kept, run.x, dy, {}, dx);
         EXPECT_EQ(run.arena.live()[MemoryKind::Stash] - before,
                   run.layer->kept_bytes(c.samples) + run.layer->split_bytes(c.samples));
+        run.layer->free_unread(run.kept);
+        EXPECT_EQ(run.arena.live()[MemoryKind::Stash] - before,
+                  run.layer->kept_bytes(c.samples) + run.layer->split_bytes(c.samples) -
+                      run.layer->unread_bytes(c.samples));
+    }
+}
+
+/// Memory of one tensor.
+struct Piece {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+    DType type{};
+
+    bool operator==(const Piece&) const = default;
+
+    /// Overwrites the numbers with NaN; ids of tokens, which are places, with 0.
+    void spoil() const { std::memset(data, type == DType::I32 ? 0 : 0xff, bytes); }
+};
+
+Piece piece_of(Tensor& tensor) {
+    return {.data = tensor.data(),
+            .bytes = static_cast<std::size_t>(tensor.bytes().count),
+            .type = tensor.dtype()};
+}
+
+/// Every tensor that a layer keeps, without its input.
+std::vector<Piece> pieces_of(Kept& kept) {
+    std::vector<Piece> all;
+    const auto add = [&all](Tensor& tensor) {
+        if (!tensor.empty()) {
+            all.push_back(piece_of(tensor));
+        }
+    };
+    std::ranges::for_each(kept.tensors, add);
+    for (Kept& inner : kept.inner) {
+        add(inner.input);
+        add(inner.gradient);
+        std::ranges::copy(pieces_of(inner), std::back_inserter(all));
+    }
+    return all;
+}
+
+/// Runs F and I, and lets the layer free what its W does not read.
+class BetweenInputAndWeight {
+  public:
+    explicit BetweenInputAndWeight(LayerRun& run) : run_(run) {
+        run.forward();
+        run.zero_gradients();
+        dy_ = output_gradient(run, output_weights(run));
+        Tensor dx = run.input_gradient_like();
+        LayerCall call = run.call();
+        run.layer->backward_input(call, run.kept, run.x, dy_, {}, dx);
+        freed = pieces_of(run.kept);
+        run.layer->free_unread(run.kept);
+        kept = pieces_of(run.kept);
+        std::erase_if(freed,
+                      [this](const Piece& piece) { return std::ranges::count(kept, piece) > 0; });
+        (run.layer->weight_reads_input() ? kept : freed).push_back(piece_of(run.x));
+        if (!dy_.empty()) {
+            (run.layer->weight_reads_gradient() ? kept : freed).push_back(piece_of(dy_));
+        }
+    }
+
+    /// The gradients of the weights behind W.
+    std::vector<Numbers> weight_half() {
+        LayerCall call = run_.call();
+        run_.layer->backward_weight(call, run_.kept, run_.x, dy_);
+        std::vector<Numbers> gradients;
+        for (Parameter* const parameter : run_.layer->parameters()) {
+            gradients.push_back(numbers_of(parameter->gradient));
+        }
+        return gradients;
+    }
+
+    std::vector<Piece> kept;
+    std::vector<Piece> freed;
+
+  private:
+    LayerRun& run_;
+    Tensor dy_;
+};
+
+TEST_P(EveryLayer, ReadsInItsWeightHalfWhatIsKeptForItAndNothingElse) {
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
+        LayerRun whole = EveryLayer::run(type);
+        const std::vector<Numbers> expected = gradients(whole, false, {}).weights;
+        LayerRun spoilt = EveryLayer::run(type);
+        BetweenInputAndWeight freed(spoilt);
+        std::ranges::for_each(freed.freed, &Piece::spoil);
+        EXPECT_EQ(freed.weight_half(), expected);
+        for (std::size_t piece = 0; piece < freed.kept.size(); ++piece) {
+            LayerRun run = EveryLayer::run(type);
+            BetweenInputAndWeight kept(run);
+            kept.kept.at(piece).spoil();
+            EXPECT_NE(kept.weight_half(), expected)
+                << "W does not read tensor " << piece << ", which is kept for it";
+        }
+    }
+}
+
+TEST_P(EveryRealInput, MayPutTheGradientIntoThePlaceOfItsInputWhereItsWeightHalfDoesNotReadIt) {
+    for (const DType type : {DType::F32, DType::BF16}) {
+        LayerRun run = EveryLayer::run(type);
+        if (run.layer->weight_reads_input()) {
+            continue;
+        }
+        const Gradients apart = gradients(run, true, {});
+        run.forward();
+        run.zero_gradients();
+        const Tensor dy = output_gradient(run, output_weights(run));
+        LayerCall call = run.call();
+        run.layer->backward_input(call, run.kept, run.x, dy, {}, run.x);
+        EXPECT_EQ(numbers_of(run.x), apart.input);
+        run.layer->free_unread(run.kept);
+        run.layer->backward_weight(call, run.kept, run.x, dy);
+        std::size_t index = 0;
+        for (Parameter* const parameter : run.layer->parameters()) {
+            EXPECT_EQ(numbers_of(parameter->gradient), apart.weights[index++]) << parameter->name;
+        }
     }
 }
 

@@ -53,6 +53,9 @@ TEST(Profiler, BytesAreTheLayersOwn) {
         EXPECT_EQ(layer.samples.front().output, bytes.output);
         EXPECT_EQ(layer.samples.front().saved, bytes.saved);
         EXPECT_EQ(layer.samples.front().workspace, bytes.workspace);
+        EXPECT_EQ(layer.samples.front().split, bytes.split);
+        EXPECT_EQ(layer.samples.front().input_saved, bytes.input_saved);
+        EXPECT_EQ(layer.samples.front().unread_gradient, bytes.unread_gradient);
     }
 }
 

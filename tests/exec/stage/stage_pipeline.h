@@ -42,6 +42,25 @@ inline Batch gpt_batch(int samples) {
     return batch;
 }
 
+/// Samples of `width` numbers, of one class each.
+inline Batch mlp_batch(int samples, int width, int classes) {
+    Batch batch{.samples = samples,
+                .positions = 1,
+                .width = width,
+                .target_positions = 1,
+                .tokens = {},
+                .values = {},
+                .targets = {}};
+    for (const double value :
+         testing::random_numbers(static_cast<std::size_t>(samples * width), 3)) {
+        batch.values.push_back(static_cast<float>(value));
+    }
+    for (int s = 0; s < samples; ++s) {
+        batch.targets.push_back(s % classes);
+    }
+    return batch;
+}
+
 inline StageOptions options(Precision precision = Precision::Fp32) {
     return {.format = number_format(precision, Backend::Cpu),
             .seed = 5,

@@ -19,29 +19,13 @@ namespace pipetwin::exec {
 namespace stage_test {
 
 using test_stages::gpt_batch;
+using test_stages::mlp_batch;
 using test_stages::options;
 using test_stages::Pipeline;
 using test_stages::small_gpt;
 using testing::Numbers;
 using testing::numbers_of;
 using testing::random_numbers;
-
-Batch mlp_batch(int samples, int width, int classes) {
-    Batch batch{.samples = samples,
-                .positions = 1,
-                .width = width,
-                .target_positions = 1,
-                .tokens = {},
-                .values = {},
-                .targets = {}};
-    for (const double value : random_numbers(static_cast<std::size_t>(samples * width), 3)) {
-        batch.values.push_back(static_cast<float>(value));
-    }
-    for (int s = 0; s < samples; ++s) {
-        batch.targets.push_back(s % classes);
-    }
-    return batch;
-}
 
 struct Outcome {
     double loss = 0;
@@ -100,7 +84,7 @@ TEST(Stage, InputAndWeightGradientsInTwoActionsHaveTheBitsOfOne) {
     const MemoryUse before = split_up.arenas[1].live();
     Tensor gradient = split_up.stages[1]->backward_input(0, {});
     EXPECT_EQ(split_up.arenas[1].live()[MemoryKind::Stash] - before[MemoryKind::Stash],
-              split_up.stages[1]->split_bytes(3));
+              split_up.stages[1]->input_half_bytes(3));
     split_up.hand_over(gradient, 0);
     EXPECT_TRUE(split_up.stages[0]->backward_input(0, std::move(gradient)).empty());
     split_up.stages[0]->backward_weight(0);

@@ -14,6 +14,7 @@
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule.h"
 #include "core/timeline/footprint.h"
+#include "tests/support/builders.h"
 #include "tests/support/places.h"
 
 namespace pipetwin {
@@ -122,6 +123,13 @@ TEST(ScheduleTraits, StagesLieWhereTheRowSays) {
         ASSERT_EQ(shaped.schedule.rank_of_stage, expected_ranks(shaped)) << text_of(shaped);
         ASSERT_EQ(shaped.schedule.stage_count(), copies * model_stage_count(shaped.schedule))
             << text_of(shaped);
+    });
+}
+
+/// So a gradient that I adds, as that of a normalization's gain, has the bits of one that W adds.
+TEST(ScheduleTraits, WeightHalvesTakeTheMicroBatchesInTheOrderOfInputHalves) {
+    for_each_schedule([](const Shaped& shaped) {
+        ASSERT_TRUE(testing::weights_follow_inputs(shaped.schedule)) << text_of(shaped);
     });
 }
 
