@@ -15,6 +15,10 @@
 #include "cli/text/text_output.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/base/error.h"
+#include "core/costs/profile_json.h"
+#include "core/scenario/scenario.h"
+#include "core/scenario/step_range.h"
+#include "sim/search/partition_choice.h"
 
 namespace pipetwin::cli {
 
@@ -35,6 +39,21 @@ struct BothSides {
 BothSides sides_of_run(const std::filesystem::path& folder) {
     return {.predicted = read_chrome_trace(folder / run_file::predicted),
             .measured = read_chrome_trace(folder / run_file::measured)};
+}
+
+/// Where the measured step of a run folder was to be expected; none where its costs were measured,
+/// or the folder does not say what it was planned from.
+std::optional<ErrorRange> expected_of_run(const std::filesystem::path& folder) {
+    try {
+        const Profile profile = read_profile(folder / run_file::profile);
+        const Scenario scenario = read_scenario(folder / run_file::scenario);
+        const SettledScenario settled = settle(scenario);
+        const Plan plan =
+            sim::make_settled_plan(settled, scenario_model(scenario, &profile), profile);
+        return step_range(plan, settled, profile);
+    } catch (const Error&) {
+        return std::nullopt;
+    }
 }
 
 /// The trace of a file; that of a folder is the one that `other` is not, if there is one.
@@ -91,9 +110,11 @@ void execute(const CompareOptions& options, Console& console) {
     const BothSides sides =
         options.measured.empty() ? sides_of_run(options.predicted) : sides_of_two(options, console);
     const Comparison comparison = compare(sides.predicted.timelines, sides.measured.timelines);
-    write_result(json_text(comparison_json(comparison)), options.common, console);
-    console.result(options.common.json ? json_text(comparison_json(comparison))
-                                       : comparison_text(comparison, console));
+    const std::optional<ErrorRange> expected =
+        options.measured.empty() ? expected_of_run(options.predicted) : std::nullopt;
+    const std::string json = json_text(comparison_json(comparison, expected));
+    write_result(json, options.common, console);
+    console.result(options.common.json ? json : comparison_text(comparison, console, expected));
 }
 
 }  // namespace pipetwin::cli

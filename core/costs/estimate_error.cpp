@@ -8,7 +8,7 @@ namespace {
 
 ErrorRange of_kind(const RunKind& run) {
     if (run.shards_weights) {
-        return {.low = 0.95, .high = 1.23, .of = "published runs with sharded weights"};
+        return {.low = 0.95, .high = 1.21, .of = "published runs with sharded weights"};
     }
     if (run.tensor_parallel > 1) {
         return {.low = 0.82, .high = 1.38, .of = "published runs with tensor parallelism"};

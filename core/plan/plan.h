@@ -38,6 +38,10 @@ struct StageCost {
     Bytes forward_peak{};
     Bytes forward_drop_peak{};  ///< most held during an F that keeps its input only, input included
     Bytes backward_peak{};      ///< most held during B: what is left of `saved`, and both gradients
+    /// Part of `backward_peak` that is there only while B runs, where blocks do not keep what they
+    /// need: what it computes again, and the gradients inside of the stage. 0: nothing is computed
+    /// again.
+    Bytes backward_again{};
 };
 
 /// Memory that a stage holds all the time, and the times of its update.
@@ -87,6 +91,10 @@ struct PlanParts {
     std::optional<Bytes> memory_limit;   ///< of every rank
     std::vector<Bytes> memory_limits{};  ///< [rank]; takes the place of `memory_limit`
     std::vector<Bytes> context{};        ///< [rank]: taken by the device's runtime; empty: nothing
+    std::vector<Bytes> communication{};  ///< [rank]: part of `context` in buffers of messages
+    /// What the memory pool of each device reserves beyond the tensors in it, as a share of them.
+    /// The limits are what is left for tensors and context.
+    double allocator_reserve = 0;
     int replicas = 1;              ///< of the whole pipeline, each with its share of a mini-batch
     int tensor_parallel = 1;       ///< devices of a rank, which share all of its layers
     bool stale_gradients = false;  ///< schedules without a flush

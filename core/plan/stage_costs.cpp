@@ -101,12 +101,21 @@ class StageSum {
         cost.forward_peak = forward_peak(cost.input);
         cost.rebuilt_for_input = rebuilt_for_input();
         cost.forward_drop_peak = forward_drop_peak(cost.input);
-        cost.backward_peak = backward_peak(cost.input);
+        const BackwardPeak peak = backward_peak(cost.input);
+        cost.backward_peak = peak.all;
+        cost.backward_again = std::max(Bytes{}, peak.again - cost.output);
     }
 
   private:
     const LayerSample& sample(int layer) const { return samples_[as_index(layer)]; }
     Bytes input_gradient(int layer) const { return input_gradients_[as_index(layer)]; }
+
+    /// Most held during a backward, and the part of it that only the backward holds, where the
+    /// layer that reaches it is computed again.
+    struct BackwardPeak {
+        Bytes all;
+        Bytes again;
+    };
 
     /// Input that the stage keeps beside what its layers save: that of a layer that begins a group
     /// of several blocks, and the stage's own where it begins inside of a block.
@@ -181,8 +190,8 @@ class StageSum {
     ///
     /// What a group of blocks computes again is there from its last layer's backward on, and goes
     /// layer by layer with their backwards.
-    Bytes backward_peak(Bytes stage_input) const {
-        Bytes peak;
+    BackwardPeak backward_peak(Bytes stage_input) const {
+        BackwardPeak peak;
         Bytes saved_up_to_here;
         Bytes again;  // of this group
         Groups groups(samples_, first_);
@@ -194,7 +203,10 @@ class StageSum {
             // The output is made again, too, before there is a gradient of the input.
             const Bytes output = again > Bytes{} ? sample(layer).output : Bytes{};
             const Bytes gradients = sample(layer).output + std::max(input_gradient(layer), output);
-            peak = std::max(peak, saved_up_to_here + again + gradients);
+            if (saved_up_to_here + again + gradients > peak.all) {
+                peak.all = saved_up_to_here + again + gradients;
+                peak.again = again > Bytes{} ? again + gradients : Bytes{};
+            }
         }
         return peak;
     }
@@ -229,7 +241,7 @@ StageCost StageCosts::of(int first, int end) const {
 }
 
 bool is_half_precision(std::string_view precision) {
-    return precision == "bf16" || precision == "fp16";
+    return precision == "bf16" || precision == "fp16" || precision == "fp8";
 }
 
 int gradient_bytes_per_byte(std::string_view precision, bool fp32_gradients) {

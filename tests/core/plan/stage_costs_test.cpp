@@ -183,6 +183,8 @@ TEST(StageCosts, WholeBlocksKeepTheirInputs) {
     EXPECT_EQ(cost.backward, cost.backward_input + cost.backward_weight);
     EXPECT_EQ(cost.forward_peak, Bytes{20 + 210 + 10});
     EXPECT_EQ(cost.backward_peak, Bytes{20 + 100 + 210 + 10 + 10});
+    // All of that but both inputs, and the gradient of the output, which came as a message.
+    EXPECT_EQ(cost.backward_again, Bytes{100 + 210 + 10});
 }
 
 /// Both blocks together. F: the first block's input (10), at the second block's feed-forward what
@@ -202,6 +204,7 @@ TEST(StageCosts, BlocksThatAreComputedAgainTogetherKeepOneInput) {
         EXPECT_EQ(cost.backward_weight, Duration(2 * (15 + 32)));
         EXPECT_EQ(cost.forward_peak, Bytes{10 + 210 + 10});
         EXPECT_EQ(cost.backward_peak, Bytes{10 + 100 + 210 + 110 + 210 + 10 + 10});
+        EXPECT_EQ(cost.backward_again, Bytes{100 + 210 + 110 + 210 + 10});
         // The 50 bytes of either attention that I alone reads.
         EXPECT_EQ(cost.rebuilt_for_input, Bytes{2 * 50});
         // Until W: the layers' own, gradients of three inner outputs, and what W reads.
