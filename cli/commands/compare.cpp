@@ -33,24 +33,28 @@ bool is_predicted(const Trace& trace) {
 struct BothSides {
     Trace predicted;
     Trace measured;
+    std::filesystem::path folder{};  ///< of the predicted one
 };
 
 /// The traces of one run folder.
 BothSides sides_of_run(const std::filesystem::path& folder) {
     return {.predicted = read_chrome_trace(folder / run_file::predicted),
-            .measured = read_chrome_trace(folder / run_file::measured)};
+            .measured = read_chrome_trace(folder / run_file::measured),
+            .folder = folder};
 }
 
-/// Where the measured step of a run folder was to be expected; none where its costs were measured,
-/// or the folder does not say what it was planned from.
-std::optional<ErrorRange> expected_of_run(const std::filesystem::path& folder) {
+/// Where the measured step was to be expected; none where costs were measured, or the folder of the
+/// prediction does not say what it was planned from.
+std::optional<ErrorRange> expected_range(const BothSides& sides) {
+    const std::filesystem::path& folder = sides.folder;
     try {
         const Profile profile = read_profile(folder / run_file::profile);
         const Scenario scenario = read_scenario(folder / run_file::scenario);
         const SettledScenario settled = settle(scenario);
         const Plan plan =
             sim::make_settled_plan(settled, scenario_model(scenario, &profile), profile);
-        return step_range(plan, settled, profile);
+        const bool is_of_trace = plan.hash() == sides.predicted.plan_hash;
+        return is_of_trace ? step_range(plan, settled, profile) : std::nullopt;
     } catch (const Error&) {
         return std::nullopt;
     }
@@ -94,7 +98,10 @@ BothSides sides_of_two(const CompareOptions& options, Console& console) {
                         options.predicted.string(),
                         options.measured.string()));
     }
-    return {.predicted = *std::move(first), .measured = *std::move(second)};
+    const std::filesystem::path& predicted = turned ? options.measured : options.predicted;
+    return {.predicted = *std::move(first),
+            .measured = *std::move(second),
+            .folder = is_folder(predicted) ? predicted : predicted.parent_path()};
 }
 
 }  // namespace
@@ -110,8 +117,7 @@ void execute(const CompareOptions& options, Console& console) {
     const BothSides sides =
         options.measured.empty() ? sides_of_run(options.predicted) : sides_of_two(options, console);
     const Comparison comparison = compare(sides.predicted.timelines, sides.measured.timelines);
-    const std::optional<ErrorRange> expected =
-        options.measured.empty() ? expected_of_run(options.predicted) : std::nullopt;
+    const std::optional<ErrorRange> expected = expected_range(sides);
     const std::string json = json_text(comparison_json(comparison, expected));
     write_result(json, options.common, console);
     console.result(options.common.json ? json : comparison_text(comparison, console, expected));

@@ -410,7 +410,7 @@ std::string comparison_text(const Comparison& comparison,
         text += fmt::format("  not measurable here, so this error says nothing: {}\n", *why);
     }
     if (expected) {
-        text += fmt::format("  a measured step was to be expected between {}: nine of ten {}\n",
+        text += fmt::format("  a measured step was to be expected at {}, where nine of ten {} lie\n",
                             range_text(comparison.step.predicted, *expected),
                             expected->of);
     }

@@ -168,7 +168,15 @@ class Estimator {
   private:
     double width() const { return model_.width; }
     double value() const { return static_cast<double>(bytes_per_value(options_.precision)); }
-    LayerWork new_work() const { return {device_, options_}; }
+    LayerWork new_work() const {
+        LayerWork work(device_, options_);
+        if (has_layer_norms()) {
+            work.fuse_norms();
+        }
+        return work;
+    }
+    /// Layer norms, not RMSNorms: these have no bias.
+    bool has_layer_norms() const { return model_.norm_bias; }
     /// What one of the devices has.
     double part(double of) const { return of / devices_; }
 
@@ -196,7 +204,7 @@ class Estimator {
             save_whole(bytes, tokens_ * width());
             // What several devices have whole may be divided later, and then less is dropped.
             bytes.dropped_values += devices_ == 1 ? tokens_ * width() : 0;
-            if (options_.kernels == BlockKernels::Eager) {
+            if (options_.kernels == BlockKernels::Eager && !has_layer_norms()) {
                 constexpr double in_fp32_and_back = 6;  // bytes: the input, and without the weight
                 save_whole(bytes, in_fp32_and_back / value() * tokens_ * width());
                 bytes.dropped_values +=

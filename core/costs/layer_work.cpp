@@ -61,7 +61,8 @@ LayerWork::LayerWork(const DeviceProfile& device, const EstimateOptions& options
                                         : MemoryEfficiency{}),
       value_(static_cast<double>(bytes_per_value(options.precision))),
       recomputes_operators_(options.recomputes_operators()),
-      eager_(options.kernels == BlockKernels::Eager) {}
+      eager_(options.kernels == BlockKernels::Eager),
+      eager_norms_(eager_) {}
 
 double LayerWork::efficiency_of(const Sizes& sizes, const MatrixRate& rate) const {
     return efficiency_.value_or(rate.of_sizes.at(sizes.rows, sizes.columns, sizes.inner));
@@ -140,10 +141,12 @@ void LayerWork::whole_pass(double forward_values, double backward_values) {
 LayerWork::NormCost LayerWork::norm_cost() const {
     constexpr double eager_forward = 36;
     constexpr double eager_backward = 104;
-    return eager_ ? NormCost{.forward = eager_forward / value_,
-                             .backward = eager_backward / value_,
-                             .efficiency = memory_.copies}
-                  : NormCost{.efficiency = memory_.norms};
+    return eager_norms_ ? NormCost{.forward = eager_forward / value_,
+                                   .backward = eager_backward / value_,
+                                   .efficiency = memory_.copies,
+                                   .forward_kernels = 8,
+                                   .backward_kernels = 16}
+                        : NormCost{.efficiency = memory_.norms};
 }
 
 void LayerWork::norm(double rows, double width) {
@@ -151,6 +154,8 @@ void LayerWork::norm(double rows, double width) {
     move(forward_, cost.forward * rows * width, cost.efficiency);
     move(operators_, cost.forward * rows * width, cost.efficiency);
     move(backward_input_, cost.backward * rows * width, cost.efficiency);
+    forward_.kernels += cost.forward_kernels - 1;
+    backward_input_.kernels += cost.backward_kernels - 1;
 }
 
 /// In eager PyTorch a cast to fp32 (6 bytes for each number), a product of complex numbers (8), and
@@ -159,6 +164,9 @@ void LayerWork::rotation(double values) {
     constexpr double eager = 20;
     const double moved = eager_ ? eager / value_ : 2;
     pass(moved * values, moved * values);
+    const int kernels = eager_ ? 6 : 1;  // of queries, and of keys
+    forward_.kernels += kernels - 1;
+    backward_input_.kernels += kernels - 1;
 }
 
 void LayerWork::whole_norm(double rows, double width) {

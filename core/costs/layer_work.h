@@ -55,6 +55,10 @@ class LayerWork {
     /// the sequence.
     void whole_pass(double forward_values, double backward_values);
 
+    /// Norms are one kernel although operators go one by one: PyTorch has one for a layer norm, and
+    /// none for an RMSNorm.
+    void fuse_norms() { eager_norms_ = false; }
+
     /// A row of `width` per token: reads it, writes it; backward reads it and its gradient. Eager
     /// kernels read and write much more.
     void norm(double rows, double width);
@@ -135,6 +139,8 @@ class LayerWork {
         double forward = 2;
         double backward = 3;
         double efficiency = 1;
+        int forward_kernels = 1;
+        int backward_kernels = 1;
     };
 
     NormCost norm_cost() const;
@@ -154,6 +160,7 @@ class LayerWork {
     double value_;
     bool recomputes_operators_;
     bool eager_;
+    bool eager_norms_;
     Sum forward_;
     Sum backward_input_;
     Sum backward_weight_;

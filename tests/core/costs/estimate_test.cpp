@@ -624,11 +624,21 @@ TEST(Estimate, EagerNormsAndRotationsPassThroughFp32) {
     EXPECT_EQ(more("block0.attention", &LayerSample::backward_input),
               Duration(s * (64 * (104 - 6) + (64 + 32) * 16)));
     EXPECT_EQ(more("block0.feed_forward", &LayerSample::forward), Duration(s * 64 * 32));
+    EXPECT_EQ(sample(one_by_one, "block0.feed_forward", 1).forward_kernels,
+              sample(fused, "block0.feed_forward", 1).forward_kernels + 7);
     // The norm's input in fp32 and its result without the weight; what the activation made.
     EXPECT_EQ(more("block0.attention", &LayerSample::saved), Bytes{6 * s * 64});
     EXPECT_EQ(more("block0.feed_forward", &LayerSample::saved), Bytes{6 * s * 64 + 2 * s * 96});
     EXPECT_EQ(more("block0.feed_forward", &LayerSample::core_saved),
               Bytes{6 * s * 64 + 2 * s * 96});
+}
+
+/// PyTorch has one kernel for a layer norm, and GPT-2 rotates nothing.
+TEST(Estimate, EagerLayerNormsAreOneKernel) {
+    EstimateOptions eager = options(8, 1);
+    eager.kernels = BlockKernels::Eager;
+    EXPECT_EQ(estimated_profile(model_of(small_gpt2()), counts_bytes, eager),
+              estimated_profile(model_of(small_gpt2()), counts_bytes, options(8, 1)));
 }
 
 /// Twice the rate for the products of blocks, not for attention and the head; and casts: 5 bytes
