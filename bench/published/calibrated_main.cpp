@@ -20,13 +20,27 @@ namespace {
 using namespace pipetwin;
 using namespace pipetwin::published;
 
-/// Distances from measured steps, as shares.
+/// Distances from what was measured, as shares.
 struct Errors {
     std::vector<double> estimated;
     std::vector<double> by_others;
 };
 
+/// Distances of steps, and of the peaks that are stated.
+struct RunErrors {
+    Errors steps;
+    Errors peaks;
+};
+
+void add_all(Errors& all, const Errors& more) {
+    all.estimated.insert(all.estimated.end(), more.estimated.begin(), more.estimated.end());
+    all.by_others.insert(all.by_others.end(), more.by_others.begin(), more.by_others.end());
+}
+
 void print_errors(const std::string& what, const Errors& errors) {
+    if (errors.by_others.empty()) {
+        return;
+    }
     fmt::print(
         "{:<44} {:3} runs   estimated {:5.1f} %, by the others {:5.1f} % (medians), "
         "at most {:5.1f} % and {:5.1f} %\n",
@@ -38,25 +52,33 @@ void print_errors(const std::string& what, const Errors& errors) {
         100 * std::ranges::max(errors.by_others));
 }
 
-void add_model(const Set& set, const ModelRuns& of, Errors& all) {
+void add_model(const Set& set, const ModelRuns& of, RunErrors& all) {
     try {
         const sim::Calibration found = sim::calibrate_by_runs(of.runs, of.model, of.profile);
-        Errors errors;
+        RunErrors errors;
         for (const sim::CalibratedRun& run : found.runs) {
-            errors.estimated.push_back(std::abs(run.predicted_step / run.measured_step - 1));
-            errors.by_others.push_back(std::abs(run.leave_one_out_error.value_or(0)));
+            errors.steps.estimated.push_back(std::abs(run.predicted_step / run.measured_step - 1));
+            errors.steps.by_others.push_back(std::abs(run.leave_one_out_error.value_or(0)));
+            if (run.leave_one_out_peak_error) {
+                const double share = static_cast<double>(run.predicted_peak.count) /
+                                     static_cast<double>(run.measured_peak->count);
+                errors.peaks.estimated.push_back(std::abs(share - 1));
+                errors.peaks.by_others.push_back(std::abs(*run.leave_one_out_peak_error));
+            }
         }
         print_errors(fmt::format("{}: {}, x {:.2f}", set.name, of.name, found.compute_factor),
-                     errors);
-        all.estimated.insert(all.estimated.end(), errors.estimated.begin(), errors.estimated.end());
-        all.by_others.insert(all.by_others.end(), errors.by_others.begin(), errors.by_others.end());
+                     errors.steps);
+        print_errors(fmt::format("  memory, x {:.2f}", found.memory_factor.value_or(1)),
+                     errors.peaks);
+        add_all(all.steps, errors.steps);
+        add_all(all.peaks, errors.peaks);
     } catch (const Error& error) {
         fmt::print("{}: {}: {}: {}\n", set.name, of.name, error.place(), error.text());
     }
 }
 
 int run(const std::string& folder) {
-    Errors all;
+    RunErrors all;
     for (const Set& set : read_sets(folder)) {
         if (set.hold_out) {
             continue;
@@ -67,9 +89,8 @@ int run(const std::string& folder) {
             }
         }
     }
-    if (!all.estimated.empty()) {
-        print_errors("all", all);
-    }
+    print_errors("all", all.steps);
+    print_errors("all, memory", all.peaks);
     return 0;
 }
 

@@ -52,12 +52,13 @@ std::vector<ModelRuns> runs_by_model(const Set& set) {
         if (!run.step_seconds) {
             continue;
         }
-        const std::string key = fmt::format("{} {} {} {} {}",
+        const std::string key = fmt::format("{} {} {} {} {} {}",
                                             run.model,
                                             run.device,
                                             run.estimate.precision,
                                             run.estimate.sequence,
-                                            run.estimate.attention == AttentionKernels::Flash);
+                                            run.estimate.attention == AttentionKernels::Flash,
+                                            static_cast<int>(run.estimate.kernels));
         if (by_key[key].empty()) {
             keys.push_back(key);
         }

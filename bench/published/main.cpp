@@ -32,14 +32,6 @@ double gib(Bytes bytes) {
     return static_cast<double>(bytes.count) / (1 << 30);
 }
 
-Bytes state_of(const MemoryUse& use) {
-    return use[MemoryKind::Weights] + use[MemoryKind::Gradients] + use[MemoryKind::Optimizer];
-}
-
-Bytes activations_of(const MemoryUse& use) {
-    return use[MemoryKind::Stash] + use[MemoryKind::Boundary] + use[MemoryKind::Workspace];
-}
-
 void print_memory(const char* what, std::optional<Bytes> measured, Bytes predicted) {
     if (measured) {
         fmt::print("      {:<12} {:8.2f} GiB, predicted {:8.2f} {:+7.1f} %\n",
@@ -105,8 +97,8 @@ void print_set(const Set& set) {
                        wrong ? "  FITS IS WRONG" : "");
         }
         print_memory("peak", run.peak, of.peak.total());
-        print_memory("state", run.state, state_of(of.peak));
-        print_memory("activations", run.activations, activations_of(of.peak));
+        print_memory("state", run.state, of.block_state);
+        print_memory("activations", run.activations, of.block_stash);
     }
     for (const Order& order : set.orders) {
         print_order(set, order);

@@ -105,6 +105,10 @@ Run read_run(const json& merged, string_view place, const std::string& pointer) 
     run.estimate.selective = estimate.text_or("selective", "usual") == "core-attention"
                                  ? SelectiveRecompute::CoreAttention
                                  : SelectiveRecompute::Usual;
+    const std::string kernels = estimate.text_or("kernels", "fused");
+    run.estimate.kernels = kernels == "compiled" ? BlockKernels::Compiled
+                           : kernels == "eager"  ? BlockKernels::Eager
+                                                 : BlockKernels::Fused;
     run.estimate.most_devices = 8;
     const json& scenario = merged.at("scenario");
     for (const auto& [key, value] : scenario.items()) {
@@ -126,6 +130,28 @@ Run read_run(const json& merged, string_view place, const std::string& pointer) 
         run.fits = true;
     }
     return run;
+}
+
+Bytes state_of(const MemoryUse& use) {
+    return use[MemoryKind::Weights] + use[MemoryKind::Gradients] + use[MemoryKind::Optimizer];
+}
+
+/// The profile with an embedding and a head that keep nothing and have no parameters: what blocks
+/// alone take.
+Profile blocks_alone(const Profile& profile) {
+    Profile blocks = profile;
+    blocks.tied_bytes = {};
+    for (LayerCost& layer : blocks.layers) {
+        if (layer.kind != "embedding" && layer.kind != "head") {
+            continue;
+        }
+        layer.parameter_bytes = {};
+        layer.change_samples([](LayerSample& sample) {
+            sample.saved = sample.input_saved = sample.core_saved = sample.whole_saved = {};
+            sample.workspace = {};
+        });
+    }
+    return blocks;
 }
 
 }  // namespace
@@ -173,14 +199,21 @@ Prediction predict(const Run& run) {
             "[model]\nkind = \"profile\"\nfile = \"none.json\"\n", "published.toml", run.scenario);
         const Model model = scenario_model(scenario, &profile);
         const Plan plan = sim::make_settled_plan(settle(scenario), model, profile);
-        const std::vector<MemoryUse> peaks = peak_memory(plan);
+        const std::vector<MemoryPeak> peaks = memory_peaks(plan);
         for (int rank = 0; rank < plan.rank_count(); ++rank) {
-            const MemoryUse& use = peaks[as_index(rank)];
+            const MemoryUse& use = peaks[as_index(rank)].use;
             const Bytes limit = plan.memory_limit(rank).value_or(use.total());
             prediction.fits = prediction.fits && use.total() <= limit;
             if (use.total() > prediction.peak.total()) {
                 prediction.peak = use;
             }
+        }
+        if (run.state || run.activations) {
+            const Plan blocks =
+                sim::make_settled_plan(settle(scenario), model, blocks_alone(profile));
+            const MemoryPeak of_first = memory_peaks(blocks).front();
+            prediction.block_state = state_of(of_first.use);
+            prediction.block_stash = of_first.use[MemoryKind::Stash] - of_first.recomputed;
         }
         prediction.step_seconds = to_seconds(step_time(sim::simulate(plan)));
     } catch (const Error& error) {
@@ -205,15 +238,17 @@ std::vector<Compared> compared_runs(const std::vector<Set>& sets) {
                 continue;
             }
             const std::string tensor = key_of(run, "pipeline.tensor_parallel");
-            all.push_back({.set = set.name,
-                           .source = set.setup,
-                           .device = run.device,
-                           .model = fmt::format("{} {}", run.model, run.estimate.sequence),
-                           .devices = run.devices,
-                           .kind = {.shards_weights = key_of(run, "pipeline.shard") == "weights",
-                                    .tensor_parallel = tensor.empty() ? 1 : std::stoi(tensor)},
-                           .measured = *run.step_seconds,
-                           .predicted = *predicted});
+            all.push_back(
+                {.set = set.name,
+                 .source = set.setup,
+                 .device = run.device,
+                 .model = fmt::format(
+                     "{} {} {}", run.model, run.estimate.sequence, run.estimate.precision),
+                 .devices = run.devices,
+                 .kind = {.shards_weights = key_of(run, "pipeline.shard") == "weights",
+                          .tensor_parallel = tensor.empty() ? 1 : std::stoi(tensor)},
+                 .measured = *run.step_seconds,
+                 .predicted = *predicted});
         }
     }
     return all;

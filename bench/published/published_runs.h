@@ -56,7 +56,13 @@ std::vector<Set> read_sets(const std::filesystem::path& folder);
 struct Prediction {
     std::optional<double> step_seconds{};  ///< none where the run is refused
     MemoryUse peak{};                      ///< of the fullest rank
-    std::string refused{};                 ///< why; empty: it is not
+    /// Weights, gradients and optimizer state of the first rank's blocks, without embedding and
+    /// head. Set where the run states what it measured, as is the next.
+    Bytes block_state{};
+    /// What these blocks keep for their backwards at the peak, without what is there only while one
+    /// of them is computed again.
+    Bytes block_stash{};
+    std::string refused{};  ///< why; empty: it is not
     bool fits = true;
 };
 
@@ -71,7 +77,7 @@ struct Compared {
     std::string set;
     std::string source;  ///< the set's `setup`: rows of one source have software and devices alike
     std::string device;
-    std::string model;  ///< text of its config.json, and the tokens of a sample
+    std::string model;  ///< text of its config.json, tokens of a sample, precision
     int devices = 1;
     RunKind kind;
     double measured = 0;  ///< seconds of a step

@@ -251,7 +251,10 @@ void Grammar::add_hf_options(CLI::App& app) {
     app.add_option("--sequence", hf.sequence, "hf: tokens per sample")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 26));
-    app.add_option("--precision", hf.precision, "hf: bf16, fp16 or fp32 (default: the file's)")
+    app.add_option("--precision",
+                   hf.precision,
+                   "hf: bf16, fp16, fp32, or fp8: products of blocks in 8 bits, the rest in bf16 "
+                   "(default: the file's)")
         ->type_name("NAME");
     app.add_option("--efficiency",
                    hf.efficiency,
@@ -281,6 +284,13 @@ void Grammar::add_hf_options(CLI::App& app) {
            "own over the logits")
         ->type_name("KIND")
         ->check(CLI::IsMember({"fused", "standard"}));
+    app.add_option(
+           "--kernels",
+           hf.kernels,
+           "hf, megatron: fused (default: those of training libraries), compiled (torch.compile), "
+           "or eager (PyTorch's operators one by one)")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"fused", "compiled", "eager"}));
     app.add_option("--weights",
                    hf.weights,
                    "hf: safetensors files, or their index.json, for exact bytes (repeatable)")
@@ -827,6 +837,7 @@ std::string_view HfOptions::given() const {
            : memory_efficiency    ? "--memory-efficiency"
            : has_attention        ? "--attention"
            : loss                 ? "--loss"
+           : kernels              ? "--kernels"
            : !calibration.empty() ? "--calibrate"
            : !weights.empty()     ? "--weights"
            : whole_blocks         ? "--whole-blocks"

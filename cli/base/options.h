@@ -151,10 +151,11 @@ struct HfOptions {
     std::optional<std::string> precision;
     std::optional<double> efficiency;
     std::optional<double> memory_efficiency;
-    std::string attention = "flash";    ///< or "standard"
-    bool has_attention = false;         ///< whether that was given
-    std::optional<std::string> loss{};  ///< "fused" or "standard"
-    std::filesystem::path calibration;  ///< empty: none
+    std::string attention = "flash";       ///< or "standard"
+    bool has_attention = false;            ///< whether that was given
+    std::optional<std::string> loss{};     ///< "fused" or "standard"
+    std::optional<std::string> kernels{};  ///< "fused", "compiled" or "eager"
+    std::filesystem::path calibration;     ///< empty: none
     std::vector<std::filesystem::path> weights;
     bool whole_blocks = false;  ///< a layer per block, not per half
 

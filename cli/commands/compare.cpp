@@ -15,6 +15,10 @@
 #include "cli/text/text_output.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/base/error.h"
+#include "core/costs/profile_json.h"
+#include "core/scenario/scenario.h"
+#include "core/scenario/step_range.h"
+#include "sim/search/partition_choice.h"
 
 namespace pipetwin::cli {
 
@@ -29,12 +33,31 @@ bool is_predicted(const Trace& trace) {
 struct BothSides {
     Trace predicted;
     Trace measured;
+    std::filesystem::path folder{};  ///< of the predicted one
 };
 
 /// The traces of one run folder.
 BothSides sides_of_run(const std::filesystem::path& folder) {
     return {.predicted = read_chrome_trace(folder / run_file::predicted),
-            .measured = read_chrome_trace(folder / run_file::measured)};
+            .measured = read_chrome_trace(folder / run_file::measured),
+            .folder = folder};
+}
+
+/// Where the measured step was to be expected; none where costs were measured, or the folder of the
+/// prediction does not say what it was planned from.
+std::optional<ErrorRange> expected_range(const BothSides& sides) {
+    const std::filesystem::path& folder = sides.folder;
+    try {
+        const Profile profile = read_profile(folder / run_file::profile);
+        const Scenario scenario = read_scenario(folder / run_file::scenario);
+        const SettledScenario settled = settle(scenario);
+        const Plan plan =
+            sim::make_settled_plan(settled, scenario_model(scenario, &profile), profile);
+        const bool is_of_trace = plan.hash() == sides.predicted.plan_hash;
+        return is_of_trace ? step_range(plan, settled, profile) : std::nullopt;
+    } catch (const Error&) {
+        return std::nullopt;
+    }
 }
 
 /// The trace of a file; that of a folder is the one that `other` is not, if there is one.
@@ -75,7 +98,10 @@ BothSides sides_of_two(const CompareOptions& options, Console& console) {
                         options.predicted.string(),
                         options.measured.string()));
     }
-    return {.predicted = *std::move(first), .measured = *std::move(second)};
+    const std::filesystem::path& predicted = turned ? options.measured : options.predicted;
+    return {.predicted = *std::move(first),
+            .measured = *std::move(second),
+            .folder = is_folder(predicted) ? predicted : predicted.parent_path()};
 }
 
 }  // namespace
@@ -91,9 +117,10 @@ void execute(const CompareOptions& options, Console& console) {
     const BothSides sides =
         options.measured.empty() ? sides_of_run(options.predicted) : sides_of_two(options, console);
     const Comparison comparison = compare(sides.predicted.timelines, sides.measured.timelines);
-    write_result(json_text(comparison_json(comparison)), options.common, console);
-    console.result(options.common.json ? json_text(comparison_json(comparison))
-                                       : comparison_text(comparison, console));
+    const std::optional<ErrorRange> expected = expected_range(sides);
+    const std::string json = json_text(comparison_json(comparison, expected));
+    write_result(json, options.common, console);
+    console.result(options.common.json ? json : comparison_text(comparison, console, expected));
 }
 
 }  // namespace pipetwin::cli

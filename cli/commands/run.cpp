@@ -27,7 +27,7 @@ void execute(const RunOptions& options, Console& console) {
     }
     const auto& training = run.training.steps;
     console.result(prediction_text(run.prediction, console) + '\n' +
-                   comparison_text(run.comparison, console));
+                   comparison_text(run.comparison, console, run.prediction.outlook.error));
     if (const std::string beside = memory_beside_text(run.training.memory_beside);
         !beside.empty()) {
         console.result("  " + beside + '\n');

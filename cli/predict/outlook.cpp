@@ -4,6 +4,7 @@
 
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/rank_device.h"
+#include "core/scenario/step_range.h"
 
 namespace pipetwin::cli {
 
@@ -67,11 +68,7 @@ Outlook outlook(const Plan& plan,
     if (rate) {
         outlook.model_flops_utilisation = *operations * *metrics.samples_per_second / *rate;
     }
-    if (plan->cost_source == CostSource::Estimated || plan->cost_source == CostSource::Datasheet) {
-        outlook.error = estimate_error({.shards_weights = scenario.pipeline.shard == Shard::Weights,
-                                        .tensor_parallel = scenario.pipeline.tensor_parallel,
-                                        .calibrated = !profile.run_calibrations.empty()});
-    }
+    outlook.error = step_range(plan, scenario, profile);
     return outlook;
 }
 

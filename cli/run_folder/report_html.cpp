@@ -13,6 +13,7 @@
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
+#include "core/scenario/step_range.h"
 #include "core/svg/svg.h"
 
 namespace pipetwin::cli {
@@ -113,7 +114,11 @@ std::string headline(const FinishedRun& run) {
     const double error = both.step.error_percent();
     const auto& steps = run.training.steps;
     std::string html = "<div class=\"headline\">\n";
-    html += figure(format_duration(both.step.predicted), "predicted step time");
+    const std::optional<ErrorRange>& range = run.prediction.outlook.error;
+    html += figure(format_duration(both.step.predicted),
+                   range ? fmt::format("predicted step time, {} to be expected",
+                                       range_text(both.step.predicted, *range))
+                         : "predicted step time");
     html += figure(format_duration(both.step.measured),
                    fmt::format("{} step time", measured_word(run)));
     html += figure(error_text(error),

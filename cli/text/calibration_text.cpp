@@ -49,6 +49,10 @@ std::string run_text(const sim::CalibratedRun& run) {
                             format_bytes(run.predicted_peak),
                             format_bytes(run.calibrated_peak));
     }
+    if (run.leave_one_out_peak_error) {
+        text +=
+            fmt::format(", by the other runs alone {:+.1f} %", 100 * *run.leave_one_out_peak_error);
+    }
     return text;
 }
 
@@ -90,7 +94,8 @@ Json run_json(const sim::CalibratedRun& run) {
         {"measured_peak_bytes", run.measured_peak ? Json(run.measured_peak->count) : Json(nullptr)},
         {"predicted_peak_bytes", run.predicted_peak.count},
         {"calibrated_peak_bytes", run.calibrated_peak.count},
-        {"leave_one_out_error_percent", percent_or_null(run.leave_one_out_error)}};
+        {"leave_one_out_error_percent", percent_or_null(run.leave_one_out_error)},
+        {"leave_one_out_peak_error_percent", percent_or_null(run.leave_one_out_peak_error)}};
 }
 
 }  // namespace

@@ -61,14 +61,28 @@ Json peak_at_json(const Plan& plan, const DeviceMetrics& device) {
             {"action", action ? Json(to_string(*action)) : Json(nullptr)}};
 }
 
+/// What a device holds beside the model and its activations, in parts; null for plain numbers.
+Json beside_json(const Plan& plan, const DeviceMetrics& device) {
+    if (!plan->partition) {
+        return nullptr;
+    }
+    const BesideModel beside = beside_model(plan, device.rank, device.peak.use);
+    return {{"runtime", beside.runtime.count},
+            {"communication", beside.communication.count},
+            {"allocator_reserve", beside.allocator_reserve.count}};
+}
+
 Json device_json(const Plan& plan, const DeviceMetrics& device) {
-    return {{"rank", device.rank},
-            {"layers", layers_json(plan, device.rank)},
-            {"busy_ms", to_milliseconds(device.busy)},
-            {"idle_ms", to_milliseconds(device.idle)},
-            {"peak_live_activations", device.peak_live_activations},
-            {"peak_bytes", peak_json(device.peak.use, plan->partition.has_value())},
-            {"peak_at", peak_at_json(plan, device)}};
+    return {
+        {"rank", device.rank},
+        {"layers", layers_json(plan, device.rank)},
+        {"busy_ms", to_milliseconds(device.busy)},
+        {"idle_ms", to_milliseconds(device.idle)},
+        {"peak_live_activations", device.peak_live_activations},
+        {"peak_bytes", peak_json(device.peak.use, plan->partition.has_value())},
+        {"peak_at", peak_at_json(plan, device)},
+        {"recompute_bytes", plan->partition ? Json(device.peak.recomputed.count) : Json(nullptr)},
+        {"beside_bytes", beside_json(plan, device)}};
 }
 
 /// The effect of offload; null where nothing is offloaded.
@@ -131,12 +145,11 @@ Json violation_json(const Violation& violation) {
 }
 
 /// Milliseconds between which a measured step is to be expected; null for measured costs.
-Json interval_json(const Prediction& prediction) {
-    const std::optional<ErrorRange>& error = prediction.outlook.error;
+Json interval_json(const std::optional<ErrorRange>& error, Duration predicted_step) {
     if (!error) {
         return nullptr;
     }
-    const double step = to_milliseconds(prediction.metrics.step);
+    const double step = to_milliseconds(predicted_step);
     return {{"low", error->low * step}, {"high", error->high * step}};
 }
 
@@ -185,7 +198,7 @@ Json prediction_json(const Prediction& prediction) {
     json["notes"] = plan->notes;
     json["makespan_ms"] = to_milliseconds(metrics.makespan);
     json["step_ms"] = to_milliseconds(metrics.step);
-    json["interval"] = interval_json(prediction);
+    json["interval"] = interval_json(prediction.outlook.error, metrics.step);
     json["samples_per_second"] = or_null(metrics.samples_per_second);
     json["tokens_per_second_per_device"] = or_null(prediction.outlook.tokens_per_second_per_device);
     json["model_flops_utilisation"] = or_null(prediction.outlook.model_flops_utilisation);
@@ -243,10 +256,11 @@ Json step_json(const exec::StepReport& step) {
     return json;
 }
 
-Json comparison_json(const Comparison& comparison) {
+Json comparison_json(const Comparison& comparison, const std::optional<ErrorRange>& expected) {
     Json json = json_head();
     json["makespan_ms"] = pair_json(comparison.makespan);
     json["step_ms"] = pair_json(comparison.step);
+    json["interval"] = interval_json(expected, comparison.step.predicted);
     const double predicted = comparison.predicted_bubble_total;
     const double measured = comparison.measured_bubble_total;
     json["bubble_total"] = {

@@ -33,8 +33,9 @@ Json explained_json(const Prediction& prediction, const sim::Explanation& explan
 Json breakdown_json(const Breakdown& breakdown);
 /// A measured step, as in metrics.jsonl.
 Json step_json(const exec::StepReport& step);
-/// A comparison as `compare` prints it.
-Json comparison_json(const Comparison& comparison);
+/// A comparison as `compare` prints it. `expected`: where the measured step was to be expected;
+/// none where the costs were measured, or nothing is known of them.
+Json comparison_json(const Comparison& comparison, const std::optional<ErrorRange>& expected = {});
 
 /// Results of `check` at `capacity` (none: unbounded).
 struct CheckResult {

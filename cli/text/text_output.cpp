@@ -9,6 +9,7 @@
 #include "cli/text/sentences.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
+#include "core/scenario/step_range.h"
 #include "core/timeline/render_timeline.h"
 
 namespace pipetwin::cli {
@@ -100,6 +101,22 @@ std::vector<std::string> sums_of_devices(const std::vector<DeviceMetrics>& devic
     return row;
 }
 
+/// A line about what a device holds beside the model; empty where it is a runtime's context alone.
+std::string beside_text(const Plan& plan, const DeviceMetrics& device) {
+    const BesideModel beside = beside_model(plan, device.rank, device.peak.use);
+    std::string text;
+    if (beside.communication > Bytes{}) {
+        text += fmt::format("  its context is {} of the runtime and {} in buffers of messages\n",
+                            format_bytes(beside.runtime),
+                            format_bytes(beside.communication));
+    }
+    if (beside.allocator_reserve > Bytes{}) {
+        text += fmt::format("  its memory pool reserves {} beside its tensors\n",
+                            format_bytes(beside.allocator_reserve));
+    }
+    return text;
+}
+
 /// Text of the time and the action at which the fullest device reaches its peak; empty where no
 /// bytes are known.
 std::string peak_text(const Prediction& prediction) {
@@ -115,11 +132,18 @@ std::string peak_text(const Prediction& prediction) {
                                                     most.peak.after ? "after" : "during",
                                                     in_full(*action))
                                       : "all of it from the start of the step";
-    return fmt::format("  rank {} holds {}: {}, {}\n",
+    const std::string again =
+        most.peak.recomputed > Bytes{}
+            ? fmt::format("  {} of its stash is there only while something is computed again\n",
+                          format_bytes(most.peak.recomputed))
+            : "";
+    return fmt::format("  rank {} holds {}: {}, {}\n{}{}",
                        most.rank,
                        devices.size() > 1 ? "the most" : "at most",
                        format_bytes(most.peak.use.total()),
-                       moment);
+                       moment,
+                       again,
+                       beside_text(prediction.plan, most));
 }
 
 std::string device_table(const Prediction& prediction) {
@@ -353,7 +377,9 @@ std::string step_text(const exec::StepReport& step) {
     return text;
 }
 
-std::string comparison_text(const Comparison& comparison, const Console& console) {
+std::string comparison_text(const Comparison& comparison,
+                            const Console& console,
+                            const std::optional<ErrorRange>& expected) {
     std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
     rows.push_back(pair_row("step", comparison.step));
     rows.push_back(pair_row("pipeline", comparison.makespan));
@@ -382,6 +408,12 @@ std::string comparison_text(const Comparison& comparison, const Console& console
                     noise.dropped_steps);
     if (const auto why = noise.not_measurable()) {
         text += fmt::format("  not measurable here, so this error says nothing: {}\n", *why);
+    }
+    if (expected) {
+        text +=
+            fmt::format("  a measured step was to be expected at {}, where nine of ten {} lie\n",
+                        range_text(comparison.step.predicted, *expected),
+                        expected->of);
     }
     if (comparison.replay) {
         text += fmt::format("  a replay of the run's own durations gives the step to {}\n",

@@ -42,7 +42,9 @@ std::string explanation_text(const Plan& plan,
 /// One line per step.
 std::string step_text(const exec::StepReport& step);
 
-/// A comparison as `compare` prints it.
-std::string comparison_text(const Comparison& comparison, const Console& console);
+/// A comparison as `compare` prints it. `expected` as for `comparison_json`.
+std::string comparison_text(const Comparison& comparison,
+                            const Console& console,
+                            const std::optional<ErrorRange>& expected = {});
 
 }  // namespace pipetwin::cli

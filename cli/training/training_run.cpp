@@ -722,7 +722,7 @@ std::string report_json_text(const FinishedRun& run) {
     json["scenario"] = run.scenario.file.filename().string();
     json["origin"] = std::string(to_string(median_step(run.training.measured).origin));
     json["predicted"] = prediction_json(run.prediction);
-    json["comparison"] = comparison_json(run.comparison);
+    json["comparison"] = comparison_json(run.comparison, run.prediction.outlook.error);
     json["training"] = step_json(run.training.steps.back());
     json["memory_beside"] = memory_beside_json(run.training.memory_beside);
     json["notes"] = notes_of(run);

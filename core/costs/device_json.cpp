@@ -138,7 +138,7 @@ constexpr std::array<string_view, 6> precisions{"fp64", "fp32", "tf32", "fp16", 
 DeviceProfile parse_device_profile(string_view text, string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 12>{"schema_version",
+    object.expect_keys(std::array<string_view, 13>{"schema_version",
                                                    "name",
                                                    "description",
                                                    "matrix_flops_per_second",
@@ -149,7 +149,8 @@ DeviceProfile parse_device_profile(string_view text, string_view place) {
                                                    "device_link",
                                                    "host_link",
                                                    "launch_ns",
-                                                   "context_bytes"});
+                                                   "context_bytes",
+                                                   "communication_bytes"});
     expect_version(object);
     DeviceProfile device;
     device.name = read_name(object);
@@ -190,6 +191,12 @@ DeviceProfile parse_device_profile(string_view text, string_view place) {
     device.context = read_bytes(object, "context_bytes");
     if (device.context.value >= device.memory.value) {
         object.object("context_bytes").refuse("value", "less than memory_bytes");
+    }
+    if (object.has("communication_bytes")) {
+        device.communication = read_bytes(object, "communication_bytes");
+        if (device.communication->value > device.context.value) {
+            object.object("communication_bytes").refuse("value", "no more than context_bytes");
+        }
     }
     return device;
 }
@@ -275,6 +282,9 @@ std::string print_device_profile(const DeviceProfile& device) {
     root["host_link"] = facts_json(device.host_link);
     root["launch_ns"] = stated_json(device.launch);
     root["context_bytes"] = stated_json(device.context);
+    if (device.communication) {
+        root["communication_bytes"] = stated_json(*device.communication);
+    }
     return root.dump(1) + "\n";
 }
 

@@ -13,7 +13,10 @@ namespace pipetwin {
 
 MatrixEfficiency matrix_efficiency(const DeviceProfile& device, std::string_view precision) {
     constexpr MatrixEfficiency of_others{.large = 0.65, .half_size = 96};
-    const auto found = device.matrix_efficiencies.find(precision);
+    const auto& known = device.matrix_efficiencies;
+    const auto listed = known.find(precision);
+    const bool as_bf16 = listed == known.end() && precision == "fp8";
+    const auto found = as_bf16 ? known.find("bf16") : listed;
     return found == device.matrix_efficiencies.end() ? of_others : found->second.value;
 }
 

@@ -69,6 +69,8 @@ struct DeviceProfile {
     LinkFacts host_link{};
     Stated<Duration> launch{};  ///< host time per kernel
     Stated<Bytes> context{};    ///< what the runtime takes before a model is there
+    /// Part of `context` in buffers of the library that sends messages; none: not known.
+    std::optional<Stated<Bytes>> communication{};
 
     bool operator==(const DeviceProfile&) const = default;
 };
@@ -83,8 +85,8 @@ struct LinkProfile {
     bool operator==(const LinkProfile&) const = default;
 };
 
-/// What matrix products of a precision reach: as the device says, or what devices reach that were
-/// measured (docs/devices.md).
+/// What matrix products of a precision reach: as the device says, for "fp8" else as it says of
+/// "bf16", or what devices reach that were measured (docs/devices.md).
 MatrixEfficiency matrix_efficiency(const DeviceProfile& device, std::string_view precision);
 
 /// What FlashAttention reaches: as the device says, or what devices reach that were measured.

@@ -132,6 +132,9 @@ class Estimator {
         } else {
             inner(work, bytes, tokens_, model_.feed_forward, 1, !model_.dropout);
             bytes.weight_values = tokens_ * (width() + part(model_.feed_forward));
+            // The last product's result, which no backward reads.
+            const bool drops = options_.kernels == BlockKernels::Compiled && devices_ == 1;
+            bytes.dropped_values += drops ? tokens_ * width() : 0;
         }
         residual(work);
         return finished(work, bytes);
@@ -166,7 +169,15 @@ class Estimator {
   private:
     double width() const { return model_.width; }
     double value() const { return static_cast<double>(bytes_per_value(options_.precision)); }
-    LayerWork new_work() const { return {device_, options_}; }
+    LayerWork new_work() const {
+        LayerWork work(device_, options_);
+        if (has_layer_norms()) {
+            work.fuse_norms();
+        }
+        return work;
+    }
+    /// Layer norms, not RMSNorms: these have no bias.
+    bool has_layer_norms() const { return model_.norm_bias; }
     /// What one of the devices has.
     double part(double of) const { return of / devices_; }
 
@@ -194,6 +205,12 @@ class Estimator {
             save_whole(bytes, tokens_ * width());
             // What several devices have whole may be divided later, and then less is dropped.
             bytes.dropped_values += devices_ == 1 ? tokens_ * width() : 0;
+            if (options_.kernels == BlockKernels::Eager && !has_layer_norms()) {
+                constexpr double in_fp32_and_back = 6;  // bytes: the input, and without the weight
+                save_whole(bytes, in_fp32_and_back / value() * tokens_ * width());
+                bytes.dropped_values +=
+                    devices_ == 1 ? in_fp32_and_back / value() * tokens_ * width() : 0;
+            }
         }
     }
 
@@ -245,7 +262,7 @@ class Estimator {
             bytes.dropped_values += tokens_ * (queries + keys);
         }
         if (model_.learned_positions == 0 && shape.rotary) {
-            work.pass(2 * tokens_ * (queries + keys), 2 * tokens_ * (queries + keys));
+            work.rotation(tokens_ * (queries + keys));
         }
         core_attention(work,
                        bytes,
@@ -311,8 +328,11 @@ class Estimator {
             work.begin_tail();
         }
         work.product(rows, part(inner_width), width(), matrices);
-        bytes.saved_values += (ins + 1) * values;
-        bytes.dropped_values += ins * values;
+        // One by one, the activation's result stays beside its product with the gate.
+        const bool keeps_both = options_.kernels == BlockKernels::Eager && model_.gated;
+        const double activations = keeps_both ? 1 : 0;
+        bytes.saved_values += (ins + 1 + activations) * values;
+        bytes.dropped_values += (ins + activations) * values;
         bytes.workspace_values += ins * values;
         bytes.split_values += ins * values;
     }
@@ -321,7 +341,7 @@ class Estimator {
     void experts(LayerWork& work, LayerBytes& bytes) const {
         const ExpertShape& shape = model_.experts;
         const double rows = tokens_ * shape.per_token;
-        work.product(tokens_, width(), shape.count);
+        work.half_product(tokens_, width(), shape.count);
         work.pass(2 * tokens_ * shape.count, 2 * tokens_ * shape.count);
         work.pass(2 * rows * width(), 2 * rows * width());
         inner(work, bytes, rows, shape.width, std::min<double>(shape.count, rows));
@@ -378,10 +398,10 @@ class Estimator {
         double row = width();
         if (model_.embedding_width > 0) {
             row = model_.embedding_width;
-            work.product(tokens_, width(), row);
+            work.half_product(tokens_, width(), row);
             save_whole(bytes, tokens_ * row);
         }
-        work.product(tokens_, row, part(model_.vocabulary));
+        work.half_product(tokens_, row, part(model_.vocabulary));
         work.loss(logits, options_.loss);
         if (options_.loss == LossKernels::Standard) {
             // Logits and log-softmax stay; then the gradients of the latter and of the former.
@@ -557,6 +577,8 @@ Profile estimated_profile(const DecoderModel& model,
                           const EstimateOptions& options) {
     PIPETWIN_EXPECT(device.matrix_rates.contains(options.precision),
                     "the device has no rate at the precision of an estimate");
+    PIPETWIN_EXPECT(options.precision != "fp8" || device.matrix_rates.contains("bf16"),
+                    "the device has no rate for what is not in 8 bits");
     Profile profile{
         .source = CostSource::Estimated, .device = device.name, .precision = options.precision};
     profile.tokens_per_sample = options.sequence;

@@ -30,6 +30,13 @@ enum class LossKernels {
     Standard  ///< kernels of their own, as PyTorch's cross-entropy over logits in fp32 has them
 };
 
+/// Kernels between the products of a block, and what they keep.
+enum class BlockKernels {
+    Fused,     ///< one for each norm, rotation and activation, as training libraries have them
+    Compiled,  ///< as Fused, and a compiler keeps nothing that no backward reads: torch.compile
+    Eager      ///< PyTorch's operators one by one: norms and rotations pass through fp32
+};
+
 /// What kernels that do little but move values reach of a device's memory rate, as shares. Kernels
 /// measured on A100 (microsoft/vidur, data/profiling/compute/a100): a sum with a residual 0.89, an
 /// activation with its gate 0.50, a norm 0.33; fused norms of training libraries reach more.
@@ -43,7 +50,9 @@ struct MemoryEfficiency {
 struct EstimateOptions {
     int sequence = 1;  ///< tokens per sample
     int micro_batch_size = 1;
-    std::string precision = "bf16";  ///< the device has a matrix rate for it
+    /// The device has a matrix rate for it. "fp8": products of blocks in 8 bits, and all else, with
+    /// what is kept, in bf16.
+    std::string precision = "bf16";
     /// What matrix products reach of the device's dense rate, all of them; none: as their sizes
     /// say (`matrix_efficiency`).
     std::optional<double> efficiency{};
@@ -52,6 +61,7 @@ struct EstimateOptions {
     AttentionKernels attention = AttentionKernels::Flash;
     LossKernels loss = LossKernels::Fused;
     SelectiveRecompute selective = SelectiveRecompute::Usual;
+    BlockKernels kernels = BlockKernels::Fused;
 
     /// Whether selective recompute is of single operators.
     bool recomputes_operators() const {

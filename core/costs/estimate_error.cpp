@@ -8,7 +8,7 @@ namespace {
 
 ErrorRange of_kind(const RunKind& run) {
     if (run.shards_weights) {
-        return {.low = 0.95, .high = 1.23, .of = "published runs with sharded weights"};
+        return {.low = 0.85, .high = 1.21, .of = "published runs with sharded weights"};
     }
     if (run.tensor_parallel > 1) {
         return {.low = 0.82, .high = 1.38, .of = "published runs with tensor parallelism"};
@@ -24,8 +24,8 @@ ErrorRange estimate_error(const RunKind& run) {
         return estimated;
     }
     // A measured run of the cluster makes no prediction worse.
-    return {.low = std::max(0.82, estimated.low),
-            .high = std::min(1.22, estimated.high),
+    return {.low = std::max(0.83, estimated.low),
+            .high = std::min(1.21, estimated.high),
             .of = "published runs that another run of their model corrects"};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pipetwin {
 
@@ -39,38 +40,80 @@ MemoryEfficiency all_alike(double efficiency) {
     return {.copies = efficiency, .activations = efficiency, .norms = efficiency};
 }
 
+/// The precision of all but products.
+std::string_view kept_precision(std::string_view precision) {
+    return precision == "fp8" ? "bf16" : precision;
+}
+
 }  // namespace
 
 LayerWork::LayerWork(const DeviceProfile& device, const EstimateOptions& options)
-    : dense_rate_(device.matrix_rates.at(options.precision).value),
+    : half_{.dense = device.matrix_rates.find(kept_precision(options.precision))->second.value,
+            .of_sizes = matrix_efficiency(device, kept_precision(options.precision)),
+            .bytes = static_cast<double>(bytes_per_value(options.precision))},
+      product_{.dense = device.matrix_rates.at(options.precision).value,
+               .of_sizes = matrix_efficiency(device, options.precision),
+               .bytes = options.precision == "fp8" ? 1 : half_.bytes},
       efficiency_(options.efficiency),
-      of_sizes_(matrix_efficiency(device, options.precision)),
       of_attention_(attention_efficiency(device)),
       memory_rate_(device.memory_rate.value),
       memory_(options.memory_efficiency ? all_alike(*options.memory_efficiency)
                                         : MemoryEfficiency{}),
       value_(static_cast<double>(bytes_per_value(options.precision))),
-      recomputes_operators_(options.recomputes_operators()) {}
+      recomputes_operators_(options.recomputes_operators()),
+      eager_(options.kernels == BlockKernels::Eager),
+      eager_norms_(eager_) {}
 
-double LayerWork::efficiency_of(const Sizes& sizes) const {
-    return efficiency_.value_or(of_sizes_.at(sizes.rows, sizes.columns, sizes.inner));
+double LayerWork::efficiency_of(const Sizes& sizes, const MatrixRate& rate) const {
+    return efficiency_.value_or(rate.of_sizes.at(sizes.rows, sizes.columns, sizes.inner));
 }
 
 /// All three have the same three sizes, each in another place.
 void LayerWork::product(double rows, double inputs, double outputs, double matrices, double again) {
     const double operations = 2 * rows * inputs * outputs;
     const double weights = matrices * inputs * outputs;
-    const double once = rows * inputs + weights + rows * outputs;
     const double efficiency =
-        efficiency_of({.rows = rows / matrices, .columns = outputs, .inner = inputs});
+        efficiency_of({.rows = rows / matrices, .columns = outputs, .inner = inputs}, product_);
+    const auto bytes = [this](double read, double written) {
+        return product_.bytes * read + value_ * written;
+    };
+    const double once = bytes(rows * inputs + weights, rows * outputs);
     operations_ += operations;
-    add(forward_, operations, once, efficiency);
-    add(backward_input_, operations, once, efficiency);
-    add(backward_weight_, operations, once + weights, efficiency);
+    add_product(forward_, operations, once, efficiency);
+    add_product(
+        backward_input_, operations, bytes(rows * outputs + weights, rows * inputs), efficiency);
+    add_product(backward_weight_,
+                operations,
+                bytes(rows * inputs + rows * outputs, 2 * weights),
+                efficiency);
     accumulated_ += weights;
     if (again > 0) {
-        add(operators_, again * operations, again * once, efficiency);
+        add_product(operators_, again * operations, again * once, efficiency);
     }
+    if (product_.bytes < value_) {
+        cast_operands(rows, inputs, outputs, weights, again);
+    }
+}
+
+/// To 8 bits with one scale for each tensor, which is chosen by its largest number: a pass that
+/// looks for it, and one that casts. What the backward casts again has its scale.
+void LayerWork::cast_operands(
+    double rows, double inputs, double outputs, double weights, double again) {
+    const double with_scale = value_ + value_ + product_.bytes;
+    const double alone = value_ + product_.bytes;
+    cast(forward_, rows * inputs + weights, with_scale);
+    cast(backward_input_, rows * outputs, with_scale);
+    cast(backward_input_, weights, alone);
+    cast(backward_weight_, rows * inputs + rows * outputs, alone);  // the other way round in memory
+    if (again > 0) {
+        cast(operators_, again * (rows * inputs + weights), with_scale);
+    }
+}
+
+void LayerWork::half_product(double rows, double inputs, double outputs) {
+    const MatrixRate of_products = std::exchange(product_, half_);
+    product(rows, inputs, outputs);
+    product_ = of_products;
 }
 
 void LayerWork::pass(double forward_values, double backward_values) {
@@ -91,16 +134,46 @@ void LayerWork::whole_pass(double forward_values, double backward_values) {
     move(whole_backward_, backward_values, memory_.copies);
 }
 
+/// RMSNorm in eager PyTorch, bytes for each number: a cast to fp32 (6), the square (8), its mean
+/// (4), the product with the root (8), a cast back (6) and the product with the weight (4).
+/// Backward likewise: weight (4 + 8), cast (6), product and root (8 + 16), squares and sums (24 +
+/// 12 + 12), the mean's share (8), cast (6).
+LayerWork::NormCost LayerWork::norm_cost() const {
+    constexpr double eager_forward = 36;
+    constexpr double eager_backward = 104;
+    return eager_norms_ ? NormCost{.forward = eager_forward / value_,
+                                   .backward = eager_backward / value_,
+                                   .efficiency = memory_.copies,
+                                   .forward_kernels = 8,
+                                   .backward_kernels = 16}
+                        : NormCost{.efficiency = memory_.norms};
+}
+
 void LayerWork::norm(double rows, double width) {
-    move(forward_, 2 * rows * width, memory_.norms);
-    move(operators_, 2 * rows * width, memory_.norms);
-    move(backward_input_, 3 * rows * width, memory_.norms);
+    const NormCost cost = norm_cost();
+    move(forward_, cost.forward * rows * width, cost.efficiency);
+    move(operators_, cost.forward * rows * width, cost.efficiency);
+    move(backward_input_, cost.backward * rows * width, cost.efficiency);
+    forward_.kernels += cost.forward_kernels - 1;
+    backward_input_.kernels += cost.backward_kernels - 1;
+}
+
+/// In eager PyTorch a cast to fp32 (6 bytes for each number), a product of complex numbers (8), and
+/// a cast back (6).
+void LayerWork::rotation(double values) {
+    constexpr double eager = 20;
+    const double moved = eager_ ? eager / value_ : 2;
+    pass(moved * values, moved * values);
+    const int kernels = eager_ ? 6 : 1;  // of queries, and of keys
+    forward_.kernels += kernels - 1;
+    backward_input_.kernels += kernels - 1;
 }
 
 void LayerWork::whole_norm(double rows, double width) {
+    const NormCost cost = norm_cost();
     norm(rows, width);
-    move(whole_forward_, 2 * rows * width, memory_.norms);
-    move(whole_backward_, 3 * rows * width, memory_.norms);
+    move(whole_forward_, cost.forward * rows * width, cost.efficiency);
+    move(whole_backward_, cost.backward * rows * width, cost.efficiency);
 }
 
 void LayerWork::flash_attention(const Attention& shape) {
@@ -126,7 +199,7 @@ void LayerWork::standard_attention(const Attention& shape, bool dropout) {
     const double matrices = shape.samples * shape.heads;
     const double scores = matrices * s * s;
     const auto products = [&](Sum& sum, double width, int count) {
-        const double efficiency = efficiency_of({.rows = s, .columns = s, .inner = width});
+        const double efficiency = efficiency_of({.rows = s, .columns = s, .inner = width}, half_);
         for (int i = 0; i < count; ++i) {
             add(sum, 2 * scores * width, scores + 2 * matrices * s * width, efficiency);
         }
@@ -159,7 +232,7 @@ void LayerWork::delta_rule(const LinearAttentionShape& shape, double tokens) {
     const double moved =
         tokens * (2.0 * shape.key_heads * k + 2.0 * shape.value_heads * v + 2 * shape.value_heads);
     const double efficiency =
-        efficiency_of({.rows = tokens, .columns = chunk, .inner = std::min(k, v)});
+        efficiency_of({.rows = tokens, .columns = chunk, .inner = std::min(k, v)}, half_);
     operations_ += operations;
     add(forward_, operations, moved, efficiency);
     add(backward_input_, 2 * operations, 2 * moved, efficiency);
@@ -218,8 +291,19 @@ LayerSample LayerWork::sample() const {
 }
 
 void LayerWork::add(Sum& sum, double operations, double values, double efficiency) const {
-    sum.seconds += std::max(operations / (dense_rate_ * efficiency),
+    sum.seconds += std::max(operations / (half_.dense * efficiency),
                             values * value_ / (memory_rate_ * memory_.copies));
+    sum.kernels += 1;
+}
+
+void LayerWork::add_product(Sum& sum, double operations, double bytes, double efficiency) const {
+    sum.seconds += std::max(operations / (product_.dense * efficiency),
+                            bytes / (memory_rate_ * memory_.copies));
+    sum.kernels += 1;
+}
+
+void LayerWork::cast(Sum& sum, double values, double bytes_of_value) const {
+    sum.seconds += values * bytes_of_value / (memory_rate_ * memory_.copies);
     sum.kernels += 1;
 }
 

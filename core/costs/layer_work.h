@@ -38,6 +38,10 @@ class LayerWork {
     /// `again` is the share of the forward that recompute of operators does again.
     void product(double rows, double inputs, double outputs, double matrices = 1, double again = 0);
 
+    /// A product that is not in 8 bits, whatever the precision of the others: of a head, or of a
+    /// router.
+    void half_product(double rows, double inputs, double outputs);
+
     /// Kernels that do little but move values, forward and in the backward of the input.
     void pass(double forward_values, double backward_values);
 
@@ -51,9 +55,17 @@ class LayerWork {
     /// the sequence.
     void whole_pass(double forward_values, double backward_values);
 
-    /// A row of `width` per token: reads it, writes it; backward reads it and its gradient.
+    /// Norms are one kernel although operators go one by one: PyTorch has one for a layer norm, and
+    /// none for an RMSNorm.
+    void fuse_norms() { eager_norms_ = false; }
+
+    /// A row of `width` per token: reads it, writes it; backward reads it and its gradient. Eager
+    /// kernels read and write much more.
     void norm(double rows, double width);
     void whole_norm(double rows, double width);
+
+    /// A rotation of `values` by their position, forward and backward.
+    void rotation(double values);
 
     /// Attention of `heads` heads that share keys and values in `key_value_heads` groups, over
     /// samples of `sequence` tokens; each query sees `seen` keys in the mean.
@@ -108,6 +120,13 @@ class LayerWork {
     double operations() const { return operations_; }
 
   private:
+    /// Rate of the matrix units at one precision, and what products reach of it.
+    struct MatrixRate {
+        double dense = 0;
+        MatrixEfficiency of_sizes{};
+        double bytes = 2;  ///< of a number that goes into a product
+    };
+
     struct Sum {
         double seconds = 0;
         int kernels = 0;
@@ -122,18 +141,33 @@ class LayerWork {
         double inner = 1;
     };
 
-    void add(Sum& sum, double operations, double values, double efficiency) const;
-    void move(Sum& sum, double values, double efficiency) const;
-    double efficiency_of(const Sizes& sizes) const;
+    /// Values that a norm reads and writes for each of its row, and what it reaches.
+    struct NormCost {
+        double forward = 2;
+        double backward = 3;
+        double efficiency = 1;
+        int forward_kernels = 1;
+        int backward_kernels = 1;
+    };
 
-    double dense_rate_;
+    NormCost norm_cost() const;
+    void add(Sum& sum, double operations, double values, double efficiency) const;
+    void add_product(Sum& sum, double operations, double bytes, double efficiency) const;
+    void cast(Sum& sum, double values, double bytes_of_value) const;
+    void cast_operands(double rows, double inputs, double outputs, double weights, double again);
+    void move(Sum& sum, double values, double efficiency) const;
+    double efficiency_of(const Sizes& sizes, const MatrixRate& rate) const;
+
+    MatrixRate half_;     ///< at the precision of all but products
+    MatrixRate product_;  ///< of products
     std::optional<double> efficiency_;
-    MatrixEfficiency of_sizes_;
     AttentionEfficiency of_attention_;
     double memory_rate_;  ///< without an efficiency
     MemoryEfficiency memory_;
     double value_;
     bool recomputes_operators_;
+    bool eager_;
+    bool eager_norms_;
     Sum forward_;
     Sum backward_input_;
     Sum backward_weight_;

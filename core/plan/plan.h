@@ -41,6 +41,10 @@ struct StageCost {
     /// Most held during I: what is left of `saved`, what W reads, and both gradients; 0: no more
     /// than all of `saved` and `split`, and both gradients.
     Bytes backward_input_peak{};
+    /// Part of `backward_peak` that is there only while B runs, where blocks do not keep what they
+    /// need: what it computes again, and the gradients inside of the stage. 0: nothing is computed
+    /// again.
+    Bytes backward_again{};
 };
 
 /// Memory that a stage holds all the time, and the times of its update.
@@ -93,6 +97,10 @@ struct PlanParts {
     std::optional<Bytes> memory_limit;   ///< of every rank
     std::vector<Bytes> memory_limits{};  ///< [rank]; takes the place of `memory_limit`
     std::vector<Bytes> context{};        ///< [rank]: taken by the device's runtime; empty: nothing
+    std::vector<Bytes> communication{};  ///< [rank]: part of `context` in buffers of messages
+    /// What the memory pool of each device reserves beyond the tensors in it, as a share of them.
+    /// The limits are what is left for tensors and context.
+    double allocator_reserve = 0;
     int replicas = 1;              ///< of the whole pipeline, each with its share of a mini-batch
     int tensor_parallel = 1;       ///< devices of a rank, which share all of its layers
     bool stale_gradients = false;  ///< schedules without a flush

@@ -88,9 +88,9 @@ class StageSum {
         } else {
             cost.split += branches_->inner_gradients();
             const Bytes again = rebuilt_of_largest_group();
-            cost.backward_input_peak = again == Bytes{} ? Bytes{}
-                                                        : cost.saved + cost.split + cost.input +
-                                                              cost.output + again;
+            cost.backward_input_peak =
+                again == Bytes{} ? Bytes{}
+                                 : cost.saved + cost.split + cost.input + cost.output + again;
         }
         cost.saved += inputs;
         // The input of a group is a part of what is computed again, too.
@@ -100,7 +100,9 @@ class StageSum {
         cost.recompute = cost.forward;
         cost.forward_peak = forward_peak(cost.input);
         cost.forward_drop_peak = forward_drop_peak(cost.input);
-        cost.backward_peak = backward_peak(cost.input);
+        const BackwardPeak peak = backward_peak(cost.input);
+        cost.backward_peak = peak.all;
+        cost.backward_again = std::max(Bytes{}, peak.again - cost.output);
     }
 
   private:
@@ -115,6 +117,13 @@ class StageSum {
     Bytes gradients_begun(int layer) const {
         return branches_ == nullptr ? input_gradient(layer) : branches_->gradients_begun(layer);
     }
+
+    /// Most held during a backward, and the part of it that only the backward holds, where the
+    /// layer that reaches it is computed again.
+    struct BackwardPeak {
+        Bytes all;
+        Bytes again;
+    };
 
     /// Input that the stage keeps beside what its layers save: that of a layer that begins a group
     /// of several blocks, and the stage's own where it begins inside of a block.
@@ -145,8 +154,8 @@ class StageSum {
         Bytes of_group;
         Groups groups(samples_, first_);
         for (int layer = first_; layer < end_; ++layer) {
-            of_group = (groups.next() == InGroup::GoesOn ? of_group : Bytes{}) +
-                       sample(layer).rebuilt;
+            of_group =
+                (groups.next() == InGroup::GoesOn ? of_group : Bytes{}) + sample(layer).rebuilt;
             most = std::max(most, of_group);
         }
         return most;
@@ -194,8 +203,8 @@ class StageSum {
     ///
     /// What a group of blocks computes again is there from its last layer's backward on, and goes
     /// layer by layer with their backwards.
-    Bytes backward_peak(Bytes stage_input) const {
-        Bytes peak;
+    BackwardPeak backward_peak(Bytes stage_input) const {
+        BackwardPeak peak;
         Bytes saved_up_to_here;
         Bytes again;  // of this group
         Groups groups(samples_, first_);
@@ -208,7 +217,10 @@ class StageSum {
             const Bytes output = again > Bytes{} ? sample(layer).output : Bytes{};
             const Bytes gradients =
                 gradients_before(layer) + std::max(gradients_begun(layer), output);
-            peak = std::max(peak, saved_up_to_here + again + gradients);
+            if (saved_up_to_here + again + gradients > peak.all) {
+                peak.all = saved_up_to_here + again + gradients;
+                peak.again = again > Bytes{} ? again + gradients : Bytes{};
+            }
         }
         return peak;
     }
@@ -288,7 +300,7 @@ StageCost StageCosts::of(int first, int end) const {
 }
 
 bool is_half_precision(std::string_view precision) {
-    return precision == "bf16" || precision == "fp16";
+    return precision == "bf16" || precision == "fp16" || precision == "fp8";
 }
 
 int gradient_bytes_per_byte(std::string_view precision, bool fp32_gradients) {

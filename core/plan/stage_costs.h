@@ -33,7 +33,8 @@ class StageCosts {
     std::vector<Bytes> input_gradient_;  ///< [layer]: what it hands to the layers that it reads
 };
 
-/// True if a profile's weights have two bytes each, and its gradients twice that.
+/// True if a profile's weights have two bytes each, and its gradients twice that: also where "fp8"
+/// says what products are computed in.
 bool is_half_precision(std::string_view precision);
 
 /// Bytes of a gradient for each byte of its weight: 2 where weights of two bytes have gradients in

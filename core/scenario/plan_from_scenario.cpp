@@ -270,14 +270,20 @@ std::vector<std::string> layer_names(const Model& model) {
 void add_memory(PlanParts& parts, const SettledScenario& scenario, const Cluster& cluster) {
     const Scenario::ClusterPart& written = scenario.cluster;
     bool any_profile = false;
+    bool any_context = false;
     for (const RankDevice& device : cluster.devices()) {
-        parts.context.push_back(device.profile ? device.profile->context.value : Bytes{});
+        parts.context.push_back(device.context);
+        parts.communication.push_back(device.communication);
         any_profile = any_profile || device.profile.has_value();
+        any_context = any_context || device.context > Bytes{};
     }
-    if (!any_profile) {
+    if (!any_profile && !any_context) {
         parts.context.clear();
+        parts.communication.clear();
     }
-    if (written.memory_limit || (written.memory_limits.empty() && !any_profile)) {
+    parts.allocator_reserve = written.allocator_reserve / 100;
+    const bool no_limits = !written.memory_limit && written.memory_limits.empty() && !any_profile;
+    if (no_limits || (written.memory_limit && parts.allocator_reserve == 0)) {
         parts.memory_limit = written.memory_limit;
         return;
     }

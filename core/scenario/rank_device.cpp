@@ -93,6 +93,35 @@ class Devices {
     std::map<std::string, DeviceProfile> known_;
 };
 
+/// Process groups that each device is in: of its pipeline, of the replicas of its rank, and of the
+/// devices that share its layers.
+int process_groups(const SettledScenario& scenario) {
+    const auto& pipeline = scenario.pipeline;
+    return (pipeline.stages > 1 ? 1 : 0) + (pipeline.data_parallel > 1 ? 1 : 0) +
+           (pipeline.tensor_parallel > 1 ? 1 : 0);
+}
+
+/// Sets what is taken before a model is there, and by what part of it messages are buffered.
+void set_context(RankDevice& device, const SettledScenario& scenario) {
+    if (device.profile) {
+        device.context = device.profile->context.value;
+        device.communication =
+            device.profile->communication ? device.profile->communication->value : Bytes{};
+    }
+    if (const std::optional<Bytes>& each = scenario.cluster.communicator_bytes) {
+        const Bytes all = process_groups(scenario) * *each;
+        device.context += all - device.communication;
+        device.communication = all;
+    }
+}
+
+/// What is left of a limit for the context and the tensors of a memory pool that reserves more than
+/// they take.
+Bytes without_reserve(Bytes limit, Bytes context, double reserve) {
+    const auto pool = static_cast<double>(std::max(Bytes{}, limit - context).count);
+    return std::min(limit, context + Bytes{static_cast<std::int64_t>(pool / (1 + reserve))});
+}
+
 RankDevice device_of_rank(const SettledScenario& scenario,
                           const Profile& profile,
                           std::size_t rank,
@@ -108,11 +137,18 @@ RankDevice device_of_rank(const SettledScenario& scenario,
     if (!cluster.speeds.empty()) {
         device.speed.factor /= cluster.speeds[rank];
     }
-    if (name == this_machine) {
+    if (name != this_machine) {
+        device.profile = devices.named(name);
+        device.memory_limit = device.memory_limit.value_or(device.profile->memory.value);
+    }
+    set_context(device, scenario);
+    if (device.memory_limit && cluster.allocator_reserve > 0) {
+        device.memory_limit =
+            without_reserve(*device.memory_limit, device.context, cluster.allocator_reserve / 100);
+    }
+    if (!device.profile) {
         return device;
     }
-    device.profile = devices.named(name);
-    device.memory_limit = device.memory_limit.value_or(device.profile->memory.value);
     device.scaled = is_other_device(profile, name);
     if (device.scaled) {
         if (cluster.scale_costs == ScaleCosts::None) {

@@ -22,8 +22,11 @@ struct DeviceSpeed {
 struct RankDevice {
     std::optional<DeviceProfile> profile;  ///< none for "this-machine"
     DeviceSpeed speed;
-    std::optional<Bytes> memory_limit;  ///< as written, or all that the device has
-    bool scaled = false;                ///< the profile's costs are of another device
+    /// As written, or all that the device has, without what `allocator_reserve` takes of it.
+    std::optional<Bytes> memory_limit;
+    Bytes context{};        ///< taken before a model is there
+    Bytes communication{};  ///< part of `context` in buffers of the process groups
+    bool scaled = false;    ///< the profile's costs are of another device
 };
 
 /// One device for each of `ranks` ranks, or one for the T alike that share the work of a rank

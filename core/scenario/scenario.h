@@ -156,6 +156,9 @@ struct ScenarioParts {
         double host_link_latency_us = 0;
         std::optional<Bytes> memory_limit;   ///< of every device
         std::vector<Bytes> memory_limits{};  ///< one per rank; takes the place of `memory_limit`
+        double allocator_reserve = 0;  ///< of a memory pool beyond its tensors, in per cent of them
+        /// Buffers of each process group that a device is in; none: as the device's profile says.
+        std::optional<Bytes> communicator_bytes{};
         TransferMode transfer = TransferMode::Asynchronous;
         int cores = 0;            ///< processors that the ranks share; 0: one for each
         double interference = 0;  ///< longer by that share for every other rank that computes

@@ -205,12 +205,22 @@ void print_gpu_shares(const ScenarioKey& key, ScenarioWriter& writer, const Scen
     }
 }
 
+void read_communicator(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    scenario.cluster.communicator_bytes = table.bytes(key.name);
+}
+
+void print_communicator(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const std::optional<Bytes>& bytes = scenario.cluster.communicator_bytes) {
+        writer.number(key.name, bytes->count);
+    }
+}
+
 using ClusterKeys = Scenario::ClusterPart;
 
 constexpr Range device_count_range{0, 1 << 20};
 constexpr Range rate_range{0, 1'000'000'000};
 
-constexpr std::array<ScenarioKey, 25> keys_of_cluster{{
+constexpr std::array<ScenarioKey, 27> keys_of_cluster{{
     keys::choice<&ClusterKeys::backend>("backend", words::backends),
     keys::own("profile", nullptr, nullptr),  // `fill_in_cluster` has read it
     keys::own("device", read_device, print_device),
@@ -255,6 +265,8 @@ constexpr std::array<ScenarioKey, 25> keys_of_cluster{{
     keys::boolean<&ClusterKeys::emulate_links>("emulate_links")
         .read_after("node_link_latency_us")
         .printed_after("node_link_latency_us"),
+    keys::number<&ClusterKeys::allocator_reserve>("allocator_reserve", {0, 900}),
+    keys::own("communicator_bytes", read_communicator, print_communicator),
 }};
 
 /// Lists that have an entry for every rank.

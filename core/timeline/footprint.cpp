@@ -331,6 +331,58 @@ MemoryPeak peak_of(const std::vector<Action>& row,
     return {.use = use, .cell = static_cast<int>(cell), .after = after};
 }
 
+/// Bytes that a forward holds and is about to drop.
+Bytes dropped_by_forward(const StageCost& cost, Kept kept) {
+    return kept == Kept::Everything ? cost.forward_peak - cost.output - cost.saved
+                                    : cost.forward_drop_peak - cost.input - cost.output;
+}
+
+/// Bytes that an action holds while it runs, beside those of R, as its layers do not keep them.
+Bytes again_during(const StageCost& cost, const Action& action, Kept kept) {
+    switch (action.op) {
+        case Op::Forward:
+            return std::max(Bytes{}, dropped_by_forward(cost, kept));
+        case Op::Recompute:
+            return cost.saved - cost.input + cost.output;
+        case Op::Backward:
+            return cost.backward_again;
+        case Op::BackwardInput:
+            return std::max(Bytes{},
+                            cost.backward_input_peak - cost.output - cost.input - cost.saved -
+                                std::max(Bytes{}, cost.split - cost.input_saved));
+        default:
+            return {};
+    }
+}
+
+/// Part of a rank's peak that is there because its layers do not keep what their backward needs.
+Bytes recomputed_at(const Plan& plan, int rank, const MemoryPeak& peak, const KeptByForward& kept) {
+    const bool recomputes =
+        plan->recompute != Recompute::None || plan->layer_recompute != LayerRecompute::None;
+    if (peak.cell < 0 || !recomputes) {
+        return {};
+    }
+    const auto& row = plan->schedule.ranks[as_index(rank)];
+    const auto cost_of = [&plan](const Action& action) -> const StageCost& {
+        return plan.cost(action.stage, action.micro_batch);
+    };
+    Bytes held;  // from R to the end of its backward
+    const int done = peak.cell + (peak.after ? 1 : 0);
+    for (int cell = 0; cell < done; ++cell) {
+        const Action& action = row[as_index(cell)];
+        const bool ends = action.op == Op::Backward || action.op == Op::BackwardWeight;
+        if (action.op == Op::Recompute) {
+            held += cost_of(action).saved - cost_of(action).input;
+        } else if (ends && kept.of(action) == Kept::Input) {
+            held -= cost_of(action).saved - cost_of(action).input;
+        }
+    }
+    const Action& last = row[as_index(peak.cell)];
+    return peak.after || !has_micro_batch(last.op)
+               ? held
+               : held + again_during(cost_of(last), last, kept.of(last));
+}
+
 /// Walks a row and calls visit(cell, use during the action, use after it).
 template <class Visit>
 void walk_row(const Plan& plan, int rank, const KeptByForward& kept, Visit visit) {
@@ -507,6 +559,17 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
     return use;
 }
 
+BesideModel beside_model(const Plan& plan, int rank, const MemoryUse& peak) {
+    const Bytes context = peak[MemoryKind::Context];
+    const Bytes communication =
+        plan->communication.empty() ? Bytes{} : plan->communication.at(as_index(rank));
+    const auto tensors = static_cast<double>((peak.total() - context).count);
+    return {
+        .runtime = context - communication,
+        .communication = communication,
+        .allocator_reserve = Bytes{static_cast<std::int64_t>(tensors * plan->allocator_reserve)}};
+}
+
 std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
     PIPETWIN_EXPECT(timeline.ranks.size() == plan->schedule.ranks.size(),
                     "the timeline is one of this plan");
@@ -571,8 +634,9 @@ std::vector<MemoryPeak> memory_peaks(const Plan& plan) {
     const Changes changes(plan, kept);
     std::vector<MemoryPeak> peaks;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        peaks.push_back(
+        MemoryPeak& peak = peaks.emplace_back(
             peak_of(plan->schedule.ranks[as_index(rank)], changes, resident_memory(plan, rank)));
+        peak.recomputed = recomputed_at(plan, rank, peak, kept);
     }
     return peaks;
 }

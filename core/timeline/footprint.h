@@ -64,6 +64,16 @@ MemoryChange memory_change(const Plan& plan, const Action& action);
 /// each incoming skip as many as `channel_places` says (none while the capacity is unbounded).
 MemoryUse resident_memory(const Plan& plan, int rank);
 
+/// What each device of a rank holds beside the model and its activations. The first two are
+/// MemoryKind::Context; the last is part of no kind, and the memory limits leave room for it.
+struct BesideModel {
+    Bytes runtime;            ///< the context of the device's runtime and its kernels
+    Bytes communication;      ///< buffers of the process groups
+    Bytes allocator_reserve;  ///< of the memory pool at the peak, beyond the tensors in it
+};
+/// The parts for a rank whose peak is `peak`.
+BesideModel beside_model(const Plan& plan, int rank, const MemoryUse& peak);
+
 /// Live bytes of a rank from `time` on, until the next point of the curve.
 struct MemoryPoint {
     Duration time{};
@@ -108,6 +118,9 @@ struct MemoryPeak {
     MemoryUse use;
     int cell = -1;       ///< the action of the row that reaches it; -1: it is there from the start
     bool after = false;  ///< the action's end reaches it, not its begin: a message has arrived
+    /// Part of the stash that is there because layers do not keep what their backward needs: what a
+    /// forward is about to drop; what was computed again, and the gradients inside of its stage.
+    Bytes recomputed{};
 };
 
 /// One peak per rank, with every stash on its device all the time: it depends on the order of the

@@ -79,13 +79,14 @@ void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
     throw Error(
         ErrorKind::Infeasible,
         "memory",
-        fmt::format("{} of {} {} more than the limit of {} ({} bytes); rank {} peaks at {} "
+        fmt::format("{} of {} {} more than the limit of {} ({} bytes{}); rank {} peaks at {} "
                     "bytes\n{}",
                     over,
                     counted(peaks.size(), "rank"),
                     verb_for(over, "needs", "need"),
                     format_bytes(limit),
                     limit.count,
+                    plan->allocator_reserve > 0 ? ", without cluster.allocator_reserve" : "",
                     worst,
                     peaks[as_index(worst)].total().count,
                     table_with_limits(plan, peaks)),

@@ -20,6 +20,7 @@
 #include <QVBoxLayout>
 
 #include "core/base/as_index.h"
+#include "core/scenario/step_range.h"
 #include "gui/base/panel_text.h"
 #include "gui/view/analysis/action_details.h"
 #include "gui/what_if/partition_editor.h"
@@ -561,6 +562,16 @@ void WhatIfPanel::show_result(const WhatIfResult& result) {
     emit settled();
 }
 
+/// " (110 to 150 ms)", where a measured step is to be expected; "" where the costs were
+/// measured.
+std::string WhatIfPanel::expected_range_of(const WhatIfStep& step) const {
+    const std::shared_ptr<const PlannedRun>& planned = source()->run().planned;
+    const std::optional<ErrorRange> range =
+        planned == nullptr ? std::nullopt
+                           : step_range(step.plan, planned->scenario, planned->profile);
+    return range ? " (" + range_text(step.metrics.step, *range) + ")" : "";
+}
+
 void WhatIfPanel::show_step(const WhatIfStep& step) {
     sentence_->setText(step.over_limit.empty()
                            ? QString()
@@ -569,7 +580,7 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
     results_->setVisible(true);
     const TimeMetrics& now = step.metrics;
     const TimeMetrics& before = own_ == nullptr ? now : own_->metrics;
-    step_.value->setText(text_of(format_duration(now.step)));
+    step_.value->setText(text_of(format_duration(now.step) + expected_range_of(step)));
     step_.change->setText(change_text(to_seconds(now.step), to_seconds(before.step)));
     pipeline_.value->setText(text_of(format_duration(now.makespan)));
     pipeline_.change->setText(change_text(to_seconds(now.makespan), to_seconds(before.makespan)));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <QWidget>
@@ -115,6 +116,7 @@ class WhatIfPanel : public QWidget {
     void show_partition();
     void show_result(const WhatIfResult& result);
     void show_step(const WhatIfStep& step);
+    std::string expected_range_of(const WhatIfStep& step) const;
     void show_peaks(const WhatIfStep& step);
     void say(const QString& text);
 

@@ -521,7 +521,7 @@ void MainWindow::show_step() {
             parts += QString::fromStdString(what + " " + value);
         }
     };
-    add(side_name(*run_, Side::Predicted), line.predicted);
+    add(side_name(*run_, Side::Predicted), line.predicted + expected_range(*run_));
     add(side_name(*run_, Side::Measured), line.measured);
     add("error", line.error);
     step_->setText(parts.join(QStringLiteral("   ")));

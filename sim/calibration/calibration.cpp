@@ -214,11 +214,17 @@ class RunFit {
         factors_.compute = factor;
     }
 
-    void fit_memory() {
+    /// The runs that state a peak, without one.
+    std::vector<std::size_t> runs_with_peak(std::size_t left_out) const {
         std::vector<std::size_t> with_peak;
-        std::ranges::copy_if(all_, std::back_inserter(with_peak), [this](std::size_t run) {
-            return runs_[run].peak.has_value();
+        std::ranges::copy_if(all_, std::back_inserter(with_peak), [&](std::size_t run) {
+            return run != left_out && runs_[run].peak.has_value();
         });
+        return with_peak;
+    }
+
+    void fit_memory() {
+        const std::vector<std::size_t> with_peak = runs_with_peak(runs_.size());
         if (with_peak.empty()) {
             return;
         }
@@ -250,6 +256,19 @@ class RunFit {
         return step / runs_[left_out].step_seconds - 1;
     }
 
+    /// The memory factor of all other runs with a peak, and what it predicts of this one's.
+    std::optional<double> leave_one_out_peak_error(std::size_t left_out) const {
+        const std::vector<std::size_t> others = runs_with_peak(left_out);
+        if (!runs_[left_out].peak || others.empty()) {
+            return std::nullopt;
+        }
+        const auto distance = [&](double factor) { return peak_distance(others, factor); };
+        const double factor = factor_where_zero(distance, factors_.memory, 1e-5);
+        const Bytes peak = predict(left_out, {.compute = factors_.compute, .memory = factor}).peak;
+        return static_cast<double>(peak.count) / static_cast<double>(runs_[left_out].peak->count) -
+               1;
+    }
+
     Calibration result() const {
         Calibration calibration{.compute_factor = factors_.compute};
         if (has_memory_) {
@@ -268,6 +287,7 @@ class RunFit {
                    .calibrated_peak = predicted_[run].peak};
             if (runs_.size() > 1) {
                 row.leave_one_out_error = leave_one_out_error(run);
+                row.leave_one_out_peak_error = leave_one_out_peak_error(run);
             }
         }
         add_warnings(calibration);

@@ -26,6 +26,9 @@ struct CalibratedRun {
     /// By how much its step is predicted too long, as a share, with the factor that all other runs
     /// together have; none where there is no other.
     std::optional<double> leave_one_out_error{};
+    /// By how much its peak is predicted too large, as a share, with the memory factor of all other
+    /// runs that state one; none where it states none, or no other does.
+    std::optional<double> leave_one_out_peak_error{};
 };
 
 /// The factors that make predictions those of measured runs.

@@ -82,8 +82,7 @@ std::optional<Bytes> most_memory(const Cluster& cluster) {
         if (!device.memory_limit) {
             return std::nullopt;
         }
-        const Bytes context = device.profile ? device.profile->context.value : Bytes{};
-        most = std::max(most, *device.memory_limit - context);
+        most = std::max(most, *device.memory_limit - device.context);
     }
     return most;
 }

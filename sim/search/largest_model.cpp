@@ -276,7 +276,7 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
         if (!device.memory_limit) {
             return std::nullopt;
         }
-        room += *device.memory_limit - (device.profile ? device.profile->context.value : Bytes{});
+        room += *device.memory_limit - device.context;
     }
     const int size = std::max(1, replica_batch(settled) / pipeline.micro_batches);
     const LayerSamples samples =

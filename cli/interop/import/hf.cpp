@@ -73,7 +73,7 @@ std::string precision_of(const DecoderModel& model,
                          const ImportOptions& options,
                          const std::string& place,
                          std::vector<std::string>& notes) {
-    constexpr std::array<std::string_view, 3> known{"bf16", "fp16", "fp32"};
+    constexpr std::array<std::string_view, 4> known{"bf16", "fp16", "fp32", "fp8"};
     if (const std::optional<std::string>& chosen = options.hf.precision) {
         if (std::ranges::find(known, *chosen) == known.end()) {
             throw Error(ErrorKind::Usage,
@@ -264,6 +264,9 @@ void set_rates(const HfOptions& options, EstimateOptions& estimate) {
     estimate.attention =
         options.attention == "standard" ? AttentionKernels::Standard : AttentionKernels::Flash;
     estimate.loss = options.loss == "standard" ? LossKernels::Standard : LossKernels::Fused;
+    estimate.kernels = options.kernels == "compiled" ? BlockKernels::Compiled
+                       : options.kernels == "eager"  ? BlockKernels::Eager
+                                                     : BlockKernels::Fused;
     estimate.efficiency = options.efficiency;
     estimate.memory_efficiency = options.memory_efficiency;
 }
@@ -287,6 +290,9 @@ Imported import_hf(const ImportOptions& options) {
     estimate.precision = precision_of(model, options, place, imported.notes);
     const double rate = matrix_rate(
         device, estimate.precision, "choose one of them with --precision, or another device");
+    if (estimate.precision == "fp8") {
+        matrix_rate(device, "bf16", "what is not in 8 bits is in bf16: choose another device");
+    }
     check_sequence(model, estimate.sequence, place, imported.notes);
 
     Profile profile = estimated_profile(model, device, estimate);

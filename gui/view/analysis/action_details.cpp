@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
+#include "core/scenario/step_range.h"
 #include "gui/view/analysis/step_analysis.h"
 
 namespace pipetwin::gui {
@@ -220,6 +221,15 @@ std::vector<DetailLine> step_lines(const RunData& run, int step) {
         return {};
     }
     return {time_line("step", length), time_line("pipeline", pipeline), bubble_line(bubble)};
+}
+
+std::string expected_range(const RunData& run) {
+    if (!run.planned || !run.predicted) {
+        return "";
+    }
+    const std::optional<ErrorRange> range =
+        step_range(run.planned->plan, run.planned->scenario, run.planned->profile);
+    return range ? fmt::format(" ({})", range_text(run.predicted->step, *range)) : "";
 }
 
 std::vector<DetailLine> run_lines(const RunData& run) {

@@ -35,6 +35,10 @@ std::string sentence_of(const RunData& run, const SpanRef& ref);
 /// Lines about a step: step time, pipeline time and the share of the bubble.
 std::vector<DetailLine> step_lines(const RunData& run, int step);
 
+/// " (110 to 150 ms)": where a measured step is to be expected, for a run that was
+/// predicted from estimated costs; "" for every other run.
+std::string expected_range(const RunData& run);
+
 /// Lines about the whole run: the medians of step time, pipeline time and bubble; empty where there
 /// is one step, or nothing to compare.
 std::vector<DetailLine> run_lines(const RunData& run);

@@ -59,6 +59,17 @@ TEST(DeviceJson, PrintsWhatItReads) {
     EXPECT_EQ(parse_device_profile(print_device_profile(read), "y.json"), read);
 }
 
+TEST(DeviceJson, ReadsWhatPartOfTheContextMessagesAreBufferedIn) {
+    json with_buffers = device();
+    with_buffers["communication_bytes"] = stated(400'000'000);
+    const DeviceProfile read = parse_device_profile(with_buffers.dump(), "x.json");
+    EXPECT_EQ(read.communication->value, Bytes{400'000'000});
+    EXPECT_EQ(parse_device_profile(print_device_profile(read), "y.json"), read);
+    with_buffers["communication_bytes"] = stated(1'000'000'001);
+    EXPECT_THAT(refusal(with_buffers),
+                AllOf(HasSubstr("/communication_bytes"), HasSubstr("no more than context_bytes")));
+}
+
 TEST(DeviceJson, RefusesWhatBreaksARuleWithItsPlace) {
     const auto changed = [](const char* pointer, const json& value) {
         json root = device();

@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -579,6 +581,106 @@ TEST(Estimate, RecomputeOfOperatorsKeepsEverySecondProduct) {
     EXPECT_EQ(sample(work, "block0.feed_forward", 1).core_forward.count(), 2 * s * h * ffn);
     EXPECT_EQ(sample(work, "embedding", 1).core_forward.count(), 0);
     EXPECT_EQ(sample(work, "head", 1).core_forward.count(), 0);
+}
+
+/// Of the same tensors a compiler keeps all that a backward reads, and none reads the block's last
+/// product (down): what is added to it and its sum are enough.
+TEST(Estimate, ACompilerDropsWhatNoBackwardReads) {
+    constexpr std::int64_t s = 32;
+    const json config = llama_config();
+    const std::int64_t h = config.at("hidden_size");
+    EstimateOptions compiled = options(s, 1);
+    compiled.kernels = BlockKernels::Compiled;
+    const Profile before = estimated_profile(model_of(config), counts_bytes, options(s, 1));
+    const Profile after = estimated_profile(model_of(config), counts_bytes, compiled);
+    for (const char* name : {"block0.attention", "block0.feed_forward", "head"}) {
+        const LayerSample one = sample(before, name, 1);
+        const LayerSample other = sample(after, name, 1);
+        const bool last = std::string_view(name) == "block0.feed_forward";
+        EXPECT_EQ(other.core_saved - one.core_saved, Bytes{last ? 2 * s * h : 0}) << name;
+        EXPECT_EQ(other.saved, one.saved) << name;
+        EXPECT_EQ(other.forward, one.forward) << name;
+    }
+}
+
+/// PyTorch's operators one by one, in bytes for each number of 2: a norm 36 in place of 4, a
+/// rotation 20 in place of 4. A block has two norms, and rotates queries and keys.
+TEST(Estimate, EagerNormsAndRotationsPassThroughFp32) {
+    constexpr std::int64_t s = 32;
+    const json config = with(llama_config(),
+                             {{"hidden_size", 64},
+                              {"intermediate_size", 96},
+                              {"num_attention_heads", 8},
+                              {"num_key_value_heads", 4}});
+    EstimateOptions eager = options(s, 1);
+    eager.kernels = BlockKernels::Eager;
+    const Profile fused = estimated_profile(model_of(config), counts_bytes, options(s, 1));
+    const Profile one_by_one = estimated_profile(model_of(config), counts_bytes, eager);
+    const auto more = [&](const char* name, auto part) {
+        return sample(one_by_one, name, 1).*part - sample(fused, name, 1).*part;
+    };
+    EXPECT_EQ(more("block0.attention", &LayerSample::forward),
+              Duration(s * (64 * 32 + (64 + 32) * 16)));
+    EXPECT_EQ(more("block0.attention", &LayerSample::backward_input),
+              Duration(s * (64 * (104 - 6) + (64 + 32) * 16)));
+    EXPECT_EQ(more("block0.feed_forward", &LayerSample::forward), Duration(s * 64 * 32));
+    EXPECT_EQ(sample(one_by_one, "block0.feed_forward", 1).forward_kernels,
+              sample(fused, "block0.feed_forward", 1).forward_kernels + 7);
+    // The norm's input in fp32 and its result without the weight; what the activation made.
+    EXPECT_EQ(more("block0.attention", &LayerSample::saved), Bytes{6 * s * 64});
+    EXPECT_EQ(more("block0.feed_forward", &LayerSample::saved), Bytes{6 * s * 64 + 2 * s * 96});
+    EXPECT_EQ(more("block0.feed_forward", &LayerSample::core_saved),
+              Bytes{6 * s * 64 + 2 * s * 96});
+}
+
+/// PyTorch has one kernel for a layer norm, and GPT-2 rotates nothing.
+TEST(Estimate, EagerLayerNormsAreOneKernel) {
+    EstimateOptions eager = options(8, 1);
+    eager.kernels = BlockKernels::Eager;
+    EXPECT_EQ(estimated_profile(model_of(small_gpt2()), counts_bytes, eager),
+              estimated_profile(model_of(small_gpt2()), counts_bytes, options(8, 1)));
+}
+
+/// Twice the rate for the products of blocks, not for attention and the head; and casts: 5 bytes
+/// for each number that a forward reads, 5 for each gradient of an output, 3 for all else.
+TEST(Estimate, Fp8ComputesTheProductsOfBlocksInEightBits) {
+    constexpr std::int64_t s = 32;
+    const json config = llama_config();
+    const DecoderModel model = model_of(config);
+    DeviceProfile works = counts_operations;
+    works.matrix_rates["fp8"].value = 2e9;
+    DeviceProfile moves = counts_bytes;
+    moves.matrix_rates["fp8"].value = without_end;
+    EstimateOptions eight = options(s, 1);
+    eight.precision = "fp8";
+    const auto both = [&](const DeviceProfile& device, const char* name) {
+        return std::pair(sample(estimated_profile(model, device, options(s, 1)), name, 1),
+                         sample(estimated_profile(model, device, eight), name, 1));
+    };
+    const auto [half_work, eight_work] = both(works, "block0.feed_forward");
+    EXPECT_EQ(2 * eight_work.forward, half_work.forward);
+    EXPECT_EQ(2 * eight_work.backward_weight, half_work.backward_weight);
+    const auto [half_head, eight_head] = both(works, "head");
+    EXPECT_EQ(eight_head.forward, half_head.forward);
+    const auto [half_attention, eight_attention] = both(works, "block0.attention");
+    EXPECT_GT(2 * eight_attention.forward, half_attention.forward);
+
+    const auto [half_moved, eight_moved] = both(moves, "block0.feed_forward");
+    const std::int64_t h = config.at("hidden_size");
+    const std::int64_t f = config.at("intermediate_size");
+    const std::int64_t inputs = s * h + s * f;  // of both products
+    const std::int64_t weights = 3 * h * f;     // gate, up, down
+    const std::int64_t outputs = s * 2 * f + s * h;
+    EXPECT_EQ((eight_moved.forward - half_moved.forward).count(), (5 - 1) * (inputs + weights));
+    EXPECT_EQ((eight_moved.backward_input - half_moved.backward_input).count(),
+              (5 - 1) * outputs + (3 - 1) * weights);
+    EXPECT_EQ((eight_moved.backward_weight - half_moved.backward_weight).count(),
+              (3 - 1) * (inputs + outputs));
+    EXPECT_EQ(eight_moved.saved, half_moved.saved);
+    const Profile profile = estimated_profile(model, moves, eight);
+    EXPECT_EQ(profile.precision, "fp8");
+    EXPECT_EQ(layer(profile, "head").parameter_bytes,
+              layer(estimated_profile(model, moves, options(s, 1)), "head").parameter_bytes);
 }
 
 /// PyTorch's cross-entropy over `logits.float()`: bf16 logits and an fp32 log-softmax are kept; its

@@ -184,6 +184,8 @@ TEST(StageCosts, WholeBlocksKeepTheirInputs) {
     EXPECT_EQ(cost.backward, cost.backward_input + cost.backward_weight);
     EXPECT_EQ(cost.forward_peak, Bytes{20 + 210 + 10});
     EXPECT_EQ(cost.backward_peak, Bytes{20 + 100 + 210 + 10 + 10});
+    // All of that but both inputs, and the gradient of the output, which came as a message.
+    EXPECT_EQ(cost.backward_again, Bytes{100 + 210 + 10});
 }
 
 /// Both blocks together. F: the first block's input (10), at the second block's feed-forward what
@@ -207,6 +209,7 @@ TEST(StageCosts, BlocksThatAreComputedAgainTogetherKeepOneInput) {
         // each), its own 4, all up to it (100 + 210 + 110), and what W reads of the feed-forward
         // behind it (210 + 8) with the gradient of its output (10).
         EXPECT_EQ(cost.backward_input_peak, Bytes{10 + 420 + 20 + 4 + 218 + 10});
+        EXPECT_EQ(cost.backward_again, Bytes{100 + 210 + 110 + 210 + 10});
         // Until W: the layers' own, gradients of three inner outputs, and what W reads.
         EXPECT_EQ(cost.split, Bytes{2 * (4 + 8) + 3 * 10 + 50 + 210 + 60 + 210});
         // A stage counts its own blocks: one alone is a group.

@@ -127,6 +127,42 @@ TEST(PlanDevices, EveryRankCanHaveADeviceOfItsOwn) {
     EXPECT_EQ(plan_of(scenario, profile).memory_limit(1), Bytes{8});
 }
 
+/// 80 GB, of which the context takes 1: tensors may take what 1.25 times as much of leaves room.
+TEST(PlanDevices, AMemoryPoolThatReservesMoreLeavesLessToTensors) {
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "h100-sxm";
+    scenario.cluster.allocator_reserve = 25;
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan.memory_limit(1), Bytes{1'000'000'000 + 63'200'000'000});
+    MemoryUse peak;
+    peak[MemoryKind::Context] = {1'000'000'000};
+    peak[MemoryKind::Stash] = {8000};
+    EXPECT_EQ(beside_model(plan, 0, peak).allocator_reserve, Bytes{2000});
+    scenario.cluster.device = this_machine;
+    EXPECT_EQ(plan_of(scenario).memory_limit(0), std::nullopt);
+    scenario.cluster.memory_limit = Bytes{1000};
+    EXPECT_EQ(plan_of(scenario).memory_limit(0), Bytes{800});
+}
+
+/// A device is in a group for its pipeline, and in one for the replicas of its rank.
+TEST(PlanDevices, ProcessGroupsHaveBuffers) {
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "h100-sxm";
+    const Bytes context = plan_of(scenario)->context.at(0);
+    const Bytes buffers = plan_of(scenario)->communication.at(0);
+    EXPECT_EQ(context, Bytes{1'000'000'000});
+    EXPECT_GT(buffers, Bytes{});
+    EXPECT_LT(buffers, context);
+    scenario.cluster.communicator_bytes = Bytes{300'000'000};
+    EXPECT_EQ(plan_of(scenario)->communication.at(1), Bytes{300'000'000});
+    EXPECT_EQ(plan_of(scenario)->context.at(1), context - buffers + Bytes{300'000'000});
+    scenario.pipeline.data_parallel = 2;
+    scenario.cluster.node_link = "infiniband-ndr";
+    EXPECT_EQ(plan_of(scenario)->communication.at(0), Bytes{600'000'000});
+    scenario.cluster.device = this_machine;
+    EXPECT_EQ(plan_of(scenario)->context.at(0), Bytes{600'000'000});
+}
+
 TEST(PlanDevices, LaunchesBoundTheTimesOfSmallKernels) {
     Profile profile = chain_profile();
     for (LayerCost& layer : profile.layers) {

@@ -85,6 +85,37 @@ TEST(Footprint, KeepsInputsAndOneMicroBatchInFullWithRecompute) {
               (std::vector<std::int64_t>{resident_0 + 2 * 1 + 380, resident_1 + 2 * 20 + 460}));
 }
 
+/// What R has made: all that a stage saves, but its input. A plan that keeps everything has none.
+TEST(Footprint, SaysWhatOfAPeakIsComputedAgain) {
+    const auto recomputed = [](const Plan& plan) {
+        std::vector<std::int64_t> bytes;
+        for (const MemoryPeak& peak : memory_peaks(plan)) {
+            bytes.push_back(peak.recomputed.count);
+        }
+        return bytes;
+    };
+    EXPECT_EQ(recomputed(two_stages(ScheduleKind::GPipe, 3, Recompute::Always)),
+              (std::vector<std::int64_t>{300 - 1, 400 - 20}));
+    EXPECT_EQ(recomputed(two_stages(ScheduleKind::OneFOneB, 3, Recompute::Always)),
+              (std::vector<std::int64_t>{300 - 1, 400 - 20}));
+    EXPECT_EQ(recomputed(two_stages(ScheduleKind::GPipe, 3, Recompute::None)),
+              (std::vector<std::int64_t>{0, 0}));
+}
+
+/// Blocks that B computes again, 60 bytes of 80 that are there during B alone.
+TEST(Footprint, SaysWhatOfAPeakABackwardComputesAgain) {
+    PlanParts parts = two_stages(ScheduleKind::OneFOneB, 4, Recompute::None).parts();
+    parts.layer_recompute = LayerRecompute::Block;
+    for (auto& stages : parts.costs) {
+        stages[0].backward_again = {60};
+    }
+    const Plan plan = Plan::make(std::move(parts));
+    const MemoryPeak peak = memory_peaks(plan).front();
+    EXPECT_EQ(plan->schedule.ranks[0][as_index(peak.cell)].op, Op::Backward);
+    EXPECT_EQ(peak.use.total(), Bytes{resident_0 + 300 + 380});
+    EXPECT_EQ(peak.recomputed, Bytes{60});
+}
+
 TEST(Footprint, ExceptLastKeepsTheLastMicroBatchAtOnce) {
     const Plan plan = two_stages(ScheduleKind::GPipe, 3, Recompute::ExceptLast);
     EXPECT_EQ(totals(peak_memory(plan)),

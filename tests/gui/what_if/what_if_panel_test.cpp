@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/scenario/step_range.h"
+#include "gui/view/analysis/action_details.h"
 #include "gui/what_if/partition_editor.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/what_if_runs.h"
@@ -95,6 +97,27 @@ TEST_F(WhatIfPanelTest, BeginsWithTheSettingsOfTheRunAndDrawsNothingAnew) {
     // Balanced is 1 1 1 1 | 4 4. With F = 4 and 8 and B twice that, T = 4 + 4 * 8 + 4 * 16 + 8 =
     // 108, and 4 * (12 + 24) = 144 of 2 * 108 are work.
     EXPECT_EQ(named<QLabel>("Bubble (total)")->text(), "33.3 %");
+}
+
+/// T = 108 ms (below), of which a measured step may be off by what published runs are.
+TEST_F(WhatIfPanelTest, SaysWhereAMeasuredStepIsToBeExpected) {
+    Profile profile = weighted_profile({1, 1, 1, 1, 4, 4});
+    const std::vector<std::string> keys{"training.batch = 8",
+                                        "pipeline.stages = 2",
+                                        "pipeline.micro_batches = 4",
+                                        "pipeline.recompute = \"none\""};
+    const ErrorRange range = estimate_error({});
+    const std::string expected = " (" + range_text(std::chrono::milliseconds(108), range) + ")";
+    profile.source = CostSource::Estimated;
+    const auto estimated = run_of(profile, keys);
+    show(estimated);
+    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "108.000 ms" + expected);
+    EXPECT_EQ(expected_range(*estimated), expected);
+    profile.source = CostSource::Measured;
+    const auto measured = run_of(profile, keys);
+    show(measured);
+    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "108.000 ms");
+    EXPECT_EQ(expected_range(*measured), "");
 }
 
 TEST_F(WhatIfPanelTest, ChangesAreDrawnAndCanBeUndone) {

@@ -143,6 +143,7 @@ TEST_F(RunCalibrationTest, RunsOfOtherConfigurationsThatScaleAlikeLeaveNoErrorOu
     EXPECT_NEAR(found.memory_factor.value_or(0), 0.8, 1e-5);
     for (const CalibratedRun& run : found.runs) {
         EXPECT_NEAR(run.leave_one_out_error.value_or(1), 0, 1e-4);
+        EXPECT_NEAR(run.leave_one_out_peak_error.value_or(1), 0, 1e-4);
         EXPECT_NEAR(run.calibrated_step, run.measured_step, 1e-5 * run.measured_step);
     }
 }
@@ -160,6 +161,22 @@ TEST_F(RunCalibrationTest, SeveralRunsMeetInTheirGeometricMean) {
                 1e-5 * shorter.step_seconds);
     EXPECT_NEAR(found.runs[0].leave_one_out_error.value_or(0), 1, 1e-3);
     EXPECT_NEAR(found.runs[1].leave_one_out_error.value_or(0), -0.5, 1e-3);
+}
+
+/// One run holds more than the other; each predicts the other's peak. A run without a peak says
+/// nothing of memory, and nothing is said of its own.
+TEST_F(RunCalibrationTest, APeakIsPredictedByTheOthersPeaks) {
+    SettledRun small = measured({}, layers(1, 1));
+    SettledRun large = measured({}, layers(1, 1.5));
+    const double ratio =
+        static_cast<double>(large.peak->count) / static_cast<double>(small.peak->count);
+    Calibration found = calibrated({small, large});
+    EXPECT_NEAR(found.runs[0].leave_one_out_peak_error.value_or(0), ratio - 1, 1e-3);
+    EXPECT_NEAR(found.runs[1].leave_one_out_peak_error.value_or(0), 1 / ratio - 1, 1e-3);
+    small.peak.reset();
+    found = calibrated({small, large});
+    EXPECT_EQ(found.runs[0].leave_one_out_peak_error, std::nullopt);
+    EXPECT_EQ(found.runs[1].leave_one_out_peak_error, std::nullopt);
 }
 
 TEST_F(RunCalibrationTest, WithoutAPeakTheMemoryStaysAsEstimated) {

@@ -1,0 +1,48 @@
+#include "core/scenario/step_range.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/scenario_plans.h"
+
+/// Where a measured step is to be expected around a predicted one.
+namespace pipetwin {
+namespace step_range_test {
+
+using testing::chain_profile;
+using testing::partitioned;
+using testing::plan_of;
+
+std::optional<ErrorRange> range_of(const SettledScenario& scenario, const Profile& profile) {
+    return step_range(plan_of(scenario, profile), scenario, profile);
+}
+
+TEST(StepRange, IsThatOfTheKindOfSetUpWhereCostsAreEstimated) {
+    Profile profile = chain_profile();
+    const SettledScenario scenario = partitioned({2, 3});
+    profile.source = CostSource::Estimated;
+    EXPECT_EQ(range_of(scenario, profile), estimate_error({}));
+    SettledScenario sharded = scenario;
+    sharded.pipeline.shard = Shard::Weights;
+    EXPECT_EQ(range_of(sharded, profile), estimate_error({.shards_weights = true}));
+    profile.run_calibrations.push_back({.compute_factor = 1.1, .runs = 1});
+    EXPECT_EQ(range_of(scenario, profile), estimate_error({.calibrated = true}));
+}
+
+TEST(StepRange, SaysNothingOfMeasuredAndImportedCosts) {
+    Profile profile = chain_profile();
+    for (const CostSource source : {CostSource::Measured, CostSource::Imported}) {
+        profile.source = source;
+        EXPECT_EQ(range_of(partitioned({2, 3}), profile), std::nullopt);
+    }
+}
+
+TEST(StepRange, IsWrittenInTheUnitOfTheStep) {
+    const ErrorRange range{.low = 0.9, .high = 1.2, .of = "runs"};
+    EXPECT_EQ(range_text(std::chrono::milliseconds(123), range), "111 to 148 ms");
+    EXPECT_EQ(range_text(std::chrono::milliseconds(17'000), range), "15.3 to 20.4 s");
+    EXPECT_EQ(range_text(std::chrono::microseconds(1'500), range), "1.35 to 1.80 ms");
+    EXPECT_EQ(range_text(std::chrono::microseconds(1'000), range), "0.90 to 1.20 ms");
+}
+
+}  // namespace step_range_test
+}  // namespace pipetwin
