@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/text/json_output.h"
@@ -15,7 +16,6 @@
 #include "core/base/suggest.h"
 #include "core/costs/calibration_json.h"
 #include "core/interop/traces/layer_times.h"
-#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 
@@ -131,7 +131,7 @@ void execute(const CalibrateOptions& options, Console& console) {
     const LayerTimes times = read_layer_times(options.trace, ranges);
     const std::vector<CalibrationPoint> points = points_of(times, options.micro_batch_size);
     note_times(times, console);
-    write_file(options.common.out, print_calibration(points));
+    write_output(options.common.out, print_calibration(points), console);
     if (options.common.json) {
         Json json = json_head();
         json["source"] = options.trace.string();

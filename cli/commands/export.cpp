@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/exporters.h"
@@ -13,7 +14,6 @@
 #include "core/base/number_text.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/svg/svg.h"
-#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 
@@ -151,7 +151,7 @@ void execute(const ExportOptions& options, Console& console) {
     require_free(options.common.out, options.common.force);
     const ExportSource source(options.source, options.common.overrides, options.profile);
     Exported exported = exporters.at(index)(source, options, console);
-    write_file(options.common.out, exported.content);
+    write_output(options.common.out, exported.content, console);
     if (source.kind() == ExportSource::Kind::Scenario) {
         const SettledScenario scenario =
             settle(read_scenario(options.source, options.common.overrides));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/input.h"
+#include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/import/importers.h"
@@ -11,7 +12,6 @@
 #include "cli/predict/schedule_source.h"
 #include "core/base/error.h"
 #include "core/schedule/schedule_csv.h"
-#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 
@@ -114,10 +114,10 @@ void execute(const ImportOptions& options, Console& console) {
     expect_options(importer, options);
     require_free(options.common.out, options.common.force);
     Imported imported = importer.read(options);
-    write_file(options.common.out, imported.content);
+    write_output(options.common.out, imported.content, console);
     if (imported.profile) {
         const std::filesystem::path file = profile_beside(options.common.out);
-        write_file(file, *imported.profile);
+        write_output(file, *imported.profile, console);
         imported.notes.push_back(fmt::format("the costs of the model are in {}", file.string()));
     }
     imported.result.format = options.format;

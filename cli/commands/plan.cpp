@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/output_file.h"
 #include "cli/base/progress.h"
 #include "cli/base/stop_signal.h"
 #include "cli/commands/commands.h"
@@ -26,7 +27,7 @@
 #include "core/costs/repeated_layers.h"
 #include "core/partition/layer_order.h"
 #include "core/schedule/schedule_csv.h"
-#include "core/text/json_text.h"
+#include "exec/base/retry.h"
 #include "sim/search/hybrid.h"
 #include "sim/search/largest_model.h"
 #include "sim/search/plan_search.h"
@@ -136,7 +137,7 @@ Planned in_the_better_order(const Scenario& scenario,
     if (!is_faster) {
         return first;
     }
-    write_file(options.order_out, print_profile(second.profile));
+    write_output(options.order_out, print_profile(second.profile), console);
     console.note(
         fmt::format("costs in that order, for model.file: {}", options.order_out.string()));
     return second;
@@ -146,7 +147,8 @@ Planned in_the_better_order(const Scenario& scenario,
 void write_best(RunFolder& folder,
                 const Scenario& scenario,
                 const Planned& plan,
-                const Prediction& prediction) {
+                const Prediction& prediction,
+                Console& console) {
     folder.write(run_file::scenario,
                  print_scenario(sim::with_plan(scenario, plan.best()).as_scenario()));
     folder.write(run_file::profile, print_profile(plan.profile));
@@ -155,7 +157,8 @@ void write_best(RunFolder& folder,
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
-    folder.begin();
+    folder.keep_on(exec::disk_patience, [&](const std::string& line) { console.note(line); });
+    folder.finish(exec::disk_patience);
 }
 
 }  // namespace
@@ -198,7 +201,7 @@ void execute(const PlanOptions& options, Console& console) {
         console.note(note);
     }
     if (folder) {
-        write_best(*folder, scenario, plan, prediction);
+        write_best(*folder, scenario, plan, prediction, console);
     }
     std::optional<sim::Hybrid> hybrid;
     if (options.hybrid) {
@@ -206,7 +209,7 @@ void execute(const PlanOptions& options, Console& console) {
     }
     const HeatMapPicture picture = heat ? heat_map(scenario, result) : HeatMapPicture{};
     if (heat) {
-        write_file(options.heat_map, render_heat_map(picture));
+        write_output(options.heat_map, render_heat_map(picture), console);
     }
     if (options.common.json) {
         Json json = search_json(scenario, result, prediction_json(prediction));

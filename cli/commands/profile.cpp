@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/predict/prediction.h"
 #include "cli/text/text_output.h"
@@ -13,8 +14,6 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
-#include "core/text/json_text.h"
-#include "core/text/own_file.h"
 
 namespace pipetwin::cli {
 
@@ -129,9 +128,9 @@ void execute(const ProfileOptions& options, Console& console) {
     add_calibration(profile, scenario, console);
     const std::string json = print_profile(profile);
     if (file == options.common.out) {
-        write_file(file, json);
+        write_output(file, json, console);
     } else {
-        replace_file(file, json);
+        write_own_output(file, json, console);
     }
     console.note(fmt::format("profile: {}", file.string()));
     console.result(options.common.json ? json : profile_text(profile));

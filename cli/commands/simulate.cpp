@@ -22,6 +22,7 @@
 #include "core/costs/profile_json.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
+#include "exec/base/retry.h"
 #include "sim/explain/explanation.h"
 
 namespace pipetwin::cli {
@@ -32,11 +33,12 @@ namespace {
 /// would bring.
 constexpr std::size_t largest_doubled = 200'000;
 
-void write_plan(RunFolder& folder, const Prediction& prediction) {
+void write_plan(RunFolder& folder, const Prediction& prediction, Console& console) {
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
-    folder.begin();
+    folder.keep_on(exec::disk_patience, [&](const std::string& line) { console.note(line); });
+    folder.finish(exec::disk_patience);
 }
 
 /// A prediction, and what makes the same plan again with twice as many micro-batches.
@@ -97,7 +99,7 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
     }
     if (!options.common.out.empty()) {
         RunFolder folder(options.common.out, unless_forced(options.common.force));
-        write_plan(folder, prediction);
+        write_plan(folder, prediction, console);
     }
     return {.prediction = std::move(prediction), .more = std::move(more)};
 }
@@ -133,7 +135,7 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
         RunFolder folder(options.common.out, unless_forced(options.common.force));
         folder.write(run_file::scenario, print_scenario(scenario.as_scenario()));
         folder.write(run_file::profile, print_profile(found.profile));
-        write_plan(folder, prediction);
+        write_plan(folder, prediction, console);
     }
     std::optional<Plan> more;
     if (has_schedule_file(scenario)) {  // which has as many micro-batches as it has

@@ -7,12 +7,12 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/output_file.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
-#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 
@@ -83,7 +83,7 @@ void write_result(const std::string& json, const CommonOptions& options, Console
         return;
     }
     require_free(options.out, options.force);
-    write_file(options.out, json);
+    write_output(options.out, json, console);
     console.note(fmt::format("result: {}", options.out.string()));
 }
 

@@ -17,8 +17,10 @@
 
 namespace pipetwin::cli {
 
-GrowingFile::GrowingFile(std::filesystem::path path, std::int64_t kept_bytes)
-    : path_(std::move(path)), size_(kept_bytes) {
+GrowingFile::GrowingFile(std::filesystem::path path,
+                         std::int64_t kept_bytes,
+                         std::size_t most_kept)
+    : path_(std::move(path)), size_(kept_bytes), most_kept_(most_kept) {
     if (!is_own_file(path_)) {  // of this folder alone, with the bytes that stay
         replace_file(path_,
                      size_ > 0 ? InputFile(path_).read_up_to(as_index(size_)) : std::string());
@@ -35,7 +37,16 @@ GrowingFile::~GrowingFile() {
 }
 
 bool GrowingFile::add(std::string_view text) {
+    const auto has_room = [&] { return kept_.size() + text.size() <= most_kept_; };
+    if (!kept_.empty() && !has_room() && !write_kept() && !has_room()) {
+        ++dropped_;
+        return false;
+    }
     kept_ += text;
+    return write_kept();
+}
+
+bool GrowingFile::write_kept() {
     if (file_ < 0 && !open()) {
         return fail();
     }

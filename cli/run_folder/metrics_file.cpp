@@ -94,8 +94,9 @@ std::int64_t kept_bytes(const std::filesystem::path& path,
 
 MetricsFile::MetricsFile(const std::filesystem::path& path,
                          int first_step,
-                         std::function<void(const std::string&)> tell)
-    : tell_(std::move(tell)), file_(path, kept_bytes(path, first_step, tell_)) {
+                         std::function<void(const std::string&)> tell,
+                         std::size_t most_in_memory)
+    : tell_(std::move(tell)), file_(path, kept_bytes(path, first_step, tell_), most_in_memory) {
     finish(exec::disk_patience);
 }
 
@@ -111,6 +112,25 @@ void MetricsFile::add(const exec::StepReport& step) {
         }
     }
     has_failed_ = !written;
+    if (written || told_dropped_ == 0) {
+        tell_dropped();
+    }
+}
+
+/// Tells that lines begin to be dropped, and when the disk has room again how many were.
+void MetricsFile::tell_dropped() {
+    const std::int64_t dropped = file_.dropped();
+    if (dropped > told_dropped_) {
+        tell_(fmt::format(
+            "{}: {} dropped, as the disk has had no room for too long; training goes "
+            "on, and checkpoints do not need them",
+            file_.path().string(),
+            told_dropped_ == 0 && has_failed_
+                ? "lines are"
+                : fmt::format(
+                      "{} {}", counted(dropped, "line"), verb_for(dropped, "was", "were"))));
+        told_dropped_ = dropped;
+    }
 }
 
 void MetricsFile::bring_to_disk() {
@@ -130,6 +150,8 @@ void MetricsFile::finish(std::chrono::milliseconds patience) {
             file_.expect_written();
         },
         [](const Error&) {});
+    has_failed_ = false;
+    tell_dropped();
 }
 
 }  // namespace pipetwin::cli

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -11,7 +13,8 @@
 namespace pipetwin::cli {
 
 /// metrics.jsonl: a line per step, handed to the system before the next step begins. Lines that the
-/// disk has no room for are kept, and written as soon as it has.
+/// disk has no room for are kept, and written as soon as it has. Those beyond a limit of memory are
+/// dropped; `tell` gets how many.
 class MetricsFile {
   public:
     /// Goes on with the file of a run whose steps before `first_step` are done: the whole lines of
@@ -19,7 +22,8 @@ class MetricsFile {
     /// Error(Io) where the file cannot be opened, Error(BadInput) where it is no regular one.
     MetricsFile(const std::filesystem::path& path,
                 int first_step,
-                std::function<void(const std::string&)> tell);
+                std::function<void(const std::string&)> tell,
+                std::size_t most_in_memory = GrowingFile::most_in_memory);
 
     /// Writes the line of a step.
     void add(const exec::StepReport& step);
@@ -31,9 +35,12 @@ class MetricsFile {
     void finish(std::chrono::milliseconds patience);
 
   private:
+    void tell_dropped();
+
     std::function<void(const std::string&)> tell_;
     GrowingFile file_;
     bool has_failed_ = false;
+    std::int64_t told_dropped_ = 0;  ///< lines
 };
 
 }  // namespace pipetwin::cli

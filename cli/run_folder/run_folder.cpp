@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -292,7 +293,7 @@ void RunFolder::keep_on(std::chrono::milliseconds patience,
 /// written all the same, but not before the run has begun. Throws the first Error(Io).
 void RunFolder::write_all() {
     std::vector<Kept> failed;
-    std::optional<Error> first;
+    std::exception_ptr first;
     for (Kept& kept : std::exchange(kept_, {})) {
         const std::filesystem::path path = file(kept.name);
         std::error_code ignored;
@@ -307,7 +308,7 @@ void RunFolder::write_all() {
             }
         } catch (const Error& error) {
             if (!first) {
-                first.emplace(error);
+                first = std::current_exception();
             }
             if (tell_ && !std::exchange(kept.told, true)) {
                 tell_(fmt::format("{}: {}; it is written later", error.place(), error.text()));
@@ -317,7 +318,7 @@ void RunFolder::write_all() {
     }
     kept_ = std::move(failed);
     if (first) {
-        throw Error(*first);
+        std::rethrow_exception(first);
     }
 }
 

@@ -166,7 +166,7 @@ void check_places(const SafetensorsHeader& header, std::int64_t file_size, strin
                                         counted(end - have, "byte"))
                           : fmt::format("{} behind the last tensor, expected none",
                                         counted(have - end, "byte")),
-               not_whole);
+               end > have ? not_whole : "copy it again, without what was put behind it");
     }
 }
 

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/base/io_hint.h"
 
 namespace pipetwin {
@@ -40,12 +40,22 @@ void write_all(const OpenFile& target,
     }
 }
 
+void take_size_limits_as_errors() {
+    std::signal(SIGXFSZ, SIG_IGN);  // NOLINT(concurrency-mt-unsafe): before any other thread
+}
+
 void refuse_io(const std::filesystem::path& file, std::string_view what) {
     const int code = errno;
-    throw Error(ErrorKind::Io,
-                file.string(),
-                fmt::format("{}: {}", what, std::generic_category().message(code)),
-                io_hint(code));
+    const bool may_pass = code == ENOSPC || code == EDQUOT || code == EIO || code == EAGAIN ||
+                          code == ENOMEM || code == ENFILE || code == EMFILE;
+    const LastingIoError error(ErrorKind::Io,
+                               file.string(),
+                               fmt::format("{}: {}", what, std::generic_category().message(code)),
+                               io_hint(code));
+    if (may_pass) {
+        throw Error(error);  // NOLINT(cppcoreguidelines-slicing): the type is what differs
+    }
+    throw error;
 }
 
 }  // namespace pipetwin

@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "core/text/open_file.h"
+
 namespace pipetwin::exec {
 
 void keep_trying(std::chrono::milliseconds patience,
@@ -12,6 +14,8 @@ void keep_trying(std::chrono::milliseconds patience,
     for (bool first = true;; first = false) {
         try {
             return work();
+        } catch (const LastingIoError&) {
+            throw;
         } catch (const Error& error) {
             if (error.kind() != ErrorKind::Io || Retry::Clock::now() >= end) {
                 throw;

@@ -38,7 +38,8 @@ class Retry {
 };
 
 /// Calls `work` until it throws no Error(Io). `tell` gets the first one that it throws; the one
-/// that it throws after `patience` goes to the caller, and so does any other exception at once.
+/// that it throws after `patience` goes to the caller, and so does any other exception, and a
+/// LastingIoError, at once.
 void keep_trying(std::chrono::milliseconds patience,
                  const std::function<void()>& work,
                  const std::function<void(const Error&)>& tell);

@@ -12,6 +12,7 @@
 #include <QVBoxLayout>
 
 #include "core/base/as_index.h"
+#include "gui/base/plain_text.h"
 
 namespace pipetwin::gui {
 
@@ -178,7 +179,7 @@ bool Finder::eventFilter(QObject* watched, QEvent* event) {
 }
 
 SearchLine::SearchLine(QWidget* parent)
-    : QFrame(parent), line_(new QLineEdit(this)), count_(new QLabel(this)) {
+    : QFrame(parent), line_(new QLineEdit(this)), count_(plain_label(this)) {
     setObjectName(QStringLiteral("SearchLine"));
     setAutoFillBackground(true);
     setFrameShape(QFrame::StyledPanel);

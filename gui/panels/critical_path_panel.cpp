@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
 #include "gui/base/sentence.h"
 #include "gui/base/workers.h"
 
@@ -80,12 +81,11 @@ constexpr int columns_of_side = 3;
 CriticalPathPanel::CriticalPathPanel(Selection* selection, QWidget* parent)
     : QWidget(parent),
       selection_(selection),
-      sentence_(new QLabel(this)),
+      sentence_(plain_label(this)),
       splitter_(splitter_of_lists(this)),
       shares_(new TextTable(this)),
       shares_view_(table_view(shares_, tr("Shares of the critical path"), this)) {
     setAccessibleName(tr("Critical path"));
-    sentence_->setTextFormat(Qt::PlainText);
     sentence_->setWordWrap(true);
     sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
     sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);

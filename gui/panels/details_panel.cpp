@@ -6,6 +6,7 @@
 #include <QVBoxLayout>
 
 #include "gui/base/glossary.h"
+#include "gui/base/plain_text.h"
 
 namespace pipetwin::gui {
 
@@ -15,15 +16,14 @@ constexpr int details_margin = 14;
 constexpr int column_gap = 12;
 constexpr int line_gap = 4;
 
-QLabel* plain_label(QWidget* parent) {
-    auto* const label = new QLabel(parent);
-    label->setTextFormat(Qt::PlainText);
+QLabel* selectable_label(QWidget* parent) {
+    QLabel* const label = plain_label(parent);
     label->setTextInteractionFlags(Qt::TextSelectableByMouse);
     return label;
 }
 
 QLabel* faint_label(QWidget* parent) {
-    QLabel* const label = plain_label(parent);
+    QLabel* const label = selectable_label(parent);
     label->setForegroundRole(QPalette::PlaceholderText);
     label->setWordWrap(true);
     return label;
@@ -42,7 +42,7 @@ int number_width(const QFont& font) {
 
 DetailTable::DetailTable(const QString& heading, QWidget* parent)
     : QWidget(parent),
-      heading_(plain_label(this)),
+      heading_(selectable_label(this)),
       subtitle_(faint_label(this)),
       grid_(new QGridLayout) {
     QFont bold = font();
@@ -95,12 +95,12 @@ void DetailTable::set_lines(const RunData& run,
 
 void DetailTable::add_row(int row, const std::array<std::string, 4>& texts, bool is_header) {
     for (std::size_t column = 0; column < texts.size(); ++column) {
-        QLabel* const label = plain_label(this);
+        QLabel* const label = selectable_label(this);
         label->setText(QString::fromStdString(texts[column]));
         if (const std::string_view meaning = meaning_of(texts[column]); column == 0) {
             const QString text =
                 QString::fromUtf8(meaning.data(), static_cast<qsizetype>(meaning.size()));
-            label->setToolTip(text);
+            set_tip(*label, text);
             label->setAccessibleDescription(text);
         }
         label->setForegroundRole(is_header ? QPalette::PlaceholderText : QPalette::WindowText);

@@ -12,6 +12,7 @@
 
 #include "core/base/as_index.h"
 #include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
 #include "gui/base/sentence.h"
 #include "gui/base/workers.h"
 #include "gui/view/analysis/action_details.h"
@@ -106,7 +107,7 @@ void HistogramView::show_errors(const QString& title, const ErrorHistogram& hist
                     .arg(counted(histogram.outside), end_text(histogram));
     }
     setAccessibleDescription(text);
-    setToolTip(histogram.outside > 0 ? text : QString());
+    set_tip(*this, histogram.outside > 0 ? text : QString());
     update();
 }
 
@@ -177,7 +178,7 @@ void HistogramView::paintEvent(QPaintEvent* /*event*/) {
 ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
     : QWidget(parent),
       selection_(selection),
-      sentence_(new QLabel(this)),
+      sentence_(plain_label(this)),
       splitter_(splitter_of_lists(this)),
       costs_(new TextTable(this)),
       costs_view_(table_view(costs_, tr("Errors by kind and stage"), this)),
@@ -185,7 +186,6 @@ ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
       worst_(new TextTable(this)),
       worst_view_(table_view(worst_, tr("Actions furthest off"), this)) {
     setAccessibleName(tr("Errors"));
-    sentence_->setTextFormat(Qt::PlainText);
     sentence_->setWordWrap(true);
     sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
     sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);

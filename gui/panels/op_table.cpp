@@ -15,6 +15,7 @@
 
 #include "core/base/as_index.h"
 #include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
 #include "gui/view/analysis/action_details.h"
 
@@ -252,7 +253,7 @@ OpTablePanel::OpTablePanel(Selection* selection, QWidget* parent)
     : QWidget(parent),
       selection_(selection),
       line_(new QLineEdit(this)),
-      count_(new QLabel(this)),
+      count_(plain_label(this)),
       model_(new OpTableModel(this)),
       proxy_(new OpFilterProxy(model_, this)),
       view_(new QTableView(this)) {
@@ -260,7 +261,6 @@ OpTablePanel::OpTablePanel(Selection* selection, QWidget* parent)
     line_->setPlaceholderText(tr("F, 1B2, rank 1, step 3, error > 5, wait > 0.2, critical"));
     line_->setAccessibleName(tr("Filter of the actions"));
     line_->setClearButtonEnabled(true);
-    count_->setTextFormat(Qt::PlainText);
     view_->setModel(proxy_);
     view_->setAccessibleName(tr("All actions"));
     view_->setFrameShape(QFrame::NoFrame);

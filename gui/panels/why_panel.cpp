@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
 #include "gui/base/sentence.h"
 #include "gui/base/text_table.h"
 #include "gui/view/analysis/wait_words.h"
@@ -227,14 +228,13 @@ QVariant WaitModel::headerData(int section, Qt::Orientation orientation, int rol
 WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
     : QWidget(parent),
       selection_(selection),
-      sentence_(new QLabel(this)),
-      note_(new QLabel(this)),
+      sentence_(plain_label(this)),
+      note_(plain_label(this)),
       all_(new QPushButton(tr("A&ll waits of the step"), this)),
       model_(new WaitModel(this)),
       view_(table_view(model_, tr("What was waited for"), this)) {
     setAccessibleName(tr("Why waiting"));
     for (QLabel* const label : {sentence_, note_}) {
-        label->setTextFormat(Qt::PlainText);
         label->setWordWrap(true);
         label->setAlignment(Qt::AlignTop | Qt::AlignLeft);
         label->setTextInteractionFlags(Qt::TextSelectableByMouse);
@@ -263,7 +263,7 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
 
     connect(selection_, &Selection::span_changed, this, &WhyPanel::want);
     connect(&loader_, &AnalysisLoader::ready, this, &WhyPanel::show_analysis);
-    all_->setToolTip(tr("Back to the longest waits (Esc)"));
+    set_tip(*all_, tr("Back to the longest waits (Esc)"));
     all_->hide();
     connect(all_, &QPushButton::clicked, this, &WhyPanel::show_all);
     connect(view_, &QTreeView::activated, this, [this](const QModelIndex& index) {

@@ -12,6 +12,7 @@
 #include <QVBoxLayout>
 
 #include "core/base/as_index.h"
+#include "gui/base/plain_text.h"
 #include "gui/view/analysis/action_details.h"
 
 namespace pipetwin::gui {
@@ -183,7 +184,7 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
         case Qt::DisplayRole:
             return text(run, index.column());
         case Qt::ToolTipRole:
-            return whole_paths(run.paths);
+            return plain_tip(whole_paths(run.paths));
         case Qt::TextAlignmentRole:
             return alignment(index.column());
         default:

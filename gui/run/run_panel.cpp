@@ -14,6 +14,7 @@
 #include <QPushButton>
 #include <QStandardPaths>
 
+#include "gui/base/plain_text.h"
 #include "gui/run/loss_plot.h"
 
 namespace pipetwin::gui {
@@ -40,7 +41,7 @@ RunPanel::RunPanel(QString program, QWidget* parent)
       start_(new QPushButton(tr("Start"), this)),
       stop_(new QPushButton(tr("Stop"), this)),
       watch_(new QPushButton(tr("Watch"), this)),
-      state_(new QLabel(this)),
+      state_(plain_label(this)),
       plot_(new LossPlot(this)),
       log_(new QPlainTextEdit(this)) {
     build_form();
@@ -96,7 +97,7 @@ void RunPanel::build_form() {
     log_->setTabChangesFocus(true);
     auto* const form = new QGridLayout;
     const auto add_line = [&](int row, const QString& text, QLineEdit* line, auto choose) {
-        auto* const label = new QLabel(text, this);
+        auto* const label = plain_label(this, text);
         label->setBuddy(line);
         auto* const button = new QPushButton(tr("..."), this);
         button->setAccessibleName(tr("Choose: %1").arg(text));

@@ -1,12 +1,16 @@
 #include "gui/timeline/export_view.h"
 
-#include <QFile>
+#include <string_view>
+
+#include <QBuffer>
 #include <QImage>
 #include <QPainter>
 #include <QPdfWriter>
 #include <QSvgGenerator>
 #include <fmt/format.h>
 
+#include "core/base/error.h"
+#include "core/text/json_text.h"
 #include "gui/timeline/timeline_painter.h"
 
 namespace pipetwin::gui {
@@ -25,24 +29,23 @@ void paint(QPaintDevice& device, const TimelineScene& scene, const QFont& font) 
     paint_timeline(painter, still);
 }
 
-bool write_png(const TimelineScene& scene, const QFont& font, const QString& file) {
+void draw_png(const TimelineScene& scene, const QFont& font, QBuffer& file) {
     QImage image(scene.size * pixel_ratio, QImage::Format_RGB32);
     image.setDevicePixelRatio(pixel_ratio);
     paint(image, scene, font);
-    return image.save(file, "PNG");
+    image.save(&file, "PNG");
 }
 
-bool write_svg(const TimelineScene& scene, const QFont& font, QFile& file) {
+void draw_svg(const TimelineScene& scene, const QFont& font, QBuffer& file) {
     QSvgGenerator svg;
     svg.setOutputDevice(&file);
     svg.setSize(scene.size);
     svg.setViewBox(QRect(QPoint(0, 0), scene.size));
     svg.setTitle(QStringLiteral("pipetwin"));
     paint(svg, scene, font);
-    return file.error() == QFileDevice::NoError;
 }
 
-bool write_pdf(const TimelineScene& scene, const QFont& font, QFile& file) {
+void draw_pdf(const TimelineScene& scene, const QFont& font, QBuffer& file) {
     QPdfWriter pdf(&file);
     pdf.setResolution(dots_per_inch);
     pdf.setPageMargins({});
@@ -51,7 +54,6 @@ bool write_pdf(const TimelineScene& scene, const QFont& font, QFile& file) {
         QPageSize(QSizeF(scene.size) * points_per_inch / dots_per_inch, QPageSize::Point));
     pdf.setTitle(QStringLiteral("pipetwin"));
     paint(pdf, scene, font);
-    return file.error() == QFileDevice::NoError;
 }
 
 }  // namespace
@@ -67,22 +69,23 @@ std::string export_scene(const TimelineScene& scene,
             file.string(),
             ending);
     }
-    const QString name = QFile::decodeName(QByteArray::fromStdString(file.string()));
-    if (ending == ".png") {
-        return write_png(scene, font, name)
-                   ? ""
-                   : fmt::format("{}: cannot be written; is its folder there, and not full?",
-                                 file.string());
+    const auto draw = ending == ".png" ? &draw_png : ending == ".svg" ? &draw_svg : &draw_pdf;
+    return write_drawing(file, [&](QBuffer& drawing) { draw(scene, font, drawing); });
+}
+
+std::string write_drawing(const std::filesystem::path& file,
+                          const std::function<void(QBuffer&)>& draw) {
+    QBuffer drawing;
+    drawing.open(QIODevice::WriteOnly);
+    draw(drawing);
+    const QByteArray& bytes = drawing.data();
+    try {
+        write_file(file,
+                   std::string_view(bytes.constData(), static_cast<std::size_t>(bytes.size())));
+    } catch (const Error& error) {
+        return fmt::format("{}: {}; {}", error.place(), error.text(), error.hint());
     }
-    QFile out(name);
-    const bool written =
-        out.open(QIODevice::WriteOnly | QIODevice::Truncate) &&
-        (ending == ".svg" ? write_svg(scene, font, out) : write_pdf(scene, font, out)) &&
-        out.flush();
-    return written
-               ? ""
-               : fmt::format(
-                     "{}: cannot be written: {}", file.string(), out.errorString().toStdString());
+    return {};
 }
 
 }  // namespace pipetwin::gui

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include <QFont>
 
 #include "gui/timeline/timeline_scene.h"
+
+class QBuffer;
 
 namespace pipetwin::gui {
 
@@ -15,5 +18,10 @@ namespace pipetwin::gui {
 std::string export_scene(const TimelineScene& scene,
                          const QFont& font,
                          const std::filesystem::path& file);
+
+/// Writes what `draw` puts into a buffer, all of it or nothing. Returns an empty text, or a
+/// sentence as `export_scene` does.
+std::string write_drawing(const std::filesystem::path& file,
+                          const std::function<void(QBuffer&)>& draw);
 
 }  // namespace pipetwin::gui

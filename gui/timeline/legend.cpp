@@ -6,6 +6,7 @@
 
 #include <QPainter>
 
+#include "gui/base/plain_text.h"
 #include "gui/timeline/row_painter.h"
 
 namespace pipetwin::gui {
@@ -91,7 +92,7 @@ void Legend::show_run(const RunData& run) {
     for (const Op op : ops_) {
         meanings += QStringLiteral("%1: %2").arg(palette_.style(op).letter, words(op));
     }
-    setToolTip(meanings.join('\n'));
+    set_tip(*this, meanings.join('\n'));
     setAccessibleDescription(meanings.join(QStringLiteral("; ")));
     updateGeometry();
     update();

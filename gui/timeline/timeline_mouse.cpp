@@ -9,6 +9,7 @@
 #include <QToolTip>
 #include <QWheelEvent>
 
+#include "gui/base/plain_text.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/view/analysis/action_details.h"
 
@@ -26,7 +27,7 @@ bool TimelineView::viewportEvent(QEvent* event) {
         const auto* const help = static_cast<QHelpEvent*>(event);
         const std::optional<SpanRef> ref = span_at(help->pos());
         if (ref) {
-            QToolTip::showText(
+            show_tip(
                 help->globalPos(), QString::fromStdString(sentence_of(*scene_.run, *ref)), this);
         } else {
             QToolTip::hideText();

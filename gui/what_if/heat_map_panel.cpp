@@ -13,12 +13,12 @@
 #include <QLabel>
 #include <QMouseEvent>
 #include <QPainter>
-#include <QToolTip>
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
 #include "core/base/as_index.h"
 #include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
 
 namespace pipetwin::gui {
@@ -366,7 +366,7 @@ bool HeatMapView::event(QEvent* event) {
     if (event->type() == QEvent::ToolTip) {
         const auto* const help = static_cast<QHelpEvent*>(event);  // NOLINT: Qt says so by type()
         const std::optional<Cell> cell = cell_at(help->pos());
-        QToolTip::showText(help->globalPos(), cell ? sentence_of(*cell) : QString(), this);
+        show_tip(help->globalPos(), cell ? sentence_of(*cell) : QString(), this);
         return true;
     }
     return QWidget::event(event);
@@ -413,12 +413,11 @@ void HeatMapView::keyPressEvent(QKeyEvent* event) {
 HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
     : QWidget(parent),
       value_(new QComboBox(this)),
-      text_(new QLabel(this)),
+      text_(plain_label(this)),
       view_(new HeatMapView(this)) {
     setAccessibleName(tr("Heat map"));
     value_->addItems({tr("Throughput"), tr("Bubble (total)"), tr("Peak memory")});
     value_->setAccessibleName(tr("What the heat map shows"));
-    text_->setTextFormat(Qt::PlainText);
     text_->setWordWrap(true);
     auto* const row = new QHBoxLayout;
     row->addWidget(value_);

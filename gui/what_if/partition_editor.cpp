@@ -10,10 +10,10 @@
 #include <QKeyEvent>
 #include <QMouseEvent>
 #include <QPainter>
-#include <QToolTip>
 
 #include "core/base/as_index.h"
 #include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
 
 namespace pipetwin::gui {
 
@@ -207,13 +207,13 @@ bool PartitionEditor::event(QEvent* event) {
         for (int behind = pieces_[0]; behind <= layer; behind += pieces_[piece]) {
             ++piece;
         }
-        QToolTip::showText(help->globalPos(),
-                           tr("%1: %2, in stage %3 of %4 layers with %5")
-                               .arg(QString::fromStdString(under.name), time_text(under.time))
-                               .arg(piece)
-                               .arg(pieces_[piece])
-                               .arg(time_text(time_of_piece(piece))),
-                           this);
+        show_tip(help->globalPos(),
+                 tr("%1: %2, in stage %3 of %4 layers with %5")
+                     .arg(QString::fromStdString(under.name), time_text(under.time))
+                     .arg(piece)
+                     .arg(pieces_[piece])
+                     .arg(time_text(time_of_piece(piece))),
+                 this);
         return true;
     }
     return QWidget::event(event);

@@ -22,6 +22,7 @@
 #include "core/base/as_index.h"
 #include "core/scenario/step_range.h"
 #include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
 #include "gui/view/analysis/action_details.h"
 #include "gui/what_if/partition_editor.h"
 
@@ -51,8 +52,7 @@ QString change_text(double now, double before) {
 }
 
 QLabel* line_of_text(QWidget* parent) {
-    auto* const label = new QLabel(parent);
-    label->setTextFormat(Qt::PlainText);
+    QLabel* const label = plain_label(parent);
     label->setWordWrap(true);
     label->setTextInteractionFlags(Qt::TextSelectableByMouse);
     return label;
@@ -161,7 +161,7 @@ WhatIfPanel::Turn WhatIfPanel::add_turn(QGridLayout* grid,
                                         const QString& name,
                                         int WhatIf::*value) {
     Turn turn{.slider = new QSlider(Qt::Horizontal), .number = new QSpinBox};
-    auto* const label = new QLabel(name);
+    QLabel* const label = plain_label(nullptr, name);
     label->setBuddy(turn.number);
     const QString plain = QString(name).remove(QLatin1Char('&'));
     turn.slider->setAccessibleName(plain);
@@ -193,7 +193,7 @@ WhatIfPanel::LogTurn WhatIfPanel::add_log_turn(QGridLayout* grid,
                                                Range range,
                                                std::optional<double> WhatIf::*value) {
     LogTurn turn{.slider = new QSlider(Qt::Horizontal), .number = new QDoubleSpinBox};
-    auto* const label = new QLabel(name);
+    QLabel* const label = plain_label(nullptr, name);
     label->setBuddy(turn.number);
     const QString plain = QString(name).remove(QLatin1Char('&'));
     turn.slider->setAccessibleName(plain);
@@ -230,7 +230,7 @@ WhatIfPanel::LogTurn WhatIfPanel::add_log_turn(QGridLayout* grid,
 
 QComboBox* WhatIfPanel::add_choice(QGridLayout* grid, const QString& name) {
     auto* const choice = new QComboBox;
-    auto* const label = new QLabel(name);
+    QLabel* const label = plain_label(nullptr, name);
     label->setBuddy(choice);
     choice->setAccessibleName(QString(name).remove(QLatin1Char('&')));
     const int row = grid->rowCount();
@@ -280,7 +280,7 @@ void WhatIfPanel::build_scale(QGridLayout* grid) {
     scale_->setPrefix(QStringLiteral("\u00d7 "));
     scale_->setKeyboardTracking(false);
     scale_->setAccessibleName(tr("Scale of the stage's costs"));
-    auto* const label = new QLabel(tr("C&osts"));
+    QLabel* const label = plain_label(nullptr, tr("C&osts"));
     label->setBuddy(scaled_stage_);
     const int row = grid->rowCount();
     grid->addWidget(label, row, label_column);
@@ -304,7 +304,7 @@ void WhatIfPanel::build_partition(QGridLayout* grid) {
     partition_text_ = line_of_text(nullptr);
     balance_ = new QPushButton(tr("Bala&nce"));
     reset_ = new QPushButton(tr("R&eset"));
-    partition_label_ = new QLabel(tr("&Partition"));
+    partition_label_ = plain_label(nullptr, tr("&Partition"));
     partition_label_->setBuddy(partition_);
     int row = grid->rowCount();
     grid->addWidget(partition_label_, row, label_column, 1, 3);
@@ -333,14 +333,13 @@ void WhatIfPanel::build_partition(QGridLayout* grid) {
 }
 
 WhatIfPanel::ResultLine WhatIfPanel::add_result(QGridLayout* grid, const QString& name) {
-    ResultLine line{.value = new QLabel, .change = new QLabel};
+    ResultLine line{.value = plain_label(nullptr), .change = plain_label(nullptr)};
     const int row = grid->rowCount();
-    auto* const label = new QLabel(name);
+    QLabel* const label = plain_label(nullptr, name);
     grid->addWidget(label, row, 0, Qt::AlignTop);
     grid->addWidget(line.value, row, 1, Qt::AlignRight | Qt::AlignTop);
     grid->addWidget(line.change, row, 2, Qt::AlignRight | Qt::AlignTop);
     for (QLabel* const text : {line.value, line.change}) {
-        text->setTextFormat(Qt::PlainText);
         text->setTextInteractionFlags(Qt::TextSelectableByMouse);
     }
     line.value->setAccessibleName(name);
@@ -443,7 +442,7 @@ void WhatIfPanel::show_turn(const Turn& turn, int least, int most, int value) {
     turn.number->setRange(least, most);
     const QString range = tr("%1 to %2").arg(least).arg(most);
     for (QWidget* const widget : std::initializer_list<QWidget*>{turn.slider, turn.number}) {
-        widget->setToolTip(range);
+        set_tip(*widget, range);
         widget->setAccessibleDescription(range);
     }
     turn.number->setValue(value);
@@ -476,7 +475,8 @@ void WhatIfPanel::show_choices(const WhatIfRanges& ranges) {
     const int modes = static_cast<int>(recompute_modes.size());
     if (!everywhere && recompute_->count() == modes) {
         recompute_->addItem(tr("as in the run"));
-        recompute_->setItemData(modes, text_of(to_string(settings_.recompute)), Qt::ToolTipRole);
+        recompute_->setItemData(
+            modes, plain_tip(text_of(to_string(settings_.recompute))), Qt::ToolTipRole);
     }
     recompute_->setCurrentIndex(
         everywhere ? static_cast<int>(std::ranges::find(recompute_modes, *everywhere) -
@@ -503,9 +503,10 @@ void WhatIfPanel::show_settings() {
     scaled_stage_->setRange(0, std::max(1, settings_.stages * settings_.chunks) - 1);
     show_scale();
     balance_->setEnabled(settings_.partition.has_value());
-    balance_->setToolTip(settings_.partition ? QString()
-                                             : tr("The stages are cut as evenly as the layers "
-                                                  "allow already"));
+    set_tip(*balance_,
+            settings_.partition ? QString()
+                                : tr("The stages are cut as evenly as the layers "
+                                     "allow already"));
     reset_->setEnabled(!(settings_ == source()->settings()));
     partition_->setVisible(ranges.has_partition);
 }
@@ -607,7 +608,7 @@ void WhatIfPanel::show_peaks(const WhatIfStep& step) {
     if (step.peaks.size() > most_ranks) {
         all += QStringLiteral("...");
     }
-    memory_.value->setToolTip(all.join(QLatin1Char('\n')));
+    set_tip(*memory_.value, all.join(QLatin1Char('\n')));
     if (step.peaks.empty()) {
         memory_.value->setText(tr("not known"));
         memory_.change->clear();

@@ -4,12 +4,15 @@
 #include <string_view>
 
 #include <QApplication>
+#include <QBuffer>
 #include <QLocale>
 #include <QSettings>
 
 #include "core/base/printable.h"
+#include "core/text/open_file.h"
 #include "gui/base/options.h"
 #include "gui/base/widget_style.h"
+#include "gui/timeline/export_view.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/window/main_window.h"
 
@@ -51,9 +54,10 @@ int write_screenshot(MainWindow& window, const Options& options) {
     QApplication::processEvents();
     window.show_view(QString::fromStdString(options.view));
     window.wait_for_workers();
-    const QString file = QString::fromStdString(options.screenshot->string());
-    if (!window.grab().save(file, "PNG")) {
-        say(std::cerr, options.screenshot->string() + ": cannot write the picture\n");
+    const std::string failed = write_drawing(
+        *options.screenshot, [&](QBuffer& drawing) { window.grab().save(&drawing, "PNG"); });
+    if (!failed.empty()) {
+        say(std::cerr, failed + '\n');
         return EXIT_FAILURE;
     }
     return complete ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -92,6 +96,7 @@ int run_program(int argc, char** argv, const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    pipetwin::take_size_limits_as_errors();
     const ParsedOptions parsed = parse_options({argv + 1, argv + argc});
     if (parsed.end) {
         say(parsed.end->exit_code == 0 ? std::cout : std::cerr, parsed.end->text);

@@ -22,6 +22,7 @@
 #include <QtConcurrentRun>
 
 #include "gui/base/finder.h"
+#include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
 #include "gui/panels/critical_path_panel.h"
 #include "gui/panels/details_panel.h"
@@ -101,9 +102,9 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       runs_(new CompareRunsPanel(this)),
       training_(new RunPanel({}, this)),
       legend_(new Legend(this)),
-      step_(new QLabel(this)),
-      range_(new QLabel(this)),
-      live_(new QLabel(this)) {
+      step_(plain_label(this)),
+      range_(plain_label(this)),
+      live_(plain_label(this)) {
     setAcceptDrops(true);
     setWindowTitle(tr("pipetwin"));
     build_panels();
@@ -310,7 +311,7 @@ void MainWindow::exchange_run(RunData run) {
 void MainWindow::name_run() {
     const QString name = name_of(paths_of(*run_));
     title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
-    title_->setToolTip(whole_paths(paths_of(*run_)));
+    set_tip(*title_, whole_paths(paths_of(*run_)));
     setWindowTitle(tr("%1 - pipetwin").arg(name));
     const bool emulated = run_->measured && run_->measured->origin == Origin::Emulated;
     measured_mode_->setText(emulated ? tr("E&mulated") : tr("&Measured"));
@@ -416,13 +417,11 @@ void MainWindow::dropEvent(QDropEvent* event) {
 
 QWidget* MainWindow::build_header() {
     auto* const header = new QWidget(this);
-    title_ = new QLabel(header);
-    title_->setTextFormat(Qt::PlainText);
+    title_ = plain_label(header);
     QFont font = title_->font();
     font.setBold(true);
     title_->setFont(font);
-    plan_ = new QLabel(header);
-    plan_->setTextFormat(Qt::PlainText);
+    plan_ = plain_label(header);
     plan_->setForegroundRole(QPalette::PlaceholderText);
     auto* const row = new QHBoxLayout(header);
     row->setContentsMargins(margin, 6, margin, 6);
@@ -437,8 +436,7 @@ QWidget* MainWindow::build_header() {
 QFrame* MainWindow::build_banner() {
     banner_ = new QFrame(this);
     banner_->setObjectName(QStringLiteral("Banner"));  // its colours: style_sheet
-    banner_text_ = new QLabel(banner_);
-    banner_text_->setTextFormat(Qt::PlainText);
+    banner_text_ = plain_label(banner_);
     banner_text_->setWordWrap(true);
     banner_text_->setTextInteractionFlags(Qt::TextSelectableByMouse);
     auto* const dismiss = new QToolButton(banner_);

@@ -14,8 +14,8 @@
 
 // What all sources do in one way: open what they read (core/text/input_file.h), write what is
 // theirs (core/text/own_file.h), print (cli/base/console.h, which escapes what a terminal would
-// obey), and read and write numbers without the locale. A source that needs another way has a line
-// here that says why.
+// obey), show in a window (gui/base/plain_text.h), and read and write numbers without the locale. A
+// source that needs another way has a line here that says why.
 
 namespace one_way_test {
 
@@ -54,8 +54,7 @@ const std::vector<OneWay>& one_ways() {
           {"cli/predict/memory_need.cpp", "/proc"},
           {"cli/processes/processes.cpp", "/proc"},
           {"cli/commands/devices.cpp", "/proc"},
-          {"cli/commands/launch.cpp", "/proc"},
-          {"gui/timeline/export_view.cpp", "a picture that the user names"}}},
+          {"cli/commands/launch.cpp", "/proc"}}},
         {"prints past the console",
          {"std::cout",
           "std::cerr",
@@ -79,7 +78,42 @@ const std::vector<OneWay>& one_ways() {
           "iscntrl(", "isupper(", "islower(",  "ispunct(", "isxdigit(", "snprintf(", "strftime(",
           "put_time", "cctype",   "toDouble(", "toFloat("},
          {{"gui/window/main.cpp", "sets the locale of numbers"},
-          {"gui/timeline/timeline_view.cpp", "a number in a QVariant, and no text"}}}};
+          {"gui/timeline/timeline_view.cpp", "a number in a QVariant, and no text"}}},
+        {"shows a text that may look like HTML past gui/base/plain_text.h",
+         {"new QLabel",
+          "make_unique<QLabel",
+          "setToolTip(",
+          "setWhatsThis(",
+          "QToolTip::showText(",
+          "ToolTipRole",
+          "QMessageBox",
+          "QErrorMessage",
+          "QProgressDialog",
+          "QInputDialog",
+          "QTextEdit",
+          "QTextBrowser(",
+          "setHtml(",
+          "setRichText",
+          "RichText",
+          "AutoText"},
+         {{"gui/base/plain_text.cpp", "the way itself"},
+          {"gui/panels/op_table.cpp", "a sentence of ours on a column"},
+          {"gui/run/run_list.cpp", "through plain_tip"},
+          {"gui/what_if/what_if_panel.cpp", "through plain_tip"},
+          {"gui/window/main_window_menus.cpp", "tables of keys and words of ours"}}},
+        {"writes a file that no full disk is waited for, past cli/base/output_file.h",
+         {"write_file(", "replace_file("},
+         {{"cli/base/output_file.cpp", "the way itself"},
+          {"core/text/json_text.h", "what it is made of"},
+          {"core/text/json_text.cpp", "what it is made of"},
+          {"core/text/own_file.h", "what it is made of"},
+          {"core/text/own_file.cpp", "what it is made of"},
+          {"cli/run_folder/run_folder.cpp", "keeps what it cannot write, and tries again"},
+          {"cli/run_folder/growing_file.cpp", "a file that goes on, before the first step"},
+          {"gui/timeline/export_view.cpp", "a picture: its user asks for it again"}}},
+        {"decides what a limit on the size of files does",
+         {"SIGXFSZ"},
+         {{"core/text/open_file.cpp", "the way itself"}}}};
     return all;
 }
 
@@ -156,6 +190,8 @@ TEST(OneWay, IsTold) {
                                    "std::printf(\"%s\", name);",
                                    "std::tolower(c)",
                                    "std::stod(text)",
+                                   "auto* const label = new QLabel(name);",
+                                   "label->setToolTip(name);",
                                    "#include <cctype>"}) {
         EXPECT_EQ(told(line), 1) << line;
     }

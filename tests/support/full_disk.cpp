@@ -5,9 +5,13 @@
 //
 // Calls of that name ("any": all of them) fail where the path has NAME in it, from the first such
 // call on for so long; -1: for ever. FILE is created by the first call that fails.
+//
+// PIPETWIN_MOST_THREADS=N lets the program start N threads and no more, as a limit of the system
+// does that root does not have.
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -109,6 +113,20 @@ mode_t mode_of(int flags, va_list arguments) {
 }  // namespace
 
 extern "C" {
+
+int pthread_create(pthread_t* thread,
+                   const pthread_attr_t* attributes,
+                   void* (*start)(void*),
+                   void* argument) noexcept {
+    static auto* const real =
+        next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
+    static const char* const most = std::getenv("PIPETWIN_MOST_THREADS");
+    static std::atomic<long> started{0};
+    if (most != nullptr && started.fetch_add(1) >= std::strtol(most, nullptr, 10)) {
+        return EAGAIN;
+    }
+    return real(thread, attributes, start, argument);
+}
 
 int open(const char* path, int flags, ...) {
     va_list arguments;

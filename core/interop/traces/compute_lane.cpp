@@ -167,10 +167,21 @@ std::map<CostKey, std::vector<Duration>> lengths_by_key(const TraceEvents& event
     return lengths;
 }
 
-/// The largest of the shorter half of the lengths: of two the shorter one.
-Duration shortest_half(std::vector<Duration> lengths) {
-    std::ranges::sort(lengths);
-    return lengths[(lengths.size() - 1) / 2];
+/// Lengths of one kind of action.
+struct UsualLength {
+    std::size_t count = 0;
+    Duration shorter_half{};  ///< the largest of the shorter half: of two the shorter one
+};
+
+std::map<CostKey, UsualLength> usual_lengths(const TraceEvents& events,
+                                             const std::vector<std::size_t>& ranges) {
+    std::map<CostKey, UsualLength> usual;
+    for (auto& [key, lengths] : lengths_by_key(events, ranges)) {
+        std::vector<Duration> sorted = lengths;
+        std::ranges::sort(sorted);
+        usual[key] = {.count = sorted.size(), .shorter_half = sorted[(sorted.size() - 1) / 2]};
+    }
+    return usual;
 }
 
 /// Ranges of one lane, by their beginnings, that go on when the next one has begun; a microsecond
@@ -254,13 +265,14 @@ std::map<int, std::vector<std::size_t>> impossible_elsewhere(const TraceEvents& 
     for (auto& [lane, ranges] : by_lane) {
         std::ranges::stable_sort(
             ranges, {}, [&](std::size_t i) { return events.ranges[i].begin.value_or(Duration{}); });
-        const std::vector<std::size_t> suspects = overlong(events, ranges);
+        const std::vector<std::size_t> found = overlong(events, ranges);
+        const std::set<std::size_t> suspects(found.begin(), found.end());
         const bool is_damage = 4 * suspects.size() <= ranges.size();
         for (const std::size_t i : ranges) {
             const TraceRange& range = events.ranges[i];
             const bool longer = range.length && extent > Duration{} &&
                                 *range.length > most_beside(extent, is_receive(range.action.op));
-            const bool overlaps = is_damage && std::ranges::find(suspects, i) != suspects.end();
+            const bool overlaps = is_damage && suspects.contains(i);
             if (!range.length || longer || overlaps) {
                 impossible[lane].push_back(i);
             }
@@ -344,11 +356,11 @@ void leave_out_impossible(const TraceEvents& events, ComputeRanges& chosen) {
     }
     std::set<std::size_t> left_out;
     for (auto& [lane, ranges] : by_lane) {
-        const auto usual = lengths_by_key(events, ranges);
+        const auto usual = usual_lengths(events, ranges);
         std::vector<std::size_t> impossible;
         for (const std::size_t i : overlong(events, ranges)) {
-            const std::vector<Duration>& alike = usual.at(key_of(events.ranges[i]));
-            if (alike.size() > 1 && *events.ranges[i].length > 2 * shortest_half(alike)) {
+            const UsualLength& alike = usual.at(key_of(events.ranges[i]));
+            if (alike.count > 1 && *events.ranges[i].length > 2 * alike.shorter_half) {
                 impossible.push_back(i);
             }
         }

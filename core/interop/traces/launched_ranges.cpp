@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -107,6 +108,7 @@ std::vector<std::string> add_launched_ranges(TraceEvents& events) {
     const LengthsOfLanes recorded = lengths_of_lanes(events, events.ranges);
     const std::vector<TraceRange> launched = launched_ranges(events);
     const LengthsOfLanes found = lengths_of_lanes(events, launched);
+    std::set<std::pair<NamedKind, int>> taken;  // with the lane
     bool adds = false;
     bool replaces = false;
     for (const auto& [action, lanes] : found) {
@@ -119,15 +121,17 @@ std::vector<std::string> add_launched_ranges(TraceEvents& events) {
                 wanted = 2 * median(lengths) > 3 * own;
                 replaces = replaces || wanted;
             }
-            if (!wanted) {
-                continue;
+            if (wanted) {
+                taken.emplace(action, lane);
             }
-            const auto is_of = [&](const TraceRange& range) {
-                return range.lane == lane && action_of_range(range) == action;
-            };
-            std::erase_if(events.ranges, is_of);
-            std::ranges::copy_if(launched, std::back_inserter(events.ranges), is_of);
         }
+    }
+    const auto is_taken = [&taken](const TraceRange& range) {
+        return taken.contains({action_of_range(range), range.lane});
+    };
+    if (!taken.empty()) {
+        std::erase_if(events.ranges, is_taken);
+        std::ranges::copy_if(launched, std::back_inserter(events.ranges), is_taken);
     }
     if (adds) {
         notes.emplace_back(

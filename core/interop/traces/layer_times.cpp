@@ -91,15 +91,13 @@ class BackwardFinder {
     }
 
   private:
-    using Node = std::pair<int, std::int64_t>;  ///< lane of the forward, and sequence number
-
     /// The last operator of a forward with a number made the node: those before it made none.
     void number_nodes() {
         for (const TraceOperator& of : events_.operators) {
             if (of.is_backward() || !forwards_.contains(of.lane)) {
                 continue;
             }
-            const TraceOperator*& maker = makers_[Node(of.lane, of.sequence)];
+            const TraceOperator*& maker = makers_[of.sequence][of.lane];
             if (maker == nullptr || of.begin >= maker->begin) {
                 maker = &of;
             }
@@ -109,14 +107,15 @@ class BackwardFinder {
     /// The range of the forward that made the node of a backward; none: it was in no range. A
     /// forward on the backward's own thread is one that is computed again, where there is another.
     std::optional<std::size_t> layer_of(const TraceOperator& backward) const {
-        const TraceOperator* maker = nullptr;
-        for (const auto& [lane, ranges] : forwards_) {
-            const auto found = makers_.find(Node(lane, backward.sequence));
-            if (found != makers_.end() && (maker == nullptr || maker->lane == backward.lane)) {
-                maker = found->second;
-            }
+        const auto found = makers_.find(backward.sequence);
+        if (found == makers_.end()) {
+            return std::nullopt;
         }
-        return maker == nullptr ? std::nullopt : range_at(*maker);
+        auto maker = found->second.begin();
+        if (maker->first == backward.lane && found->second.size() > 1) {
+            ++maker;
+        }
+        return range_at(*maker->second);
     }
 
     /// Time of the forwards inside of a backward, on its own thread.
@@ -127,8 +126,11 @@ class BackwardFinder {
         if (lane == forwards_.end()) {
             return sum;
         }
-        for (const std::size_t i : lane->second) {
-            const TraceRange& forward = events_.ranges[i];
+        const auto begin_of = [this](std::size_t i) { return *events_.ranges[i].begin; };
+        const auto first = std::ranges::lower_bound(lane->second, end, {}, begin_of);
+        const auto last = std::ranges::upper_bound(lane->second, backward.end(), {}, begin_of);
+        for (auto at = first; at < last; ++at) {
+            const TraceRange& forward = events_.ranges[*at];
             if (*forward.begin >= end && forward.end() <= backward.end()) {
                 sum += *forward.length;
                 end = forward.end();
@@ -154,7 +156,7 @@ class BackwardFinder {
 
     const TraceEvents& events_;
     std::map<int, std::vector<std::size_t>> forwards_;  ///< [lane of the host]: by their beginnings
-    std::map<Node, const TraceOperator*> makers_;
+    std::map<std::int64_t, std::map<int, const TraceOperator*>> makers_;  ///< [sequence][lane]
 };
 
 /// Adds ranges for the backwards of kinds that have no pattern for them.

@@ -1,6 +1,7 @@
 #include "core/interop/traces/nsys_events.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/text/input_file.h"
@@ -44,11 +46,48 @@ constexpr std::int64_t process_of(std::int64_t global_thread) {
     return global_thread - global_thread % (std::int64_t{1} << 24);
 }
 
+/// A number of so many bytes, the highest first.
+std::uint64_t big_endian(std::string_view bytes) {
+    std::uint64_t number = 0;
+    for (const char byte : bytes) {
+        number = number << 8U | static_cast<unsigned char>(byte);
+    }
+    return number;
+}
+
+/// Refuses bytes behind the last page of a database, which SQLite overlooks. Its header is that of
+/// section 1.3 of "Database File Format": at 16 the size of a page, where 1 means 65536, at 28
+/// their number, which counts where 24 and 92 are the same.
+void expect_whole_pages(InputFile& file, const std::string& place) {
+    constexpr std::size_t header_bytes = 100;
+    const std::string header = file.read_up_to(header_bytes);
+    if (header.size() < header_bytes) {
+        return;  // SQLite says what it lacks
+    }
+    const auto number = [&header](std::size_t at, std::size_t bytes) {
+        return big_endian(std::string_view(header).substr(at, bytes));
+    };
+    const std::uint64_t page_bytes = number(16, 2) == 1 ? 65536 : number(16, 2);
+    if (page_bytes == 0) {
+        return;
+    }
+    const bool is_counted = number(28, 4) > 0 && number(24, 4) == number(92, 4);
+    const std::uint64_t pages = is_counted ? number(28, 4) : file.size() / page_bytes;
+    if (file.size() > pages * page_bytes) {
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("{}: byte {}", place, pages * page_bytes),
+                    fmt::format("{} behind the last page of the database",
+                                counted(file.size() - pages * page_bytes, "byte")),
+                    "copy or export it again, without what was put behind it");
+    }
+}
+
 /// An open database.
 class Database {
   public:
     explicit Database(const std::filesystem::path& file) : place_(file.string()) {
-        const InputFile regular(file);  // SQLite would wait for a FIFO
+        InputFile regular(file);  // SQLite would wait for a FIFO
+        expect_whole_pages(regular, place_);
         sqlite3* opened = nullptr;
         const int status = sqlite3_open_v2(place_.c_str(), &opened, SQLITE_OPEN_READONLY, nullptr);
         database_.reset(opened);

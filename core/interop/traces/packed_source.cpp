@@ -3,16 +3,14 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <iterator>
+#include <cstddef>
 #include <memory>
-#include <system_error>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/base/io_hint.h"
 #include "core/base/units.h"
 #include "core/text/file_damage.h"
 #include "core/text/input_file.h"
@@ -21,31 +19,161 @@ namespace pipetwin {
 
 namespace {
 
-[[noreturn]] void refuse_reading(const std::string& place) {
-    const int code = errno;
-    throw Error(ErrorKind::Io,
-                place,
-                fmt::format("cannot read: {}", std::generic_category().message(code)),
-                io_hint(code));
+std::string shown(std::uint64_t bytes) {
+    return format_bytes(Bytes{static_cast<std::int64_t>(bytes)});
 }
 
-/// What zlib says of damage, without the name of the file that it begins with.
-std::string_view reason_of_damage(int code, std::string_view text) {
-    if (code == Z_BUF_ERROR) {
-        return "it ends before its last block";
+constexpr const char* fewer_steps = "record fewer steps: a handful of them is enough for medians";
+
+/// A file whose blocks are unpacked where it begins as gzip does (RFC 1952), and handed on as they
+/// are where it does not.
+class PackedFile {
+  public:
+    PackedFile(const std::filesystem::path& file, const TraceLimits& limits)
+        : input_(file), place_(file.string()), limits_(limits), packed_(std::size_t{1} << 16) {
+        fill();
+        is_packed_ = begins_member();
+        constexpr int of_gzip = 16;
+        if (is_packed_ && inflateInit2(&stream_, MAX_WBITS + of_gzip) != Z_OK) {
+            throw std::bad_alloc();
+        }
     }
-    const std::size_t colon = text.rfind(": ");
-    return colon == std::string_view::npos ? text : text.substr(colon + 2);
-}
+    PackedFile(const PackedFile&) = delete;
+    PackedFile& operator=(const PackedFile&) = delete;
+    ~PackedFile() {
+        if (is_packed_) {
+            inflateEnd(&stream_);
+        }
+    }
+
+    /// Fills the block and returns how many bytes of it; 0 at the end.
+    std::size_t read(std::span<char> block) { return is_packed_ ? unpack(block) : pass_on(block); }
+
+  private:
+    /// Reads on where nothing is left, and before the second byte of a member's mark.
+    void fill() {
+        if (size_ - at_ >= 2) {
+            return;
+        }
+        std::copy(packed_.begin() + offset(at_), packed_.begin() + offset(size_), packed_.begin());
+        before_ += at_;
+        size_ -= at_;
+        at_ = 0;
+        while (size_ < 2) {
+            const std::size_t count = input_.read(std::span(packed_).subspan(size_));
+            size_ += count;
+            if (count == 0) {
+                return;
+            }
+        }
+    }
+
+    static std::ptrdiff_t offset(std::size_t place) { return static_cast<std::ptrdiff_t>(place); }
+
+    bool begins_member() const {
+        return std::string_view(packed_.data() + at_, size_ - at_).starts_with("\x1f\x8b");
+    }
+
+    std::size_t pass_on(std::span<char> block) {
+        fill();
+        const std::size_t count = std::min(block.size(), size_ - at_);
+        std::copy_n(packed_.begin() + offset(at_), count, block.begin());
+        at_ += count;
+        return count;
+    }
+
+    std::size_t unpack(std::span<char> block) {
+        std::size_t done = 0;
+        while (done < block.size()) {
+            fill();
+            if (!in_member_) {
+                if (at_ == size_) {
+                    break;
+                }
+                expect_member();
+            }
+            if (at_ == size_) {
+                refuse("the compressed file is damaged or cut short: it ends before its last block",
+                       "copy or export it again");
+            }
+            done += inflate_some(block.subspan(done));
+        }
+        unpacked_ += done;
+        expect_growth();
+        return done;
+    }
+
+    void expect_member() {
+        if (!begins_member()) {
+            refuse("other bytes stand here, behind the end of what gzip packed",
+                   "copy or export it again, without what was put behind it");
+        }
+        inflateReset(&stream_);
+        in_member_ = true;
+    }
+
+    std::size_t inflate_some(std::span<char> block) {
+        stream_.next_in = reinterpret_cast<Bytef*>(packed_.data() + at_);
+        stream_.avail_in = static_cast<uInt>(size_ - at_);
+        stream_.next_out = reinterpret_cast<Bytef*>(block.data());
+        stream_.avail_out = static_cast<uInt>(block.size());
+        const int code = inflate(&stream_, Z_NO_FLUSH);
+        at_ = size_ - stream_.avail_in;
+        if (code == Z_MEM_ERROR) {
+            throw std::bad_alloc();
+        }
+        if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
+            refuse(fmt::format("the compressed file is damaged or cut short: {}",
+                               stream_.msg == nullptr ? "no block of gzip" : stream_.msg),
+                   "copy or export it again");
+        }
+        in_member_ = code != Z_STREAM_END;
+        return block.size() - stream_.avail_out;
+    }
+
+    void expect_growth() const {
+        const std::uint64_t read = before_ + at_;
+        if (unpacked_ > limits_.text_beyond_doubt &&
+            unpacked_ / limits_.text_per_packed_byte > read) {
+            refuse(fmt::format("it unpacks to more than {} times its size, {} so far",
+                               limits_.text_per_packed_byte,
+                               shown(unpacked_)),
+                   "no profiler writes what packs so well; if it is right, unpack it first: "
+                   "gzip -dc FILE > NEW_FILE");
+        }
+    }
+
+    [[noreturn]] void refuse(std::string what, std::string hint) const {
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("{}: byte {}", place_, before_ + at_),
+                    std::move(what),
+                    std::move(hint));
+    }
+
+    InputFile input_;
+    std::string place_;
+    TraceLimits limits_;
+    std::vector<char> packed_;  ///< bytes as they stand in the file
+    std::size_t at_ = 0;        ///< the next of them
+    std::size_t size_ = 0;      ///< how many of them are there
+    std::uint64_t before_ = 0;  ///< bytes of the file before them
+    std::uint64_t unpacked_ = 0;
+    bool is_packed_ = false;
+    bool in_member_ = false;
+    z_stream stream_{};
+};
 
 }  // namespace
 
 void KeptMemory::refuse(std::string place) const {
-    throw Error(ErrorKind::BadInput,
-                std::move(place),
-                fmt::format("what a profile needs of the trace takes more than {} up to here",
-                            format_bytes(Bytes{static_cast<std::int64_t>(most_)})),
-                "record fewer steps: a handful of them is enough for medians");
+    throw Error(
+        ErrorKind::BadInput,
+        std::move(place),
+        fmt::format("what a profile needs of the trace takes more than {} up to here: {} events, "
+                    "names and threads",
+                    shown(most_),
+                    events_),
+        fewer_steps);
 }
 
 ByteSource::ByteSource(std::string_view place, Read read, const TraceLimits& limits)
@@ -59,19 +187,22 @@ ByteSource::ByteSource(std::string_view place, Read read, const TraceLimits& lim
 }
 
 std::string ByteSource::position() const {
-    const auto end = block_.begin() + static_cast<std::ptrdiff_t>(at_);
-    const auto lines = std::count(block_.begin(), end, '\n');
-    const auto line_begin = std::find(std::reverse_iterator(end), block_.rend(), '\n').base();
-    const std::int64_t column = end - line_begin + (lines == 0 ? columns_before_ : 0);
-    return fmt::format(
-        "{}:{}:{}", place_, 1 + lines_before_ + lines, std::max(column, std::int64_t{1}));
+    count_to(at_);
+    return fmt::format("{}:{}:{}", place_, 1 + lines_, std::max(columns_, std::int64_t{1}));
+}
+
+/// Many places may be asked for: each byte is looked at once.
+void ByteSource::count_to(std::size_t end) const {
+    for (; counted_ < end; ++counted_) {
+        const bool ends_line = block_[counted_] == '\n';
+        columns_ = ends_line ? 0 : columns_ + 1;
+        lines_ += ends_line ? 1 : 0;
+    }
 }
 
 void ByteSource::refill() {
-    for (std::size_t i = 0; i < size_; ++i) {
-        columns_before_ = block_[i] == '\n' ? 0 : columns_before_ + 1;
-        lines_before_ += block_[i] == '\n' ? 1 : 0;
-    }
+    count_to(size_);
+    counted_ = 0;
     bytes_before_ += size_;
     at_ = 0;
     size_ = 0;
@@ -92,14 +223,11 @@ void ByteSource::expect_no_zeros() const {
 }
 
 void ByteSource::expect_within_limits() const {
-    const auto shown = [](std::uint64_t bytes) {
-        return format_bytes(Bytes{static_cast<std::int64_t>(bytes)});
-    };
     if (bytes_before_ > limits_.bytes) {
         throw Error(ErrorKind::BadInput,
                     std::string(place_),
                     fmt::format("more than {} of text once it is unpacked", shown(limits_.bytes)),
-                    "record fewer steps: a handful of them is enough for medians");
+                    fewer_steps);
     }
     if (bytes_before_ - token_end_ > limits_.token_bytes) {
         throw Error(ErrorKind::BadInput,
@@ -118,33 +246,9 @@ ByteSource::Read blocks_of_text(std::string_view text) {
     };
 }
 
-ByteSource::Read blocks_of_file(const std::filesystem::path& file) {
-    const std::string place = file.string();
-    InputFile input(file);
-    const std::shared_ptr<gzFile_s> open(::gzdopen(input.descriptor(), "rb"), [](gzFile_s* opened) {
-        if (opened != nullptr) {
-            ::gzclose(opened);
-        }
-    });
-    if (open == nullptr) {
-        refuse_reading(place);
-    }
-    input.release();  // which gzclose closes now
-    return [open, place](std::span<char> block) {
-        const int size = ::gzread(open.get(), block.data(), static_cast<unsigned>(block.size()));
-        int code = Z_OK;
-        const char* const text = ::gzerror(open.get(), &code);
-        if (code == Z_ERRNO) {
-            refuse_reading(place);
-        }
-        if (size < 0 || code != Z_OK) {  // Z_BUF_ERROR: the compressed stream ends too early
-            throw Error(ErrorKind::BadInput,
-                        fmt::format("{}: byte {}", place, ::gzoffset(open.get())),
-                        fmt::format("the compressed file is damaged or cut short: {}",
-                                    reason_of_damage(code, text)),
-                        "copy or export it again");
-        }
-        return static_cast<std::size_t>(size);
+ByteSource::Read blocks_of_file(const std::filesystem::path& file, const TraceLimits& limits) {
+    return [open = std::make_shared<PackedFile>(file, limits)](std::span<char> block) {
+        return open->read(block);
     };
 }
 

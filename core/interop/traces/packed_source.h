@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -16,7 +17,11 @@ namespace pipetwin {
 struct TraceLimits {
     std::uint64_t bytes = std::uint64_t{4} << 30U;         ///< of text
     std::uint64_t token_bytes = std::uint64_t{16} << 20U;  ///< of one name, number or blank space
-    std::uint64_t kept_bytes = std::uint64_t{512} << 20U;  ///< memory for all that is kept of it
+    std::uint64_t kept_bytes = std::uint64_t{256} << 20U;  ///< memory for all that is kept of it
+    /// Bytes of text for each byte of a packed file, once the text is longer than
+    /// `text_beyond_doubt`. Traces have 10 to 30, 1,000 are the most that gzip can.
+    std::uint64_t text_per_packed_byte = 64;
+    std::uint64_t text_beyond_doubt = std::uint64_t{64} << 20U;
 };
 
 /// Counts the memory for what is kept of a trace, and refuses more than the limit.
@@ -24,20 +29,26 @@ class KeptMemory {
   public:
     explicit KeptMemory(const TraceLimits& limits) : most_(limits.kept_bytes) {}
 
-    /// Counts `bytes` more. Throws Error(BadInput) with `place()`, the place in the trace.
+    /// Counts an event, a name or a thread more, of `bytes` at least. Throws Error(BadInput) with
+    /// `place()`, the place in the trace.
     template <class Place>
     void add(std::uint64_t bytes, const Place& place) {
-        kept_ += bytes;
+        kept_ += std::max(bytes, least_bytes);
+        ++events_;
         if (kept_ > most_) {
             refuse(place());
         }
     }
 
   private:
+    /// What is made of an event later (tables, orders) takes so much, too.
+    static constexpr std::uint64_t least_bytes = 64;
+
     [[noreturn]] void refuse(std::string place) const;
 
     std::uint64_t most_;
     std::uint64_t kept_ = 0;
+    std::uint64_t events_ = 0;
 };
 
 /// The bytes of a text or file, a block at a time.
@@ -58,7 +69,8 @@ class ByteSource {
         }
     }
 
-    /// Says that a name, number or bracket has ended here, for the limit of one token.
+    /// Says that a name or number has ended here, for the limit of one token. Brackets are none:
+    /// the JSON parser keeps all of them that follow each other.
     void token_ended() { token_end_ = bytes_before_ + at_; }
 
     /// Place of the byte that was read last: "file:line:column".
@@ -66,6 +78,7 @@ class ByteSource {
 
   private:
     void refill();
+    void count_to(std::size_t end) const;
     void expect_within_limits() const;
     void expect_no_zeros() const;
 
@@ -75,10 +88,12 @@ class ByteSource {
     std::vector<char> block_;
     std::size_t size_ = 0;
     std::size_t at_ = 0;
-    std::uint64_t bytes_before_ = 0;   ///< in blocks that are gone
-    std::uint64_t token_end_ = 0;      ///< of the last token
-    std::int64_t lines_before_ = 0;    ///< in blocks that are gone
-    std::int64_t columns_before_ = 0;  ///< of a line that began in one of them
+    std::uint64_t bytes_before_ = 0;  ///< in blocks that are gone
+    std::uint64_t token_end_ = 0;     ///< of the last token
+    /// The place of byte `counted_` of the block; what lies behind is counted when it is asked for.
+    mutable std::size_t counted_ = 0;
+    mutable std::int64_t lines_ = 0;
+    mutable std::int64_t columns_ = 0;
 };
 
 /// Iterator over the characters of a source, for the JSON parser.
@@ -104,9 +119,10 @@ class ByteIterator : public InputIterator<ByteIterator> {
 /// The blocks of a text, which outlives the result.
 ByteSource::Read blocks_of_text(std::string_view text);
 
-/// The blocks of a file, plain or gzip. Throws Error(Io) with the file where it cannot be read; the
-/// result throws that, too, and Error(BadInput) with the byte for a compressed file that is damaged
-/// or cut short.
-ByteSource::Read blocks_of_file(const std::filesystem::path& file);
+/// The blocks of a file, plain or gzip of one or more members. Throws Error(Io) with the file where
+/// it cannot be read; the result throws that, too, and Error(BadInput) with the byte for a packed
+/// file that is damaged or cut short, has other bytes behind its end, or grows by more than the
+/// limits say.
+ByteSource::Read blocks_of_file(const std::filesystem::path& file, const TraceLimits& limits = {});
 
 }  // namespace pipetwin

@@ -138,9 +138,9 @@ class EventReader final : public nlohmann::json_sax<json> {
         return std::move(events_);
     }
 
-    bool null() override { return token(); }
-    bool boolean(bool) override { return token(); }
-    bool binary(json::binary_t&) override { return token(); }
+    bool null() override { return true; }
+    bool boolean(bool) override { return true; }
+    bool binary(json::binary_t&) override { return true; }
     bool number_integer(std::int64_t value) override { return whole_number(value); }
     bool number_unsigned(std::uint64_t value) override {
         constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
@@ -173,7 +173,6 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     bool end_object() override {
-        token();
         if (depth_ == event_depth_) {
             take_event();
         }
@@ -241,7 +240,6 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     void open() {
-        token();
         if (++depth_ > deepest) {
             throw Error(ErrorKind::BadInput,
                         source_.position(),
@@ -249,10 +247,7 @@ class EventReader final : public nlohmann::json_sax<json> {
                         "no profiler nests that deep: export the trace again");
         }
     }
-    void close() {
-        token();
-        --depth_;
-    }
+    void close() { --depth_; }
 
     /// Counts the memory for something that is kept.
     void keep(std::size_t bytes) {
@@ -500,7 +495,7 @@ TraceEvents parse_torch_events(string_view text, string_view place, const RangeN
 TraceEvents read_torch_events(const std::filesystem::path& file,
                               const RangeNames& names,
                               const TraceLimits& limits) {
-    return events_of(file.string(), blocks_of_file(file), names, limits);
+    return events_of(file.string(), blocks_of_file(file, limits), names, limits);
 }
 
 }  // namespace pipetwin

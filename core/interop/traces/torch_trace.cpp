@@ -1,12 +1,14 @@
 #include "core/interop/traces/torch_trace.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
+#include <queue>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -29,6 +31,40 @@ constexpr string_view how_to_record =
     "torch.profiler.record_function(\"PP:0F3\")' (stage, F, B, I or W, micro-batch), or say how "
     "your "
     "ranges are named: --forward 'fwd {micro_batch}' --backward 'bwd {micro_batch}'";
+
+/// The numbers of the steps in which moments lie that are asked for in order of time: that of the
+/// first mark in the trace that holds the moment.
+class StepsOverTime {
+  public:
+    /// `marks` outlives the result.
+    explicit StepsOverTime(const std::vector<TraceStep>& marks) : marks_(marks) {
+        for (std::size_t i = 0; i < marks.size(); ++i) {
+            by_begin_.push_back(i);
+        }
+        std::ranges::stable_sort(by_begin_, {}, [&](std::size_t i) { return marks[i].begin; });
+    }
+
+    /// The step of a moment that is not before the last one; -1 where it lies in none.
+    int at(Duration time) {
+        for (; next_ < by_begin_.size() && marks_[by_begin_[next_]].begin <= time; ++next_) {
+            open_.push(by_begin_[next_]);
+        }
+        const auto has_ended = [&](std::size_t i) {
+            return marks_[i].begin + marks_[i].length <= time;
+        };
+        while (!open_.empty() && has_ended(open_.top())) {
+            open_.pop();
+        }
+        return open_.empty() ? -1 : marks_[open_.top()].number;
+    }
+
+  private:
+    const std::vector<TraceStep>& marks_;
+    std::vector<std::size_t> by_begin_;
+    std::size_t next_ = 0;
+    /// Marks that have begun, the first in the trace on top.
+    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> open_;
+};
 
 /// Makes what is of use of the events of one rank.
 class TraceMaker {
@@ -200,21 +236,13 @@ class TraceMaker {
                                      : !events_.lanes[as_index(step.lane)].on_device;
             });
         if (!marks.empty()) {
+            StepsOverTime steps(marks);
             for (std::size_t i = 0; i < row_.size(); ++i) {
-                trace_.steps[i] = step_at(marks, *events_.ranges[row_[i]].begin);
+                trace_.steps[i] = steps.at(*events_.ranges[row_[i]].begin);
             }
         } else if (trace_.on_gpu) {
             take_steps_of_host();
         }
-    }
-
-    static int step_at(const std::vector<TraceStep>& marks, Duration time) {
-        for (const TraceStep& mark : marks) {
-            if (mark.begin <= time && time < mark.begin + mark.length) {
-                return mark.number;
-            }
-        }
-        return -1;
     }
 
     void take_steps_of_host() {
@@ -239,8 +267,9 @@ class TraceMaker {
         }
         std::ranges::stable_sort(host, {}, [](const TraceRange* range) { return *range->begin; });
         std::map<Name, std::vector<int>> steps;
+        StepsOverTime over_time(marks);
         for (const TraceRange* range : host) {
-            steps[name_of(range->action)].push_back(step_at(marks, *range->begin));
+            steps[name_of(range->action)].push_back(over_time.at(*range->begin));
         }
         std::map<Name, std::size_t> seen;
         for (std::size_t i = 0; i < row_.size(); ++i) {

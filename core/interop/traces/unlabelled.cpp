@@ -60,6 +60,7 @@ class PieceFinder {
         : events_(events), launches_(launches_of(events)) {
         choose_lane();
         find_messages();
+        find_optimizer_times();
     }
 
     KernelStages find() {
@@ -195,12 +196,27 @@ class PieceFinder {
             return true;
         }
         const std::size_t index = index_of(kernel);
-        return has_launches() && launches_.lane[index] >= 0 &&
-               std::ranges::any_of(events_.optimizer_steps, [&](const TraceStep& step) {
-                   const Duration moment = launches_.begin[index];
-                   return !events_.lanes[as_index(step.lane)].on_device && step.begin <= moment &&
-                          moment <= step.begin + step.length;
-               });
+        if (!has_launches() || launches_.lane[index] < 0) {
+            return false;
+        }
+        const Duration moment = launches_.begin[index];
+        const auto after = optimizer_times_.upper_bound(moment);
+        return after != optimizer_times_.begin() && moment <= std::prev(after)->second;
+    }
+
+    /// Takes the ranges of the host in which the optimizer works, in order of time.
+    void find_optimizer_times() {
+        for (const TraceStep& step : events_.optimizer_steps) {
+            if (!events_.lanes[as_index(step.lane)].on_device) {
+                Duration& end = optimizer_times_[step.begin];
+                end = std::max(end, step.begin + step.length);
+            }
+        }
+        Duration latest{};
+        for (auto& [begin, end] : optimizer_times_) {
+            latest = std::max(latest, end);
+            end = latest;
+        }
     }
 
     /// The order of launches where it is known: a send may begin after the next computation has.
@@ -336,6 +352,9 @@ class PieceFinder {
 
     using Sequence = std::vector<int>;
 
+    /// A rank has a handful of kinds of pieces; among this many no two belong together.
+    static constexpr std::size_t most_kinds = 512;
+
     static Sequence sequence_of(const Piece& piece) {
         Sequence names;
         for (const TraceKernel* kernel : piece.kernels) {
@@ -355,6 +374,9 @@ class PieceFinder {
         std::set<Sequence> kinds;
         for (const Piece& piece : pieces_) {
             kinds.insert(sequence_of(piece));
+        }
+        if (kinds.size() > most_kinds) {
+            return;
         }
         std::map<Sequence, std::ptrdiff_t> splits;  // of kinds that are two others
         for (const Sequence& kind : kinds) {
@@ -487,6 +509,7 @@ class PieceFinder {
 
     const TraceEvents& events_;
     KernelLaunches launches_;
+    std::map<Duration, Duration> optimizer_times_;  ///< [begin]: the latest end of what has begun
     int lane_ = -1;
     std::vector<MessageStretch> messages_;
     std::vector<Piece> pieces_;

@@ -33,6 +33,23 @@ constexpr std::string_view megatron =
     "--max-position-embeddings 32 --micro-batch-size 1 "
     "--global-batch-size 8 --lr 1.5e-4 --clip-grad 1.5\n";
 
+constexpr std::string_view primus = R"(work_group: a
+modules:
+  pre_trainer:
+    framework: megatron
+    overrides:
+      num_layers: 4
+      hidden_size: 64
+      num_attention_heads: 4
+      seq_length: 32
+      max_position_embeddings: 32
+      vocab_size: 1000
+      pipeline_model_parallel_size: 2
+      micro_batch_size: 1
+      global_batch_size: 8
+      lr: 1.5e-4
+)";
+
 constexpr std::string_view torchtitan = R"([model]
 name = "llama3"
 flavor = "8B"
@@ -154,6 +171,8 @@ void Readers::SetUp() {
     file("graph.txt", graph);
     file("torch.json", torch_trace);
     file("megatron.sh", megatron);
+    file("primus.yaml", primus);
+    file("layout.txt", "Et*3|(tt|)*2,t|tL");
     file("titan.toml", torchtitan);
     file("deepspeed.json", deepspeed);
     file("points.json", calibration);
@@ -239,6 +258,8 @@ std::vector<Reader> Readers::of_imports() const {
          "points.json",
          joined(import("hf", "config.json", hf), {"--calibrate", path("points.json")})},
         {"Megatron's flags", "megatron.sh", import("megatron", "megatron.sh")},
+        {"Megatron's flags as YAML", "primus.yaml", import("megatron", "primus.yaml")},
+        {"Megatron's layout", "layout.txt", import("megatron", "layout.txt")},
         {"torchtitan's TOML", "titan.toml", import("torchtitan", "titan.toml")},
         {"DeepSpeed's JSON", "deepspeed.json", import("deepspeed", "deepspeed.json")},
         {"PipeDream's graph", "graph.txt", import("pipedream", "graph.txt", size)},

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <set>
 #include <sstream>
@@ -233,6 +234,173 @@ TEST_F(FullDisk, ThatIsFullFromTheStartRefusesTheTrainingAndLeavesNoFolder) {
     EXPECT_THAT(outcome.err, HasSubstr("plan.json: cannot write"));
     EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("step")));
     EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+/// A command that writes files outside of a run's folder, or a folder without training.
+struct Writer {
+    std::string name;
+    std::vector<std::string> words;  ///< OUT is replaced by what it writes
+    std::vector<std::string> files;  ///< names that its writes have in them
+};
+
+std::vector<std::string> with_out(std::vector<std::string> words, const std::string& out) {
+    for (std::string& word : words) {
+        const std::size_t at = word.find("OUT");
+        if (at != std::string::npos) {
+            word.replace(at, 3, out);
+        }
+    }
+    return words;
+}
+
+class FullDiskBehindCommands : public FullDisk {
+  protected:
+    void SetUp() override {
+        FullDisk::SetUp();
+        file("small_open.toml", std::string(small_scenario));
+        file("megatron.sh",
+             "--pipeline-model-parallel-size 2 --num-layers 4 --hidden-size 64 "
+             "--num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 "
+             "--micro-batch-size 1 --global-batch-size 8 --vocab-size 100\n");
+        file("torch.json", R"({"distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": [
+{"ph": "X", "cat": "user_annotation", "name": "F0", "pid": 1, "tid": 1, "ts": 1, "dur": 3000},
+{"ph": "X", "cat": "user_annotation", "name": "B0", "pid": 1, "tid": 1, "ts": 4000, "dur": 6000}]})");
+    }
+
+    std::vector<Writer> writers() const {
+        const std::string scenario = path("small.toml");
+        const std::string costs = path("small.csv");
+        return {
+            {"import", {"import", "csv", costs, "--out", "OUT.profile.json"}, {"profile.json"}},
+            {"export",
+             {"export", "svg", scenario, "--profile", costs, "--out", "OUT.svg"},
+             {"svg"}},
+            {"calibrate",
+             {"calibrate",
+              path("torch.json"),
+              "--micro-batch-size",
+              "2",
+              "--forward",
+              "block=F*",
+              "--backward",
+              "block=B*",
+              "--out",
+              "OUT.json"},
+             {"json"}},
+            {"simulate", {"simulate", scenario, "--profile", costs, "--out", "OUT"}, run_names},
+            {"check", {"check", scenario, "--out", "OUT.json"}, {"json"}},
+            {"profile", {"profile", scenario, "--quiet", "--out", "OUT.profile.json"}, {"profile"}},
+        };
+    }
+
+    Child start_writer(const Writer& writer, const std::string& out, const Fault& fault) const {
+        return {with_out(writer.words, path(out)),
+                path(out + ".log"),
+                {"LD_PRELOAD=" + places::full_disk_library(),
+                 "ASAN_OPTIONS=verify_asan_link_order=0:intercept_tls_get_addr=0",
+                 fmt::format("PIPETWIN_FULL_DISK={} {} {} {} {}",
+                             fault.call,
+                             fault.name,
+                             fault.milliseconds,
+                             fault.code,
+                             path(out + ".failed"))}};
+    }
+
+    const std::vector<std::string> run_names{
+        "scenario.toml", "profile.json", "plan.json", "schedule.csv", "predicted.trace.json"};
+};
+
+// Each of them failed at once.
+TEST_F(FullDiskBehindCommands, ForASecondAtAnyCallOnAnyFileItCostsNothing) {
+    struct Started {
+        std::string what;
+        std::string out;
+        Child child;
+    };
+    std::vector<Started> started;
+    for (const Writer& writer : writers()) {
+        for (const std::string& file : writer.files) {
+            for (const char* const call : {"open", "write", "close", "rename"}) {
+                const int code = std::array{ENOSPC, EIO, EDQUOT}.at(started.size() % 3);
+                const std::string out = fmt::format("out{}", started.size());
+                const std::string name = writer.files.size() > 1 ? file : out + "." + file;
+                started.push_back(
+                    {fmt::format("{}: {} {}", writer.name, call, name),
+                     out,
+                     start_writer(writer,
+                                  out,
+                                  {.call = call,
+                                   .name = writer.files.size() > 1 ? out + "/" + file : name,
+                                   .milliseconds = 1000,
+                                   .code = code})});
+            }
+        }
+    }
+    for (Started& one : started) {
+        SCOPED_TRACE(one.what);
+        const Outcome outcome = one.child.end();
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        EXPECT_TRUE(std::filesystem::exists(path(one.out + ".failed"))) << "nothing failed";
+        if (!one.what.starts_with("profile")) {  // which is quiet
+            EXPECT_THAT(outcome.err, HasSubstr("; waits for the disk"));
+        }
+    }
+}
+
+TEST_F(FullDiskBehindCommands, ThatStaysFullIsAnErrorThatSaysWhatToDo) {
+    std::vector<Child> children;
+    const std::vector<Writer> all = writers();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        children.push_back(
+            start_writer(all[i],
+                         fmt::format("out{}", i),
+                         {.call = "write", .name = fmt::format("out{}", i), .milliseconds = -1}));
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        SCOPED_TRACE(all[i].name);
+        const Outcome outcome = children[i].end();
+        EXPECT_EQ(outcome.code, 6) << outcome.err;
+        EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
+        EXPECT_THAT(outcome.err, HasSubstr("hint: "));
+    }
+}
+
+TEST_F(FullDiskBehindCommands, WhatWaitingDoesNotMendIsToldAtOnce) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (const Writer& writer : writers()) {
+        const Outcome outcome = pipetwin(with_out(writer.words, path("small.csv/no/such")));
+        EXPECT_EQ(outcome.code, 6) << writer.name << outcome.err;
+        EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("waits for the disk"))) << writer.name;
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+}
+
+// No test let the creation of threads fail.
+TEST_F(FullDisk, ThreadsThatTheSystemDoesNotGiveAreAnErrorThatSaysWhatToDo) {
+    std::vector<Child> children;
+    constexpr int most = 10;
+    for (int threads = 0; threads < most; ++threads) {
+        children.emplace_back(train(fmt::format("run{}", threads)),
+                              path(fmt::format("log{}", threads)),
+                              std::vector<std::string>{
+                                  "LD_PRELOAD=" + places::full_disk_library(),
+                                  "ASAN_OPTIONS=verify_asan_link_order=0:intercept_tls_get_addr=0",
+                                  fmt::format("PIPETWIN_MOST_THREADS={}", threads)});
+    }
+    bool is_told = false;
+    for (int threads = 0; threads < most; ++threads) {
+        SCOPED_TRACE(threads);
+        const Outcome outcome = children[static_cast<std::size_t>(threads)].end();
+        if (outcome.code == 0) {
+            EXPECT_GT(threads, 1);  // each of the two ranks has a thread
+            continue;
+        }
+        EXPECT_EQ(outcome.code, 5) << outcome.err;
+        EXPECT_THAT(outcome.err, HasSubstr("thread"));
+        EXPECT_THAT(outcome.err, HasSubstr("ulimit -u"));
+        is_told = is_told || outcome.err.find("threads that the ranks need") != std::string::npos;
+    }
+    EXPECT_TRUE(is_told);
 }
 
 }  // namespace full_disk_test

@@ -89,9 +89,9 @@ TEST_F(ExportTest, APdfIsOne) {
 
 TEST_F(ExportTest, OtherEndingsAndPlacesAreRefusedWithASentence) {
     EXPECT_THAT(write("a.bmp"), HasSubstr("expected .png, .svg or .pdf"));
-    EXPECT_THAT(write("not/there/a.png"), HasSubstr("cannot be written"));
-    EXPECT_THAT(write("not/there/a.svg"), HasSubstr("cannot be written"));
-    EXPECT_THAT(write("not/there/a.pdf"), HasSubstr("cannot be written"));
+    EXPECT_THAT(write("not/there/a.png"), HasSubstr("cannot write: No such file"));
+    EXPECT_THAT(write("not/there/a.svg"), HasSubstr("cannot write: No such file"));
+    EXPECT_THAT(write("not/there/a.pdf"), HasSubstr("cannot write: No such file"));
 }
 
 }  // namespace export_view_test

@@ -199,6 +199,43 @@ TEST_F(MainWindowTest, ADifferenceOfTimesIsNotCalledAnError) {
     EXPECT_TRUE(visible_text(*window_.findChild<DetailsPanel*>()).contains("difference"));
 }
 
+// Qt shows a text that looks like HTML as such, pictures and all, where it is not told not to.
+TEST_F(MainWindowTest, NamesThatLookLikeHtmlAreShownAsTheyAre) {
+    const std::string name = "<b>x</b><img src='y.png'>";
+    RunData run = canned_run({.jitter = 0.1});
+    run.path = folder_.filePath("").toStdString() + name;
+    run.over = {run.path};
+    run.schedule_name = name;
+    run.problems = {name + ": cannot be read"};
+    window_.show_run(std::move(run));
+    window_.show_view("why");
+    window_.wait_for_workers();
+    open_and_wait(file_with("<b>x<img src=y>.json", "{\"traceEvents\": [oops"));
+    EXPECT_TRUE(visible_text(window_).contains("<b>x<img src=y>.json"));
+    int labels = 0;
+    int tips = 0;
+    for (const QWidget* const widget : window_.findChildren<QWidget*>()) {
+        EXPECT_FALSE(widget->toolTip().contains("<img")) << widget->toolTip().toStdString();
+        EXPECT_FALSE(widget->toolTip().contains("<b>")) << widget->toolTip().toStdString();
+        tips += widget->toolTip().contains("&lt;img") ? 1 : 0;
+        if (const auto* const label = qobject_cast<const QLabel*>(widget)) {
+            EXPECT_EQ(label->textFormat(), Qt::PlainText) << label->text().toStdString();
+            ++labels;
+        }
+    }
+    EXPECT_GT(labels, 10);
+    EXPECT_GT(tips, 0);
+    for (const QAbstractItemView* const view : window_.findChildren<QAbstractItemView*>()) {
+        const QAbstractItemModel* const model = view->model();
+        for (int row = 0; model != nullptr && row < model->rowCount(); ++row) {
+            for (int column = 0; column < model->columnCount(); ++column) {
+                const QString tip = model->index(row, column).data(Qt::ToolTipRole).toString();
+                EXPECT_FALSE(tip.contains("<img")) << tip.toStdString();
+            }
+        }
+    }
+}
+
 TEST_F(MainWindowTest, ABrokenFileBecomesABannerAndTheWindowLives) {
     show_canned();
     open_and_wait(file_with("broken.json", "{\"traceEvents\": [oops"));

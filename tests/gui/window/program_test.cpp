@@ -115,4 +115,20 @@ TEST(Program, ScreenshotThatCannotBeWrittenFails) {
     EXPECT_TRUE(ended.err.contains("cannot write"));
 }
 
+// A write beyond the limit ended the window by SIGXFSZ, as only the command line took it as an
+// error.
+TEST(Program, ALimitOnTheSizeOfFilesIsAnErrorAndNoSignal) {
+    const QTemporaryDir folder;
+    QProcess process;
+    process.start("sh",
+                  {"-c",
+                   "ulimit -f 1; exec \"$0\" --screenshot \"$1\" --size 1200x800",
+                   QString::fromStdString(pipetwin::places::program_folder() + "/pipetwin-gui"),
+                   folder.filePath("a.png")});
+    ASSERT_TRUE(process.waitForFinished());
+    EXPECT_EQ(process.exitStatus(), QProcess::NormalExit);
+    EXPECT_EQ(process.exitCode(), 1);
+    EXPECT_TRUE(process.readAllStandardError().contains("File too large"));
+}
+
 }  // namespace program_test

@@ -114,6 +114,23 @@ TEST_F(NsysEvents, WhatIsNoExportIsRefusedWithTheWayToMakeOne) {
     EXPECT_EQ(error_of([&] { read_torch_traces(damaged); }).kind(), ErrorKind::BadInput);
 }
 
+// SQLite overlooks what stands behind the last page.
+TEST_F(NsysEvents, BytesBehindTheLastPageAreRefused) {
+    for (const int page_bytes : {512, 4096, 65536}) {
+        const auto file = database("PRAGMA page_size = " + std::to_string(page_bytes) + ";" +
+                                   std::string(tables) + two_processes);
+        EXPECT_THAT(read_torch_traces(file), SizeIs(2));
+        const std::uintmax_t size = std::filesystem::file_size(file);
+        for (const std::size_t more : {std::size_t{1}, std::size_t{65536}}) {
+            std::filesystem::resize_file(file, size + more);
+            const Error error = error_of([&] { read_torch_traces(file); });
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+            EXPECT_THAT(error.place(), HasSubstr("report.sqlite: byte " + std::to_string(size)));
+            EXPECT_THAT(error.text(), HasSubstr(" behind the last page of the database"));
+        }
+    }
+}
+
 }  // namespace nsys_events_test
 }  // namespace pipetwin
 

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "cli/base/console.h"
+
+/// What a command writes besides the folder of a run.
+namespace pipetwin::cli {
+
+/// Writes a file that the user named, as `write_file` does. A disk that is full for a moment is
+/// waited for, and the user is told. Throws Error(Io) after a few seconds, and at once for what
+/// waiting does not mend.
+void write_output(const std::filesystem::path& file, std::string_view content, Console& console);
+
+/// Writes a file whose name the user did not choose, as `replace_file` does, and waits as
+/// `write_output` does.
+void write_own_output(const std::filesystem::path& file,
+                      std::string_view content,
+                      Console& console);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,29 @@
+#include "gui/base/plain_text.h"
+
+#include <QTextDocument>
+#include <QToolTip>
+
+namespace pipetwin::gui {
+
+QLabel* plain_label(QWidget* parent, const QString& text) {
+    auto* const label = new QLabel(parent);  // NOLINT(cppcoreguidelines-owning-memory): Qt's
+    label->setTextFormat(Qt::PlainText);
+    label->setText(text);
+    return label;
+}
+
+QString plain_tip(const QString& text) {
+    return Qt::mightBeRichText(text)
+               ? QStringLiteral("<p style='white-space:pre-wrap'>%1</p>").arg(text.toHtmlEscaped())
+               : text;
+}
+
+void set_tip(QWidget& widget, const QString& text) {
+    widget.setToolTip(plain_tip(text));
+}
+
+void show_tip(const QPoint& global, const QString& text, QWidget* widget) {
+    QToolTip::showText(global, plain_tip(text), widget);
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <QLabel>
+#include <QPoint>
+#include <QString>
+
+/// Texts that are shown as they are. Qt takes a text that looks like HTML for HTML, and names in
+/// runs are written by others.
+namespace pipetwin::gui {
+
+/// A label that shows its text as it is.
+QLabel* plain_label(QWidget* parent, const QString& text = {});
+
+/// A text for a tooltip (also as an item's Qt::ToolTipRole), which shows it as it is. Returns the
+/// text itself where it does not look like HTML.
+QString plain_tip(const QString& text);
+
+/// Sets the tooltip of a widget, which shows the text as it is.
+void set_tip(QWidget& widget, const QString& text);
+
+/// Shows a tooltip with the text as it is; none where it is empty.
+void show_tip(const QPoint& global, const QString& text, QWidget* widget);
+
+}  // namespace pipetwin::gui
