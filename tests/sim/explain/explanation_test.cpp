@@ -62,7 +62,7 @@ TEST(Explanation, NamesTheSlowestLink) {
     std::vector<LinkCost> links = plan->links;
     links[1].latency = milliseconds(5);
     const Explanation what = explained(plan.with_costs(plan->costs, links));
-    EXPECT_EQ(what.slowest_link->boundary, 1);
+    EXPECT_EQ(what.slowest_link->pair, 1);
     EXPECT_EQ(what.slowest_link->message, Duration(milliseconds(5)));
     EXPECT_EQ(what.slowest_link->latency, Duration(milliseconds(5)));
     EXPECT_FALSE(what.slowest_link->all_alike);
