@@ -96,7 +96,16 @@ INSTANTIATE_TEST_SUITE_P(
                       "--set",
                       "data.validation=0.5",
                       "--set",
-                      "pipeline.recompute=always"}}));
+                      "pipeline.recompute=always"}},
+        Grid{.stages = 4, .more = {"--set", "pipeline.schedule=zb-h1"}},
+        Grid{.stages = 2,
+             .replicas = 2,
+             .more = {"--set",
+                      "pipeline.schedule=zb-v",
+                      "--set",
+                      "pipeline.chunks=2",
+                      "--set",
+                      "training.precision=bf16"}}));
 
 TEST_F(SeveralProcesses, GoOnFromACheckpointAsIfNothingHadHappened) {
     train_in_threads();
