@@ -644,12 +644,38 @@ TEST_F(SimulateFiles, BlocksAreComputedAgainTogether) {
         EXPECT_NEAR(result["makespan_ms"].get<double>(), 6 + 4 * 4, 1e-9);
         EXPECT_EQ(result["devices"][0]["peak_bytes"]["stash"],
                   64 + 64 * 4 / together + 320 * together - 64 + 64 + 64);
+        EXPECT_EQ(result["devices"][0]["recompute_bytes"], 320 * together - 64 + 64 + 64);
     }
     EXPECT_EQ(pipetwin({"simulate", scenario, "--json", "--set", "pipeline.recompute=none"})
                   .json()["recompute_blocks"],
               nullptr);
     EXPECT_THAT(pipetwin({"simulate", scenario, "--set", "pipeline.recompute_blocks=2"}).out,
                 HasSubstr("recompute block (2 together)"));
+}
+
+/// A pool that reserves a quarter more, and buffers of 1 MB for the pipeline's group.
+TEST_F(SimulateFiles, WhatIsHeldBesideTheModelIsNamed) {
+    const auto simulated = [this](const char* form) {
+        return pipetwin({"simulate",
+                         file("small.toml", small_scenario),
+                         "--profile",
+                         file("small.csv", small_profile),
+                         "--set",
+                         "cluster.allocator_reserve=25",
+                         "--set",
+                         "cluster.communicator_bytes=1 MB",
+                         form});
+    };
+    const auto device = simulated("--json").json()["devices"][0];
+    EXPECT_EQ(device["peak_bytes"]["context"], 1'000'000);
+    EXPECT_EQ(
+        device["beside_bytes"],
+        (nlohmann::json{{"runtime", 0},
+                        {"communication", 1'000'000},
+                        {"allocator_reserve",
+                         (device["peak_bytes"]["total"].get<std::int64_t>() - 1'000'000) / 4}}));
+    EXPECT_THAT(simulated("--verbose").out,
+                AllOf(HasSubstr("in buffers of messages"), HasSubstr("its memory pool reserves")));
 }
 
 TEST_F(SimulateFiles, TextNamesTheFullestRankAndItsMoment) {
