@@ -1,6 +1,8 @@
 #include "cli/base/console.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,6 +66,19 @@ std::string_view environment(const char* name) {
     return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
+/// The place in a regular file that the next write goes to; none where others may write to it, too:
+/// it is stderr as well, or is appended to.
+std::optional<std::int64_t> place_in(int file) {
+    struct stat about {};
+    struct stat of_stderr {};
+    const bool is_own = file >= 0 && fstat(file, &about) == 0 && S_ISREG(about.st_mode) &&
+                        (fcntl(file, F_GETFL) & O_APPEND) == 0 &&
+                        (fstat(STDERR_FILENO, &of_stderr) != 0 ||
+                         of_stderr.st_dev != about.st_dev || of_stderr.st_ino != about.st_ino);
+    const off_t place = is_own ? lseek(file, 0, SEEK_CUR) : -1;
+    return place < 0 ? std::nullopt : std::optional<std::int64_t>(place);
+}
+
 /// A number of columns that lines can have; none for any other text.
 std::optional<int> width_in(std::string_view text) {
     int width = 0;
@@ -79,6 +94,7 @@ Terminal this_terminal() {
     Terminal terminal;
     terminal.out = isatty(STDOUT_FILENO) == 1;
     terminal.err = isatty(STDERR_FILENO) == 1;
+    terminal.out_file = STDOUT_FILENO;
     const std::string_view kind = environment("TERM");
     terminal.dumb = kind.empty() || kind == "dumb";
     terminal.no_color = terminal.dumb || !environment("NO_COLOR").empty();
@@ -160,14 +176,31 @@ void Console::redraw(std::string_view line) {
     *err_ << "\r\x1b[K" << printable(line) << std::flush;
 }
 
+void Console::keep_results() {
+    out_->flush();
+    keeps_ = true;
+    place_ = place_in(terminal_.out_file);
+}
+
+/// A disk that becomes full takes the beginning of a write: that is not written again.
+void Console::drop_taken() {
+    const std::optional<std::int64_t> place = place_in(terminal_.out_file);
+    if (place && place_ && *place > *place_) {
+        unwritten_.erase(0, static_cast<std::size_t>(*place - *place_));
+        place_ = place;
+    }
+}
+
 void Console::flush() {
     if (!*out_ && keeps_) {
         out_->clear();
+        drop_taken();
         *out_ << unwritten_;
     }
     out_->flush();
     if (*out_ || is_lost_) {
         unwritten_.clear();
+        place_ = keeps_ ? place_in(terminal_.out_file) : std::nullopt;
     }
 }
 

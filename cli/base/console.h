@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +18,7 @@ struct Terminal {
     bool no_color = false;  ///< NO_COLOR is set, or the terminal knows no escape sequences
     bool dumb = false;      ///< the terminal knows no escape sequences: a line stays as it is
     int width = 100;        ///< characters per line
+    int out_file = -1;      ///< descriptor of stdout; -1: it is none of the system's
 };
 
 /// The terminal of this process. `TERM` says whether it knows escape sequences ("dumb" and a
@@ -39,7 +42,7 @@ class Console {
     void result(std::string_view text);
     /// From now on results that cannot be written are kept, and written with those that follow: a
     /// disk may be full for a while. Beyond some megabytes they are lost.
-    void keep_results() { keeps_ = true; }
+    void keep_results();
     /// Progress and remarks, on stderr, a line each; nothing with --quiet.
     void note(std::string_view text);
     /// A remark of several lines.
@@ -66,6 +69,8 @@ class Console {
     void flush();
 
   private:
+    void drop_taken();
+
     std::ostream* out_;
     std::ostream* err_;
     Terminal terminal_;
@@ -76,6 +81,7 @@ class Console {
     bool keeps_ = false;     ///< what could not be written
     bool is_lost_ = false;   ///< more than was kept
     std::string unwritten_;  ///< since the last flush that went well; where it keeps results
+    std::optional<std::int64_t> place_;  ///< of `unwritten_` in the file behind stdout
 };
 
 }  // namespace pipetwin::cli

@@ -46,8 +46,8 @@ void take_size_limits_as_errors() {
 
 void refuse_io(const std::filesystem::path& file, std::string_view what) {
     const int code = errno;
-    const bool may_pass = code == ENOSPC || code == EDQUOT || code == EIO || code == EAGAIN ||
-                          code == ENOMEM || code == ENFILE || code == EMFILE;
+    const bool may_pass = code == ENOSPC || code == EDQUOT || code == EIO || code == EFBIG ||
+                          code == EAGAIN || code == ENOMEM || code == ENFILE || code == EMFILE;
     const LastingIoError error(ErrorKind::Io,
                                file.string(),
                                fmt::format("{}: {}", what, std::generic_category().message(code)),

@@ -1,11 +1,19 @@
 #include "exec/base/rank_threads.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <latch>
+#include <string_view>
+#include <system_error>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "core/base/error.h"
 
 namespace pipetwin::exec {
 namespace rank_threads_test {
@@ -61,6 +69,58 @@ TEST(RankThreads, SaysWhichIsBusyAndWaitsForIt) {
 
 TEST(RankThreads, EndsWithoutHavingRun) {
     const RankThreads threads(2);
+}
+
+/// Gives up the rights of root and takes no more threads than there are: true where the system
+/// obeys.
+bool takes_no_more_threads() {
+    constexpr uid_t nobody = 65534;
+    if (geteuid() == 0 && setuid(nobody) != 0) {
+        return false;
+    }
+    rlimit limit{};
+    if (setrlimit(RLIMIT_NPROC, &limit) != 0) {
+        return false;
+    }
+    try {
+        std::thread([] {}).join();
+    } catch (const std::system_error&) {
+        return true;
+    }
+    return false;
+}
+
+TEST(RankThreads, ThatTheSystemDoesNotGiveAreAnErrorThatSaysHowManyAndWhatToDo) {
+    constexpr int obeyed = 0;
+    constexpr int limitless = 77;
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {  // gives up rights that this process needs
+        if (!takes_no_more_threads()) {
+            _exit(limitless);
+        }
+        try {
+            const RankThreads threads(3);
+        } catch (const Error& error) {
+            const std::string_view text = error.text();
+            const std::string_view hint = error.hint();
+            const bool is_told = error.kind() == ErrorKind::Unavailable &&
+                                 text.starts_with(
+                                     "the system gives 0 of the 3 threads that the "
+                                     "ranks need: ") &&
+                                 hint.find("ulimit -u") != std::string_view::npos &&
+                                 hint.find("fewer stages") != std::string_view::npos;
+            _exit(is_told ? obeyed : 1);
+        }
+        _exit(2);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == limitless) {
+        GTEST_SKIP() << "the system has no limit on threads for this user";
+    }
+    EXPECT_EQ(WEXITSTATUS(status), obeyed);
 }
 
 }  // namespace rank_threads_test
