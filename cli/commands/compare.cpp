@@ -17,7 +17,7 @@
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
 #include "core/scenario/scenario.h"
-#include "core/scenario/step_range.h"
+#include "sim/calibration/step_range.h"
 #include "sim/search/partition_choice.h"
 
 namespace pipetwin::cli {
@@ -54,7 +54,7 @@ std::optional<ErrorRange> expected_range(const BothSides& sides) {
         const Plan plan =
             sim::make_settled_plan(settled, scenario_model(scenario, &profile), profile);
         const bool is_of_trace = plan.hash() == sides.predicted.plan_hash;
-        return is_of_trace ? step_range(plan, settled, profile) : std::nullopt;
+        return is_of_trace ? sim::step_range(plan, settled, profile) : std::nullopt;
     } catch (const Error&) {
         return std::nullopt;
     }

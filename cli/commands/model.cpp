@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/layer_costs.h"
@@ -13,7 +14,6 @@
 #include "core/costs/profile_json.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/svg/model_svg.h"
-#include "core/text/own_file.h"
 
 namespace pipetwin::cli {
 
@@ -60,7 +60,7 @@ void execute(const ModelOptions& options, Console& console) {
     if (!options.costs_out.empty()) {
         costs = FoundProfile{.profile = estimated_costs(scenario, model, options.device),
                              .file = options.costs_out};
-        write_file(options.costs_out, print_profile(costs->profile));
+        write_output(options.costs_out, print_profile(costs->profile), console);
         console.note(fmt::format("estimated costs: {}", options.costs_out.string()));
     }
     const Profile* const profile = costs ? &costs->profile : nullptr;
@@ -72,7 +72,7 @@ void execute(const ModelOptions& options, Console& console) {
     const std::string json = json_text(model_json(units));
     write_result(json, options.common, console);
     if (!options.svg.empty()) {
-        write_file(options.svg, render_model(model_picture(units)));
+        write_output(options.svg, render_model(model_picture(units)), console);
         console.note(fmt::format("picture: {}", options.svg.string()));
     }
     console.result(options.common.json ? json : model_text(units));

@@ -4,7 +4,7 @@
 
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/rank_device.h"
-#include "core/scenario/step_range.h"
+#include "sim/calibration/step_range.h"
 
 namespace pipetwin::cli {
 
@@ -68,7 +68,7 @@ Outlook outlook(const Plan& plan,
     if (rate) {
         outlook.model_flops_utilisation = *operations * *metrics.samples_per_second / *rate;
     }
-    outlook.error = step_range(plan, scenario, profile);
+    outlook.error = sim::step_range(plan, scenario, profile);
     return outlook;
 }
 

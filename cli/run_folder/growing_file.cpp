@@ -17,9 +17,7 @@
 
 namespace pipetwin::cli {
 
-GrowingFile::GrowingFile(std::filesystem::path path,
-                         std::int64_t kept_bytes,
-                         std::size_t most_kept)
+GrowingFile::GrowingFile(std::filesystem::path path, std::int64_t kept_bytes, std::size_t most_kept)
     : path_(std::move(path)), size_(kept_bytes), most_kept_(most_kept) {
     if (!is_own_file(path_)) {  // of this folder alone, with the bytes that stay
         replace_file(path_,

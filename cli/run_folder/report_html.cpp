@@ -13,8 +13,8 @@
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
-#include "core/scenario/step_range.h"
 #include "core/svg/svg.h"
+#include "sim/calibration/step_range.h"
 
 namespace pipetwin::cli {
 
@@ -117,7 +117,7 @@ std::string headline(const FinishedRun& run) {
     const std::optional<ErrorRange>& range = run.prediction.outlook.error;
     html += figure(format_duration(both.step.predicted),
                    range ? fmt::format("predicted step time, {} to be expected",
-                                       range_text(both.step.predicted, *range))
+                                       sim::range_text(both.step.predicted, *range))
                          : "predicted step time");
     html += figure(format_duration(both.step.measured),
                    fmt::format("{} step time", measured_word(run)));

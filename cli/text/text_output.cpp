@@ -9,8 +9,8 @@
 #include "cli/text/sentences.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
-#include "core/scenario/step_range.h"
 #include "core/timeline/render_timeline.h"
+#include "sim/calibration/step_range.h"
 
 namespace pipetwin::cli {
 
@@ -412,7 +412,7 @@ std::string comparison_text(const Comparison& comparison,
     if (expected) {
         text +=
             fmt::format("  a measured step was to be expected at {}, where nine of ten {} lie\n",
-                        range_text(comparison.step.predicted, *expected),
+                        sim::range_text(comparison.step.predicted, *expected),
                         expected->of);
     }
     if (comparison.replay) {

@@ -11,7 +11,7 @@ ErrorRange of_kind(const RunKind& run) {
         return {.low = 0.85, .high = 1.21, .of = "published runs with sharded weights"};
     }
     if (run.tensor_parallel > 1) {
-        return {.low = 0.82, .high = 1.38, .of = "published runs with tensor parallelism"};
+        return {.low = 0.77, .high = 1.34, .of = "published runs with tensor parallelism"};
     }
     return {.low = 0.92, .high = 1.13, .of = "published runs without tensor parallelism"};
 }
@@ -25,7 +25,7 @@ ErrorRange estimate_error(const RunKind& run) {
     }
     // A measured run of the cluster makes no prediction worse.
     return {.low = std::max(0.83, estimated.low),
-            .high = std::min(1.21, estimated.high),
+            .high = std::min(1.20, estimated.high),
             .of = "published runs that another run of their model corrects"};
 }
 

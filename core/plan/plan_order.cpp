@@ -23,10 +23,17 @@ Duration message_time(const LinkCost& link, Bytes message) {
                     transfer_time(message + link.half_bandwidth, link.bytes_per_second));
 }
 
-/// A live activation counts as what it takes at most, between I and W: what its layers saved, the
-/// gradients of their inner outputs, and the gradient of the stage's output.
+/// A live activation counts as what it takes at most, before its I or between I and W: what its
+/// layers saved, or what their W read of that with the gradients of their inner outputs; and the
+/// gradient of the stage's output.
 Bytes activation_bytes(const StageCost& cost) {
-    return cost.saved + cost.split + cost.output;
+    return cost.saved + std::max(Bytes{}, cost.split - cost.input_saved) + cost.output;
+}
+
+/// Bytes that an activation takes in addition while its I is at work.
+Bytes input_half_bytes(const StageCost& cost) {
+    const Bytes most = std::max(cost.backward_input_peak, cost.saved + cost.output);
+    return std::max(Bytes{}, most - activation_bytes(cost));
 }
 
 /// Most bytes that a rank holds beside its live activations.
@@ -36,7 +43,7 @@ Bytes resident_bytes(const PlanParts& parts, std::size_t stage, Recompute recomp
     const std::int64_t messages = 1 + parts.channel_capacity.value_or(0);
     const Bytes passing = recompute == Recompute::None ? Bytes{} : cost.forward_drop_peak;
     return state.weights + state.gradients + state.optimizer_state + state.workspace +
-           messages * (cost.input + cost.output) + passing;
+           messages * (cost.input + cost.output) + passing + input_half_bytes(cost);
 }
 
 /// Number of activations that fit under the memory limit. One even where none does: whether a plan

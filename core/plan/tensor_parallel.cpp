@@ -24,14 +24,15 @@ void divide(LayerSample& sample, Bytes input, int devices) {
 }
 
 /// W reads the input of the layer's products, which is whole and as large as the layer's input, and
-/// parts.
-void divide_sequence(LayerSample& sample, Bytes input, int devices) {
+/// parts. `gather`: how long it takes until each device has all of the input again.
+void divide_sequence(LayerSample& sample, Bytes input, Duration gather, int devices) {
     const auto all_but_one_part = [devices](Duration time) { return time - time / devices; };
     const auto other_parts = [devices](Bytes whole) { return whole - part_of(whole, devices); };
     const Bytes for_weight = sample.saved - sample.input_saved;
     const Bytes whole_for_weight = std::min({input, for_weight, sample.whole_saved});
     sample.forward -= all_but_one_part(sample.whole_forward);
-    sample.backward_input -= all_but_one_part(sample.whole_backward);
+    const Duration divided = all_but_one_part(sample.whole_backward);
+    sample.backward_input -= divided - std::min(divided, gather);
     sample.saved -= other_parts(sample.whole_saved);
     sample.input_saved =
         std::max(Bytes{}, sample.saved - for_weight + other_parts(whole_for_weight));
@@ -78,7 +79,7 @@ LayerSamples with_tensor_parallel(const Model& model,
             divide(sample, own_input, tensor.devices);
         }
         if (tensor.sequence_parallel) {
-            divide_sequence(sample, own_input, tensor.devices);
+            divide_sequence(sample, own_input, sums * sum_of(input) / 2, tensor.devices);
         }
     }
     return samples;

@@ -20,11 +20,11 @@
 #include <QVBoxLayout>
 
 #include "core/base/as_index.h"
-#include "core/scenario/step_range.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/view/analysis/action_details.h"
 #include "gui/what_if/partition_editor.h"
+#include "sim/calibration/step_range.h"
 
 namespace pipetwin::gui {
 
@@ -569,8 +569,8 @@ std::string WhatIfPanel::expected_range_of(const WhatIfStep& step) const {
     const std::shared_ptr<const PlannedRun>& planned = source()->run().planned;
     const std::optional<ErrorRange> range =
         planned == nullptr ? std::nullopt
-                           : step_range(step.plan, planned->scenario, planned->profile);
-    return range ? " (" + range_text(step.metrics.step, *range) + ")" : "";
+                           : sim::step_range(step.plan, planned->scenario, planned->profile);
+    return range ? " (" + sim::range_text(step.metrics.step, *range) + ")" : "";
 }
 
 void WhatIfPanel::show_step(const WhatIfStep& step) {

@@ -8,8 +8,8 @@
 
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
-#include "core/scenario/step_range.h"
 #include "gui/view/analysis/step_analysis.h"
+#include "sim/calibration/step_range.h"
 
 namespace pipetwin::gui {
 
@@ -228,8 +228,8 @@ std::string expected_range(const RunData& run) {
         return "";
     }
     const std::optional<ErrorRange> range =
-        step_range(run.planned->plan, run.planned->scenario, run.planned->profile);
-    return range ? fmt::format(" ({})", range_text(run.predicted->step, *range)) : "";
+        sim::step_range(run.planned->plan, run.planned->scenario, run.planned->profile);
+    return range ? fmt::format(" ({})", sim::range_text(run.predicted->step, *range)) : "";
 }
 
 std::vector<DetailLine> run_lines(const RunData& run) {

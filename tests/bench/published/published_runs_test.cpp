@@ -123,6 +123,22 @@ TEST(PublishedRuns, StepsOfKorthikantiAreNear) {
     EXPECT_LE(median_error(runs), largest_median);
 }
 
+/// Table 4: a layer of the 22B model takes 19.6 ms, with sequence parallelism 19.0, with selective
+/// recompute 20.9, with both 20.3, and with full recompute 27.2. The model's 48 layers are all but
+/// 4 % of its step.
+TEST(PublishedRuns, MeasuresOfKorthikantiCostWhatIsPublished) {
+    const Set set = set_of("korthikanti-2022");
+    const auto step_of = [&set](const std::string& measure) {
+        const auto run = std::ranges::find(set.runs, "22B " + measure, &published::Run::name);
+        return run == set.runs.end() ? 0 : predict(*run).step_seconds.value_or(0);
+    };
+    const double without = step_of("no measure");
+    EXPECT_NEAR(step_of("sequence parallel") / without, 19.0 / 19.6, 0.01);
+    EXPECT_NEAR(step_of("selective recompute") / without, 20.9 / 19.6, 0.02);
+    EXPECT_NEAR(step_of("sequence parallel and selective recompute") / without, 20.3 / 19.6, 0.02);
+    EXPECT_NEAR(step_of("full recompute") / without, 27.2 / 19.6, 0.04);
+}
+
 /// Their state is the blocks' alone: 12 h^2 l / (t p) parameters of 18 bytes, 22B has
 /// 48 * 12 * 6144^2 / 8 * 18 bytes, 45.56 GiB as printed. Their activations are those that a block
 /// keeps, of full recompute 2 s b h: without what is computed again for one of them.

@@ -94,6 +94,29 @@ TEST(Stage, InputAndWeightGradientsInTwoActionsHaveTheBitsOfOne) {
     EXPECT_EQ(split_up.arenas[1].live()[MemoryKind::Boundary], Bytes{});
 }
 
+/// Attention: its norm's output (d), the gradients of Q, K and V (3 d), the context (d), and the
+/// gradient of its own output (d). Feed-forward: its norm's output (d), the gradient of what goes
+/// into the GELU (f), and what comes out (f); the gradient of its output is the stage's (d). No
+/// more than before I, when the inputs of norms, softmax and GELU are there.
+TEST(Stage, BetweenInputAndWeightHalfABlockHoldsWhatItsProductsRead) {
+    const Model model = small_gpt();
+    constexpr int d = 8;
+    constexpr int f = 20;
+    constexpr int rows = 3 * 6;
+    const auto bytes = [](int numbers) { return Bytes{4 * std::int64_t{rows} * numbers}; };
+    const Batch batch = gpt_batch(3);
+    Pipeline pipeline(model, {1, 2, 3}, options(Precision::Fp32));
+    pipeline.forward(0, split(batch, {3}).front(), true);
+    const Bytes before = pipeline.arenas[1].live()[MemoryKind::Stash];
+    Tensor gradient = pipeline.stages[2]->backward_input(0, {});
+    pipeline.hand_over(gradient, 1);
+    gradient = pipeline.stages[1]->backward_input(0, std::move(gradient));
+    const MemoryUse& between = pipeline.arenas[1].live();
+    EXPECT_EQ(between[MemoryKind::Stash], bytes((d + 3 * d + d + d) + (d + 2 * f)));
+    EXPECT_EQ(between[MemoryKind::Boundary], bytes(d) + gradient.bytes());
+    EXPECT_LE(between[MemoryKind::Stash] + bytes(d), before);
+}
+
 TEST(Stage, FirstStageTrainsWithoutAGradientOfItsInputAndGivesOneWhenAsked) {
     const Model model = mlp_model({5, 7, 3});
     const Batch batch = mlp_batch(4, 5, 3);

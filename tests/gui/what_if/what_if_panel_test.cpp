@@ -11,9 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/scenario/step_range.h"
 #include "gui/view/analysis/action_details.h"
 #include "gui/what_if/partition_editor.h"
+#include "sim/calibration/step_range.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/what_if_runs.h"
 
@@ -99,7 +99,8 @@ TEST_F(WhatIfPanelTest, BeginsWithTheSettingsOfTheRunAndDrawsNothingAnew) {
     EXPECT_EQ(named<QLabel>("Bubble (total)")->text(), "33.3 %");
 }
 
-/// T = 108 ms (below), of which a measured step may be off by what published runs are.
+/// T = 108 (below) in units of a forward of two samples, 216 ms; a measured step may be as far off
+/// as published runs are.
 TEST_F(WhatIfPanelTest, SaysWhereAMeasuredStepIsToBeExpected) {
     Profile profile = weighted_profile({1, 1, 1, 1, 4, 4});
     const std::vector<std::string> keys{"training.batch = 8",
@@ -107,16 +108,17 @@ TEST_F(WhatIfPanelTest, SaysWhereAMeasuredStepIsToBeExpected) {
                                         "pipeline.micro_batches = 4",
                                         "pipeline.recompute = \"none\""};
     const ErrorRange range = estimate_error({});
-    const std::string expected = " (" + range_text(std::chrono::milliseconds(108), range) + ")";
+    const std::string expected =
+        " (" + sim::range_text(std::chrono::milliseconds(216), range) + ")";
     profile.source = CostSource::Estimated;
     const auto estimated = run_of(profile, keys);
     show(estimated);
-    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "108.000 ms" + expected);
+    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "216.000 ms" + expected);
     EXPECT_EQ(expected_range(*estimated), expected);
     profile.source = CostSource::Measured;
     const auto measured = run_of(profile, keys);
     show(measured);
-    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "108.000 ms");
+    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "216.000 ms");
     EXPECT_EQ(expected_range(*measured), "");
 }
 

@@ -1,16 +1,16 @@
-#include "core/scenario/step_range.h"
+#include "sim/calibration/step_range.h"
 
 #include <gmock/gmock.h>
 
 #include "tests/support/scenario_plans.h"
 
 /// Where a measured step is to be expected around a predicted one.
-namespace pipetwin {
+namespace pipetwin::sim {
 namespace step_range_test {
 
-using testing::chain_profile;
-using testing::partitioned;
-using testing::plan_of;
+using pipetwin::testing::chain_profile;
+using pipetwin::testing::partitioned;
+using pipetwin::testing::plan_of;
 
 std::optional<ErrorRange> range_of(const SettledScenario& scenario, const Profile& profile) {
     return step_range(plan_of(scenario, profile), scenario, profile);
@@ -45,4 +45,4 @@ TEST(StepRange, IsWrittenInTheUnitOfTheStep) {
 }
 
 }  // namespace step_range_test
-}  // namespace pipetwin
+}  // namespace pipetwin::sim

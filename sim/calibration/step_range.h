@@ -8,7 +8,7 @@
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 
-namespace pipetwin {
+namespace pipetwin::sim {
 
 /// Between what factors on the predicted step of a scenario's plan a measured one is to be
 /// expected; none where the costs were measured or imported.
@@ -19,4 +19,4 @@ std::optional<ErrorRange> step_range(const Plan& plan,
 /// "110 to 150 ms": a predicted step times the factors of a range, in the unit that the step has.
 std::string range_text(Duration step, const ErrorRange& range);
 
-}  // namespace pipetwin
+}  // namespace pipetwin::sim

@@ -1,4 +1,4 @@
-#include "core/scenario/step_range.h"
+#include "sim/calibration/step_range.h"
 
 #include <array>
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace pipetwin {
+namespace pipetwin::sim {
 
 std::optional<ErrorRange> step_range(const Plan& plan,
                                      const SettledScenario& scenario,
@@ -56,4 +56,4 @@ std::string range_text(Duration step, const ErrorRange& range) {
                        unit.name);
 }
 
-}  // namespace pipetwin
+}  // namespace pipetwin::sim
