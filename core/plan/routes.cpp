@@ -1,6 +1,7 @@
 #include "core/plan/routes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/as_index.h"
 #include "core/schedule/edge.h"
@@ -35,6 +36,25 @@ std::vector<Route> routes_of(const Model& model, const Partition& partition) {
     }
     std::ranges::sort(routes);
     return routes;
+}
+
+PieceMessages messages_of(const std::vector<Route>& routes, int piece, int pieces) {
+    PieceMessages messages;
+    for (int other = 0; other < pieces; ++other) {
+        const StagePair stages{.from = std::min(other, piece), .to = std::max(other, piece)};
+        std::vector<int> layers;
+        for (const Route& route : routes) {
+            if (route.stages == stages) {
+                layers.push_back(route.layer);
+            }
+        }
+        if (other == piece || (layers.empty() && distance(stages) > 1)) {
+            continue;
+        }
+        (other < piece ? messages.from : messages.to).push_back(other);
+        (other < piece ? messages.received : messages.sent).push_back(std::move(layers));
+    }
+    return messages;
 }
 
 std::vector<StagePair> skips_of(const std::vector<Route>& routes, const Schedule& order) {

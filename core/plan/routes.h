@@ -28,6 +28,19 @@ struct Route {
 /// between two stages for one micro-batch is one message, in this order.
 std::vector<Route> routes_of(const Model& model, const Partition& partition);
 
+/// The messages of one piece of the model for each micro-batch: with each stage that it exchanges
+/// any with, and with its neighbours, the layers whose outputs go between the two, in the order of
+/// the message.
+struct PieceMessages {
+    std::vector<int> from;                   ///< pieces that send to this one, ascending
+    std::vector<std::vector<int>> received;  ///< [from]: layers
+    std::vector<int> to;                     ///< pieces that this one sends to, ascending
+    std::vector<std::vector<int>> sent;      ///< [to]: layers
+};
+
+/// The messages of a piece of a model that is cut into `pieces`.
+PieceMessages messages_of(const std::vector<Route>& routes, int piece, int pieces);
+
 /// The pairs of stages that are no neighbours, live on two ranks and exchange messages: what
 /// `Schedule::skips` is for a model that is cut so. `order` says where stages live, and of which
 /// pieces of the model they are.

@@ -50,20 +50,13 @@ class Groups {
 };
 
 /// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
-/// `branches` are its tensors where the model is no chain; null: each layer reads the one before
-/// it.
 class StageSum {
   public:
     StageSum(const LayerSamples& samples,
              const std::vector<Bytes>& input_gradients,
-             const StageTensors* branches,
              int first,
              int end)
-        : samples_(samples),
-          input_gradients_(input_gradients),
-          branches_(branches),
-          first_(first),
-          end_(end) {}
+        : samples_(samples), input_gradients_(input_gradients), first_(first), end_(end) {}
 
     void add_to(StageCost& cost) const {
         Bytes inputs;  // of groups
@@ -77,21 +70,13 @@ class StageSum {
             cost.saved += sample(layer).saved;
             cost.split += sample(layer).split + sample(layer).rebuilt_for_weight;
             cost.input_saved += sample(layer).input_saved;
-            if (layer > first_ && branches_ == nullptr) {
+            if (layer > first_) {
                 cost.split += read_by_weight(layer - 1, input_gradient(layer));
             }
         }
-        if (branches_ == nullptr) {
-            cost.unread_gradient = std::min(sample(end_ - 1).unread_gradient, cost.output);
-            cost.backward_input_peak = backward_input_peak(
-                cost.input, cost.output, cost.saved + cost.split - cost.input_saved);
-        } else {
-            cost.split += branches_->inner_gradients();
-            const Bytes again = rebuilt_of_largest_group();
-            cost.backward_input_peak =
-                again == Bytes{} ? Bytes{}
-                                 : cost.saved + cost.split + cost.input + cost.output + again;
-        }
+        cost.unread_gradient = std::min(sample(end_ - 1).unread_gradient, cost.output);
+        cost.backward_input_peak = backward_input_peak(
+            cost.input, cost.output, cost.saved + cost.split - cost.input_saved);
         cost.saved += inputs;
         // The input of a group is a part of what is computed again, too.
         const Bytes in_split = std::min(cost.split, inputs);
@@ -105,18 +90,65 @@ class StageSum {
         cost.backward_again = std::max(Bytes{}, peak.again - cost.output);
     }
 
+    /// The costs where the model has branches: what is there at each layer's time stands in
+    /// core/plan/stage_tensors.h. I gives nothing back of what F kept.
+    void add_to(StageCost& cost, const StageTensors& tensors) const {
+        cost.saved = cost.input + tensors.kept_values();
+        cost.split = tensors.inner_gradients();
+        const Bytes messages = cost.input + cost.output;
+        const Bytes message_gradients = first_ == 0 ? cost.output : messages;
+        Bytes kept;   // by the layers so far, and of groups
+        Bytes again;  // of this group
+        Bytes most_again;
+        bool drops = false;
+        BackwardPeak backward;
+        Groups groups(samples_, first_);
+        for (int layer = first_; layer < end_; ++layer) {
+            const LayerSample& own = sample(layer);
+            const InGroup where = groups.next();
+            const Bytes of_group = kept_input(layer, where, cost.input);
+            const Bytes dropped = rebuilt(layer, of_group);
+            // What the stage was sent is kept whole.
+            kept += tensors.kept_by(layer) + (layer == first_ ? Bytes{} : of_group);
+            again = (where == InGroup::GoesOn ? again : Bytes{}) + dropped;
+            most_again = std::max(most_again, again);
+            drops = drops || dropped > Bytes{};
+            cost.forward += own.forward;
+            cost.backward_input += own.backward_input;
+            cost.backward_weight += own.backward_weight;
+            cost.backward += own.backward();
+            cost.split += own.split + own.rebuilt_for_weight;
+            cost.forward_peak = std::max(
+                cost.forward_peak, messages + kept + dropped + tensors.values_in_forward(layer));
+            cost.forward_drop_peak =
+                std::max(cost.forward_drop_peak,
+                         messages + tensors.kept_by(layer) + tensors.values_in_drop(layer));
+            const Bytes gradients = message_gradients + tensors.gradients_in_backward(layer) +
+                                    (again > Bytes{} ? own.output : Bytes{});
+            const Bytes held =
+                cost.input + kept + again + tensors.values_in_backward(layer) + gradients;
+            if (held > backward.all) {
+                backward = {.all = held, .again = again > Bytes{} ? again + gradients : Bytes{}};
+            }
+        }
+        cost.saved += kept;
+        cost.recompute = cost.forward;
+        cost.backward_peak = backward.all;
+        cost.backward_again = std::max(Bytes{}, backward.again - cost.output);
+        // Gradients of inner outputs, and of those inside of layers, are begun on I's way.
+        Bytes inside;
+        for (int layer = end_ - 1; layer >= first_; --layer) {
+            inside += sample(layer).split + sample(layer).rebuilt_for_weight;
+            cost.backward_input_peak = std::max(
+                cost.backward_input_peak,
+                cost.saved + message_gradients + inside + tensors.gradients_in_input_half(layer));
+        }
+        cost.backward_input_peak += drops ? most_again : Bytes{};
+    }
+
   private:
     const LayerSample& sample(int layer) const { return samples_[as_index(layer)]; }
     Bytes input_gradient(int layer) const { return input_gradients_[as_index(layer)]; }
-    Bytes kept_beside(int layer) const {
-        return branches_ == nullptr ? Bytes{} : branches_->kept_beside(layer);
-    }
-    Bytes gradients_before(int layer) const {
-        return branches_ == nullptr ? sample(layer).output : branches_->gradients_before(layer);
-    }
-    Bytes gradients_begun(int layer) const {
-        return branches_ == nullptr ? input_gradient(layer) : branches_->gradients_begun(layer);
-    }
 
     /// Most held during a backward, and the part of it that only the backward holds, where the
     /// layer that reaches it is computed again.
@@ -149,18 +181,6 @@ class StageSum {
         return gradient - std::min(sample(layer).unread_gradient, gradient);
     }
 
-    Bytes rebuilt_of_largest_group() const {
-        Bytes most;
-        Bytes of_group;
-        Groups groups(samples_, first_);
-        for (int layer = first_; layer < end_; ++layer) {
-            of_group =
-                (groups.next() == InGroup::GoesOn ? of_group : Bytes{}) + sample(layer).rebuilt;
-            most = std::max(most, of_group);
-        }
-        return most;
-    }
-
     /// A layer that drops what it computes again has it all for a moment:
     ///
     ///     layer 0   [kept 0 | dropped 0 | output]
@@ -189,8 +209,7 @@ class StageSum {
         Bytes peak;
         for (int layer = first_; layer < end_; ++layer) {
             const Bytes beside = layer == first_ ? Bytes{} : stage_input;
-            peak = std::max(
-                peak, beside + kept_beside(layer) + sample(layer).saved + sample(layer).output);
+            peak = std::max(peak, beside + sample(layer).saved + sample(layer).output);
         }
         return peak;
     }
@@ -215,8 +234,7 @@ class StageSum {
             again = (where == InGroup::GoesOn ? again : Bytes{}) + rebuilt(layer, input);
             // The output is made again, too, before there is a gradient of the input.
             const Bytes output = again > Bytes{} ? sample(layer).output : Bytes{};
-            const Bytes gradients =
-                gradients_before(layer) + std::max(gradients_begun(layer), output);
+            const Bytes gradients = sample(layer).output + std::max(input_gradient(layer), output);
             if (saved_up_to_here + again + gradients > peak.all) {
                 peak.all = saved_up_to_here + again + gradients;
                 peak.again = again > Bytes{} ? again + gradients : Bytes{};
@@ -262,7 +280,6 @@ class StageSum {
 
     const LayerSamples& samples_;
     const std::vector<Bytes>& input_gradients_;
-    const StageTensors* branches_;
     int first_;
     int end_;
 };
@@ -289,13 +306,13 @@ StageCost StageCosts::of(int first, int end) const {
         cost.input = first == 0 ? samples_.front().input : samples_[as_index(first - 1)].output;
         cost.output =
             as_index(end) == samples_.size() ? Bytes{} : samples_[as_index(end - 1)].output;
-        StageSum(samples_, input_gradient_, nullptr, first, end).add_to(cost);
+        StageSum(samples_, input_gradient_, first, end).add_to(cost);
         return cost;
     }
     const StageTensors tensors(model_, samples_, first, end);
     cost.input = tensors.input();
     cost.output = tensors.output();
-    StageSum(samples_, input_gradient_, &tensors, first, end).add_to(cost);
+    StageSum(samples_, input_gradient_, first, end).add_to(cost, tensors);
     return cost;
 }
 

@@ -1,6 +1,7 @@
 #include "core/plan/stage_tensors.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 namespace pipetwin {
@@ -31,24 +32,63 @@ class Walk {
         return !readers.empty() && readers.back() >= end_;
     }
 
-    /// A layer of the stage behind `layer` reads the output, or a later stage does.
-    bool is_wanted_behind(int source, int layer) const {
-        const std::vector<int>& readers = model_.readers_of(source);
-        return !readers.empty() && readers.back() > layer;
-    }
-
-    bool reads(int layer, int source) const {
-        return std::ranges::binary_search(model_.inputs_of(layer), source);
-    }
-
-    /// The gradient of an output of which nothing was known yet is begun by its last reader in the
-    /// stage, unless a later stage has sent it.
-    bool begins_gradient(int layer, int source) const {
-        if (is_sent(source)) {
-            return false;
+    /// All that a layer reads.
+    Bytes inputs(int layer) const {
+        Bytes sum = layer == 0 ? samples_.front().input : Bytes{};
+        for (const int source : model_.inputs_of(layer)) {
+            sum += output(source);
         }
-        const std::vector<int>& readers = model_.readers_of(source);
-        return readers.back() == layer;
+        return sum;
+    }
+
+    /// What a layer saves has what it reads in it.
+    bool keeps_inputs(int layer) const {
+        const Bytes inputs_of_layer = inputs(layer);
+        return inputs_of_layer > Bytes{} && samples_[as_index(layer)].saved >= inputs_of_layer;
+    }
+
+    Bytes kept_by(int layer) const {
+        const Bytes saved = samples_[as_index(layer)].saved;
+        return keeps_inputs(layer) ? saved - inputs(layer) : saved;
+    }
+
+    /// What W of a layer reads of the gradient of its output.
+    Bytes read_by_weight(int layer) const {
+        const LayerSample& sample = samples_[as_index(layer)];
+        return sample.output - std::min(sample.unread_gradient, sample.output);
+    }
+
+    /// The last layer of the stage that reads the output; none: no layer of it does.
+    std::optional<int> last_reader(int source) const {
+        std::optional<int> last;
+        for (const int reader : model_.readers_of(source)) {
+            last = reader >= first_ && reader < end_ ? reader : last;
+        }
+        return last;
+    }
+
+    /// The first layer of the stage whose backward reads the output.
+    std::optional<int> first_keeper(int source) const {
+        for (const int reader : model_.readers_of(source)) {
+            if (reader >= first_ && reader < end_ && keeps_inputs(reader)) {
+                return reader;
+            }
+        }
+        return std::nullopt;
+    }
+
+    /// What the backward of a layer writes before it is added to a gradient that is there: joins
+    /// add to it at once, and of layers that are known by their costs nothing is known.
+    Bytes written_beside(int layer) const {
+        const LayerType type = model_.layer(layer).spec.type;
+        if (type == LayerType::Add || type == LayerType::Concat || type == LayerType::Opaque) {
+            return {};
+        }
+        Bytes sum;
+        for (const int source : model_.inputs_of(layer)) {
+            sum += model_.readers_of(source).back() == layer ? Bytes{} : output(source);
+        }
+        return sum;
     }
 
   private:
@@ -62,39 +102,46 @@ class Walk {
 }  // namespace
 
 StageTensors::StageTensors(const Model& model, const LayerSamples& samples, int first, int end)
-    : first_(first) {
+    : first_(first), layers_(as_index(end - first)) {
     const Walk walk(model, samples, first, end);
     input_ = first == 0 ? samples.front().input : Bytes{};
     for (const int source : walk.received()) {
         input_ += walk.output(source);
         output_ += walk.is_sent(source) ? walk.output(source) : Bytes{};
     }
+    for (int source = first; source < end; ++source) {
+        const Bytes bytes = walk.output(source);
+        const bool sent = walk.is_sent(source);
+        output_ += sent ? bytes : Bytes{};
+        const std::optional<int> last = walk.last_reader(source);
+        if (!last) {
+            continue;  // it is written where it is sent from, or is the loss
+        }
+        const std::optional<int> keeper = walk.first_keeper(source);
+        kept_values_ += keeper ? bytes : Bytes{};
+        const Bytes for_weight = sent ? Bytes{} : walk.read_by_weight(source);
+        inner_gradients_ += for_weight;
+        for (int layer = source; layer < end; ++layer) {
+            OfLayer& at_work = layers_[as_index(layer - first)];
+            at_work.in_drop += layer <= *last ? bytes : Bytes{};
+            at_work.in_forward += layer <= *last || keeper ? bytes : Bytes{};
+            at_work.gradients += layer <= *last && !sent ? bytes : Bytes{};
+        }
+        for (int layer = first; layer <= *last; ++layer) {
+            layers_[as_index(layer - first)].gradients_that_stay += sent              ? Bytes{}
+                                                                    : layer >= source ? bytes
+                                                                                      : for_weight;
+        }
+        for (int layer = keeper.value_or(end); layer < end; ++layer) {
+            layers_[as_index(layer - first)].in_backward += bytes;
+        }
+    }
     for (int layer = first; layer < end; ++layer) {
-        const bool sent = walk.is_sent(layer);
-        output_ += sent ? walk.output(layer) : Bytes{};
-        inner_gradients_ += sent || model.readers_of(layer).empty() ? Bytes{} : walk.output(layer);
-        Bytes beside;
-        for (int source = first; source < layer; ++source) {
-            const bool wanted = walk.is_wanted_behind(source, layer) && !walk.reads(layer, source);
-            beside += wanted ? walk.output(source) : Bytes{};
-        }
-        kept_beside_.push_back(beside);
+        OfLayer& own = layers_[as_index(layer - first)];
+        own.kept = walk.kept_by(layer);
+        own.gradients += walk.written_beside(layer);
+        own.gradients_that_stay += walk.written_beside(layer);
     }
-    Bytes live = output_;
-    for (int layer = end - 1; layer >= first; --layer) {
-        // What a layer that nobody reads hands to its backward is the loss.
-        const bool is_loss = model.readers_of(layer).empty();
-        const Bytes own = walk.output(layer);
-        Bytes begun;
-        for (const int source : model.inputs_of(layer)) {
-            begun += walk.begins_gradient(layer, source) ? walk.output(source) : Bytes{};
-        }
-        gradients_before_.push_back(live + (is_loss ? own : Bytes{}));
-        gradients_begun_.push_back(begun);
-        live += begun - (is_loss ? Bytes{} : own);
-    }
-    std::ranges::reverse(gradients_before_);
-    std::ranges::reverse(gradients_begun_);
 }
 
 }  // namespace pipetwin

@@ -9,16 +9,22 @@
 
 namespace pipetwin {
 
-/// Which outputs of a model pass into a stage, out of it and through it, and which of them, and of
-/// their gradients, are there while one of its layers works. A stage is any run of neighbouring
-/// layers; what is said of it does not depend on where the others are cut.
+/// Which outputs of a model with branches pass into a stage, out of it and through it, and which of
+/// them, and of their gradients, are there while one of its layers works. A stage is any run of
+/// neighbouring layers; what is said of it does not depend on where the others are cut. The
+/// executor (exec/stage/branches.h) holds the same bytes.
 ///
-///     chain     layer 1 reads 0, 2 reads 1        one output at a time
-///     branches  layer 2 reads 1 and 0             0 is kept until 2 has read it; its gradient is
-///                                                 begun by 2 and completed by 1
+///     received   kept whole from F until the backward of the stage ends
+///     sent       room for all of it is there from the beginning of F
+///     inner      an output that a layer of the stage reads: from its layer's forward until its
+///     last
+///                reader's, or until the backward of its first reader that keeps what it reads
+///     gradient   of an inner output that is not sent: from the backward of its last reader until
+///                that of its own layer; in I until W, if W reads it. All others lie in messages.
 class StageTensors {
   public:
-    /// Layers `first` to `end` - 1. The model and the samples must outlive it. O(their inputs).
+    /// Layers `first` to `end` - 1. The model and the samples must outlive it. O(their number
+    /// squared).
     StageTensors(const Model& model, const LayerSamples& samples, int first, int end);
 
     /// Bytes that the stage is sent for one micro-batch, each output once; of a stage that begins
@@ -27,27 +33,44 @@ class StageTensors {
     /// Bytes that the stage sends: outputs of its layers, and those that it was sent, which a later
     /// stage reads, each once.
     Bytes output() const { return output_; }
-    /// Gradients of outputs that stay inside of the stage.
+    /// Outputs inside of the stage that its backward reads.
+    Bytes kept_values() const { return kept_values_; }
+    /// Gradients of outputs that stay inside of the stage, as far as W reads them.
     Bytes inner_gradients() const { return inner_gradients_; }
 
-    /// Outputs of earlier layers of the stage that are wanted later, while `layer` computes:
-    /// without those that it reads itself.
-    Bytes kept_beside(int layer) const { return kept_beside_.at(place(layer)); }
-    /// Gradients that are there before the backward of `layer`, that of its own output among them.
-    Bytes gradients_before(int layer) const { return gradients_before_.at(place(layer)); }
-    /// Gradients that the backward of `layer` begins: of what it reads, where no later layer has.
-    Bytes gradients_begun(int layer) const { return gradients_begun_.at(place(layer)); }
+    /// What a layer keeps from its forward to its backward, without what it reads.
+    Bytes kept_by(int layer) const { return of(layer).kept; }
+    /// Inner outputs that are there while the forward of `layer` computes, its own among them;
+    /// those that the backward reads stay.
+    Bytes values_in_forward(int layer) const { return of(layer).in_forward; }
+    /// Inner outputs that are there while the forward of `layer` computes, its own among them,
+    /// where nothing stays.
+    Bytes values_in_drop(int layer) const { return of(layer).in_drop; }
+    /// Inner outputs that are still there while the backward of `layer` computes.
+    Bytes values_in_backward(int layer) const { return of(layer).in_backward; }
+    /// Gradients outside of messages that are there while the backward of `layer` computes: of its
+    /// own output, of what it reads, and what it writes before it is added to what is there.
+    Bytes gradients_in_backward(int layer) const { return of(layer).gradients; }
+    /// As `gradients_in_backward`, where those that W reads stay.
+    Bytes gradients_in_input_half(int layer) const { return of(layer).gradients_that_stay; }
 
   private:
-    std::size_t place(int layer) const { return as_index(layer - first_); }
+    struct OfLayer {
+        Bytes kept;
+        Bytes in_forward;
+        Bytes in_drop;
+        Bytes in_backward;
+        Bytes gradients;
+        Bytes gradients_that_stay;
+    };
+    const OfLayer& of(int layer) const { return layers_.at(as_index(layer - first_)); }
 
     int first_;
     Bytes input_;
     Bytes output_;
+    Bytes kept_values_;
     Bytes inner_gradients_;
-    std::vector<Bytes> kept_beside_;  ///< [layer - first]
-    std::vector<Bytes> gradients_before_;
-    std::vector<Bytes> gradients_begun_;
+    std::vector<OfLayer> layers_;  ///< [layer - first]
 };
 
 }  // namespace pipetwin

@@ -112,7 +112,8 @@ MemoryChange change_of(
             break;
         case Op::Recompute:
             both(MemoryKind::Stash, cost.saved - cost.input);
-            change.during[MemoryKind::Stash] += cost.output;
+            change.during[MemoryKind::Stash] +=
+                std::max(cost.output, cost.forward_peak - cost.saved);
             break;
         case Op::Backward:
             change.during[MemoryKind::Stash] = cost.backward_peak - cost.saved - output_gradient;

@@ -43,7 +43,7 @@ struct MemoryUse {
 /// F drop     boundary - input, stash + input, boundary + output; during: forward_drop_peak
 /// F alone    as F drop, but nothing stays in the stash: no backward follows
 /// SEND_F     boundary - output                     SEND_B  boundary - input
-/// R          stash + saved - input; during: + output, too
+/// R          stash + saved - input; during: + output, too, or up to forward_peak
 /// B          stash - saved, boundary - output gradient + input gradient; during: backward_peak
 /// I          stash + split - input_saved, boundary + input gradient (not at stage 0) -
 ///            unread_gradient; during: backward_input_peak

@@ -117,6 +117,24 @@ class CpuKernels final : public Kernels {
         });
     }
 
+    void copy_columns(const ColumnCopy& columns, ConstView x, View y) const override {
+        PIPETWIN_EXPECT(x.rows == y.rows && columns.from + columns.count <= x.columns &&
+                            columns.to + columns.count <= y.columns,
+                        "columns of two matrices with as many rows");
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            for (std::int64_t r = 0; r < x.rows; ++r) {
+                const T* const from = x.as<T>() + r * x.columns + columns.from;
+                T* const to = y.as<T>() + r * y.columns + columns.to;
+                if (columns.adds) {
+                    exec::add(from, to, count(columns.count));
+                } else {
+                    std::memcpy(to, from, count(columns.count) * sizeof(T));
+                }
+            }
+        });
+    }
+
     void linear_forward(
         ConstView x, ConstView w, ConstView b, ConstView skip, View y) const override {
         multiply(x.columns, factor(x), factor(w), skip, b, y);

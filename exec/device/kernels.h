@@ -63,6 +63,14 @@ struct DropoutMask {
     double scale() const { return 1 / (1 - probability); }
 };
 
+/// Neighbouring columns of one matrix that go into another one with as many rows.
+struct ColumnCopy {
+    std::int64_t from = 0;   ///< the first of them in x
+    std::int64_t to = 0;     ///< the first of them in y
+    std::int64_t count = 0;  ///< columns
+    bool adds = false;       ///< y's are added to, else overwritten
+};
+
 /// The mathematics of a device: every product, reduction and formula that layers and optimizers are
 /// written in.
 ///
@@ -91,6 +99,8 @@ class Kernels {
     virtual void upload(std::span<const std::byte> from, View y) const = 0;
     /// y += x.
     virtual void add(ConstView x, View y) const = 0;
+    /// Columns of y = or += columns of x; other columns of y stay.
+    virtual void copy_columns(const ColumnCopy& columns, ConstView x, View y) const = 0;
 
     /// y = skip + x w + b.  x (n, i), w (i, o), b (1, o) or empty, y (n, o)
     virtual void linear_forward(

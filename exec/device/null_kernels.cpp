@@ -12,6 +12,7 @@ class NullKernels final : public Kernels {
     void download(ConstView /*x*/, std::span<std::byte> /*to*/) const override {}
     void upload(std::span<const std::byte> /*from*/, View /*y*/) const override {}
     void add(ConstView /*x*/, View /*y*/) const override {}
+    void copy_columns(const ColumnCopy& /*columns*/, ConstView /*x*/, View /*y*/) const override {}
     void linear_forward(ConstView /*x*/,
                         ConstView /*w*/,
                         ConstView /*b*/,

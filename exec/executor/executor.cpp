@@ -9,6 +9,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/plan/routes.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
 #include "exec/device/kernels.h"
@@ -27,6 +28,57 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// A GPU's products read and write outputs where they lie in a message: each must begin at a
+/// multiple of what their algorithms are chosen for.
+void refuse_misaligned_messages(const Plan& plan, const Model& model, const NumberFormat& format) {
+    constexpr std::int64_t alignment = 256;
+    std::int64_t begin = 0;  // numbers of one sample
+    StagePair stages;
+    for (const Route& route : routes_of(model, *plan->partition)) {
+        begin = route.stages == stages ? begin : 0;
+        stages = route.stages;
+        for (const int samples : plan->micro_batch_sizes) {
+            const std::int64_t bytes =
+                begin * samples * static_cast<std::int64_t>(size_of(format.real));
+            if (bytes % alignment != 0) {
+                throw Error(ErrorKind::Infeasible,
+                            "model.layer",
+                            fmt::format("the output of '{}' begins at byte {} of the message from "
+                                        "stage {} to stage {} with {} samples, expected a multiple "
+                                        "of {} on a GPU",
+                                        model.layer(route.layer).spec.name,
+                                        bytes,
+                                        stages.from,
+                                        stages.to,
+                                        samples,
+                                        alignment),
+                            "take widths that are multiples of 128, or another partition");
+            }
+        }
+        const SampleShape& shape = model.layer(route.layer).output;
+        begin += std::int64_t{shape.positions} * shape.width;
+    }
+}
+
+void refuse_branches_of(const Plan& plan,
+                        const Model& model,
+                        const NumberFormat& format,
+                        bool gpu) {
+    if (model.is_chain()) {
+        return;
+    }
+    if (plan->layer_recompute == LayerRecompute::Block) {
+        throw Error(ErrorKind::Unavailable,
+                    "pipeline.layer_recompute",
+                    "blocks of a model with branches between layers are not computed again yet",
+                    "set layer_recompute = \"none\" and recompute = \"always\", which computes "
+                    "whole stages again");
+    }
+    if (gpu) {
+        refuse_misaligned_messages(plan, model, format);
+    }
+}
+
 void refuse_what_cannot_be_executed(const Plan& plan,
                                     const Model& model,
                                     Backend backend,
@@ -44,7 +96,6 @@ void refuse_what_cannot_be_executed(const Plan& plan,
                     "it is known by its costs only, so it can be simulated but not executed",
                     "describe the model as gpt, mlp or layers");
     }
-    refuse_branches(model);
     if (const auto why = why_not_trainable(plan->schedule, plan->stale_gradients)) {
         throw Error(
             ErrorKind::Infeasible, plan->schedule_name, *why, "'pipetwin simulate' predicts it");
@@ -52,6 +103,7 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(plan->partition && plan->partition->layer_count() == model.layer_count(),
                     "the plan's partition is one of this model");
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
+    refuse_branches_of(plan, model, number_format(precision, backend), traits(backend).has_memory);
 }
 
 /// One for each rank; of those that other processes have, none.
@@ -157,24 +209,32 @@ void Executor::Impl::connect() {
                 [this](GradientNorm::Squares& squares) { exchange_squares(squares); });
         }
     }
-    for (std::size_t boundary = 0; boundary + 1 < plan->schedule.rank_of_stage.size(); ++boundary) {
+    for (std::size_t pair = 0; pair < pair_count(plan->schedule); ++pair) {
+        const StagePair stages = stages_of_pair(plan->schedule, pair);
         for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
             Edge& edge = direction->emplace_back();
-            edge.link = plan->links[boundary];
-            if (exchanges(plan->schedule, static_cast<int>(boundary))) {
-                const int stage = static_cast<int>(boundary);
-                connect(edge,
-                        direction == &edges.forward ? stage : stage + 1,
-                        direction == &edges.forward ? stage + 1 : stage);
+            edge.link = plan->links[pair];
+            if (distance(stages) > 1 || exchanges(plan->schedule, stages.from)) {
+                const bool forward = direction == &edges.forward;
+                connect(edge, forward ? stages.from : stages.to, forward ? stages.to : stages.from);
             }
         }
     }
 }
 
+/// Messages that the channel between two stages has room for; none: unbounded.
+std::optional<int> Executor::Impl::room_between(int sender, int receiver) const {
+    if (!plan->channel_capacity) {
+        return std::nullopt;
+    }
+    const StagePair stages{.from = std::min(sender, receiver), .to = std::max(sender, receiver)};
+    return channel_places(plan->schedule, stages, *plan->channel_capacity);
+}
+
 /// Two ranks of this process, or one of them with one of another. Edges between others stay empty.
 void Executor::Impl::connect(Edge& edge, int sender, int receiver) {
     if (is_here(sender) && is_here(receiver)) {
-        edge.channel = make_local_channel(plan->channel_capacity, spin);
+        edge.channel = make_local_channel(room_between(sender, receiver), spin);
     } else if (is_here(sender) || is_here(receiver)) {
         edge.route = TensorRoute::Remote;
         edge.channel = open_edge(sender, receiver);
@@ -183,16 +243,16 @@ void Executor::Impl::connect(Edge& edge, int sender, int receiver) {
 
 /// Between ranks whose devices have memories of their own, messages are copied.
 void Executor::Impl::connect_memories() {
-    for (int stage = 0; stage + 1 < plan.stage_count(); ++stage) {
-        if (is_here(stage) && is_here(stage + 1) && !share_memory(stage, stage + 1)) {
-            const std::size_t boundary = as_index(stage);
-            for (const auto& [edge, receiver] : {std::pair(&edges.forward[boundary], stage + 1),
-                                                 std::pair(&edges.backward[boundary], stage)}) {
+    for (std::size_t pair = 0; pair < edges.forward.size(); ++pair) {
+        const StagePair stages = stages_of_pair(plan->schedule, pair);
+        if (is_here(stages.from) && is_here(stages.to) && !share_memory(stages.from, stages.to)) {
+            for (const auto& [edge, receiver] : {std::pair(&edges.forward[pair], stages.to),
+                                                 std::pair(&edges.backward[pair], stages.from)}) {
                 edge->route = TensorRoute::Copy;
                 edge->receive_buffers = &worker_of(receiver).receive_buffers();
             }
-            worker_of(stage).copy_outgoing_messages();
-            worker_of(stage + 1).copy_outgoing_messages();
+            worker_of(stages.from).copy_outgoing_messages();
+            worker_of(stages.to).copy_outgoing_messages();
         }
     }
 }

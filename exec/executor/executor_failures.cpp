@@ -135,6 +135,43 @@ void Executor::Impl::throw_failure(const StepFailures::One& failure) {
     }
 }
 
+/// Runs a forward of a stage once more, with the messages that earlier stages have left.
+void Executor::Impl::look_through(int stage,
+                                  int micro_batch,
+                                  std::map<std::pair<int, int>, Tensor>& messages) {
+    Worker& worker = worker_of(stage);
+    Stage& at_work = worker.stage(stage);
+    const MicroBatch& data = input.data[as_index(micro_batch)];
+    const auto take = [&](int from) {
+        Tensor tensor = std::move(messages[{from, stage}]);
+        if (!tensor.empty()) {
+            tensor.detach();
+            tensor = worker.adopt(std::move(tensor));
+        }
+        return tensor;
+    };
+    if (model.is_chain()) {
+        Tensor boundary = take(stage - 1);
+        messages[{stage, stage + 1}] =
+            input.evaluation ? at_work.evaluate(micro_batch, std::move(boundary), data)
+                             : at_work.forward(micro_batch, std::move(boundary), data, false);
+        return;
+    }
+    std::vector<Tensor> received;
+    for (const int from : worker.senders(stage)) {
+        received.push_back(take(from));
+    }
+    std::vector<Tensor> sent(worker.receivers(stage).size());
+    if (input.evaluation) {
+        at_work.evaluate(micro_batch, received, data, sent);
+    } else {
+        at_work.forward(micro_batch, received, data, false, sent);
+    }
+    for (std::size_t index = 0; index < sent.size(); ++index) {
+        messages[{stage, worker.receivers(stage)[index]}] = std::move(sent[index]);
+    }
+}
+
 /// Runs the micro-batch through all stages once more, now looking at every layer's output.
 std::string Executor::Impl::first_not_finite(const Action& forward) {
     const int micro_batch = forward.micro_batch;
@@ -150,22 +187,13 @@ std::string Executor::Impl::first_not_finite(const Action& forward) {
     };
     std::async(std::launch::async,
                [&] {  // a thread of its own: the device sets it up for computing
-                   Tensor boundary;
+                   std::map<std::pair<int, int>, Tensor> messages;  // from and to which stage
                    for (int stage = first; stage < end && !found; ++stage) {
                        Worker& worker = worker_of(stage);
                        worker.device().enter_thread();
                        kernels = &worker.device().kernels();
-                       if (!boundary.empty()) {
-                           boundary.detach();
-                           boundary = worker.adopt(std::move(boundary));
-                       }
                        worker.stage(stage).watch_outputs(watch);
-                       const MicroBatch& data = input.data[as_index(micro_batch)];
-                       Stage& at_work = worker.stage(stage);
-                       boundary =
-                           input.evaluation
-                               ? at_work.evaluate(micro_batch, std::move(boundary), data)
-                               : at_work.forward(micro_batch, std::move(boundary), data, false);
+                       look_through(stage, micro_batch, messages);
                        worker.stage(stage).watch_outputs({});
                        worker.device().leave_thread();
                    }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/as_index.h"
@@ -46,6 +48,7 @@ struct Executor::Impl {
     void connect();
     /// Gives an edge between two stages its channel; none where other processes have both.
     void connect(Edge& edge, int sender, int receiver);
+    std::optional<int> room_between(int sender, int receiver) const;
     /// Opens a channel to another process for an edge. With emulated links it is a timed channel.
     std::unique_ptr<Channel> open_edge(int sender, int receiver);
     /// Opens a channel between two stages, one of them in another process. Each kind of message has
@@ -129,6 +132,7 @@ struct Executor::Impl {
     [[noreturn]] void clean_up_and_throw();
     /// Throws the failure, with its rank, step and action put before its place.
     [[noreturn]] void throw_failure(const StepFailures::One& failure);
+    void look_through(int stage, int micro_batch, std::map<std::pair<int, int>, Tensor>& messages);
     /// Runs a forward again to find the first layer whose output is not finite: "; the first ...".
     std::string first_not_finite(const Action& forward);
     /// A device of this process in whose memory the tensor lies; the first device if none has it.

@@ -48,9 +48,9 @@ void Executor::Impl::plan_memory() {
         needs[as_index(rank)] = workers[as_index(rank)]->rehearse(step);
     }
     std::vector<bool> copied;
-    for (std::size_t boundary = 0; boundary < edges.forward.size(); ++boundary) {
-        copied.push_back(edges.forward[boundary].copies());
-        copied.push_back(edges.backward[boundary].copies());
+    for (std::size_t pair = 0; pair < edges.forward.size(); ++pair) {
+        copied.push_back(edges.forward[pair].copies());
+        copied.push_back(edges.backward[pair].copies());
     }
     layouts = lay_out_step(plan, needs, copied);
     if (!has_room()) {
@@ -87,10 +87,10 @@ void Executor::Impl::plan_memory() {
         }
         workers[rank]->arena().follow(std::move(places));
     }
-    for (std::size_t boundary = 0; boundary < edges.forward.size(); ++boundary) {
-        if (copied[2 * boundary]) {
-            edges.forward[boundary].places = std::move(messages[2 * boundary]);
-            edges.backward[boundary].places = std::move(messages[2 * boundary + 1]);
+    for (std::size_t pair = 0; pair < edges.forward.size(); ++pair) {
+        if (copied[2 * pair]) {
+            edges.forward[pair].places = std::move(messages[2 * pair]);
+            edges.backward[pair].places = std::move(messages[2 * pair + 1]);
         }
     }
 }

@@ -78,7 +78,7 @@ std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
 
 /// Opens a channel for an edge of the plan. With emulated links messages take as long as planned.
 std::unique_ptr<Channel> Executor::Impl::open_edge(int sender, int receiver) {
-    const std::optional<int> capacity = plan->channel_capacity;
+    const std::optional<int> capacity = room_between(sender, receiver);
     if (!options.emulate_links) {
         return open_remote(sender, receiver, 0, capacity);
     }

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/plan/routes.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
 #include "exec/executor/backend.h"
@@ -38,6 +40,18 @@ StageOptions stage_options(const Plan& plan, const Model& model, const Worker::S
             .layer_done = options.layer_done,
             .times_layers = options.times_layers,
             .between_layers = std::move(between_layers)};
+}
+
+/// Frees the tensors; the list keeps its length.
+void free_all(std::span<Tensor> tensors) {
+    for (Tensor& tensor : tensors) {
+        tensor = {};
+    }
+}
+
+/// Stages that lie between two, the later one last.
+std::int16_t hop_between(int stage, int later) {
+    return static_cast<std::int16_t>(later - stage - 1);
 }
 
 void refuse_loss_that_is_not_finite(const Stage& stage, int micro_batch) {
@@ -87,14 +101,10 @@ Worker::Worker(const Plan& plan,
         if (plan->schedule.rank_of_stage[as_index(index)] != rank) {
             continue;
         }
-        const int piece = plan->schedule.weights_of_stage[as_index(index)];
-        const Stage::Place place{.stage = index,
-                                 .first_layer = plan->partition->first_layer(piece),
-                                 .layer_count = plan->partition->layers_in(piece)};
         LocalStage& local = local_stages_.emplace_back();
         local.index = index;
-        local.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
         local.slots.resize(as_index(plan.micro_batches()));
+        connect_stage(local, model, options);
     }
     for (const Action& action : plan->schedule.ranks[as_index(rank)]) {
         if (action.op == Op::Recompute) {
@@ -104,6 +114,74 @@ Worker::Worker(const Plan& plan,
     reserve_channel_room(plan);
     device_->finish();  // the weights are there
     device_->leave_thread();
+}
+
+/// Makes the stage. Where the model has branches, its messages follow from the routes of outputs.
+void Worker::connect_stage(LocalStage& local, const Model& model, StageOptions options) {
+    const Schedule& schedule = plan_->schedule;
+    const int piece = schedule.weights_of_stage[as_index(local.index)];
+    const Stage::Place place{.stage = local.index,
+                             .first_layer = plan_->partition->first_layer(piece),
+                             .layer_count = plan_->partition->layers_in(piece)};
+    local.has_branches = !model.is_chain();
+    if (local.has_branches) {
+        options.messages =
+            messages_of(routes_of(model, *plan_->partition), piece, model_stage_count(schedule));
+        const auto stages_of_pieces = [&](std::vector<int> pieces) {
+            for (int& stage : pieces) {
+                stage += local.index - piece;
+            }
+            return pieces;
+        };
+        local.senders = stages_of_pieces(options.messages->from);
+        local.receivers = stages_of_pieces(options.messages->to);
+        const bool input_gradient = options.input_gradient && local.senders.empty();
+        for (Slot& slot : local.slots) {
+            slot.received.resize(local.senders.size());
+            slot.sent.resize(local.receivers.size());
+            slot.sent_gradients.resize(local.receivers.size());
+            slot.received_gradients.resize(input_gradient ? 1 : local.senders.size());
+        }
+    }
+    local.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
+}
+
+/// The tensor of a send or receive of this rank, where it waits for the stage or for the send.
+Tensor& Worker::message(const Action& action) {
+    LocalStage& local = local_stage(action.stage);
+    Slot& place = local.slots.at(as_index(action.micro_batch));
+    const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
+    if (!local.has_branches) {
+        return forward ? place.activation : place.gradient;
+    }
+    const int peer = peer_stage(action);
+    const bool from_earlier = peer < action.stage;
+    const std::vector<int>& peers = from_earlier ? local.senders : local.receivers;
+    const auto found = std::ranges::find(peers, peer);
+    PIPETWIN_EXPECT(found != peers.end(), "a message between two stages that exchange some");
+    std::vector<Tensor>& messages = from_earlier
+                                        ? (forward ? place.received : place.received_gradients)
+                                        : (forward ? place.sent : place.sent_gradients);
+    return messages.at(static_cast<std::size_t>(found - peers.begin()));
+}
+
+/// The shape of what a receive of this rank brings.
+Stage::Boundary Worker::message_shape(const Action& action, int samples) {
+    const LocalStage& local = local_stage(action.stage);
+    const bool forward = action.op == Op::RecvForward;
+    if (!local.has_branches) {
+        return forward ? local.stage->input_boundary(samples)
+                       : local.stage->output_boundary(samples);
+    }
+    const std::vector<int>& peers = forward ? local.senders : local.receivers;
+    const auto number =
+        static_cast<std::size_t>(std::ranges::find(peers, peer_stage(action)) - peers.begin());
+    return forward ? local.stage->received_message(number, samples)
+                   : local.stage->sent_message(number, samples);
+}
+
+bool Worker::is_on_this_rank(int stage) const {
+    return plan_->schedule.rank_of_stage[as_index(stage)] == rank_;
 }
 
 /// A finite channel promises its sender that there is room: the receiver's memory holds it for the
@@ -126,6 +204,7 @@ RowNeeds Worker::rehearse(const StepInput& step) {
     for (LocalStage& local : local_stages_) {
         for (Slot& slot : local.slots) {
             slot.gradient = {};  // of the model's input
+            free_all(slot.received_gradients);
         }
         local.stage->rehearse(false);
     }
@@ -144,14 +223,10 @@ void Worker::rehearse(const Action& action, const StepInput& step, AllocationTra
         return;
     }
     const int edge = edge_of(plan_->schedule, action);
-    const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
-    Slot& place = slot(action.stage, action.micro_batch);
-    Tensor& tensor = forward ? place.activation : place.gradient;
+    Tensor& tensor = message(action);
     if (is_receive(action.op)) {
-        const Stage& stage = *local_stage(action.stage).stage;
-        const int samples = step.data[as_index(action.micro_batch)].samples;
         const Stage::Boundary boundary =
-            forward ? stage.input_boundary(samples) : stage.output_boundary(samples);
+            message_shape(action, step.data[as_index(action.micro_batch)].samples);
         tensor = arena_.rehearse_arrival(boundary.type,
                                          boundary.rows,
                                          boundary.columns,
@@ -176,6 +251,7 @@ void Worker::prepare(const StepInput& step) {
     for (LocalStage& local : local_stages_) {
         for (Slot& slot : local.slots) {
             slot.gradient = {};  // of the model's input, kept since the last step
+            free_all(slot.received_gradients);
         }
         if (evaluation) {
             local.stage->zero_losses();
@@ -244,10 +320,7 @@ void Worker::expect_gradients() {
 
 void Worker::expect_message(const Action& action, const StepInput& step) {
     const std::size_t micro_batch = as_index(action.micro_batch);
-    const Stage& stage = *local_stage(action.stage).stage;
-    const int samples = step.data[micro_batch].samples;
-    const Stage::Boundary boundary = action.op == Op::RecvForward ? stage.input_boundary(samples)
-                                                                  : stage.output_boundary(samples);
+    const Stage::Boundary boundary = message_shape(action, step.data[micro_batch].samples);
     Edge& edge = edge_at(action);
     edge.channel->expect(
         edge.places.empty() || step.evaluation
@@ -276,22 +349,12 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
     TimePoint ready = offload_ ? turn_to(cell, action, begin) : begin;
     switch (action.op) {
         case Op::RecvForward:
-            ready = receive(edges_.forward[as_index(action.stage - 1)],
-                            slot(action.stage, action.micro_batch).activation);
-            break;
         case Op::RecvBackward:
-            ready = receive(edges_.backward[as_index(action.stage)],
-                            slot(action.stage, action.micro_batch).gradient);
+            ready = receive(edge_at(action), message(action));
             break;
         case Op::SendForward:
-            ready = send(edges_.forward[as_index(action.stage)],
-                         action.micro_batch,
-                         std::move(slot(action.stage, action.micro_batch).activation));
-            break;
         case Op::SendBackward:
-            ready = send(edges_.backward[as_index(action.stage - 1)],
-                         action.micro_batch,
-                         std::move(slot(action.stage, action.micro_batch).gradient));
+            ready = send(edge_at(action), action.micro_batch, std::move(message(action)));
             break;
         case Op::Forward:
         case Op::Recompute:
@@ -338,21 +401,26 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
 
 void Worker::evaluate(const Action& action, const StepInput& step) {
     forget_what_has_left();
-    Tensor& activation = slot(action.stage, action.micro_batch).activation;
     switch (action.op) {
         case Op::RecvForward:
-            receive(edges_.forward[as_index(action.stage - 1)], activation);
+            receive(edge_at(action), message(action));
             break;
         case Op::SendForward:
-            send(edges_.forward[as_index(action.stage)], action.micro_batch, std::move(activation));
+            send(edge_at(action), action.micro_batch, std::move(message(action)));
             break;
-        default:
-            activation = local_stage(action.stage)
-                             .stage->evaluate(action.micro_batch,
-                                              std::move(activation),
-                                              step.data[as_index(action.micro_batch)]);
+        default: {
+            LocalStage& here = local_stage(action.stage);
+            Slot& place = slot(action.stage, action.micro_batch);
+            const MicroBatch& data = step.data[as_index(action.micro_batch)];
+            if (here.has_branches) {
+                here.stage->evaluate(action.micro_batch, place.received, data, place.sent);
+            } else {
+                place.activation =
+                    here.stage->evaluate(action.micro_batch, std::move(place.activation), data);
+            }
             pass_activation_on(action);
             break;
+        }
     }
     device_->complete(action, device_->now(), plan_.duration(action));
     if (action.op == Op::Forward) {
@@ -373,7 +441,8 @@ TimePoint Worker::turn_to(std::size_t cell, const Action& action, TimePoint begi
 }
 
 void Worker::compute(const Action& action, const StepInput& step) {
-    Stage& stage = *local_stage(action.stage).stage;
+    LocalStage& here = local_stage(action.stage);
+    Stage& stage = *here.stage;
     Slot& place = slot(action.stage, action.micro_batch);
     switch (action.op) {
         case Op::Forward:
@@ -383,11 +452,21 @@ void Worker::compute(const Action& action, const StepInput& step) {
             stage.recompute(action.micro_batch, step.data[as_index(action.micro_batch)]);
             break;
         case Op::Backward:
-            place.gradient = stage.backward(action.micro_batch, std::move(place.gradient));
+            if (here.has_branches) {
+                stage.backward(action.micro_batch, place.sent_gradients, place.received_gradients);
+            } else {
+                place.gradient = stage.backward(action.micro_batch, std::move(place.gradient));
+            }
             pass_gradient_on(action);
             break;
         case Op::BackwardInput:
-            place.gradient = stage.backward_input(action.micro_batch, std::move(place.gradient));
+            if (here.has_branches) {
+                stage.backward_input(
+                    action.micro_batch, place.sent_gradients, place.received_gradients);
+            } else {
+                place.gradient =
+                    stage.backward_input(action.micro_batch, std::move(place.gradient));
+            }
             pass_gradient_on(action);
             break;
         default:
@@ -399,23 +478,53 @@ void Worker::compute(const Action& action, const StepInput& step) {
 void Worker::forward(const Action& action, const StepInput& step) {
     LocalStage& here = local_stage(action.stage);
     Slot& place = slot(action.stage, action.micro_batch);
-    place.activation = here.stage->forward(action.micro_batch,
-                                           std::move(place.activation),
-                                           step.data[as_index(action.micro_batch)],
-                                           !place.recomputed);
+    const MicroBatch& data = step.data[as_index(action.micro_batch)];
+    if (here.has_branches) {
+        here.stage->forward(
+            action.micro_batch, place.received, data, !place.recomputed, place.sent);
+    } else {
+        place.activation = here.stage->forward(
+            action.micro_batch, std::move(place.activation), data, !place.recomputed);
+    }
     pass_activation_on(action);
 }
 
-/// To the next stage, where it lives on this rank; else it waits for its SEND.
+/// To the stages that read it, where they live on this rank; else it waits for its SEND.
 void Worker::pass_activation_on(const Action& action) {
+    const LocalStage& here = local_stage(action.stage);
+    if (here.has_branches) {
+        for (std::size_t index = 0; index < here.receivers.size(); ++index) {
+            if (const int to = here.receivers[index]; is_on_this_rank(to)) {
+                message({.op = Op::RecvForward,
+                         .stage = to,
+                         .micro_batch = action.micro_batch,
+                         .hop = hop_between(action.stage, to)}) =
+                    std::move(slot(action.stage, action.micro_batch).sent[index]);
+            }
+        }
+        return;
+    }
     if (!is_last(action.stage) && !edges_.forward[as_index(action.stage)].channel) {
         slot(action.stage + 1, action.micro_batch).activation =
             std::move(slot(action.stage, action.micro_batch).activation);
     }
 }
 
-/// To the stage before, where it lives on this rank; else it waits for its SEND.
+/// To the stages that made what it is of, where they live on this rank; else it waits for its SEND.
 void Worker::pass_gradient_on(const Action& action) {
+    const LocalStage& here = local_stage(action.stage);
+    if (here.has_branches) {
+        for (std::size_t index = 0; index < here.senders.size(); ++index) {
+            if (const int to = here.senders[index]; is_on_this_rank(to)) {
+                message({.op = Op::RecvBackward,
+                         .stage = to,
+                         .micro_batch = action.micro_batch,
+                         .hop = hop_between(to, action.stage)}) =
+                    std::move(slot(action.stage, action.micro_batch).received_gradients[index]);
+            }
+        }
+        return;
+    }
     if (has_stage_before(plan_->schedule, action.stage) &&
         !edges_.backward[as_index(action.stage - 1)].channel) {
         slot(action.stage - 1, action.micro_batch).gradient =
@@ -652,16 +761,17 @@ Tensor Worker::adopt(Tensor tensor) {
 }
 
 void Worker::close_channels() {
-    for (const LocalStage& local : local_stages_) {
-        const std::size_t stage = as_index(local.index);
-        for (std::vector<Edge>* edges : {&edges_.forward, &edges_.backward}) {
-            if (stage > 0 && (*edges)[stage - 1].channel) {
-                (*edges)[stage - 1].channel->close();
-            }
-            if (stage < edges->size() && (*edges)[stage].channel) {
-                (*edges)[stage].channel->close();
+    for (std::vector<Edge>* edges : {&edges_.forward, &edges_.backward}) {
+        for (std::size_t pair = 0; pair < edges->size(); ++pair) {
+            const StagePair stages = stages_of_pair(plan_->schedule, pair);
+            const bool is_own = is_on_this_rank(stages.from) || is_on_this_rank(stages.to);
+            if (is_own && (*edges)[pair].channel) {
+                (*edges)[pair].channel->close();
             }
         }
+    }
+    for (const LocalStage& local : local_stages_) {
+        const std::size_t stage = as_index(local.index);
         if (GradientAllReduce* const sum = all_reduce(local.index)) {
             sum->close();
         }
@@ -690,6 +800,10 @@ void Worker::abandon() {
         for (Slot& slot : local.slots) {
             slot.activation = {};
             slot.gradient = {};
+            for (std::vector<Tensor>* const messages :
+                 {&slot.received, &slot.sent, &slot.sent_gradients, &slot.received_gradients}) {
+                free_all(*messages);
+            }
         }
         if (GradientAllReduce* const sum = all_reduce(local.index)) {
             sum->abandon();
@@ -703,7 +817,8 @@ Stage& Worker::stage(int index) {
 }
 
 const Tensor& Worker::input_gradient(int micro_batch) {
-    return slot(0, micro_batch).gradient;
+    const Slot& place = slot(0, micro_batch);
+    return local_stage(0).has_branches ? place.received_gradients.at(0) : place.gradient;
 }
 
 Worker::LocalStage& Worker::local_stage(int stage) {

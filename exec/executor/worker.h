@@ -27,7 +27,7 @@ enum class TensorRoute {
     Remote,    ///< to another process: its channel carries them
 };
 
-/// One boundary in one direction, between two ranks.
+/// One pair of stages in one direction, between two ranks.
 struct Edge {
     std::unique_ptr<Channel> channel;
     LinkCost link;        ///< how long a message is under way on a paced device
@@ -58,8 +58,8 @@ struct Reduction {
 
 /// All edges of a plan; an edge without a channel lies between two stages of one rank.
 struct Edges {
-    std::vector<Edge> forward;          ///< [boundary]: outputs of stage b to stage b + 1
-    std::vector<Edge> backward;         ///< [boundary]: gradients of stage b + 1 to stage b
+    std::vector<Edge> forward;          ///< [pair of stages]: outputs, to the later one
+    std::vector<Edge> backward;         ///< [pair of stages]: gradients, to the earlier one
     std::vector<Reduction> reductions;  ///< [stage]: from it to where its gradients go
     std::vector<std::unique_ptr<GradientAllReduce>>
         sums;                            ///< [stage]; null: of one replica, or elsewhere
@@ -130,29 +130,45 @@ class Worker {
     /// A stage of this rank, by its index in the model. Throws InternalError where it has none
     /// such.
     Stage& stage(int index);
+    /// The stages that send messages to a stage of this rank, and those that it sends to, where the
+    /// model has branches; in the order of the stage's messages.
+    const std::vector<int>& senders(int stage) { return local_stage(stage).senders; }
+    const std::vector<int>& receivers(int stage) { return local_stage(stage).receivers; }
     /// The gradient of the model's input; empty unless ExecutorOptions::input_gradient.
     const Tensor& input_gradient(int micro_batch);
 
   private:
     /// What waits at a stage for a micro-batch's next action: the boundary before F, and its result
-    /// until it is sent; the gradients likewise.
+    /// until it is sent; the gradients likewise. Where the model has branches, all messages of a
+    /// stage.
     struct Slot {
         Tensor activation;
         Tensor gradient;
-        bool recomputed = false;  ///< the row has an R for it
+        std::vector<Tensor> received;            ///< [sender]
+        std::vector<Tensor> sent;                ///< [receiver]
+        std::vector<Tensor> sent_gradients;      ///< [receiver]: come back from it
+        std::vector<Tensor> received_gradients;  ///< [sender]: go back to it
+        bool recomputed = false;                 ///< the row has an R for it
     };
     /// A stage of this rank, with what its micro-batches left there.
     struct LocalStage {
         int index = 0;
         std::unique_ptr<Stage> stage;
-        std::vector<Slot> slots;  ///< [micro-batch]
-        TimePoint sum_begun;      ///< over the replicas
+        bool has_branches = false;   ///< the model has
+        std::vector<int> senders;    ///< of all messages, where the model has branches; stages
+        std::vector<int> receivers;  ///< likewise
+        std::vector<Slot> slots;     ///< [micro-batch]
+        TimePoint sum_begun;         ///< over the replicas
     };
 
     void reserve_channel_room(const Plan& plan);
     void rehearse(const Action& action, const StepInput& step, AllocationTrace& trace);
     LocalStage& local_stage(int stage);
     Slot& slot(int stage, int micro_batch);
+    void connect_stage(LocalStage& local, const Model& model, StageOptions options);
+    Tensor& message(const Action& action);
+    Stage::Boundary message_shape(const Action& action, int samples);
+    bool is_on_this_rank(int stage) const;
     TimePoint turn_to(std::size_t cell, const Action& action, TimePoint begin);
     void compute(const Action& action, const StepInput& step);
     void forward(const Action& action, const StepInput& step);

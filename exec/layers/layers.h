@@ -3,11 +3,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/base/units.h"
 #include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
+#include "core/plan/routes.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/action.h"
 #include "exec/device/number_format.h"
@@ -43,8 +45,11 @@ struct StageOptions {
     /// Blocks of the model that keep their input, and are computed again before their backward.
     std::vector<LayerRange> recomputed_blocks{};
     int blocks_together =
-        1;                  ///< of these, from the stage's first one on: the first keeps its input
-    LayerTimer layer_done;  ///< may be empty
+        1;  ///< of these, from the stage's first one on: the first keeps its input
+    /// What it exchanges with other stages, where the model has branches; none: of a chain, a stage
+    /// has one message from the stage before, and one to the next.
+    std::optional<PieceMessages> messages{};
+    LayerTimer layer_done;                 ///< may be empty
     std::function<bool()> times_layers{};  ///< as ExecutorOptions
     /// Called between layers, where messages go on only while they are polled; may be empty.
     std::function<void()> between_layers{};

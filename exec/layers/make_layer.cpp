@@ -11,6 +11,7 @@
 #include "exec/layers/dropout.h"
 #include "exec/layers/embedding.h"
 #include "exec/layers/gelu.h"
+#include "exec/layers/join.h"
 #include "exec/layers/layer_norm.h"
 #include "exec/layers/linear.h"
 #include "exec/layers/residual.h"
@@ -25,6 +26,7 @@ LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
         const auto width = static_cast<std::int64_t>(size_of(format.real));
         LayerBytes bytes{};
         bytes.output = Bytes{rows * layer.output.width * width};
+        bytes.unread_gradient = bytes.output;
         return bytes;
     }
     const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.input, format);
@@ -108,40 +110,16 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                 "simulate it, or describe the model by layers that are executed");
 }
 
-namespace {
-
-/// "'left' and 'right'"
-std::string quoted_names(const Model& model, const std::vector<int>& layers) {
-    std::string text;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-        text += fmt::format("{}'{}'",
-                            i == 0                   ? ""
-                            : i + 1 == layers.size() ? " and "
-                                                     : ", ",
-                            model.layer(layers[i]).spec.name);
+std::unique_ptr<ExecutableLayer> make_layer(const Model& model, int index, NumberFormat format) {
+    const Layer& layer = model.layer(index);
+    if (layer.spec.type != LayerType::Add && layer.spec.type != LayerType::Concat) {
+        return make_layer(layer.spec, layer.input, format);
     }
-    return text.empty() ? "no layer" : text;
-}
-
-}  // namespace
-
-void refuse_branches(const Model& model) {
-    for (int index = 1; index < model.layer_count(); ++index) {
-        const std::vector<int>& inputs = model.inputs_of(index);
-        if (inputs.size() == 1 && inputs.front() == index - 1) {
-            continue;
-        }
-        throw Error(
-            ErrorKind::BadInput,
-            "model.layer",
-            fmt::format("'{}' reads {}, expected '{}', the layer before it: no branches between "
-                        "layers can be trained or measured yet",
-                        model.layer(index).spec.name,
-                        quoted_names(model, model.operands_of(index)),
-                        model.layer(index - 1).spec.name),
-            "'pipetwin simulate' and 'pipetwin plan' predict it with --profile FILE; to train it, "
-            "put the branch inside one layer, as type = \"residual\" does");
+    std::vector<SampleShape> inputs;
+    for (const int source : model.operands_of(index)) {
+        inputs.push_back(model.layer(source).output);
     }
+    return std::make_unique<Join>(layer.spec.type, inputs, layer.output, format);
 }
 
 }  // namespace pipetwin::exec

@@ -15,6 +15,10 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                                             const SampleShape& input,
                                             NumberFormat format);
 
+/// A layer of a model, which may join the outputs of several, without parameters. Throws
+/// Error(Unavailable) for an opaque layer.
+std::unique_ptr<ExecutableLayer> make_layer(const Model& model, int index, NumberFormat format);
+
 /// Memory of one layer for one micro-batch, byte for byte as the arena counts it; the words of
 /// LayerSample.
 struct LayerBytes {
@@ -29,9 +33,5 @@ struct LayerBytes {
 /// The memory of a layer for a micro-batch of `samples` samples. Throws Error(Unavailable) for an
 /// opaque layer.
 LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format);
-
-/// Throws Error(BadInput) naming the first layer that reads anything but the one before it: chains
-/// alone can be executed.
-void refuse_branches(const Model& model);
 
 }  // namespace pipetwin::exec

@@ -6,11 +6,12 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin::exec {
 namespace {
 
-/// Messages of one boundary in one direction.
+/// Messages of one pair of stages in one direction.
 struct Flow {
     std::vector<int> sent;   ///< the column in which the k-th was sent
     std::vector<int> taken;  ///< the column in which the k-th was received
@@ -25,7 +26,7 @@ class Columns {
           next_(schedule.ranks.size(), 0),
           column_(schedule.ranks.size(), 0),
           order_(schedule.ranks.size()),
-          flows_(2 * static_cast<std::size_t>(schedule.stage_count())),
+          flows_(edge_count(schedule)),
           reduced_(static_cast<std::size_t>(schedule.stage_count())) {
         for (const auto& row : schedule.ranks) {
             norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
@@ -55,31 +56,23 @@ class Columns {
     }
 
   private:
-    Flow& flow(const Action& action) {
-        const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
-        const bool at_lower_stage = action.op == Op::SendForward || action.op == Op::RecvBackward;
-        const int boundary = at_lower_stage ? action.stage : action.stage - 1;
-        return flows_.at(2 * as_index(boundary) + (forward ? 0 : 1));
-    }
+    Flow& flow(const Action& action) { return flows_.at(as_index(edge_of(schedule_, action))); }
 
     const Action* next_action(std::size_t rank) const {
         const std::vector<Action>& row = schedule_.ranks[rank];
         return next_[rank] < row.size() ? &row[next_[rank]] : nullptr;
     }
 
-    static int receiving_stage(const Action& send) {
-        return send.op == Op::SendForward ? send.stage + 1 : send.stage - 1;
-    }
-
     std::size_t receiver(const Action& send) const {
-        return as_index(schedule_.rank_of_stage[as_index(receiving_stage(send))]);
+        return as_index(schedule_.rank_of_stage[as_index(peer_stage(send))]);
     }
 
     /// The receiver stands at the receive of the message that `send` is about to send.
     bool receiver_waits(const Action& send) const {
         const Action* action = next_action(receiver(send));
-        return action != nullptr && action->stage == receiving_stage(send) &&
-               action->op == (send.op == Op::SendForward ? Op::RecvForward : Op::RecvBackward);
+        const Action wanted = other_end(send);
+        return action != nullptr && action->stage == wanted.stage && action->op == wanted.op &&
+               action->hop == wanted.hop;
     }
 
     /// The column in which the rank's next action can run; none if something it needs is still
@@ -100,7 +93,9 @@ class Columns {
         if (is_send(action->op) && capacity_ >= 0) {
             const Flow& messages = flow(*action);
             const std::size_t waiting = messages.sent.size() - messages.taken.size();
-            if (capacity_ == 0 ? !receiver_waits(*action) : waiting >= as_index(capacity_)) {
+            const std::size_t room =
+                as_index(channel_places(schedule_, stages_of(*action), capacity_));
+            if (capacity_ == 0 ? !receiver_waits(*action) : waiting >= room) {
                 return std::nullopt;
             }
             return messages.taken.empty() ? column : std::max(column, messages.taken.back());

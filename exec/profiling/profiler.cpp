@@ -83,7 +83,6 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
 }  // namespace
 
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
-    refuse_branches(model);
     const NumberFormat format = number_format(options.precision, options.backend);
     const auto width = static_cast<std::int64_t>(size_of(format.real));
     const std::set<int> sizes(options.micro_batch_sizes.begin(), options.micro_batch_sizes.end());

@@ -1,5 +1,3 @@
-#include "exec/stage/stage.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -10,34 +8,11 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/device/null_kernels.h"
-#include "exec/layers/layer.h"
 #include "exec/layers/make_layer.h"
+#include "exec/stage/stage_impl.h"
 
 namespace pipetwin::exec {
 namespace {
-
-/// Tensors and sizes that a stage keeps of one micro-batch.
-struct Stash {
-    bool alive = false;
-    int samples = 0;
-    int batch_samples = 0;
-    int first_sample = 0;
-    int step = 0;
-    bool is_whole = false;     ///< everything is kept that the backward needs
-    Tensor input;              ///< of the stage, while nothing else is kept
-    std::vector<Kept> layers;  ///< [i].input is the input of layer i; empty until the first F or R
-    Tensor output_gradient;    ///< between I and W
-
-    void clear() {
-        alive = false;
-        is_whole = false;
-        input = {};
-        for (Kept& layer : layers) {
-            layer.clear();
-        }
-        output_gradient = {};
-    }
-};
 
 /// Adds the tensors that hold something to the list, in the order of the layers.
 void collect(Kept& kept, std::vector<Tensor*>& tensors) {
@@ -82,68 +57,29 @@ std::int64_t parameter_count(const Model& model, const Stage::Place& place) {
 
 }  // namespace
 
-struct Stage::Impl {
-    Impl(Device& on, Arena& in, const StageOptions& with)
-        : device(on), kernels(&on.kernels()), arena(in), options(with) {
-        stashes.resize(as_index(options.micro_batches));
-        loss_sums = device.results(stashes.size());
-        loss_scales.resize(stashes.size());
-    }
-
-    Device& device;
-    const Kernels* kernels;
-    Arena& arena;
-    StageOptions options;
-    Place place;
-    std::vector<std::unique_ptr<ExecutableLayer>> layers;
-    std::vector<std::string> names;  ///< of the layers
-    /// [layer]: the blocks that are computed again together with its own, or nothing.
-    std::vector<std::optional<LayerRange>> blocks;
-    LayerWatch watch;
-    std::vector<Stash> stashes;  ///< [micro-batch]
-    std::vector<Kept> dropped;   ///< [layer] what a layer makes in an F that keeps nothing
-    std::vector<Parameter*> parameters;
-    std::span<double> loss_sums;          ///< [micro-batch]
-    std::vector<double> loss_scales;      ///< [micro-batch]
-    std::span<double> squares;            ///< [parameter]
-    std::vector<double> counted_squares;  ///< without copies
-    std::vector<Parameter*> shared;       ///< that another stage has, too, or that are used twice
-
-    void finish(const ParameterMaker::Settings& rules, ShareCut* share);
-    Stash& stash(int micro_batch);
-    LayerCall call(int micro_batch, const Stash& stash);
-    Tensor load(const MicroBatch& data);
-    Tensor take_in(Stash& stash, Tensor input, const MicroBatch& data);
-    Boundary boundary(const SampleShape& shape, int samples) const;
-    void check(const Tensor& tensor, bool output, int samples) const;
-    Tensor allocate_output(std::size_t index, int samples);
-    Tensor allocate_input_gradient(std::size_t index, int samples);
-    Tensor run_forward(
-        int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
-    void find_blocks();
-    void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
-    void free_unread(std::size_t index, Kept& kept, Tensor& dy) const;
-    bool times_layers() const;
-    void tell(std::size_t index, Op part) const;
-    std::function<void(Op)> part_teller(std::size_t index) const;
-    void show(std::size_t index, const Tensor& output) const;
-    bool first() const { return place.first_layer == 0; }
-};
+Stage::Impl::Impl(Device& on, Arena& in, const StageOptions& with)
+    : device(on), kernels(&on.kernels()), arena(in), options(with) {
+    stashes.resize(as_index(options.micro_batches));
+    loss_sums = device.results(stashes.size());
+    loss_scales.resize(stashes.size());
+}
 
 Stage::Stage(
     Device& device, Arena& arena, const Model& model, Place place, const StageOptions& options)
     : impl_(std::make_unique<Impl>(device, arena, options)) {
     impl_->place = place;
     for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
-        const Layer& layer = model.layer(i);
-        impl_->layers.push_back(make_layer(layer.spec, layer.input, options.format));
-        impl_->names.push_back(layer.spec.name);
+        impl_->layers.push_back(make_layer(model, i, options.format));
+        impl_->names.push_back(model.layer(i).spec.name);
     }
     const std::int64_t numbers = parameter_count(model, place);
     ShareCut share(share_of(numbers, options.replica, options.optimizer_shards));
     impl_->finish(drawing_rules(model, options), options.optimizer_shards > 1 ? &share : nullptr);
     PIPETWIN_EXPECT(options.optimizer_shards == 1 || share.passed() == numbers,
                     "a model knows its parameters");
+    if (options.messages) {
+        impl_->set_up_branches(model);
+    }
 }
 
 Stage::Stage(Device& device,
@@ -206,11 +142,14 @@ void Stage::Impl::find_blocks() {
     }
 }
 
-Stash& Stage::Impl::stash(int micro_batch) {
+Stage::Stash& Stage::Impl::stash(int micro_batch) {
     PIPETWIN_EXPECT(micro_batch >= 0, "micro-batches count from 0");
     const std::size_t index = as_index(micro_batch);
     if (index >= stashes.size()) {  // more than announced: the list grows, nothing else
         stashes.resize(index + 1);
+        for (Stash& added : std::span(stashes).subspan(loss_scales.size())) {
+            added.branches = branches ? branches->make_stash() : BranchStash();
+        }
         const std::span<double> more = device.results(stashes.size());
         std::ranges::copy(loss_sums, more.begin());
         loss_sums = more;
@@ -405,12 +344,16 @@ Tensor Stage::Impl::take_in(Stash& stash, Tensor input, const MicroBatch& data) 
         check(input, false, data.samples);
         input.move_to(MemoryKind::Stash);
     }
+    begin(stash, data);
+    return input;
+}
+
+void Stage::Impl::begin(Stash& stash, const MicroBatch& data) const {
     stash.alive = true;
     stash.samples = data.samples;
     stash.batch_samples = data.batch->samples;
     stash.first_sample = data.first_sample;
     stash.step = data.step;
-    return input;
 }
 
 Tensor Stage::forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep) {
@@ -442,6 +385,13 @@ void Stage::recompute(int micro_batch, const MicroBatch& data) {
     call.data = &data;
     call.recomputation = true;
     // The output was sent long ago: this one is dropped.
+    if (impl.branches) {
+        impl.run_branches(micro_batch, stash, call, true, impl.made_again);
+        for (Tensor& tensor : impl.made_again) {
+            tensor = {};
+        }
+        return;
+    }
     impl.run_forward(micro_batch, stash, std::move(stash.input), call, true);
 }
 
@@ -517,7 +467,11 @@ void Stage::backward_weight(int micro_batch) {
         const bool last = i + 1 == impl.layers.size();
         const Tensor& dy = last ? stash.output_gradient : kept.gradient;
         call.after_part = impl.part_teller(i);
-        impl.layers[i]->backward_weight(call, kept, kept.input, dy);
+        if (impl.branches) {
+            impl.backward_layer(call, stash, i, {}, Op::BackwardWeight);
+        } else {
+            impl.layers[i]->backward_weight(call, kept, kept.input, dy);
+        }
         impl.tell(i, Op::BackwardWeight);
         kept.clear();
     }
@@ -641,6 +595,13 @@ std::vector<Tensor*> Stage::stash_tensors(int micro_batch) {
     }
     for (Kept& layer : stash.layers) {
         collect(layer, tensors);
+    }
+    for (std::vector<Tensor>* const some : {&stash.branches.received, &stash.branches.values}) {
+        for (Tensor& tensor : *some) {
+            if (!tensor.empty()) {
+                tensors.push_back(&tensor);
+            }
+        }
     }
     return tensors;
 }

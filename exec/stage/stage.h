@@ -67,6 +67,25 @@ class Stage {
     /// stash.
     void backward_weight(int micro_batch);
 
+    /// F, where the model has branches. `received`: all messages that the stage is sent, in the
+    /// order of `StageOptions::messages`; they are taken. Puts those that it sends into `sent`.
+    void forward(int micro_batch,
+                 std::span<Tensor> received,
+                 const MicroBatch& data,
+                 bool keep,
+                 std::span<Tensor> sent);
+    /// F of an evaluation, where the model has branches.
+    void evaluate(int micro_batch,
+                  std::span<Tensor> received,
+                  const MicroBatch& data,
+                  std::span<Tensor> sent);
+    /// B, where the model has branches. `received`: the gradients of all messages that the stage
+    /// has sent; they are taken. Puts those of the messages that it was sent into `gradients`; the
+    /// first stage has one of its input there with StageOptions::input_gradient.
+    void backward(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
+    /// I, where the model has branches; gives nothing back of what F kept.
+    void backward_input(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
+
     /// Clears gradients and losses: a new mini-batch begins.
     void zero_gradients();
     /// Clears the losses alone.
@@ -109,6 +128,12 @@ class Stage {
     /// The tensor that goes to the next stage, for `samples` samples.
     Boundary output_boundary(int samples) const;
 
+    /// Where the model has branches: message number `message` of those that the stage is sent, for
+    /// `samples` samples.
+    Boundary received_message(std::size_t message, int samples) const;
+    /// Where the model has branches: message number `message` of those that the stage sends.
+    Boundary sent_message(std::size_t message, int samples) const;
+
     /// While it rehearses, its layers ask for memory and compute nothing.
     void rehearse(bool on);
 
@@ -137,6 +162,7 @@ class Stage {
     Bytes input_half_bytes(int samples) const;
 
   private:
+    struct Stash;
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };

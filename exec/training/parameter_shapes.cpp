@@ -16,7 +16,7 @@ ParameterShapes::ParameterShapes(const Model& model, NumberFormat format, Optimi
                                       .table_name = model.layer(0).spec.name + ".tokens"};
     for (int index = 0; index < model.layer_count(); ++index) {
         const Layer& layer = model.layer(index);
-        layers_.push_back(make_layer(layer.spec, layer.input, format));
+        layers_.push_back(make_layer(model, index, format));
         ParameterMaker maker(arena_, null_kernels(), settings);
         layers_.back()->create_parameters(maker, layer.spec.name, false);
         if (index == 0 && !layers_.front()->parameters().empty()) {

@@ -181,6 +181,21 @@ void CudaKernels::add(ConstView x, View y) const {
     lane_.list().add("add", cuda::add, real_of(y.dtype), y.size(), x.data, y.data);
 }
 
+void CudaKernels::copy_columns(const exec::ColumnCopy& columns, ConstView x, View y) const {
+    const auto place = [](auto* data, std::int64_t column, std::size_t size) {
+        return data + column * static_cast<std::int64_t>(size);
+    };
+    const cuda::ColumnCopy copy{.rows = x.rows,
+                                .columns = columns.count,
+                                .x_width = x.columns,
+                                .y_width = y.columns,
+                                .adds = columns.adds ? 1 : 0};
+    const std::size_t size = exec::size_of(y.dtype);
+    const void* const from = place(static_cast<const std::byte*>(x.data), columns.from, size);
+    void* const to = place(static_cast<std::byte*>(y.data), columns.to, size);
+    lane_.list().add("copy_columns", cuda::copy_columns, real_of(y.dtype), copy, from, to);
+}
+
 void CudaKernels::multiply(int number, const Products::Operands& operands) const {
     const auto is_aligned = [](const void* address) {
         return reinterpret_cast<std::uintptr_t>(address) % Products::operand_alignment == 0;

@@ -28,6 +28,9 @@ class CudaKernels final : public exec::Kernels {
     void download(exec::ConstView x, std::span<std::byte> to) const override;
     void upload(std::span<const std::byte> from, exec::View y) const override;
     void add(exec::ConstView x, exec::View y) const override;
+    void copy_columns(const exec::ColumnCopy& columns,
+                      exec::ConstView x,
+                      exec::View y) const override;
 
     void linear_forward(exec::ConstView x,
                         exec::ConstView w,

@@ -164,6 +164,19 @@ __global__ void __launch_bounds__(column_threads* row_threads)
     }
 }
 
+template <class T>
+__global__ void __launch_bounds__(block_size)
+    copy_columns_kernel(ColumnCopy copy, const T* x, T* y) {
+    const std::int64_t size = copy.rows * copy.columns;
+    for (std::int64_t i = thread_of_grid(); i < size; i += threads_of_grid()) {
+        const std::int64_t row = i / copy.columns;
+        const std::int64_t column = i - row * copy.columns;
+        const T from = x[row * copy.x_width + column];
+        T& to = y[row * copy.y_width + column];
+        to = copy.adds != 0 ? from_float<T>(to_float(to) + to_float(from)) : from;
+    }
+}
+
 __global__ void __launch_bounds__(block_size) sum_members_kernel(MemberSum o) {
     for (std::int64_t i = thread_of_grid(); i < o.size; i += threads_of_grid()) {
         const float own = o.y[i];
@@ -192,6 +205,24 @@ cudaError_t sum_members(const MemberSum& sum, cudaStream_t stream) {
 
 cudaError_t add(Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream) {
     return elementwise<Sum>(real, size, x, y, y, stream);
+}
+
+cudaError_t copy_columns(
+    Real real, const ColumnCopy& copy, const void* x, void* y, cudaStream_t stream) {
+    const std::int64_t size = copy.rows * copy.columns;
+    if (size == 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        return launch<copy_columns_kernel<T>>(grid_for(size, block_size),
+                                              block_size,
+                                              0,
+                                              stream,
+                                              copy,
+                                              static_cast<const T*>(x),
+                                              static_cast<T*>(y));
+    });
 }
 
 cudaError_t convert_from_float(

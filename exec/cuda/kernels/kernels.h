@@ -27,6 +27,18 @@ enum class Real : std::uint8_t { F32, BF16 };
 /// y += x.
 cudaError_t add(Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream);
 
+/// Neighbouring columns of a matrix that go into another one with as many rows.
+struct ColumnCopy {
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;  ///< that are copied
+    std::int64_t x_width = 0;  ///< columns of x
+    std::int64_t y_width = 0;  ///< columns of y
+    std::int64_t adds = 0;     ///< 1: y's are added to; 0: overwritten
+};
+/// y = or += x, where both lead to the first number that is copied.
+cudaError_t copy_columns(
+    Real real, const ColumnCopy& copy, const void* x, void* y, cudaStream_t stream);
+
 /// y = x_0 + x_1 + ... added up in this order, of `members` operands. That number `own` is y
 /// itself; the others lie in x in their order, each `stride` numbers behind the one before.
 struct MemberSum {

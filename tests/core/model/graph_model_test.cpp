@@ -220,6 +220,9 @@ TEST(GraphModel, RefusesInputsOfLayersInsideOthers) {
                 HasSubstr("layer 'inside.sum': add reads one output, expected two or more"));
 }
 
+/// C24: every skip name is produced and consumed exactly once per namespace; violations are refused
+/// before running, listing all of them. Names are those of layers here, and an output may be read
+/// by several.
 TEST(GraphModel, TellsOfEveryFaultAtOnceInTheOrderOfTheList) {
     try {
         model_of({linear("stem", 8),

@@ -79,28 +79,29 @@ TEST(Routes, OfAnOutputWithSeveralReadersGoFromReaderToReader) {
 /// stages between; skips within a stage are not copied.
 TEST(Routes, LeadStraightToTheReaderAndNowhereInsideOfAStage) {
     Known skips;
+    skips.add("stem", 16);
     skips.add("a", 8);
-    skips.add("b", 4);
+    skips.add("b", 4, {"stem"});
     skips.add("c", 2);
     skips.add("d", 1, {"c", "a"});
     skips.add("e", 1, {"d", "c"});
     const Model model = skips.model();
-    const std::vector<Route> routes = routes_of(model, cut({1, 1, 1, 2}));
+    const std::vector<Route> routes = routes_of(model, cut({2, 1, 1, 2}));
     EXPECT_THAT(routes,
                 ElementsAre(Route{.stages = {0, 1}, .layer = 0},
-                            Route{.stages = {0, 3}, .layer = 0},
-                            Route{.stages = {1, 2}, .layer = 1},
-                            Route{.stages = {2, 3}, .layer = 2}));
+                            Route{.stages = {0, 3}, .layer = 1},
+                            Route{.stages = {1, 2}, .layer = 2},
+                            Route{.stages = {2, 3}, .layer = 3}));
     Schedule order = one_to_a_rank(4);
     order.skips = skips_of(routes, order);
     EXPECT_THAT(order.skips, ElementsAre(StagePair{0, 3}));
     EXPECT_THAT(message_bytes(routes, order, skips.samples),
-                ElementsAre(Bytes{8}, Bytes{4}, Bytes{2}, Bytes{8}));
+                ElementsAre(Bytes{16}, Bytes{4}, Bytes{2}, Bytes{8}));
     const StageCosts costs(model, skips.samples);
-    EXPECT_EQ(costs.of(1, 2).input, Bytes{8});  // of a; what goes on to d does not come along
-    EXPECT_EQ(costs.of(1, 2).output, Bytes{4});
-    EXPECT_EQ(costs.of(0, 1).output, Bytes{16});
-    EXPECT_EQ(costs.of(3, 5).input, Bytes{10});
+    EXPECT_EQ(costs.of(2, 3).input, Bytes{16});  // of the stem; a does not come along
+    EXPECT_EQ(costs.of(2, 3).output, Bytes{4});
+    EXPECT_EQ(costs.of(0, 2).output, Bytes{16 + 8});
+    EXPECT_EQ(costs.of(4, 6).input, Bytes{2 + 8});
 }
 
 /// A stage that reads an output and hands it on is sent it once and sends it once.
@@ -117,11 +118,12 @@ TEST(Routes, OfARelayCountInItsInputAndItsOutput) {
 
 TEST(Routes, BetweenStagesOfOneRankAreNoSkips) {
     Known skips;
-    for (const char* name : {"a", "b", "c"}) {
-        skips.add(name, 8);
-    }
-    skips.add("d", 8, {"c", "a"});
-    const std::vector<Route> routes = routes_of(skips.model(), cut({1, 1, 1, 1}));
+    skips.add("stem", 8);
+    skips.add("a", 8);
+    skips.add("b", 8, {"stem"});
+    skips.add("c", 8);
+    skips.add("d", 8, {"c", "a"});  // a goes from the first stage to the last
+    const std::vector<Route> routes = routes_of(skips.model(), cut({2, 1, 1, 1}));
     const Schedule v = generate(ScheduleKind::ZbV, {.ranks = 2, .chunks = 2, .micro_batches = 4});
     ASSERT_EQ(v.rank_of_stage.front(), v.rank_of_stage.back());
     EXPECT_THAT(skips_of(routes, v), IsEmpty());

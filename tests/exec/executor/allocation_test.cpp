@@ -128,11 +128,23 @@ std::vector<Shape> shapes() {
     return shapes;
 }
 
+Model two_branches() {
+    return Model::graph(
+        {.positions = 1, .width = 6},
+        {{.name = "stem", .type = LayerType::Linear, .outputs = 7},
+         {.name = "left", .type = LayerType::Gelu},
+         {.name = "right", .type = LayerType::Linear, .outputs = 7, .inputs = {"stem"}},
+         {.name = "sum", .type = LayerType::Add, .inputs = {"left", "right", "stem"}},
+         {.name = "both", .type = LayerType::Concat, .inputs = {"sum", "stem"}},
+         {.name = "classes", .type = LayerType::Linear, .outputs = 4},
+         {.name = "loss", .type = LayerType::CrossEntropy}});
+}
+
 class TrainingStep : public ::testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(Shapes, TrainingStep, ::testing::ValuesIn(shapes()));
 
 TEST_P(TrainingStep, AllocatesNothingOnceItHasWhatItNeeds) {
-    std::vector<Model> models{test::small_gpt(), test::small_mlp()};
+    std::vector<Model> models{test::small_gpt(), test::small_mlp(), two_branches()};
     if (GetParam().schedule != "chimera") {
         models.push_back(test::small_gpt_with(0.25, true));
     }

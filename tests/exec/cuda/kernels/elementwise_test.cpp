@@ -27,6 +27,49 @@ TEST_P(CudaElementwise, AddAdds) {
     }
 }
 
+TEST_P(CudaElementwise, ColumnsAreCopiedOrAddedToThoseOfAnotherMatrix) {
+    struct Case {
+        std::int64_t rows, x_width, y_width, from, to, count;
+    };
+    for (const Case& c : {Case{0, 4, 4, 0, 0, 4},
+                          Case{1, 1, 1, 0, 0, 1},
+                          Case{3, 5, 9, 0, 4, 5},
+                          Case{300, 12, 7, 3, 0, 7},
+                          Case{17, 40, 64, 8, 24, 32}}) {
+        for (const bool adds : {false, true}) {
+            SCOPED_TRACE(::testing::Message() << c.rows << " rows, adds " << adds);
+            const Numbers x = random(c.rows * c.x_width, 1);
+            Numbers expected = random(c.rows * c.y_width, 2);
+            const std::size_t bytes = real() == Real::F32 ? 4 : 2;
+            const auto at = [&](void* data, std::int64_t column) {
+                return static_cast<std::byte*>(data) + static_cast<std::size_t>(column) * bytes;
+            };
+            const Numbers found = run([&] {
+                const Operand from(way(), x);
+                const Operand to(way(), expected);
+                expect_ok(copy_columns(real(),
+                                       {.rows = c.rows,
+                                        .columns = c.count,
+                                        .x_width = c.x_width,
+                                        .y_width = c.y_width,
+                                        .adds = adds ? 1 : 0},
+                                       at(from.data(), c.from),
+                                       at(to.data(), c.to),
+                                       nullptr));
+                return to.numbers();
+            });
+            for (std::int64_t row = 0; row < c.rows; ++row) {
+                for (std::int64_t column = 0; column < c.count; ++column) {
+                    const auto in_x = static_cast<std::size_t>(row * c.x_width + c.from + column);
+                    const auto in_y = static_cast<std::size_t>(row * c.y_width + c.to + column);
+                    expected[in_y] = adds ? expected[in_y] + x[in_x] : x[in_x];
+                }
+            }
+            EXPECT_TRUE(close(found, expected, way().bound()));
+        }
+    }
+}
+
 // Numbers that have other sums in other orders.
 TEST_P(CudaElementwise, SumsOfMembersAreAddedUpInTheirOrder) {
     constexpr std::int64_t stride = 700;

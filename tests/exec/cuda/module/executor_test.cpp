@@ -148,6 +148,63 @@ TEST_F(CudaExecutor, TrainsAsTheCpuDoes) {
 }
 
 // The third step repeats the calls of the second, so it runs as graphs.
+/// The shape of a U-Net, of linear layers whose outputs begin where products may.
+Model unet() {
+    const auto layer = [](LayerType type, const char* name, std::vector<std::string> inputs) {
+        return LayerSpec{.name = name,
+                         .type = type,
+                         .outputs = type == LayerType::Linear ? 64 : 0,
+                         .inputs = std::move(inputs)};
+    };
+    LayerSpec classes = layer(LayerType::Linear, "classes", {});
+    classes.outputs = 5;
+    return Model::graph({.positions = 1, .width = 6},
+                        {layer(LayerType::Linear, "down0", {}),
+                         layer(LayerType::Gelu, "gelu0", {}),
+                         layer(LayerType::Linear, "down1", {}),
+                         layer(LayerType::Gelu, "gelu1", {}),
+                         layer(LayerType::Linear, "bottom", {}),
+                         layer(LayerType::Concat, "join1", {"bottom", "gelu1"}),
+                         layer(LayerType::Linear, "up1", {}),
+                         layer(LayerType::Add, "join0", {"up1", "gelu0", "down0"}),
+                         classes,
+                         layer(LayerType::CrossEntropy, "loss", {})});
+}
+
+TEST_F(CudaExecutor, TrainsModelsWithBranches) {
+    const Model model = unet();
+    Shape shape{.stages = 1, .micro_batches = 2, .batch = 4, .schedule = "1f1b"};
+    const Outcome cpu = train(model, shape, 2);
+    const Outcome alone = train(model, on_cuda(shape), 2);
+    EXPECT_NEAR(alone.losses[1], cpu.losses[1], 1e-5 * cpu.losses[1]);
+    expect_near(alone.gradients, cpu.gradients, 1e-4, 1e-6);
+    for (const std::vector<int>& cut : {std::vector{5, 5}, {1, 3, 2, 4}, {2, 3, 3, 2}}) {
+        shape.partition = cut;
+        shape.stages = static_cast<int>(cut.size());
+        for (const Recompute mode : {Recompute::None, Recompute::Always}) {
+            shape.recompute = mode;
+            EXPECT_EQ(train(model, on_cuda(shape), 2), alone) << test::to_string(shape);
+        }
+    }
+}
+
+TEST_F(CudaExecutor, RefusesOutputsThatBeginWhereNoProductMay) {
+    const Model model = unet();
+    const Shape shape = on_cuda({.stages = 2,
+                                 .micro_batches = 4,
+                                 .batch = 4,
+                                 .schedule = "1f1b",
+                                 .partition = std::vector{5, 5},
+                                 .precision = Precision::Bf16});
+    try {
+        const Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+        FAIL() << "the second output of a message begins at byte 128";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("begins at byte 128"));
+    }
+}
+
 TEST_F(CudaExecutor, StaysWithTheCpuOverManySteps) {
     const Model model = test::small_gpt();
     const Shape shape{.stages = 2, .schedule = "1f1b"};

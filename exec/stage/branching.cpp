@@ -1,0 +1,370 @@
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "exec/stage/stage_impl.h"
+
+/// What a stage does where layers read outputs from anywhere before them: which tensors it makes
+/// and when they go stands in core/plan/stage_tensors.h, and is counted there.
+namespace pipetwin::exec {
+
+void Stage::Impl::set_up_branches(const Model& model) {
+    branches.emplace(model, place.first_layer, place.layer_count, *options.messages);
+    for (const auto& layer : layers) {
+        joins.push_back(dynamic_cast<const Join*>(layer.get()));
+    }
+    made_again.resize(branches->sent_count());
+    for (Stash& stash : stashes) {
+        stash.branches = branches->make_stash();
+    }
+}
+
+/// Refuses a message of a wrong size or type.
+void Stage::Impl::check_message(const Tensor& message,
+                                std::int64_t numbers,
+                                std::string_view what) const {
+    if (message.empty() || message.dtype() != options.format.real || message.size() != numbers) {
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("stage {}", place.stage),
+                    fmt::format("{} is {}, expected {}",
+                                what,
+                                shape_text(message.dtype(), message.rows(), message.columns()),
+                                shape_text(options.format.real, 1, numbers)));
+    }
+}
+
+/// The stage's input as a part of its stash.
+void Stage::Impl::take_in(Stash& stash, std::span<Tensor> received, const MicroBatch& data) {
+    PIPETWIN_EXPECT(!stash.alive, "F of a micro-batch comes once");
+    PIPETWIN_EXPECT(received.size() == branches->received_count(), "all messages of a stage");
+    if (first()) {
+        stash.input = load(data);
+    }
+    for (std::size_t message = 0; message < received.size(); ++message) {
+        check_message(
+            received[message], branches->received_numbers(message, data.samples), "a message");
+        received[message].move_to(MemoryKind::Stash);
+        stash.branches.received[message] = std::move(received[message]);
+    }
+    begin(stash, data);
+}
+
+/// Where an output lies: in the message that brought it, in a tensor of its own, or in the message
+/// that it is sent with.
+View Stage::Impl::value_view(Stash& stash, std::size_t index, std::span<Tensor> sent) const {
+    const StageBranches::Value& value = branches->values()[index];
+    if (value.received) {
+        return view_in(stash.branches.received[value.received->message],
+                       *value.received,
+                       value.shape,
+                       stash.samples);
+    }
+    if (value.is_inner) {
+        return stash.branches.values[index];
+    }
+    return view_in(sent[value.sent->message], *value.sent, value.shape, stash.samples);
+}
+
+/// Where the gradient of an output lies: in the message to where the output came from, in the one
+/// that came from where it was sent, or in a tensor of its own.
+View Stage::Impl::gradient_view(Stash& stash,
+                                std::size_t index,
+                                std::span<Tensor> gradients) const {
+    const StageBranches::Value& value = branches->values()[index];
+    if (value.received) {
+        return view_in(
+            gradients[value.received->message], *value.received, value.shape, stash.samples);
+    }
+    if (value.sent) {
+        return view_in(stash.branches.sent_gradients[value.sent->message],
+                       *value.sent,
+                       value.shape,
+                       stash.samples);
+    }
+    return stash.branches.gradients[index];
+}
+
+/// What a layer that is no join reads.
+ConstView Stage::Impl::layer_input(Stash& stash, std::size_t index) const {
+    const std::vector<std::size_t>& reads = branches->reads(index);
+    return reads.empty() ? ConstView(stash.input) : ConstView(value_view(stash, reads.front(), {}));
+}
+
+void Stage::Impl::show_branch(std::size_t index, View output) const {
+    if (watch && !output.empty()) {
+        show(index,
+             Tensor::placed(
+                 device.memory(), output.data, output.dtype, output.rows, output.columns));
+    }
+}
+
+/// The forward of one layer, with its output where it belongs.
+void Stage::Impl::forward_layer(
+    LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept) {
+    View y;
+    if (const std::optional<std::size_t> made = branches->made_by(index)) {
+        const StageBranches::Value& value = branches->values()[*made];
+        if (value.is_inner) {
+            stash.branches.values[*made] =
+                arena.allocate(options.format.real,
+                               std::int64_t{stash.samples} * value.shape.positions,
+                               value.shape.width,
+                               MemoryKind::Stash);
+        }
+        y = value_view(stash, *made, sent);
+    }
+    if (joins[index] != nullptr) {
+        operands.clear();
+        for (const std::size_t read : branches->reads(index)) {
+            operands.emplace_back(value_view(stash, read, {}));
+        }
+        joins[index]->join(call, operands, y);
+    } else {
+        layers[index]->forward(call, layer_input(stash, index), {}, y, kept);
+    }
+    show_branch(index, y);
+}
+
+namespace {
+
+/// Copies an output, or its gradient, into another place of its own.
+void copy(const Kernels& kernels, ConstView from, View to) {
+    kernels.copy_columns({.count = from.columns}, from, to);
+}
+
+}  // namespace
+
+/// All layers in order, from the messages in the stash. With `keep` everything that the backward
+/// needs goes into the stash, else nothing more.
+void Stage::Impl::run_branches(
+    int micro_batch, Stash& stash, const LayerCall& base, bool keep, std::span<Tensor> sent) {
+    LayerCall call = base;
+    if (!call.recomputation) {  // which has left its loss already
+        call.loss_sum = &loss_sums[as_index(micro_batch)];
+    }
+    for (std::size_t message = 0; message < sent.size(); ++message) {
+        sent[message] = arena.allocate(options.format.real,
+                                       1,
+                                       branches->sent_numbers(message, stash.samples),
+                                       MemoryKind::Boundary);
+    }
+    const auto put_into_message = [&](std::size_t index) {
+        const StageBranches::Value& value = branches->values()[index];
+        copy(call.kernels,
+             value_view(stash, index, {}),
+             view_in(sent[value.sent->message], *value.sent, value.shape, stash.samples));
+    };
+    for (std::size_t index = 0; index < branches->values().size(); ++index) {
+        const StageBranches::Value& value = branches->values()[index];
+        if (value.received && value.sent) {
+            put_into_message(index);
+        }
+    }
+    std::vector<Kept>& kept = keep ? stash.layers : dropped;
+    kept.resize(layers.size());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        kept[i].clear();  // where an earlier forward failed
+        forward_layer(call, stash, i, sent, kept[i]);
+        const std::optional<std::size_t> made = branches->made_by(i);
+        if (made && branches->values()[*made].is_inner && branches->values()[*made].sent) {
+            put_into_message(*made);
+        }
+        tell(i, Op::Forward);
+        if (!keep) {
+            kept[i].clear();
+        }
+        free_values_read(stash, i, false, keep);
+    }
+    stash.is_whole = keep;
+    if (!call.recomputation) {
+        loss_scales[as_index(micro_batch)] = call.loss_scale;
+    }
+}
+
+/// Frees the outputs inside of the stage that nothing reads behind this layer's forward, or behind
+/// its backward.
+void Stage::Impl::free_values_read(Stash& stash,
+                                   std::size_t index,
+                                   bool backward,
+                                   bool keep) const {
+    for (const std::size_t read : branches->reads(index)) {
+        const StageBranches::Value& value = branches->values()[read];
+        const bool stays = keep && value.first_keeper >= 0;
+        const int last_use = backward ? value.first_keeper : value.last_reader;
+        if (last_use == static_cast<int>(index) && (backward || !stays)) {
+            stash.branches.values[read] = {};
+        }
+    }
+}
+
+/// Room for the gradients of all that was received, with those that later stages have sent of what
+/// was handed on.
+void Stage::Impl::begin_gradients(Stash& stash,
+                                  std::span<Tensor> received,
+                                  std::span<Tensor> gradients) {
+    PIPETWIN_EXPECT(received.size() == branches->sent_count(), "all gradients of a stage");
+    for (std::size_t message = 0; message < received.size(); ++message) {
+        check_message(received[message],
+                      branches->sent_numbers(message, stash.samples),
+                      "the gradient of a message");
+        stash.branches.sent_gradients[message] = std::move(received[message]);
+    }
+    for (std::size_t message = 0; message < branches->received_count(); ++message) {
+        gradients[message] = arena.allocate(options.format.real,
+                                            1,
+                                            branches->received_numbers(message, stash.samples),
+                                            MemoryKind::Boundary);
+    }
+    for (std::size_t index = 0; index < branches->values().size(); ++index) {
+        const StageBranches::Value& value = branches->values()[index];
+        if (value.received && value.sent) {
+            copy(*kernels,
+                 view_in(stash.branches.sent_gradients[value.sent->message],
+                         *value.sent,
+                         value.shape,
+                         stash.samples),
+                 gradient_view(stash, index, gradients));
+        }
+    }
+}
+
+/// The backward of one layer, or of one half of it. The last reader of an output writes its
+/// gradient, and each one before it adds its own: the sum has one order, whatever the cuts.
+void Stage::Impl::backward_layer(
+    LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op) {
+    ExecutableLayer& layer = *layers[index];
+    ConstView dy;
+    if (const std::optional<std::size_t> made = branches->made_by(index)) {
+        dy = gradient_view(stash, *made, gradients);
+    }
+    Kept& kept = stash.layers[index];
+    const bool is_join = joins[index] != nullptr;
+    if (op == Op::BackwardWeight) {
+        if (!is_join) {
+            layer.backward_weight(call, kept, layer_input(stash, index), dy);
+        }
+        return;
+    }
+    const auto compute = [&](View dx) {
+        const ConstView x = layer_input(stash, index);
+        if (op == Op::Backward) {
+            layer.backward(call, kept, x, dy, {}, dx);
+        } else {
+            layer.backward_input(call, kept, x, dy, {}, dx);
+        }
+    };
+    const auto allocate = [&](const SampleShape& shape, MemoryKind kind) {
+        const std::int64_t rows = std::int64_t{stash.samples} * shape.positions;
+        return arena.allocate(options.format.real, rows, shape.width, kind);
+    };
+    const std::vector<std::size_t>& reads = branches->reads(index);
+    if (reads.empty()) {  // the model's first layer
+        if (!gradients.empty() && !layer.input().token_ids) {
+            gradients.front() = allocate(layer.input(), MemoryKind::Boundary);
+            compute(gradients.front());
+        } else {
+            compute({});
+        }
+        return;
+    }
+    for (std::size_t operand = 0; operand < reads.size(); ++operand) {
+        const StageBranches::Value& value = branches->values()[reads[operand]];
+        const bool adds = StageBranches::adds(value, index);
+        if (!value.received && !adds) {
+            stash.branches.gradients[reads[operand]] = allocate(value.shape, MemoryKind::Stash);
+        }
+        const View dx = gradient_view(stash, reads[operand], gradients);
+        if (is_join) {
+            joins[index]->input_gradient(call, operand, dy, dx, adds);
+        } else if (adds) {
+            Tensor own = allocate(value.shape, MemoryKind::Stash);
+            compute(own);
+            call.kernels.add(own, dx);
+        } else {
+            compute(dx);
+        }
+    }
+}
+
+void Stage::forward(int micro_batch,
+                    std::span<Tensor> received,
+                    const MicroBatch& data,
+                    bool keep,
+                    std::span<Tensor> sent) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    impl.take_in(stash, received, data);
+    LayerCall call = impl.call(micro_batch, stash);
+    call.data = &data;
+    impl.run_branches(micro_batch, stash, call, keep, sent);
+}
+
+void Stage::evaluate(int micro_batch,
+                     std::span<Tensor> received,
+                     const MicroBatch& data,
+                     std::span<Tensor> sent) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    impl.take_in(stash, received, data);
+    LayerCall call = impl.call(micro_batch, stash);
+    call.data = &data;
+    call.evaluation = true;
+    impl.run_branches(micro_batch, stash, call, false, sent);
+    stash.clear();
+}
+
+void Stage::backward(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(stash.is_whole, "B follows F or R");
+    impl.begin_gradients(stash, received, gradients);
+    LayerCall call = impl.call(micro_batch, stash);
+    for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        call.after_part = impl.part_teller(i);
+        impl.backward_layer(call, stash, i, gradients, Op::Backward);
+        impl.tell(i, Op::BackwardInput);
+        stash.layers[i].clear();
+        if (const std::optional<std::size_t> made = impl.branches->made_by(i)) {
+            stash.branches.gradients[*made] = {};
+        }
+        impl.free_values_read(stash, i, true, true);
+    }
+    stash.clear();
+}
+
+void Stage::backward_input(int micro_batch,
+                           std::span<Tensor> received,
+                           std::span<Tensor> gradients) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(stash.is_whole, "I follows F or R");
+    impl.begin_gradients(stash, received, gradients);
+    LayerCall call = impl.call(micro_batch, stash);
+    for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        call.after_part = impl.part_teller(i);
+        impl.backward_layer(call, stash, i, gradients, Op::BackwardInput);
+        impl.tell(i, Op::BackwardInput);
+        const std::optional<std::size_t> made = impl.branches->made_by(i);
+        if (made && !impl.layers[i]->weight_reads_gradient()) {
+            stash.branches.gradients[*made] = {};
+        }
+    }
+}
+
+Stage::Boundary Stage::received_message(std::size_t message, int samples) const {
+    return {.type = impl_->options.format.real,
+            .rows = 1,
+            .columns = impl_->branches->received_numbers(message, samples)};
+}
+
+Stage::Boundary Stage::sent_message(std::size_t message, int samples) const {
+    return {.type = impl_->options.format.real,
+            .rows = 1,
+            .columns = impl_->branches->sent_numbers(message, samples)};
+}
+
+}  // namespace pipetwin::exec

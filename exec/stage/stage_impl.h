@@ -1,0 +1,112 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/layers/join.h"
+#include "exec/layers/layer.h"
+#include "exec/stage/branches.h"
+#include "exec/stage/stage.h"
+
+/// Inside of a stage: chains of layers (stage.cpp), and layers that read outputs from anywhere
+/// before them (branching.cpp).
+namespace pipetwin::exec {
+
+/// Tensors and sizes that a stage keeps of one micro-batch.
+struct Stage::Stash {
+    bool alive = false;
+    int samples = 0;
+    int batch_samples = 0;
+    int first_sample = 0;
+    int step = 0;
+    bool is_whole = false;     ///< everything is kept that the backward needs
+    Tensor input;              ///< of the stage, while nothing else is kept
+    std::vector<Kept> layers;  ///< [i].input is the input of layer i; empty until the first F or R
+    Tensor output_gradient;    ///< between I and W
+    BranchStash branches;      ///< of a model with branches
+
+    void clear() {
+        alive = false;
+        is_whole = false;
+        input = {};
+        for (Kept& layer : layers) {
+            layer.clear();
+        }
+        output_gradient = {};
+        branches.clear();
+    }
+};
+
+/// State of a stage. The functions say more where they are defined.
+struct Stage::Impl {
+    Impl(Device& on, Arena& in, const StageOptions& with);
+
+    Device& device;
+    const Kernels* kernels;
+    Arena& arena;
+    StageOptions options;
+    Place place;
+    std::vector<std::unique_ptr<ExecutableLayer>> layers;
+    std::vector<std::string> names;  ///< of the layers
+    /// [layer]: the blocks that are computed again together with its own, or nothing.
+    std::vector<std::optional<LayerRange>> blocks;
+    /// What the stage does with outputs where the model has branches; none: of a chain.
+    std::optional<StageBranches> branches;
+    std::vector<const Join*> joins;   ///< [layer]; null: it reads one output. Empty: of a chain
+    std::vector<Tensor> made_again;   ///< [sent message] where R writes what was sent already
+    std::vector<ConstView> operands;  ///< of the join at work
+    LayerWatch watch;
+    std::vector<Stash> stashes;  ///< [micro-batch]
+    std::vector<Kept> dropped;   ///< [layer] what a layer makes in an F that keeps nothing
+    std::vector<Parameter*> parameters;
+    std::span<double> loss_sums;          ///< [micro-batch]
+    std::vector<double> loss_scales;      ///< [micro-batch]
+    std::span<double> squares;            ///< [parameter]
+    std::vector<double> counted_squares;  ///< without copies
+    std::vector<Parameter*> shared;       ///< that another stage has, too, or that are used twice
+
+    void finish(const ParameterMaker::Settings& rules, ShareCut* share);
+    Stash& stash(int micro_batch);
+    LayerCall call(int micro_batch, const Stash& stash);
+    Tensor load(const MicroBatch& data);
+    Tensor take_in(Stash& stash, Tensor input, const MicroBatch& data);
+    Boundary boundary(const SampleShape& shape, int samples) const;
+    void check(const Tensor& tensor, bool output, int samples) const;
+    Tensor allocate_output(std::size_t index, int samples);
+    Tensor allocate_input_gradient(std::size_t index, int samples);
+    Tensor run_forward(
+        int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
+    void find_blocks();
+    void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
+    void free_unread(std::size_t index, Kept& kept, Tensor& dy) const;
+    bool times_layers() const;
+    void tell(std::size_t index, Op part) const;
+    std::function<void(Op)> part_teller(std::size_t index) const;
+    void show(std::size_t index, const Tensor& output) const;
+    void begin(Stash& stash, const MicroBatch& data) const;
+
+    // Models with branches (branching.cpp):
+    void set_up_branches(const Model& model);
+    void check_message(const Tensor& message, std::int64_t numbers, std::string_view what) const;
+    void take_in(Stash& stash, std::span<Tensor> received, const MicroBatch& data);
+    void run_branches(
+        int micro_batch, Stash& stash, const LayerCall& base, bool keep, std::span<Tensor> sent);
+    View value_view(Stash& stash, std::size_t value, std::span<Tensor> sent) const;
+    View gradient_view(Stash& stash, std::size_t value, std::span<Tensor> gradients) const;
+    ConstView layer_input(Stash& stash, std::size_t index) const;
+    void forward_layer(
+        LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept);
+    void free_values_read(Stash& stash, std::size_t index, bool backward, bool keep) const;
+    void begin_gradients(Stash& stash, std::span<Tensor> received, std::span<Tensor> gradients);
+    void backward_layer(
+        LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
+    void show_branch(std::size_t index, View output) const;
+    bool first() const { return place.first_layer == 0; }
+};
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,138 @@
+#include "core/plan/stage_tensors.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/base/as_index.h"
+#include "core/plan/routes.h"
+#include "core/plan/stage_costs.h"
+
+namespace pipetwin {
+namespace stage_tensors_test {
+
+/// One layer whose output two branches read, and what joins them. Bytes of outputs: 10, 20, 30, 50,
+/// 5; the model's input has 4. The loss keeps 7 beside what it reads.
+///
+///     stem --+--> left --+--> both --> classes --> loss
+///            '--> right -'
+Model two_branches() {
+    return Model::graph(
+        {.positions = 1, .width = 4},
+        {{.name = "stem", .type = LayerType::Linear, .outputs = 10},
+         {.name = "left", .type = LayerType::Linear, .outputs = 20},
+         {.name = "right", .type = LayerType::Linear, .outputs = 30, .inputs = {"stem"}},
+         {.name = "both", .type = LayerType::Concat, .inputs = {"left", "right"}},
+         {.name = "classes", .type = LayerType::Linear, .outputs = 5},
+         {.name = "loss", .type = LayerType::CrossEntropy}});
+}
+
+LayerSamples samples() {
+    const auto layer = [](int input, int output, int saved, int unread_gradient = 0) {
+        LayerSample sample;
+        sample.input = Bytes{input};
+        sample.output = Bytes{output};
+        sample.saved = Bytes{saved};
+        sample.unread_gradient = Bytes{unread_gradient};
+        return sample;
+    };
+    return {layer(4, 10, 4),
+            layer(10, 20, 10),
+            layer(10, 30, 10),
+            layer(0, 50, 0, 50),  // a join keeps nothing, and has no W
+            layer(50, 5, 50),
+            layer(5, 0, 5 + 7)};
+}
+
+std::vector<int> over_layers(const StageTensors& tensors,
+                             Bytes (StageTensors::*bytes)(int) const,
+                             int first,
+                             int end) {
+    std::vector<int> all;
+    for (int layer = first; layer < end; ++layer) {
+        all.push_back(static_cast<int>((tensors.*bytes)(layer).count));
+    }
+    return all;
+}
+
+TEST(StageTensors, OfAWholeModelComeAndGoWithTheirReaders) {
+    const Model model = two_branches();
+    const LayerSamples of_layer = samples();
+    const StageTensors whole(model, of_layer, 0, 6);
+    const auto each = [&](Bytes (StageTensors::*bytes)(int) const) {
+        return over_layers(whole, bytes, 0, 6);
+    };
+    EXPECT_EQ(whole.input(), Bytes{4});
+    EXPECT_EQ(whole.output(), Bytes{});
+    EXPECT_EQ(whole.kept_values(), Bytes{10 + 50 + 5});  // what 'both' reads is read by no backward
+    EXPECT_EQ(whole.inner_gradients(), Bytes{10 + 20 + 30 + 5});
+    EXPECT_EQ(each(&StageTensors::kept_by), (std::vector{0, 0, 0, 0, 0, 7}));
+    EXPECT_EQ(
+        each(&StageTensors::values_in_forward),
+        (std::vector{10, 10 + 20, 10 + 20 + 30, 10 + 20 + 30 + 50, 10 + 50 + 5, 10 + 50 + 5}));
+    EXPECT_EQ(each(&StageTensors::values_in_drop),
+              (std::vector{10, 10 + 20, 10 + 20 + 30, 20 + 30 + 50, 50 + 5, 5}));
+    EXPECT_EQ(each(&StageTensors::values_in_backward),
+              (std::vector{0, 10, 10, 10, 10 + 50, 10 + 50 + 5}));
+    // 'left' writes its part of the stem's gradient beside that of 'right'.
+    EXPECT_EQ(each(&StageTensors::gradients_in_backward),
+              (std::vector{10, 10 + 20 + 10, 10 + 20 + 30, 20 + 30 + 50, 50 + 5, 5}));
+    EXPECT_EQ(each(&StageTensors::gradients_in_input_half),
+              (std::vector{65, 65 + 10, 65, 20 + 30 + 50 + 5, 50 + 5, 5}));
+}
+
+TEST(StageTensors, OfAPartLieInItsMessagesWhereTheyCross) {
+    const Model model = two_branches();
+    const LayerSamples of_layer = samples();
+    const StageTensors middle(model, of_layer, 1, 4);  // left, right, both
+    EXPECT_EQ(middle.input(), Bytes{10});
+    EXPECT_EQ(middle.output(), Bytes{50});
+    EXPECT_EQ(middle.kept_values(), Bytes{});
+    EXPECT_EQ(middle.inner_gradients(), Bytes{20 + 30});
+    EXPECT_EQ(over_layers(middle, &StageTensors::values_in_forward, 1, 4),
+              (std::vector{20, 20 + 30, 20 + 30}));
+    const StageTensors left(model, of_layer, 1, 2);  // the stem's output is handed on
+    EXPECT_EQ(left.output(), Bytes{10 + 20});
+    EXPECT_EQ(left.values_in_forward(1), Bytes{});
+    EXPECT_EQ(left.gradients_in_backward(1), Bytes{10});  // beside what has come back
+}
+
+TEST(StageTensors, MakeThePeaksOfAStage) {
+    const Model model = two_branches();
+    const LayerSamples of_layer = samples();
+    const StageCost whole = StageCosts(model, of_layer).of(0, 6);
+    EXPECT_EQ(whole.saved, Bytes{4 + 65 + 7});
+    EXPECT_EQ(whole.split, Bytes{65});
+    EXPECT_EQ(whole.input_saved, Bytes{});
+    EXPECT_EQ(whole.forward_peak, Bytes{4 + 110});          // in 'both'
+    EXPECT_EQ(whole.forward_drop_peak, Bytes{4 + 100});     // in 'both'
+    EXPECT_EQ(whole.backward_peak, Bytes{4 + 60 + 55});     // in 'classes'
+    EXPECT_EQ(whole.backward_input_peak, Bytes{76 + 105});  // in 'both'
+    const StageCost middle = StageCosts(model, of_layer).of(1, 4);
+    EXPECT_EQ(middle.saved, Bytes{10});
+    EXPECT_EQ(middle.forward_peak, Bytes{10 + 50 + 20 + 30});
+    EXPECT_EQ(middle.backward_peak, Bytes{10 + 50 + 10 + 20 + 30});
+}
+
+TEST(PieceMessages, AreThoseOfItsRoutesAndOfItsNeighbours) {
+    // stem | left | right | both, classes, loss: the third stage has nothing of the second but the
+    // stem's output, which it reads behind it.
+    const Model model = two_branches();
+    const std::vector<Route> routes = routes_of(model, Partition({1, 1, 1, 3}, 6));
+    const PieceMessages second = messages_of(routes, 1, 4);
+    EXPECT_EQ(second.from, std::vector{0});
+    EXPECT_EQ(second.received, std::vector<std::vector<int>>({{0}}));
+    EXPECT_EQ(second.to, (std::vector{2, 3}));
+    EXPECT_EQ(second.sent, (std::vector{std::vector{0}, std::vector{1}}));
+    const PieceMessages last = messages_of(routes, 3, 4);
+    EXPECT_EQ(last.from, (std::vector{1, 2}));
+    EXPECT_EQ(last.received, (std::vector{std::vector{1}, std::vector{2}}));
+    EXPECT_TRUE(last.to.empty());
+    // Neighbours have a message without anything in it where nothing goes between them.
+    const PieceMessages nothing = messages_of({}, 0, 2);
+    EXPECT_EQ(nothing.to, std::vector{1});
+    EXPECT_TRUE(nothing.sent.at(0).empty());
+}
+
+}  // namespace stage_tensors_test
+}  // namespace pipetwin
