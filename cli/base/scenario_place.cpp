@@ -130,8 +130,9 @@ Error with_scenario_place(const Error& error,
     }
     try {
         const std::string place = place_of_key(key, scenario, overrides);
+        const bool is_named = rest->empty() || place.ends_with(fmt::format("--set {}", *rest));
         return {error.kind(),
-                rest->empty() ? place : fmt::format("{}: {}", place, *rest),
+                is_named ? place : fmt::format("{}: {}", place, *rest),
                 error.text(),
                 error.hint()};
     } catch (const std::exception&) {

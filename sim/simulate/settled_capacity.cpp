@@ -72,16 +72,21 @@ int capacity_without_blocking(const Plan& plan, const Unblocked& run) {
 
 /// Whether a message that crosses between two ranks has bytes.
 bool room_takes_memory(const Plan& plan) {
-    for (int boundary = 0; boundary + 1 < plan.stage_count(); ++boundary) {
-        const auto has_bytes = [boundary](const std::vector<StageCost>& costs) {
-            return costs[as_index(boundary)].output > Bytes{} ||
-                   costs[as_index(boundary + 1)].input > Bytes{};
+    const std::size_t boundaries = boundary_count(plan->schedule);
+    for (std::size_t pair = 0; pair < pair_count(plan->schedule); ++pair) {
+        const auto has_bytes = [pair](const std::vector<StageCost>& costs) {
+            return costs[pair].output > Bytes{} || costs[pair + 1].input > Bytes{};
         };
-        if (exchanges(plan->schedule, boundary) && std::ranges::any_of(plan->costs, has_bytes)) {
+        const bool bytes = plan->message_bytes.empty()
+                               ? std::ranges::any_of(plan->costs, has_bytes)
+                               : std::ranges::any_of(plan->message_bytes, [pair](const auto& each) {
+                                     return each[pair] > Bytes{};
+                                 });
+        if (bytes && (pair >= boundaries || exchanges(plan->schedule, static_cast<int>(pair)))) {
             return true;
         }
     }
-    return !plan->schedule.skips.empty();
+    return false;
 }
 
 /// The smallest capacity from 1 to `most` for which `is_enough` holds, as it does for every larger

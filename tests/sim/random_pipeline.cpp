@@ -240,10 +240,17 @@ Plan plan_with_updates(const Pipeline& x, std::optional<int> capacity) {
 Plan with_offload(const Plan& plan) {
     PlanParts parts = plan.parts();
     const Bytes boundary{number(0, 4) * 1'000'000LL};
+    for (auto& of_pairs : parts.message_bytes) {
+        std::ranges::fill(of_pairs, boundary);
+    }
     for (auto& of_class : parts.costs) {
-        for (StageCost& cost : of_class) {
-            cost.input = boundary;
-            cost.output = boundary;
+        for (std::size_t stage = 0; stage < of_class.size(); ++stage) {
+            StageCost& cost = of_class[stage];
+            const auto skips = [&](int StagePair::*end) {
+                return std::ranges::count(parts.schedule.skips, static_cast<int>(stage), end);
+            };
+            cost.input = (1 + skips(&StagePair::to)) * boundary;
+            cost.output = (1 + skips(&StagePair::from)) * boundary;
             cost.saved = cost.input + Bytes{number(0, 4) * 1'000'000LL};
             cost.forward_drop_peak = cost.saved + cost.output;
             cost.backward_peak = cost.saved + cost.output + cost.input;

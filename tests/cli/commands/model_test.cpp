@@ -147,16 +147,11 @@ TEST_F(ModelCommand, EstimatesCostsThatSimulateAndPlanTake) {
     EXPECT_THAT(unknown.err, HasSubstr("a100-sxm-80"));
 }
 
-TEST_F(ModelCommand, BranchesAreRefusedByTrainingsBeforeAnythingIsMeasured) {
+TEST_F(ModelCommand, BranchesAreMeasuredTrainedAndRun) {
     const std::string scenario = file("branches.toml", branches);
     for (const char* const command : {"profile", "train", "run"}) {
         const Outcome outcome = pipetwin({command, scenario, "--out", path(command)});
-        EXPECT_EQ(outcome.code, 3) << command;
-        EXPECT_THAT(outcome.err,
-                    AllOf(HasSubstr("branches.toml:4:"),
-                          HasSubstr("'right' reads 'stem', expected 'left', the layer before it"),
-                          HasSubstr("hint: 'pipetwin simulate'")))
-            << command;
+        EXPECT_EQ(outcome.code, 0) << command << ": " << outcome.err;
     }
 }
 

@@ -107,7 +107,7 @@ TEST_F(GpuProcesses, HaveTheLinksThatTheyHave) {
     train_in_threads();
     const Outcome outcome = run(launch(2, "run", {"--set", "cluster.emulate_links=true"}), gpus(2));
     EXPECT_EQ(outcome.code, 4);
-    EXPECT_THAT(outcome.err, HasSubstr("error: cluster.emulate_links: "));
+    EXPECT_THAT(outcome.err, HasSubstr("error: --set cluster.emulate_links: "));
 }
 
 class StoppedGpuProcesses : public GpuProcesses {

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -94,18 +95,21 @@ TEST_F(Resume, ARunThatHasEndedHasNothingLeft) {
 /// A signal after the seventh step: a stream that raises it when the seventh line is written.
 class SignalOnLine : public std::stringbuf {
   public:
-    explicit SignalOnLine(int line) : left_(line) {}
+    explicit SignalOnLine(std::ptrdiff_t line) : line_(line) {}
 
   protected:
     int sync() override {
-        if (--left_ == 0) {
+        const std::string text = str();
+        if (!raised_ && std::ranges::count(text, '\n') >= line_) {
+            raised_ = true;
             std::raise(SIGTERM);
         }
         return 0;
     }
 
   private:
-    int left_;
+    std::ptrdiff_t line_;
+    bool raised_ = false;
 };
 
 TEST_F(Resume, AfterASignalItGoesOnAsIfNothingHadHappenedWithAnyPartition) {

@@ -230,7 +230,7 @@ TEST(SharedLinks, OfOneEdgeEachChangeNothing) {
         const Plan plan = plan_with_updates(random_pipeline());
         Contention contention;
         contention.sharing = number(0, 1) == 1 ? LinkSharing::Fifo : LinkSharing::Fair;
-        for (int edge = 0; edge < 2 * (plan.stage_count() - 1); ++edge) {
+        for (int edge = 0; edge < static_cast<int>(2 * plan->links.size()); ++edge) {
             const double rate = plan->links[static_cast<std::size_t>(edge / 2)].bytes_per_second;
             contention.shared_links.push_back(rate);
             contention.way_of_edge.push_back({edge});

@@ -33,7 +33,8 @@ Pipeline with_ties(Pipeline x) {
     return x;
 }
 
-/// Counts, at every hand-over, what is not taken by then.
+/// Counts, at every hand-over, what is not taken by then; over a skip for each boundary that it
+/// leads over.
 int most_waiting(const Schedule& schedule, const Timeline& timeline) {
     int most = 0;
     for (std::size_t edge = 0; edge < timeline.links.size(); ++edge) {
@@ -52,7 +53,10 @@ int most_waiting(const Schedule& schedule, const Timeline& timeline) {
         for (std::size_t k = 0; k < handed_over.size(); ++k) {
             const auto gone =
                 std::ranges::count_if(taken, [&](Duration time) { return time <= handed_over[k]; });
-            most = std::max(most, static_cast<int>(k + 1) - static_cast<int>(gone));
+            const StagePair stages = stages_of_pair(schedule, edge / 2);
+            const int apart = stages.to - stages.from;
+            const int waiting = static_cast<int>(k + 1) - static_cast<int>(gone);
+            most = std::max(most, (waiting + apart - 1) / apart);
         }
     }
     return most;
@@ -182,6 +186,9 @@ Plan with_bytes(const Plan& plan) {
     PlanParts parts = with_offload(plan).parts();
     parts.host_link.reset();
     parts.costs.push_back(parts.costs.front());
+    if (!parts.message_bytes.empty()) {
+        parts.message_bytes.push_back(parts.message_bytes.front());
+    }
     for (StageCost& cost : parts.costs.back()) {
         for (Bytes* const bytes : {&cost.saved, &cost.forward_drop_peak, &cost.backward_peak}) {
             *bytes += Bytes{number(0, 3) * 1'000'000LL};
