@@ -283,8 +283,8 @@ class Changes {
     std::size_t of_stage_;  ///< changes
     bool any_dropped_;
     std::vector<MemoryChange> changes_;  ///< [stage][cost class][op], then messages
-    /// The place in `changes_` of the first message, of [cost class][edge][send, receive]; 0:
-    /// messages have no sizes of their own.
+    /// Number of the first change of a message, by [cost class][edge][send, receive]; 0: messages
+    /// have no sizes of their own.
     std::size_t first_message_ = 0;
     std::vector<Totals> totals_;
 };

@@ -69,10 +69,9 @@ void refuse_branches_of(const Plan& plan,
     }
     if (plan->layer_recompute == LayerRecompute::Block) {
         throw Error(ErrorKind::Unavailable,
-                    "pipeline.layer_recompute",
+                    "pipeline.recompute",
                     "blocks of a model with branches between layers are not computed again yet",
-                    "set layer_recompute = \"none\" and recompute = \"always\", which computes "
-                    "whole stages again");
+                    "set recompute = \"always\", which computes whole stages again");
     }
     if (gpu) {
         refuse_misaligned_messages(plan, model, format);

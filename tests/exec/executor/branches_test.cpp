@@ -185,8 +185,8 @@ INSTANTIATE_TEST_SUITE_P(Branches,
                                            NamedModel{"fan_outs", fan_outs()}),
                          [](const auto& named) { return named.param.name; });
 
-/// C25: gradients through skips equal the unsplit model for every balance and mode. And C08: the
-/// peaks are those that the plan predicts, to the byte.
+/// C25: gradients through skips equal the unsplit model for every balance and mode. The peaks are
+/// those that the plan predicts, to the byte.
 TEST_P(EveryGraph, EveryCutHasTheBitsOfTheWholeModelAndTheBytesOfThePlan) {
     std::vector<Shape> shapes = every_shape(model);
     SCOPED_TRACE(::testing::Message() << "PIPETWIN_SEED=" << tests::seed());
