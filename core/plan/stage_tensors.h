@@ -16,9 +16,8 @@ namespace pipetwin {
 ///
 ///     received   kept whole from F until the backward of the stage ends
 ///     sent       room for all of it is there from the beginning of F
-///     inner      an output that a layer of the stage reads: from its layer's forward until its
-///     last
-///                reader's, or until the backward of its first reader that keeps what it reads
+///     inner      an output that a layer of the stage reads: from its layer's forward until that of
+///                its last reader, or until the backward of its first reader that keeps it
 ///     gradient   of an inner output that is not sent: from the backward of its last reader until
 ///                that of its own layer; in I until W, if W reads it. All others lie in messages.
 class StageTensors {

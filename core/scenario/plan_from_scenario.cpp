@@ -18,6 +18,7 @@
 #include "core/scenario/cost_table.h"
 #include "core/scenario/replan.h"
 #include "core/scenario/settled_scenario.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/generators.h"
 
@@ -313,6 +314,29 @@ void add_costs(PlanParts& parts,
     }
 }
 
+/// Says what the placement of stages saves of the outputs that skip stages.
+void add_skip_note(PlanParts& parts,
+                   const Schedule& grid,
+                   const std::vector<Route>& routes,
+                   const LayerSamples& samples) {
+    Bytes stays;
+    Bytes sent;
+    for (const Route& route : routes) {
+        if (distance(route.stages) > 1) {
+            const auto rank_of = [&grid](int stage) { return grid.rank_of_stage[as_index(stage)]; };
+            const bool on_one_rank = rank_of(route.stages.from) == rank_of(route.stages.to);
+            (on_one_rank ? stays : sent) += samples.at(as_index(route.layer)).output;
+        }
+    }
+    if (stays > Bytes{}) {
+        parts.notes.push_back(fmt::format(
+            "outputs that skip stages: {} a micro-batch stay on their rank, {} are sent "
+            "to another",
+            format_bytes(stays),
+            format_bytes(sent)));
+    }
+}
+
 /// What each message has, where some lead over stages that do not read them.
 void add_messages(PlanParts& parts,
                   const Schedule& grid,
@@ -325,6 +349,7 @@ void add_messages(PlanParts& parts,
     for (const std::vector<LayerSamples>& of_kind : samples) {  // bytes are those of any device
         parts.message_bytes.push_back(message_bytes(routes, grid, of_kind.front()));
     }
+    add_skip_note(parts, grid, routes, samples.front().front());
 }
 
 void add_states(PlanParts& parts,
@@ -545,7 +570,8 @@ void add_notes(PlanParts& parts,
                const Profile& profile,
                const Cluster& cluster,
                const std::vector<int>& sizes) {
-    parts.notes = device_notes(scenario, profile, cluster.devices());
+    std::ranges::move(device_notes(scenario, profile, cluster.devices()),
+                      std::back_inserter(parts.notes));
     std::ranges::move(spread_notes(profile), std::back_inserter(parts.notes));
     std::ranges::move(shape_notes(asked_shape(scenario)), std::back_inserter(parts.notes));
     std::ranges::move(size_notes(profile, sizes), std::back_inserter(parts.notes));

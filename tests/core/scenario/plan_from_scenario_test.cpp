@@ -14,10 +14,12 @@ namespace plan_from_scenario_test {
 
 using ::testing::AnyOf;
 using testing::chain_profile;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::layer;
+using ::testing::Not;
 using testing::partitioned;
 using testing::plan_error_of;
 using testing::plan_of;
@@ -64,6 +66,27 @@ TEST(ScenarioPlan, BoundariesOfBranchesAreCountedOncePerTensor) {
     EXPECT_EQ(plan.cost(1, 0).input, Bytes{5 + 7});
     EXPECT_EQ(plan.cost(1, 0).output, Bytes{11 + 7});  // b's output passes by for d
     EXPECT_EQ(plan.cost(2, 0).input, Bytes{11 + 7});
+}
+
+/// A V places the first stage and the last on one rank: what e reads of a is not sent there, and
+/// the plan says how much that is.
+TEST(ScenarioPlan, SaysWhatStaysOnItsRankOfTheOutputsThatSkipStages) {
+    Profile profile = chain_profile();
+    profile.layers[4].inputs = {"d", "a"};
+    SettledScenario scenario = partitioned({2, 1, 1, 1});
+    const Plan sent = plan_of(scenario, profile);
+    EXPECT_THAT(sent->schedule.skips, ElementsAre(StagePair{0, 3}));
+    EXPECT_EQ(sent->message_bytes.front().back(), Bytes{5});
+    EXPECT_THAT(sent->notes, Not(Contains(HasSubstr("skip stages"))));
+    scenario.pipeline.schedule = "zb-v";
+    scenario.pipeline.stages = 2;
+    scenario.pipeline.chunks = 2;
+    const Plan stays = plan_of(scenario, profile);
+    EXPECT_THAT(stays->schedule.skips, IsEmpty());
+    EXPECT_THAT(stays->notes,
+                Contains("outputs that skip stages: 5 B a micro-batch stay on their rank, 0 B are "
+                         "sent to another"));
+    EXPECT_EQ(stays.cost(3, 0).input, sent.cost(3, 0).input);  // it is a part of it still
 }
 
 /// Layer by layer, beside the stage's input where it is not the layer's own: c 64 + 11; d 7 + 23 +
