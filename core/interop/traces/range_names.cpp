@@ -127,37 +127,45 @@ RangeNames::Tokens RangeNames::tokens_of(const Pattern& pattern) {
     return tokens;
 }
 
-bool RangeNames::matches(const std::vector<Piece>& pieces,
-                         std::size_t piece,
-                         string_view rest,
-                         NamedAction& action) {
+RangeNames::Fit RangeNames::fit_of(const std::vector<Piece>& pieces,
+                                   std::size_t piece,
+                                   string_view rest,
+                                   NamedAction& action) {
     if (piece == pieces.size()) {
-        return rest.empty();
+        return rest.empty() ? Fit::Yes : Fit::No;
     }
     const Piece& here = pieces[piece];
     if (here.token == Token::Text) {
-        return rest.starts_with(here.text) &&
-               matches(pieces, piece + 1, rest.substr(here.text.size()), action);
+        return rest.starts_with(here.text)
+                   ? fit_of(pieces, piece + 1, rest.substr(here.text.size()), action)
+                   : Fit::No;
     }
     if (here.token == Token::Any) {
         if (piece + 1 == pieces.size()) {
-            return true;
+            return Fit::Yes;
         }
+        // The earliest place at which the pieces up to the next '*' fit leaves the most to that
+        // one: if the rest fits nowhere behind it, it fits behind no later place. So the time is
+        // that of the name's length times the pattern's, however many '*' there are.
         for (std::size_t skipped = 0; skipped <= rest.size(); ++skipped) {
-            if (matches(pieces, piece + 1, rest.substr(skipped), action)) {
-                return true;
+            const Fit fit = fit_of(pieces, piece + 1, rest.substr(skipped), action);
+            if (fit != Fit::No) {
+                return fit;
             }
         }
-        return false;
+        return Fit::Never;
     }
     const auto digits =
         static_cast<std::size_t>(std::ranges::find_if_not(rest, is_digit) - rest.begin());
     const std::optional<int> number = number_of(rest.substr(0, digits));
-    if (!number || !matches(pieces, piece + 1, rest.substr(digits), action)) {
-        return false;
+    if (!number) {
+        return Fit::No;
     }
-    (here.token == Token::Stage ? action.stage : action.micro_batch) = number;
-    return true;
+    const Fit fit = fit_of(pieces, piece + 1, rest.substr(digits), action);
+    if (fit == Fit::Yes) {
+        (here.token == Token::Stage ? action.stage : action.micro_batch) = number;
+    }
+    return fit;
 }
 
 string_view RangeNames::pattern_of(Op op) const {
@@ -168,7 +176,7 @@ string_view RangeNames::pattern_of(Op op) const {
 std::optional<NamedAction> RangeNames::find(string_view name) const {
     for (const Tokens& pattern : patterns_) {
         NamedAction action{.op = pattern.op, .stage = pattern.stage};
-        if (name.size() <= 4096 && matches(pattern.pieces, 0, name, action)) {
+        if (name.size() <= 4096 && fit_of(pattern.pieces, 0, name, action) == Fit::Yes) {
             return action;
         }
     }

@@ -71,10 +71,13 @@ class RangeNames {
     };
 
     static Tokens tokens_of(const Pattern& pattern);
-    static bool matches(const std::vector<Piece>& pieces,
-                        std::size_t piece,
-                        std::string_view rest,
-                        NamedAction& action);
+    /// Whether a text fits the pieces of a pattern. Never: it would not, either, if a '*' before
+    /// them stood for more.
+    enum class Fit { Yes, No, Never };
+    static Fit fit_of(const std::vector<Piece>& pieces,
+                      std::size_t piece,
+                      std::string_view rest,
+                      NamedAction& action);
 
     std::vector<Tokens> patterns_;
     bool keeps_operators_ = false;

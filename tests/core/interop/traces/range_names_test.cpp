@@ -55,6 +55,21 @@ TEST(RangeNames, PatternsHaveTextNumbersAndGaps) {
     EXPECT_FALSE(RangeNames({{.op = Op::Forward, .text = "x"}}).find("PP:0F0"));
 }
 
+/// A name of 4096 characters against twenty gaps: with a search that goes back to each of them this
+/// would not end.
+TEST(RangeNames, PatternsWithManyGapsTakeTheTimeOfTheirLength) {
+    std::string pattern;
+    for (int gap = 0; gap < 20; ++gap) {
+        pattern += "*a";
+    }
+    EXPECT_TRUE(is_found(std::string(4096, 'a'), pattern));
+    EXPECT_FALSE(is_found(std::string(4095, 'a') + "b", pattern));
+    EXPECT_TRUE(is_found("xaya7", "*a*a{micro_batch}"));
+    EXPECT_EQ(found("stage 1 of 12 forward 7 ", "*stage {stage}*forward {micro_batch}*").stage, 1);
+    EXPECT_TRUE(is_found("a1a1b", "*a*{stage}b"));
+    EXPECT_FALSE(is_found("a1a1c", "*a*{stage}b"));
+}
+
 TEST(RangeNames, RefusesPatternsThatMeanNothing) {
     const auto refusal = [](std::string text) {
         return error_of([&] { RangeNames({{.op = Op::Forward, .text = text}}); });
