@@ -511,6 +511,7 @@ bool does_everything_once(const Schedule& schedule, bool trains) {
     std::map<std::pair<int, int>, int> forwards;  ///< piece, micro-batch
     std::map<std::pair<int, int>, int> gradients;
     int updates = 0;
+    int norms = 0;
     int pieces = 0;
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
         pieces = std::max(pieces, layout.model_stage_of(stage) + 1);
@@ -521,6 +522,7 @@ bool does_everything_once(const Schedule& schedule, bool trains) {
             forwards[place] += a.op == Op::Forward ? 1 : 0;
             gradients[place] += a.op == Op::Backward || a.op == Op::BackwardWeight ? 1 : 0;
             updates += a.op == Op::Optimizer ? 1 : 0;
+            norms += a.op == Op::GradientNorm ? 1 : 0;
         }
     }
     for (int piece = 0; piece < pieces; ++piece) {
@@ -530,7 +532,9 @@ bool does_everything_once(const Schedule& schedule, bool trains) {
             }
         }
     }
-    return updates == 0 || updates == schedule.stage_count();
+    // A norm is for the updates of all stages, and of the gradients of all.
+    const int stages = schedule.stage_count();
+    return (norms == 0 && updates == 0) || (updates == stages && (norms == 0 || norms == stages));
 }
 
 bool has_backward(const Schedule& schedule) {
