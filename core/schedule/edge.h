@@ -59,23 +59,19 @@ inline bool has_edge(const Schedule& schedule, const Action& message) {
            (message.hop == 0 || std::ranges::binary_search(schedule.skips, stages));
 }
 
+/// The edge that a skip message uses. It must have one.
+int edge_of_skip(const Schedule& schedule, const Action& message);
+
 /// The edge that a send or receive uses, by its number: the index of Timeline::links. The message
 /// must have an edge.
 inline int edge_of(const Schedule& schedule, const Action& message) {
     PIPETWIN_EXPECT(is_message(message.op), "only sends and receives use an edge");
-    if (message.hop == 0) [[likely]] {
-        // SEND_F of stage s leads over boundary s, RECV_F over s - 1; SEND_B and RECV_B the other
-        // way.
-        constexpr std::array offsets{0, -2, -1, 1};
-        return 2 * message.stage + offsets[as_index(message.op) - as_index(Op::SendForward)];
+    if (message.hop != 0) [[unlikely]] {
+        return edge_of_skip(schedule, message);
     }
-    const auto skip = std::ranges::lower_bound(schedule.skips, stages_of(message));
-    PIPETWIN_EXPECT(skip != schedule.skips.end() && *skip == stages_of(message),
-                    "the schedule has a skip for the message");
-    const std::size_t pair =
-        boundary_count(schedule) + static_cast<std::size_t>(skip - schedule.skips.begin());
-    const bool forward = message.op == Op::SendForward || message.op == Op::RecvForward;
-    return static_cast<int>(2 * pair) + (forward ? 0 : 1);
+    // SEND_F of stage s leads over boundary s, RECV_F over s - 1; SEND_B and RECV_B the other way.
+    constexpr std::array offsets{0, -2, -1, 1};
+    return 2 * message.stage + offsets[as_index(message.op) - as_index(Op::SendForward)];
 }
 
 /// The action at the other end of a message: of a send its receive, of a receive its send.

@@ -4,6 +4,8 @@
 #include <cstddef>
 
 #include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin {
 
@@ -63,6 +65,17 @@ bool is_forward_only(const Schedule& schedule) {
                    action.op == Op::BackwardWeight;
         });
     });
+}
+
+int edge_of_skip(const Schedule& schedule, const Action& message) {
+    const StagePair stages = stages_of(message);
+    const auto skip = std::ranges::lower_bound(schedule.skips, stages);
+    PIPETWIN_EXPECT(skip != schedule.skips.end() && *skip == stages,
+                    "the schedule has a skip for the message");
+    const std::size_t pair =
+        boundary_count(schedule) + static_cast<std::size_t>(skip - schedule.skips.begin());
+    const bool forward = message.op == Op::SendForward || message.op == Op::RecvForward;
+    return static_cast<int>(2 * pair) + (forward ? 0 : 1);
 }
 
 }  // namespace pipetwin
