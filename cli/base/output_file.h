@@ -8,9 +8,9 @@
 /// What a command writes besides the folder of a run.
 namespace pipetwin::cli {
 
-/// Writes a file that the user named, as `write_file` does. A disk that is full for a moment is
-/// waited for, and the user is told. Throws Error(Io) after a few seconds, and at once for what
-/// waiting does not mend.
+/// Writes a file that the user named, as `write_file` does. Where the disk is full it tries again
+/// for a few seconds and warns the user, then throws Error(Io). Throws Error(Io) at once for an
+/// error that does not pass with time.
 void write_output(const std::filesystem::path& file, std::string_view content, Console& console);
 
 /// Writes a file whose name the user did not choose, as `replace_file` does, and waits as

@@ -28,7 +28,7 @@ class MetricsFile {
     /// Writes the line of a step.
     void add(const exec::StepReport& step);
 
-    /// Returns when all lines are on the disk; if some cannot be written, the user is told so.
+    /// Returns when all lines are on the disk. Warns the user if some cannot be written.
     void bring_to_disk();
 
     /// Writes what was kept, and waits for the disk for so long. Throws Error(Io).

@@ -583,8 +583,8 @@ TEST(Estimate, RecomputeOfOperatorsKeepsEverySecondProduct) {
     EXPECT_EQ(sample(work, "head", 1).core_forward.count(), 0);
 }
 
-/// Of the same tensors a compiler keeps all that a backward reads, and none reads the block's last
-/// product (down): what is added to it and its sum are enough.
+/// A compiled block keeps the tensors that its backward reads. No backward reads the result of the
+/// block's last product (down), as the backward of a sum needs neither operand.
 TEST(Estimate, ACompilerDropsWhatNoBackwardReads) {
     constexpr std::int64_t s = 32;
     const json config = llama_config();

@@ -68,7 +68,8 @@ TEST(WholeBlocks, HaveTheSharesThatAreKnownOfBothHalves) {
     EXPECT_EQ(block.forward, Duration(10 + 20));
     EXPECT_EQ(block.saved, Bytes{10 + 20});
     EXPECT_EQ(block.input_saved, Bytes{9 + 19});
-    // Of the gradient between the halves W reads 2 bytes, and the block's own is the second half's.
+    // W reads 2 of the 5 bytes of the gradient between the two halves. The gradient of the block's
+    // output is that of the second half's.
     EXPECT_EQ(block.split, Bytes{5 - 3});
     EXPECT_EQ(block.unread_gradient, Bytes{3});
     EXPECT_EQ(block.core_saved, Bytes{8 + 18});
