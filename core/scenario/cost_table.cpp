@@ -6,7 +6,11 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/partition/partition_search.h"
 #include "core/plan/layer_recompute.h"
 
@@ -70,6 +74,7 @@ CostTable cost_table(const Model& model,
                      const std::vector<int>& micro_batch_sizes,
                      const DeviceKinds& kinds,
                      const LayerRules& rules) {
+    require_same_layers(model, profile);
     CostTable table;
     const TensorParallel& tensor = rules.tensor;
     const bool knows = knows_shares(profile, tensor.devices);
@@ -131,6 +136,29 @@ RankChain rank_chain(const std::vector<LayerSamples>& samples_of_kind,
 Partition partition_for(const RankChain& chain) {
     // Without limits there is always a split.
     return {rank_partition(chain).value().sizes, chain.layers};
+}
+
+void require_same_layers(const Model& model, const Profile& profile) {
+    const auto profiled = static_cast<int>(profile.layers.size());
+    if (profiled != model.layer_count()) {
+        throw Error(ErrorKind::BadInput,
+                    "profile",
+                    fmt::format("it has the costs of {}, but the model has {}",
+                                counted(profiled, "layer"),
+                                model.layer_count()),
+                    "profile this model, or name the profile that belongs to it");
+    }
+    for (int layer = 0; layer < profiled; ++layer) {
+        const std::string& expected = model.layer(layer).spec.name;
+        const std::string& found = profile.layers[as_index(layer)].name;
+        if (found != expected) {
+            throw Error(
+                ErrorKind::BadInput,
+                "profile",
+                fmt::format("layer {} is '{}', but '{}' in the model", layer, found, expected),
+                "profile this model, or name the profile that belongs to it");
+        }
+    }
 }
 
 }  // namespace pipetwin

@@ -50,4 +50,8 @@ RankChain rank_chain(const std::vector<LayerSamples>& samples_of_kind,
 /// numbers, if there are fewer layers than pieces.
 Partition partition_for(const RankChain& chain);
 
+/// Throws Error(BadInput) if a profile is not one of this model: the text names the first layer
+/// that differs, or both numbers of layers.
+void require_same_layers(const Model& model, const Profile& profile);
+
 }  // namespace pipetwin

@@ -60,29 +60,6 @@ void require_recompute_fits(const RecomputeRules& recompute,
     }
 }
 
-void require_same_layers(const Model& model, const Profile& profile) {
-    const auto profiled = static_cast<int>(profile.layers.size());
-    if (profiled != model.layer_count()) {
-        throw Error(ErrorKind::BadInput,
-                    "profile",
-                    fmt::format("it has the costs of {}, but the model has {}",
-                                counted(profiled, "layer"),
-                                model.layer_count()),
-                    "profile this model, or name the profile that belongs to it");
-    }
-    for (int layer = 0; layer < profiled; ++layer) {
-        const std::string& expected = model.layer(layer).spec.name;
-        const std::string& found = profile.layers[as_index(layer)].name;
-        if (found != expected) {
-            throw Error(
-                ErrorKind::BadInput,
-                "profile",
-                fmt::format("layer {} is '{}', but '{}' in the model", layer, found, expected),
-                "profile this model, or name the profile that belongs to it");
-        }
-    }
-}
-
 // --- From pieces of the model to stages. ---
 
 /// Room for the gradients of the other pipeline's copy of the same weights.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/scenario/cost_table.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/open_queue.h"
 #include "sim/search/partition_choice.h"
@@ -666,6 +667,7 @@ SearchResult search_plans(const Scenario& scenario,
                           const Model& model,
                           const Profile& profile,
                           const SearchOptions& options) {
+    require_same_layers(model, profile);
     return Search({.scenario = scenario, .model = model, .profile = profile}, options).run();
 }
 

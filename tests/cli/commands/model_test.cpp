@@ -147,6 +147,30 @@ TEST_F(ModelCommand, EstimatesCostsThatSimulateAndPlanTake) {
     EXPECT_THAT(unknown.err, HasSubstr("a100-sxm-80"));
 }
 
+/// The costs of seven layers are not those of a model of two, also where nothing but the search reads
+/// them.
+TEST_F(ModelCommand, APlanByTheCostsOfAnotherModelIsRefused) {
+    const std::string costs = path("other.profile.json");
+    const std::string other = file("branches.toml", branches);
+    ASSERT_EQ(
+        pipetwin({"model", other, "--device", "a100-sxm-80", "--costs-out", costs}).code, 0);
+    const std::string scenario = file("two.toml", R"([model]
+kind = "mlp"
+sizes = [16, 12, 4]
+[training]
+batch = 8
+[pipeline]
+stages = "auto"
+micro_batches = "auto"
+schedule = "auto"
+[cluster]
+count = 2
+)");
+    const Outcome outcome = pipetwin({"plan", scenario, "--profile", costs});
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("but the model has 2"));
+}
+
 TEST_F(ModelCommand, BranchesAreMeasuredTrainedAndRun) {
     const std::string scenario = file("branches.toml", branches);
     for (const char* const command : {"profile", "train", "run"}) {
