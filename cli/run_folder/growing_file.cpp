@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/text/input_file.h"
 #include "core/text/own_file.h"
+#include "exec/base/retry.h"
 
 namespace pipetwin::cli {
 
@@ -107,6 +108,16 @@ void GrowingFile::expect_written() const {
                     fmt::format("cannot be written: {}", std::generic_category().message(why_)),
                     why_ == ENOSPC || why_ == EDQUOT ? "make room on the disk" : "");
     }
+}
+
+void GrowingFile::finish(std::chrono::milliseconds patience) {
+    exec::keep_trying(
+        patience,
+        [this] {
+            write_kept();
+            expect_written();
+        },
+        [](const Error&) {});
 }
 
 void GrowingFile::bring_to_disk() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -33,6 +34,8 @@ class GrowingFile {
     std::int64_t dropped() const { return dropped_; }
     /// Throws Error(Io) where something is kept: why the last try failed.
     void expect_written() const;
+    /// Hands over what was kept, and waits for the disk for so long. Throws Error(Io).
+    void finish(std::chrono::milliseconds patience);
     /// Returns when all that was handed over is on the disk. Throws Error(Io).
     void bring_to_disk() const;
     /// Empties the file, and forgets what was kept.

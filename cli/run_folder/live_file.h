@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -17,6 +18,8 @@ class LiveFile {
 
     /// Writes the timeline of a step.
     void add(int step, const Timeline& timeline);
+    /// Writes what was kept, and waits for the disk for so long. Throws Error(Io).
+    void finish(std::chrono::milliseconds patience) { file_.finish(patience); }
 
     static constexpr std::int64_t largest = 64 << 20;  ///< bytes, and a step more
 

@@ -143,13 +143,7 @@ void MetricsFile::bring_to_disk() {
 }
 
 void MetricsFile::finish(std::chrono::milliseconds patience) {
-    exec::keep_trying(
-        patience,
-        [this] {
-            file_.write_kept();
-            file_.expect_written();
-        },
-        [](const Error&) {});
+    file_.finish(patience);
     has_failed_ = false;
     tell_dropped();
 }

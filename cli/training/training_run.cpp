@@ -546,6 +546,13 @@ class TrainingRecord {
         } catch (const Error& error) {
             run_.lost = error;
         }
+        try {
+            if (live_) {
+                live_->finish(exec::disk_patience);
+            }
+        } catch (const Error& error) {  // for a program that watched; no result of the training
+            console_.note(fmt::format("{}: {}", error.place(), error.text()));
+        }
     }
 
   private:

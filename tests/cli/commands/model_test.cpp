@@ -147,13 +147,12 @@ TEST_F(ModelCommand, EstimatesCostsThatSimulateAndPlanTake) {
     EXPECT_THAT(unknown.err, HasSubstr("a100-sxm-80"));
 }
 
-/// The costs of seven layers are not those of a model of two, also where nothing but the search reads
-/// them.
+/// The costs of seven layers are not those of a model of two, also where nothing but the search
+/// reads them.
 TEST_F(ModelCommand, APlanByTheCostsOfAnotherModelIsRefused) {
     const std::string costs = path("other.profile.json");
     const std::string other = file("branches.toml", branches);
-    ASSERT_EQ(
-        pipetwin({"model", other, "--device", "a100-sxm-80", "--costs-out", costs}).code, 0);
+    ASSERT_EQ(pipetwin({"model", other, "--device", "a100-sxm-80", "--costs-out", costs}).code, 0);
     const std::string scenario = file("two.toml", R"([model]
 kind = "mlp"
 sizes = [16, 12, 4]
