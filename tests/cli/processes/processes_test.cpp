@@ -107,6 +107,32 @@ INSTANTIATE_TEST_SUITE_P(
                       "--set",
                       "training.precision=bf16"}}));
 
+class SameBitsOfSkips : public SeveralProcesses,
+                        public ::testing::WithParamInterface<std::vector<std::string>> {};
+
+TEST_P(SameBitsOfSkips, AsThreadsOfOneProcess) {
+    scenario_ = skips;
+    train_in_threads(GetParam());
+    const Outcome outcome = run(launch(3, "processes", GetParam()));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("processes"), series("threads"));
+    EXPECT_TRUE(checkpoint("processes") == checkpoint("threads"));
+    EXPECT_THAT(content_of(folder() / "processes" / run_file::schedule), HasSubstr("SEND_F0>2"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    SeveralProcesses,
+    SameBitsOfSkips,
+    ::testing::Values(std::vector<std::string>{},
+                      std::vector<std::string>{
+                          "--set", "pipeline.schedule=zb-h1", "--set", "training.precision=bf16"},
+                      std::vector<std::string>{"--set",
+                                               "pipeline.schedule=gpipe",
+                                               "--set",
+                                               "pipeline.channel_capacity=0",
+                                               "--set",
+                                               "pipeline.recompute=always"}));
+
 TEST_F(SeveralProcesses, GoOnFromACheckpointAsIfNothingHadHappened) {
     train_in_threads();
     ASSERT_EQ(run(launch(2, "parts", {"--set", "training.steps=2"})).code, 0);
