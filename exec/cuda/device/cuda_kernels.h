@@ -90,13 +90,22 @@ class CudaKernels final : public exec::Kernels {
 
     void cross_entropy_forward(exec::ConstView x,
                                exec::ConstView targets,
+                               double smoothing,
                                exec::View log_sums,
-                               double* sum) const override;
+                               const exec::LossSums& sums) const override;
     void cross_entropy_backward(exec::ConstView x,
                                 exec::ConstView targets,
                                 exec::ConstView log_sums,
+                                double smoothing,
                                 double scale,
                                 exec::View dx) const override;
+    void binary_cross_entropy_forward(exec::ConstView x,
+                                      exec::ConstView targets,
+                                      const exec::LossSums& sums) const override;
+    void binary_cross_entropy_backward(exec::ConstView x,
+                                       exec::ConstView targets,
+                                       double scale,
+                                       exec::View dx) const override;
 
     void dropout(const exec::DropoutMask& mask,
                  exec::ConstView x,
@@ -106,18 +115,23 @@ class CudaKernels final : public exec::Kernels {
     void sum_squares(std::span<const exec::UpdateView> parameters) const override;
     void sgd(std::span<const exec::UpdateView> parameters,
              double rate,
-             double gradient_scale) const override;
+             const exec::GradientUse& gradient) const override;
     void momentum(std::span<const exec::UpdateView> parameters,
                   double rate,
                   double mu,
-                  double gradient_scale) const override;
+                  const exec::GradientUse& gradient) const override;
     void rmsprop(std::span<const exec::UpdateView> parameters,
                  double rate,
                  double decay,
                  double epsilon,
-                 double gradient_scale) const override;
+                 const exec::GradientUse& gradient) const override;
+    void rmsprop_momentum(std::span<const exec::UpdateView> parameters,
+                          const exec::RmsPropMomentumFactors& factors,
+                          const exec::GradientUse& gradient) const override;
     void adam(std::span<const exec::UpdateView> parameters,
               const exec::AdamFactors& factors) const override;
+    void average(std::span<const exec::UpdateView> parameters, double decay) const override;
+    void round(exec::ConstView x, exec::View y) const override;
 
   private:
     template <class Element>
@@ -132,7 +146,9 @@ class CudaKernels final : public exec::Kernels {
     void update(UpdateRule rule,
                 std::span<const exec::UpdateView> parameters,
                 const UpdateFactors& factors) const;
-    const UpdateTable& table_of(std::span<const exec::UpdateView> parameters) const;
+    LossSums loss_sums(std::int64_t rows, const exec::LossSums& sums) const;
+    void stage_factors(const UpdateTable& table, const UpdateFactors& factors) const;
+    const UpdateTable& table_of(std::vector<UpdateTensor> tensors) const;
 
     Lane& lane_;
     mutable std::deque<UpdateTable> tables_;  ///< made when parameters are first updated
