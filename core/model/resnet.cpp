@@ -41,6 +41,13 @@ constexpr std::array plans{
     ResNetPlan{.depth = 152, .blocks = {3, 8, 36, 3}, .is_bottleneck = true},
 };
 
+/// A convolution without bias, drawn as in the paper.
+LayerSpec resnet_convolution(std::string name, int outputs, int kernel, int stride = 1) {
+    LayerSpec spec = image_convolution(std::move(name), outputs, {kernel, kernel}, stride);
+    spec.he_normal = true;
+    return spec;
+}
+
 /// One block of a group.
 struct ResNetBlock {
     std::string path;     ///< "layer2.0"
@@ -84,8 +91,7 @@ class ResNetUnits {
 
     void stem() {
         const bool small = plan_.has_small_stem;
-        units_.push_back(image_convolution(
-            "conv1", plan_.width, small ? Pixels{3, 3} : Pixels{7, 7}, small ? 1 : 2));
+        units_.push_back(resnet_convolution("conv1", plan_.width, small ? 3 : 7, small ? 1 : 2));
         add("bn1", LayerType::BatchNorm);
         add("relu", LayerType::Relu);
         if (!small) {
@@ -107,17 +113,17 @@ class ResNetUnits {
     void block(const ResNetBlock& block) {
         add(block.path + ".identity", LayerType::Identity);
         if (plan_.is_bottleneck) {
-            convolution(block, 1, image_convolution("", block.width, {1, 1}));
+            convolution(block, 1, resnet_convolution("", block.width, 1));
             relu(block, 1);
-            convolution(block, 2, image_convolution("", block.width, {3, 3}, block.stride));
+            convolution(block, 2, resnet_convolution("", block.width, 3, block.stride));
             relu(block, 2);
-            convolution(block, 3, image_convolution("", 4 * block.width, {1, 1}));
+            convolution(block, 3, resnet_convolution("", 4 * block.width, 1));
             residual(block, 4 * block.width);
             relu(block, 3);
         } else {
-            convolution(block, 1, image_convolution("", block.width, {3, 3}, block.stride));
+            convolution(block, 1, resnet_convolution("", block.width, 3, block.stride));
             relu(block, 1);
-            convolution(block, 2, image_convolution("", block.width, {3, 3}));
+            convolution(block, 2, resnet_convolution("", block.width, 3));
             residual(block, block.width);
             relu(block, 2);
         }
@@ -133,7 +139,7 @@ class ResNetUnits {
         }
         std::vector<LayerSpec> inner;
         if (sizes_.projections) {
-            inner = {image_convolution("conv", outputs, {1, 1}, block.stride),
+            inner = {resnet_convolution("conv", outputs, 1, block.stride),
                      plain_layer("bn", LayerType::BatchNorm)};
         } else {
             inner = {{.name = "channels", .type = LayerType::PadChannels, .outputs = outputs}};
