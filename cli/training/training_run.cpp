@@ -415,6 +415,9 @@ WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes)
     }
     const Model model = scenario_model(written);
     auto data = std::make_unique<exec::DataCheck>(written, model);
+    if (options.profile.empty() || !settled) {  // measuring and planning leave it time
+        data->begin();
+    }
     if (options.profile.empty() && settled) {
         refuse_what_no_costs_help(*settled, model);
     } else if (options.profile.empty()) {
@@ -504,7 +507,7 @@ class TrainingRecord {
   public:
     TrainingRecord(const RunOptions& options,
                    SettledRun& run,
-                   const exec::DataCheck& data,
+                   exec::DataCheck& data,
                    const std::function<void(const exec::StepReport&)>& on_step,
                    RoundsBetweenSteps* rounds,
                    Console& console)
@@ -582,6 +585,7 @@ class TrainingRecord {
         folder_.expect_still_there();
         metrics_->add(step);
         folder_.write_kept();
+        data_.begin();  // only now where costs were given: the first step comes as soon as it can
         on_step_(step);
         for (const std::string& note : step.notes) {
             console_.note(note);
@@ -596,7 +600,7 @@ class TrainingRecord {
 
     const RunOptions& options_;
     SettledRun& run_;
-    const exec::DataCheck& data_;
+    exec::DataCheck& data_;
     RunFolder& folder_;
     const std::function<void(const exec::StepReport&)>& on_step_;
     RoundsBetweenSteps* rounds_;  ///< null: none
@@ -608,7 +612,7 @@ class TrainingRecord {
 /// Trains with all processes together, until the last step or until a signal stops one of them.
 exec::TrainingResult trained(const RunOptions& options,
                              SettledRun& run,
-                             const exec::DataCheck& data,
+                             exec::DataCheck& data,
                              const Model& model,
                              const Plan& plan,
                              const std::function<void(const exec::StepReport&)>& on_step,

@@ -9,6 +9,7 @@
 #include "exec/cpu/loops.h"
 #include "exec/cpu/products.h"
 #include "exec/device/device.h"
+#include "exec/device/window_kernels.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -20,7 +21,7 @@ std::size_t count(std::int64_t n) {
 /// Calls f(T{}) with T = float, double or BFloat16.
 template <class F>
 auto with_type(DType type, F&& f) {
-    PIPETWIN_EXPECT(type != DType::I32, "real numbers");
+    PIPETWIN_EXPECT(type != DType::I32 && type != DType::U8, "real numbers");
     switch (type) {
         case DType::F64:
             return f(double{});
@@ -91,6 +92,8 @@ void update_each(std::span<const UpdateView> parameters, double gradient_scale, 
 
 class CpuKernels final : public Kernels {
   public:
+    const WindowKernels& windows() const override { return cpu_window_kernels(); }
+
     void fill_zero(View y) const override {
         std::memset(y.data, 0, count(y.size()) * size_of(y.dtype));
     }

@@ -11,6 +11,8 @@
 
 namespace pipetwin::exec {
 
+class WindowKernels;
+
 /// Sizes of one self-attention: `samples` sequences of `positions`, `heads` heads that share the
 /// width.
 struct AttentionShape {
@@ -85,6 +87,9 @@ struct ColumnCopy {
 class Kernels {
   public:
     virtual ~Kernels() = default;
+
+    /// Windows over images. Throws Error(Unavailable) where the device has none.
+    virtual const WindowKernels& windows() const;
 
     /// y = 0.
     virtual void fill_zero(View y) const = 0;

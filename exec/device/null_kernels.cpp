@@ -1,10 +1,67 @@
 #include "exec/device/null_kernels.h"
 
+#include "exec/device/window_kernels.h"
+
 namespace pipetwin::exec {
 namespace {
 
+class NullWindowKernels final : public WindowKernels {
+  public:
+    void convolution_forward(const WindowShape& /*shape*/,
+                             ConstView /*x*/,
+                             ConstView /*w*/,
+                             ConstView /*b*/,
+                             ConstView /*skip*/,
+                             View /*y*/) const override {}
+    void convolution_backward_input(const WindowShape& /*shape*/,
+                                    ConstView /*dy*/,
+                                    ConstView /*w*/,
+                                    ConstView /*skip*/,
+                                    View /*dx*/) const override {}
+    void convolution_backward_weight(const WindowShape& /*shape*/,
+                                     ConstView /*x*/,
+                                     ConstView /*dy*/,
+                                     View /*dw*/,
+                                     View /*db*/) const override {}
+    void max_pool_forward(const WindowShape& /*shape*/,
+                          ConstView /*x*/,
+                          ConstView /*skip*/,
+                          View /*y*/,
+                          View /*places*/) const override {}
+    void max_pool_backward(const WindowShape& /*shape*/,
+                           ConstView /*places*/,
+                           ConstView /*dy*/,
+                           ConstView /*skip*/,
+                           View /*dx*/) const override {}
+    void average_pool_forward(const WindowShape& /*shape*/,
+                              ConstView /*x*/,
+                              ConstView /*skip*/,
+                              View /*y*/) const override {}
+    void average_pool_backward(const WindowShape& /*shape*/,
+                               ConstView /*dy*/,
+                               ConstView /*skip*/,
+                               View /*dx*/) const override {}
+    void upsample_forward(const UpsampleShape& /*shape*/,
+                          ConstView /*x*/,
+                          ConstView /*skip*/,
+                          View /*y*/) const override {}
+    void upsample_backward(const UpsampleShape& /*shape*/,
+                           ConstView /*dy*/,
+                           ConstView /*skip*/,
+                           View /*dx*/) const override {}
+    void pad(Pixels /*from*/,
+             Margins /*margins*/,
+             ConstView /*x*/,
+             ConstView /*skip*/,
+             View /*y*/) const override {}
+};
+
 class NullKernels final : public Kernels {
   public:
+    const WindowKernels& windows() const override {
+        static const NullWindowKernels windows;
+        return windows;
+    }
     void fill_zero(View /*y*/) const override {}
     void upload(std::span<const std::int32_t> /*from*/, View /*y*/) const override {}
     void upload(std::span<const float> /*from*/, View /*y*/) const override {}

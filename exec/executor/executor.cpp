@@ -60,24 +60,6 @@ void refuse_misaligned_messages(const Plan& plan, const Model& model, const Numb
     }
 }
 
-void refuse_branches_of(const Plan& plan,
-                        const Model& model,
-                        const NumberFormat& format,
-                        bool gpu) {
-    if (model.is_chain()) {
-        return;
-    }
-    if (plan->layer_recompute == LayerRecompute::Block) {
-        throw Error(ErrorKind::Unavailable,
-                    "pipeline.recompute",
-                    "blocks of a model with branches between layers are not computed again yet",
-                    "set recompute = \"always\", which computes whole stages again");
-    }
-    if (gpu) {
-        refuse_misaligned_messages(plan, model, format);
-    }
-}
-
 void refuse_what_cannot_be_executed(const Plan& plan,
                                     const Model& model,
                                     Backend backend,
@@ -102,7 +84,9 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(plan->partition && plan->partition->layer_count() == model.layer_count(),
                     "the plan's partition is one of this model");
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
-    refuse_branches_of(plan, model, number_format(precision, backend), traits(backend).has_memory);
+    if (!model.is_chain() && traits(backend).has_memory) {
+        refuse_misaligned_messages(plan, model, number_format(precision, backend));
+    }
 }
 
 /// One for each rank; of those that other processes have, none.

@@ -127,6 +127,8 @@ double ParameterMaker::draw(const RandomStream& stream,
             return gpt ? 0.0 : uniform();
         case Role::Table:
             return gpt_deviation * stream.normal(element);
+        case Role::HeWeight:
+            return std::sqrt(2.0 / inputs) * stream.normal(element);
         case Role::Ones:
             return 1.0;
         case Role::Zeros:

@@ -109,8 +109,10 @@ class ParameterMaker {
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 
-    /// Kind of a parameter, which decides its initial values.
-    enum class Role { Weight, ResidualWeight, Bias, Zeros, Ones, Table };
+    /// Kind of a parameter, which decides its initial values. `HeWeight`: normal with deviation
+    /// sqrt(2 / inputs), where `inputs` is kh kw outputs for a convolution before a ReLU (He et
+    /// al., arXiv 1502.01852, equation 14).
+    enum class Role { Weight, ResidualWeight, Bias, Zeros, Ones, Table, HeWeight };
     /// Number of places in the model that use a parameter.
     enum class Uses { One, Two };
     /// Makes the unit's next parameter. `inputs`: number of inputs over which the values of one
@@ -181,6 +183,9 @@ class ExecutableLayer {
     virtual bool weight_reads_input() const { return has_parameters(); }
     /// True if W reads the gradient of the layer's output.
     virtual bool weight_reads_gradient() const { return has_parameters(); }
+
+    /// True if the gradient by the input reads the input.
+    virtual bool backward_reads_input() const { return true; }
 
     /// Allocates and draws the parameters; `path` is put before their names. `ends_residual` marks
     /// the last layer of a residual branch.

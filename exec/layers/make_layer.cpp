@@ -11,6 +11,9 @@
 #include "exec/layers/dropout.h"
 #include "exec/layers/embedding.h"
 #include "exec/layers/gelu.h"
+#include "exec/layers/image/conv2d.h"
+#include "exec/layers/image/pools.h"
+#include "exec/layers/image/resample.h"
 #include "exec/layers/join.h"
 #include "exec/layers/layer_norm.h"
 #include "exec/layers/linear.h"
@@ -92,6 +95,30 @@ constexpr std::array layer_makers{
     LayerMaker{LayerType::Residual,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
                    return std::make_unique<Residual>(spec.inner, input, format);
+               }},
+    LayerMaker{LayerType::Conv2d,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Conv2d>(spec, input, format);
+               }},
+    LayerMaker{LayerType::MaxPool,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<MaxPool>(spec, input, format);
+               }},
+    LayerMaker{LayerType::AvgPool,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<AveragePool>(spec, input, format);
+               }},
+    LayerMaker{LayerType::GlobalAvgPool,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<AveragePool>(spec, input, format);
+               }},
+    LayerMaker{LayerType::Upsample,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Upsample>(spec, input, format);
+               }},
+    LayerMaker{LayerType::Pad,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Pad>(spec, input, format);
                }},
 };
 

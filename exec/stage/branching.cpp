@@ -13,7 +13,8 @@
 namespace pipetwin::exec {
 
 void Stage::Impl::set_up_branches(const Model& model) {
-    branches.emplace(model, place.first_layer, place.layer_count, *options.messages);
+    branches.emplace(model, place.first_layer, place.layer_count, *options.messages, blocks);
+    made_for_group.reserve(layers.size());
     for (const auto& layer : layers) {
         joins.push_back(dynamic_cast<const Join*>(layer.get()));
     }
@@ -102,21 +103,18 @@ void Stage::Impl::show_branch(std::size_t index, View output) const {
     }
 }
 
-/// The forward of one layer, with its output where it belongs.
-void Stage::Impl::forward_layer(
-    LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept) {
-    View y;
-    if (const std::optional<std::size_t> made = branches->made_by(index)) {
-        const StageBranches::Value& value = branches->values()[*made];
-        if (value.is_inner) {
-            stash.branches.values[*made] =
-                arena.allocate(options.format.real,
-                               std::int64_t{stash.samples} * value.shape.positions,
-                               value.shape.width,
-                               MemoryKind::Stash);
-        }
-        y = value_view(stash, *made, sent);
-    }
+/// Room for an output inside of the stage.
+void Stage::Impl::allocate_value(Stash& stash, std::size_t index) const {
+    const SampleShape& shape = branches->values()[index].shape;
+    stash.branches.values[index] = arena.allocate(options.format.real,
+                                                  std::int64_t{stash.samples} * shape.positions,
+                                                  shape.width,
+                                                  MemoryKind::Stash);
+}
+
+/// The forward of one layer into `y`.
+void Stage::Impl::compute_layer(
+    LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept) {
     if (joins[index] != nullptr) {
         operands.clear();
         for (const std::size_t read : branches->reads(index)) {
@@ -126,7 +124,55 @@ void Stage::Impl::forward_layer(
     } else {
         layers[index]->forward(call, layer_input(stash, index), {}, y, kept);
     }
+}
+
+/// The forward of one layer, with its output where it belongs.
+void Stage::Impl::forward_layer(
+    LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept) {
+    View y;
+    if (const std::optional<std::size_t> made = branches->made_by(index)) {
+        if (branches->values()[*made].is_inner) {
+            allocate_value(stash, *made);
+        }
+        y = value_view(stash, *made, sent);
+    }
+    compute_layer(call, stash, index, y, kept);
     show_branch(index, y);
+}
+
+/// The forward of the group of blocks that ends with a layer, from what F has kept. Outputs that
+/// are there still are written over with their own bits.
+void Stage::Impl::compute_branches_again(Stash& stash, const LayerCall& base, std::size_t last) {
+    if (!blocks[last] || blocks[last]->end != static_cast<int>(last) + 1) {
+        return;
+    }
+    LayerCall call = base;
+    call.recomputation = true;
+    made_for_group.clear();  // where an earlier one failed
+    for (std::size_t i = as_index(blocks[last]->first); i <= last; ++i) {
+        const std::size_t made = branches->made_by(i).value();  // the loss is in no block
+        const StageBranches::Value& value = branches->values()[made];
+        if (stash.branches.values[made].empty()) {
+            allocate_value(stash, made);
+            if (!value.is_rebuilt || value.first_keeper < 0) {
+                made_for_group.push_back(made);
+            }
+        }
+        compute_layer(call, stash, i, stash.branches.values[made], stash.layers[i]);
+        tell(i, Op::Forward);
+        free_made_for_group(stash, i);
+    }
+}
+
+/// Frees the outputs that no layer of the group reads behind this one, and no backward.
+void Stage::Impl::free_made_for_group(Stash& stash, std::size_t index) {
+    std::erase_if(made_for_group, [&](std::size_t made) {
+        if (branches->values()[made].last_in_group > static_cast<int>(index)) {
+            return false;
+        }
+        stash.branches.values[made] = {};
+        return true;
+    });
 }
 
 namespace {
@@ -174,7 +220,7 @@ void Stage::Impl::run_branches(
             put_into_message(*made);
         }
         tell(i, Op::Forward);
-        if (!keep) {
+        if (!keep || blocks[i]) {
             kept[i].clear();
         }
         free_values_read(stash, i, false, keep);
@@ -193,7 +239,7 @@ void Stage::Impl::free_values_read(Stash& stash,
                                    bool keep) const {
     for (const std::size_t read : branches->reads(index)) {
         const StageBranches::Value& value = branches->values()[read];
-        const bool stays = keep && value.first_keeper >= 0;
+        const bool stays = keep && value.first_keeper >= 0 && !value.is_rebuilt;
         const int last_use = backward ? value.first_keeper : value.last_reader;
         if (last_use == static_cast<int>(index) && (backward || !stays)) {
             stash.branches.values[read] = {};
@@ -324,6 +370,7 @@ void Stage::backward(int micro_batch, std::span<Tensor> received, std::span<Tens
     impl.begin_gradients(stash, received, gradients);
     LayerCall call = impl.call(micro_batch, stash);
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        impl.compute_branches_again(stash, call, i);
         call.after_part = impl.part_teller(i);
         impl.backward_layer(call, stash, i, gradients, Op::Backward);
         impl.tell(i, Op::BackwardInput);
@@ -345,6 +392,7 @@ void Stage::backward_input(int micro_batch,
     impl.begin_gradients(stash, received, gradients);
     LayerCall call = impl.call(micro_batch, stash);
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        impl.compute_branches_again(stash, call, i);
         call.after_part = impl.part_teller(i);
         impl.backward_layer(call, stash, i, gradients, Op::BackwardInput);
         impl.tell(i, Op::BackwardInput);

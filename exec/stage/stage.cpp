@@ -129,11 +129,23 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share)
     find_blocks();
 }
 
+/// False for a block of a model with branches that is one layer, which keeps nothing but what it
+/// reads: by itself there is nothing to drop.
+bool Stage::Impl::is_computed_again(const LayerRange& block) const {
+    const int index = block.first - place.first_layer;
+    const bool is_here = index >= 0 && index < static_cast<int>(layers.size());
+    const bool is_alone = options.blocks_together == 1 && block.end == block.first + 1;
+    return !options.messages || !is_here || !is_alone ||
+           layers[as_index(index)]->kept_bytes(1) > Bytes{};
+}
+
 /// The parts of recomputed blocks that the stage has, in their groups.
 void Stage::Impl::find_blocks() {
     blocks.resize(layers.size());
     const LayerRange stage{.first = place.first_layer,
                            .end = place.first_layer + static_cast<int>(layers.size())};
+    std::erase_if(options.recomputed_blocks,
+                  [this](const LayerRange& block) { return !is_computed_again(block); });
     for (const LayerRange& group :
          block_groups(options.recomputed_blocks, stage, options.blocks_together)) {
         for (int layer = group.first; layer < group.end; ++layer) {

@@ -83,7 +83,7 @@ class Stage {
     /// has sent; they are taken. Puts those of the messages that it was sent into `gradients`; the
     /// first stage has one of its input there with StageOptions::input_gradient.
     void backward(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
-    /// I, where the model has branches; gives nothing back of what F kept.
+    /// I, where the model has branches; gives nothing back of what F kept or it computed again.
     void backward_input(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
 
     /// Clears gradients and losses: a new mini-batch begins.

@@ -60,6 +60,7 @@ struct Stage::Impl {
     std::vector<const Join*> joins;   ///< [layer]; null: it reads one output. Empty: of a chain
     std::vector<Tensor> made_again;   ///< [sent message] where R writes what was sent already
     std::vector<ConstView> operands;  ///< of the join at work
+    std::vector<std::size_t> made_for_group;  ///< values that go before their group's backward
     LayerWatch watch;
     std::vector<Stash> stashes;  ///< [micro-batch]
     std::vector<Kept> dropped;   ///< [layer] what a layer makes in an F that keeps nothing
@@ -82,6 +83,7 @@ struct Stage::Impl {
     Tensor run_forward(
         int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
     void find_blocks();
+    bool is_computed_again(const LayerRange& block) const;
     void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
     void free_unread(std::size_t index, Kept& kept, Tensor& dy) const;
     bool times_layers() const;
@@ -99,8 +101,12 @@ struct Stage::Impl {
     View value_view(Stash& stash, std::size_t value, std::span<Tensor> sent) const;
     View gradient_view(Stash& stash, std::size_t value, std::span<Tensor> gradients) const;
     ConstView layer_input(Stash& stash, std::size_t index) const;
+    void allocate_value(Stash& stash, std::size_t value) const;
+    void compute_layer(LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept);
     void forward_layer(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept);
+    void compute_branches_again(Stash& stash, const LayerCall& base, std::size_t last);
+    void free_made_for_group(Stash& stash, std::size_t index);
     void free_values_read(Stash& stash, std::size_t index, bool backward, bool keep) const;
     void begin_gradients(Stash& stash, std::span<Tensor> received, std::span<Tensor> gradients);
     void backward_layer(

@@ -37,6 +37,8 @@ std::string_view safetensors_type(DType type) {
             return "BF16";
         case DType::I32:
             return "I32";
+        case DType::U8:
+            return "U8";
     }
     throw InternalError("a type of elements");
 }

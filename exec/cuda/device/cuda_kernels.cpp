@@ -55,7 +55,8 @@ void convert(std::span<const From> from, DType type, std::byte* to) {
                 store(static_cast<std::int32_t>(value));
                 break;
             case DType::F64:
-                PIPETWIN_EXPECT(false, "the GPU has no fp64 tensors");
+            case DType::U8:
+                PIPETWIN_EXPECT(false, "a type of numbers that the host hands to the GPU");
         }
     }
 }

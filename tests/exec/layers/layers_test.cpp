@@ -10,7 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "exec/layers/image/conv2d.h"
 #include "exec/layers/layer.h"
+#include "tests/exec/cpu/windows/naive_windows.h"
 #include "tests/exec/layers/layer_run.h"
 #include "tests/exec/layers/naive_layers.h"
 #include "tests/support/compare_tensors.h"
@@ -69,7 +71,100 @@ SampleShape numbers(int positions, int width) {
 }
 const SampleShape no_output{.token_ids = false, .positions = 1, .width = 0};
 
-std::vector<Case> cases() {
+/// One layer whose window moves over images of 5 x 7 pixels and 3 channels.
+LayerSpec window_spec(LayerType type, Pixels kernel, Pixels stride, Margins padding) {
+    LayerSpec spec = simple(type);
+    spec.outputs = type == LayerType::Conv2d ? 4 : 0;
+    spec.kernel = kernel;
+    spec.stride = stride;
+    spec.padding = padding;
+    return spec;
+}
+
+Case image_case(const std::string& name, const LayerSpec& spec, const SampleShape& output) {
+    const SampleShape input = image_shape({5, 7}, 3);
+    const auto naive = [spec, input](const testing::NaiveInput& in) -> Numbers {
+        if (spec.type == LayerType::Upsample) {
+            const UpsampleShape shape{
+                .in = input.image, .factor = spec.factor, .bilinear = spec.bilinear};
+            return testing::naive_upsample(shape, in.samples, input.width, in.x);
+        }
+        LayerSpec whole = spec;
+        if (spec.type == LayerType::GlobalAvgPool) {
+            whole.type = LayerType::AvgPool;
+            whole.kernel = input.image;
+        }
+        if (spec.type == LayerType::Pad) {
+            whole.type = LayerType::AvgPool;  // of one pixel, zero outside
+            whole.kernel = {1, 1};
+            WindowShape pixel{.in = input.image,
+                              .channels = input.width,
+                              .outputs = input.width,
+                              .padding = spec.padding};
+            return testing::naive_average_pool(testing::with_output(pixel), in.samples, in.x);
+        }
+        const WindowShape window = window_of(whole, input);
+        switch (whole.type) {
+            case LayerType::Conv2d:
+                return testing::naive_convolution(window,
+                                                  in.samples,
+                                                  in.x,
+                                                  in.parameters[0],
+                                                  spec.bias ? in.parameters[1] : Numbers{});
+            case LayerType::MaxPool:
+                return testing::naive_max_pool(window, in.samples, in.x).values;
+            default:
+                return testing::naive_average_pool(window, in.samples, in.x);
+        }
+    };
+    return {name, spec, input, 2, output, naive};
+}
+
+std::vector<Case> image_cases() {
+    constexpr Margins one{1, 1, 1, 1};
+    const SampleShape half = image_shape({3, 4}, 4);
+    LayerSpec plain = window_spec(LayerType::Conv2d, {3, 3}, {2, 2}, one);
+    plain.bias = false;
+    LayerSpec dilated = window_spec(LayerType::Conv2d, {3, 3}, {2, 2}, one);
+    dilated.dilation = {2, 2};
+    LayerSpec depthwise = window_spec(LayerType::Conv2d, {3, 3}, {2, 2}, one);
+    depthwise.outputs = depthwise.groups = 3;
+    LayerSpec moved = window_spec(LayerType::Conv2d, {1, 1}, {2, 2}, {-1, -1, 1, 1});
+    LayerSpec real_mean = window_spec(LayerType::AvgPool, {3, 3}, {2, 2}, one);
+    real_mean.count_padding = false;
+    LayerSpec nearest = simple(LayerType::Upsample);
+    LayerSpec bilinear = nearest;
+    bilinear.bilinear = true;
+    bilinear.factor = 3;
+    LayerSpec padded = simple(LayerType::Pad);
+    padded.padding = {2, -1, 0, 3};
+    return {
+        image_case("Conv2d", window_spec(LayerType::Conv2d, {3, 3}, {2, 2}, one), half),
+        image_case("Conv2dWithoutBias", plain, half),
+        image_case("Conv2dDilated", dilated, image_shape({2, 3}, 4)),
+        image_case("Conv2dDepthwise", depthwise, image_shape({3, 4}, 3)),
+        image_case("Conv2dMoved", moved, half),
+        image_case("Conv2dPointwise",
+                   window_spec(LayerType::Conv2d, {1, 1}, {}, {}),
+                   image_shape({5, 7}, 4)),
+        image_case("MaxPool",
+                   window_spec(LayerType::MaxPool, {3, 3}, {2, 2}, one),
+                   image_shape({3, 4}, 3)),
+        image_case("MaxPoolApart",
+                   window_spec(LayerType::MaxPool, {2, 3}, {}, {}),
+                   image_shape({2, 2}, 3)),
+        image_case("AveragePool",
+                   window_spec(LayerType::AvgPool, {3, 3}, {2, 2}, one),
+                   image_shape({3, 4}, 3)),
+        image_case("AveragePoolOfRealPixels", real_mean, image_shape({3, 4}, 3)),
+        image_case("GlobalAveragePool", simple(LayerType::GlobalAvgPool), image_shape({1, 1}, 3)),
+        image_case("UpsampleNearest", nearest, image_shape({10, 14}, 3)),
+        image_case("UpsampleBilinear", bilinear, image_shape({15, 21}, 3)),
+        image_case("Pad", padded, image_shape({7, 9}, 3)),
+    };
+}
+
+std::vector<Case> text_cases() {
     const LayerSpec norm = simple(LayerType::LayerNorm);
     const LayerSpec gelu = simple(LayerType::Gelu);
     const LayerSpec loss = simple(LayerType::CrossEntropy);
@@ -173,6 +268,12 @@ std::vector<Case> cases() {
          2,
          no_output},
     };
+}
+
+std::vector<Case> cases() {
+    std::vector<Case> all = text_cases();
+    std::ranges::copy(image_cases(), std::back_inserter(all));
+    return all;
 }
 
 class EveryLayer : public ::testing::TestWithParam<Case> {
