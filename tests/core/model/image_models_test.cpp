@@ -1,6 +1,7 @@
 #include "core/model/image_models.h"
 
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/layer_estimate.h"
 #include "core/costs/profile.h"
@@ -31,24 +33,129 @@ using ::testing::StartsWith;
 
 const SampleShape large = image_shape({224, 224}, 3);
 
-Model amoebanet(const AmoebaNetSizes& sizes,
+/// What a layer makes and has, added up over the layers inside it.
+struct Sums {
+    SampleShape output;
+    std::int64_t parameters = 0;
+    double multiply_adds = 0;  ///< of a forward of one sample
+};
+
+/// Outputs by the names of the layers that make them.
+using Outputs = std::map<std::string, SampleShape>;
+
+/// What a layer reads: the outputs that it names, else the one before it.
+std::vector<SampleShape> read_by(const LayerSpec& spec,
+                                 const Outputs& outputs,
+                                 const SampleShape& before) {
+    std::vector<SampleShape> read;
+    for (const std::string& name : spec.inputs) {
+        read.push_back(outputs.at(name));
+    }
+    return read.empty() ? std::vector{before} : read;
+}
+
+Sums sums_of(LayerSpec spec, const std::vector<SampleShape>& inputs);
+
+Sums sums_inside(const LayerSpec& sequence, const std::vector<SampleShape>& inputs) {
+    Outputs outputs;
+    for (std::size_t input = 0; input < inputs.size(); ++input) {
+        outputs[fmt::format("input{}", input)] = inputs[input];
+    }
+    Sums sums{.output = inputs.front()};
+    for (const LayerSpec& inner : sequence.inner) {
+        const Sums own = sums_of(inner, read_by(inner, outputs, sums.output));
+        EXPECT_TRUE(outputs.emplace(inner.name, own.output).second) << inner.name << " twice";
+        sums = {.output = own.output,
+                .parameters = sums.parameters + own.parameters,
+                .multiply_adds = sums.multiply_adds + own.multiply_adds};
+    }
+    return sums;
+}
+
+/// An addition or a concatenation of images of one size.
+Sums joined(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+    SampleShape output = inputs.front();
+    for (std::size_t input = 1; input < inputs.size(); ++input) {
+        EXPECT_EQ(inputs[input].image, output.image) << spec.name;
+        if (spec.type == LayerType::Concat) {
+            output.width += inputs[input].width;
+        } else {
+            EXPECT_EQ(inputs[input], output) << spec.name;
+        }
+    }
+    return {.output = output};
+}
+
+Sums sums_of(LayerSpec spec, const std::vector<SampleShape>& inputs) {
+    if (spec.type == LayerType::Sequence) {
+        return sums_inside(spec, inputs);
+    }
+    if (spec.type == LayerType::Add || spec.type == LayerType::Concat) {
+        return joined(spec, inputs);
+    }
+    EXPECT_EQ(inputs.size(), 1U) << spec.name;
+    spec.inputs.clear();
+    const Layer layer = Model::chain(inputs.front(), {spec}).layer(0);
+    return {.output = layer.output,
+            .parameters = layer.parameter_count,
+            .multiply_adds = forward_operations(layer) / 2};
+}
+
+/// A model, and what its units make and have.
+struct Built {
+    Model model;  ///< names and inputs alone
+    std::vector<Sums> units;
+
+    int count() const { return model.layer_count(); }
+    std::string name(int unit) const { return model.layer(unit).spec.name; }
+    const SampleShape& output(int unit) const { return units.at(as_index(unit)).output; }
+    std::int64_t parameters() const {
+        std::int64_t sum = 0;
+        for (const Sums& unit : units) {
+            sum += unit.parameters;
+        }
+        return sum;
+    }
+    double multiply_adds() const {
+        double sum = 0;
+        for (const Sums& unit : units) {
+            sum += unit.multiply_adds;
+        }
+        return sum;
+    }
+};
+
+Built built(const std::vector<LayerSpec>& layers, const SampleShape& image) {
+    std::vector<Model::Named> names;
+    Outputs outputs;
+    std::vector<Sums> units;
+    for (const LayerSpec& layer : layers) {
+        names.push_back({layer.name, layer.inputs});
+        units.push_back(
+            sums_of(layer, read_by(layer, outputs, units.empty() ? image : units.back().output)));
+        outputs.emplace(layer.name, units.back().output);
+    }
+    return {Model::opaque(names), units};
+}
+
+Built amoebanet(const AmoebaNetSizes& sizes,
                 AmoebaNetCells cells = AmoebaNetCells::D,
                 const SampleShape& image = large) {
-    return Model::graph(image, amoebanet_layers(cells, sizes, image));
+    return built(amoebanet_layers(cells, sizes, image), image);
 }
 
-Model resnet(const ResNetSizes& sizes, const SampleShape& image) {
-    return Model::graph(image, resnet_layers(sizes));
+Built resnet(const ResNetSizes& sizes, const SampleShape& image) {
+    return built(resnet_layers(sizes), image);
 }
 
-Model unet(const UNetSizes& sizes, const SampleShape& image) {
-    return Model::graph(image, unet_layers(sizes, image));
+Built unet(const UNetSizes& sizes, const SampleShape& image) {
+    return built(unet_layers(sizes, image), image);
 }
 
-std::vector<std::int64_t> parameters_of(const Model& model) {
+std::vector<std::int64_t> parameters_of(const Built& model) {
     std::vector<std::int64_t> counts;
-    for (int unit = 0; unit < model.layer_count(); ++unit) {
-        counts.push_back(model.layer(unit).parameter_count);
+    for (const Sums& unit : model.units) {
+        counts.push_back(unit.parameters);
     }
     return counts;
 }
@@ -73,9 +180,9 @@ class AmoebaNetParameters : public ::testing::TestWithParam<AmoebaNetCount> {};
 
 TEST_P(AmoebaNetParameters, AreThoseOfTheProgramsThatDefineIt) {
     const AmoebaNetCount& row = GetParam();
-    const Model model = amoebanet(row.sizes, row.cells);
-    EXPECT_EQ(sum(parameters_of(model)), row.parameters);
-    EXPECT_EQ(model.layer_count(), row.sizes.layers + 6);
+    const Built model = amoebanet(row.sizes, row.cells);
+    EXPECT_EQ(model.parameters(), row.parameters);
+    EXPECT_EQ(model.count(), row.sizes.layers + 6);
 }
 
 constexpr AmoebaNetVariant torchgpipe = AmoebaNetVariant::Torchgpipe;
@@ -113,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
                       AmoebaNetCount{{18, 512, 1001, reference}, 557'286'057, AmoebaNetCells::B},
                       AmoebaNetCount{{6, 64, 10, reference}, 3'151'002, AmoebaNetCells::B}));
 
-Model amoebanet_256() {
+Built amoebanet_256() {
     return amoebanet({.layers = 18, .filters = 256, .classes = 1000, .variant = torchgpipe});
 }
 
@@ -143,9 +250,9 @@ TEST(AmoebaNet, HasItsShapesUnitByUnit) {
     repeat(expected, 6, square(7, 16 * d));
     expected.push_back({.positions = 1, .width = 0});  // the loss
     std::vector<SampleShape> found;
-    const Model model = amoebanet_256();
-    for (int unit = 0; unit < model.layer_count(); ++unit) {
-        found.push_back(model.layer(unit).output);
+    const Built model = amoebanet_256();
+    for (int unit = 0; unit < model.count(); ++unit) {
+        found.push_back(model.output(unit));
     }
     EXPECT_EQ(found, expected);
 }
@@ -153,60 +260,51 @@ TEST(AmoebaNet, HasItsShapesUnitByUnit) {
 // The reference's stem does not pad, and its reductions begin with a quarter of the filters.
 TEST(AmoebaNet, OfTheReferenceHasItsShapes) {
     constexpr int d = 64;
-    const Model model = amoebanet({.layers = 3, .filters = d, .classes = 10, .variant = reference});
-    EXPECT_EQ(model.layer(0).output, image_shape({111, 111}, 32));
-    EXPECT_EQ(model.layer(1).output, image_shape({56, 56}, 3 * d / 4));
-    EXPECT_EQ(model.layer(2).output, image_shape({28, 28}, 3 * d / 2));
-    EXPECT_EQ(model.layer(3).output, image_shape({28, 28}, 4 * d));
-    EXPECT_EQ(model.layer(7).output, image_shape({7, 7}, 16 * d));
+    const Built model = amoebanet({.layers = 3, .filters = d, .classes = 10, .variant = reference});
+    EXPECT_EQ(model.output(0), image_shape({111, 111}, 32));
+    EXPECT_EQ(model.output(1), image_shape({56, 56}, 3 * d / 4));
+    EXPECT_EQ(model.output(2), image_shape({28, 28}, 3 * d / 2));
+    EXPECT_EQ(model.output(3), image_shape({28, 28}, 4 * d));
+    EXPECT_EQ(model.output(7), image_shape({7, 7}, 16 * d));
 }
 
 TEST(AmoebaNet, ACellReadsTheTwoOutputsBeforeIt) {
-    const Model model = amoebanet_256();
-    EXPECT_THAT(model.operands_of(1), ElementsAre(0));
-    for (int cell = 2; cell + 1 < model.layer_count(); ++cell) {
-        EXPECT_THAT(model.operands_of(cell), ElementsAre(cell - 1, cell - 2));
+    const Built model = amoebanet_256();
+    EXPECT_THAT(model.model.operands_of(1), ElementsAre(0));
+    for (int cell = 2; cell + 1 < model.count(); ++cell) {
+        EXPECT_THAT(model.model.operands_of(cell), ElementsAre(cell - 1, cell - 2));
     }
-    EXPECT_THAT(model.operands_of(23), ElementsAre(22));
-}
-
-/// Multiply-adds of a forward of one sample.
-double multiply_adds(const Layer& layer) {
-    return forward_operations(layer) / 2;
+    EXPECT_THAT(model.model.operands_of(23), ElementsAre(22));
 }
 
 TEST(AmoebaNet, HasTheWorkOfItsUnits) {
     std::vector<double> expected{0.14, 2.77, 3.79, 3.47, 4.32, 4.66, 4.66, 4.66,
                                  4.66, 6.84, 3.64, 4.32, 4.66, 4.66, 4.66, 4.66,  //
                                  6.84, 3.64, 4.32, 4.66, 4.66, 4.66, 4.66, 0.03};
-    const Model model = amoebanet_256();
-    double all = 0;
-    for (int unit = 0; unit < model.layer_count(); ++unit) {
-        all += multiply_adds(model.layer(unit));
-    }
+    const Built model = amoebanet_256();
+    const double all = model.multiply_adds();
     EXPECT_EQ(all, 15'170'093'056);
-    ASSERT_EQ(model.layer_count(), std::ssize(expected));
-    for (int unit = 0; unit < model.layer_count(); ++unit) {
-        EXPECT_NEAR(100 * multiply_adds(model.layer(unit)) / all,
-                    expected[static_cast<std::size_t>(unit)],
-                    0.005)
-            << model.layer(unit).spec.name;
+    ASSERT_EQ(model.count(), std::ssize(expected));
+    for (int unit = 0; unit < model.count(); ++unit) {
+        EXPECT_NEAR(
+            100 * model.units[as_index(unit)].multiply_adds / all, expected[as_index(unit)], 0.005)
+            << model.name(unit);
     }
 }
 
 /// Bytes of each unit's output for one sample in fp32.
-LayerSamples output_bytes(const Model& model) {
+LayerSamples output_bytes(const Built& model) {
     LayerSamples samples;
-    for (int unit = 0; unit < model.layer_count(); ++unit) {
-        const SampleShape& output = model.layer(unit).output;
+    for (int unit = 0; unit < model.count(); ++unit) {
+        const SampleShape& output = model.output(unit);
         samples.push_back({.output = Bytes{4 * std::int64_t{output.positions} * output.width}});
     }
     return samples;
 }
 
 /// Bytes of the messages of one sample, by their pair of stages.
-std::vector<Bytes> messages(const Model& model, const std::vector<int>& balance) {
-    const std::vector<Route> routes = routes_of(model, Partition(balance, model.layer_count()));
+std::vector<Bytes> messages(const Built& model, const std::vector<int>& balance) {
+    const std::vector<Route> routes = routes_of(model.model, Partition(balance, model.count()));
     Schedule order = generate(ScheduleKind::GPipe,
                               {.ranks = static_cast<int>(balance.size()), .micro_batches = 1});
     order.skips = skips_of(routes, order);
@@ -229,12 +327,11 @@ TEST(AmoebaNet, SendsThePairOfOutputsOverACut) {
     repeat(expected, 5, 3.21);
     expected.insert(expected.end(), {2.21, 1.40});
     repeat(expected, 4, 1.61);
-    const Model model = amoebanet_256();
+    const Built model = amoebanet_256();
     for (std::size_t behind = 0; behind < expected.size(); ++behind) {
         const int first = static_cast<int>(behind) + 1;
-        EXPECT_NEAR(megabytes(messages(model, {first, model.layer_count() - first})),
-                    expected[behind],
-                    0.006)
+        EXPECT_NEAR(
+            megabytes(messages(model, {first, model.count() - first})), expected[behind], 0.006)
             << "behind unit " << behind;
     }
 }
@@ -256,10 +353,10 @@ class ResNetParameters : public ::testing::TestWithParam<ResNetCount> {};
 
 TEST_P(ResNetParameters, AreThoseOfTorchvision) {
     const ResNetCount& row = GetParam();
-    const Model model = resnet(row.sizes, row.image);
-    EXPECT_EQ(sum(parameters_of(model)), row.parameters);
+    const Built model = resnet(row.sizes, row.image);
+    EXPECT_EQ(model.parameters(), row.parameters);
     if (row.units > 0) {
-        EXPECT_EQ(model.layer_count(), row.units);
+        EXPECT_EQ(model.count(), row.units);
     }
 }
 
@@ -287,33 +384,29 @@ INSTANTIATE_TEST_SUITE_P(Small,
                                            ResNetCount{{32, 10}, grey, 466'618},
                                            ResNetCount{{56, 10}, grey, 855'482}));
 
-std::string name_of(const Model& model, int unit) {
-    return model.layer(unit).spec.name;
-}
-
 // torchgpipe's balances cut inside blocks: [135, 235], [44, 92, 124, 110] and [140, 230].
 TEST(ResNet, HasItsUnitsWhereTorchgpipeCutsThem) {
-    const Model model = resnet({.depth = 101, .classes = 1000}, large);
-    EXPECT_EQ(name_of(model, 134), "layer3.4.residual");
-    EXPECT_EQ(name_of(model, 135), "layer3.4.relu3");
-    EXPECT_EQ(name_of(model, 43), "layer2.0.relu2");
-    EXPECT_THAT(name_of(model, 260), StartsWith("layer3.16."));
-    EXPECT_THAT(name_of(model, 140), StartsWith("layer3.5."));
+    const Built model = resnet({.depth = 101, .classes = 1000}, large);
+    EXPECT_EQ(model.name(134), "layer3.4.residual");
+    EXPECT_EQ(model.name(135), "layer3.4.relu3");
+    EXPECT_EQ(model.name(43), "layer2.0.relu2");
+    EXPECT_THAT(model.name(260), StartsWith("layer3.16."));
+    EXPECT_THAT(model.name(140), StartsWith("layer3.5."));
     EXPECT_THAT(messages(model, {135, 235}), ElementsAre(Bytes{4 * 14 * 14 * 1024}));
     EXPECT_THAT(messages(model, {44, 326}),
                 ElementsAre(Bytes{4 * 28 * 28 * 128 + 4 * 56 * 56 * 256}));
     const std::vector<int> between{26, 22, 33, 44, 44, 66, 66, 69};
     for (std::size_t stage = 0, first = 0; stage + 1 < between.size(); ++stage) {
         first += static_cast<std::size_t>(between[stage]);
-        EXPECT_THAT(name_of(model, static_cast<int>(first)), ::testing::EndsWith(".identity"));
+        EXPECT_THAT(model.name(static_cast<int>(first)), ::testing::EndsWith(".identity"));
     }
 }
 
 TEST(ResNet, ReadsTheSkipOfABlockNineUnitsLater) {
-    const Model model = resnet({.depth = 50, .classes = 1000}, large);
-    for (int unit = 0; unit < model.layer_count(); ++unit) {
-        if (name_of(model, unit).ends_with(".identity")) {
-            EXPECT_THAT(model.readers_of(unit), ElementsAre(unit + 1, unit + 9));
+    const Built model = resnet({.depth = 50, .classes = 1000}, large);
+    for (int unit = 0; unit < model.count(); ++unit) {
+        if (model.name(unit).ends_with(".identity")) {
+            EXPECT_THAT(model.model.readers_of(unit), ElementsAre(unit + 1, unit + 9));
         }
     }
 }
@@ -321,20 +414,16 @@ TEST(ResNet, ReadsTheSkipOfABlockNineUnitsLater) {
 // torchvision 0.14's ResNet-50 computes 4.09 * 10^9 multiply-adds (its own documentation prints
 // 4.09 GFLOPS), convolutions and the last matrix.
 TEST(ResNet, HasTheWorkThatTorchvisionPrints) {
-    const Model model = resnet({.depth = 50, .classes = 1000}, large);
-    double all = 0;
-    for (int unit = 0; unit < model.layer_count(); ++unit) {
-        all += multiply_adds(model.layer(unit));
-    }
-    EXPECT_NEAR(all / 1e9, 4.09, 0.005);
+    const Built model = resnet({.depth = 50, .classes = 1000}, large);
+    EXPECT_NEAR(model.multiply_adds() / 1e9, 4.09, 0.005);
 }
 
 TEST(ResNet, HalvesItsImageInFrontOfEachGroupButTheFirst) {
-    const Model model = resnet({.depth = 20, .classes = 10}, grey);
+    const Built model = resnet({.depth = 20, .classes = 10}, grey);
     const auto output = [&](std::string_view name) {
-        for (int unit = 0; unit < model.layer_count(); ++unit) {
-            if (name_of(model, unit) == name) {
-                return model.layer(unit).output;
+        for (int unit = 0; unit < model.count(); ++unit) {
+            if (model.name(unit) == name) {
+                return model.output(unit);
             }
         }
         return SampleShape{};
@@ -363,9 +452,9 @@ class UNetParameters : public ::testing::TestWithParam<UNetCount> {};
 
 TEST_P(UNetParameters, AreThoseOfTorchgpipe) {
     const UNetCount& row = GetParam();
-    const Model model = unet(row.sizes, row.image);
-    EXPECT_EQ(sum(parameters_of(model)), row.parameters);
-    EXPECT_EQ(model.layer_count(), row.units);
+    const Built model = unet(row.sizes, row.image);
+    EXPECT_EQ(model.parameters(), row.parameters);
+    EXPECT_EQ(model.count(), row.units);
 }
 
 const SampleShape medium = image_shape({192, 192}, 3);
@@ -384,11 +473,12 @@ INSTANTIATE_TEST_SUITE_P(Torchgpipe,
                                            UNetCount{{4, 2, 16}, cifar, 1'127'672, 89}));
 
 TEST(UNet, HasItsParametersPartByPart) {
-    const Model model = unet({.depth = 5, .convolutions = 5, .channels = 64}, medium);
+    const Built model = unet({.depth = 5, .convolutions = 5, .channels = 64}, medium);
     const std::vector<std::int64_t> counts = parameters_of(model);
     std::vector<std::int64_t> parts;  // five levels down, the bottom, five levels up, the last unit
     std::size_t unit = 0;
-    for (const std::size_t units : {22, 22, 22, 22, 22, 20, 22, 22, 22, 22, 22, 1}) {
+    for (const std::size_t units :
+         std::vector<std::size_t>{22, 22, 22, 22, 22, 20, 22, 22, 22, 22, 22, 1}) {
         const std::vector<std::int64_t> part(
             counts.begin() + static_cast<std::ptrdiff_t>(unit),
             counts.begin() + static_cast<std::ptrdiff_t>(unit + units));
@@ -411,14 +501,15 @@ TEST(UNet, HasItsParametersPartByPart) {
 }
 
 TEST(UNet, StashesAndReadsItsSkipsAtTorchgpipesUnits) {
-    const Model model = unet({.depth = 5, .convolutions = 5, .channels = 64}, medium);
+    const Built model = unet({.depth = 5, .convolutions = 5, .channels = 64}, medium);
     const LayerSamples bytes = output_bytes(model);
     const std::vector<int> stashed{20, 42, 64, 86, 108};
     const std::vector<int> read{219, 197, 175, 153, 131};
     std::int64_t expected = 9'437'184;
     for (std::size_t skip = 0; skip < stashed.size(); ++skip) {
-        EXPECT_THAT(model.readers_of(stashed[skip]), ElementsAre(stashed[skip] + 1, read[skip]));
-        EXPECT_EQ(bytes[static_cast<std::size_t>(stashed[skip])].output, Bytes{expected});
+        EXPECT_THAT(model.model.readers_of(stashed[skip]),
+                    ElementsAre(stashed[skip] + 1, read[skip]));
+        EXPECT_EQ(bytes[as_index(stashed[skip])].output, Bytes{expected});
         expected /= 2;
     }
 }
@@ -431,7 +522,7 @@ struct UNetBalance {
 // Boundaries and skips of torchgpipe's three balances, in MB a sample: 0.6 + 17.7, 6.5 + 17.7 and
 // 25.4 + 18.3, each rounded.
 TEST(UNet, SendsTheBytesOfTorchgpipesBalances) {
-    const Model model = unet({.depth = 5, .convolutions = 5, .channels = 64}, medium);
+    const Built model = unet({.depth = 5, .convolutions = 5, .channels = 64}, medium);
     for (const UNetBalance& balance : {UNetBalance{{104, 137}, 18.3},
                                        UNetBalance{{30, 66, 84, 61}, 24.2},
                                        UNetBalance{{16, 27, 31, 44, 22, 57, 27, 17}, 43.7}}) {
@@ -441,9 +532,9 @@ TEST(UNet, SendsTheBytesOfTorchgpipesBalances) {
 
 // 30 rows become 15, 7 and 3 going down; up again a row is missing at two levels.
 TEST(UNet, StandsZerosInForTheRowsThatHalvingLost) {
-    const Model model =
+    const Built model =
         unet({.depth = 3, .convolutions = 1, .channels = 4}, image_shape({30, 24}, 1));
-    const SampleShape& last = model.layer(model.layer_count() - 2).output;
+    const SampleShape& last = model.output(model.count() - 2);
     EXPECT_EQ(last, image_shape({30, 24}, 2));
 }
 
