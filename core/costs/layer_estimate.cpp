@@ -24,6 +24,12 @@ double window_numbers(const LayerSpec& spec, double channels) {
     return double{1} * spec.kernel.height * spec.kernel.width * channels / spec.groups;
 }
 
+/// True for windows that neighbours share most of: 3x3 pixels that move by one.
+bool can_save_products(const LayerSpec& spec) {
+    return spec.kernel == Pixels{3, 3} && spec.stride == Pixels{1, 1} &&
+           spec.dilation == Pixels{1, 1} && spec.groups == 1;
+}
+
 /// Goes through the layers inside a layer in their order, with the shape that each of them reads.
 class OperationCount {
   public:
@@ -183,11 +189,18 @@ class KernelWalk {
     /// Layers of images: convolutions are products over windows, all others are passes.
     void of_image(const LayerSpec& spec) {
         const double channels = shape_.width;
+        const double pixels_read = rows();
         const double read = values();
         shape_ = output_shape(spec, shape_);
         switch (spec.type) {
             case LayerType::Conv2d:
-                work_.product(rows(), window_numbers(spec, channels), spec.outputs);
+                work_.convolution({.pixels_read = pixels_read,
+                                   .channels = channels,
+                                   .pixels = rows(),
+                                   .outputs = static_cast<double>(spec.outputs),
+                                   .window = double{1} * spec.kernel.height * spec.kernel.width,
+                                   .groups = static_cast<double>(spec.groups),
+                                   .saves_products = can_save_products(spec)});
                 return;
             case LayerType::BatchNorm:
             case LayerType::InstanceNorm:
@@ -196,7 +209,10 @@ class KernelWalk {
                 return;
             case LayerType::Relu:
             case LayerType::LeakyRelu:
-                work_.activation(2 * read, 3 * read);
+                work_.pass(2 * read, 3 * read);
+                return;
+            case LayerType::Identity:
+            case LayerType::Flatten:  // what they make lies where it was
                 return;
             case LayerType::BinaryCrossEntropy:
                 work_.pass(read, 2 * read);

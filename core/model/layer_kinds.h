@@ -39,7 +39,7 @@ struct LayerKey {
 struct LayerKind {
     LayerType type = LayerType::Opaque;
     std::string_view word{};
-    std::array<LayerKey, 7>
+    std::array<LayerKey, 8>
         key_list{};             ///< in the order in which they are written; then empty ones
     bool holds_layers = false;  ///< its `inner`, each a table of its own
     /// Its layers may name what they read, and it may read several outputs, which they name.

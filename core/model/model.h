@@ -83,6 +83,9 @@ struct LayerSpec {
     Pixels dilation{};  ///< Conv2d: from one pixel of the window to the next; 0 x 0: one
     Margins padding{};  ///< Conv2d, MaxPool, AvgPool, Pad
     int groups = 1;     ///< Conv2d, GroupNorm: of channels that have nothing to do with each other
+    /// Conv2d: initial weights are normal with variance 2 / (pixels of the window * outputs), as in
+    /// He et al., arXiv 1502.01852; else as those of a Linear.
+    bool he_normal = false;
     bool count_padding = true;  ///< AvgPool: the mean is over the window, not over the image in it
     int factor = 2;             ///< Upsample
     bool bilinear = false;    ///< Upsample: means of the nearest four pixels, else the nearest one

@@ -12,6 +12,7 @@
 #include "core/base/number_text.h"
 #include "core/costs/profile.h"
 #include "core/partition/model_blocks.h"
+#include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
 #include "core/schedule/schedule_csv.h"
 
@@ -126,8 +127,9 @@ Model scenario_model(const ScenarioParts& scenario, const Profile* profile) {
             return layers_model(scenario.model);
         case ModelKind::Profile:
             return profile_model(scenario, profile);
+        default:
+            return Model::graph(scenario.model.input, image_model_layers(scenario.model));
     }
-    PIPETWIN_EXPECT(false, "model kind out of range");
 }
 
 int replica_batch(const ScenarioParts& scenario, int replicas) {

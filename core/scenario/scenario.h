@@ -12,6 +12,7 @@
 #include "core/costs/all_reduce.h"
 #include "core/costs/contention.h"
 #include "core/costs/device_profile.h"
+#include "core/model/image_models.h"
 #include "core/model/model.h"
 #include "core/partition/partition.h"
 #include "core/schedule/generators/generate.h"
@@ -24,7 +25,7 @@
 namespace pipetwin {
 
 /// Where the layers of a model come from: model.kind.
-enum class ModelKind { Gpt, Mlp, Layers, Profile };
+enum class ModelKind { Gpt, Mlp, Layers, Profile, AmoebaNetD, AmoebaNetB, ResNet, UNet };
 /// Where training samples come from: data.kind.
 enum class DataKind { Text, Tokens, Mnist, Synthetic };
 /// How weights follow their gradients: training.optimizer.
@@ -96,9 +97,12 @@ struct ScenarioParts {
         ModelKind kind = ModelKind::Gpt;
         GptSizes gpt;
         std::vector<int> sizes;         ///< mlp
-        SampleShape input;              ///< layers: one sample
+        SampleShape input;              ///< layers, models of images: one sample
         std::vector<LayerSpec> layers;  ///< layers, `repeat` expanded
         std::filesystem::path profile;  ///< profile
+        AmoebaNetSizes amoebanet{};
+        ResNetSizes resnet{};
+        UNetSizes unet{};
 
         bool operator==(const ModelPart&) const = default;
     } model;

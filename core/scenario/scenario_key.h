@@ -96,6 +96,12 @@ template <class Class, class AnyScenario>
 auto& part_of(AnyScenario& scenario) {
     if constexpr (std::same_as<Class, GptSizes>) {
         return scenario.model.gpt;
+    } else if constexpr (std::same_as<Class, AmoebaNetSizes>) {
+        return scenario.model.amoebanet;
+    } else if constexpr (std::same_as<Class, ResNetSizes>) {
+        return scenario.model.resnet;
+    } else if constexpr (std::same_as<Class, UNetSizes>) {
+        return scenario.model.unet;
     } else if constexpr (std::same_as<Class, Scenario::TrainingPart>) {
         return scenario.training;
     } else if constexpr (std::same_as<Class, Scenario::ClusterPart>) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -278,27 +279,6 @@ void print_model_layers(const ScenarioKey&, ScenarioWriter& writer, const Scenar
     print_layers(writer, scenario.model.layers, "model.layer");
 }
 
-/// `image = [height, width, channels]`; none where the key is not written.
-std::optional<SampleShape> read_image(const TomlTable& table, string_view key) {
-    constexpr Range image_range{1, 1 << 20};
-    constexpr std::int64_t most_pixels = std::int64_t{1} << 30;
-    const std::optional<std::vector<int>> image = table.integers(key, image_range);
-    if (!image) {
-        return std::nullopt;
-    }
-    if (image->size() != 3 || std::int64_t{image->at(0)} * image->at(1) > most_pixels) {
-        table.refuse(key, "height, width and channels of at most 2^30 pixels, as in [32, 32, 3]");
-    }
-    return image_shape({.height = image->at(0), .width = image->at(1)}, image->at(2));
-}
-
-void print_image(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-    const SampleShape& input = scenario.model.input;
-    if (input.is_image()) {
-        writer.list(key.name, std::vector<int>{input.image.height, input.image.width, input.width});
-    }
-}
-
 /// A model that begins with an embedding reads `context` token ids, any other an `image` or `input`
 /// numbers.
 void read_input(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
@@ -345,10 +325,9 @@ void print_profile_file(const ScenarioKey& key, ScenarioWriter& writer, const Sc
 }
 
 void read_model_kind(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
-    const std::optional<std::size_t> kind =
-        table.choice(key.name, key.words, words::later_model_kinds);
+    const std::optional<std::size_t> kind = table.choice(key.name, key.words);
     if (!kind) {
-        table.missing(key.name, "gpt, mlp, layers or profile");
+        table.missing(key.name, fmt::format("one of {}", fmt::join(key.words, ", ")));
     }
     scenario.model.kind = static_cast<ModelKind>(*kind);
 }
@@ -402,8 +381,9 @@ std::span<const ScenarioKey> keys_of(ModelKind kind) {
             return keys_of_a_layers_model;
         case ModelKind::Profile:
             return keys_of_a_profile;
+        default:
+            return image_model_keys(kind);
     }
-    PIPETWIN_EXPECT(false, "model kind out of range");
 }
 
 /// The table of layer number `index` of a list, in which each table stands for its copies.
@@ -454,6 +434,9 @@ void read_model(const TomlTable& table, Scenario& scenario) {
     read_keys(further, table, scenario);
     if (scenario.model.kind == ModelKind::Layers) {
         expect_layers_fit(table, scenario.model);
+    }
+    if (!image_model_keys(scenario.model.kind).empty()) {
+        expect_image_model(table, scenario.model);
     }
 }
 

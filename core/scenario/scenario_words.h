@@ -11,9 +11,10 @@ namespace pipetwin::words {
 using Word = std::string_view;
 
 /// model.kind, as enum ModelKind.
-inline constexpr std::array<Word, 4> model_kinds{"gpt", "mlp", "layers", "profile"};
-/// Kinds of model that the language has and this version does not run yet.
-inline constexpr std::array<Word, 3> later_model_kinds{"amoebanet-d", "resnet", "unet"};
+inline constexpr std::array<Word, 8> model_kinds{
+    "gpt", "mlp", "layers", "profile", "amoebanet-d", "amoebanet-b", "resnet", "unet"};
+/// model.variant, as enum AmoebaNetVariant.
+inline constexpr std::array<Word, 2> amoebanet_variants{"reference", "torchgpipe"};
 
 /// data.kind, as enum DataKind.
 inline constexpr std::array<Word, 4> data_kinds{"text", "tokens", "mnist", "synthetic"};

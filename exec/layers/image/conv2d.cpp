@@ -27,15 +27,20 @@ WindowShape window_of(const LayerSpec& spec, const SampleShape& input) {
 Conv2d::Conv2d(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
     : ExecutableLayer(input, output_shape(spec, input), format),
       window_(window_of(spec, input)),
-      has_bias_(spec.bias) {}
+      has_bias_(spec.bias),
+      is_he_normal_(spec.he_normal) {}
 
 void Conv2d::create_parameters(ParameterMaker& maker, const std::string& path, bool ends_residual) {
     using Role = ParameterMaker::Role;
+    const int pixels = window_.kernel.height * window_.kernel.width;
+    const Role role = is_he_normal_   ? Role::HeWeight
+                      : ends_residual ? Role::ResidualWeight
+                                      : Role::Weight;
     weight_ = maker.make(path + ".weight",
                          window_.depth(),
                          window_.outputs,
-                         ends_residual ? Role::ResidualWeight : Role::Weight,
-                         window_.depth());
+                         role,
+                         is_he_normal_ ? pixels * window_.outputs : window_.depth());
     if (has_bias_) {
         bias_ = maker.make(path + ".bias", 1, window_.outputs, Role::Bias, window_.depth());
     }

@@ -129,6 +129,84 @@ TEST(LayerEstimate, OfACellIsTheSumOverTheLayersInside) {
                   alone(linear, 24).forward + sum + concat);
 }
 
+/// The first layer of a model that reads 2 images of 9 x 11 pixels and 6 channels.
+LayerSample of_image(const LayerSpec& spec,
+                     const DeviceProfile& device,
+                     const EstimateOptions& options = exact) {
+    return estimated_sample(Model::chain(image_shape({9, 11}, 6), {spec}), 0, 2, device, options);
+}
+
+constexpr int pixels = 2 * 9 * 11;
+
+// A window of 3 x 5 pixels that stays inside its padding: as many outputs as pixels.
+TEST(LayerEstimate, AConvolutionDoesTheOperationsOfAProductAndMovesEachNumberOnce) {
+    const LayerSpec conv{.type = LayerType::Conv2d,
+                         .outputs = 8,
+                         .bias = false,
+                         .kernel = {3, 5},
+                         .padding = {1, 2, 1, 2}};
+    const LayerSample operations = of_image(conv, counts_operations);
+    EXPECT_EQ(operations.forward, Duration(2 * pixels * 3 * 5 * 6 * 8));
+    EXPECT_EQ(operations.backward_input, operations.forward);
+    EXPECT_EQ(operations.backward_weight, operations.forward);
+    const LayerSample bytes = of_image(conv, counts_bytes);
+    constexpr int weights = 3 * 5 * 6 * 8;
+    EXPECT_EQ(bytes.forward, Duration(4 * (6 * pixels + weights + 8 * pixels)));
+    EXPECT_EQ(bytes.backward_input, bytes.forward);
+    EXPECT_EQ(bytes.backward_weight, Duration(4 * (6 * pixels + 2 * weights + 8 * pixels)));
+}
+
+// F(2x2, 3x3) of Lavin and Gray makes 4 outputs of 16 multiplications in place of 36.
+TEST(LayerEstimate, WindowsOfThreeByThreeSaveProductsInFp32Alone) {
+    LayerSpec conv{.type = LayerType::Conv2d,
+                   .outputs = 9,
+                   .bias = false,
+                   .kernel = {3, 3},
+                   .padding = {1, 1, 1, 1}};
+    constexpr int all = 2 * pixels * 9 * 6 * 9;
+    EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(all * 16 / 36));
+    EXPECT_EQ(forward_operations(Model::chain(image_shape({9, 11}, 6), {conv}).layer(0)), all / 2);
+    DeviceProfile half = counts_operations;
+    half.matrix_rates["bf16"].value = 1e9;
+    EstimateOptions in_bf16 = exact;
+    in_bf16.precision = "bf16";
+    EXPECT_EQ(of_image(conv, half, in_bf16).forward, Duration(all));
+    conv.stride = {2, 2};
+    EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(2 * 2 * 5 * 6 * 9 * 6 * 9));
+}
+
+// Of a window of one pixel with a stride of 2 every fourth pixel is read: 5 x 6 of 9 x 11.
+TEST(LayerEstimate, AStrideBeyondTheWindowLeavesPixelsOut) {
+    const LayerSpec conv{
+        .type = LayerType::Conv2d, .outputs = 8, .bias = false, .kernel = {1, 1}, .stride = {2, 2}};
+    constexpr int met = 2 * 5 * 6;
+    const LayerSample bytes = of_image(conv, counts_bytes);
+    EXPECT_EQ(bytes.forward, Duration(4 * (6 * met + 6 * 8 + 8 * met)));
+    EXPECT_EQ(bytes.backward_input, Duration(4 * (8 * met + 6 * 8 + 6 * pixels)));
+}
+
+TEST(LayerEstimate, AConvolutionOfEachChannelAloneIsAPass) {
+    const LayerSpec conv{.type = LayerType::Conv2d,
+                         .outputs = 6,
+                         .bias = false,
+                         .kernel = {3, 3},
+                         .padding = {1, 1, 1, 1},
+                         .groups = 6};
+    EXPECT_EQ(of_image(conv, counts_operations).forward, Duration{});
+    const LayerSample bytes = of_image(conv, counts_bytes);
+    EXPECT_EQ(bytes.forward, Duration(4 * 2 * 6 * pixels));
+    EXPECT_EQ(bytes.backward_input, bytes.forward);
+    EXPECT_EQ(bytes.backward_weight, bytes.forward);
+}
+
+// Statistics read everything once, the norm reads it again and writes it; the backward reads it and
+// its gradient for two sums, and both again for what it writes.
+TEST(LayerEstimate, ANormOfColumnsGoesOverItsValuesThreeTimesAndFiveTimesBack) {
+    const LayerSample bytes = of_image({.type = LayerType::BatchNorm}, counts_bytes);
+    EXPECT_EQ(bytes.forward, Duration(4 * 3 * 6 * pixels));
+    EXPECT_EQ(bytes.backward_input, Duration(4 * 5 * 6 * pixels));
+}
+
 TEST(LayerEstimate, NamesTheInputsOfALayerThatDoesNotReadTheOneBefore) {
     const Profile profile = estimated_times(joined(LayerType::Concat, 8, 24), counts_bytes, exact);
     ASSERT_EQ(profile.layers.size(), 5U);

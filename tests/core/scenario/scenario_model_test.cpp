@@ -45,6 +45,28 @@ layer = [{type = "embedding", outputs = 8, context = 4}, {type = "attention", he
     EXPECT_EQ(scenario_model(s).layer(0).parameter_count, 256 * 8 + 4 * 8);
 }
 
+// A plan needs no more than the sizes, and scenario.toml of a run folder means the same.
+TEST(ImageModels, AreBuiltFromTheirSizes) {
+    struct Case {
+        std::string_view text;
+        int units;
+    };
+    for (const Case& scenario : {Case{R"([model]
+kind = "unet"
+depth = 2
+convolutions = 1
+channels = 4
+dropout = 0
+image = [32, 32, 1]
+)",
+                                      29}}) {
+        const Scenario s = parse(scenario.text);
+        EXPECT_EQ(scenario_model(s).layer_count(), scenario.units);
+        EXPECT_EQ(s.data.kind, DataKind::Synthetic);
+        EXPECT_EQ(parse(print_scenario(s)), s);
+    }
+}
+
 TEST(LayersModel, RefusesWhatIsNoModel) {
     const std::string head = "[model]\nkind = \"layers\"\n";
     const std::vector<Refusal> cases{

@@ -216,10 +216,32 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
     expect_refused(cases);
 }
 
+TEST(ParseScenario, RefusesSizesOfImageModelsThatThereAreNot) {
+    const std::vector<Refusal> cases{
+        {"[model]\nkind = \"vgg\"", "", "expected one of gpt, mlp, layers, profile, amoebanet-d"},
+        {"[model]\nkind = \"resnet\"\ndepth = 20\nclasses = 10", "", "model.image is missing"},
+        {"[model]\nkind = \"resnet\"\ndepth = 21\nclasses = 10\nimage = [32, 32, 3]",
+         "",
+         "model.depth: 21, expected one of 18, 20"},
+        {"[model]\nkind = \"resnet\"\ndepth = 20\nlayers = 3", "", "unknown key 'layers'"},
+        {"[model]\nkind = \"amoebanet-d\"\nlayers = 4\nfilters = 64\nclasses = 10\n"
+         "image = [64, 64, 3]",
+         "",
+         "model.layers: 4, expected a multiple of 3"},
+        {"[model]\nkind = \"amoebanet-b\"\nlayers = 3\nfilters = 64\nclasses = 10\n"
+         "variant = \"lingvo\"",
+         "",
+         "expected one of reference, torchgpipe"},
+        {"[model]\nkind = \"unet\"\ndepth = 5\nconvolutions = 1\nchannels = 4\n"
+         "image = [16, 16, 3]",
+         "",
+         "model.image: 16 x 16 pixels, expected at least 32 x 32"},
+    };
+    expect_refused(cases);
+}
+
 TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
     const std::vector<Refusal> cases{
-        {"[model]\nkind = \"resnet\"", "", "expected one of gpt, mlp, layers, profile"},
-        {"[model]\nkind = \"amoebanet-d\"", "", "expected one of gpt, mlp, layers, profile"},
         {gpt, "[data]\nkind = \"cifar10\"", "one of text, tokens, mnist, synthetic"},
     };
     expect_refused(cases, "not built yet");
