@@ -16,9 +16,8 @@ inline constexpr std::array<Word, 4> model_kinds{"gpt", "mlp", "layers", "profil
 inline constexpr std::array<Word, 3> later_model_kinds{"amoebanet-d", "resnet", "unet"};
 
 /// data.kind, as enum DataKind.
-inline constexpr std::array<Word, 4> data_kinds{"text", "tokens", "mnist", "synthetic"};
-/// Kinds of data that the language has and this version does not read yet.
-inline constexpr std::array<Word, 1> later_data_kinds{"cifar10"};
+inline constexpr std::array<Word, 8> data_kinds{
+    "text", "tokens", "mnist", "synthetic", "cifar10", "images", "segmentation", "silhouettes"};
 
 /// training.optimizer, as enum OptimizerKind.
 inline constexpr std::array<Word, 5> optimizers{"sgd", "momentum", "rmsprop", "adam", "adamw"};

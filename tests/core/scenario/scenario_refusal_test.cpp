@@ -220,7 +220,6 @@ TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
     const std::vector<Refusal> cases{
         {"[model]\nkind = \"resnet\"", "", "expected one of gpt, mlp, layers, profile"},
         {"[model]\nkind = \"amoebanet-d\"", "", "expected one of gpt, mlp, layers, profile"},
-        {gpt, "[data]\nkind = \"cifar10\"", "one of text, tokens, mnist, synthetic"},
     };
     expect_refused(cases, "not built yet");
 }
