@@ -17,6 +17,12 @@ namespace {
                 "its profile has them");
 }
 
+/// Numbers of the window that one output of a convolution is a sum over, of `channels` that it
+/// reads.
+double window_numbers(const LayerSpec& spec, double channels) {
+    return double{1} * spec.kernel.height * spec.kernel.width * channels / spec.groups;
+}
+
 /// Goes through the layers inside a layer in their order, with the shape that each of them reads.
 class OperationCount {
   public:
@@ -43,17 +49,19 @@ class OperationCount {
                 }
                 return sum;
             }
-            case LayerType::LayerNorm:
-            case LayerType::Gelu:
-            case LayerType::Dropout:
-            case LayerType::CrossEntropy:
+            case LayerType::Conv2d: {
+                shape_ = output_shape(spec, shape_);
+                return 2.0 * shape_.positions * window_numbers(spec, width) * spec.outputs;
+            }
             case LayerType::Add:
             case LayerType::Concat:
                 return 0;
             case LayerType::Opaque:
-                break;
+                refuse_opaque(spec);
+            default:  // moves numbers, or does little more
+                shape_ = output_shape(spec, shape_);
+                return 0;
         }
-        refuse_opaque(spec);
     }
 
   private:
@@ -102,6 +110,9 @@ class KernelWalk {
                 return;  // they join outputs, and are no layers inside another
             case LayerType::Opaque:
                 refuse_opaque(spec);
+            default:
+                of_image(spec);
+                return;
         }
         if (spec.dropout > 0) {
             work_.pass(2 * values(), 2 * values());
@@ -115,6 +126,33 @@ class KernelWalk {
     void inner(const LayerSpec& spec) {
         for (const LayerSpec& layer : spec.inner) {
             add(layer);
+        }
+    }
+
+    /// Layers of images: convolutions are products over windows, all others are passes.
+    void of_image(const LayerSpec& spec) {
+        const double channels = shape_.width;
+        const double read = values();
+        shape_ = output_shape(spec, shape_);
+        switch (spec.type) {
+            case LayerType::Conv2d:
+                work_.product(rows(), window_numbers(spec, channels), spec.outputs);
+                return;
+            case LayerType::BatchNorm:
+            case LayerType::InstanceNorm:
+            case LayerType::GroupNorm:  // statistics first, then the values
+                work_.pass(3 * read, 5 * read);
+                return;
+            case LayerType::Relu:
+            case LayerType::LeakyRelu:
+                work_.activation(2 * read, 3 * read);
+                return;
+            case LayerType::BinaryCrossEntropy:
+                work_.pass(read, 2 * read);
+                return;
+            default:
+                work_.pass(read + values(), read + values());
+                return;
         }
     }
 

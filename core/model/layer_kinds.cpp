@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/model/image_layers.h"
 #include "core/model/layer_placement.h"
 
 namespace pipetwin {
@@ -55,8 +56,9 @@ Placed place_linear(LayerPlacement& placement,
                                  table.width));
     }
     const std::int64_t rows = std::int64_t{input.width} + (spec.bias ? 1 : 0);
-    return {{.positions = input.positions, .width = spec.outputs},
-            checked_product(name, rows, spec.outputs)};
+    SampleShape output = input;  // of every pixel alone, where it is an image
+    output.width = spec.outputs;
+    return {output, checked_product(name, rows, spec.outputs)};
 }
 
 /// Number by number, without parameters.
@@ -144,13 +146,14 @@ Placed join_sum(const std::string& name, std::span<const JoinedInput> inputs) {
 
 Placed join_columns(const std::string& name, std::span<const JoinedInput> inputs) {
     constexpr std::int64_t widest = std::int64_t{1} << 30;
-    const int positions = inputs.front().shape.positions;
+    SampleShape output = inputs.front().shape;
     std::int64_t width = 0;
     for (const JoinedInput& input : inputs) {
-        if (input.shape.positions != positions) {
+        if (input.shape.positions != output.positions || input.shape.image != output.image) {
             refuse_layer(name,
-                         fmt::format("{}, expected equal numbers of positions",
-                                     two_shapes(inputs.front(), input)),
+                         fmt::format("{}, expected equal numbers of {}",
+                                     two_shapes(inputs.front(), input),
+                                     output.is_image() ? "pixels" : "positions"),
                          "a concat joins the widths of equal positions");
         }
         width += input.shape.width;
@@ -160,7 +163,8 @@ Placed join_columns(const std::string& name, std::span<const JoinedInput> inputs
                      fmt::format("widths that add up to {}, expected at most {}", width, widest),
                      "check the sizes");
     }
-    return {{.positions = positions, .width = static_cast<int>(width)}, 0};
+    output.width = static_cast<int>(width);
+    return {output, 0};
 }
 
 Placed place_opaque(LayerPlacement&, LayerSpec&, const std::string& name, const SampleShape&) {
@@ -169,6 +173,12 @@ Placed place_opaque(LayerPlacement&, LayerSpec&, const std::string& name, const 
 
 constexpr LayerKey outputs_key{"outputs", &LayerSpec::outputs, true};
 constexpr LayerKey dropout_key{"dropout", &LayerSpec::dropout};
+constexpr LayerKey probability_key{"probability", &LayerSpec::dropout, true};
+constexpr LayerKey kernel_key{"kernel", &LayerSpec::kernel, true};
+constexpr LayerKey stride_key{"stride", &LayerSpec::stride};
+constexpr LayerKey padding_key{"padding", &LayerSpec::padding};
+constexpr LayerKey groups_key{"groups", &LayerSpec::groups, false, 1};
+constexpr LayerKey epsilon_key{"epsilon", ShareField{&LayerSpec::epsilon}};
 
 constexpr std::array layer_rows{
     LayerKind{.type = LayerType::Embedding,
@@ -187,7 +197,7 @@ constexpr std::array layer_rows{
     LayerKind{.type = LayerType::Gelu, .word = "gelu", .place = place_elementwise},
     LayerKind{.type = LayerType::Dropout,
               .word = "dropout",
-              .key_list = {{{"probability", &LayerSpec::dropout, true}}},
+              .key_list = {{probability_key}},
               .place = place_elementwise},
     LayerKind{.type = LayerType::Attention,
               .word = "attention",
@@ -207,6 +217,75 @@ constexpr std::array layer_rows{
     LayerKind{.type = LayerType::Add, .word = "add", .place = place_join, .join = join_sum},
     LayerKind{
         .type = LayerType::Concat, .word = "concat", .place = place_join, .join = join_columns},
+    LayerKind{.type = LayerType::Conv2d,
+              .word = "conv2d",
+              .key_list = {{outputs_key,
+                            kernel_key,
+                            stride_key,
+                            padding_key,
+                            {"dilation", &LayerSpec::dilation},
+                            groups_key,
+                            {"bias", &LayerSpec::bias}}},
+              .place = place_conv2d},
+    LayerKind{.type = LayerType::MaxPool,
+              .word = "max_pool",
+              .key_list = {{kernel_key, stride_key, padding_key}},
+              .place = place_pool},
+    LayerKind{
+        .type = LayerType::AvgPool,
+        .word = "avg_pool",
+        .key_list =
+            {{kernel_key, stride_key, padding_key, {"count_padding", &LayerSpec::count_padding}}},
+        .place = place_pool},
+    LayerKind{.type = LayerType::GlobalAvgPool,
+              .word = "global_avg_pool",
+              .place = place_global_avg_pool},
+    LayerKind{.type = LayerType::Upsample,
+              .word = "upsample",
+              .key_list = {{{"factor", &LayerSpec::factor, false, 2},
+                            {"bilinear", &LayerSpec::bilinear}}},
+              .place = place_upsample},
+    LayerKind{.type = LayerType::Pad,
+              .word = "pad",
+              .key_list = {{{"padding", &LayerSpec::padding, true}}},
+              .place = place_pad},
+    LayerKind{.type = LayerType::PadChannels,
+              .word = "pad_channels",
+              .key_list = {{outputs_key}},
+              .place = place_pad_channels},
+    LayerKind{.type = LayerType::BatchNorm,
+              .word = "batch_norm",
+              .key_list = {{epsilon_key,
+                            {"momentum", ShareField{&LayerSpec::momentum}},
+                            {"cumulative", &LayerSpec::cumulative},
+                            {"deferred", &LayerSpec::deferred}}},
+              .place = place_batch_norm},
+    LayerKind{.type = LayerType::InstanceNorm,
+              .word = "instance_norm",
+              .key_list = {{epsilon_key}},
+              .place = place_instance_norm},
+    LayerKind{.type = LayerType::GroupNorm,
+              .word = "group_norm",
+              .key_list = {{{"groups", &LayerSpec::groups, true}, epsilon_key}},
+              .place = place_group_norm},
+    LayerKind{.type = LayerType::Relu, .word = "relu", .place = place_elementwise},
+    LayerKind{.type = LayerType::LeakyRelu,
+              .word = "leaky_relu",
+              .key_list = {{{"slope", ShareField{&LayerSpec::slope}}}},
+              .place = place_elementwise},
+    LayerKind{.type = LayerType::ChannelDropout,
+              .word = "channel_dropout",
+              .key_list = {{probability_key}},
+              .place = place_elementwise},
+    LayerKind{.type = LayerType::DropPath,
+              .word = "drop_path",
+              .key_list = {{probability_key}},
+              .place = place_elementwise},
+    LayerKind{.type = LayerType::Identity, .word = "identity", .place = place_elementwise},
+    LayerKind{.type = LayerType::Flatten, .word = "flatten", .place = place_flatten},
+    LayerKind{.type = LayerType::BinaryCrossEntropy,
+              .word = "binary_cross_entropy",
+              .place = place_binary_cross_entropy},
     LayerKind{.type = LayerType::Opaque, .word = "opaque", .place = place_opaque},
 };
 

@@ -14,11 +14,22 @@ class LayerPlacement;
 struct JoinedInput;
 struct Placed;
 
-/// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, or the
-/// probability of being dropped.
+/// A field that is a number from 0 to 1.
+struct ShareField {
+    double LayerSpec::*field = nullptr;
+};
+
+/// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, the
+/// probability of being dropped, a number from 0 to 1, a size in pixels, or margins.
 struct LayerKey {
     std::string_view name{};
-    std::variant<int LayerSpec::*, bool LayerSpec::*, double LayerSpec::*> value{};
+    std::variant<int LayerSpec::*,
+                 bool LayerSpec::*,
+                 double LayerSpec::*,
+                 ShareField,
+                 Pixels LayerSpec::*,
+                 Margins LayerSpec::*>
+        value{};
     bool is_required = false;
     int otherwise = 0;  ///< of a whole number that need not be written
 };
@@ -27,7 +38,7 @@ struct LayerKey {
 struct LayerKind {
     LayerType type = LayerType::Opaque;
     std::string_view word{};
-    std::array<LayerKey, 4>
+    std::array<LayerKey, 7>
         key_list{};             ///< in the order in which they are written; then empty ones
     bool holds_layers = false;  ///< its `inner`, each a table of its own
     bool reads_numbers = true;  ///< it cannot read token ids, or what the loss leaves

@@ -99,6 +99,11 @@ Placed LayerPlacement::place(LayerSpec& spec,
     return placed;
 }
 
+SampleShape output_shape(const LayerSpec& spec, const SampleShape& input) {
+    LayerSpec own = spec;
+    return LayerPlacement().place(own, "", 0, input).output;
+}
+
 Placed LayerPlacement::place_unit(LayerSpec& spec, std::span<const JoinedInput> inputs) {
     depth_ = 0;  // where the layer before was refused, it stands as deep as that was
     after_loss = std::ranges::any_of(inputs, [](const JoinedInput& input) {

@@ -15,9 +15,17 @@
 
 namespace pipetwin {
 
+SampleShape image_shape(Pixels image, int channels) {
+    return {.positions = image.height * image.width, .width = channels, .image = image};
+}
+
 std::string to_string(const SampleShape& shape) {
     if (shape.token_ids) {
         return fmt::format("{} token ids", shape.positions);
+    }
+    if (shape.is_image()) {
+        return fmt::format(
+            "{} x {} pixels x {}", shape.image.height, shape.image.width, shape.width);
     }
     return shape.width == 0 ? "a loss" : fmt::format("{} x {}", shape.positions, shape.width);
 }
@@ -176,7 +184,7 @@ bool ends_with_loss(const LayerSpec& layer) {
     while (last->type == LayerType::Sequence && !last->inner.empty()) {
         last = &last->inner.back();
     }
-    return last->type == LayerType::CrossEntropy;
+    return last->type == LayerType::CrossEntropy || last->type == LayerType::BinaryCrossEntropy;
 }
 
 Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {

@@ -17,30 +17,80 @@ enum class LayerType {
     Gelu,       ///< exact, 0.5 x (1 + erf(x / sqrt 2))
     Dropout,    ///< in training: each number is 0 with probability p, or 1 / (1 - p) of itself
     Attention,  ///< causal multi-head self-attention with qkv and output projections, both biased
-    CrossEntropy,  ///< mean negative log-likelihood of the target class at every position
-    Sequence,      ///< `inner`, one after the other
-    Residual,      ///< x + inner(x)
-    Add,           ///< the sum of two or more outputs of one shape
-    Concat,        ///< two or more outputs of equal positions side by side: their widths add up
-    Opaque,        ///< known by its costs only; can be planned and simulated, not executed
+    CrossEntropy,    ///< mean negative log-likelihood of the target class at every position
+    Sequence,        ///< `inner`, one after the other
+    Residual,        ///< x + inner(x)
+    Add,             ///< the sum of two or more outputs of one shape
+    Concat,          ///< two or more outputs of equal positions side by side: their widths add up
+    Conv2d,          ///< of images: sums of w x over windows of pixels; b only where `bias`
+    MaxPool,         ///< of images: the largest number of each channel in each window
+    AvgPool,         ///< of images: the mean of each channel in each window
+    GlobalAvgPool,   ///< of images: the mean of each channel over all pixels; one position
+    Upsample,        ///< of images: `factor` times as many pixels in each direction
+    Pad,             ///< of images: zeros around them; negative margins cut off
+    PadChannels,     ///< zeros behind the channels, up to `outputs` of them
+    BatchNorm,       ///< per channel over a micro-batch, then gain and bias; running statistics
+    InstanceNorm,    ///< of images: per channel and sample; no parameters
+    GroupNorm,       ///< of images: per sample and group of channels, then gain and bias
+    Relu,            ///< max(x, 0)
+    LeakyRelu,       ///< x where x > 0, else slope * x
+    ChannelDropout,  ///< as Dropout, of whole channels of a sample
+    DropPath,        ///< as Dropout, of whole samples
+    Identity,        ///< hands on what it reads
+    Flatten,         ///< of images: one position with all numbers of the sample, row by row
+    BinaryCrossEntropy,  ///< mean over all numbers of -log of the chance of their targets, 0 or 1
+    Opaque,              ///< known by its costs only; can be planned and simulated, not executed
 };
 
 /// The word of a type of layer in scenarios: "linear".
 std::string_view to_string(LayerType type);
+
+/// A size in pixels, of an image or of a window that moves over one.
+struct Pixels {
+    int height = 0;
+    int width = 0;
+
+    bool operator==(const Pixels&) const = default;
+};
+
+/// Pixels added on each side of an image; negative ones are cut off.
+struct Margins {
+    int top = 0;
+    int left = 0;
+    int bottom = 0;
+    int right = 0;
+
+    bool operator==(const Margins&) const = default;
+};
 
 /// What a user writes about a layer; shapes follow from the layers that it reads. A layer without a
 /// name gets one from its type and its index among its siblings: "linear0", "gelu1".
 struct LayerSpec {
     std::string name{};
     LayerType type = LayerType::Opaque;
-    int outputs = 0;     ///< Embedding, Linear: width of the output
+    int outputs = 0;     ///< Embedding, Linear, Conv2d, PadChannels: width of the output
     int vocabulary = 0;  ///< Embedding: rows of the token table
     int context = 0;     ///< Embedding: rows of the position table; 0 = no position table
     int heads = 0;       ///< Attention: must divide the width
-    bool bias = true;    ///< Linear
+    bool bias = true;    ///< Linear, Conv2d
     /// Linear: w is the token table of the model's embedding, transposed. Embedding: there is one.
     bool tied = false;
-    double dropout = 0;  ///< Dropout; also of the output of Embedding, Linear, Attention: the p
+    /// Dropout, ChannelDropout, DropPath; also of the output of Embedding, Linear, Attention: the
+    /// p.
+    double dropout = 0;
+    Pixels kernel{};    ///< Conv2d, MaxPool, AvgPool: the window
+    Pixels stride{};    ///< of the window; 0 x 0: one pixel for a Conv2d, the kernel for a pool
+    Pixels dilation{};  ///< Conv2d: from one pixel of the window to the next; 0 x 0: one
+    Margins padding{};  ///< Conv2d, MaxPool, AvgPool, Pad
+    int groups = 1;     ///< Conv2d, GroupNorm: of channels that have nothing to do with each other
+    bool count_padding = true;  ///< AvgPool: the mean is over the window, not over the image in it
+    int factor = 2;             ///< Upsample
+    bool bilinear = false;    ///< Upsample: means of the nearest four pixels, else the nearest one
+    double epsilon = 1e-5;    ///< BatchNorm, InstanceNorm, GroupNorm: added to the variance
+    double momentum = 0.1;    ///< BatchNorm: weight of a new value in the running statistics
+    bool cumulative = false;  ///< BatchNorm: they are means of all values so far; no momentum
+    bool deferred = true;     ///< BatchNorm: they move once a mini-batch, else a micro-batch
+    double slope = 0.01;      ///< LeakyRelu
     std::vector<LayerSpec> inner{};
     /// Names of the layers whose outputs it reads, in the order in which a concat joins them;
     /// empty: the layer before, or the model's input for the first. A layer of `inner` names none.
@@ -52,17 +102,27 @@ struct LayerSpec {
 /// True for a loss, and for a sequence that ends with one.
 bool ends_with_loss(const LayerSpec& layer);
 
-/// Shape of one sample between layers: `positions` x `width` numbers, or `positions` token ids.
+/// Shape of one sample between layers: `positions` x `width` numbers, or `positions` token ids. The
+/// positions of an image are its pixels, row by row, and its width is the number of its channels.
 struct SampleShape {
     bool token_ids = false;
     int positions = 1;
     int width = 0;
+    Pixels image{};  ///< 0 x 0: no image
+
+    bool is_image() const { return image.height > 0; }
 
     bool operator==(const SampleShape&) const = default;
 };
 
-/// The shape in words, for errors: "8 x 64" or "8 token ids".
+/// The shape of an image of so many pixels and channels.
+SampleShape image_shape(Pixels image, int channels);
+
+/// The shape in words, for errors: "8 x 64", "8 token ids" or "28 x 28 pixels x 3".
 std::string to_string(const SampleShape& shape);
+
+/// What a layer that reads one output makes of it. Throws Error(BadInput) where it does not fit.
+SampleShape output_shape(const LayerSpec& spec, const SampleShape& input);
 
 /// The smallest unit of partition, with everything that follows from its place in the model.
 struct Layer {

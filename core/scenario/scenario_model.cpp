@@ -24,6 +24,7 @@ using std::string_view;
 
 constexpr std::array<string_view, 4> keys_of_every_layer{"type", "name", "repeat", "inputs"};
 constexpr string_view layers_key = "layer";  // tables of their own
+constexpr string_view image_key = "image";
 
 /// The keys of one kind of layer, besides those of every layer.
 std::vector<string_view> names_of(const LayerKind& kind) {
@@ -93,11 +94,87 @@ struct LayerValueReader {
     void operator()(bool LayerSpec::*answer) const {
         spec.*answer = table.boolean(key.name).value_or(spec.*answer);
     }
+    void operator()(ShareField share) const {
+        double& value = spec.*share.field;
+        value = table.number(key.name, {0, 1}).value_or(value);
+    }
+    void operator()(Pixels LayerSpec::*size) const {
+        constexpr std::string_view expected =
+            "a number of pixels, or two of them for height and width, as in [3, 1]";
+        if (!table.has(key.name)) {
+            if (key.is_required) {
+                table.missing(key.name, expected);
+            }
+            return;
+        }
+        const std::vector<int> numbers = one_or_more(any_size);
+        if (numbers.size() > 2) {
+            table.refuse(key.name, expected);
+        }
+        spec.*size = {.height = numbers.front(), .width = numbers.back()};
+    }
+    void operator()(Margins LayerSpec::*margins) const {
+        constexpr std::string_view expected =
+            "a number of pixels, two for above and beside, as in [1, 0], or four for top, left, "
+            "bottom and right";
+        if (!table.has(key.name)) {
+            if (key.is_required) {
+                table.missing(key.name, expected);
+            }
+            return;
+        }
+        constexpr Range pixels{-any_size.high, any_size.high};
+        const std::vector<int> numbers = one_or_more(pixels);
+        if (numbers.size() == 4) {
+            spec.*margins = {
+                .top = numbers[0], .left = numbers[1], .bottom = numbers[2], .right = numbers[3]};
+        } else if (numbers.size() <= 2) {
+            spec.*margins = {.top = numbers.front(),
+                             .left = numbers.back(),
+                             .bottom = numbers.front(),
+                             .right = numbers.back()};
+        } else {
+            table.refuse(key.name, expected);
+        }
+    }
     void operator()(double LayerSpec::*probability) const {
         if (key.is_required && !table.has(key.name)) {
             table.missing(key.name, fmt::format("of being dropped, as in {} = 0.1", key.name));
         }
         spec.*probability = keys::read_probability(table, key.name);
+    }
+
+  private:
+    /// A number, or a list of at least one.
+    std::vector<int> one_or_more(Range range) const {
+        if (!table.is_list(key.name)) {
+            return {table.required_int(key.name, range)};
+        }
+        std::vector<int> numbers = *table.integers(key.name, range);
+        if (numbers.empty()) {
+            table.refuse(key.name, "at least one number");
+        }
+        return numbers;
+    }
+};
+
+/// Prints a value of a layer, by the type of the field that it comes from.
+struct LayerValuePrinter {
+    ScenarioWriter& writer;
+    const LayerKey& key;
+    const LayerSpec& spec;
+
+    void operator()(auto field) const { writer.number(key.name, spec.*field); }
+    void operator()(ShareField share) const { writer.number(key.name, spec.*share.field); }
+    void operator()(Pixels LayerSpec::*size) const {
+        const Pixels& pixels = spec.*size;
+        if (pixels != Pixels{}) {
+            writer.list(key.name, std::vector<int>{pixels.height, pixels.width});
+        }
+    }
+    void operator()(Margins LayerSpec::*margins) const {
+        const Margins& m = spec.*margins;
+        writer.list(key.name, std::vector<int>{m.top, m.left, m.bottom, m.right});
     }
 };
 
@@ -166,7 +243,7 @@ void print_layers(ScenarioWriter& writer,
             writer.strings("inputs", layer.inputs);
         }
         for (const LayerKey& key : layer_kind(layer.type).keys()) {
-            std::visit([&](auto field) { writer.number(key.name, layer.*field); }, key.value);
+            std::visit(LayerValuePrinter{writer, key, layer}, key.value);
         }
         print_layers(writer, layer.inner, path + ".layer");
     }
@@ -200,26 +277,56 @@ void print_model_layers(const ScenarioKey&, ScenarioWriter& writer, const Scenar
     print_layers(writer, scenario.model.layers, "model.layer");
 }
 
-/// A model that begins with an embedding reads `context` token ids, any other `input` numbers.
+/// `image = [height, width, channels]`; none where the key is not written.
+std::optional<SampleShape> read_image(const TomlTable& table, string_view key) {
+    constexpr Range image_range{1, 1 << 20};
+    constexpr std::int64_t most_pixels = std::int64_t{1} << 30;
+    const std::optional<std::vector<int>> image = table.integers(key, image_range);
+    if (!image) {
+        return std::nullopt;
+    }
+    if (image->size() != 3 || std::int64_t{image->at(0)} * image->at(1) > most_pixels) {
+        table.refuse(key, "height, width and channels of at most 2^30 pixels, as in [32, 32, 3]");
+    }
+    return image_shape({.height = image->at(0), .width = image->at(1)}, image->at(2));
+}
+
+void print_image(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const SampleShape& input = scenario.model.input;
+    if (input.is_image()) {
+        writer.list(key.name, std::vector<int>{input.image.height, input.image.width, input.width});
+    }
+}
+
+/// A model that begins with an embedding reads `context` token ids, any other an `image` or `input`
+/// numbers.
 void read_input(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     Scenario::ModelPart& model = scenario.model;
     const LayerSpec* first = &model.layers.front();
     while (first->type == LayerType::Sequence && !first->inner.empty()) {
         first = &first->inner.front();
     }
+    const std::optional<SampleShape> image = read_image(table, image_key);
     if (first->type != LayerType::Embedding) {
-        model.input = {.positions = 1, .width = table.required_int(key.name, key.range)};
+        if (image && table.has(key.name)) {
+            table.refuse(key.name, "no such key beside an image", "the image says what is read");
+        }
+        model.input =
+            image ? *image
+                  : SampleShape{.positions = 1, .width = table.required_int(key.name, key.range)};
         return;
     }
-    if (table.has(key.name)) {
-        table.refuse(
-            key.name, "no such key", "the embedding's context says how many tokens it reads");
+    for (const string_view name : {key.name, image_key}) {
+        if (table.has(name)) {
+            table.refuse(
+                name, "no such key", "the embedding's context says how many tokens it reads");
+        }
     }
     model.input = {.token_ids = true, .positions = first->context};
 }
 
 void print_input(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-    if (!scenario.model.input.token_ids) {
+    if (!scenario.model.input.token_ids && !scenario.model.input.is_image()) {
         writer.number(key.name, scenario.model.input.width);
     }
 }
@@ -271,12 +378,13 @@ constexpr std::array<ScenarioKey, 8> keys_of_gpt{
 constexpr std::array<ScenarioKey, 1> keys_of_mlp{
     {{.name = "sizes", .read = read_sizes, .print = print_sizes, .range = any_size}}};
 
-constexpr std::array<ScenarioKey, 2> keys_of_a_layers_model{
+constexpr std::array<ScenarioKey, 3> keys_of_a_layers_model{
     {{.name = "input",
       .read = read_input,
       .print = print_input,
       .range = any_size,
       .read_behind = "layer"},
+     {.name = image_key, .print = print_image},  // read along with the input
      {.name = "layer", .read = read_model_layers, .print = print_model_layers}}};
 
 constexpr std::array<ScenarioKey, 1> keys_of_a_profile{
