@@ -30,7 +30,8 @@ enum class DataKind { Text, Tokens, Mnist, Synthetic, Cifar10, Images, Segmentat
 
 /// Whether data of this kind are images.
 bool is_of_images(DataKind kind);
-/// Whether data of this kind have files for tests, which validation reads where nothing else is named.
+/// Whether data of this kind have files for tests, which validation reads where nothing else is
+/// named.
 bool has_test_files(DataKind kind);
 /// How weights follow their gradients: training.optimizer.
 enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };

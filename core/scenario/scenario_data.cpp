@@ -201,7 +201,9 @@ void read_data(const TomlTable& table, Scenario& scenario) {
         scenario.data.kind == DataKind::Text || scenario.data.kind == DataKind::Tokens;
     if (gives_tokens && !tokens) {
         table.refuse("kind",
-                     "mnist or synthetic",
+                     scenario.model.input.is_image()
+                         ? "mnist, cifar10, images, segmentation, silhouettes or synthetic"
+                         : "mnist or synthetic",
                      fmt::format("{} gives token ids, and this model reads real numbers",
                                  to_string(scenario.data.kind)));
     }

@@ -56,23 +56,24 @@ class IdxReader {
     void expect(std::uint32_t wanted, const char* what) {
         const std::uint32_t found = number();
         if (found != wanted) {
-            refuse_file(path_,
-                   fmt::format(
-                       "begins with 0x{:08x}, expected 0x{:08x}: IDX, {}", found, wanted, what));
+            refuse_file(
+                path_,
+                fmt::format(
+                    "begins with 0x{:08x}, expected 0x{:08x}: IDX, {}", found, wanted, what));
         }
     }
 
     std::vector<unsigned char> bytes(std::uint64_t count) {
         if (count > largest_file) {
             refuse_file(path_,
-                   fmt::format("promises {} bytes, expected at most {}", count, largest_file));
+                        fmt::format("promises {} bytes, expected at most {}", count, largest_file));
         }
         std::vector<unsigned char> data(count);
         read(data, "what the header promises");
         unsigned char more = 0;
         if (read_some(std::span(&more, 1)) != 0) {
             refuse_file(path_,
-                   fmt::format("goes on after the {} bytes that its header promises", count));
+                        fmt::format("goes on after the {} bytes that its header promises", count));
         }
         return data;
     }
@@ -99,10 +100,10 @@ class IdxReader {
             const std::size_t got = read_some(to.first(std::min(at_once, to.size())));
             if (got == 0) {
                 refuse_file(path_,
-                       fmt::format("ends {} bytes before {} is complete, expected {} bytes",
-                                   to.size(),
-                                   what,
-                                   wanted));
+                            fmt::format("ends {} bytes before {} is complete, expected {} bytes",
+                                        to.size(),
+                                        what,
+                                        wanted));
             }
             to = to.subspan(got);
         }
@@ -126,8 +127,8 @@ fs::path find_idx_file(const fs::path& folder, const std::string& name, const st
         refuse_file(folder, "there is no such folder", hint);
     }
     refuse_file(folder,
-           fmt::format("neither {0} nor {0}.gz is in this folder, expected one of them", name),
-           hint);
+                fmt::format("neither {0} nor {0}.gz is in this folder, expected one of them", name),
+                hint);
 }
 
 IdxImages read_idx_images(const fs::path& file,
@@ -157,17 +158,18 @@ std::vector<unsigned char> read_idx_labels(const fs::path& file,
     reader.expect(labels_magic, "unsigned bytes in 1 dimension");
     const std::uint64_t count = reader.number();
     if (count != images) {
-        refuse_file(file,
-               fmt::format(
-                   "{}, expected {}: one for each image", counted(count, "label"), images));
+        refuse_file(
+            file,
+            fmt::format("{}, expected {}: one for each image", counted(count, "label"), images));
     }
     std::vector<unsigned char> labels = reader.bytes(count);
     for (std::size_t i = 0; i < labels.size(); ++i) {
         if (labels[i] >= classes) {
             constexpr std::size_t header_bytes = 8;
-            refuse_file(place_in(file, header_bytes + i),
-                   fmt::format("label {} of image {}, expected 0 to {}", labels[i], i, classes - 1),
-                   "let the model end with as many outputs as there are labels, or mend the file");
+            refuse_file(
+                place_in(file, header_bytes + i),
+                fmt::format("label {} of image {}, expected 0 to {}", labels[i], i, classes - 1),
+                "let the model end with as many outputs as there are labels, or mend the file");
         }
     }
     return labels;

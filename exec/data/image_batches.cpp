@@ -33,8 +33,8 @@ class PixelValues {
   public:
     PixelValues(const Scenario::ImageChanges& changes, int channels) : noise_(changes.noise) {
         for (std::size_t channel = 0; channel < as_index(channels); ++channel) {
-            means_.push_back(
-                changes.mean.empty() ? 0.0F : static_cast<float>(changes.mean[channel]));
+            means_.push_back(changes.mean.empty() ? 0.0F
+                                                  : static_cast<float>(changes.mean[channel]));
             deviations_.push_back(
                 changes.deviation.empty() ? 1.0F : static_cast<float>(changes.deviation[channel]));
             for (std::size_t byte = 0; byte < table_size; ++byte) {
@@ -116,8 +116,8 @@ class ImageSource final : public DataSource {
                      ? RandomStream(settings.seed)
                      : image_stream(settings.seed,
                                     is_training() ? ImageDraw::Order : ImageDraw::HeldOutOrder)),
-          changes_(image_stream(
-              settings.seed, is_training() ? ImageDraw::Changes : ImageDraw::HeldOutChanges)) {}
+          changes_(image_stream(settings.seed,
+                                is_training() ? ImageDraw::Changes : ImageDraw::HeldOutChanges)) {}
 
     Batch batch(int step, int samples) const override {
         const ImageSize& size = settings_.size;
@@ -239,11 +239,11 @@ class ImageSource final : public DataSource {
 
 void expect_one_per_channel(std::string_view key, std::size_t numbers, int channels) {
     if (numbers != 0 && numbers != as_index(channels)) {
-        throw Error(ErrorKind::BadInput,
-                    fmt::format("data.{}", key),
-                    fmt::format("{}, expected {}: one for each channel",
-                                counted(numbers, "number"),
-                                channels));
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format("data.{}", key),
+            fmt::format(
+                "{}, expected {}: one for each channel", counted(numbers, "number"), channels));
     }
 }
 

@@ -36,9 +36,9 @@ class ImageSet {
 
 /// What becomes of the images of a set before a model reads them.
 struct ImageBatches {
-    ImageSize size;             ///< of each image
+    ImageSize size;  ///< of each image
     bool target_per_pixel = false;
-    bool flat = false;          ///< the model reads an image as one position of many numbers
+    bool flat = false;  ///< the model reads an image as one position of many numbers
     /// Each sample is drawn from all images, whatever was drawn before it; else each image comes
     /// once an epoch, in an order that seed and epoch give.
     bool with_replacement = false;

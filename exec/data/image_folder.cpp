@@ -79,10 +79,8 @@ class ImageFolder final : public ImageSet {
     }
 
     std::string description() const override {
-        return fmt::format("images, {} of {}",
-                           counted(count(), "file"),
-                           fmt::format(classes_.size() == 1 ? "{} class" : "{} classes",
-                                       classes_.size()));
+        return fmt::format(
+            "images, {} of {}", counted(count(), "file"), counted(classes_.size(), "class"));
     }
 
     void add_content(ContentHash& hash) const override {

@@ -79,9 +79,8 @@ class Mnist final : public ImageSet {
               std::span<unsigned char> pixels,
               std::span<std::int32_t> targets) const override {
         const std::size_t image = span_.first + index;
-        std::ranges::copy(
-            std::span(images_.pixels).subspan(image * pixels.size(), pixels.size()),
-            pixels.begin());
+        std::ranges::copy(std::span(images_.pixels).subspan(image * pixels.size(), pixels.size()),
+                          pixels.begin());
         targets.front() = labels_[image];
     }
 
@@ -124,7 +123,8 @@ class Silhouettes final : public ImageSet {
         const std::size_t top = (as_index(size_.height) - rows) / 2;
         const std::size_t left = (width - columns) / 2;
         const std::span<const unsigned char> image =
-            std::span(images_.pixels).subspan((span_.first + index) * rows * columns, rows * columns);
+            std::span(images_.pixels)
+                .subspan((span_.first + index) * rows * columns, rows * columns);
         std::ranges::fill(pixels, static_cast<unsigned char>(0));
         for (std::size_t row = 0; row < rows; ++row) {
             std::ranges::copy(image.subspan(row * columns, columns),

@@ -47,8 +47,8 @@ void read_header_bytes(const fs::path& file,
 
 int side_of(const fs::path& file, std::uint32_t pixels) {
     if (pixels == 0 || pixels > longest_side) {
-        refuse_image(
-            file, fmt::format("a side of {} pixels, expected 1 to {}", pixels, longest_side));
+        refuse_image(file,
+                     fmt::format("a side of {} pixels, expected 1 to {}", pixels, longest_side));
     }
     return static_cast<int>(pixels);
 }
@@ -120,10 +120,9 @@ ImageHeader pnm_header(const fs::path& file, const ReadAt& read_at, int channels
     header.size.width = side_of(file, text.number());
     header.size.height = side_of(file, text.number());
     if (const std::uint32_t most = text.number(); most != 255) {
-        refuse_image(
-            file,
-            fmt::format("values up to {}, expected 255: a byte for each", most),
-            "convert it, as by: pnmdepth 255");
+        refuse_image(file,
+                     fmt::format("values up to {}, expected 255: a byte for each", most),
+                     "convert it, as by: pnmdepth 255");
     }
     header.begin = text.end();
     return header;
@@ -141,7 +140,7 @@ ImageHeader png_header(const fs::path& file, const ReadAt& read_at) {
     if (!std::ranges::equal(bytes.subspan(8, 8), first_chunk)) {
         refuse_image(file, "a PNG that does not begin with its header, expected IHDR");
     }
-    ImageHeader header{.format = ImageFormat::Png, .bits = bytes[24]};
+    ImageHeader header{.format = ImageFormat::Png, .size = {}, .bits = bytes[24]};
     header.size.width = side_of(file, big_endian_number(bytes.subspan(16, 4)));
     header.size.height = side_of(file, big_endian_number(bytes.subspan(20, 4)));
     constexpr unsigned colours = 2;
@@ -198,7 +197,8 @@ ImageHeader jpeg_header(const fs::path& file, const ReadAt& read_at) {
         }
         place += 2 + big_endian_number(std::span<const unsigned char>(start).subspan(2, 2));
     }
-    refuse_image(file, fmt::format("a JPEG without its size up to byte {}, expected a frame", place));
+    refuse_image(file,
+                 fmt::format("a JPEG without its size up to byte {}, expected a frame", place));
 }
 
 // --- All of them ---
@@ -207,8 +207,7 @@ ImageHeader header_of(const fs::path& file, const ReadAt& read_at) {
     std::array<unsigned char, png_start.size()> start{};
     const std::span<const unsigned char> bytes = std::span(start).first(read_at(0, start));
     const auto begins_with = [bytes](const auto& mark) {
-        return bytes.size() >= mark.size() &&
-               std::ranges::equal(bytes.first(mark.size()), mark);
+        return bytes.size() >= mark.size() && std::ranges::equal(bytes.first(mark.size()), mark);
     };
     if (begins_with(png_start)) {
         return png_header(file, read_at);

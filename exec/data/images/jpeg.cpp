@@ -100,10 +100,10 @@ void decode_jpeg(const EncodedImage& image, int channels, std::span<unsigned cha
     const bool is_whole = decode_jpeg_rows(jpeg, errors, image.bytes, target, pixels.data());
     jpeg_destroy_decompress(&jpeg);
     if (!is_whole) {
-        refuse_image(image.file,
-                     fmt::format("a damaged JPEG: {}, expected a whole image",
-                                 errors.complaint.data()),
-                     "copy or write the file again");
+        refuse_image(
+            image.file,
+            fmt::format("a damaged JPEG: {}, expected a whole image", errors.complaint.data()),
+            "copy or write the file again");
     }
 }
 

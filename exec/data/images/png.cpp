@@ -102,14 +102,14 @@ void decode_png(const EncodedImage& image,
     png_structp png =
         png_create_read_struct(PNG_LIBPNG_VER_STRING, &input, leave_png, ignore_png_warning);
     png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
-    const bool is_whole = info != nullptr &&
-                          decode_png_rows(png,
-                                          info,
-                                          input,
-                                          {.rows = rows.data(),
-                                           .row_bytes = row_bytes,
-                                           .as_values = meaning == ImageMeaning::Values,
-                                           .in_colours = channels == 3});
+    const bool is_whole =
+        info != nullptr && decode_png_rows(png,
+                                           info,
+                                           input,
+                                           {.rows = rows.data(),
+                                            .row_bytes = row_bytes,
+                                            .as_values = meaning == ImageMeaning::Values,
+                                            .in_colours = channels == 3});
     png_destroy_read_struct(&png, &info, nullptr);
     if (!is_whole) {
         refuse_image(image.file,
