@@ -37,6 +37,15 @@ std::string_view to_string(DataKind kind) {
     return word_of(kind, words::data_kinds);
 }
 
+bool is_of_images(DataKind kind) {
+    return kind == DataKind::Mnist || kind == DataKind::Cifar10 || kind == DataKind::Images ||
+           kind == DataKind::Segmentation || kind == DataKind::Silhouettes;
+}
+
+bool has_test_files(DataKind kind) {
+    return kind == DataKind::Mnist || kind == DataKind::Cifar10 || kind == DataKind::Silhouettes;
+}
+
 std::string_view to_string(OptimizerKind kind) {
     return word_of(kind, words::optimizers);
 }

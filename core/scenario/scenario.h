@@ -27,7 +27,13 @@ namespace pipetwin {
 /// Where the layers of a model come from: model.kind.
 enum class ModelKind { Gpt, Mlp, Layers, Profile, AmoebaNetD, AmoebaNetB, ResNet, UNet };
 /// Where training samples come from: data.kind.
-enum class DataKind { Text, Tokens, Mnist, Synthetic };
+enum class DataKind { Text, Tokens, Mnist, Synthetic, Cifar10, Images, Segmentation, Silhouettes };
+
+/// Whether data of this kind are images.
+bool is_of_images(DataKind kind);
+/// Whether data of this kind have files for tests, which validation reads where nothing else is
+/// named.
+bool has_test_files(DataKind kind);
 /// How weights follow their gradients: training.optimizer.
 enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW, RmsPropMomentum };
 /// Number type of activations and of the weights that kernels read: training.precision.
@@ -106,15 +112,28 @@ struct ScenarioParts {
 
         bool operator==(const ModelPart&) const = default;
     } model;
+    /// What becomes of images before a model reads them. A pixel's value is in [0, 1] first.
+    struct ImageChanges {
+        std::vector<double> mean{};       ///< taken off; one per channel; empty: 0
+        std::vector<double> deviation{};  ///< then divided by; one per channel; empty: 1
+        double noise = 0;      ///< deviation of the normal noise that is added before that
+        int pad_and_crop = 0;  ///< pixels of the margin from which a window of the size is cut
+        bool mirror = false;   ///< left and right change places in half of the samples
+
+        bool operator==(const ImageChanges&) const = default;
+    };
     /// [data]: the training samples.
     struct DataPart {
         DataKind kind = DataKind::Synthetic;
-        std::filesystem::path path;  ///< text, tokens, mnist; empty if none was given
+        std::filesystem::path path;  ///< a file or folder; empty if none was given
         /// What validation reads: a place of its own, or this share of the data's end.
         std::filesystem::path validation_path{};
         double validation_share = 0;
+        ImageChanges changes{};  ///< of images
 
-        bool has_validation() const { return !validation_path.empty() || validation_share > 0; }
+        bool has_validation() const {
+            return !validation_path.empty() || validation_share > 0 || has_test_files(kind);
+        }
 
         bool operator==(const DataPart&) const = default;
     } data;

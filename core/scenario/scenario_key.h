@@ -50,6 +50,12 @@ struct ScenarioKey {
         key.check = own;
         return key;
     }
+    /// This key with another printer.
+    constexpr ScenarioKey printed_by(Print own) const {
+        ScenarioKey key = *this;
+        key.print = own;
+        return key;
+    }
     /// This key, read after the key `other` instead of at its own place.
     constexpr ScenarioKey read_after(std::string_view other) const {
         ScenarioKey key = *this;
@@ -104,6 +110,8 @@ auto& part_of(AnyScenario& scenario) {
         return scenario.model.unet;
     } else if constexpr (std::same_as<Class, Scenario::TrainingPart>) {
         return scenario.training;
+    } else if constexpr (std::same_as<Class, Scenario::ImageChanges>) {
+        return scenario.data.changes;
     } else if constexpr (std::same_as<Class, Scenario::ClusterPart>) {
         return scenario.cluster;
     } else if constexpr (std::same_as<Class, Scenario::OutputPart>) {

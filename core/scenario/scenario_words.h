@@ -17,9 +17,8 @@ inline constexpr std::array<Word, 8> model_kinds{
 inline constexpr std::array<Word, 2> amoebanet_variants{"reference", "torchgpipe"};
 
 /// data.kind, as enum DataKind.
-inline constexpr std::array<Word, 4> data_kinds{"text", "tokens", "mnist", "synthetic"};
-/// Kinds of data that the language has and this version does not read yet.
-inline constexpr std::array<Word, 1> later_data_kinds{"cifar10"};
+inline constexpr std::array<Word, 8> data_kinds{
+    "text", "tokens", "mnist", "synthetic", "cifar10", "images", "segmentation", "silhouettes"};
 
 /// training.optimizer, as enum OptimizerKind.
 inline constexpr std::array<Word, 6> optimizers{

@@ -240,13 +240,6 @@ TEST(ParseScenario, RefusesSizesOfImageModelsThatThereAreNot) {
     expect_refused(cases);
 }
 
-TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
-    const std::vector<Refusal> cases{
-        {gpt, "[data]\nkind = \"cifar10\"", "one of text, tokens, mnist, synthetic"},
-    };
-    expect_refused(cases, "not built yet");
-}
-
 TEST(ParseScenario, RefusesDropoutThatLeavesNothingAndProbabilitiesThatAreNone) {
     const std::string_view dropout_layer =
         "[model]\nkind = \"layers\"\ninput = 4\n[[model.layer]]\ntype = \"dropout\"\n";
@@ -262,6 +255,27 @@ TEST(ParseScenario, RefusesDropoutThatLeavesNothingAndProbabilitiesThatAreNone) 
     expect_refused(cases);
     const Error error = refusal(with(gpt, "dropout = 1"));
     EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:7:11");
+}
+
+TEST(ParseScenario, RefusesWhatImagesCannotBecome) {
+    const std::string images = with(mlp, "[data]\nkind = \"cifar10\"\npath = \"x\"");
+    const std::vector<Refusal> cases{
+        {gpt, "[data]\nkind = \"cifar10\"\npath = \"x\"", "expected text"},
+        {mlp, "[data]\nkind = \"images\"", "data.path is missing"},
+        {mlp, "[data]\nkind = \"synthetic\"\nmirror = true", "expected no such key, as it is for"},
+        {gpt, "[data]\nmean = [1]", "data.mean = [1], expected no such key"},
+        {images, "mean = 1", "expected a list"},
+        {images, "deviation = [1, 0]", "expected numbers from 0.000001"},
+        {images, "mean = [1, 1, 1]\ndeviation = [1, 1]", "expected 3 numbers, as data.mean has"},
+        {images, "noise = -1", "expected a number from 0 to 1000"},
+        {images, "pad_and_crop = 4097", "expected a whole number from 0 to 4096"},
+        {images, "mirror = 1", "expected true or false"},
+        {images, "resize = 3", "unknown key 'resize'"},
+        {mlp,
+         "[data]\nkind = \"images\"\npath = \"x\"\n[training]\nvalidate_every = 5",
+         "expected 0, as there is nothing to validate on"},
+    };
+    expect_refused(cases);
 }
 
 TEST(ParseScenario, RefusesValidationOnNothing) {
