@@ -5,6 +5,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/layer_work.h"
+#include "core/model/inner_layers.h"
 
 namespace pipetwin {
 
@@ -48,13 +49,8 @@ class OperationCount {
                 shape_ = {.positions = shape_.positions, .width = spec.outputs};
                 return 0;
             case LayerType::Sequence:
-            case LayerType::Residual: {
-                double sum = 0;
-                for (const LayerSpec& inner : spec.inner) {
-                    sum += of(inner);
-                }
-                return sum;
-            }
+            case LayerType::Residual:
+                return has_branches(spec) ? of_branches(spec, {shape_}) : of_chain(spec);
             case LayerType::Conv2d: {
                 shape_ = output_shape(spec, shape_);
                 return 2.0 * shape_.positions * window_numbers(spec, width) * spec.outputs;
@@ -70,9 +66,43 @@ class OperationCount {
         }
     }
 
+    /// Operations of a layer that reads outputs of these shapes.
+    static double of(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+        OperationCount count(inputs.front());
+        return spec.type == LayerType::Sequence && takes_several(spec, inputs.size())
+                   ? count.of_branches(spec, inputs)
+                   : count.of(spec);
+    }
+
   private:
+    double of_chain(const LayerSpec& spec) {
+        double sum = 0;
+        for (const LayerSpec& inner : spec.inner) {
+            sum += of(inner);
+        }
+        return sum;
+    }
+
+    double of_branches(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+        double sum = 0;
+        for (const InnerLayer& inner : inner_layers(spec, inputs)) {
+            sum += of(inner.spec, inner.inputs);
+            shape_ = inner.output;
+        }
+        return sum;
+    }
+
     SampleShape shape_;
 };
+
+/// Adds the kernels of a layer that joins outputs to the work of a micro-batch.
+void add_join(LayerWork& work, const LayerSpec& spec, std::size_t outputs, double values) {
+    if (spec.type == LayerType::Add) {
+        work.sum_outputs(static_cast<double>(outputs), values);
+    } else {
+        work.join_outputs(values);
+    }
+}
 
 /// Adds the kernels of a layer, and of those inside it, to its work.
 class KernelWalk {
@@ -113,7 +143,7 @@ class KernelWalk {
                 return;
             case LayerType::Add:
             case LayerType::Concat:
-                return;  // they join outputs, and are no layers inside another
+                return;  // they read several outputs
             case LayerType::Opaque:
                 refuse_opaque(spec);
             default:
@@ -125,11 +155,32 @@ class KernelWalk {
         }
     }
 
+    /// Adds the kernels of a layer that makes `output` of outputs of the shapes `inputs`.
+    static void add(LayerWork& work,
+                    const LayerSpec& spec,
+                    const std::vector<SampleShape>& inputs,
+                    const SampleShape& output,
+                    double samples,
+                    const EstimateOptions& options) {
+        KernelWalk walk(work, inputs.front(), samples, options);
+        if (!takes_several(spec, inputs.size())) {
+            walk.add(spec);
+        } else if (spec.type == LayerType::Sequence) {
+            walk.branches(spec, inputs);
+        } else {
+            add_join(work, spec, inputs.size(), samples * output.positions * output.width);
+        }
+    }
+
   private:
     double rows() const { return samples_ * shape_.positions; }
     double values() const { return rows() * shape_.width; }
 
     void inner(const LayerSpec& spec) {
+        if (has_branches(spec)) {
+            branches(spec, {shape_});
+            return;
+        }
         for (const LayerSpec& layer : spec.inner) {
             add(layer);
         }
@@ -172,6 +223,13 @@ class KernelWalk {
         }
     }
 
+    void branches(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+        for (const InnerLayer& inner : inner_layers(spec, inputs)) {
+            add(work_, inner.spec, inner.inputs, inner.output, samples_, options_);
+            shape_ = inner.output;
+        }
+    }
+
     void attention(int heads) {
         const double width = shape_.width;
         const double sequence = shape_.positions;
@@ -200,7 +258,10 @@ class KernelWalk {
 }  // namespace
 
 double forward_operations(const Layer& layer) {
-    return OperationCount(layer.input).of(layer.spec);
+    if (layer.spec.type == LayerType::Opaque) {
+        refuse_opaque(layer.spec);
+    }
+    return OperationCount::of(layer.spec, layer.inputs);
 }
 
 LayerSample estimated_sample(const Model& model,
@@ -209,16 +270,11 @@ LayerSample estimated_sample(const Model& model,
                              const DeviceProfile& device,
                              const EstimateOptions& options) {
     const Layer& layer = model.layer(index);
-    LayerWork work(device, options);
-    const double values =
-        static_cast<double>(samples) * layer.output.positions * layer.output.width;
-    if (layer.spec.type == LayerType::Add) {
-        work.sum_outputs(static_cast<double>(model.inputs_of(index).size()), values);
-    } else if (layer.spec.type == LayerType::Concat) {
-        work.join_outputs(values);
-    } else {
-        KernelWalk(work, layer.input, samples, options).add(layer.spec);
+    if (layer.spec.type == LayerType::Opaque) {
+        refuse_opaque(layer.spec);
     }
+    LayerWork work(device, options);
+    KernelWalk::add(work, layer.spec, layer.inputs, layer.output, samples, options);
     LayerSample sample = work.sample();
     sample.micro_batch_size = samples;
     return sample;

@@ -41,6 +41,10 @@ struct LayerKind {
     std::array<LayerKey, 8>
         key_list{};             ///< in the order in which they are written; then empty ones
     bool holds_layers = false;  ///< its `inner`, each a table of its own
+    /// Its layers may name what they read, and it may read several outputs, which they name.
+    bool may_branch = false;
+    /// False: its backward needs nothing but the gradient of its output, and what it keeps itself.
+    bool backward_reads_input = true;
     bool reads_numbers = true;  ///< it cannot read token ids, or what the loss leaves
     /// What it makes of its input, and how many parameters it has; `name` is its path. Throws
     /// Error(BadInput) where it does not fit its place.

@@ -18,7 +18,7 @@ enum class LayerType {
     Dropout,    ///< in training: each number is 0 with probability p, or 1 / (1 - p) of itself
     Attention,  ///< causal multi-head self-attention with qkv and output projections, both biased
     CrossEntropy,    ///< mean negative log-likelihood of the target class at every position
-    Sequence,        ///< `inner`, one after the other
+    Sequence,        ///< `inner`, one after the other or with branches
     Residual,        ///< x + inner(x)
     Add,             ///< the sum of two or more outputs of one shape
     Concat,          ///< two or more outputs of equal positions side by side: their widths add up
@@ -96,7 +96,9 @@ struct LayerSpec {
     double slope = 0.01;      ///< LeakyRelu
     std::vector<LayerSpec> inner{};
     /// Names of the layers whose outputs it reads, in the order in which a concat joins them;
-    /// empty: the layer before, or the model's input for the first. A layer of `inner` names none.
+    /// empty: the layer before, or the model's input for the first. A layer of a sequence names
+    /// layers of the same sequence, and what that reads "input0", "input1", ..., in the order of
+    /// the sequence's own `inputs`; empty: the layer before, or "input0" for the first.
     std::vector<std::string> inputs{};
 
     bool operator==(const LayerSpec&) const = default;
@@ -133,6 +135,11 @@ struct Layer {
     SampleShape input;   ///< the first of several, in the order of `Model::operands_of`
     SampleShape output;  ///< after the loss: positions 1, width 0
     std::int64_t parameter_count = 0;
+    /// [operand] Shapes of all that it reads, in the order of `Model::operands_of`; the model's
+    /// input for the first layer. Empty for an opaque layer.
+    std::vector<SampleShape> inputs{};
+    /// [operand] True if it stays until the layer's backward; empty for an opaque layer.
+    std::vector<bool> keeps_input{};
 };
 
 /// A directed acyclic graph of layers with a fixed topological order; stages are contiguous in it.
@@ -148,9 +155,10 @@ class Model {
     /// A graph of layers by the names that they read (`LayerSpec::inputs`); without any it is a
     /// chain. A list in which every layer reads earlier ones keeps its order; any other is put into
     /// one that does. The first of the list alone reads the model's input, and every output but
-    /// that of the last layer in order is read. Throws LayerFaults (core/model/layer_faults.h),
-    /// which holds all that is wrong, or Error(BadInput) for an input or a number of layers that no
-    /// model has.
+    /// that of the last layer in order is read. Layers of a sequence with branches are put in order
+    /// in the same way, and each names its inputs then. Throws LayerFaults
+    /// (core/model/layer_faults.h), which holds all that is wrong, or Error(BadInput) for an input
+    /// or a number of layers that no model has.
     static Model graph(SampleShape input, std::vector<LayerSpec> layers);
 
     /// A layer known by its costs only, and the layers that it reads, by name; an empty list means

@@ -4,6 +4,8 @@
 #include <optional>
 #include <set>
 
+#include "core/model/inner_layers.h"
+
 namespace pipetwin {
 
 /// Follows the outputs that a stage has to do with.
@@ -30,24 +32,25 @@ class StageTensors::Walk {
         return !readers.empty() && readers.back() >= end_;
     }
 
-    /// All that a layer reads.
-    Bytes inputs(int layer) const {
+    /// The outputs that a layer keeps of those that it reads, as far as its kind tells.
+    Bytes inputs_to_keep(int layer) const {
         Bytes sum = layer == 0 ? samples_.front().input : Bytes{};
-        for (const int source : model_.inputs_of(layer)) {
-            sum += output(source);
+        const std::vector<int>& operands = model_.operands_of(layer);
+        for (std::size_t operand = 0; operand < operands.size(); ++operand) {
+            sum += may_keep(layer, operand) ? output(operands[operand]) : Bytes{};
         }
         return sum;
     }
 
-    /// What a layer saves has what it reads in it.
+    /// What a layer saves has what it keeps of its inputs in it.
     bool keeps_inputs(int layer) const {
-        const Bytes inputs_of_layer = inputs(layer);
-        return inputs_of_layer > Bytes{} && samples_[as_index(layer)].saved >= inputs_of_layer;
+        const Bytes kept = inputs_to_keep(layer);
+        return kept > Bytes{} && samples_[as_index(layer)].saved >= kept;
     }
 
     Bytes kept_by(int layer) const {
         const Bytes saved = samples_[as_index(layer)].saved;
-        return keeps_inputs(layer) ? saved - inputs(layer) : saved;
+        return keeps_inputs(layer) ? saved - inputs_to_keep(layer) : saved;
     }
 
     /// What W of a layer reads of the gradient of its output.
@@ -87,7 +90,7 @@ class StageTensors::Walk {
                 continue;
             }
             const std::optional<LayerRange>& group = tensors.group(reader);
-            if (keeps_inputs(reader) || (group && source < group->first)) {
+            if (keeps(reader, source) || (group && source < group->first)) {
                 return reader;
             }
         }
@@ -95,10 +98,12 @@ class StageTensors::Walk {
     }
 
     /// What the backward of a layer writes before it is added to a gradient that is there: joins
-    /// add to it at once, and of layers that are known by their costs nothing is known.
+    /// add to it at once, sequences with branches from their scratch, and of layers that are known
+    /// by their costs nothing is known.
     Bytes written_beside(int layer) const {
-        const LayerType type = model_.layer(layer).spec.type;
-        if (type == LayerType::Add || type == LayerType::Concat || type == LayerType::Opaque) {
+        const LayerSpec& spec = model_.layer(layer).spec;
+        if (spec.type == LayerType::Opaque ||
+            takes_several(spec, model_.operands_of(layer).size())) {
             return {};
         }
         Bytes sum;
@@ -109,6 +114,18 @@ class StageTensors::Walk {
     }
 
   private:
+    /// False for an output that the backward of a layer does not read.
+    bool may_keep(int layer, std::size_t operand) const {
+        const std::vector<bool>& keeps = model_.layer(layer).keeps_input;
+        return keeps.empty() || keeps[operand];
+    }
+
+    bool keeps(int layer, int source) const {
+        const std::vector<int>& operands = model_.operands_of(layer);
+        const auto operand = std::ranges::find(operands, source) - operands.begin();
+        return may_keep(layer, as_index(operand)) && keeps_inputs(layer);
+    }
+
     const Model& model_;
     const LayerSamples& samples_;
     int first_;

@@ -59,8 +59,8 @@ std::size_t count_layers(const LayerSpec& spec) {
 
 constexpr int vocabulary_of_bytes = 256;
 
-/// Where a layer stands: one of the model itself may name the layers that it reads.
-enum class LayerPlace { InModel, InLayer };
+/// Where a layer stands: one of the model itself, or of a sequence, may name what it reads.
+enum class LayerPlace { InGraph, InChain };
 
 std::vector<LayerSpec> read_layers(const TomlTable& parent, LayerPlace place);
 
@@ -68,10 +68,10 @@ std::vector<std::string> read_inputs(const TomlTable& table, LayerPlace place) {
     if (!table.has("inputs")) {
         return {};
     }
-    if (place == LayerPlace::InLayer) {
+    if (place == LayerPlace::InChain) {
         table.refuse("inputs",
-                     "none: a layer inside another reads the one before it",
-                     "layers of [[model.layer]] may name theirs");
+                     "none: a layer of a residual reads the one before it",
+                     "layers of the model, and those of a sequence, may name theirs");
     }
     std::vector<std::string> names = *table.texts("inputs");
     if (names.empty()) {
@@ -190,7 +190,8 @@ LayerSpec read_layer(const TomlTable& table, LayerPlace place) {
         std::visit(LayerValueReader{table, key, spec}, key.value);
     }
     if (kind.holds_layers) {
-        spec.inner = read_layers(table, LayerPlace::InLayer);
+        spec.inner =
+            read_layers(table, kind.may_branch ? LayerPlace::InGraph : LayerPlace::InChain);
     }
     spec.inputs = read_inputs(table, place);
     return spec;
@@ -271,7 +272,7 @@ void print_sizes(const ScenarioKey& key, ScenarioWriter& writer, const Scenario&
 }
 
 void read_model_layers(const ScenarioKey&, const TomlTable& table, Scenario& scenario) {
-    scenario.model.layers = read_layers(table, LayerPlace::InModel);
+    scenario.model.layers = read_layers(table, LayerPlace::InGraph);
 }
 
 void print_model_layers(const ScenarioKey&, ScenarioWriter& writer, const Scenario& scenario) {
@@ -385,20 +386,37 @@ std::span<const ScenarioKey> keys_of(ModelKind kind) {
     }
 }
 
+/// The table of layer number `index` of a list, in which each table stands for its copies.
+TomlTable table_of_layer(const TomlTable& parent, int index) {
+    int end = 0;
+    for (const TomlTable& table : parent.tables(layers_key)) {
+        end += repeat_of(table);
+        if (index < end) {
+            return table;
+        }
+    }
+    PIPETWIN_EXPECT(false, "a fault is that of a layer");
+}
+
+/// Where the inputs of the layer with a fault stand, or its table begins.
+std::string place_of_fault(const TomlTable& model, const LayerFault& fault) {
+    TomlTable table = table_of_layer(model, fault.layer);
+    for (const int index : fault.inside) {
+        table = table_of_layer(table, index);
+    }
+    return table.place("inputs");
+}
+
 /// Throws Error(BadInput) with the place of every layer that does not fit the others.
 void expect_layers_fit(const TomlTable& table, const Scenario::ModelPart& model) {
     try {
         Model::graph(model.input, model.layers);
     } catch (const LayerFaults& error) {
-        std::vector<std::string> places;  // of every layer
-        for (const TomlTable& layer : table.tables(layers_key)) {
-            places.insert(places.end(), as_index(repeat_of(layer)), layer.place("inputs"));
-        }
-        std::vector<std::string> of_faults;
+        std::vector<std::string> places;
         for (const LayerFault& fault : error.faults()) {
-            of_faults.push_back(places.at(as_index(fault.layer)));
+            places.push_back(place_of_fault(table, fault));
         }
-        throw listed_faults(error.faults(), of_faults);
+        throw listed_faults(error.faults(), places);
     }
 }
 

@@ -220,13 +220,24 @@ class Picture {
         body_ += swatch(box, look) + stage_lines(box, lines, style_of(look).ink);
         const std::string name = name_that_fits(span.action, look, x.end - x.begin - 3);
         if (!name.empty()) {
-            const std::string text = text_in_group(box.x + box.width / 2,
-                                                   y_ + row_height() / 2 + name_size() * 0.36,
-                                                   name,
-                                                   style_of(look).ink);
-            (has_curves_ ? names_ : body_) += has_curves_ ? text + '\n' : text;
+            add_name(box.x + box.width / 2, name, style_of(look));
         }
         body_ += "</g>\n";
+    }
+
+    /// The name of an action around `x`; over curves with an edge in the colour of its rectangle.
+    void add_name(double x, std::string_view name, const Style& style) {
+        const double y = y_ + row_height() / 2 + name_size() * 0.36;
+        const std::string text = text_in_group(x, y, name, style.ink);
+        if (!has_curves_) {
+            body_ += text;
+            return;
+        }
+        names_ +=
+            fmt::format("<g stroke=\"{}\" stroke-width=\"3\" stroke-linejoin=\"round\">{}</g>{}\n",
+                        style.fill,
+                        text_in_group(x, y, name, style.fill),
+                        text);
     }
 
     double name_size() const { return std::min(11.0, row_height() * 0.44); }

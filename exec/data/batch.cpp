@@ -6,6 +6,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/inner_layers.h"
 #include "exec/data/sources.h"
 
 namespace pipetwin::exec {
@@ -42,10 +43,16 @@ const LayerSpec& first_of(const LayerSpec& spec) {
     return spec.inner.empty() ? spec : first_of(spec.inner.front());
 }
 
-/// The width of the rows that the loss of a unit reads; 0 if it does not end with a loss.
-int width_before_loss(const LayerSpec& spec, int input_width) {
+/// The width of the rows that the loss of a unit reads; 0 if it does not end with a loss. `inputs`:
+/// what the unit reads.
+int width_before_loss(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+    const int input_width = inputs.front().width;
     if (spec.type == LayerType::CrossEntropy) {
         return input_width;
+    }
+    if (spec.type == LayerType::Sequence && takes_several(spec, inputs.size())) {
+        const InnerLayer last = inner_layers(spec, inputs).back();
+        return width_before_loss(last.spec, last.inputs);
     }
     if (spec.inner.empty()) {
         return 0;
@@ -54,7 +61,7 @@ int width_before_loss(const LayerSpec& spec, int input_width) {
     for (const LayerSpec& inner : std::span(spec.inner).first(spec.inner.size() - 1)) {
         width = inner.outputs > 0 ? inner.outputs : width;
     }
-    return width_before_loss(spec.inner.back(), width);
+    return width_before_loss(spec.inner.back(), {{.positions = 1, .width = width}});
 }
 
 }  // namespace
@@ -98,7 +105,7 @@ int vocabulary_of(const Model& model) {
 
 int classes_of(const Model& model) {
     const Layer& last = model.layer(model.layer_count() - 1);
-    const int classes = width_before_loss(last.spec, last.input.width);
+    const int classes = last.inputs.empty() ? 0 : width_before_loss(last.spec, last.inputs);
     if (classes == 0) {
         throw Error(ErrorKind::BadInput,
                     fmt::format("layer \"{}\"", last.spec.name),

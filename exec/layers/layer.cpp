@@ -190,4 +190,7 @@ void ExecutableLayer::backward(
     backward_input(call, kept, x, dy, skip, dx);
 }
 
+JoiningLayer::JoiningLayer(std::vector<SampleShape> inputs, SampleShape output, NumberFormat format)
+    : ExecutableLayer(inputs.front(), output, format), inputs_(std::move(inputs)) {}
+
 }  // namespace pipetwin::exec

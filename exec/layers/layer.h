@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -222,6 +223,53 @@ class ExecutableLayer {
     SampleShape input_;
     SampleShape output_;
     NumberFormat format_;
+};
+
+/// A layer that reads several outputs: a join of them, or layers with branches between them.
+///
+///   x_0 --.                                dx_k = dy df/dx_k, or added to what is in dx_k
+///   x_1 --+--> y = f(x_0, x_1, ...)
+///
+/// An x that no backward reads (`backward_reads`) may be empty there, and in W one that W does not
+/// read.
+class JoiningLayer : public ExecutableLayer {
+  public:
+    JoiningLayer(std::vector<SampleShape> inputs, SampleShape output, NumberFormat format);
+
+    /// [input] Shapes of what it reads.
+    const std::vector<SampleShape>& inputs() const { return inputs_; }
+    /// True if a backward reads input number `input`.
+    virtual bool backward_reads(std::size_t input) const = 0;
+    /// True if W reads input number `input`.
+    virtual bool weight_reads(std::size_t input) const = 0;
+
+    /// Place of one input's gradient; empty: it is not wanted.
+    struct InputGradient {
+        View dx{};
+        bool adds = false;  ///< to what is there
+    };
+    /// y = f(x_0, x_1, ...). Puts into `kept` what the gradients need.
+    virtual void join(LayerCall& call, std::span<const ConstView> x, View y, Kept& kept) = 0;
+    /// dx_k = dy df/dx_k, from the last reader of an x to its first; no dx_k may be an x.
+    virtual void join_backward_input(LayerCall& call,
+                                     Kept& kept,
+                                     std::span<const ConstView> x,
+                                     ConstView dy,
+                                     std::span<const InputGradient> dx) = 0;
+    /// dw += dy df/dw, behind `join_backward_input`.
+    virtual void join_backward_weight(LayerCall& call,
+                                      Kept& kept,
+                                      std::span<const ConstView> x,
+                                      ConstView dy) = 0;
+    /// Both gradients; no dx_k may be an x.
+    virtual void join_backward(LayerCall& call,
+                               Kept& kept,
+                               std::span<const ConstView> x,
+                               ConstView dy,
+                               std::span<const InputGradient> dx) = 0;
+
+  private:
+    std::vector<SampleShape> inputs_;
 };
 
 }  // namespace pipetwin::exec

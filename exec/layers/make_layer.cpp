@@ -6,11 +6,13 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/model/inner_layers.h"
 #include "exec/layers/attention.h"
 #include "exec/layers/cross_entropy.h"
 #include "exec/layers/dropout.h"
 #include "exec/layers/embedding.h"
 #include "exec/layers/gelu.h"
+#include "exec/layers/graph.h"
 #include "exec/layers/image/conv2d.h"
 #include "exec/layers/image/pools.h"
 #include "exec/layers/image/resample.h"
@@ -23,17 +25,8 @@
 namespace pipetwin::exec {
 
 LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
-    if (layer.spec.type == LayerType::Add || layer.spec.type == LayerType::Concat) {
-        // Its inputs are other layers' outputs, and its backward reads nothing but a gradient.
-        const std::int64_t rows = std::int64_t{samples} * layer.output.positions;
-        const auto width = static_cast<std::int64_t>(size_of(format.real));
-        LayerBytes bytes{};
-        bytes.output = Bytes{rows * layer.output.width * width};
-        bytes.unread_gradient = bytes.output;
-        return bytes;
-    }
-    const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.input, format);
-    return {
+    const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.inputs, format);
+    LayerBytes bytes{
         .input = made->input_bytes(samples),
         .output = made->output_bytes(samples),
         .saved = made->saved_bytes(samples),
@@ -42,6 +35,23 @@ LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
         .input_saved = made->unread_bytes(samples) +
                        (made->weight_reads_input() ? Bytes{} : made->input_bytes(samples)),
         .unread_gradient = made->weight_reads_gradient() ? Bytes{} : made->output_bytes(samples)};
+    const auto* const joining = dynamic_cast<const JoiningLayer*>(made.get());
+    if (joining == nullptr || layer.inputs.size() == 1) {
+        return bytes;
+    }
+    // The inputs are outputs of other layers, of which it keeps some.
+    bytes.input = {};
+    bytes.saved = made->kept_bytes(samples);
+    bytes.input_saved = made->unread_bytes(samples);
+    for (std::size_t input = 0; input < layer.inputs.size(); ++input) {
+        const SampleShape& shape = layer.inputs[input];
+        const Bytes read{std::int64_t{samples} * shape.positions * shape.width *
+                         static_cast<std::int64_t>(size_of(format.real))};
+        bytes.saved += layer.keeps_input[input] ? read : Bytes{};
+        bytes.input_saved +=
+            layer.keeps_input[input] && !joining->weight_reads(input) ? read : Bytes{};
+    }
+    return bytes;
 }
 
 namespace {
@@ -90,6 +100,9 @@ constexpr std::array layer_makers{
                }},
     LayerMaker{LayerType::Sequence,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   if (has_branches(spec)) {
+                       return std::make_unique<Graph>(spec, std::vector{input}, format);
+                   }
                    return std::make_unique<Sequence>(spec.inner, input, format);
                }},
     LayerMaker{LayerType::Residual,
@@ -137,16 +150,20 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                 "simulate it, or describe the model by layers that are executed");
 }
 
+std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
+                                            const std::vector<SampleShape>& inputs,
+                                            NumberFormat format) {
+    if (spec.type == LayerType::Opaque || !takes_several(spec, inputs.size())) {
+        return make_layer(spec, inputs.empty() ? SampleShape{} : inputs.front(), format);
+    }
+    if (spec.type == LayerType::Sequence) {
+        return std::make_unique<Graph>(spec, inputs, format);
+    }
+    return std::make_unique<Join>(spec.type, inputs, joined_output(spec, inputs), format);
+}
+
 std::unique_ptr<ExecutableLayer> make_layer(const Model& model, int index, NumberFormat format) {
-    const Layer& layer = model.layer(index);
-    if (layer.spec.type != LayerType::Add && layer.spec.type != LayerType::Concat) {
-        return make_layer(layer.spec, layer.input, format);
-    }
-    std::vector<SampleShape> inputs;
-    for (const int source : model.operands_of(index)) {
-        inputs.push_back(model.layer(source).output);
-    }
-    return std::make_unique<Join>(layer.spec.type, inputs, layer.output, format);
+    return make_layer(model.layer(index).spec, model.layer(index).inputs, format);
 }
 
 }  // namespace pipetwin::exec

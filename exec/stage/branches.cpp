@@ -41,10 +41,11 @@ StageBranches::StageBranches(const Model& model,
     place(messages.sent, sent_numbers_, &Value::sent);
     for (int index = 0; index < count; ++index) {
         const int layer = first + index;
-        const LayerType type = model.layer(layer).spec.type;
-        const bool keeps = type != LayerType::Add && type != LayerType::Concat;
         const std::optional<LayerRange>& group = groups[as_index(index)];
-        for (const int source : model.operands_of(layer)) {
+        const std::vector<int>& operands = model.operands_of(layer);
+        for (std::size_t operand = 0; operand < operands.size(); ++operand) {
+            const int source = operands[operand];
+            const bool keeps = model.layer(layer).keeps_input[operand];
             const std::size_t read = value_of(model, source);
             Value& value = values_[read];
             reads_[as_index(index)].push_back(read);

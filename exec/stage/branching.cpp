@@ -15,8 +15,11 @@ namespace pipetwin::exec {
 void Stage::Impl::set_up_branches(const Model& model) {
     branches.emplace(model, place.first_layer, place.layer_count, *options.messages, blocks);
     made_for_group.reserve(layers.size());
-    for (const auto& layer : layers) {
-        joins.push_back(dynamic_cast<const Join*>(layer.get()));
+    for (std::size_t index = 0; index < layers.size(); ++index) {
+        // The model's first layer reads its input alone.
+        joining.push_back(branches->reads(index).empty()
+                              ? nullptr
+                              : dynamic_cast<JoiningLayer*>(layers[index].get()));
     }
     made_again.resize(branches->sent_count());
     for (Stash& stash : stashes) {
@@ -89,10 +92,18 @@ View Stage::Impl::gradient_view(Stash& stash,
     return stash.branches.gradients[index];
 }
 
-/// What a layer that is no join reads.
+/// What a layer that reads one output reads.
 ConstView Stage::Impl::layer_input(Stash& stash, std::size_t index) const {
     const std::vector<std::size_t>& reads = branches->reads(index);
     return reads.empty() ? ConstView(stash.input) : ConstView(value_view(stash, reads.front(), {}));
+}
+
+/// What a layer that takes several outputs reads; empty where nothing needs it any more.
+void Stage::Impl::find_operands(Stash& stash, std::size_t index) {
+    operands.clear();
+    for (const std::size_t read : branches->reads(index)) {
+        operands.emplace_back(value_view(stash, read, {}));
+    }
 }
 
 void Stage::Impl::show_branch(std::size_t index, View output) const {
@@ -104,23 +115,17 @@ void Stage::Impl::show_branch(std::size_t index, View output) const {
 }
 
 /// Room for an output inside of the stage.
-void Stage::Impl::allocate_value(Stash& stash, std::size_t index) const {
-    const SampleShape& shape = branches->values()[index].shape;
-    stash.branches.values[index] = arena.allocate(options.format.real,
-                                                  std::int64_t{stash.samples} * shape.positions,
-                                                  shape.width,
-                                                  MemoryKind::Stash);
+void Stage::Impl::allocate_value(Stash& stash, std::size_t index) {
+    stash.branches.values[index] =
+        allocate_matrix(stash, branches->values()[index].shape, MemoryKind::Stash);
 }
 
 /// The forward of one layer into `y`.
 void Stage::Impl::compute_layer(
     LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept) {
-    if (joins[index] != nullptr) {
-        operands.clear();
-        for (const std::size_t read : branches->reads(index)) {
-            operands.emplace_back(value_view(stash, read, {}));
-        }
-        joins[index]->join(call, operands, y);
+    if (joining[index] != nullptr) {
+        find_operands(stash, index);
+        joining[index]->join(call, operands, y, kept);
     } else {
         layers[index]->forward(call, layer_input(stash, index), {}, y, kept);
     }
@@ -278,61 +283,96 @@ void Stage::Impl::begin_gradients(Stash& stash,
     }
 }
 
-/// The backward of one layer, or of one half of it. The last reader of an output writes its
-/// gradient, and each one before it adds its own: the sum has one order, whatever the cuts.
+Tensor Stage::Impl::allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind) {
+    const std::int64_t rows = std::int64_t{stash.samples} * shape.positions;
+    return arena.allocate(options.format.real, rows, shape.width, kind);
+}
+
+ConstView Stage::Impl::output_gradient(Stash& stash,
+                                       std::size_t index,
+                                       std::span<Tensor> gradients) const {
+    const std::optional<std::size_t> made = branches->made_by(index);
+    return made ? ConstView(gradient_view(stash, *made, gradients)) : ConstView();
+}
+
+/// Where a layer puts what it adds to the gradient of an output, or writes of it. The last reader
+/// of an output writes its gradient, and each one before it adds its own: the sum has one order,
+/// whatever the cuts.
+JoiningLayer::InputGradient Stage::Impl::begin_input_gradient(Stash& stash,
+                                                              std::size_t index,
+                                                              std::size_t value,
+                                                              std::span<Tensor> gradients) {
+    const StageBranches::Value& read = branches->values()[value];
+    const bool adds = StageBranches::adds(read, index);
+    if (!read.received && !adds) {
+        stash.branches.gradients[value] = allocate_matrix(stash, read.shape, MemoryKind::Stash);
+    }
+    return {.dx = gradient_view(stash, value, gradients), .adds = adds};
+}
+
+/// The backward of a layer that takes several outputs, or of one half of it.
+void Stage::Impl::backward_joining(
+    LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op) {
+    JoiningLayer& layer = *joining[index];
+    Kept& kept = stash.layers[index];
+    const ConstView dy = output_gradient(stash, index, gradients);
+    find_operands(stash, index);
+    if (op == Op::BackwardWeight) {
+        layer.join_backward_weight(call, kept, operands, dy);
+        return;
+    }
+    operand_gradients.clear();
+    for (const std::size_t read : branches->reads(index)) {
+        operand_gradients.push_back(begin_input_gradient(stash, index, read, gradients));
+    }
+    if (op == Op::Backward) {
+        layer.join_backward(call, kept, operands, dy, operand_gradients);
+    } else {
+        layer.join_backward_input(call, kept, operands, dy, operand_gradients);
+    }
+}
+
+/// The backward of one layer, or of one half of it.
 void Stage::Impl::backward_layer(
     LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op) {
-    ExecutableLayer& layer = *layers[index];
-    ConstView dy;
-    if (const std::optional<std::size_t> made = branches->made_by(index)) {
-        dy = gradient_view(stash, *made, gradients);
+    if (joining[index] != nullptr) {
+        backward_joining(call, stash, index, gradients, op);
+        return;
     }
+    ExecutableLayer& layer = *layers[index];
+    const ConstView dy = output_gradient(stash, index, gradients);
+    const ConstView x = layer_input(stash, index);
     Kept& kept = stash.layers[index];
-    const bool is_join = joins[index] != nullptr;
     if (op == Op::BackwardWeight) {
-        if (!is_join) {
-            layer.backward_weight(call, kept, layer_input(stash, index), dy);
-        }
+        layer.backward_weight(call, kept, x, dy);
         return;
     }
     const auto compute = [&](View dx) {
-        const ConstView x = layer_input(stash, index);
         if (op == Op::Backward) {
             layer.backward(call, kept, x, dy, {}, dx);
         } else {
             layer.backward_input(call, kept, x, dy, {}, dx);
         }
     };
-    const auto allocate = [&](const SampleShape& shape, MemoryKind kind) {
-        const std::int64_t rows = std::int64_t{stash.samples} * shape.positions;
-        return arena.allocate(options.format.real, rows, shape.width, kind);
-    };
     const std::vector<std::size_t>& reads = branches->reads(index);
     if (reads.empty()) {  // the model's first layer
         if (!gradients.empty() && !layer.input().token_ids) {
-            gradients.front() = allocate(layer.input(), MemoryKind::Boundary);
+            gradients.front() = allocate_matrix(stash, layer.input(), MemoryKind::Boundary);
             compute(gradients.front());
         } else {
             compute({});
         }
         return;
     }
-    for (std::size_t operand = 0; operand < reads.size(); ++operand) {
-        const StageBranches::Value& value = branches->values()[reads[operand]];
-        const bool adds = StageBranches::adds(value, index);
-        if (!value.received && !adds) {
-            stash.branches.gradients[reads[operand]] = allocate(value.shape, MemoryKind::Stash);
-        }
-        const View dx = gradient_view(stash, reads[operand], gradients);
-        if (is_join) {
-            joins[index]->input_gradient(call, operand, dy, dx, adds);
-        } else if (adds) {
-            Tensor own = allocate(value.shape, MemoryKind::Stash);
-            compute(own);
-            call.kernels.add(own, dx);
-        } else {
-            compute(dx);
-        }
+    const JoiningLayer::InputGradient to =
+        begin_input_gradient(stash, index, reads.front(), gradients);
+    if (to.adds) {
+        Tensor own =
+            allocate_matrix(stash, branches->values()[reads.front()].shape, MemoryKind::Stash);
+        compute(own);
+        call.kernels.add(own, to.dx);
+    } else {
+        compute(to.dx);
     }
 }
 

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/layers/join.h"
 #include "exec/layers/layer.h"
 #include "exec/stage/branches.h"
 #include "exec/stage/stage.h"
@@ -57,9 +56,11 @@ struct Stage::Impl {
     std::vector<std::optional<LayerRange>> blocks;
     /// What the stage does with outputs where the model has branches; none: of a chain.
     std::optional<StageBranches> branches;
-    std::vector<const Join*> joins;   ///< [layer]; null: it reads one output. Empty: of a chain
+    /// [layer]: the layer, where it takes several outputs; null: it reads one. Empty: of a chain.
+    std::vector<JoiningLayer*> joining;
     std::vector<Tensor> made_again;   ///< [sent message] where R writes what was sent already
-    std::vector<ConstView> operands;  ///< of the join at work
+    std::vector<ConstView> operands;  ///< of the layer at work that takes several outputs
+    std::vector<JoiningLayer::InputGradient> operand_gradients;
     std::vector<std::size_t> made_for_group;  ///< values that go before their group's backward
     LayerWatch watch;
     std::vector<Stash> stashes;  ///< [micro-batch]
@@ -101,8 +102,9 @@ struct Stage::Impl {
     View value_view(Stash& stash, std::size_t value, std::span<Tensor> sent) const;
     View gradient_view(Stash& stash, std::size_t value, std::span<Tensor> gradients) const;
     ConstView layer_input(Stash& stash, std::size_t index) const;
-    void allocate_value(Stash& stash, std::size_t value) const;
+    void allocate_value(Stash& stash, std::size_t value);
     void compute_layer(LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept);
+    void find_operands(Stash& stash, std::size_t index);
     void forward_layer(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept);
     void compute_branches_again(Stash& stash, const LayerCall& base, std::size_t last);
@@ -111,6 +113,14 @@ struct Stage::Impl {
     void begin_gradients(Stash& stash, std::span<Tensor> received, std::span<Tensor> gradients);
     void backward_layer(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
+    ConstView output_gradient(Stash& stash, std::size_t index, std::span<Tensor> gradients) const;
+    void backward_joining(
+        LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
+    JoiningLayer::InputGradient begin_input_gradient(Stash& stash,
+                                                     std::size_t index,
+                                                     std::size_t value,
+                                                     std::span<Tensor> gradients);
+    Tensor allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind);
     void show_branch(std::size_t index, View output) const;
     bool first() const { return place.first_layer == 0; }
 };

@@ -21,6 +21,10 @@ Model small_gpt();
 /// The same with dropout, and with a head that shares the embedding's table.
 Model small_gpt_with(double dropout, bool tied);
 
+/// Three cells of AmoebaNet's shape, of linear layers, each a unit that reads the outputs of the
+/// two units before it; 6 numbers in, 4 classes, 8 units.
+Model small_cells();
+
 /// Every backend whose tensors lie in host memory, so that its ranks run on any machine: what all
 /// backends promise is tested on each of these.
 std::vector<Backend> every_host_backend();

@@ -46,8 +46,8 @@ struct Sight {
 };
 
 /// Width of the mean F, B, I, W or R of a step, in pixels, from which on the arcs of the step are
-/// drawn: that of a micro-batch of two digits.
-inline constexpr double narrowest_with_arcs = 14;
+/// drawn: that of a letter.
+inline constexpr double narrowest_with_arcs = 10;
 
 /// The arc from a send to its receive, however narrow its actions are; none where a row of the two
 /// is not shown.

@@ -169,6 +169,42 @@ TEST(StageTensors, OfGroupsOfTwoBlocks) {
     EXPECT_EQ(behind.forward_peak, Bytes{10 + 20 + 30 + 50});
 }
 
+/// A unit that reads two outputs, of which its backward reads the second alone: the first goes when
+/// its forward has read it, and what the unit saves has the second in it.
+TEST(StageTensors, OfAUnitWithBranchesKeepWhatItsBackwardReads) {
+    const Model model = Model::graph(
+        {.positions = 1, .width = 4},
+        {{.name = "a", .type = LayerType::Linear, .outputs = 20},
+         {.name = "b", .type = LayerType::Linear, .outputs = 30},
+         {.name = "cell",
+          .type = LayerType::Sequence,
+          .inner = {{.name = "x", .type = LayerType::Linear, .outputs = 20, .inputs = {"input1"}},
+                    {.name = "sum", .type = LayerType::Add, .inputs = {"x", "input0"}}},
+          .inputs = {"a", "b"}},
+         {.name = "loss", .type = LayerType::CrossEntropy, .inputs = {"cell"}}});
+    const auto layer = [](int input, int output, int saved) {
+        LayerSample sample;
+        sample.input = Bytes{input};
+        sample.output = Bytes{output};
+        sample.saved = Bytes{saved};
+        return sample;
+    };
+    // 'a' is read by 'b', too, which keeps it.
+    const LayerSamples of_layer{
+        layer(4, 20, 4), layer(20, 30, 20), layer(0, 20, 30 + 11), layer(20, 0, 20)};
+    const StageTensors cell(model, of_layer, 2, 4);
+    EXPECT_EQ(cell.input(), Bytes{20 + 30});
+    EXPECT_EQ(cell.kept_by(2), Bytes{11});
+    const StageTensors both(model, of_layer, 1, 4);
+    EXPECT_EQ(both.kept_values(), Bytes{30 + 20});
+    const StageTensors whole(model, of_layer, 0, 4);
+    EXPECT_EQ(whole.kept_values(), Bytes{20 + 30 + 20}) << "'b' keeps what 'a' makes";
+    // The unit adds its part of a's gradient from its scratch, and 'b' beside what is there.
+    EXPECT_EQ(whole.gradients_in_backward(2), Bytes{20 + 20 + 30});
+    EXPECT_EQ(whole.gradients_in_backward(1), Bytes{20 + 30 + 20});
+    EXPECT_EQ(whole.values_in_backward(1), Bytes{20});
+}
+
 TEST(PieceMessages, AreThoseOfItsRoutesAndOfItsNeighbours) {
     // stem | left | right | both, classes, loss: the third stage has nothing of the second but the
     // stem's output, which it reads behind it.

@@ -209,6 +209,23 @@ BackwardOrder order_of(const Shape& shape) {
     return shape.schedule == "gpipe" ? BackwardOrder::Descending : BackwardOrder::Ascending;
 }
 
+/// A step has the loss and the gradients of the whole model, bit for bit, and the peaks that the
+/// plan predicts, to the byte.
+void expect_bits_and_bytes(const Model& model, const Shape& shape, const StepOutcome& whole) {
+    SCOPED_TRACE(described(shape));
+    const Plan plan = test::plan_of(model, shape);
+    Executor executor(plan, model, test::options_of(shape));
+    const Batch batch = random_batch(model, shape.batch, 1);
+    const StepResult step = executor.run_step(batch, 0);
+    EXPECT_EQ(step.loss, whole.loss);
+    EXPECT_TRUE(test::gradients_of(executor.parameters()) == whole.gradients);
+    const std::vector<MemoryUse> predicted = peak_memory(plan);
+    for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
+        EXPECT_EQ(step.peak[rank].total(), predicted[rank].total()) << "rank " << rank;
+        EXPECT_EQ(executor.room(static_cast<int>(rank)).unforeseen, 0);
+    }
+}
+
 class EveryGraph : public ::testing::TestWithParam<NamedModel> {
   protected:
     const Model& model = GetParam().model;
@@ -218,7 +235,9 @@ INSTANTIATE_TEST_SUITE_P(Branches,
                          ::testing::Values(NamedModel{"unet", unet()},
                                            NamedModel{"two_branches", two_branches()},
                                            NamedModel{"fan_outs", fan_outs()},
-                                           NamedModel{"cells", cells()}),
+                                           NamedModel{"cells", cells()},
+
+                                           NamedModel{"units_with_branches", test::small_cells()}),
                          [](const auto& named) { return named.param.name; });
 
 /// C25: gradients through skips equal the unsplit model for every balance and mode. The peaks are
@@ -235,18 +254,7 @@ TEST_P(EveryGraph, EveryCutHasTheBitsOfTheWholeModelAndTheBytesOfThePlan) {
             if (order_of(shape) != order) {
                 continue;
             }
-            SCOPED_TRACE(described(shape));
-            const Plan plan = test::plan_of(model, shape);
-            Executor executor(plan, model, test::options_of(shape));
-            const Batch batch = random_batch(model, shape.batch, 1);
-            const StepResult step = executor.run_step(batch, 0);
-            EXPECT_EQ(step.loss, whole.loss);
-            EXPECT_TRUE(test::gradients_of(executor.parameters()) == whole.gradients);
-            const std::vector<MemoryUse> predicted = peak_memory(plan);
-            for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
-                EXPECT_EQ(step.peak[rank].total(), predicted[rank].total()) << "rank " << rank;
-                EXPECT_EQ(executor.room(static_cast<int>(rank)).unforeseen, 0);
-            }
+            expect_bits_and_bytes(model, shape, whole);
         }
     }
 }
@@ -348,6 +356,25 @@ TEST_P(EveryGraph, GoesOnInAnotherNumberOfStagesFromItsCheckpoint) {
     ASSERT_TRUE(Checkpoints(folder.path()).load(after->trained()));
     after->run_step(batch, 1);
     EXPECT_TRUE(test::weights_of(after->parameters()) == test::weights_of(before->parameters()));
+}
+
+/// AmoebaNet's cells: each reads the outputs of the two units before it, and has branches inside.
+TEST(Branches, AChainOfCellsHasItsBitsInEveryCut) {
+    const Model model = test::small_cells();
+    std::vector<Shape> shapes = every_shape(model);
+    std::erase_if(shapes, [](const Shape& shape) {
+        return shape.chunks > 1 || shape.recompute.of(0) == Recompute::ExceptLast;
+    });
+    // 64 cuts into 1 to 4 stages, three schedules, two modes.
+    ASSERT_EQ(shapes.size(), (1U + 7 + 21 + 35) * 3 * 2);
+    for (const BackwardOrder order : {BackwardOrder::Ascending, BackwardOrder::Descending}) {
+        const StepOutcome whole = reference(model, {.batch = 7}, order);
+        for (const Shape& shape : shapes) {
+            if (order_of(shape) == order) {
+                expect_bits_and_bytes(model, shape, whole);
+            }
+        }
+    }
 }
 
 /// C23: a skip tensor goes from its producing stage to its consuming stage once, not through the

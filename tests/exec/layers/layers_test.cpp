@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/model/inner_layers.h"
 #include "exec/layers/image/conv2d.h"
 #include "exec/layers/layer.h"
 #include "tests/exec/cpu/windows/naive_windows.h"
@@ -65,6 +66,11 @@ LayerSpec embedding_spec(int vocabulary, int outputs, int context) {
 }
 LayerSpec group(LayerType type, std::vector<LayerSpec> inner) {
     return {.name = {}, .type = type, .inner = std::move(inner)};
+}
+LayerSpec named(std::string name, LayerSpec spec, std::vector<std::string> inputs = {}) {
+    spec.name = std::move(name);
+    spec.inputs = std::move(inputs);
+    return spec;
 }
 SampleShape numbers(int positions, int width) {
     return {.token_ids = false, .positions = positions, .width = width};
@@ -223,6 +229,102 @@ std::vector<Case> text_cases() {
          numbers(2, 4),
          3,
          numbers(2, 3)},
+        {"Branches",
+         group(LayerType::Sequence,
+               {named("stem", linear_spec(6)),
+                named("left", gelu, {"stem"}),
+                named("right", linear_spec(4), {"stem"}),
+                named("both", simple(LayerType::Concat), {"right", "stem", "left"}),
+                norm,
+                linear_spec(3)}),
+         numbers(2, 4),
+         3,
+         numbers(2, 3)},
+        {"BranchesThatAreAddedLast",
+         group(LayerType::Sequence,
+               {named("stem", linear_spec(6)),
+                named("left", norm),
+                named("right", linear_spec(6), {"stem"}),
+                named("sum", simple(LayerType::Add), {"left", "right", "stem"})}),
+         numbers(2, 4),
+         3,
+         numbers(2, 6)},
+        {"BranchesOfTheInput",  // a residual with a projection, and a reader that adds
+         group(LayerType::Sequence,
+               {named("a", norm),
+                named("b", linear_spec(5)),
+                named("c", linear_spec(5), {"input0"}),
+                named("wide", simple(LayerType::Concat), {"b", "input0"}),
+                named("d", linear_spec(5), {"wide"}),
+                named("sum", simple(LayerType::Add), {"c", "d"})}),
+         numbers(2, 4),
+         3,
+         numbers(2, 5)},
+        {"BranchesThatNoWeightReads",  // so that a gradient may lie where the input was
+         group(LayerType::Sequence,
+               {named("a", gelu),
+                named("b", norm, {"input0"}),
+                named("c", gelu, {"b"}),
+                named("sum", simple(LayerType::Add), {"a", "c", "input0"})}),
+         numbers(2, 4),
+         3,
+         numbers(2, 4)},
+        {"BranchesOfSumsOfSums",
+         group(LayerType::Sequence,
+               {named("a", linear_spec(4)),
+                named("b", gelu),
+                named("c", linear_spec(4), {"a"}),
+                named("sum", simple(LayerType::Add), {"b", "c"}),
+                named("d", linear_spec(4), {"input0"}),
+                named("all", simple(LayerType::Add), {"sum", "d"}),
+                named("e", dropping(simple(LayerType::Dropout))),
+                named("last", simple(LayerType::Add), {"all", "e"})}),
+         numbers(2, 3),
+         2,
+         numbers(2, 4)},
+        {"BranchesListedInAnyOrder",
+         group(LayerType::Sequence,
+               {named("a", linear_spec(4)),
+                named("end", linear_spec(2), {"both"}),
+                named("both", simple(LayerType::Concat), {"left", "a"}),
+                named("left", attention_spec(2), {"a"})}),
+         numbers(3, 5),
+         2,
+         numbers(3, 2)},
+        {"BranchesInsideOfBranches",
+         group(
+             LayerType::Sequence,
+             {named("a", linear_spec(4)),
+              named("b", group(LayerType::Residual, {norm, linear_spec(3), gelu, linear_spec(4)})),
+              named("cell",
+                    group(LayerType::Sequence,
+                          {named("left", gelu),
+                           named("right", linear_spec(4), {"input1"}),
+                           named("two", simple(LayerType::Add), {"left", "right", "input0"}),
+                           named("out", simple(LayerType::Concat), {"two", "input1"})}),
+                    {"a", "b"}),
+              named("last", simple(LayerType::Concat), {"cell", "a"})}),
+         numbers(2, 3),
+         2,
+         numbers(2, 12)},
+        {"BranchesInAResidual",
+         group(LayerType::Residual,
+               {group(LayerType::Sequence,
+                      {named("a", linear_spec(4)),
+                       named("b", dropping(linear_spec(4))),
+                       named("sum", simple(LayerType::Add), {"a", "b", "input0"})})}),
+         numbers(2, 4),
+         3,
+         numbers(2, 4)},
+        {"BranchesThatEndWithTheLoss",
+         group(LayerType::Sequence,
+               {named("a", linear_spec(4)),
+                named("b", linear_spec(5)),
+                named("both", simple(LayerType::Concat), {"a", "b"}),
+                loss}),
+         numbers(3, 4),
+         2,
+         no_output},
         {"ResidualGelu", group(LayerType::Residual, {gelu}), numbers(2, 4), 3, numbers(2, 4)},
         {"ResidualLinear",
          group(LayerType::Residual, {linear_spec(4)}),
@@ -512,6 +614,35 @@ TEST_P(EveryRealInput, MayPutTheGradientIntoThePlaceOfItsInput) {
         std::size_t index = 0;
         for (Parameter* const parameter : run.layer->parameters()) {
             EXPECT_EQ(numbers_of(parameter->gradient), apart.weights[index++]) << parameter->name;
+        }
+    }
+}
+
+/// Inside of a unit with branches such an input is gone when the backward comes.
+TEST_P(EveryRealInput, NeedsNoInputInItsBackwardWhereItsKindSaysSo) {
+    const Case& c = GetParam();
+    if (inputs_read_again(c.spec, std::vector{c.input}).front()) {
+        return;
+    }
+    for (const bool split : {false, true}) {
+        LayerRun run = EveryLayer::run(DType::F32);
+        const Gradients expected = gradients(run, split, {});
+        run.forward();
+        run.zero_gradients();
+        const Tensor dy = output_gradient(run, output_weights(run));
+        Tensor dx = run.input_gradient_like();
+        LayerCall call = run.call();
+        const ConstView gone(nullptr, DType::F32, run.x.rows(), run.x.columns());
+        if (split) {
+            run.layer->backward_input(call, run.kept, gone, dy, {}, dx);
+            run.layer->backward_weight(call, run.kept, gone, dy);
+        } else {
+            run.layer->backward(call, run.kept, gone, dy, {}, dx);
+        }
+        EXPECT_EQ(numbers_of(dx), expected.input);
+        std::size_t index = 0;
+        for (Parameter* const parameter : run.layer->parameters()) {
+            EXPECT_EQ(numbers_of(parameter->gradient), expected.weights[index++]);
         }
     }
 }
