@@ -145,6 +145,15 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
                     "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
                     "or \"none\"");
     }
+    if (pipeline.shard != Shard::None && scenario.training.average_decay > 0) {
+        throw Error(
+            ErrorKind::Infeasible,
+            fmt::format("training.average_decay = {}", scenario.training.average_decay),
+            "with pipeline.shard each replica would average its share of the weights alone, "
+            "and none could validate with the averages: this is simulated only",
+            "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"none\", or "
+            "training.average_decay = 0");
+    }
     if (scenario.training.gradients == GradientType::Same &&
         scenario.training.precision == Precision::Bf16) {
         throw Error(ErrorKind::Infeasible,
@@ -728,6 +737,24 @@ std::optional<FinishedRun> train_and_compare(
     return finished;
 }
 
+namespace {
+
+/// Shares of right classes, where they are counted: of the first and the last step, and of the last
+/// validation.
+Json accuracy_json(const std::vector<exec::StepReport>& steps) {
+    Json validation(nullptr);
+    for (const exec::StepReport& step : steps) {
+        if (step.validation_accuracy) {
+            validation = *step.validation_accuracy;
+        }
+    }
+    return {{"first", steps.front().accuracy.value()},
+            {"last", steps.back().accuracy.value()},
+            {"validation", std::move(validation)}};
+}
+
+}  // namespace
+
 std::string report_json_text(const FinishedRun& run) {
     Json json = json_head();
     json["scenario"] = run.scenario.file.filename().string();
@@ -739,6 +766,9 @@ std::string report_json_text(const FinishedRun& run) {
     json["notes"] = notes_of(run);
     json["loss"] = {{"first", run.training.steps.front().loss},
                     {"last", run.training.steps.back().loss}};
+    if (run.training.steps.back().accuracy) {
+        json["accuracy"] = accuracy_json(run.training.steps);
+    }
     return json_text(json);
 }
 

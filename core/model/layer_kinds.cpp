@@ -108,9 +108,15 @@ Placed place_sequence(LayerPlacement& placement,
 }
 
 Placed place_cross_entropy(LayerPlacement& placement,
-                           LayerSpec&,
-                           const std::string&,
+                           LayerSpec& spec,
+                           const std::string& name,
                            const SampleShape&) {
+    if (!(spec.label_smoothing >= 0 && spec.label_smoothing < 1)) {
+        refuse_layer(
+            name,
+            fmt::format("label_smoothing = {}, expected 0 up to, but not, 1", spec.label_smoothing),
+            "0.1 is what image models take");
+    }
     placement.after_loss = true;
     return {{.positions = 1, .width = 0}, 0};
 }
@@ -213,8 +219,10 @@ constexpr std::array layer_rows{
               .may_branch = true,
               .reads_numbers = false,
               .place = place_sequence},
-    LayerKind{
-        .type = LayerType::CrossEntropy, .word = "cross_entropy", .place = place_cross_entropy},
+    LayerKind{.type = LayerType::CrossEntropy,
+              .word = "cross_entropy",
+              .key_list = {{{"label_smoothing", &LayerSpec::label_smoothing}}},
+              .place = place_cross_entropy},
     LayerKind{.type = LayerType::Add,
               .word = "add",
               .backward_reads_input = false,

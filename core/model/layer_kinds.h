@@ -19,8 +19,9 @@ struct ShareField {
     double LayerSpec::*field = nullptr;
 };
 
-/// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, the
-/// probability of being dropped, a number from 0 to 1, a size in pixels, or margins.
+/// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, a share that
+/// is lost (from 0 up to, but not, 1: a probability of being dropped, a label smoothing), a number
+/// from 0 to 1, a size in pixels, or margins.
 struct LayerKey {
     std::string_view name{};
     std::variant<int LayerSpec::*,

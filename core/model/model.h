@@ -94,6 +94,8 @@ struct LayerSpec {
     bool cumulative = false;  ///< BatchNorm: they are means of all values so far; no momentum
     bool deferred = true;     ///< BatchNorm: they move once a mini-batch, else a micro-batch
     double slope = 0.01;      ///< LeakyRelu
+    /// CrossEntropy: share of the target that all classes divide among them, 0 up to, but not, 1.
+    double label_smoothing = 0;
     std::vector<LayerSpec> inner{};
     /// Names of the layers whose outputs it reads, in the order in which a concat joins them;
     /// empty: the layer before, or the model's input for the first. A layer of a sequence names

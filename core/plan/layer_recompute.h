@@ -34,9 +34,9 @@ std::vector<LayerRange> recomputed_blocks(const Model& model);
 /// With several blocks to a group the first layer of a group keeps its input alone. As groups count
 /// from the first block of a stage, StageCosts (core/plan/stage_costs.h) adds these inputs.
 ///
-/// Of a model with branches all that is saved is `rebuilt`: which outputs stay for it, StageTensors
-/// (core/plan/stage_tensors.h) says. A block of one layer that saves nothing but what it reads is
-/// computed again only in a group of several.
+/// In a model with branches all that a layer of a block saves is `rebuilt`; which outputs stay for
+/// that, StageTensors (core/plan/stage_tensors.h) says. A block of one layer that saves nothing but
+/// what it reads is computed again only in a group of several.
 ///
 /// Throws Error(Infeasible) where the model has no blocks.
 LayerSamples with_layer_recompute(const Model& model,

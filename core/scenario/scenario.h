@@ -29,7 +29,7 @@ enum class ModelKind { Gpt, Mlp, Layers, Profile, AmoebaNetD, AmoebaNetB, ResNet
 /// Where training samples come from: data.kind.
 enum class DataKind { Text, Tokens, Mnist, Synthetic };
 /// How weights follow their gradients: training.optimizer.
-enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
+enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW, RmsPropMomentum };
 /// Number type of activations and of the weights that kernels read: training.precision.
 enum class Precision { Fp32, Fp64, Bf16 };
 
@@ -46,7 +46,7 @@ enum class Accumulation {
 };
 
 /// How the learning rate goes on behind its warm-up.
-enum class RateSchedule { Constant, Linear, Cosine };
+enum class RateSchedule { Constant, Linear, Cosine, Step };
 /// Which devices run the stages: cluster.backend.
 enum class Backend { Cpu, Paced, Cuda };
 
@@ -134,6 +134,16 @@ struct ScenarioParts {
         std::uint64_t seed = 1;
         int validate_every = 0;  ///< steps; 0: never
         int validation_batches = 8;
+        std::vector<int> learning_rate_milestones{};  ///< RateSchedule::Step: steps, ascending
+        double learning_rate_factor = 0.1;            ///< RateSchedule::Step: from each of them on
+        /// Settings of the optimizer; none: the default that it has (docs/scenario.md).
+        std::optional<double> momentum{};
+        std::optional<double> weight_decay{};
+        std::optional<double> rmsprop_decay{};
+        std::optional<double> epsilon{};
+        double average_decay = 0;  ///< of the averages of the weights; 0: there are none
+        /// Whether right classes are counted; none: where the model does not read token ids.
+        std::optional<bool> accuracy{};
 
         bool operator==(const TrainingPart&) const = default;
     } training;

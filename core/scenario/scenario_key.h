@@ -211,6 +211,43 @@ constexpr ScenarioKey boolean(std::string_view name) {
             .print = print_number<member>};
 }
 
+/// A real number, or none where it is not written; printed where it is.
+template <auto member>
+constexpr ScenarioKey written_number(std::string_view name, Range range) {
+    return {.name = name,
+            .read =
+                [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+                    if (const auto value = table.number(key.name, key.range)) {
+                        field<member>(scenario) = value;
+                    }
+                },
+            .print =
+                [](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+                    if (const auto& value = field<member>(scenario)) {
+                        writer.number(key.name, *value);
+                    }
+                },
+            .range = range};
+}
+
+/// True or false, or none where it is not written; printed where it is.
+template <auto member>
+constexpr ScenarioKey written_boolean(std::string_view name) {
+    return {.name = name,
+            .read =
+                [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+                    if (const auto value = table.boolean(key.name)) {
+                        field<member>(scenario) = value;
+                    }
+                },
+            .print =
+                [](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+                    if (const auto& value = field<member>(scenario)) {
+                        writer.number(key.name, *value);
+                    }
+                }};
+}
+
 /// One of some words, which are in the order of the member's enum.
 template <auto member>
 constexpr ScenarioKey choice(std::string_view name, std::span<const std::string_view> words) {

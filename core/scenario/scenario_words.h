@@ -22,10 +22,11 @@ inline constexpr std::array<Word, 4> data_kinds{"text", "tokens", "mnist", "synt
 inline constexpr std::array<Word, 1> later_data_kinds{"cifar10"};
 
 /// training.optimizer, as enum OptimizerKind.
-inline constexpr std::array<Word, 5> optimizers{"sgd", "momentum", "rmsprop", "adam", "adamw"};
+inline constexpr std::array<Word, 6> optimizers{
+    "sgd", "momentum", "rmsprop", "adam", "adamw", "rmsprop-momentum"};
 
 /// training.learning_rate_schedule, as enum RateSchedule.
-inline constexpr std::array<Word, 3> rate_schedules{"constant", "linear", "cosine"};
+inline constexpr std::array<Word, 4> rate_schedules{"constant", "linear", "cosine", "step"};
 
 /// training.precision, as enum Precision.
 inline constexpr std::array<Word, 3> precisions{"fp32", "fp64", "bf16"};

@@ -123,13 +123,22 @@ class NullKernels final : public Kernels {
                             View /*dplaces*/) const override {}
     void cross_entropy_forward(ConstView /*x*/,
                                ConstView /*targets*/,
+                               double /*smoothing*/,
                                View /*log_sums*/,
-                               double* /*sum*/) const override {}
+                               const LossSums& /*sums*/) const override {}
     void cross_entropy_backward(ConstView /*x*/,
                                 ConstView /*targets*/,
                                 ConstView /*log_sums*/,
+                                double /*smoothing*/,
                                 double /*scale*/,
                                 View /*dx*/) const override {}
+    void binary_cross_entropy_forward(ConstView /*x*/,
+                                      ConstView /*targets*/,
+                                      const LossSums& /*sums*/) const override {}
+    void binary_cross_entropy_backward(ConstView /*x*/,
+                                       ConstView /*targets*/,
+                                       double /*scale*/,
+                                       View /*dx*/) const override {}
     void dropout(const DropoutMask& /*mask*/,
                  ConstView /*x*/,
                  ConstView /*skip*/,
@@ -137,18 +146,23 @@ class NullKernels final : public Kernels {
     void sum_squares(std::span<const UpdateView> /*parameters*/) const override {}
     void sgd(std::span<const UpdateView> /*parameters*/,
              double /*rate*/,
-             double /*gradient_scale*/) const override {}
+             const GradientUse& /*gradient*/) const override {}
     void momentum(std::span<const UpdateView> /*parameters*/,
                   double /*rate*/,
                   double /*mu*/,
-                  double /*gradient_scale*/) const override {}
+                  const GradientUse& /*gradient*/) const override {}
     void rmsprop(std::span<const UpdateView> /*parameters*/,
                  double /*rate*/,
                  double /*decay*/,
                  double /*epsilon*/,
-                 double /*gradient_scale*/) const override {}
+                 const GradientUse& /*gradient*/) const override {}
+    void rmsprop_momentum(std::span<const UpdateView> /*parameters*/,
+                          const RmsPropMomentumFactors& /*factors*/,
+                          const GradientUse& /*gradient*/) const override {}
     void adam(std::span<const UpdateView> /*parameters*/,
               const AdamFactors& /*factors*/) const override {}
+    void average(std::span<const UpdateView> /*parameters*/, double /*decay*/) const override {}
+    void round(ConstView /*x*/, View /*y*/) const override {}
 };
 
 }  // namespace

@@ -107,6 +107,10 @@ class Worker {
     /// As `perform`, in an evaluation: F, SEND_F and RECV_F only.
     void evaluate(const Action& action, const StepInput& step);
 
+    /// Whether the stages compute with the averages of their weights; does nothing where they have
+    /// none.
+    void use_averages(bool on);
+
     /// This rank sends and receives no more in this step.
     void close_channels();
 

@@ -53,6 +53,9 @@ Parameter ParameterMaker::allocate(const std::string& name,
     if (settings_.optimizer_slots >= 2) {
         parameter.second = state();
     }
+    if (settings_.averages_weights) {
+        parameter.average = state();
+    }
     return parameter;
 }
 
@@ -68,13 +71,20 @@ void ParameterMaker::draw(Parameter& parameter,
         values[i] = draw(stream, role, inputs, i);
     }
     kernels_.upload(values, parameter.value);
-    if (!parameter.master.empty()) {
-        std::span<const double> exact(values);
-        if (parameter.share) {
-            exact = exact.subspan(as_index(parameter.share->begin),
-                                  static_cast<std::size_t>(parameter.share->size));
+    std::span<const double> exact(values);
+    if (parameter.share) {
+        exact = exact.subspan(as_index(parameter.share->begin),
+                              static_cast<std::size_t>(parameter.share->size));
+    }
+    for (Tensor* const copy : {&parameter.master, &parameter.average}) {
+        if (!copy->empty()) {
+            kernels_.upload(exact, *copy);
         }
-        kernels_.upload(exact, parameter.master);
+    }
+    if (settings_.first_begins_at != 0 && !parameter.first.empty()) {
+        kernels_.upload(
+            std::vector<double>(as_index(parameter.first.size()), settings_.first_begins_at),
+            parameter.first);
     }
 }
 

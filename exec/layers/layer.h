@@ -34,6 +34,8 @@ struct LayerCall {
     /// Memory for the loss layer's sum over its rows; null: not wanted. Read once the device is
     /// done.
     double* loss_sum = nullptr;
+    /// Memory for the number of right rows that the loss layer finds; null: not wanted.
+    double* right_sum = nullptr;
     double loss_scale = 0;  ///< set by the loss layer: the mini-batch's mean loss has scale * sum
     /// Called after each part of a primitive layer's backward; may be empty.
     std::function<void(Op part)> after_part{};
@@ -102,7 +104,9 @@ class ParameterMaker {
         std::uint64_t seed = 1;
         int layer = 0;
         int optimizer_slots = 0;
-        bool shared = false;  ///< another pipeline has the same weights
+        double first_begins_at = 0;     ///< what every number of Parameter::first is at the start
+        bool averages_weights = false;  ///< a parameter has Parameter::average
+        bool shared = false;            ///< another pipeline has the same weights
         NumberFormat format{};
         Parameter* table = nullptr;  ///< the token table, where an earlier unit of the stage has it
         std::string table_name{};    ///< "embedding.tokens": where it is elsewhere

@@ -95,8 +95,12 @@ constexpr std::array layer_makers{
                    return std::make_unique<Attention>(input, spec.heads, spec.dropout, format);
                }},
     LayerMaker{LayerType::CrossEntropy,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<CrossEntropy>(input, spec.label_smoothing, format);
+               }},
+    LayerMaker{LayerType::BinaryCrossEntropy,
                [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
-                   return std::make_unique<CrossEntropy>(input, format);
+                   return std::make_unique<BinaryCrossEntropy>(input, format);
                }},
     LayerMaker{LayerType::Sequence,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {

@@ -195,7 +195,7 @@ void Stage::Impl::run_branches(
     int micro_batch, Stash& stash, const LayerCall& base, bool keep, std::span<Tensor> sent) {
     LayerCall call = base;
     if (!call.recomputation) {  // which has left its loss already
-        call.loss_sum = &loss_sums[as_index(micro_batch)];
+        want_sums(call, micro_batch);
     }
     for (std::size_t message = 0; message < sent.size(); ++message) {
         sent[message] = arena.allocate(options.format.real,

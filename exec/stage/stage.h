@@ -151,6 +151,14 @@ class Stage {
     /// double; once the device has completed the forwards.
     double loss() const;
 
+    /// Number of rows, of all micro-batches since `zero_gradients`, whose class is right; 0 where
+    /// StageOptions::counts_right is not set, and where the stage has no loss.
+    double right_rows() const;
+
+    /// From now on layers compute with the averages of the weights, or with the weights again; no
+    /// step may come between. Does nothing where there are no averages.
+    void use_averages(bool on);
+
     /// All parameters in model order; names do not depend on the partition.
     const std::vector<Parameter*>& parameters();
     /// The number of the stage, and its layers in the model.

@@ -69,6 +69,7 @@ std::vector<NamedTensor> optimizer_state_of(const std::vector<Parameter*>& param
         add(list, parameter->name + ".master", parameter->master);
         add(list, parameter->name + ".first", parameter->first);
         add(list, parameter->name + ".second", parameter->second);
+        add(list, parameter->name + ".average", parameter->average);
     }
     return list;
 }

@@ -141,6 +141,7 @@ SettledScenario scenario_of(const Shape& shape) {
     scenario.training.optimizer = shape.optimizer;
     scenario.training.learning_rate = 1e-2;
     scenario.training.clip_norm = shape.clip_norm;
+    scenario.training.average_decay = shape.average_decay;
     scenario.pipeline.stages = shape.stages;
     scenario.pipeline.chunks = shape.chunks;
     scenario.pipeline.micro_batches = shape.micro_batches;

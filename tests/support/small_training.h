@@ -50,6 +50,7 @@ struct Shape {
     int replicas = 1;
     bool overlap_reduction = false;
     bool shard_optimizer = false;
+    double average_decay = 0;
 };
 /// "gpipe K=2 V=1 M=3 B=7 always": for failure messages.
 std::string to_string(const Shape& shape);

@@ -198,10 +198,16 @@ class SeveralProcesses : public InFolder {
         std::string steps;
         for (std::string line; std::getline(metrics, line);) {
             const auto step = nlohmann::json::parse(line);
-            steps +=
-                nlohmann::json{step["step"], step["loss"], step["grad_norm"], step["peak_bytes"]}
-                    .dump() +
-                '\n';
+            const nlohmann::json none;
+            steps += nlohmann::json{step["step"],
+                                    step["loss"],
+                                    step["grad_norm"],
+                                    step["peak_bytes"],
+                                    step["validation_loss"],
+                                    step.value("accuracy", none),
+                                    step.value("validation_accuracy", none)}
+                         .dump() +
+                     '\n';
         }
         return steps;
     }

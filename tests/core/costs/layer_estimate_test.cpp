@@ -90,6 +90,45 @@ TEST(LayerEstimate, ALinearDoesThreeProductsAsManyOperationsEach) {
     EXPECT_EQ(sample.backward_weight, sample.forward);
 }
 
+/// Two layers, and a unit of the same branches that `joined` has as units of their own.
+Model cell() {
+    return Model::graph(
+        {.positions = 1, .width = 16},
+        {{.name = "a", .type = LayerType::Linear, .outputs = 24},
+         {.name = "b", .type = LayerType::Linear, .outputs = 32},
+         {.name = "cell",
+          .type = LayerType::Sequence,
+          .inner =
+              {{.name = "left", .type = LayerType::Linear, .outputs = 32, .inputs = {"input0"}},
+               {.name = "right",
+                .type = LayerType::Sequence,
+                .inner = {{.type = LayerType::Gelu}, {.type = LayerType::Linear, .outputs = 32}},
+                .inputs = {"input1"}},
+               {.name = "sum", .type = LayerType::Add, .inputs = {"left", "right", "input0"}},
+               {.name = "out", .type = LayerType::Concat, .inputs = {"sum", "input1"}}},
+          .inputs = {"b", "a"}},
+         {.name = "loss", .type = LayerType::CrossEntropy}});
+}
+
+TEST(LayerEstimate, OfACellIsTheSumOverTheLayersInside) {
+    EXPECT_EQ(forward_operations(cell().layer(2)), 2 * 32 * 32 + 2 * 24 * 32);
+    const LayerSample operations = estimated_sample(cell(), 2, 8, counts_operations, exact);
+    EXPECT_EQ(operations.forward, Duration(8 * (2 * 32 * 32 + 2 * 24 * 32)));
+    EXPECT_EQ(operations.backward_weight, operations.forward);
+    // The kernels of its layers one by one, each as a unit of its own.
+    const auto alone = [](LayerSpec layer, int width) {
+        const Model model = Model::chain({.positions = 1, .width = width}, {std::move(layer)});
+        return estimated_sample(model, 0, 8, counts_bytes, exact);
+    };
+    const LayerSpec linear{.type = LayerType::Linear, .outputs = 32};
+    const Duration sum =
+        estimated_sample(joined(LayerType::Add, 32, 32), 3, 8, counts_bytes, exact).forward;
+    const Duration concat(4 * 2 * 8 * (32 + 24));
+    EXPECT_EQ(estimated_sample(cell(), 2, 8, counts_bytes, exact).forward,
+              alone(linear, 32).forward + alone({.type = LayerType::Gelu}, 24).forward +
+                  alone(linear, 24).forward + sum + concat);
+}
+
 /// The first layer of a model that reads 2 images of 9 x 11 pixels and 6 channels.
 LayerSample of_image(const LayerSpec& spec,
                      const DeviceProfile& device,
@@ -166,45 +205,6 @@ TEST(LayerEstimate, ANormOfColumnsGoesOverItsValuesThreeTimesAndFiveTimesBack) {
     const LayerSample bytes = of_image({.type = LayerType::BatchNorm}, counts_bytes);
     EXPECT_EQ(bytes.forward, Duration(4 * 3 * 6 * pixels));
     EXPECT_EQ(bytes.backward_input, Duration(4 * 5 * 6 * pixels));
-}
-
-/// Two layers, and a unit of the same branches that `joined` has as units of their own.
-Model cell() {
-    return Model::graph(
-        {.positions = 1, .width = 16},
-        {{.name = "a", .type = LayerType::Linear, .outputs = 24},
-         {.name = "b", .type = LayerType::Linear, .outputs = 32},
-         {.name = "cell",
-          .type = LayerType::Sequence,
-          .inner =
-              {{.name = "left", .type = LayerType::Linear, .outputs = 32, .inputs = {"input0"}},
-               {.name = "right",
-                .type = LayerType::Sequence,
-                .inner = {{.type = LayerType::Gelu}, {.type = LayerType::Linear, .outputs = 32}},
-                .inputs = {"input1"}},
-               {.name = "sum", .type = LayerType::Add, .inputs = {"left", "right", "input0"}},
-               {.name = "out", .type = LayerType::Concat, .inputs = {"sum", "input1"}}},
-          .inputs = {"b", "a"}},
-         {.name = "loss", .type = LayerType::CrossEntropy}});
-}
-
-TEST(LayerEstimate, OfACellIsTheSumOverTheLayersInside) {
-    EXPECT_EQ(forward_operations(cell().layer(2)), 2 * 32 * 32 + 2 * 24 * 32);
-    const LayerSample operations = estimated_sample(cell(), 2, 8, counts_operations, exact);
-    EXPECT_EQ(operations.forward, Duration(8 * (2 * 32 * 32 + 2 * 24 * 32)));
-    EXPECT_EQ(operations.backward_weight, operations.forward);
-    // The kernels of its layers one by one, each as a unit of its own.
-    const auto alone = [](LayerSpec layer, int width) {
-        const Model model = Model::chain({.positions = 1, .width = width}, {std::move(layer)});
-        return estimated_sample(model, 0, 8, counts_bytes, exact);
-    };
-    const LayerSpec linear{.type = LayerType::Linear, .outputs = 32};
-    const Duration sum =
-        estimated_sample(joined(LayerType::Add, 32, 32), 3, 8, counts_bytes, exact).forward;
-    const Duration concat(4 * 2 * 8 * (32 + 24));
-    EXPECT_EQ(estimated_sample(cell(), 2, 8, counts_bytes, exact).forward,
-              alone(linear, 32).forward + alone({.type = LayerType::Gelu}, 24).forward +
-                  alone(linear, 24).forward + sum + concat);
 }
 
 TEST(LayerEstimate, NamesTheInputsOfALayerThatDoesNotReadTheOneBefore) {

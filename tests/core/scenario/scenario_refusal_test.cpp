@@ -287,8 +287,24 @@ TEST(ParseScenario, RefusesRatesAndLimitsThatAreNone) {
         {gpt, "[training]\nwarmup_steps = -1", "warmup_steps = -1, expected a whole number"},
         {gpt, "[training]\nwarmup_steps = 0.5", "warmup_steps = 0.5, expected a whole number"},
         {gpt,
+         "[training]\nlearning_rate_schedule = \"steps\"",
+         "expected one of constant, linear, cosine, step"},
+        {gpt,
          "[training]\nlearning_rate_schedule = \"step\"",
-         "expected one of constant, linear, cosine"},
+         "learning_rate_milestones is missing"},
+        {gpt,
+         "[training]\nlearning_rate_schedule = \"step\"\nlearning_rate_milestones = [9, 3]",
+         "learning_rate_milestones = [9, 3], expected ascending steps"},
+        {gpt,
+         "[training]\nlearning_rate_milestones = [3]",
+         "learning_rate_milestones = [3], expected no value: only the schedule step"},
+        {gpt,
+         "[training]\nlearning_rate_factor = 0.5",
+         "expected no value: only the schedule step"},
+        {gpt,
+         "[training]\nlearning_rate_schedule = \"step\"\nlearning_rate_milestones = [3]\n"
+         "final_learning_rate = 1e-5",
+         "training.final_learning_rate = 1e-05, expected 0"},
         {gpt,
          "[training]\nfinal_learning_rate = 1e-5",
          "training.final_learning_rate = 1e-05, expected 0"},
@@ -296,6 +312,26 @@ TEST(ParseScenario, RefusesRatesAndLimitsThatAreNone) {
     expect_refused(cases);
     EXPECT_EQ(refusal(with(gpt, "[training]\nclip_norm = -1")).place(),
               "/home/u/scenarios/s.toml:8:13");
+}
+
+TEST(ParseScenario, RefusesSettingsThatTheOptimizerHasNot) {
+    const std::vector<Refusal> cases{
+        {gpt,
+         "[training]\nmomentum = 0.9",
+         "training.momentum = 0.9, expected no value: the optimizer adamw has no such setting"},
+        {gpt, "[training]\nrmsprop_decay = 0.9", "the optimizer adamw has no such setting"},
+        {gpt,
+         "[training]\noptimizer = \"momentum\"\nepsilon = 1",
+         "the optimizer momentum has no such setting"},
+        {gpt,
+         "[training]\noptimizer = \"momentum\"\nmomentum = 1",
+         "training.momentum = 1, expected a number from 0 up to, but not, 1"},
+        {gpt, "[training]\naverage_decay = 1", "expected a number from 0 up to, but not, 1"},
+        {gpt, "[training]\nweight_decay = -1", "training.weight_decay = -1, expected a number"},
+    };
+    expect_refused(cases);
+    EXPECT_EQ(refusal(with(gpt, "[training]\nmomentum = 0.9")).hint(),
+              "leave the key out, or set optimizer = \"momentum\" or \"rmsprop-momentum\"");
 }
 
 TEST(ParseScenario, TextNeedsAVocabularyOfAllBytes) {

@@ -109,6 +109,40 @@ TEST(ParseScenario, FillsInTheDefaults) {
     EXPECT_EQ(parse(mlp).data.kind, DataKind::Synthetic);
 }
 
+TEST(ParseScenario, ReadsTheRecipesOfImageModelsAndPrintsWhatIsWritten) {
+    const std::string text = with(mlp, R"([training]
+optimizer = "rmsprop-momentum"
+momentum = 0.8
+rmsprop_decay = 0.95
+epsilon = 0.5
+weight_decay = 4e-5
+average_decay = 0.9999
+learning_rate_schedule = "step"
+learning_rate_milestones = [60, 80]
+learning_rate_factor = 0.2
+accuracy = false
+)");
+    const Scenario s = parse(text);
+    EXPECT_EQ(s.training.optimizer, OptimizerKind::RmsPropMomentum);
+    EXPECT_EQ(s.training.momentum, 0.8);
+    EXPECT_EQ(s.training.rmsprop_decay, 0.95);
+    EXPECT_EQ(s.training.epsilon, 0.5);
+    EXPECT_EQ(s.training.weight_decay, 4e-5);
+    EXPECT_EQ(s.training.average_decay, 0.9999);
+    EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Step);
+    EXPECT_EQ(s.training.learning_rate_milestones, (std::vector<int>{60, 80}));
+    EXPECT_EQ(s.training.learning_rate_factor, 0.2);
+    EXPECT_EQ(s.training.accuracy, false);
+    EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").training, s.training);
+    const Scenario plain = parse(mlp);
+    EXPECT_EQ(plain.training.momentum, std::nullopt);
+    EXPECT_EQ(plain.training.weight_decay, std::nullopt);
+    EXPECT_EQ(plain.training.average_decay, 0);
+    EXPECT_EQ(plain.training.accuracy, std::nullopt);
+    EXPECT_EQ(print_scenario(plain).find("weight_decay"), std::string::npos);
+    EXPECT_EQ(parse_scenario(print_scenario(plain), "x.toml").training, plain.training);
+}
+
 TEST(ParseScenario, ValidationIsAPathOrAShareAndBothComeBack) {
     const Scenario share = parse(with(gpt, "[data]\nvalidation = 0.25"));
     EXPECT_EQ(share.data.validation_share, 0.25);

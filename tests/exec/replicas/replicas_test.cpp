@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/base/as_index.h"
 #include "exec/data/random_batch.h"
 #include "exec/training/checkpoint.h"
 #include "tests/support/compare_tensors.h"
@@ -290,6 +291,49 @@ TEST(Replicas, AnEvaluationIsThatOfTheWholeBatch) {
     Replicas two(test::plan_of(model, two_by_two), model, test::options_of(two_by_two));
     const Batch batch = random_batch(model, 8, 3);
     EXPECT_NEAR(two.evaluate(batch, 0), one.evaluate(batch, 0), 1e-6);
+}
+
+TEST(Replicas, CountTheRightClassesOfTheWholeBatch) {
+    const Model model = test::small_mlp();
+    const Shape alone{.stages = 2, .micro_batches = 4, .batch = 8};
+    Replicas one(test::plan_of(model, alone), model, test::options_of(alone));
+    Replicas two(test::plan_of(model, two_by_two), model, test::options_of(two_by_two));
+    double right = 0;
+    for (std::int32_t target = 0; target < 5; ++target) {
+        Batch batch = random_batch(model, 8, 3);
+        std::ranges::fill(batch.targets, target);
+        const Score found = two.score(batch, 0);
+        EXPECT_EQ(found.accuracy.right, one.score(batch, 0).accuracy.right);
+        EXPECT_EQ(found.accuracy.rows, 8);
+        right += found.accuracy.right;
+    }
+    EXPECT_EQ(right, 8);  // of every row one class is the largest
+    StepResult of_one;
+    StepResult of_two;
+    one.run_step(random_batch(model, 8, 4), 0, of_one);
+    two.run_step(random_batch(model, 8, 4), 0, of_two);
+    EXPECT_EQ(of_two.accuracy.share(), of_one.accuracy.share());
+}
+
+TEST(Replicas, HaveTheSameAveragesOfTheWeights) {
+    const Model model = test::small_mlp();
+    Shape shape = two_by_two;
+    shape.average_decay = 0.5;
+    Replicas pipelines(test::plan_of(model, shape), model, test::options_of(shape));
+    StepResult step;
+    pipelines.run_step(random_batch(model, 8, 3), 0, step);
+    pipelines.with_parameters([](const TrainedParameters& trained) {
+        for (const std::vector<Parameter*>& piece : trained.pieces) {
+            for (Parameter* const parameter : piece) {
+                ASSERT_FALSE(parameter->average.empty());
+                std::vector<std::byte> value(as_index(parameter->value.bytes().count));
+                std::vector<std::byte> average(value.size());
+                trained.read(parameter->value, value);
+                trained.read(parameter->average, average);
+                EXPECT_NE(value, average) << parameter->name;
+            }
+        }
+    });
 }
 
 }  // namespace replicas_test
