@@ -371,7 +371,7 @@ class AmoebaNetUnits {
             {std::move(name), joined, is_reduction ? halved(previous.size) : previous.size});
     }
 
-    /// The reference has a ReLU and a dropout, torchgpipe has neither.
+    /// The reference has a ReLU, a dropout and smoothed labels, torchgpipe has none of them.
     void classifier() {
         std::vector<LayerSpec> inner{plain_layer("pool", LayerType::GlobalAvgPool),
                                      plain_layer("flat", LayerType::Flatten)};
@@ -380,7 +380,9 @@ class AmoebaNetUnits {
             inner.push_back({.name = "dropout", .type = LayerType::Dropout, .dropout = 0.5});
         }
         inner.push_back({.name = "linear", .type = LayerType::Linear, .outputs = sizes_.classes});
-        inner.push_back(plain_layer("loss", LayerType::CrossEntropy));
+        inner.push_back({.name = "loss",
+                         .type = LayerType::CrossEntropy,
+                         .label_smoothing = layers_.is_reference() ? 0.1 : 0});
         units_.push_back(layer_sequence("classify", std::move(inner)));
     }
 

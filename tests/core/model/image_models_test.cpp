@@ -538,6 +538,36 @@ TEST(UNet, StandsZerosInForTheRowsThatHalvingLost) {
     EXPECT_EQ(last, image_shape({30, 24}, 2));
 }
 
+// --- The graph of the layers ---
+
+// The model's own shapes, parameters and work against the walk of this file.
+TEST(ImageModels, AreGraphsOfTheirUnits) {
+    struct Case {
+        std::vector<LayerSpec> layers;
+        SampleShape image;
+    };
+    const SampleShape odd = image_shape({61, 50}, 3);
+    for (const Case& listed :
+         {Case{amoebanet_layers(AmoebaNetCells::D, {3, 64, 10, torchgpipe}, odd), odd},
+          Case{amoebanet_layers(AmoebaNetCells::D, {6, 64, 10, reference}, odd), odd},
+          Case{amoebanet_layers(AmoebaNetCells::B, {3, 64, 10, reference}, large), large},
+          Case{resnet_layers({50, 1000}), large},
+          Case{resnet_layers({20, 10, false}), grey},
+          Case{unet_layers({3, 2, 8}, odd), odd}}) {
+        const Model model = Model::graph(listed.image, listed.layers);
+        const Built expected = built(listed.layers, listed.image);
+        ASSERT_EQ(model.layer_count(), expected.count());
+        EXPECT_TRUE(ends_with_loss(model.layer(model.layer_count() - 1).spec));
+        for (int unit = 0; unit < model.layer_count(); ++unit) {
+            const Layer& layer = model.layer(unit);
+            EXPECT_EQ(layer.output, expected.output(unit)) << layer.spec.name;
+            EXPECT_EQ(layer.parameter_count, expected.units[as_index(unit)].parameters);
+            EXPECT_EQ(forward_operations(layer), 2 * expected.units[as_index(unit)].multiply_adds);
+            EXPECT_EQ(model.operands_of(unit), expected.model.operands_of(unit));
+        }
+    }
+}
+
 // --- What does not fit ---
 
 std::string refusal(auto build) {

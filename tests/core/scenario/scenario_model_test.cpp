@@ -59,7 +59,32 @@ channels = 4
 dropout = 0
 image = [32, 32, 1]
 )",
-                                      29}}) {
+                                      29},
+                                 Case{R"([model]
+kind = "resnet"
+depth = 20
+classes = 10
+projections = false
+image = [28, 28, 1]
+)",
+                                      78},
+                                 Case{R"([model]
+kind = "amoebanet-d"
+layers = 6
+filters = 64
+classes = 10
+variant = "torchgpipe"
+image = [64, 64, 3]
+)",
+                                      12},
+                                 Case{R"([model]
+kind = "amoebanet-b"
+layers = 3
+filters = 64
+classes = 10
+image = [65, 63, 3]
+)",
+                                      9}}) {
         const Scenario s = parse(scenario.text);
         EXPECT_EQ(scenario_model(s).layer_count(), scenario.units);
         EXPECT_EQ(s.data.kind, DataKind::Synthetic);
