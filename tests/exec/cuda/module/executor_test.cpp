@@ -199,27 +199,32 @@ Model cells() {
                          layer(LayerType::CrossEntropy, "loss", {})});
 }
 
-void expect_every_cut_trains(const Model& model, const std::vector<std::vector<int>>& cuts) {
-    Shape shape{.stages = 1, .micro_batches = 2, .batch = 4, .schedule = "1f1b"};
-    const Outcome cpu = train(model, shape, 2);
-    const Outcome alone = train(model, on_cuda(shape), 2);
-    EXPECT_NEAR(alone.losses[1], cpu.losses[1], 1e-5 * cpu.losses[1]);
-    expect_near(alone.gradients, cpu.gradients, 1e-4, 1e-6);
-    for (const std::vector<int>& cut : cuts) {
-        shape.partition = cut;
-        shape.stages = static_cast<int>(cut.size());
-        for (const Recompute mode : {Recompute::None, Recompute::Always}) {
-            shape.recompute = mode;
-            EXPECT_EQ(train(model, on_cuda(shape), 2), alone) << test::to_string(shape);
+/// Models with branches, cut in several ways.
+class CudaBranches : public CudaExecutor {
+  protected:
+    static void expect_every_cut_trains(const Model& model,
+                                        const std::vector<std::vector<int>>& cuts) {
+        Shape shape{.stages = 1, .micro_batches = 2, .batch = 4, .schedule = "1f1b"};
+        const Outcome cpu = train(model, shape, 2);
+        const Outcome alone = train(model, on_cuda(shape), 2);
+        EXPECT_NEAR(alone.losses[1], cpu.losses[1], 1e-5 * cpu.losses[1]);
+        expect_near(alone.gradients, cpu.gradients, 1e-4, 1e-6);
+        for (const std::vector<int>& cut : cuts) {
+            shape.partition = cut;
+            shape.stages = static_cast<int>(cut.size());
+            for (const Recompute mode : {Recompute::None, Recompute::Always}) {
+                shape.recompute = mode;
+                EXPECT_EQ(train(model, on_cuda(shape), 2), alone) << test::to_string(shape);
+            }
         }
     }
-}
+};
 
-TEST_F(CudaExecutor, TrainsModelsWithBranches) {
+TEST_F(CudaBranches, TrainModelsWithBranches) {
     expect_every_cut_trains(unet(), {{5, 5}, {1, 3, 2, 4}, {2, 3, 3, 2}});
 }
 
-TEST_F(CudaExecutor, TrainsUnitsWithBranchesInside) {
+TEST_F(CudaBranches, TrainUnitsWithBranchesInside) {
     expect_every_cut_trains(cells(), {{3, 3}, {1, 1, 2, 2}, {2, 1, 1, 2}});
 }
 
