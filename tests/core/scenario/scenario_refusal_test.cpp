@@ -222,12 +222,12 @@ TEST(ParseScenario, RefusesSizesOfImageModelsThatThereAreNot) {
         {"[model]\nkind = \"resnet\"\ndepth = 20\nclasses = 10", "", "model.image is missing"},
         {"[model]\nkind = \"resnet\"\ndepth = 21\nclasses = 10\nimage = [32, 32, 3]",
          "",
-         "model.depth: 21, expected one of 18, 20"},
+         "21, expected one of 18, 20"},
         {"[model]\nkind = \"resnet\"\ndepth = 20\nlayers = 3", "", "unknown key 'layers'"},
         {"[model]\nkind = \"amoebanet-d\"\nlayers = 4\nfilters = 64\nclasses = 10\n"
          "image = [64, 64, 3]",
          "",
-         "model.layers: 4, expected a multiple of 3"},
+         "4, expected a multiple of 3"},
         {"[model]\nkind = \"amoebanet-b\"\nlayers = 3\nfilters = 64\nclasses = 10\n"
          "variant = \"lingvo\"",
          "",
@@ -235,7 +235,7 @@ TEST(ParseScenario, RefusesSizesOfImageModelsThatThereAreNot) {
         {"[model]\nkind = \"unet\"\ndepth = 5\nconvolutions = 1\nchannels = 4\n"
          "image = [16, 16, 3]",
          "",
-         "model.image: 16 x 16 pixels, expected at least 32 x 32"},
+         "16 x 16 pixels, expected at least 32 x 32"},
     };
     expect_refused(cases);
 }
