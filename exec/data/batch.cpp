@@ -6,8 +6,8 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "core/model/inner_layers.h"
 #include "core/base/number_text.h"
+#include "core/model/inner_layers.h"
 #include "exec/data/image_batches.h"
 #include "exec/data/sources.h"
 

@@ -14,8 +14,8 @@ WindowShape window_of(const LayerSpec& spec, const SampleShape& input);
 /// dw += x^T dy, with what the windows read as x,  db += sum of the rows of dy
 ///
 /// n and m are the pixels of all samples before and behind it. Keeps its input, and nothing else.
-/// Weights begin as those of torch's Conv2d, uniform in +-1/sqrt(kh kw c / groups), biases too; with
-/// `he_normal` normal with deviation sqrt(2 / (kh kw o)).
+/// Weights begin as those of torch's Conv2d, uniform in +-1/sqrt(kh kw c / groups), biases too;
+/// with `he_normal` normal with deviation sqrt(2 / (kh kw o)).
 class Conv2d final : public ExecutableLayer {
   public:
     Conv2d(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
