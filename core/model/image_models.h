@@ -11,7 +11,7 @@ namespace pipetwin {
 /// Which evolved cells an AmoebaNet is made of (Real et al., arXiv 1802.01548).
 enum class AmoebaNetCells { B, D };
 
-/// Whose program an AmoebaNet follows where the two differ.
+/// The program that an AmoebaNet follows where the two differ.
 enum class AmoebaNetVariant {
     Reference,  ///< tensorflow/tpu, models/official/amoeba_net: what GPipe trained
     Torchgpipe  ///< torchgpipe's benchmark; its 3x3 "max" pools take means, as they do there

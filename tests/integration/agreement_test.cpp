@@ -85,7 +85,7 @@ TEST(Agreement, AveragesOfWeightsAreOneNumberMoreForEachWeight) {
             const Bytes without = test::plan_of(model, shape)->states[0].optimizer_state;
             shape.average_decay = 0.9;
             expect_predicted_peaks(model, shape);
-            const StageState& with = test::plan_of(model, shape)->states[0];
+            const StageState with = test::plan_of(model, shape)->states[0];
             const std::int64_t exact = precision == Precision::Bf16 ? 2 : 1;
             EXPECT_EQ(with.optimizer_state - without, with.weights * exact);
         }

@@ -58,6 +58,7 @@ Documentation read_documentation() {
     std::string section;
     std::string group;  // of the rows of the table at hand; empty: a row has a group of its own
     bool in_table = false;
+    bool of_keys = false;  // the table is about keys, or types of layers
     for (std::string line; std::getline(lines, line);) {
         const std::vector<std::string> cells = cells_of(line);
         const std::vector<std::string> quoted = quoted_in(line);
@@ -72,9 +73,13 @@ Documentation read_documentation() {
             }
         } else if (!in_table) {
             in_table = true;
+            of_keys = cells[0].find("Key") != std::string::npos ||
+                      cells[0].find("`type`") != std::string::npos;
             group = cells[0].find("every layer") != std::string::npos ? "every layer"
                     : cells[0].find("Key") != std::string::npos       ? section
                                                                       : "";
+        } else if (!of_keys) {
+            continue;
         } else if (!group.empty()) {
             for (const std::string& key : quoted_in(cells[0])) {
                 found.add(group, key, line);

@@ -263,7 +263,7 @@ TEST(ParseScenario, RefusesWhatImagesCannotBecome) {
         {gpt, "[data]\nkind = \"cifar10\"\npath = \"x\"", "expected text"},
         {mlp, "[data]\nkind = \"images\"", "data.path is missing"},
         {mlp, "[data]\nkind = \"synthetic\"\nmirror = true", "expected no such key, as it is for"},
-        {gpt, "[data]\nmean = [1]", "data.mean = [1], expected no such key"},
+        {gpt, "[data]\nmean = [1]", "data.mean = [a list], expected no such key"},
         {images, "mean = 1", "expected a list"},
         {images, "deviation = [1, 0]", "expected numbers from 0.000001"},
         {images, "mean = [1, 1, 1]\ndeviation = [1, 1]", "expected 3 numbers, as data.mean has"},

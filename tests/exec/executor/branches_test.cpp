@@ -365,8 +365,8 @@ TEST(Branches, AChainOfCellsHasItsBitsInEveryCut) {
     std::erase_if(shapes, [](const Shape& shape) {
         return shape.chunks > 1 || shape.recompute.of(0) == Recompute::ExceptLast;
     });
-    // 64 cuts into 1 to 4 stages, three schedules, two modes.
-    ASSERT_EQ(shapes.size(), (1U + 7 + 21 + 35) * 3 * 2);
+    // 64 cuts into 1 to 4 stages, three schedules, two modes; blocks: none, one by one, in twos.
+    ASSERT_EQ(shapes.size(), (1U + 7 + 21 + 35) * 3 * 2 * 3);
     for (const BackwardOrder order : {BackwardOrder::Ascending, BackwardOrder::Descending}) {
         const StepOutcome whole = reference(model, {.batch = 7}, order);
         for (const Shape& shape : shapes) {
