@@ -362,7 +362,7 @@ TEST(Evaluation, RunsEveryForwardOnceAndNothingElse) {
     EXPECT_EQ(executor.stage(0).stash_count(), 0);
 }
 
-/// As a model whose weights are those averages.
+/// The loss is that of a model whose weights are the averages.
 TEST(Evaluation, TakesTheAveragesOfTheWeightsAndGivesTheWeightsBack) {
     const Model model = test::small_gpt_with(0, true);
     for (const Precision precision : {Precision::Fp32, Precision::Fp64, Precision::Bf16}) {

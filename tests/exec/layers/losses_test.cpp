@@ -35,7 +35,7 @@ SampleShape numbers(int positions, int width) {
 
 constexpr std::array every_type{DType::F64, DType::F32, DType::BF16};
 
-/// Of results beside those of fp64. A gradient in bf16 is rounded to 8 bits.
+/// How far results may lie from those in fp64: a gradient in bf16 is rounded to 8 bits.
 double bound_of(DType type) {
     return type == DType::F64 ? 1e-14 : type == DType::F32 ? 1e-6 : 4e-3;
 }

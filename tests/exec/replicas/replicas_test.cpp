@@ -317,7 +317,7 @@ TEST(Replicas, CountTheRightClassesOfTheWholeBatch) {
     EXPECT_EQ(of_two.accuracy.share(), of_one.accuracy.share());
 }
 
-/// Of update 1 the decay is 2 / 11.
+/// The decay of update 1 is 2 / 11.
 TEST(Replicas, AverageTheWeightsThatTheyHaveInCommon) {
     const Model model = test::small_mlp();
     Shape shape = two_by_two;

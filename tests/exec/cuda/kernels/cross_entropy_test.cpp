@@ -99,7 +99,7 @@ TEST_P(CudaCrossEntropy, AndItsGradient) {
     }
 }
 
-// Of equal largest numbers the first one is the class, as in argmax; a long row is shared by a
+// The first of equal largest numbers is the class, as in argmax; a long row is shared by a
 // block, whose threads see different parts of it.
 TEST_P(CudaCrossEntropy, CountsTheRowsWhoseFirstLargestNumberIsTheTargets) {
     for (const std::int64_t width : {5L, 3000L}) {
