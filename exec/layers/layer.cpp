@@ -72,9 +72,10 @@ void ParameterMaker::draw(Parameter& parameter,
     }
     kernels_.upload(values, parameter.value);
     std::span<const double> exact(values);
-    if (parameter.share) {
-        exact = exact.subspan(as_index(parameter.share->begin),
-                              static_cast<std::size_t>(parameter.share->size));
+    if (parameter.share && parameter.share->size > 0) {
+        exact = exact.subspan(as_index(parameter.share->begin), as_index(parameter.share->size));
+    } else if (parameter.share) {
+        exact = {};  // another replica has all of its state
     }
     for (Tensor* const copy : {&parameter.master, &parameter.average}) {
         if (!copy->empty()) {
