@@ -14,7 +14,8 @@
 
 #include "exec/cpu/product_scratch.h"
 
-// Of OpenMP, which Debian's oneDNN runs on; its header comes with a compiler, not with the library.
+// This is OpenMP's, which Debian's oneDNN runs on; its header comes with a compiler, not with the
+// library.
 extern "C" void omp_set_num_threads(int);
 
 namespace pipetwin::exec {

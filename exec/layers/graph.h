@@ -111,7 +111,8 @@ class Graph final : public JoiningLayer {
 
     std::vector<Node> nodes_;
     GraphMemory memory_;
-    // Of the call at hand; their lengths stay, so that a step asks for no memory of the host's.
+    // These are of the call at hand; their lengths stay, so that a step asks for no memory of the
+    // host's.
     std::byte* rooms_begin_ = nullptr;            ///< behind the scratch of the layers inside
     std::vector<ConstView> inputs_;               ///< [input]
     std::vector<InputGradient> input_gradients_;  ///< [input]

@@ -175,7 +175,7 @@ TEST(LayerEstimate, WindowsOfThreeByThreeSaveProductsInFp32Alone) {
     EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(2 * 2 * 5 * 6 * 9 * 6 * 9));
 }
 
-// Of a window of one pixel with a stride of 2 every fourth pixel is read: 5 x 6 of 9 x 11.
+// A window of one pixel with a stride of 2 reads every fourth pixel: 5 x 6 of 9 x 11.
 TEST(LayerEstimate, AStrideBeyondTheWindowLeavesPixelsOut) {
     const LayerSpec conv{
         .type = LayerType::Conv2d, .outputs = 8, .bias = false, .kernel = {1, 1}, .stride = {2, 2}};

@@ -295,7 +295,7 @@ TEST_P(CudaWindows, ImagesAreMadeLarger) {
     }
 }
 
-// Of 2 x 3 pixels the left two columns go, and a row comes above and below, and a column at the
+// The left two columns of 2 x 3 pixels go, and a row comes above and below, and a column at the
 // right.
 TEST_P(CudaWindows, ImagesGetZerosAroundThemAndLoseEdges) {
     const Numbers x{1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16};
