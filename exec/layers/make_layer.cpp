@@ -14,6 +14,9 @@
 #include "exec/layers/join.h"
 #include "exec/layers/layer_norm.h"
 #include "exec/layers/linear.h"
+#include "exec/layers/norms.h"
+#include "exec/layers/rearrangement.h"
+#include "exec/layers/rectifier.h"
 #include "exec/layers/residual.h"
 #include "exec/layers/sequence.h"
 
@@ -39,6 +42,11 @@ LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
         .input_saved = made->unread_bytes(samples) +
                        (made->weight_reads_input() ? Bytes{} : made->input_bytes(samples)),
         .unread_gradient = made->weight_reads_gradient() ? Bytes{} : made->output_bytes(samples)};
+}
+
+Bytes running_bytes(const Layer& layer, NumberFormat format) {
+    const bool joins = layer.spec.type == LayerType::Add || layer.spec.type == LayerType::Concat;
+    return joins ? Bytes{} : make_layer(layer.spec, layer.input, format)->state_bytes();
 }
 
 namespace {
@@ -92,6 +100,62 @@ constexpr std::array layer_makers{
     LayerMaker{LayerType::Residual,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
                    return std::make_unique<Residual>(spec.inner, input, format);
+               }},
+    LayerMaker{LayerType::BatchNorm,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<BatchNorm>(
+                       input,
+                       BatchNormOptions{
+                           .epsilon = spec.epsilon,
+                           .rule = {.momentum = spec.momentum, .cumulative = spec.cumulative},
+                           .deferred = spec.deferred},
+                       format);
+               }},
+    LayerMaker{LayerType::InstanceNorm,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<SampleNorm>(
+                       input,
+                       SampleNormOptions{
+                           .groups = input.width, .has_gain = false, .epsilon = spec.epsilon},
+                       format);
+               }},
+    LayerMaker{LayerType::GroupNorm,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<SampleNorm>(
+                       input,
+                       SampleNormOptions{
+                           .groups = spec.groups, .has_gain = true, .epsilon = spec.epsilon},
+                       format);
+               }},
+    LayerMaker{LayerType::Relu,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Rectifier>(input, 0, format);
+               }},
+    LayerMaker{LayerType::LeakyRelu,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Rectifier>(input, spec.slope, format);
+               }},
+    LayerMaker{LayerType::ChannelDropout,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<DropoutOfWhole>(
+                       input, DroppedWhole::Channel, spec.dropout, format);
+               }},
+    LayerMaker{LayerType::DropPath,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<DropoutOfWhole>(
+                       input, DroppedWhole::Sample, spec.dropout, format);
+               }},
+    LayerMaker{LayerType::Identity,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Reshape>(input, input, format);
+               }},
+    LayerMaker{LayerType::Flatten,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Reshape>(input, flattened(input), format);
+               }},
+    LayerMaker{LayerType::PadChannels,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<PadChannels>(input, spec.outputs, format);
                }},
 };
 

@@ -21,6 +21,10 @@ Model small_gpt();
 /// The same with dropout, and with a head that shares the embedding's table.
 Model small_gpt_with(double dropout, bool tied);
 
+/// Ten units of images of 3 x 2 pixels, 6 numbers each: every kind of norm, alone and inside
+/// others, and layers that drop or rectify; 5 classes.
+Model small_norms();
+
 /// Every backend whose tensors lie in host memory, so that its ranks run on any machine: what all
 /// backends promise is tested on each of these.
 std::vector<Backend> every_host_backend();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
+#include "exec/cuda/device/cuda_column_kernels.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/cuda/device/update_table.h"
 #include "exec/cuda/kernels/kernels.h"
@@ -19,7 +20,9 @@ namespace pipetwin::cuda {
 class CudaKernels final : public exec::Kernels {
   public:
     /// `lane` outlives it.
-    explicit CudaKernels(Lane& lane) : lane_(lane) {}
+    explicit CudaKernels(Lane& lane) : lane_(lane), columns_(lane) {}
+
+    const exec::ColumnKernels& columns() const override { return columns_; }
 
     void fill_zero(exec::View y) const override;
     void upload(std::span<const std::int32_t> from, exec::View y) const override;
@@ -135,6 +138,7 @@ class CudaKernels final : public exec::Kernels {
     const UpdateTable& table_of(std::span<const exec::UpdateView> parameters) const;
 
     Lane& lane_;
+    CudaColumnKernels columns_;
     mutable std::deque<UpdateTable> tables_;  ///< made when parameters are first updated
 };
 
