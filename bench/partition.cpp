@@ -246,18 +246,14 @@ void measure_graphs(int repetitions) {
          {Case{2, 38, "under 1,000 ms"}, Case{3, 11, "under 1,000 ms"}, Case{2, 139, ""}}) {
         const Model model = bench::parallel_arms(one.arms, one.length);
         const int layers = model.layer_count();
-        const auto costs = [=] {
-            return GraphCosts{.work = several<Duration>(layers, ms, 30 * ms),
-                              .sender = several<Duration>(layers, 0, 5 * ms),
-                              .receiver = several<Duration>(layers, 0, 5 * ms)};
-        };
+        const auto work = [=] { return several<Duration>(layers, ms, 30 * ms); };
         measure(fmt::format("graph of {} layers, {} ideals, 16 devices",
                             layers,
                             Ideals::of(model, most_ideals)->count()),
                 one.bar,
                 std::min(repetitions, one.bar[0] == '\0' ? 5 : repetitions),
-                costs,
-                [&](const GraphCosts& input) {
+                work,
+                [&](const std::vector<Duration>& input) {
                     require(graph_partition(model, input, 16).is_exact, "an exact split");
                 });
     }

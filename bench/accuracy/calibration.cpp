@@ -285,7 +285,7 @@ Plan calibrated_plan(const SettledScenario& scenario,
     const CalibratedCosts costs(plain, model, calibration);
     PlanParts parts = plain.parts();
     parts.costs = costs.costs();
-    const int slots = optimizer_slots(to_string(scenario.training.optimizer));
+    const int slots = optimizer_slots(scenario);
     for (int stage = 0; stage < plain.stage_count(); ++stage) {
         StageState& state = parts.states[as_index(stage)];
         state.optimizer = costs.optimizer(stage) / state_shards(scenario).optimizer;

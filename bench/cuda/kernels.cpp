@@ -183,9 +183,10 @@ void vocabulary_wide(cudaStream_t stream) {
                         [&](cudaStream_t s) {
                             return cross_entropy_forward(real,
                                                          loss,
+                                                         0,
                                                          log_sums.as<float>(),
-                                                         losses.as<double>(),
-                                                         losses.as<double>() + rows,
+                                                         {.loss = losses.as<double>() + rows,
+                                                          .scratch = losses.as<double>()},
                                                          s);
                         }),
                 2 * rows * vocabulary);
@@ -193,7 +194,7 @@ void vocabulary_wide(cudaStream_t stream) {
                 seconds(stream,
                         [&](cudaStream_t s) {
                             return cross_entropy_backward(
-                                real, loss, log_sums.as<float>(), 1, dx.at(0), s);
+                                real, loss, log_sums.as<float>(), 0, 1, dx.at(0), s);
                         }),
                 4 * rows * vocabulary);
     const Memory dtokens = Memory::of_numbers(Real::F32, vocabulary * width);

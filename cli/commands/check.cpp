@@ -24,10 +24,12 @@ Schedule read_schedule(const CheckOptions& options, Console& console) {
     if (options.file.extension() == ".toml") {
         const SettledScenario scenario =
             settle(read_scenario(options.file, options.common.overrides));
-        for (const std::string& note : notes_on_rows(scenario)) {
+        const std::optional<FoundProfile> found = profile_for_rows(scenario);
+        const Profile* const profile = found ? &found->profile : nullptr;
+        for (const std::string& note : notes_on_rows(scenario, profile)) {
             console.note(note);
         }
-        return scenario_rows(scenario);
+        return scenario_rows(scenario, profile);
     }
     if (!options.common.overrides.empty()) {
         throw Error(

@@ -35,10 +35,16 @@ void execute(const RunOptions& options, Console& console) {
     for (const std::string& note : notes_of(run)) {
         console.result("  " + note + '\n');
     }
-    console.result(fmt::format("  loss {:.4f} at the first step, {:.4f} at the last of {}\n\n",
+    console.result(fmt::format("  loss {:.4f} at the first step, {:.4f} at the last of {}\n",
                                training.front().loss,
                                training.back().loss,
                                training.size()));
+    if (training.back().accuracy && training.front().accuracy) {
+        console.result(fmt::format("  {} of the classes right at the first step, {} at the last\n",
+                                   percent_text(*training.front().accuracy),
+                                   percent_text(*training.back().accuracy)));
+    }
+    console.result("\n");
     console.result(fmt::format("report: {}\n", (run.folder / run_file::report_html).string()));
 }
 

@@ -68,7 +68,8 @@ Schedule ExportSource::schedule() const {
     std::filesystem::path place = path_;
     if (kind_ == Kind::Scenario) {
         const SettledScenario read = settle(scenario());
-        schedule = scenario_rows(read);
+        const std::optional<FoundProfile> found = profile_for_rows(read, profile_, folder());
+        schedule = scenario_rows(read, found ? &found->profile : nullptr);
         timing = read.pipeline.recompute_timing;
     } else {
         place = kind_ == Kind::Run ? path_ / run_file::schedule : path_;
@@ -101,7 +102,7 @@ ExportSource::Predicted ExportSource::predicted_scenario() const {
     PlainCosts costs;
     costs.schedule = ScheduleKind::FromFile;
     costs.schedule_name = pipeline.schedule;
-    costs.schedule_from_file = scenario_schedule(read);
+    costs.schedule_from_file = scenario_order(read);
     costs.recompute = pipeline.recompute;
     costs.recompute_timing = pipeline.recompute_timing;
     costs.message_order = pipeline.message_order;
@@ -168,7 +169,7 @@ ExportSource::Placed ExportSource::placed() const {
         partition = sim::make_settled_plan(settled, model, found->profile)->partition;
     }
     return {.scenario = settled,
-            .schedule = scenario_rows(settled),
+            .schedule = scenario_rows(settled, found ? &found->profile : nullptr),
             .partition = partition_in_halves(*partition, names)};
 }
 

@@ -108,6 +108,15 @@ std::string about(const FinishedRun& run) {
     return text;
 }
 
+/// The share of right classes of the last validation; none where they are not counted.
+std::optional<double> last_validation(std::span<const exec::StepReport> steps) {
+    std::optional<double> last;
+    for (const exec::StepReport& step : steps) {
+        last = step.validation_accuracy ? step.validation_accuracy : last;
+    }
+    return last;
+}
+
 std::string headline(const FinishedRun& run) {
     constexpr double good_percent = 5;
     const Comparison& both = run.comparison;
@@ -130,6 +139,14 @@ std::string headline(const FinishedRun& run) {
         fmt::format("{:.3f}", steps.back().loss),
         fmt::format(
             "loss after {}, from {:.3f}", counted(steps.size(), "step"), steps.front().loss));
+    if (steps.back().accuracy && steps.front().accuracy) {
+        html += figure(percent_text(*steps.back().accuracy),
+                       fmt::format("of the last step's classes right, from {}",
+                                   percent_text(*steps.front().accuracy)));
+    }
+    if (const auto held_out = last_validation(steps)) {
+        html += figure(percent_text(*held_out), "of the held-out classes right");
+    }
     return html + "</div>\n";
 }
 

@@ -253,6 +253,10 @@ Json step_json(const exec::StepReport& step) {
     for (const Bytes bytes : step.peak_bytes) {
         json["peak_bytes"].push_back(bytes.count);
     }
+    if (step.accuracy) {  // only where right classes are counted
+        json["accuracy"] = *step.accuracy;
+        json["validation_accuracy"] = or_null(step.validation_accuracy);
+    }
     return json;
 }
 

@@ -371,8 +371,14 @@ std::string step_text(const exec::StepReport& step) {
     if (step.samples_per_second) {
         text += fmt::format("  {:>8.1f} samples/s", *step.samples_per_second);
     }
+    if (step.accuracy) {
+        text += fmt::format("  right {:>5.1f} %", 100 * *step.accuracy);
+    }
     if (step.validation_loss) {
         text += fmt::format("  validation {:>8.4f}", *step.validation_loss);
+    }
+    if (step.validation_accuracy) {
+        text += fmt::format(", right {:>5.1f} %", 100 * *step.validation_accuracy);
     }
     return text;
 }

@@ -60,10 +60,9 @@ void refuse_states_without_room(const ScenarioParts& scenario,
                                 const StateShards& shards,
                                 const Room& room) {
     const Profile once = tied_counted_once(model, sizes);
-    const WeightRules rules{
-        .optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
-        .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
-        .shards = shards};
+    const WeightRules rules{.optimizer_slots = optimizer_slots(scenario),
+                            .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
+                            .shards = shards};
     const int layers = model.layer_count();
     const Partition each(std::vector<int>(as_index(layers), 1), layers);
     const std::vector<StageState> of_layers = stage_states(once, {}, each, rules);

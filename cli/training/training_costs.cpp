@@ -41,6 +41,7 @@ void add_calibration(Profile& profile, const ScenarioParts& scenario, Console& c
     exec::CalibrateOptions options;
     options.precision = scenario.training.precision;
     options.optimizer = scenario.training.optimizer;
+    options.averages_weights = scenario.training.average_decay > 0;
     options.seed = scenario.training.seed;
     options.progress = [&progress](double share, const std::string& what) {
         progress.update(share, what);

@@ -145,6 +145,15 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
                     "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
                     "or \"none\"");
     }
+    if (pipeline.shard != Shard::None && scenario.training.average_decay > 0) {
+        throw Error(
+            ErrorKind::Infeasible,
+            fmt::format("training.average_decay = {}", scenario.training.average_decay),
+            "with pipeline.shard each replica would average its share of the weights alone, "
+            "and none could validate with the averages: this is simulated only",
+            "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"none\", or "
+            "training.average_decay = 0");
+    }
     if (scenario.training.gradients == GradientType::Same &&
         scenario.training.precision == Precision::Bf16) {
         throw Error(ErrorKind::Infeasible,
@@ -415,6 +424,9 @@ WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes)
     }
     const Model model = scenario_model(written);
     auto data = std::make_unique<exec::DataCheck>(written, model);
+    if (options.profile.empty() || !settled) {  // measuring and planning leave it time
+        data->begin();
+    }
     if (options.profile.empty() && settled) {
         refuse_what_no_costs_help(*settled, model);
     } else if (options.profile.empty()) {
@@ -504,7 +516,7 @@ class TrainingRecord {
   public:
     TrainingRecord(const RunOptions& options,
                    SettledRun& run,
-                   const exec::DataCheck& data,
+                   exec::DataCheck& data,
                    const std::function<void(const exec::StepReport&)>& on_step,
                    RoundsBetweenSteps* rounds,
                    Console& console)
@@ -582,6 +594,7 @@ class TrainingRecord {
         folder_.expect_still_there();
         metrics_->add(step);
         folder_.write_kept();
+        data_.begin();  // only now where costs were given: the first step comes as soon as it can
         on_step_(step);
         for (const std::string& note : step.notes) {
             console_.note(note);
@@ -596,7 +609,7 @@ class TrainingRecord {
 
     const RunOptions& options_;
     SettledRun& run_;
-    const exec::DataCheck& data_;
+    exec::DataCheck& data_;
     RunFolder& folder_;
     const std::function<void(const exec::StepReport&)>& on_step_;
     RoundsBetweenSteps* rounds_;  ///< null: none
@@ -608,7 +621,7 @@ class TrainingRecord {
 /// Trains with all processes together, until the last step or until a signal stops one of them.
 exec::TrainingResult trained(const RunOptions& options,
                              SettledRun& run,
-                             const exec::DataCheck& data,
+                             exec::DataCheck& data,
                              const Model& model,
                              const Plan& plan,
                              const std::function<void(const exec::StepReport&)>& on_step,
@@ -724,6 +737,24 @@ std::optional<FinishedRun> train_and_compare(
     return finished;
 }
 
+namespace {
+
+/// Shares of right classes, where they are counted: of the first and the last step, and of the last
+/// validation.
+Json accuracy_json(const std::vector<exec::StepReport>& steps) {
+    Json validation(nullptr);
+    for (const exec::StepReport& step : steps) {
+        if (step.validation_accuracy) {
+            validation = *step.validation_accuracy;
+        }
+    }
+    return {{"first", steps.front().accuracy.value()},
+            {"last", steps.back().accuracy.value()},
+            {"validation", std::move(validation)}};
+}
+
+}  // namespace
+
 std::string report_json_text(const FinishedRun& run) {
     Json json = json_head();
     json["scenario"] = run.scenario.file.filename().string();
@@ -735,6 +766,9 @@ std::string report_json_text(const FinishedRun& run) {
     json["notes"] = notes_of(run);
     json["loss"] = {{"first", run.training.steps.front().loss},
                     {"last", run.training.steps.back().loss}};
+    if (run.training.steps.back().accuracy) {
+        json["accuracy"] = accuracy_json(run.training.steps);
+    }
     return json_text(json);
 }
 

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/costs/layer_work.h"
 #include "core/model/batch_norms.h"
+#include "core/model/inner_layers.h"
 
 namespace pipetwin {
 
@@ -22,6 +23,12 @@ namespace {
 /// reads.
 double window_numbers(const LayerSpec& spec, double channels) {
     return double{1} * spec.kernel.height * spec.kernel.width * channels / spec.groups;
+}
+
+/// True for windows that neighbours share most of: 3x3 pixels that move by one.
+bool can_save_products(const LayerSpec& spec) {
+    return spec.kernel == Pixels{3, 3} && spec.stride == Pixels{1, 1} &&
+           spec.dilation == Pixels{1, 1} && spec.groups == 1;
 }
 
 /// Goes through the layers inside a layer in their order, with the shape that each of them reads.
@@ -43,13 +50,8 @@ class OperationCount {
                 shape_ = {.positions = shape_.positions, .width = spec.outputs};
                 return 0;
             case LayerType::Sequence:
-            case LayerType::Residual: {
-                double sum = 0;
-                for (const LayerSpec& inner : spec.inner) {
-                    sum += of(inner);
-                }
-                return sum;
-            }
+            case LayerType::Residual:
+                return has_branches(spec) ? of_branches(spec, {shape_}) : of_chain(spec);
             case LayerType::Conv2d: {
                 shape_ = output_shape(spec, shape_);
                 return 2.0 * shape_.positions * window_numbers(spec, width) * spec.outputs;
@@ -65,9 +67,43 @@ class OperationCount {
         }
     }
 
+    /// Operations of a layer that reads outputs of these shapes.
+    static double of(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+        OperationCount count(inputs.front());
+        return spec.type == LayerType::Sequence && takes_several(spec, inputs.size())
+                   ? count.of_branches(spec, inputs)
+                   : count.of(spec);
+    }
+
   private:
+    double of_chain(const LayerSpec& spec) {
+        double sum = 0;
+        for (const LayerSpec& inner : spec.inner) {
+            sum += of(inner);
+        }
+        return sum;
+    }
+
+    double of_branches(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+        double sum = 0;
+        for (const InnerLayer& inner : inner_layers(spec, inputs)) {
+            sum += of(inner.spec, inner.inputs);
+            shape_ = inner.output;
+        }
+        return sum;
+    }
+
     SampleShape shape_;
 };
+
+/// Adds the kernels of a layer that joins outputs to the work of a micro-batch.
+void add_join(LayerWork& work, const LayerSpec& spec, std::size_t outputs, double values) {
+    if (spec.type == LayerType::Add) {
+        work.sum_outputs(static_cast<double>(outputs), values);
+    } else {
+        work.join_outputs(values);
+    }
+}
 
 /// Adds the kernels of a layer, and of those inside it, to its work.
 class KernelWalk {
@@ -108,7 +144,7 @@ class KernelWalk {
                 return;
             case LayerType::Add:
             case LayerType::Concat:
-                return;  // they join outputs, and are no layers inside another
+                return;  // they read several outputs
             case LayerType::Opaque:
                 refuse_opaque(spec);
             default:
@@ -120,11 +156,32 @@ class KernelWalk {
         }
     }
 
+    /// Adds the kernels of a layer that makes `output` of outputs of the shapes `inputs`.
+    static void add(LayerWork& work,
+                    const LayerSpec& spec,
+                    const std::vector<SampleShape>& inputs,
+                    const SampleShape& output,
+                    double samples,
+                    const EstimateOptions& options) {
+        KernelWalk walk(work, inputs.front(), samples, options);
+        if (!takes_several(spec, inputs.size())) {
+            walk.add(spec);
+        } else if (spec.type == LayerType::Sequence) {
+            walk.branches(spec, inputs);
+        } else {
+            add_join(work, spec, inputs.size(), samples * output.positions * output.width);
+        }
+    }
+
   private:
     double rows() const { return samples_ * shape_.positions; }
     double values() const { return rows() * shape_.width; }
 
     void inner(const LayerSpec& spec) {
+        if (has_branches(spec)) {
+            branches(spec, {shape_});
+            return;
+        }
         for (const LayerSpec& layer : spec.inner) {
             add(layer);
         }
@@ -133,11 +190,18 @@ class KernelWalk {
     /// Layers of images: convolutions are products over windows, all others are passes.
     void of_image(const LayerSpec& spec) {
         const double channels = shape_.width;
+        const double pixels_read = rows();
         const double read = values();
         shape_ = output_shape(spec, shape_);
         switch (spec.type) {
             case LayerType::Conv2d:
-                work_.product(rows(), window_numbers(spec, channels), spec.outputs);
+                work_.convolution({.pixels_read = pixels_read,
+                                   .channels = channels,
+                                   .pixels = rows(),
+                                   .outputs = static_cast<double>(spec.outputs),
+                                   .window = double{1} * spec.kernel.height * spec.kernel.width,
+                                   .groups = static_cast<double>(spec.groups),
+                                   .saves_products = can_save_products(spec)});
                 return;
             case LayerType::BatchNorm:
             case LayerType::InstanceNorm:
@@ -146,7 +210,10 @@ class KernelWalk {
                 return;
             case LayerType::Relu:
             case LayerType::LeakyRelu:
-                work_.activation(2 * read, 3 * read);
+                work_.pass(2 * read, 3 * read);
+                return;
+            case LayerType::Identity:
+            case LayerType::Flatten:  // what they make lies where it was
                 return;
             case LayerType::BinaryCrossEntropy:
                 work_.pass(read, 2 * read);
@@ -154,6 +221,13 @@ class KernelWalk {
             default:
                 work_.pass(read + values(), read + values());
                 return;
+        }
+    }
+
+    void branches(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+        for (const InnerLayer& inner : inner_layers(spec, inputs)) {
+            add(work_, inner.spec, inner.inputs, inner.output, samples_, options_);
+            shape_ = inner.output;
         }
     }
 
@@ -185,7 +259,10 @@ class KernelWalk {
 }  // namespace
 
 double forward_operations(const Layer& layer) {
-    return OperationCount(layer.input).of(layer.spec);
+    if (layer.spec.type == LayerType::Opaque) {
+        refuse_opaque(layer.spec);
+    }
+    return OperationCount::of(layer.spec, layer.inputs);
 }
 
 LayerSample estimated_sample(const Model& model,
@@ -194,16 +271,11 @@ LayerSample estimated_sample(const Model& model,
                              const DeviceProfile& device,
                              const EstimateOptions& options) {
     const Layer& layer = model.layer(index);
-    LayerWork work(device, options);
-    const double values =
-        static_cast<double>(samples) * layer.output.positions * layer.output.width;
-    if (layer.spec.type == LayerType::Add) {
-        work.sum_outputs(static_cast<double>(model.inputs_of(index).size()), values);
-    } else if (layer.spec.type == LayerType::Concat) {
-        work.join_outputs(values);
-    } else {
-        KernelWalk(work, layer.input, samples, options).add(layer.spec);
+    if (layer.spec.type == LayerType::Opaque) {
+        refuse_opaque(layer.spec);
     }
+    LayerWork work(device, options);
+    KernelWalk::add(work, layer.spec, layer.inputs, layer.output, samples, options);
     LayerSample sample = work.sample();
     sample.micro_batch_size = samples;
     return sample;

@@ -110,6 +110,30 @@ void LayerWork::cast_operands(
     }
 }
 
+void LayerWork::convolution(const Convolution& shape) {
+    const double inner = shape.window * shape.channels / shape.groups;
+    const double operations = 2 * shape.pixels * inner * shape.outputs;
+    const double weights = inner * shape.outputs;
+    // A stride beyond the window leaves pixels out.
+    const double read = std::min(shape.pixels_read, shape.pixels * shape.window) * shape.channels;
+    const double written = shape.pixels * shape.outputs;
+    operations_ += operations;
+    accumulated_ += weights;
+    if (shape.groups > 1 && shape.groups == shape.channels) {
+        pass(read + written, written + shape.pixels_read * shape.channels);
+        move(backward_weight_, read + written, memory_.copies);
+        return;
+    }
+    const double efficiency = efficiency_of(
+        {.rows = shape.pixels, .columns = shape.outputs / shape.groups, .inner = inner}, half_);
+    constexpr double fp32_bytes = 4;
+    const bool saves = shape.saves_products && half_.bytes == fp32_bytes;
+    const double done = saves ? operations * 16 / 36 : operations;
+    add(forward_, done, read + weights + written, efficiency);
+    add(backward_input_, done, written + weights + shape.pixels_read * shape.channels, efficiency);
+    add(backward_weight_, done, read + written + 2 * weights, efficiency);
+}
+
 void LayerWork::half_product(double rows, double inputs, double outputs) {
     const MatrixRate of_products = std::exchange(product_, half_);
     product(rows, inputs, outputs);

@@ -1,20 +1,28 @@
 #include "core/model/batch_norms.h"
 
+#include "core/model/inner_layers.h"
+
 namespace pipetwin {
 
 namespace {
 
 void collect(const LayerSpec& spec,
              const std::string& name,
-             const SampleShape& input,
+             const std::vector<SampleShape>& inputs,
              std::vector<PlacedBatchNorm>& found) {
     if (spec.type == LayerType::BatchNorm) {
-        found.push_back({.name = name, .spec = spec, .input = input});
+        found.push_back({.name = name, .spec = spec, .input = inputs.front()});
         return;
     }
-    SampleShape shape = input;
+    if (spec.type == LayerType::Sequence && takes_several(spec, inputs.size())) {
+        for (const InnerLayer& inner : inner_layers(spec, inputs)) {
+            collect(inner.spec, name + "." + inner.spec.name, inner.inputs, found);
+        }
+        return;
+    }
+    SampleShape shape = inputs.empty() ? SampleShape{} : inputs.front();
     for (const LayerSpec& inner : spec.inner) {
-        collect(inner, name + "." + inner.name, shape, found);
+        collect(inner, name + "." + inner.name, {shape}, found);
         if (&inner != &spec.inner.back()) {
             shape = output_shape(inner, shape);
         }
@@ -25,7 +33,7 @@ void collect(const LayerSpec& spec,
 
 std::vector<PlacedBatchNorm> batch_norms_of(const Layer& layer) {
     std::vector<PlacedBatchNorm> found;
-    collect(layer.spec, layer.spec.name, layer.input, found);
+    collect(layer.spec, layer.spec.name, layer.inputs, found);
     return found;
 }
 

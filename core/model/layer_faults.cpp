@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +13,27 @@ namespace pipetwin {
 LayerFaults::LayerFaults(std::vector<LayerFault> faults)
     : Error(listed_faults(faults, std::vector<std::string>(faults.size()))),
       faults_(std::move(faults)) {}
+
+void add_faults_inside(const std::vector<LayerFault>& faults,
+                       int layer,
+                       std::vector<LayerFault>& all) {
+    for (const LayerFault& fault : faults) {
+        LayerFault& added = all.emplace_back(LayerFault{.layer = layer, .error = fault.error});
+        if (fault.layer != holder_of_list) {
+            added.inside.push_back(fault.layer);
+            added.inside.insert(added.inside.end(), fault.inside.begin(), fault.inside.end());
+        }
+    }
+}
+
+void throw_if_any(std::vector<LayerFault>& faults) {
+    if (!faults.empty()) {
+        std::ranges::stable_sort(faults, {}, [](const LayerFault& fault) {
+            return std::tie(fault.layer, fault.inside);
+        });
+        throw LayerFaults(std::move(faults));
+    }
+}
 
 Error listed_faults(const std::vector<LayerFault>& faults, const std::vector<std::string>& places) {
     PIPETWIN_EXPECT(!faults.empty() && places.size() == faults.size(),

@@ -108,19 +108,24 @@ Placed place_sequence(LayerPlacement& placement,
 }
 
 Placed place_cross_entropy(LayerPlacement& placement,
-                           LayerSpec&,
-                           const std::string&,
+                           LayerSpec& spec,
+                           const std::string& name,
                            const SampleShape&) {
+    if (!(spec.label_smoothing >= 0 && spec.label_smoothing < 1)) {
+        refuse_layer(
+            name,
+            fmt::format("label_smoothing = {}, expected 0 up to, but not, 1", spec.label_smoothing),
+            "0.1 is what image models take");
+    }
     placement.after_loss = true;
     return {{.positions = 1, .width = 0}, 0};
 }
 
 /// A layer that joins outputs has no single input.
 Placed place_join(LayerPlacement&, LayerSpec& spec, const std::string& name, const SampleShape&) {
-    refuse_layer(
-        name,
-        fmt::format("{} reads one output, expected two or more", to_string(spec.type)),
-        "name them, as in inputs = [\"left\", \"right\"], for a layer of the model itself");
+    refuse_layer(name,
+                 fmt::format("{} reads one output, expected two or more", to_string(spec.type)),
+                 "name them, as in inputs = [\"left\", \"right\"]");
 }
 
 /// "'left' makes 1 x 4 and 'right' 1 x 8"
@@ -198,6 +203,7 @@ constexpr std::array layer_rows{
     LayerKind{.type = LayerType::Dropout,
               .word = "dropout",
               .key_list = {{probability_key}},
+              .backward_reads_input = false,
               .place = place_elementwise},
     LayerKind{.type = LayerType::Attention,
               .word = "attention",
@@ -210,13 +216,23 @@ constexpr std::array layer_rows{
     LayerKind{.type = LayerType::Sequence,
               .word = "sequence",
               .holds_layers = true,
+              .may_branch = true,
               .reads_numbers = false,
               .place = place_sequence},
-    LayerKind{
-        .type = LayerType::CrossEntropy, .word = "cross_entropy", .place = place_cross_entropy},
-    LayerKind{.type = LayerType::Add, .word = "add", .place = place_join, .join = join_sum},
-    LayerKind{
-        .type = LayerType::Concat, .word = "concat", .place = place_join, .join = join_columns},
+    LayerKind{.type = LayerType::CrossEntropy,
+              .word = "cross_entropy",
+              .key_list = {{{"label_smoothing", &LayerSpec::label_smoothing}}},
+              .place = place_cross_entropy},
+    LayerKind{.type = LayerType::Add,
+              .word = "add",
+              .backward_reads_input = false,
+              .place = place_join,
+              .join = join_sum},
+    LayerKind{.type = LayerType::Concat,
+              .word = "concat",
+              .backward_reads_input = false,
+              .place = place_join,
+              .join = join_columns},
     LayerKind{.type = LayerType::Conv2d,
               .word = "conv2d",
               .key_list = {{outputs_key,
@@ -225,33 +241,40 @@ constexpr std::array layer_rows{
                             padding_key,
                             {"dilation", &LayerSpec::dilation},
                             groups_key,
-                            {"bias", &LayerSpec::bias}}},
+                            {"bias", &LayerSpec::bias},
+                            {"he_normal", &LayerSpec::he_normal}}},
               .place = place_conv2d},
     LayerKind{.type = LayerType::MaxPool,
               .word = "max_pool",
               .key_list = {{kernel_key, stride_key, padding_key}},
+              .backward_reads_input = false,
               .place = place_pool},
     LayerKind{
         .type = LayerType::AvgPool,
         .word = "avg_pool",
         .key_list =
             {{kernel_key, stride_key, padding_key, {"count_padding", &LayerSpec::count_padding}}},
+        .backward_reads_input = false,
         .place = place_pool},
     LayerKind{.type = LayerType::GlobalAvgPool,
               .word = "global_avg_pool",
+              .backward_reads_input = false,
               .place = place_global_avg_pool},
     LayerKind{.type = LayerType::Upsample,
               .word = "upsample",
               .key_list = {{{"factor", &LayerSpec::factor, false, 2},
                             {"bilinear", &LayerSpec::bilinear}}},
+              .backward_reads_input = false,
               .place = place_upsample},
     LayerKind{.type = LayerType::Pad,
               .word = "pad",
               .key_list = {{{"padding", &LayerSpec::padding, true}}},
+              .backward_reads_input = false,
               .place = place_pad},
     LayerKind{.type = LayerType::PadChannels,
               .word = "pad_channels",
               .key_list = {{outputs_key}},
+              .backward_reads_input = false,
               .place = place_pad_channels},
     LayerKind{.type = LayerType::BatchNorm,
               .word = "batch_norm",
@@ -276,13 +299,21 @@ constexpr std::array layer_rows{
     LayerKind{.type = LayerType::ChannelDropout,
               .word = "channel_dropout",
               .key_list = {{probability_key}},
+              .backward_reads_input = false,
               .place = place_elementwise},
     LayerKind{.type = LayerType::DropPath,
               .word = "drop_path",
               .key_list = {{probability_key}},
+              .backward_reads_input = false,
               .place = place_elementwise},
-    LayerKind{.type = LayerType::Identity, .word = "identity", .place = place_elementwise},
-    LayerKind{.type = LayerType::Flatten, .word = "flatten", .place = place_flatten},
+    LayerKind{.type = LayerType::Identity,
+              .word = "identity",
+              .backward_reads_input = false,
+              .place = place_elementwise},
+    LayerKind{.type = LayerType::Flatten,
+              .word = "flatten",
+              .backward_reads_input = false,
+              .place = place_flatten},
     LayerKind{.type = LayerType::BinaryCrossEntropy,
               .word = "binary_cross_entropy",
               .place = place_binary_cross_entropy},

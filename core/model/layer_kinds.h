@@ -19,8 +19,9 @@ struct ShareField {
     double LayerSpec::*field = nullptr;
 };
 
-/// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, the
-/// probability of being dropped, a number from 0 to 1, a size in pixels, or margins.
+/// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, a share that
+/// is lost (from 0 up to, but not, 1: a probability of being dropped, a label smoothing), a number
+/// from 0 to 1, a size in pixels, or margins.
 struct LayerKey {
     std::string_view name{};
     std::variant<int LayerSpec::*,
@@ -38,9 +39,13 @@ struct LayerKey {
 struct LayerKind {
     LayerType type = LayerType::Opaque;
     std::string_view word{};
-    std::array<LayerKey, 7>
+    std::array<LayerKey, 8>
         key_list{};             ///< in the order in which they are written; then empty ones
     bool holds_layers = false;  ///< its `inner`, each a table of its own
+    /// Its layers may name what they read, and it may read several outputs, which they name.
+    bool may_branch = false;
+    /// False: its backward needs nothing but the gradient of its output, and what it keeps itself.
+    bool backward_reads_input = true;
     bool reads_numbers = true;  ///< it cannot read token ids, or what the loss leaves
     /// What it makes of its input, and how many parameters it has; `name` is its path. Throws
     /// Error(BadInput) where it does not fit its place.

@@ -5,8 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/inner_layers.h"
+#include "core/model/layer_faults.h"
 #include "core/model/layer_kinds.h"
+#include "core/model/placed_graph.h"
 
 namespace pipetwin {
 
@@ -26,13 +30,64 @@ void expect_numbers(const std::string& name, const LayerSpec& spec, const Sample
     }
 }
 
+void expect_layers_inside(const std::string& name, const LayerSpec& spec) {
+    if (spec.inner.empty()) {
+        refuse_layer(
+            name, fmt::format("a {} without layers, expected at least one", to_string(spec.type)));
+    }
+}
+
+/// Leaves the depth as it was, also where a layer is refused.
+class KeptDepth {
+  public:
+    explicit KeptDepth(int& depth) : depth_(depth), before_(depth) {}
+    KeptDepth(const KeptDepth&) = delete;
+    KeptDepth& operator=(const KeptDepth&) = delete;
+    ~KeptDepth() { depth_ = before_; }
+
+  private:
+    int& depth_;
+    int before_;
+};
+
+bool is_loss(const SampleShape& shape) {
+    return !shape.token_ids && shape.width == 0;
+}
+
+/// True if each layer reads the one before it alone, and the first one the only input.
+bool is_chain(const std::vector<std::vector<int>>& inputs, std::size_t outside) {
+    for (std::size_t layer = 0; layer < inputs.size(); ++layer) {
+        const int before = layer == 0 ? from_outside(0) : static_cast<int>(layer) - 1;
+        if (inputs[layer] != std::vector{before}) {
+            return false;
+        }
+    }
+    return outside == 1;
+}
+
+/// Refuses outputs that a layer reads and none of those inside.
+void find_unread_inputs(const std::string& name, LayerGraph& graph) {
+    for (std::size_t input = 0; input < graph.is_input_read.size(); ++input) {
+        if (!graph.is_input_read[input]) {
+            graph.faults.push_back(
+                {holder_of_list,
+                 Error(ErrorKind::BadInput,
+                       place_of_layer("", name),
+                       fmt::format("no layer inside reads '{}', expected one that does",
+                                   name_of_input(static_cast<int>(input))),
+                       "name it in the inputs of a layer inside, or read one output fewer")});
+        }
+    }
+}
+
 }  // namespace
 
+std::string place_of_layer(std::string_view path, std::string_view name) {
+    return fmt::format("model, layer '{}{}{}'", path, path.empty() ? "" : ".", name);
+}
+
 void refuse_layer(const std::string& name, std::string text, std::string hint) {
-    throw Error(ErrorKind::BadInput,
-                fmt::format("model, layer '{}'", name),
-                std::move(text),
-                std::move(hint));
+    throw Error(ErrorKind::BadInput, place_of_layer("", name), std::move(text), std::move(hint));
 }
 
 void expect_positive(const std::string& name, std::string_view what, int value) {
@@ -104,47 +159,99 @@ SampleShape output_shape(const LayerSpec& spec, const SampleShape& input) {
     return LayerPlacement().place(own, "", 0, input).output;
 }
 
-Placed LayerPlacement::place_unit(LayerSpec& spec, std::span<const JoinedInput> inputs) {
-    depth_ = 0;  // where the layer before was refused, it stands as deep as that was
-    after_loss = std::ranges::any_of(inputs, [](const JoinedInput& input) {
-        return !input.shape.token_ids && input.shape.width == 0;
-    });
+Placed LayerPlacement::place_unit(LayerSpec& spec,
+                                  const std::string& path,
+                                  std::span<const JoinedInput> inputs) {
+    const KeptDepth depth(depth_);
+    after_loss =
+        std::ranges::any_of(inputs, [](const JoinedInput& input) { return is_loss(input.shape); });
     const LayerKind& kind = layer_kind(spec.type);
     if (inputs.size() == 1) {
-        return place(spec, "", 0, inputs.front().shape);
+        return place(spec, path, 0, inputs.front().shape);
     }
-    const std::string name = begin(spec, "", 0);
-    if (kind.join == nullptr) {
+    const std::string name = begin(spec, path, 0);
+    if (kind.join == nullptr && !kind.may_branch) {
         refuse_layer(name,
                      fmt::format("{} reads {} outputs, expected one", kind.word, inputs.size()),
                      "let an add or a concat join them, and read that");
     }
+    std::vector<SampleShape> shapes;
     for (const JoinedInput& input : inputs) {
         expect_numbers(name, spec, input.shape);
+        shapes.push_back(input.shape);
     }
-    const Placed placed = kind.join(name, inputs);
+    const Placed placed =
+        kind.may_branch ? place_branches(spec, name, shapes) : kind.join(name, inputs);
     checked_product(name, placed.output.positions, placed.output.width);
     return placed;
+}
+
+/// Puts the layers inside into an order in which each stands behind what it reads, and names the
+/// inputs of every one; branches that are none in fact become one layer after the other.
+Placed LayerPlacement::place_branches(LayerSpec& spec,
+                                      const std::string& name,
+                                      const std::vector<SampleShape>& inputs) {
+    expect_layers_inside(name, spec);
+    std::vector<std::string> input_names;
+    std::vector<JoinedInput> outside;
+    for (std::size_t input = 0; input < inputs.size(); ++input) {
+        input_names.push_back(name_of_input(static_cast<int>(input)));
+    }
+    for (std::size_t input = 0; input < inputs.size(); ++input) {
+        outside.push_back({input_names[input], inputs[input]});
+    }
+    PlacedGraph placed = place_graph(
+        *this, spec.inner, {.path = name, .inputs = static_cast<int>(inputs.size())}, outside);
+    LayerGraph& graph = placed.graph;
+    find_unread_inputs(name, graph);
+    throw_if_any(graph.faults);
+    const std::vector<std::vector<int>> sources = in_order(graph);
+    std::vector<LayerSpec> ordered;
+    Placed all;
+    for (const int layer : graph.order) {
+        const Placed& one = *placed.placed[as_index(layer)];
+        all = {one.output, checked_sum(name, all.parameters, one.parameters)};
+        ordered.push_back(std::move(spec.inner[as_index(layer)]));
+    }
+    const bool chain = is_chain(sources, inputs.size());
+    for (std::size_t layer = 0; layer < ordered.size(); ++layer) {
+        ordered[layer].inputs.clear();
+        for (const int source : chain ? std::vector<int>{} : sources[layer]) {
+            ordered[layer].inputs.push_back(is_from_outside(source)
+                                                ? input_names[as_index(from_outside(source))]
+                                                : ordered[as_index(source)].name);
+        }
+    }
+    spec.inner = std::move(ordered);
+    after_loss = is_loss(all.output);
+    return all;
 }
 
 Placed LayerPlacement::place_inner(LayerSpec& spec,
                                    const std::string& name,
                                    const SampleShape& input) {
-    if (spec.inner.empty()) {
-        refuse_layer(
-            name, fmt::format("a {} without layers, expected at least one", to_string(spec.type)));
+    expect_layers_inside(name, spec);
+    if (has_branches(spec)) {
+        return place_branches(spec, name, {input});
     }
     Placed all{input, 0};
     for (std::size_t i = 0; i < spec.inner.size(); ++i) {
+        const int index = static_cast<int>(i);
         if (!spec.inner[i].inputs.empty()) {
             refuse_layer(name,
                          fmt::format("layer {} inside names its inputs, expected that it reads the "
                                      "one before it",
                                      i),
-                         "layers of the model itself may name theirs");
+                         "layers of a sequence inside it may name theirs");
         }
-        const Placed one = place(spec.inner[i], name, static_cast<int>(i), all.output);
-        all = {one.output, checked_sum(name, all.parameters, one.parameters)};
+        try {
+            const Placed one = place(spec.inner[i], name, index, all.output);
+            all = {one.output, checked_sum(name, all.parameters, one.parameters)};
+        } catch (const LayerFaults& error) {
+            std::vector<LayerFault> faults;
+            add_faults_inside(error.faults(), index, faults);
+            throw LayerFaults(std::move(faults));
+        }
     }
     return all;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include "core/model/model.h"
 
@@ -13,6 +14,10 @@ namespace pipetwin {
 
 /// More layers than any model has.
 inline constexpr std::size_t most_layers = 100'000;
+
+/// "model, layer 'cell3.left'": where an error about a layer says that it is; `path`: what holds
+/// the layer, empty at the top.
+std::string place_of_layer(std::string_view path, std::string_view name);
 
 /// Throws Error(BadInput) about a layer.
 [[noreturn]] void refuse_layer(const std::string& name, std::string text, std::string hint = {});
@@ -44,13 +49,17 @@ std::string name_without_own(const LayerSpec& spec, int index);
 /// Gives every layer its name and its shapes, in the order of the model.
 class LayerPlacement {
   public:
-    /// A layer of the model itself, which has a name and reads one output or several.
-    Placed place_unit(LayerSpec& spec, std::span<const JoinedInput> inputs);
+    /// A layer of a graph, which has a name and reads one output or several; `path` is the name of
+    /// what holds the graph, empty for a model. Throws LayerFaults where it holds layers with
+    /// branches that have faults.
+    Placed place_unit(LayerSpec& spec,
+                      const std::string& path,
+                      std::span<const JoinedInput> inputs);
 
     /// `spec` gets a name if it has none; `path` is the name of what holds it, empty at the top.
     Placed place(LayerSpec& spec, const std::string& path, int index, const SampleShape& input);
 
-    /// The layers inside a layer, one after the other.
+    /// The layers inside a layer: one after the other, or with branches.
     Placed place_inner(LayerSpec& spec, const std::string& name, const SampleShape& input);
 
     /// Vocabulary x width of the embedding, once it is placed: what a tied layer turns round.
@@ -59,6 +68,9 @@ class LayerPlacement {
     bool after_loss = false;
 
   private:
+    Placed place_branches(LayerSpec& spec,
+                          const std::string& name,
+                          const std::vector<SampleShape>& inputs);
     std::string begin(LayerSpec& spec, const std::string& path, int index);
 
     std::unordered_set<std::string> names_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,8 +9,10 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/model/inner_layers.h"
 #include "core/model/layer_graph.h"
 #include "core/model/layer_placement.h"
+#include "core/model/placed_graph.h"
 
 namespace pipetwin {
 
@@ -58,133 +59,29 @@ void expect_sample(const SampleShape& input) {
     }
 }
 
-/// The layer that ends the model: a loss that no layer reads, else the last that none reads.
-std::size_t last_of(const std::vector<LayerSpec>& layers, const std::vector<bool>& is_read) {
-    std::size_t last = layers.size() - 1;
-    bool is_loss = false;
-    bool is_found = false;
-    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-        const bool loss = ends_with_loss(layers[layer]);
-        if (!is_read[layer] && (loss || !is_loss)) {
-            last = layer;
-            is_loss = loss;
-            is_found = true;
-        }
-    }
-    return is_found ? last : layers.size() - 1;
-}
-
-void find_unread(const std::vector<LayerSpec>& layers, LayerGraph& graph) {
-    const std::size_t last = last_of(layers, graph.is_read);
-    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-        if (graph.is_read[layer] || layer == last) {
-            continue;
-        }
-        graph.faults.push_back(
-            {static_cast<int>(layer),
-             Error(ErrorKind::BadInput,
-                   fmt::format("model, layer '{}'", layers[layer].name),
-                   ends_with_loss(layers[layer])
-                       ? fmt::format("a loss besides '{}', expected one in a model",
-                                     layers[last].name)
-                       : "no layer reads its output, expected one that does",
-                   "name it in the inputs of a later layer, or take it out")});
-    }
-}
-
-/// Gives the layers of a list their shapes, in an order in which each stands behind its inputs.
-class ShapeWalk {
-  public:
-    ShapeWalk(SampleShape input, std::vector<LayerSpec>& layers, LayerGraph& graph)
-        : input_(input), layers_(layers), graph_(graph), placed_(layers.size()) {}
-
-    void place_all() {
-        for (const int layer : graph_.order) {
-            place(as_index(layer));
-        }
-    }
-
-    /// The layer at a place of the list, which has no fault.
-    Layer take(std::size_t layer) {
-        const std::vector<int>& sources = graph_.inputs[layer];
-        const SampleShape input =
-            sources.empty() ? input_ : placed_[as_index(sources.front())]->output;
-        const Placed& placed = *placed_[layer];
-        return {std::move(layers_[layer]), input, placed.output, placed.parameters};
-    }
-
-  private:
-    /// What a layer reads; none where that follows from a layer with a fault.
-    std::optional<std::vector<JoinedInput>> inputs_of(std::size_t layer) const {
-        if (!graph_.is_resolved[layer]) {
-            return std::nullopt;
-        }
-        std::vector<JoinedInput> inputs;
-        for (const int source : graph_.inputs[layer]) {
-            const std::optional<Placed>& placed = placed_[as_index(source)];
-            if (!placed) {
-                return std::nullopt;
-            }
-            inputs.push_back({layers_[as_index(source)].name, placed->output});
-        }
-        if (inputs.empty()) {
-            inputs.push_back({"", input_});
-        }
-        return inputs;
-    }
-
-    void place(std::size_t layer) {
-        const std::optional<std::vector<JoinedInput>> inputs = inputs_of(layer);
-        if (!inputs) {
-            return;
-        }
+/// Throws LayerFaults naming the layer that makes more parameters than any model has.
+void expect_countable_parameters(const std::vector<LayerSpec>& layers, const PlacedGraph& placed) {
+    std::int64_t parameters = 0;
+    for (const int layer : placed.graph.order) {
         try {
-            LayerSpec& spec = layers_[layer];
-            const Placed placed = placement_.place_unit(spec, *inputs);
-            parameters_ = checked_sum(spec.name, parameters_, placed.parameters);
-            placed_[layer] = placed;
+            parameters = checked_sum(layers[as_index(layer)].name,
+                                     parameters,
+                                     placed.placed[as_index(layer)]->parameters);
         } catch (const Error& error) {
-            graph_.faults.push_back({static_cast<int>(layer), error});
+            throw LayerFaults({{layer, error}});
         }
-    }
-
-    SampleShape input_;
-    std::vector<LayerSpec>& layers_;
-    LayerGraph& graph_;
-    LayerPlacement placement_;
-    std::vector<std::optional<Placed>> placed_;  ///< [layer] none before its turn, and with a fault
-    std::int64_t parameters_ = 0;
-};
-
-/// The layers that each reads, by their places in the order, in place of those in the list.
-std::vector<std::vector<int>> in_order(const LayerGraph& graph) {
-    std::vector<int> index_of(graph.order.size());
-    std::vector<std::vector<int>> inputs(graph.order.size());
-    for (std::size_t index = 0; index < graph.order.size(); ++index) {
-        const std::size_t listed = as_index(graph.order[index]);
-        index_of[listed] = static_cast<int>(index);
-        for (const int input : graph.inputs[listed]) {
-            inputs[index].push_back(index_of[as_index(input)]);
-        }
-    }
-    return inputs;
-}
-
-void throw_if_any(std::vector<LayerFault>& faults) {
-    if (!faults.empty()) {
-        std::ranges::stable_sort(faults, {}, &LayerFault::layer);
-        throw LayerFaults(std::move(faults));
     }
 }
 
 }  // namespace
 
 bool ends_with_loss(const LayerSpec& layer) {
-    const LayerSpec* last = &layer;
-    while (last->type == LayerType::Sequence && !last->inner.empty()) {
-        last = &last->inner.back();
+    if (layer.type != LayerType::Sequence || layer.inner.empty()) {
+        return layer.type == LayerType::CrossEntropy || layer.type == LayerType::BinaryCrossEntropy;
     }
-    return last->type == LayerType::CrossEntropy || last->type == LayerType::BinaryCrossEntropy;
+    // Where the layers inside have branches, any of them may be the last in order.
+    return has_branches(layer) ? std::ranges::any_of(layer.inner, ends_with_loss)
+                               : ends_with_loss(layer.inner.back());
 }
 
 Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
@@ -197,24 +94,25 @@ Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
 Model Model::graph(SampleShape input, std::vector<LayerSpec> layers) {
     expect_layer_count(layers.size());
     expect_sample(input);
-    std::vector<NamedReads> names;
-    names.reserve(layers.size());
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-        LayerSpec& layer = layers[i];
-        layer.name = layer.name.empty() ? name_without_own(layer, static_cast<int>(i)) : layer.name;
-        names.push_back({layer.name, layer.inputs});
-    }
-    LayerGraph graph = layer_graph(names);
-    find_unread(layers, graph);
-    ShapeWalk walk(input, layers, graph);
-    walk.place_all();
-    throw_if_any(graph.faults);
+    const std::vector<JoinedInput> inputs{{.layer = "", .shape = input}};
+    LayerPlacement placement;
+    PlacedGraph placed = place_graph(placement, layers, {}, inputs);
+    throw_if_any(placed.graph.faults);
+    expect_countable_parameters(layers, placed);
     std::vector<Layer> ordered;
     ordered.reserve(layers.size());
-    for (const int listed : graph.order) {
-        ordered.push_back(walk.take(as_index(listed)));
+    for (const int listed : placed.graph.order) {
+        LayerSpec& spec = layers[as_index(listed)];
+        const Placed& own = *placed.placed[as_index(listed)];
+        const std::vector<SampleShape> shapes = input_shapes(placed, inputs, listed);
+        ordered.push_back({.spec = std::move(spec),
+                           .input = shapes.front(),
+                           .output = own.output,
+                           .parameter_count = own.parameters,
+                           .inputs = shapes});
+        ordered.back().keeps_input = inputs_kept(ordered.back().spec, shapes);
     }
-    return Model(std::move(ordered), in_order(graph));
+    return Model(std::move(ordered), in_order(placed.graph));
 }
 
 Model Model::opaque(const std::vector<Named>& layers) {
@@ -249,6 +147,8 @@ Model::Model(std::vector<Layer> layers, std::vector<std::vector<int>> inputs)
       operands_(std::move(inputs)),
       inputs_(operands_),
       readers_(layers_.size()) {
+    std::erase_if(operands_.front(), is_from_outside);
+    std::erase_if(inputs_.front(), is_from_outside);
     for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
         std::ranges::sort(inputs_[layer]);
         for (const int input : inputs_[layer]) {

@@ -18,7 +18,7 @@ enum class LayerType {
     Dropout,    ///< in training: each number is 0 with probability p, or 1 / (1 - p) of itself
     Attention,  ///< causal multi-head self-attention with qkv and output projections, both biased
     CrossEntropy,    ///< mean negative log-likelihood of the target class at every position
-    Sequence,        ///< `inner`, one after the other
+    Sequence,        ///< `inner`, one after the other or with branches
     Residual,        ///< x + inner(x)
     Add,             ///< the sum of two or more outputs of one shape
     Concat,          ///< two or more outputs of equal positions side by side: their widths add up
@@ -83,6 +83,9 @@ struct LayerSpec {
     Pixels dilation{};  ///< Conv2d: from one pixel of the window to the next; 0 x 0: one
     Margins padding{};  ///< Conv2d, MaxPool, AvgPool, Pad
     int groups = 1;     ///< Conv2d, GroupNorm: of channels that have nothing to do with each other
+    /// Conv2d: initial weights are normal with variance 2 / (pixels of the window * outputs), as in
+    /// He et al., arXiv 1502.01852; else as those of a Linear.
+    bool he_normal = false;
     bool count_padding = true;  ///< AvgPool: the mean is over the window, not over the image in it
     int factor = 2;             ///< Upsample
     bool bilinear = false;    ///< Upsample: means of the nearest four pixels, else the nearest one
@@ -91,9 +94,13 @@ struct LayerSpec {
     bool cumulative = false;  ///< BatchNorm: they are means of all values so far; no momentum
     bool deferred = true;     ///< BatchNorm: they move once a mini-batch, else a micro-batch
     double slope = 0.01;      ///< LeakyRelu
+    /// CrossEntropy: share of the target that all classes divide among them, 0 up to, but not, 1.
+    double label_smoothing = 0;
     std::vector<LayerSpec> inner{};
     /// Names of the layers whose outputs it reads, in the order in which a concat joins them;
-    /// empty: the layer before, or the model's input for the first. A layer of `inner` names none.
+    /// empty: the layer before, or the model's input for the first. A layer of a sequence names
+    /// layers of the same sequence, and what that reads "input0", "input1", ..., in the order of
+    /// the sequence's own `inputs`; empty: the layer before, or "input0" for the first.
     std::vector<std::string> inputs{};
 
     bool operator==(const LayerSpec&) const = default;
@@ -130,6 +137,11 @@ struct Layer {
     SampleShape input;   ///< the first of several, in the order of `Model::operands_of`
     SampleShape output;  ///< after the loss: positions 1, width 0
     std::int64_t parameter_count = 0;
+    /// [operand] Shapes of all that it reads, in the order of `Model::operands_of`; the model's
+    /// input for the first layer. Empty for an opaque layer.
+    std::vector<SampleShape> inputs{};
+    /// [operand] True if it stays until the layer's backward; empty for an opaque layer.
+    std::vector<bool> keeps_input{};
 };
 
 /// A directed acyclic graph of layers with a fixed topological order; stages are contiguous in it.
@@ -145,9 +157,10 @@ class Model {
     /// A graph of layers by the names that they read (`LayerSpec::inputs`); without any it is a
     /// chain. A list in which every layer reads earlier ones keeps its order; any other is put into
     /// one that does. The first of the list alone reads the model's input, and every output but
-    /// that of the last layer in order is read. Throws LayerFaults (core/model/layer_faults.h),
-    /// which holds all that is wrong, or Error(BadInput) for an input or a number of layers that no
-    /// model has.
+    /// that of the last layer in order is read. Layers of a sequence with branches are put in order
+    /// in the same way, and each names its inputs then. Throws LayerFaults
+    /// (core/model/layer_faults.h), which holds all that is wrong, or Error(BadInput) for an input
+    /// or a number of layers that no model has.
     static Model graph(SampleShape input, std::vector<LayerSpec> layers);
 
     /// A layer known by its costs only, and the layers that it reads, by name; an empty list means

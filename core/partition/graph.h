@@ -8,14 +8,6 @@
 
 namespace pipetwin {
 
-/// Costs of layers and of their outputs. A boundary is crossed by each output that is made in front
-/// of it and read behind it, once, however many layers read it.
-struct GraphCosts {
-    std::vector<Duration> work;        ///< [layer]
-    std::vector<Duration> sender{};    ///< [layer] to the stage in front, for the layer's output
-    std::vector<Duration> receiver{};  ///< [layer] to the stage behind
-};
-
 /// Layers in an order in which the stages are contiguous; every layer comes after those it reads.
 struct GraphSplit {
     std::vector<int> order;  ///< of the model's layers; inside a stage ascending
@@ -28,11 +20,12 @@ struct GraphSplit {
 /// A graph with more ideals is split along the model's order.
 constexpr int most_ideals = 20'000;
 
-/// Splits a graph with branches so that the largest stage is as small as possible.
+/// Splits a graph with branches so that the largest stage is as small as possible. `work`: [layer]
+/// its time.
 ///
 /// Boundaries are ideals of the graph, each within the next one, so that no stage reads from a
 /// later one; stages need not be connected. Exact up to `ideal_limit` ideals; beyond, the best
-/// split of the model's topological order, with the same costs. Of several best splits the one
+/// split of the model's topological order. Of several best splits the one
 /// whose first stage has the fewest layers is returned, of those the one with the earliest layers,
 /// and so on stage by stage. Throws Error(Infeasible), naming both numbers, if there are fewer
 /// layers than stages. O(ideals^2 * stages), of which only pairs of ideals are looked at that are
@@ -40,7 +33,7 @@ constexpr int most_ideals = 20'000;
 /// over ideals, Tarnawski et al., "Efficient Algorithms for Device
 /// Placement of DNN Graph Operators", NeurIPS 2020, section 5.
 GraphSplit graph_partition(const Model& model,
-                           const GraphCosts& costs,
+                           const std::vector<Duration>& work,
                            int stages,
                            int ideal_limit = most_ideals);
 

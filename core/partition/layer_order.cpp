@@ -58,7 +58,7 @@ std::optional<BetterOrder> better_order(const Profile& profile,
     for (const LayerSample& sample : samples_at(profile, micro_batch_size)) {
         work.push_back(sample.forward + sample.backward());
     }
-    const GraphSplit split = graph_partition(model, {.work = work}, stages);
+    const GraphSplit split = graph_partition(model, work, stages);
     const Duration before = largest_stage(work, balanced_partition(work, stages));
     if (!split.is_exact || before - split.largest < before / 1'000 + Duration{1}) {
         return std::nullopt;

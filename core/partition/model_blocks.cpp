@@ -88,6 +88,21 @@ std::optional<ModelBlocks> model_blocks(std::span<const std::string> layer_names
     return is_only && !says_nothing ? best : std::nullopt;
 }
 
+std::vector<int> neighbours_of_one_name(std::span<const std::string> layer_names) {
+    std::vector<int> runs;
+    NumberedName before;
+    for (const std::string& layer : layer_names) {
+        const NumberedName name = numbered(layer);
+        if (!name.number.empty() && name == before) {
+            ++runs.back();
+        } else {
+            runs.push_back(1);
+        }
+        before = name;
+    }
+    return runs;
+}
+
 std::optional<std::vector<int>> layers_of_blocks(const ModelBlocks& blocks,
                                                  std::span<const int> blocks_per_piece) {
     const auto sum =

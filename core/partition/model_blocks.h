@@ -27,6 +27,10 @@ struct ModelBlocks {
 /// block by itself.
 std::optional<ModelBlocks> model_blocks(std::span<const std::string> layer_names);
 
+/// Number of layers of each run of neighbours that stand under one name with one number, up to a
+/// dot; every other layer is a run by itself.
+std::vector<int> neighbours_of_one_name(std::span<const std::string> layer_names);
+
 /// Layers of each piece that holds so many whole blocks: what stands before the blocks joins the
 /// first piece, what stands behind them the last. Returns none where the list does not sum to the
 /// number of blocks, has a negative entry, or leaves a piece without any layer.

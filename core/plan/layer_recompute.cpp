@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/partition/model_blocks.h"
 #include "core/plan/stage_costs.h"
+#include "core/plan/stage_tensors.h"
 
 namespace pipetwin {
 
@@ -25,14 +26,55 @@ void rebuild(LayerSample& sample, Bytes kept, Duration again) {
     sample.backward_input += again;
 }
 
-}  // namespace
+/// What the layers of a block save is computed again; in a chain without the input of a block that
+/// is one by itself.
+void rebuild_block(const Model& model,
+                   LayerSamples& samples,
+                   const LayerRange& block,
+                   const LayerRecomputeRules& rules,
+                   bool is_chain) {
+    for (int layer = block.first; layer < block.end; ++layer) {
+        LayerSample& sample = samples[as_index(layer)];
+        const Bytes input = input_gradient(model, samples, layer);
+        const bool begins = layer == block.first && rules.blocks == 1 && is_chain;
+        const bool stops = rules.stops_early && rules.blocks == 1 && layer + 1 == block.end;
+        const Duration again = sample.forward - (stops ? sample.tail_forward : Duration{});
+        rebuild(sample, begins ? std::min(input, sample.saved) : Bytes{}, again);
+        sample.rebuilt_with_next = layer + 1 < block.end;
+        sample.rebuilt_blocks = rules.blocks;
+    }
+}
 
-std::vector<LayerRange> recomputed_blocks(const Model& model) {
+/// [layer] The names of a model's layers.
+std::vector<std::string> names_of_layers(const Model& model) {
     std::vector<std::string> names;
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         names.push_back(model.layer(layer).spec.name);
     }
-    const std::optional<ModelBlocks> blocks = model_blocks(names);
+    return names;
+}
+
+/// The blocks of a model with branches.
+std::vector<LayerRange> blocks_between_branches(const Model& model) {
+    std::vector<LayerRange> ranges;
+    int first = 0;
+    for (const int count : neighbours_of_one_name(names_of_layers(model))) {
+        const bool is_end = first == 0 || first + count == model.layer_count();
+        if (!is_end) {
+            ranges.push_back({.first = first, .end = first + count});
+        }
+        first += count;
+    }
+    return ranges;
+}
+
+}  // namespace
+
+std::vector<LayerRange> recomputed_blocks(const Model& model) {
+    if (!model.is_chain()) {
+        return blocks_between_branches(model);
+    }
+    const std::optional<ModelBlocks> blocks = model_blocks(names_of_layers(model));
     if (!blocks) {
         throw Error(
             ErrorKind::Infeasible,
@@ -65,16 +107,11 @@ LayerSamples with_layer_recompute(const Model& model,
     if (rules.mode != LayerRecompute::Block) {
         return samples;
     }
+    const bool is_chain = model.is_chain();
     for (const LayerRange& block : recomputed_blocks(model)) {
-        for (int layer = block.first; layer < block.end; ++layer) {
-            LayerSample& sample = samples[as_index(layer)];
-            const Bytes input = input_gradient(model, samples, layer);
-            const bool begins = layer == block.first && rules.blocks == 1;
-            const bool stops = rules.stops_early && rules.blocks == 1 && layer + 1 == block.end;
-            const Duration again = sample.forward - (stops ? sample.tail_forward : Duration{});
-            rebuild(sample, begins ? std::min(input, sample.saved) : Bytes{}, again);
-            sample.rebuilt_with_next = layer + 1 < block.end;
-            sample.rebuilt_blocks = rules.blocks;
+        const bool is_alone = rules.blocks == 1 && block.end == block.first + 1;
+        if (is_chain || !is_alone || kept_inside(model, samples, block.first) > Bytes{}) {
+            rebuild_block(model, samples, block, rules, is_chain);
         }
     }
     return samples;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/schedule/recompute.h"
@@ -16,8 +17,9 @@ struct LayerRange {
 };
 
 /// The blocks of a model, without one that has its first or its last layer: the layers that share
-/// one numbered name (core/partition/model_blocks.h). Throws Error(Infeasible) where no names tell
-/// blocks.
+/// one numbered name (core/partition/model_blocks.h). Of a model with branches also every layer
+/// without such a name, as a block of its own. Throws Error(Infeasible) where the names of a chain
+/// tell no blocks.
 std::vector<LayerRange> recomputed_blocks(const Model& model);
 
 /// The samples of all layers with what they keep under the rules. Selective: without `core_saved`.
@@ -32,6 +34,10 @@ std::vector<LayerRange> recomputed_blocks(const Model& model);
 /// With several blocks to a group the first layer of a group keeps its input alone. As groups count
 /// from the first block of a stage, StageCosts (core/plan/stage_costs.h) adds these inputs.
 ///
+/// In a model with branches all that a layer of a block saves is `rebuilt`; which outputs stay for
+/// that, StageTensors (core/plan/stage_tensors.h) says. A block of one layer that saves nothing but
+/// what it reads is computed again only in a group of several.
+///
 /// Throws Error(Infeasible) where the model has no blocks.
 LayerSamples with_layer_recompute(const Model& model,
                                   LayerSamples samples,
@@ -42,5 +48,34 @@ LayerSamples with_layer_recompute(const Model& model,
 std::vector<LayerRange> block_groups(const std::vector<LayerRange>& blocks,
                                      LayerRange stage,
                                      int blocks_per_group);
+
+/// Place of a layer among the blocks that are computed again together; Alone: it is in none.
+enum class InGroup { Alone, Begins, GoesOn };
+
+/// Goes through the layers of a stage, from its first one on, and counts its blocks.
+class Groups {
+  public:
+    Groups(const LayerSamples& samples, int first)
+        : samples_(samples), first_(first), layer_(first) {}
+
+    /// The place of the next layer.
+    InGroup next() {
+        const int layer = layer_++;
+        const int together = samples_[as_index(layer)].rebuilt_blocks;
+        if (together == 0) {
+            return InGroup::Alone;
+        }
+        if (layer > first_ && samples_[as_index(layer - 1)].rebuilt_with_next) {
+            return InGroup::GoesOn;
+        }
+        return blocks_++ % together == 0 ? InGroup::Begins : InGroup::GoesOn;
+    }
+
+  private:
+    const LayerSamples& samples_;
+    int first_;
+    int layer_;
+    int blocks_ = 0;  ///< begun in this stage
+};
 
 }  // namespace pipetwin

@@ -18,6 +18,7 @@
 
 namespace pipetwin {
 
+struct ScenarioParts;
 struct SettledScenario;
 
 /// Costs of one stage for one micro-batch. Memory terms follow the rules of `LayerSample`.
@@ -222,8 +223,13 @@ struct PlainCosts {
 /// checked against the rules whatever `rows` says.
 Plan make_plan(const PlainCosts& costs, RowsFrom rows = RowsFrom::Anywhere);
 
-/// Bytes of optimizer state per byte of weights: sgd 0, momentum 1, rmsprop 1, adam and adamw 2.
+/// Bytes of optimizer state per byte of weights: sgd 0, momentum 1, rmsprop 1, adam, adamw and
+/// rmsprop-momentum 2.
 int optimizer_slots(std::string_view optimizer);
+
+/// Numbers per weight that the training of a scenario keeps beside the gradient: the slots of its
+/// optimizer, and one more where it averages the weights.
+int optimizer_slots(const ScenarioParts& scenario);
 
 /// Makes the plan of a scenario from the costs of its layers. `partition = "auto"` is the balanced
 /// partition of forward + recompute + backward at the scenario's micro-batch size. The memory limit

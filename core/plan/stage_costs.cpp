@@ -1,9 +1,11 @@
 #include "core/plan/stage_costs.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include "core/base/as_index.h"
+#include "core/plan/layer_recompute.h"
 #include "core/plan/stage_tensors.h"
 #include "core/plan/tensor_parallel.h"
 
@@ -19,35 +21,6 @@ std::vector<Bytes> input_gradients(const Model& model, const LayerSamples& sampl
     }
     return gradients;
 }
-
-/// Place of a layer among the blocks that are computed again together; Alone: it is in none.
-enum class InGroup { Alone, Begins, GoesOn };
-
-/// Goes through the layers of a stage, from its first one on, and counts its blocks.
-class Groups {
-  public:
-    Groups(const LayerSamples& samples, int first)
-        : samples_(samples), first_(first), layer_(first) {}
-
-    /// The place of the next layer.
-    InGroup next() {
-        const int layer = layer_++;
-        const int together = samples_[as_index(layer)].rebuilt_blocks;
-        if (together == 0) {
-            return InGroup::Alone;
-        }
-        if (layer > first_ && samples_[as_index(layer - 1)].rebuilt_with_next) {
-            return InGroup::GoesOn;
-        }
-        return blocks_++ % together == 0 ? InGroup::Begins : InGroup::GoesOn;
-    }
-
-  private:
-    const LayerSamples& samples_;
-    int first_;
-    int layer_;
-    int blocks_ = 0;  ///< begun in this stage
-};
 
 /// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
 class StageSum {
@@ -88,62 +61,6 @@ class StageSum {
         const BackwardPeak peak = backward_peak(cost.input);
         cost.backward_peak = peak.all;
         cost.backward_again = std::max(Bytes{}, peak.again - cost.output);
-    }
-
-    /// The costs where the model has branches: what is there at each layer's time stands in
-    /// core/plan/stage_tensors.h. I gives nothing back of what F kept.
-    void add_to(StageCost& cost, const StageTensors& tensors) const {
-        cost.saved = cost.input + tensors.kept_values();
-        cost.split = tensors.inner_gradients();
-        const Bytes messages = cost.input + cost.output;
-        const Bytes message_gradients = first_ == 0 ? cost.output : messages;
-        Bytes kept;   // by the layers so far, and of groups
-        Bytes again;  // of this group
-        Bytes most_again;
-        bool drops = false;
-        BackwardPeak backward;
-        Groups groups(samples_, first_);
-        for (int layer = first_; layer < end_; ++layer) {
-            const LayerSample& own = sample(layer);
-            const InGroup where = groups.next();
-            const Bytes of_group = kept_input(layer, where, cost.input);
-            const Bytes dropped = rebuilt(layer, of_group);
-            // What the stage was sent is kept whole.
-            kept += tensors.kept_by(layer) + (layer == first_ ? Bytes{} : of_group);
-            again = (where == InGroup::GoesOn ? again : Bytes{}) + dropped;
-            most_again = std::max(most_again, again);
-            drops = drops || dropped > Bytes{};
-            cost.forward += own.forward;
-            cost.backward_input += own.backward_input;
-            cost.backward_weight += own.backward_weight;
-            cost.backward += own.backward();
-            cost.split += own.split + own.rebuilt_for_weight;
-            cost.forward_peak = std::max(
-                cost.forward_peak, messages + kept + dropped + tensors.values_in_forward(layer));
-            cost.forward_drop_peak =
-                std::max(cost.forward_drop_peak,
-                         messages + tensors.kept_by(layer) + tensors.values_in_drop(layer));
-            const Bytes gradients = message_gradients + tensors.gradients_in_backward(layer) +
-                                    (again > Bytes{} ? own.output : Bytes{});
-            const Bytes held =
-                cost.input + kept + again + tensors.values_in_backward(layer) + gradients;
-            if (held > backward.all) {
-                backward = {.all = held, .again = again > Bytes{} ? again + gradients : Bytes{}};
-            }
-        }
-        cost.saved += kept;
-        cost.recompute = cost.forward;
-        cost.backward_peak = backward.all;
-        cost.backward_again = std::max(Bytes{}, backward.again - cost.output);
-        // Gradients of inner outputs, and of those inside of layers, are begun on I's way.
-        Bytes inside;
-        for (int layer = end_ - 1; layer >= first_; --layer) {
-            inside += sample(layer).split + sample(layer).rebuilt_for_weight;
-            cost.backward_input_peak = std::max(
-                cost.backward_input_peak,
-                cost.saved + message_gradients + inside + tensors.gradients_in_input_half(layer));
-        }
-        cost.backward_input_peak += drops ? most_again : Bytes{};
     }
 
   private:
@@ -284,6 +201,151 @@ class StageSum {
     int end_;
 };
 
+/// Layers `first` to `end` - 1 of a model with branches as one stage: what is there at each layer's
+/// time stands in core/plan/stage_tensors.h. I gives nothing back of what F kept or it made again.
+class BranchSum {
+  public:
+    BranchSum(const LayerSamples& samples, const StageTensors& tensors, int first, int end)
+        : samples_(samples),
+          tensors_(tensors),
+          first_(first),
+          end_(end),
+          messages_(tensors.input() + tensors.output()),
+          message_gradients_(first == 0 ? tensors.output() : messages_) {}
+
+    void add_to(StageCost& cost) const {
+        cost.input = tensors_.input();
+        cost.output = tensors_.output();
+        cost.saved = cost.input + tensors_.kept_values();
+        cost.split = tensors_.inner_gradients();
+        for (int layer = first_; layer < end_; ++layer) {
+            const LayerSample& own = sample(layer);
+            cost.saved += kept(layer);
+            cost.split += for_input_half(layer) + tensors_.rebuilt_value(layer);
+            cost.split += tensors_.group(layer) ? rebuilt(layer) : Bytes{};
+            cost.forward += own.forward;
+            cost.backward_input += own.backward_input;
+            cost.backward_weight += own.backward_weight;
+            cost.backward += own.backward();
+        }
+        cost.recompute = cost.forward;
+        add_forward_peaks(cost);
+        add_backward_peak(cost);
+        cost.backward_input_peak = input_half_peak(cost.saved);
+    }
+
+  private:
+    const LayerSample& sample(int layer) const { return samples_[as_index(layer)]; }
+
+    /// What a layer computes again of what it keeps inside.
+    Bytes rebuilt(int layer) const {
+        const Bytes all = tensors_.kept_by(layer);
+        return tensors_.group(layer) ? all : std::min(sample(layer).rebuilt, all);
+    }
+
+    /// What F keeps inside of a layer.
+    Bytes kept(int layer) const { return tensors_.kept_by(layer) - rebuilt(layer); }
+
+    /// What I adds inside of a layer beside what its group makes again.
+    Bytes for_input_half(int layer) const {
+        const LayerSample& own = sample(layer);
+        return own.split + (tensors_.group(layer) ? Bytes{} : own.rebuilt_for_weight);
+    }
+
+    void add_forward_peaks(StageCost& cost) const {
+        Bytes kept_so_far;
+        for (int layer = first_; layer < end_; ++layer) {
+            kept_so_far += kept(layer);
+            cost.forward_peak = std::max(
+                cost.forward_peak,
+                messages_ + kept_so_far + rebuilt(layer) + tensors_.values_in_forward(layer));
+            cost.forward_drop_peak =
+                std::max(cost.forward_drop_peak,
+                         messages_ + tensors_.kept_by(layer) + tensors_.values_in_drop(layer));
+        }
+    }
+
+    /// Bytes that are there at one moment of a backward, beside what F has kept inside of layers.
+    struct Moment {
+        Bytes values;     ///< inner outputs
+        Bytes again;      ///< part of them that was made again
+        Bytes gradients;  ///< outside of messages
+    };
+
+    void add_backward_peak(StageCost& cost) const {
+        Bytes kept_so_far;
+        Bytes again;  // inside of the layers of this group, or of this layer alone
+        const auto raise = [&](const Moment& at) {
+            const Bytes gradients = message_gradients_ + at.gradients;
+            const Bytes held = cost.input + kept_so_far + again + at.values + gradients;
+            if (held > cost.backward_peak) {
+                const Bytes made = again + at.again;
+                cost.backward_peak = held;
+                cost.backward_again =
+                    made > Bytes{} ? std::max(Bytes{}, made + gradients - cost.output) : Bytes{};
+            }
+        };
+        for (int layer = first_; layer < end_; ++layer) {
+            const std::optional<LayerRange>& group = tensors_.group(layer);
+            kept_so_far += kept(layer);
+            again = (group && group->first < layer ? again : Bytes{}) + rebuilt(layer);
+            Moment backward{.values = tensors_.values_in_backward(layer),
+                            .again = tensors_.rebuilt_values_in_backward(layer),
+                            .gradients = tensors_.gradients_in_backward(layer)};
+            if (group) {
+                raise({.values = tensors_.values_in_recompute(layer),
+                       .again = tensors_.rebuilt_values_in_recompute(layer),
+                       .gradients = tensors_.gradients_in_recompute(layer)});
+            } else if (again > Bytes{}) {  // and its output, too
+                backward.gradients += sample(layer).output;
+            }
+            raise(backward);
+        }
+    }
+
+    /// Gradients of inner outputs, and of those inside of layers, are begun on I's way; what groups
+    /// have made again stays, too.
+    Bytes input_half_peak(Bytes saved) const {
+        Bytes peak;
+        Bytes behind = saved + message_gradients_;
+        Bytes most_again;  // of a layer that is in no group
+        for (int layer = end_ - 1; layer >= first_; --layer) {
+            const std::optional<LayerRange>& group = tensors_.group(layer);
+            if (group && layer + 1 == group->end) {
+                Bytes values;
+                for (int member = group->first; member < group->end; ++member) {
+                    behind += rebuilt(member);
+                    values += tensors_.rebuilt_value(member);
+                    peak = std::max(peak,
+                                    behind + tensors_.values_in_recompute_beside(member) +
+                                        tensors_.gradients_in_input_half_recompute(member));
+                }
+                behind += values;
+            }
+            behind += for_input_half(layer);
+            peak = std::max(peak, behind + tensors_.gradients_in_input_half(layer));
+            most_again = std::max(most_again, group ? Bytes{} : rebuilt(layer));
+        }
+        return peak + most_again;
+    }
+
+    const LayerSamples& samples_;
+    const StageTensors& tensors_;
+    int first_;
+    int end_;
+    Bytes messages_;
+    Bytes message_gradients_;
+};
+
+/// The samples of a model with branches with all that its layers save as `saved`, whether it is
+/// computed again or not.
+LayerSamples with_all_saved(LayerSamples samples) {
+    for (LayerSample& sample : samples) {
+        sample.saved += sample.rebuilt;
+    }
+    return samples;
+}
+
 }  // namespace
 
 Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer) {
@@ -298,6 +360,7 @@ StageCosts::StageCosts(const Model& model, const LayerSamples& samples)
     : model_(model),
       samples_(samples),
       is_chain_(model.is_chain()),
+      all_saved_(is_chain_ ? LayerSamples{} : with_all_saved(samples)),
       input_gradient_(input_gradients(model, samples)) {}
 
 StageCost StageCosts::of(int first, int end) const {
@@ -309,10 +372,8 @@ StageCost StageCosts::of(int first, int end) const {
         StageSum(samples_, input_gradient_, first, end).add_to(cost);
         return cost;
     }
-    const StageTensors tensors(model_, samples_, first, end);
-    cost.input = tensors.input();
-    cost.output = tensors.output();
-    StageSum(samples_, input_gradient_, first, end).add_to(cost, tensors);
+    const StageTensors tensors(model_, all_saved_, first, end);
+    BranchSum(samples_, tensors, first, end).add_to(cost);
     return cost;
 }
 

@@ -30,6 +30,7 @@ class StageCosts {
     const Model& model_;
     const LayerSamples& samples_;
     bool is_chain_;
+    LayerSamples all_saved_;             ///< of a model with branches
     std::vector<Bytes> input_gradient_;  ///< [layer]: what it hands to the layers that it reads
 };
 

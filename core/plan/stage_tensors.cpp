@@ -4,12 +4,12 @@
 #include <optional>
 #include <set>
 
+#include "core/model/inner_layers.h"
+
 namespace pipetwin {
 
-namespace {
-
 /// Follows the outputs that a stage has to do with.
-class Walk {
+class StageTensors::Walk {
   public:
     Walk(const Model& model, const LayerSamples& samples, int first, int end)
         : model_(model), samples_(samples), first_(first), end_(end) {
@@ -32,24 +32,25 @@ class Walk {
         return !readers.empty() && readers.back() >= end_;
     }
 
-    /// All that a layer reads.
-    Bytes inputs(int layer) const {
+    /// The outputs that a layer keeps of those that it reads, as far as its kind tells.
+    Bytes inputs_to_keep(int layer) const {
         Bytes sum = layer == 0 ? samples_.front().input : Bytes{};
-        for (const int source : model_.inputs_of(layer)) {
-            sum += output(source);
+        const std::vector<int>& operands = model_.operands_of(layer);
+        for (std::size_t operand = 0; operand < operands.size(); ++operand) {
+            sum += may_keep(layer, operand) ? output(operands[operand]) : Bytes{};
         }
         return sum;
     }
 
-    /// What a layer saves has what it reads in it.
+    /// What a layer saves has what it keeps of its inputs in it.
     bool keeps_inputs(int layer) const {
-        const Bytes inputs_of_layer = inputs(layer);
-        return inputs_of_layer > Bytes{} && samples_[as_index(layer)].saved >= inputs_of_layer;
+        const Bytes kept = inputs_to_keep(layer);
+        return kept > Bytes{} && samples_[as_index(layer)].saved >= kept;
     }
 
     Bytes kept_by(int layer) const {
         const Bytes saved = samples_[as_index(layer)].saved;
-        return keeps_inputs(layer) ? saved - inputs(layer) : saved;
+        return keeps_inputs(layer) ? saved - inputs_to_keep(layer) : saved;
     }
 
     /// What W of a layer reads of the gradient of its output.
@@ -67,10 +68,29 @@ class Walk {
         return last;
     }
 
-    /// The first layer of the stage whose backward reads the output.
-    std::optional<int> first_keeper(int source) const {
+    /// No layer behind `end` reads the output.
+    bool is_read_before(int source, int end) const {
+        const std::vector<int>& readers = model_.readers_of(source);
+        return readers.empty() || readers.back() < end;
+    }
+
+    /// The last layer of those before `end` that reads the output; none: no such layer does.
+    std::optional<int> last_reader_before(int source, int end) const {
+        std::optional<int> last;
         for (const int reader : model_.readers_of(source)) {
-            if (reader >= first_ && reader < end_ && keeps_inputs(reader)) {
+            last = reader < end ? reader : last;
+        }
+        return last;
+    }
+
+    /// The first layer of the stage whose backward reads the output. `tensors` knows the groups.
+    std::optional<int> first_keeper(int source, const StageTensors& tensors) const {
+        for (const int reader : model_.readers_of(source)) {
+            if (reader < first_ || reader >= end_) {
+                continue;
+            }
+            const std::optional<LayerRange>& group = tensors.group(reader);
+            if (keeps(reader, source) || (group && source < group->first)) {
                 return reader;
             }
         }
@@ -78,10 +98,12 @@ class Walk {
     }
 
     /// What the backward of a layer writes before it is added to a gradient that is there: joins
-    /// add to it at once, and of layers that are known by their costs nothing is known.
+    /// add to it at once, sequences with branches from their scratch, and of layers that are known
+    /// by their costs nothing is known.
     Bytes written_beside(int layer) const {
-        const LayerType type = model_.layer(layer).spec.type;
-        if (type == LayerType::Add || type == LayerType::Concat || type == LayerType::Opaque) {
+        const LayerSpec& spec = model_.layer(layer).spec;
+        if (spec.type == LayerType::Opaque ||
+            takes_several(spec, model_.operands_of(layer).size())) {
             return {};
         }
         Bytes sum;
@@ -92,6 +114,18 @@ class Walk {
     }
 
   private:
+    /// False for an output that the backward of a layer does not read.
+    bool may_keep(int layer, std::size_t operand) const {
+        const std::vector<bool>& keeps = model_.layer(layer).keeps_input;
+        return keeps.empty() || keeps[operand];
+    }
+
+    bool keeps(int layer, int source) const {
+        const std::vector<int>& operands = model_.operands_of(layer);
+        const auto operand = std::ranges::find(operands, source) - operands.begin();
+        return may_keep(layer, as_index(operand)) && keeps_inputs(layer);
+    }
+
     const Model& model_;
     const LayerSamples& samples_;
     int first_;
@@ -99,49 +133,130 @@ class Walk {
     std::set<int> received_;  ///< layers before the stage whose outputs it reads
 };
 
-}  // namespace
+/// An output of the stage's layers.
+struct StageTensors::Value {
+    int source = 0;  ///< the layer that makes it
+    Bytes bytes;
+    bool is_sent = false;
+    std::optional<int> last{};           ///< its last reader in the stage
+    std::optional<int> keeper{};         ///< its first reader in the stage whose backward reads it
+    Bytes for_weight{};                  ///< of its gradient, where that has a tensor of its own
+    std::optional<int> last_in_group{};  ///< its last reader in its layer's group
+    bool is_rebuilt = false;             ///< the layers of its group alone read it
+
+    /// F keeps it for the backward.
+    bool stays() const { return keeper.has_value() && !is_rebuilt; }
+};
+
+/// Sets the groups of all layers.
+void StageTensors::find_groups(const LayerSamples& samples, int end) {
+    Groups groups(samples, first_);
+    for (int layer = first_; layer < end; ++layer) {
+        const InGroup where = groups.next();
+        if (where == InGroup::Alone) {
+            continue;
+        }
+        const int begin = where == InGroup::Begins ? layer : at(layer - 1).group.value().first;
+        for (int member = begin; member <= layer; ++member) {
+            at(member).group = LayerRange{.first = begin, .end = layer + 1};
+        }
+    }
+}
+
+void StageTensors::count_forward(const Value& value) {
+    const int end = first_ + static_cast<int>(layers_.size());
+    for (int layer = value.source; layer < end; ++layer) {
+        at(layer).in_drop += layer <= *value.last ? value.bytes : Bytes{};
+        at(layer).in_forward += layer <= *value.last || value.stays() ? value.bytes : Bytes{};
+    }
+}
+
+/// The gradient, where it has a tensor of its own.
+void StageTensors::count_gradient(const Value& value) {
+    for (int layer = first_; layer <= *value.last; ++layer) {
+        OfLayer& at_work = at(layer);
+        const bool is_open = layer >= value.source;
+        at_work.gradients += is_open ? value.bytes : Bytes{};
+        at_work.gradients_that_stay += is_open ? value.bytes : value.for_weight;
+        if (layer < *value.last) {
+            at_work.gradients_before += is_open ? value.bytes : Bytes{};
+            at_work.gradients_that_stay_before += is_open ? value.bytes : value.for_weight;
+        }
+    }
+}
+
+/// The output in the backward.
+void StageTensors::count_backward(const Value& value) {
+    const int end = first_ + static_cast<int>(layers_.size());
+    if (value.is_rebuilt) {
+        at(value.source).rebuilt_value = value.bytes;
+    }
+    for (int layer = *value.keeper; layer < end; ++layer) {
+        if (value.stays()) {
+            at(layer).stays += value.bytes;
+            at(layer).in_backward += value.bytes;
+        } else if (layer < group(value.source)->end) {
+            at(layer).in_backward += value.bytes;
+        }
+    }
+}
+
+/// The output while its group is computed again.
+void StageTensors::count_recompute(const Value& value) {
+    const int end = group(value.source)->end;
+    const bool is_for_backward = value.is_rebuilt && value.keeper;
+    const int last = is_for_backward ? end - 1 : value.last_in_group.value_or(value.source);
+    for (int layer = value.source; layer <= last; ++layer) {
+        at(layer).made_again += value.stays() && *value.keeper < end ? Bytes{} : value.bytes;
+        at(layer).made_again_beside += value.stays() ? Bytes{} : value.bytes;
+    }
+}
 
 StageTensors::StageTensors(const Model& model, const LayerSamples& samples, int first, int end)
     : first_(first), layers_(as_index(end - first)) {
     const Walk walk(model, samples, first, end);
+    find_groups(samples, end);
     input_ = first == 0 ? samples.front().input : Bytes{};
     for (const int source : walk.received()) {
         input_ += walk.output(source);
         output_ += walk.is_sent(source) ? walk.output(source) : Bytes{};
     }
     for (int source = first; source < end; ++source) {
-        const Bytes bytes = walk.output(source);
-        const bool sent = walk.is_sent(source);
-        output_ += sent ? bytes : Bytes{};
-        const std::optional<int> last = walk.last_reader(source);
-        if (!last) {
+        Value value{.source = source,
+                    .bytes = walk.output(source),
+                    .is_sent = walk.is_sent(source),
+                    .last = walk.last_reader(source),
+                    .keeper = walk.first_keeper(source, *this)};
+        value.for_weight = value.is_sent ? Bytes{} : walk.read_by_weight(source);
+        output_ += value.is_sent ? value.bytes : Bytes{};
+        if (const std::optional<LayerRange>& own = group(source)) {
+            value.last_in_group = walk.last_reader_before(source, own->end);
+            value.is_rebuilt = walk.is_read_before(source, own->end);
+            count_recompute(value);
+        }
+        if (!value.last) {
             continue;  // it is written where it is sent from, or is the loss
         }
-        const std::optional<int> keeper = walk.first_keeper(source);
-        kept_values_ += keeper ? bytes : Bytes{};
-        const Bytes for_weight = sent ? Bytes{} : walk.read_by_weight(source);
-        inner_gradients_ += for_weight;
-        for (int layer = source; layer < end; ++layer) {
-            OfLayer& at_work = layers_[as_index(layer - first)];
-            at_work.in_drop += layer <= *last ? bytes : Bytes{};
-            at_work.in_forward += layer <= *last || keeper ? bytes : Bytes{};
-            at_work.gradients += layer <= *last && !sent ? bytes : Bytes{};
+        kept_values_ += value.stays() ? value.bytes : Bytes{};
+        inner_gradients_ += value.for_weight;
+        count_forward(value);
+        if (!value.is_sent) {
+            count_gradient(value);
         }
-        for (int layer = first; layer <= *last; ++layer) {
-            layers_[as_index(layer - first)].gradients_that_stay += sent              ? Bytes{}
-                                                                    : layer >= source ? bytes
-                                                                                      : for_weight;
-        }
-        for (int layer = keeper.value_or(end); layer < end; ++layer) {
-            layers_[as_index(layer - first)].in_backward += bytes;
+        if (value.keeper) {
+            count_backward(value);
         }
     }
     for (int layer = first; layer < end; ++layer) {
-        OfLayer& own = layers_[as_index(layer - first)];
+        OfLayer& own = at(layer);
         own.kept = walk.kept_by(layer);
         own.gradients += walk.written_beside(layer);
         own.gradients_that_stay += walk.written_beside(layer);
     }
+}
+
+Bytes kept_inside(const Model& model, const LayerSamples& samples, int layer) {
+    return StageTensors(model, samples, layer, layer + 1).kept_by(layer);
 }
 
 }  // namespace pipetwin

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/base/as_index.h"
 #include "core/base/units.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
+#include "core/plan/layer_recompute.h"
 
 namespace pipetwin {
 
@@ -20,9 +22,21 @@ namespace pipetwin {
 ///                its last reader, or until the backward of its first reader that keeps it
 ///     gradient   of an inner output that is not sent: from the backward of its last reader until
 ///                that of its own layer; in I until W, if W reads it. All others lie in messages.
+///
+/// Where groups of blocks are computed again (core/plan/layer_recompute.h), a layer of a group is a
+/// reader that keeps what it reads from outside of the group. An output that the layers of its
+/// group alone read is made again:
+///
+///     F                        until the forward of its last reader
+///     computed again           until the backward of its first reader that keeps it (in I until
+///                              W), or until the forward of its last reader
+///
+/// Any other output of the group that is not there any more is made beside it, until the forward of
+/// its last reader in the group.
 class StageTensors {
   public:
-    /// Layers `first` to `end` - 1. The model and the samples must outlive it. O(their number
+    /// Layers `first` to `end` - 1. `samples`: with all that layers save as `saved`; their groups
+    /// are as with_layer_recompute has left them. The model must outlive it. O(their number
     /// squared).
     StageTensors(const Model& model, const LayerSamples& samples, int first, int end);
 
@@ -32,7 +46,7 @@ class StageTensors {
     /// Bytes that the stage sends: outputs of its layers, and those that it was sent, which a later
     /// stage reads, each once.
     Bytes output() const { return output_; }
-    /// Outputs inside of the stage that its backward reads.
+    /// Outputs inside of the stage that F keeps for its backward.
     Bytes kept_values() const { return kept_values_; }
     /// Gradients of outputs that stay inside of the stage, as far as W reads them.
     Bytes inner_gradients() const { return inner_gradients_; }
@@ -53,16 +67,59 @@ class StageTensors {
     /// As `gradients_in_backward`, where those that W reads stay.
     Bytes gradients_in_input_half(int layer) const { return of(layer).gradients_that_stay; }
 
+    /// The layers that are computed again together with `layer`, itself among them; none: it is not
+    /// computed again.
+    const std::optional<LayerRange>& group(int layer) const { return of(layer).group; }
+    /// The output of `layer`, where it is made again for the backward.
+    Bytes rebuilt_value(int layer) const { return of(layer).rebuilt_value; }
+    /// Inner outputs that are there while `layer` is computed again in a backward.
+    Bytes values_in_recompute(int layer) const {
+        return last_of_group(layer).stays + of(layer).made_again;
+    }
+    /// Part of `values_in_backward` that was made again.
+    Bytes rebuilt_values_in_backward(int layer) const {
+        return of(layer).in_backward - of(layer).stays;
+    }
+    /// Part of `values_in_recompute` that was made again.
+    Bytes rebuilt_values_in_recompute(int layer) const { return of(layer).made_again; }
+    /// Gradients outside of messages that are there while `layer` is computed again.
+    Bytes gradients_in_recompute(int layer) const { return last_of_group(layer).gradients_before; }
+    /// Inner outputs that are made again for a group and are there while `layer`, which is in it,
+    /// is computed again in I; all that F has kept is there besides.
+    Bytes values_in_recompute_beside(int layer) const { return of(layer).made_again_beside; }
+    /// As `gradients_in_recompute`, where those that W reads stay.
+    Bytes gradients_in_input_half_recompute(int layer) const {
+        return last_of_group(layer).gradients_that_stay_before;
+    }
+
   private:
     struct OfLayer {
+        std::optional<LayerRange> group;
         Bytes kept;
         Bytes in_forward;
         Bytes in_drop;
         Bytes in_backward;
         Bytes gradients;
         Bytes gradients_that_stay;
+        // Where groups are computed again:
+        Bytes rebuilt_value;
+        Bytes stays;  ///< of `in_backward`: from F
+        Bytes made_again;
+        Bytes made_again_beside;
+        Bytes gradients_before;            ///< while no part of its backward has been computed
+        Bytes gradients_that_stay_before;  ///< likewise, where those that W reads stay
     };
+    class Walk;
+    struct Value;
+
+    void find_groups(const LayerSamples& samples, int end);
+    void count_forward(const Value& value);
+    void count_gradient(const Value& value);
+    void count_backward(const Value& value);
+    void count_recompute(const Value& value);
+    OfLayer& at(int layer) { return layers_.at(as_index(layer - first_)); }
     const OfLayer& of(int layer) const { return layers_.at(as_index(layer - first_)); }
+    const OfLayer& last_of_group(int layer) const { return of(group(layer).value().end - 1); }
 
     int first_;
     Bytes input_;
@@ -71,5 +128,9 @@ class StageTensors {
     Bytes inner_gradients_;
     std::vector<OfLayer> layers_;  ///< [layer - first]
 };
+
+/// What a layer of a model with branches keeps from its forward to its backward, without what it
+/// reads.
+Bytes kept_inside(const Model& model, const LayerSamples& samples, int layer);
 
 }  // namespace pipetwin

@@ -602,8 +602,14 @@ int optimizer_slots(std::string_view optimizer) {
     if (optimizer == "momentum" || optimizer == "rmsprop") {
         return 1;
     }
-    PIPETWIN_EXPECT(optimizer == "adam" || optimizer == "adamw", "unknown optimizer");
+    PIPETWIN_EXPECT(optimizer == "adam" || optimizer == "adamw" || optimizer == "rmsprop-momentum",
+                    "unknown optimizer");
     return 2;
+}
+
+int optimizer_slots(const ScenarioParts& scenario) {
+    return optimizer_slots(to_string(scenario.training.optimizer)) +
+           (scenario.training.average_decay > 0 ? 1 : 0);
 }
 
 namespace {
@@ -646,15 +652,14 @@ Plan planned(const SettledScenario& scenario,
     if (tied_once) {
         counted_once = tied_counted_once(model, profile);
     }
-    const WeightRules rules{
-        .optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
-        .devices = parts.tensor_parallel,
-        .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
-        .shards = state_shards(scenario),
-        .prefetch = 2 * scenario.pipeline.prefetch,  // a block has two layers
-        .tied = tied_once ? Bytes{} : tied_bytes(model, profile),
-        .tied_room = model.is_executable(),
-        .tied_update = tied_once ? Duration{} : tied_update(model, profile)};
+    const WeightRules rules{.optimizer_slots = optimizer_slots(scenario),
+                            .devices = parts.tensor_parallel,
+                            .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
+                            .shards = state_shards(scenario),
+                            .prefetch = 2 * scenario.pipeline.prefetch,  // a block has two layers
+                            .tied = tied_once ? Bytes{} : tied_bytes(model, profile),
+                            .tied_room = model.is_executable(),
+                            .tied_update = tied_once ? Duration{} : tied_update(model, profile)};
     const int gradient = gradient_bytes_per_byte(profile.precision, rules.fp32_gradients);
     parts.tied_gradient = rules.tied * gradient;
     refuse_tied_twins(parts, grid, model);

@@ -12,6 +12,7 @@
 #include "core/base/number_text.h"
 #include "core/costs/profile.h"
 #include "core/partition/model_blocks.h"
+#include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
 #include "core/schedule/schedule_csv.h"
 
@@ -34,6 +35,15 @@ std::string_view to_string(ModelKind kind) {
 
 std::string_view to_string(DataKind kind) {
     return word_of(kind, words::data_kinds);
+}
+
+bool is_of_images(DataKind kind) {
+    return kind == DataKind::Mnist || kind == DataKind::Cifar10 || kind == DataKind::Images ||
+           kind == DataKind::Segmentation || kind == DataKind::Silhouettes;
+}
+
+bool has_test_files(DataKind kind) {
+    return kind == DataKind::Mnist || kind == DataKind::Cifar10 || kind == DataKind::Silhouettes;
 }
 
 std::string_view to_string(OptimizerKind kind) {
@@ -126,8 +136,9 @@ Model scenario_model(const ScenarioParts& scenario, const Profile* profile) {
             return layers_model(scenario.model);
         case ModelKind::Profile:
             return profile_model(scenario, profile);
+        default:
+            return Model::graph(scenario.model.input, image_model_layers(scenario.model));
     }
-    PIPETWIN_EXPECT(false, "model kind out of range");
 }
 
 int replica_batch(const ScenarioParts& scenario, int replicas) {

@@ -12,6 +12,7 @@
 #include "core/costs/all_reduce.h"
 #include "core/costs/contention.h"
 #include "core/costs/device_profile.h"
+#include "core/model/image_models.h"
 #include "core/model/model.h"
 #include "core/partition/partition.h"
 #include "core/schedule/generators/generate.h"
@@ -24,11 +25,17 @@
 namespace pipetwin {
 
 /// Where the layers of a model come from: model.kind.
-enum class ModelKind { Gpt, Mlp, Layers, Profile };
+enum class ModelKind { Gpt, Mlp, Layers, Profile, AmoebaNetD, AmoebaNetB, ResNet, UNet };
 /// Where training samples come from: data.kind.
-enum class DataKind { Text, Tokens, Mnist, Synthetic };
+enum class DataKind { Text, Tokens, Mnist, Synthetic, Cifar10, Images, Segmentation, Silhouettes };
+
+/// Whether data of this kind are images.
+bool is_of_images(DataKind kind);
+/// Whether data of this kind have files for tests, which validation reads where nothing else is
+/// named.
+bool has_test_files(DataKind kind);
 /// How weights follow their gradients: training.optimizer.
-enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
+enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW, RmsPropMomentum };
 /// Number type of activations and of the weights that kernels read: training.precision.
 enum class Precision { Fp32, Fp64, Bf16 };
 
@@ -45,7 +52,7 @@ enum class Accumulation {
 };
 
 /// How the learning rate goes on behind its warm-up.
-enum class RateSchedule { Constant, Linear, Cosine };
+enum class RateSchedule { Constant, Linear, Cosine, Step };
 /// Which devices run the stages: cluster.backend.
 enum class Backend { Cpu, Paced, Cuda };
 
@@ -96,21 +103,37 @@ struct ScenarioParts {
         ModelKind kind = ModelKind::Gpt;
         GptSizes gpt;
         std::vector<int> sizes;         ///< mlp
-        SampleShape input;              ///< layers: one sample
+        SampleShape input;              ///< layers, models of images: one sample
         std::vector<LayerSpec> layers;  ///< layers, `repeat` expanded
         std::filesystem::path profile;  ///< profile
+        AmoebaNetSizes amoebanet{};
+        ResNetSizes resnet{};
+        UNetSizes unet{};
 
         bool operator==(const ModelPart&) const = default;
     } model;
+    /// What becomes of images before a model reads them. A pixel's value is in [0, 1] first.
+    struct ImageChanges {
+        std::vector<double> mean{};       ///< taken off; one per channel; empty: 0
+        std::vector<double> deviation{};  ///< then divided by; one per channel; empty: 1
+        double noise = 0;      ///< deviation of the normal noise that is added before that
+        int pad_and_crop = 0;  ///< pixels of the margin from which a window of the size is cut
+        bool mirror = false;   ///< left and right change places in half of the samples
+
+        bool operator==(const ImageChanges&) const = default;
+    };
     /// [data]: the training samples.
     struct DataPart {
         DataKind kind = DataKind::Synthetic;
-        std::filesystem::path path;  ///< text, tokens, mnist; empty if none was given
+        std::filesystem::path path;  ///< a file or folder; empty if none was given
         /// What validation reads: a place of its own, or this share of the data's end.
         std::filesystem::path validation_path{};
         double validation_share = 0;
+        ImageChanges changes{};  ///< of images
 
-        bool has_validation() const { return !validation_path.empty() || validation_share > 0; }
+        bool has_validation() const {
+            return !validation_path.empty() || validation_share > 0 || has_test_files(kind);
+        }
 
         bool operator==(const DataPart&) const = default;
     } data;
@@ -130,6 +153,16 @@ struct ScenarioParts {
         std::uint64_t seed = 1;
         int validate_every = 0;  ///< steps; 0: never
         int validation_batches = 8;
+        std::vector<int> learning_rate_milestones{};  ///< RateSchedule::Step: steps, ascending
+        double learning_rate_factor = 0.1;            ///< RateSchedule::Step: from each of them on
+        /// Settings of the optimizer; none: the default that it has (docs/scenario.md).
+        std::optional<double> momentum{};
+        std::optional<double> weight_decay{};
+        std::optional<double> rmsprop_decay{};
+        std::optional<double> epsilon{};
+        double average_decay = 0;  ///< of the averages of the weights; 0: there are none
+        /// Whether right classes are counted; none: where the model does not read token ids.
+        std::optional<bool> accuracy{};
 
         bool operator==(const TrainingPart&) const = default;
     } training;

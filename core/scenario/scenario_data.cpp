@@ -1,10 +1,14 @@
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "core/base/number_text.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
@@ -13,6 +17,8 @@
 namespace pipetwin {
 
 namespace {
+
+using std::string_view;
 
 bool reads_tokens(const Scenario::ModelPart& model) {
     return model.kind == ModelKind::Gpt ||
@@ -40,7 +46,7 @@ DataKind own_data(const Scenario::ModelPart& model) {
 }
 
 void read_data_kind(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
-    const auto kind = table.choice(key.name, key.words, words::later_data_kinds);
+    const auto kind = table.choice(key.name, key.words);
     scenario.data.kind = kind ? static_cast<DataKind>(*kind) : own_data(scenario.model);
 }
 
@@ -94,10 +100,82 @@ void print_validation(const ScenarioKey& key, ScenarioWriter& writer, const Scen
     }
 }
 
-constexpr std::array<ScenarioKey, 3> keys_of_data{
+using Changes = Scenario::ImageChanges;
+
+/// A list of numbers, one for each channel.
+template <auto member>
+void read_channels(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    std::vector<double>& numbers = keys::field<member>(scenario);
+    numbers = table.numbers(key.name, key.range).value_or(numbers);
+}
+
+template <auto member>
+void print_channels(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const std::vector<double>& numbers = keys::field<member>(scenario); !numbers.empty()) {
+        writer.list(key.name, numbers);
+    }
+}
+
+void refuse_deviation_of_nothing(const TomlTable& table, const Scenario& scenario) {
+    const Changes& changes = scenario.data.changes;
+    if (std::ranges::any_of(changes.deviation, [](double number) { return number < 1e-6; })) {
+        table.refuse("deviation",
+                     "numbers from 0.000001 to 1000000",
+                     "it is what values are divided by, one number for each channel");
+    }
+    if (!changes.mean.empty() && !changes.deviation.empty() &&
+        changes.mean.size() != changes.deviation.size()) {
+        table.refuse("deviation",
+                     fmt::format("{}, as data.mean has", counted(changes.mean.size(), "number")),
+                     "both have one number for each channel of an image");
+    }
+}
+
+/// Prints a number, or true or false, for data that it is for.
+template <auto member>
+void print_of_images(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (is_of_images(scenario.data.kind)) {
+        keys::print_number<member>(key, writer, scenario);
+    }
+}
+
+/// Keys that are for images alone.
+constexpr std::array<string_view, 5> keys_of_images{
+    "mean", "deviation", "noise", "pad_and_crop", "mirror"};
+
+constexpr Range channel_range{-1'000'000, 1'000'000};
+constexpr Range margin_range{0, 4096};
+constexpr Range noise_range{0, 1000};
+
+constexpr std::array<ScenarioKey, 8> keys_of_data{
     {{.name = "kind", .read = read_data_kind, .print = print_data_kind, .words = words::data_kinds},
      keys::own("path", read_data_path, print_data_path),
-     {.name = "validation", .read = read_validation, .print = print_validation, .range = {0, 1}}}};
+     {.name = "validation", .read = read_validation, .print = print_validation, .range = {0, 1}},
+     {.name = "mean",
+      .read = read_channels<&Changes::mean>,
+      .print = print_channels<&Changes::mean>,
+      .range = channel_range},
+     {.name = "deviation",
+      .read = read_channels<&Changes::deviation>,
+      .print = print_channels<&Changes::deviation>,
+      .range = {0, channel_range.high},
+      .check = refuse_deviation_of_nothing},
+     keys::number<&Changes::noise>("noise", noise_range)
+         .printed_by(print_of_images<&Changes::noise>),
+     keys::integer<&Changes::pad_and_crop>("pad_and_crop", margin_range)
+         .printed_by(print_of_images<&Changes::pad_and_crop>),
+     keys::boolean<&Changes::mirror>("mirror").printed_by(print_of_images<&Changes::mirror>)}};
+
+void refuse_changes_of_other_data(const TomlTable& table, const Scenario& scenario) {
+    for (const string_view key : keys_of_images) {
+        if (table.has(key) && !is_of_images(scenario.data.kind)) {
+            table.refuse(key,
+                         "no such key, as it is for images",
+                         "remove it, or set data.kind = \"mnist\", \"cifar10\", \"images\", "
+                         "\"segmentation\" or \"silhouettes\"");
+        }
+    }
+}
 
 }  // namespace
 
@@ -107,6 +185,7 @@ std::span<const ScenarioKey> data_keys() {
 
 void read_data(const TomlTable& table, Scenario& scenario) {
     read_table(data_keys(), table, scenario);
+    refuse_changes_of_other_data(table, scenario);
     if (!table.has("kind")) {
         return;
     }
@@ -122,12 +201,17 @@ void read_data(const TomlTable& table, Scenario& scenario) {
         scenario.data.kind == DataKind::Text || scenario.data.kind == DataKind::Tokens;
     if (gives_tokens && !tokens) {
         table.refuse("kind",
-                     "mnist or synthetic",
+                     scenario.model.input.is_image()
+                         ? "mnist, cifar10, images, segmentation, silhouettes or synthetic"
+                         : "mnist or synthetic",
                      fmt::format("{} gives token ids, and this model reads real numbers",
                                  to_string(scenario.data.kind)));
     }
-    if (scenario.data.kind == DataKind::Mnist && tokens) {
-        table.refuse("kind", "text", "mnist gives real numbers, and this model reads token ids");
+    if (is_of_images(scenario.data.kind) && tokens) {
+        table.refuse("kind",
+                     "text",
+                     fmt::format("{} gives real numbers, and this model reads token ids",
+                                 to_string(scenario.data.kind)));
     }
     if (scenario.data.kind == DataKind::Text && vocabulary(scenario.model) < 256) {
         table.refuse("kind",

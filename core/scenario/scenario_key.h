@@ -50,6 +50,12 @@ struct ScenarioKey {
         key.check = own;
         return key;
     }
+    /// This key with another printer.
+    constexpr ScenarioKey printed_by(Print own) const {
+        ScenarioKey key = *this;
+        key.print = own;
+        return key;
+    }
     /// This key, read after the key `other` instead of at its own place.
     constexpr ScenarioKey read_after(std::string_view other) const {
         ScenarioKey key = *this;
@@ -96,8 +102,16 @@ template <class Class, class AnyScenario>
 auto& part_of(AnyScenario& scenario) {
     if constexpr (std::same_as<Class, GptSizes>) {
         return scenario.model.gpt;
+    } else if constexpr (std::same_as<Class, AmoebaNetSizes>) {
+        return scenario.model.amoebanet;
+    } else if constexpr (std::same_as<Class, ResNetSizes>) {
+        return scenario.model.resnet;
+    } else if constexpr (std::same_as<Class, UNetSizes>) {
+        return scenario.model.unet;
     } else if constexpr (std::same_as<Class, Scenario::TrainingPart>) {
         return scenario.training;
+    } else if constexpr (std::same_as<Class, Scenario::ImageChanges>) {
+        return scenario.data.changes;
     } else if constexpr (std::same_as<Class, Scenario::ClusterPart>) {
         return scenario.cluster;
     } else if constexpr (std::same_as<Class, Scenario::OutputPart>) {
@@ -203,6 +217,43 @@ constexpr ScenarioKey boolean(std::string_view name) {
                     value = table.boolean(key.name).value_or(value);
                 },
             .print = print_number<member>};
+}
+
+/// A real number, or none where it is not written; printed where it is.
+template <auto member>
+constexpr ScenarioKey written_number(std::string_view name, Range range) {
+    return {.name = name,
+            .read =
+                [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+                    if (const auto value = table.number(key.name, key.range)) {
+                        field<member>(scenario) = value;
+                    }
+                },
+            .print =
+                [](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+                    if (const auto& value = field<member>(scenario)) {
+                        writer.number(key.name, *value);
+                    }
+                },
+            .range = range};
+}
+
+/// True or false, or none where it is not written; printed where it is.
+template <auto member>
+constexpr ScenarioKey written_boolean(std::string_view name) {
+    return {.name = name,
+            .read =
+                [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+                    if (const auto value = table.boolean(key.name)) {
+                        field<member>(scenario) = value;
+                    }
+                },
+            .print =
+                [](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+                    if (const auto& value = field<member>(scenario)) {
+                        writer.number(key.name, *value);
+                    }
+                }};
 }
 
 /// One of some words, which are in the order of the member's enum.

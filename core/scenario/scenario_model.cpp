@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -58,8 +59,8 @@ std::size_t count_layers(const LayerSpec& spec) {
 
 constexpr int vocabulary_of_bytes = 256;
 
-/// Where a layer stands: one of the model itself may name the layers that it reads.
-enum class LayerPlace { InModel, InLayer };
+/// Where a layer stands: one of the model itself, or of a sequence, may name what it reads.
+enum class LayerPlace { InGraph, InChain };
 
 std::vector<LayerSpec> read_layers(const TomlTable& parent, LayerPlace place);
 
@@ -67,10 +68,10 @@ std::vector<std::string> read_inputs(const TomlTable& table, LayerPlace place) {
     if (!table.has("inputs")) {
         return {};
     }
-    if (place == LayerPlace::InLayer) {
+    if (place == LayerPlace::InChain) {
         table.refuse("inputs",
-                     "none: a layer inside another reads the one before it",
-                     "layers of [[model.layer]] may name theirs");
+                     "none: a layer of a residual reads the one before it",
+                     "layers of the model, and those of a sequence, may name theirs");
     }
     std::vector<std::string> names = *table.texts("inputs");
     if (names.empty()) {
@@ -189,7 +190,8 @@ LayerSpec read_layer(const TomlTable& table, LayerPlace place) {
         std::visit(LayerValueReader{table, key, spec}, key.value);
     }
     if (kind.holds_layers) {
-        spec.inner = read_layers(table, LayerPlace::InLayer);
+        spec.inner =
+            read_layers(table, kind.may_branch ? LayerPlace::InGraph : LayerPlace::InChain);
     }
     spec.inputs = read_inputs(table, place);
     return spec;
@@ -270,32 +272,11 @@ void print_sizes(const ScenarioKey& key, ScenarioWriter& writer, const Scenario&
 }
 
 void read_model_layers(const ScenarioKey&, const TomlTable& table, Scenario& scenario) {
-    scenario.model.layers = read_layers(table, LayerPlace::InModel);
+    scenario.model.layers = read_layers(table, LayerPlace::InGraph);
 }
 
 void print_model_layers(const ScenarioKey&, ScenarioWriter& writer, const Scenario& scenario) {
     print_layers(writer, scenario.model.layers, "model.layer");
-}
-
-/// `image = [height, width, channels]`; none where the key is not written.
-std::optional<SampleShape> read_image(const TomlTable& table, string_view key) {
-    constexpr Range image_range{1, 1 << 20};
-    constexpr std::int64_t most_pixels = std::int64_t{1} << 30;
-    const std::optional<std::vector<int>> image = table.integers(key, image_range);
-    if (!image) {
-        return std::nullopt;
-    }
-    if (image->size() != 3 || std::int64_t{image->at(0)} * image->at(1) > most_pixels) {
-        table.refuse(key, "height, width and channels of at most 2^30 pixels, as in [32, 32, 3]");
-    }
-    return image_shape({.height = image->at(0), .width = image->at(1)}, image->at(2));
-}
-
-void print_image(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-    const SampleShape& input = scenario.model.input;
-    if (input.is_image()) {
-        writer.list(key.name, std::vector<int>{input.image.height, input.image.width, input.width});
-    }
 }
 
 /// A model that begins with an embedding reads `context` token ids, any other an `image` or `input`
@@ -344,10 +325,9 @@ void print_profile_file(const ScenarioKey& key, ScenarioWriter& writer, const Sc
 }
 
 void read_model_kind(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
-    const std::optional<std::size_t> kind =
-        table.choice(key.name, key.words, words::later_model_kinds);
+    const std::optional<std::size_t> kind = table.choice(key.name, key.words);
     if (!kind) {
-        table.missing(key.name, "gpt, mlp, layers or profile");
+        table.missing(key.name, fmt::format("one of {}", fmt::join(key.words, ", ")));
     }
     scenario.model.kind = static_cast<ModelKind>(*kind);
 }
@@ -401,8 +381,30 @@ std::span<const ScenarioKey> keys_of(ModelKind kind) {
             return keys_of_a_layers_model;
         case ModelKind::Profile:
             return keys_of_a_profile;
+        default:
+            return image_model_keys(kind);
     }
-    PIPETWIN_EXPECT(false, "model kind out of range");
+}
+
+/// The table of layer number `index` of a list, in which each table stands for its copies.
+TomlTable table_of_layer(const TomlTable& parent, int index) {
+    int end = 0;
+    for (const TomlTable& table : parent.tables(layers_key)) {
+        end += repeat_of(table);
+        if (index < end) {
+            return table;
+        }
+    }
+    PIPETWIN_EXPECT(false, "a fault is that of a layer");
+}
+
+/// Where the inputs of the layer with a fault stand, or its table begins.
+std::string place_of_fault(const TomlTable& model, const LayerFault& fault) {
+    TomlTable table = table_of_layer(model, fault.layer);
+    for (const int index : fault.inside) {
+        table = table_of_layer(table, index);
+    }
+    return table.place("inputs");
 }
 
 /// Throws Error(BadInput) with the place of every layer that does not fit the others.
@@ -410,15 +412,11 @@ void expect_layers_fit(const TomlTable& table, const Scenario::ModelPart& model)
     try {
         Model::graph(model.input, model.layers);
     } catch (const LayerFaults& error) {
-        std::vector<std::string> places;  // of every layer
-        for (const TomlTable& layer : table.tables(layers_key)) {
-            places.insert(places.end(), as_index(repeat_of(layer)), layer.place("inputs"));
-        }
-        std::vector<std::string> of_faults;
+        std::vector<std::string> places;
         for (const LayerFault& fault : error.faults()) {
-            of_faults.push_back(places.at(as_index(fault.layer)));
+            places.push_back(place_of_fault(table, fault));
         }
-        throw listed_faults(error.faults(), of_faults);
+        throw listed_faults(error.faults(), places);
     }
 }
 
@@ -436,6 +434,9 @@ void read_model(const TomlTable& table, Scenario& scenario) {
     read_keys(further, table, scenario);
     if (scenario.model.kind == ModelKind::Layers) {
         expect_layers_fit(table, scenario.model);
+    }
+    if (!image_model_keys(scenario.model.kind).empty()) {
+        expect_image_model(table, scenario.model);
     }
 }
 

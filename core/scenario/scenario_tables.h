@@ -49,6 +49,18 @@ void read_model(const TomlTable& table, Scenario& scenario);
 /// Prints [model] with the layers in it.
 void print_model(ScenarioWriter& writer, const Scenario& scenario);
 
+/// `image = [height, width, channels]`; none where the key is not written.
+std::optional<SampleShape> read_image(const TomlTable& table, std::string_view key);
+/// Prints the image that the model reads; nothing where it reads none.
+void print_image(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario);
+
+/// The keys of a kind of model that is written by its sizes and an image; none for any other kind.
+std::span<const ScenarioKey> image_model_keys(ModelKind kind);
+/// The layers of such a model. Throws as the functions of core/model/image_models.h.
+std::vector<LayerSpec> image_model_layers(const Scenario::ModelPart& model);
+/// Throws Error(BadInput) with the place of the key that no such model can have.
+void expect_image_model(const TomlTable& table, const Scenario::ModelPart& model);
+
 /// Reads [data]. Call it after `read_model`: the model says what data it reads.
 void read_data(const TomlTable& table, Scenario& scenario);
 

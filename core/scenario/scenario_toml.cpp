@@ -1,4 +1,7 @@
 #include <array>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -7,7 +10,8 @@
 #include "core/scenario/scenario_tables.h"
 #include "core/text/json_text.h"
 
-/// Reading of scenarios: their tables, one after the other. docs/scenario.md describes every key.
+/// Reading and writing of scenarios: their tables, one after the other. docs/scenario.md describes
+/// every key.
 namespace pipetwin {
 
 std::filesystem::path resolve(const std::filesystem::path& file, const std::string& path) {
@@ -90,6 +94,50 @@ Scenario read_scenario(const std::filesystem::path& file,
                        const std::vector<Override>& overrides,
                        Unwritten unwritten) {
     return parse_scenario(read_file(file, largest_file), file, overrides, unwritten);
+}
+
+namespace {
+
+/// The tables after [model].
+struct NamedTable {
+    std::string_view name;
+    std::span<const ScenarioKey> keys;
+};
+
+std::vector<NamedTable> further_tables() {
+    return {{"data", data_keys()},
+            {"training", training_keys()},
+            {"pipeline", pipeline_keys()},
+            {"cluster", cluster_keys()},
+            {"output", output_keys()}};
+}
+
+}  // namespace
+
+std::string print_scenario(const Scenario& scenario) {
+    ScenarioWriter writer;
+    print_model(writer, scenario);
+    for (const NamedTable& table : further_tables()) {
+        writer.table(table.name);
+        print_keys(table.keys, writer, scenario);
+    }
+    return writer.take();
+}
+
+std::vector<KeyFacts> facts_of(std::span<const ScenarioKey> keys) {
+    std::vector<KeyFacts> facts;
+    for (const ScenarioKey& key : keys) {
+        facts.push_back({.name = key.name, .words = key.words});
+    }
+    return facts;
+}
+
+std::vector<KeyGroup> all_key_groups() {
+    std::vector<KeyGroup> groups = model_key_groups();
+    for (const NamedTable& table : further_tables()) {
+        groups.push_back({fmt::format("[{}]", table.name), facts_of(table.keys)});
+    }
+    return groups;
 }
 
 }  // namespace pipetwin

@@ -3,11 +3,16 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
@@ -19,13 +24,119 @@ namespace pipetwin {
 namespace {
 
 void refuse_end_of_a_constant_rate(const TomlTable& table, const Scenario& scenario) {
-    if (scenario.training.final_learning_rate > 0 &&
-        scenario.training.learning_rate_schedule == RateSchedule::Constant) {
+    const RateSchedule schedule = scenario.training.learning_rate_schedule;
+    if (scenario.training.final_learning_rate > 0 && schedule == RateSchedule::Step) {
+        table.refuse("final_learning_rate",
+                     "0",
+                     "the schedule step ends where learning_rate_factor leads; set "
+                     "learning_rate_schedule = \"linear\" or \"cosine\"");
+    }
+    if (scenario.training.final_learning_rate > 0 && schedule == RateSchedule::Constant) {
         table.refuse("final_learning_rate",
                      "0",
                      "a constant rate does not go anywhere; set learning_rate_schedule = "
                      "\"linear\" or \"cosine\"");
     }
+}
+
+/// Throws Error(BadInput) where `key` is written and the scenario's optimizer is none of these.
+void expect_optimizer(const TomlTable& table,
+                      const Scenario& scenario,
+                      std::string_view key,
+                      std::initializer_list<OptimizerKind> with) {
+    const OptimizerKind optimizer = scenario.training.optimizer;
+    if (!table.has(key) || std::ranges::find(with, optimizer) != with.end()) {
+        return;
+    }
+    std::vector<std::string_view> words;
+    std::ranges::transform(
+        with, std::back_inserter(words), [](OptimizerKind kind) { return to_string(kind); });
+    table.refuse(
+        key,
+        fmt::format("no value: the optimizer {} has no such setting", to_string(optimizer)),
+        fmt::format("leave the key out, or set optimizer = \"{}\"", fmt::join(words, "\" or \"")));
+}
+
+/// Throws Error(BadInput) where `key` is 1, which leaves a running mean as it was.
+void refuse_one(const TomlTable& table, std::string_view key) {
+    if (table.number(key, {0, 1}) == 1.0) {
+        table.refuse(
+            key, "a number from 0 up to, but not, 1", "with 1 what came before would never fade");
+    }
+}
+
+void check_momentum(const TomlTable& table, const Scenario& scenario) {
+    expect_optimizer(
+        table, scenario, "momentum", {OptimizerKind::Momentum, OptimizerKind::RmsPropMomentum});
+    refuse_one(table, "momentum");
+}
+
+void check_rmsprop_decay(const TomlTable& table, const Scenario& scenario) {
+    expect_optimizer(
+        table, scenario, "rmsprop_decay", {OptimizerKind::RmsProp, OptimizerKind::RmsPropMomentum});
+    refuse_one(table, "rmsprop_decay");
+}
+
+void check_epsilon(const TomlTable& table, const Scenario& scenario) {
+    expect_optimizer(table,
+                     scenario,
+                     "epsilon",
+                     {OptimizerKind::RmsProp,
+                      OptimizerKind::RmsPropMomentum,
+                      OptimizerKind::Adam,
+                      OptimizerKind::AdamW});
+}
+
+void check_average_decay(const TomlTable& table, const Scenario&) {
+    refuse_one(table, "average_decay");
+}
+
+void read_milestones(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const auto steps = table.integers(key.name, key.range);
+    if (scenario.training.learning_rate_schedule != RateSchedule::Step) {
+        if (steps) {
+            table.refuse(key.name,
+                         "no value: only the schedule step has milestones",
+                         "leave the key out, or set learning_rate_schedule = \"step\"");
+        }
+        return;
+    }
+    if (!steps || steps->empty()) {
+        table.missing(key.name,
+                      "the steps from which the rate is lower, as in learning_rate_milestones = "
+                      "[60, 80]");
+    }
+    if (std::ranges::adjacent_find(*steps, std::greater_equal{}) != steps->end()) {
+        table.refuse(key.name, "ascending steps", "write each step once, the first one first");
+    }
+    scenario.training.learning_rate_milestones = *steps;
+}
+
+void print_milestones(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const auto& steps = scenario.training.learning_rate_milestones; !steps.empty()) {
+        writer.list(key.name, steps);
+    }
+}
+
+void refuse_factor_without_milestones(const TomlTable& table, const Scenario& scenario) {
+    if (table.has("learning_rate_factor") &&
+        scenario.training.learning_rate_schedule != RateSchedule::Step) {
+        table.refuse("learning_rate_factor",
+                     "no value: only the schedule step has a factor",
+                     "leave the key out, or set learning_rate_schedule = \"step\"");
+    }
+}
+
+void print_factor(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (scenario.training.learning_rate_schedule == RateSchedule::Step) {
+        writer.number(key.name, scenario.training.learning_rate_factor);
+    }
+}
+
+/// A number with a printer of its own.
+constexpr ScenarioKey printed_by(ScenarioKey key, ScenarioKey::Print print) {
+    key.print = print;
+    return key;
 }
 
 void refuse_validation_of_nothing(const TomlTable& table, const Scenario& scenario) {
@@ -42,7 +153,14 @@ constexpr std::int64_t exact_in_json = std::int64_t{1} << 53;
 constexpr Range rates{0, 1'000'000};
 constexpr Range size_or_none{0, any_size.high};
 
-constexpr std::array<ScenarioKey, 14> keys_of_training{
+constexpr Range shares{0, 1};
+
+constexpr ScenarioKey milestones_key{.name = "learning_rate_milestones",
+                                     .read = read_milestones,
+                                     .print = print_milestones,
+                                     .range = any_size};
+
+constexpr std::array<ScenarioKey, 22> keys_of_training{
     keys::integer<&Training::batch>("batch", {1, 1 << 24}),
     keys::integer<&Training::steps>("steps", any_size),
     keys::choice<&Training::optimizer>("optimizer", words::optimizers),
@@ -59,7 +177,18 @@ constexpr std::array<ScenarioKey, 14> keys_of_training{
     keys::integer<&Training::seed>("seed", {0, exact_in_json}),
     keys::integer<&Training::validate_every>("validate_every", size_or_none)
         .checked_by(refuse_validation_of_nothing),
-    keys::integer<&Training::validation_batches>("validation_batches", any_size)};
+    keys::integer<&Training::validation_batches>("validation_batches", any_size),
+    milestones_key,
+    printed_by(keys::number<&Training::learning_rate_factor>("learning_rate_factor", shares)
+                   .checked_by(refuse_factor_without_milestones),
+               print_factor),
+    keys::written_number<&Training::momentum>("momentum", shares).checked_by(check_momentum),
+    keys::written_number<&Training::weight_decay>("weight_decay", rates),
+    keys::written_number<&Training::rmsprop_decay>("rmsprop_decay", shares)
+        .checked_by(check_rmsprop_decay),
+    keys::written_number<&Training::epsilon>("epsilon", rates).checked_by(check_epsilon),
+    keys::number<&Training::average_decay>("average_decay", shares).checked_by(check_average_decay),
+    keys::written_boolean<&Training::accuracy>("accuracy")};
 
 /// A unit of time as a scenario writes it, the longest first.
 struct TimeUnit {

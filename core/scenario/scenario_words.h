@@ -11,20 +11,21 @@ namespace pipetwin::words {
 using Word = std::string_view;
 
 /// model.kind, as enum ModelKind.
-inline constexpr std::array<Word, 4> model_kinds{"gpt", "mlp", "layers", "profile"};
-/// Kinds of model that the language has and this version does not run yet.
-inline constexpr std::array<Word, 3> later_model_kinds{"amoebanet-d", "resnet", "unet"};
+inline constexpr std::array<Word, 8> model_kinds{
+    "gpt", "mlp", "layers", "profile", "amoebanet-d", "amoebanet-b", "resnet", "unet"};
+/// model.variant, as enum AmoebaNetVariant.
+inline constexpr std::array<Word, 2> amoebanet_variants{"reference", "torchgpipe"};
 
 /// data.kind, as enum DataKind.
-inline constexpr std::array<Word, 4> data_kinds{"text", "tokens", "mnist", "synthetic"};
-/// Kinds of data that the language has and this version does not read yet.
-inline constexpr std::array<Word, 1> later_data_kinds{"cifar10"};
+inline constexpr std::array<Word, 8> data_kinds{
+    "text", "tokens", "mnist", "synthetic", "cifar10", "images", "segmentation", "silhouettes"};
 
 /// training.optimizer, as enum OptimizerKind.
-inline constexpr std::array<Word, 5> optimizers{"sgd", "momentum", "rmsprop", "adam", "adamw"};
+inline constexpr std::array<Word, 6> optimizers{
+    "sgd", "momentum", "rmsprop", "adam", "adamw", "rmsprop-momentum"};
 
 /// training.learning_rate_schedule, as enum RateSchedule.
-inline constexpr std::array<Word, 3> rate_schedules{"constant", "linear", "cosine"};
+inline constexpr std::array<Word, 4> rate_schedules{"constant", "linear", "cosine", "step"};
 
 /// training.precision, as enum Precision.
 inline constexpr std::array<Word, 3> precisions{"fp32", "fp64", "bf16"};

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/svg/skip_curves.h"
 #include "core/svg/svg_pieces.h"
 
 namespace pipetwin {
@@ -51,8 +52,10 @@ struct Thin {
 
 class Picture {
   public:
-    Picture(const SvgOptions& options, Duration span, double label_width)
+    /// With `curves` the names of actions lie over the curves of skip messages.
+    Picture(const SvgOptions& options, Duration span, double label_width, bool curves)
         : options_(options),
+          has_curves_(curves),
           left_(margin + label_width),
           right_(static_cast<double>(options.width) - margin - 8),
           span_(std::max(span, Duration{1})) {}
@@ -82,12 +85,13 @@ class Picture {
         body_ += text_at(x, y_ + height / 2 + style.size * 0.36, text, style);
     }
 
-    /// One row of spans; moves down by its height.
-    void row(const std::vector<Span>& spans) {
+    /// One row of spans of a side, 0 or 1; moves down by its height.
+    void row(const std::vector<Span>& spans, int side = 0) {
         Thin thin;
         const std::vector<int> stages = stages_of(spans);
         body_ += fmt::format("<g font-size=\"{}\" text-anchor=\"middle\">\n", number(name_size()));
         for (const Span& span : spans) {
+            add_curve_end(span, side);
             const Look look = look_of(span.action.op);
             const bool waits = is_wait(look);
             const Duration end = std::min(waits ? span.ready : span.end, span_);
@@ -111,6 +115,13 @@ class Picture {
     }
 
     std::string finish() {
+        body_ += curves_.draw();
+        if (!names_.empty()) {
+            body_ += fmt::format(
+                "<g font-size=\"{}\" text-anchor=\"middle\" pointer-events=\"none\">\n{}</g>\n",
+                number(name_size()),
+                names_);
+        }
         axis();
         if (options_.legend) {
             legend();
@@ -134,6 +145,15 @@ class Picture {
     double x_of(Duration time) const {
         return left_ + (right_ - left_) * static_cast<double>(time.count()) /
                            static_cast<double>(span_.count());
+    }
+
+    /// An end of a skip message; none of a time behind those that are shown.
+    void add_curve_end(const Span& span, int side) {
+        if (span.action.hop != 0 && span.end <= span_) {
+            const Box box = bar_box(0, 0);
+            curves_.add(
+                side, span, {.x = x_of(span.end), .top = box.y, .bottom = box.y + box.height});
+        }
     }
 
     Box bar_box(double x0, double x1) const {
@@ -191,7 +211,7 @@ class Picture {
         const Duration begin = waits ? span.begin : span.ready;
         const Duration end = waits ? span.ready : span.end;
         body_ += fmt::format("<g><title>{}{}: {:.3f} to {:.3f} ms, {}</title>",
-                             to_string(span.action),
+                             escaped(to_string(span.action)),
                              waits ? " waits" : "",
                              to_milliseconds(begin),
                              to_milliseconds(end),
@@ -200,12 +220,24 @@ class Picture {
         body_ += swatch(box, look) + stage_lines(box, lines, style_of(look).ink);
         const std::string name = name_that_fits(span.action, look, x.end - x.begin - 3);
         if (!name.empty()) {
-            body_ += text_in_group(box.x + box.width / 2,
-                                   y_ + row_height() / 2 + name_size() * 0.36,
-                                   name,
-                                   style_of(look).ink);
+            add_name(box.x + box.width / 2, name, style_of(look));
         }
         body_ += "</g>\n";
+    }
+
+    /// The name of an action around `x`; over curves with an edge in the colour of its rectangle.
+    void add_name(double x, std::string_view name, const Style& style) {
+        const double y = y_ + row_height() / 2 + name_size() * 0.36;
+        const std::string text = text_in_group(x, y, name, style.ink);
+        if (!has_curves_) {
+            body_ += text;
+            return;
+        }
+        names_ +=
+            fmt::format("<g stroke=\"{}\" stroke-width=\"3\" stroke-linejoin=\"round\">{}</g>{}\n",
+                        style.fill,
+                        text_in_group(x, y, name, style.fill),
+                        text);
     }
 
     double name_size() const { return std::min(11.0, row_height() * 0.44); }
@@ -261,7 +293,28 @@ class Picture {
             const Box box = legend_box(x, stage_words.at(as_index(lines - 1)));
             body_ += rect(box, grid_ink, " rx=\"2\"") + stage_lines(box, lines, ink) + "\n";
         }
+        curve_legend(x);
         y_ += legend_line;
+    }
+
+    /// What the curves are: those of outputs fall, those of gradients rise, as between the rows.
+    void curve_legend(double& x) {
+        for (const bool gradient : {false, true}) {
+            if (curves_.any(gradient)) {
+                const Box box = legend_box(x, gradient ? "gradient of one" : "skip message");
+                const Point upper{box.x + (gradient ? box.width - 3 : 3), box.y};
+                const Point lower{box.x + (gradient ? 3 : box.width - 3), box.y + box.height};
+                const SkipCurve curve{.begin = gradient ? lower : upper,
+                                      .end = gradient ? upper : lower,
+                                      .gradient = gradient};
+                body_ += fmt::format("<path d=\"{}\" fill=\"none\" stroke-width=\"1.3\"{}/>\n",
+                                     curve_path(curve),
+                                     curve_stroke(gradient));
+            }
+        }
+        if (const std::string words = curves_.left_out_words(); !words.empty()) {
+            legend_box(x, words);
+        }
     }
 
     /// Place of the swatch of the next entry, with its words beside it; moves `x` behind them.
@@ -278,6 +331,7 @@ class Picture {
     }
 
     const SvgOptions& options_;
+    bool has_curves_;
     double left_;
     double right_;
     Duration span_;
@@ -285,6 +339,8 @@ class Picture {
     double top_ = margin;
     std::string back_;  ///< behind the bars
     std::string body_;
+    std::string names_;  ///< over the curves, where there are some
+    SkipCurves curves_;
     std::set<Look> looks_;  ///< what occurs, for the legend
     int lines_ = 0;         ///< most lines across a bar
 };
@@ -307,7 +363,7 @@ std::string facts_of(const Timeline& timeline) {
 std::string render_svg(const Timeline& timeline, const SvgOptions& options) {
     const Timeline shown = aligned(timeline);
     const Duration span = options.span > Duration{} ? options.span : step_time(shown);
-    Picture picture(options, span, 54);
+    Picture picture(options, span, 54, has_skip_messages(shown));
     picture.header(facts_of(shown));
     for (std::size_t rank = 0; rank < shown.ranks.size(); ++rank) {
         picture.background(picture.row_height());
@@ -323,7 +379,10 @@ std::string render_svg_pair(const Timeline& predicted,
                             const SvgOptions& options) {
     const std::array<Timeline, 2> sides{aligned(predicted), aligned(measured)};
     const Duration longest = std::max(step_time(sides[0]), step_time(sides[1]));
-    Picture picture(options, options.span > Duration{} ? options.span : longest, 116);
+    Picture picture(options,
+                    options.span > Duration{} ? options.span : longest,
+                    116,
+                    has_skip_messages(sides[0]) || has_skip_messages(sides[1]));
     picture.header(facts_of(sides[0]) + ",  " + facts_of(sides[1]));
     const double row = picture.row_height();
     const std::size_t ranks = std::max(sides[0].ranks.size(), sides[1].ranks.size());
@@ -331,13 +390,14 @@ std::string render_svg_pair(const Timeline& predicted,
         picture.background(2 * row + 4);
         picture.label(margin, 2 * row + 4, rank_label(rank), {});
         picture.skip(2);
-        for (const Timeline& side : sides) {
+        for (int which = 0; which < 2; ++which) {
+            const Timeline& side = sides.at(as_index(which));
             picture.label(picture.left() - 10,
                           row,
                           to_string(side.origin),
                           {.size = 10, .anchor = Anchor::End, .fill = pale_ink});
             if (rank < side.ranks.size()) {
-                picture.row(side.ranks[rank]);
+                picture.row(side.ranks[rank], which);
             } else {
                 picture.skip(row);
             }

@@ -20,8 +20,9 @@ struct SvgOptions {
 /// differs by hatching or letter, so that colour is never the only carrier of meaning. Where a rank
 /// holds several stages, lines across a rectangle tell the second, the third and those that follow
 /// from the first. Neighbours
-/// thinner than two pixels are drawn together, their height shared out among the kinds. The origin
-/// stands in the picture.
+/// thinner than two pixels are drawn together, their height shared out among the kinds. Each skip
+/// message is a curve from the end of its send to the end of its receive (core/svg/skip_curves.h);
+/// of more than 300 the legend says how many are drawn. The origin stands in the picture.
 std::string render_svg(const Timeline& timeline, const SvgOptions& options);
 
 /// Two timelines as one picture: for each rank the predicted row above the measured one, on one

@@ -543,23 +543,19 @@ std::optional<std::vector<Bytes>> TomlTable::all_bytes(std::string_view key) con
 }
 
 std::optional<std::size_t> TomlTable::choice(std::string_view key,
-                                             std::span<const std::string_view> built,
-                                             std::span<const std::string_view> later) const {
+                                             std::span<const std::string_view> words) const {
     const toml::node* const node = find(key);
     if (node == nullptr) {
         return std::nullopt;
     }
     const std::string word = word_of(*node);
-    const auto found = std::ranges::find(built, word);
-    if (node->is_string() && found != built.end()) {
-        return static_cast<std::size_t>(found - built.begin());
+    const auto found = std::ranges::find(words, word);
+    if (node->is_string() && found != words.end()) {
+        return static_cast<std::size_t>(found - words.begin());
     }
     const std::string expected = fmt::format(
-        "{}one of {}", node->is_string() ? "" : "a string in quotes, ", fmt::join(built, ", "));
-    if (std::ranges::find(later, word) != later.end()) {
-        refuse(key, expected, fmt::format("'{}' is not built yet", word));
-    }
-    refuse(key, expected, meant_word(word, built));
+        "{}one of {}", node->is_string() ? "" : "a string in quotes, ", fmt::join(words, ", "));
+    refuse(key, expected, meant_word(word, words));
 }
 
 std::optional<std::vector<std::size_t>> TomlTable::choices(

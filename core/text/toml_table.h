@@ -97,11 +97,10 @@ class TomlTable {
     bool is_text(std::string_view key) const;
     std::optional<std::vector<Bytes>> all_bytes(std::string_view key) const;  ///< a list of them
 
-    /// The index in `built` of the word that the key has. A word in `later` is refused as not built
-    /// yet.
+    /// The index in `words` of the word that the key has; none if the key is missing. Refuses any
+    /// other word, with the nearest one.
     std::optional<std::size_t> choice(std::string_view key,
-                                      std::span<const std::string_view> built,
-                                      std::span<const std::string_view> later = {}) const;
+                                      std::span<const std::string_view> words) const;
 
     /// The index in `built` of each word in the key's list; none if the key is missing.
     std::optional<std::vector<std::size_t>> choices(std::string_view key,

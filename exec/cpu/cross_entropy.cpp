@@ -30,55 +30,122 @@ PIPETWIN_INLINE Computed<T> sum_of_exponentials(const T* row,
     return sum.total();
 }
 
+/// Whether the target is the first of the largest numbers of the row.
+template <class T>
+PIPETWIN_INLINE bool is_right(const T* row, std::int32_t target, Computed<T> largest) {
+    if (computed(row[target]) != largest) {
+        return false;
+    }
+    std::int32_t first = 0;
+    while (computed(row[first]) != largest) {
+        ++first;
+    }
+    return first == target;
+}
+
+template <class T>
+PIPETWIN_INLINE double mean_of(const T* row, std::size_t width) {
+    return sum_of<double>(width,
+                          [row](std::size_t j) { return static_cast<double>(computed(row[j])); }) /
+           static_cast<double>(width);
+}
+
 }  // namespace
 
-// l = log(sum exp x) = largest + log(sum exp(x - largest)); returns the sum of l - x[target]
+// l = log(sum exp x) = largest + log(sum exp(x - largest)); a row adds l - (1 - s) x[target] - s
+// mean(x)
 template <class T>
-PIPETWIN_SIMD_TARGETS double cross_entropy_forward(const T* x,
-                                                   const std::int32_t* targets,
-                                                   Computed<T>* log_sums,
-                                                   std::size_t n,
-                                                   std::size_t width) {
+PIPETWIN_SIMD_TARGETS LossCounts cross_entropy_forward(const CrossEntropyOperands<T>& o,
+                                                       bool counts,
+                                                       Computed<T>* log_sums) {
     using C = Computed<T>;
-    double sum = 0;
-    for (std::size_t r = 0; r < n; ++r) {
-        const T* const row = x + r * width;
+    const std::size_t width = o.width;
+    LossCounts found;
+    for (std::size_t r = 0; r < o.n; ++r) {
+        const T* const row = o.x + r * width;
         const C largest = largest_of(row, width);
         const C exponentials =
-            sum_of_exponentials(row, width, largest, r + 1 < n ? row + width : row);
+            sum_of_exponentials(row, width, largest, r + 1 < o.n ? row + width : row);
         const double log_sum =
             static_cast<double>(largest) + std::log(static_cast<double>(exponentials));
         log_sums[r] = static_cast<C>(log_sum);
-        sum += log_sum - static_cast<double>(computed(row[targets[r]]));
+        double wanted = static_cast<double>(computed(row[o.targets[r]]));
+        if (o.smoothing > 0) {
+            wanted = (1 - o.smoothing) * wanted + o.smoothing * mean_of(row, width);
+        }
+        found.loss += log_sum - wanted;
+        if (counts && is_right(row, o.targets[r], largest)) {
+            ++found.right;
+        }
     }
-    return sum;
+    return found;
 }
 
-// dx = scale (exp(x - l) - one at the target)
+// dx = scale (exp(x - l) - (1 - s) at the target - s / width)
 template <class T>
 PIPETWIN_SIMD_TARGETS void cross_entropy_backward(const CrossEntropyOperands<T>& o, T* dx) {
     using C = Computed<T>;
     const C scale = static_cast<C>(o.scale);
     const std::size_t width = o.width;
+    const C certain = static_cast<C>(o.scale * (1 - o.smoothing));
+    const C shared = static_cast<C>(o.scale * o.smoothing / static_cast<double>(width));
     for (std::size_t r = 0; r < o.n; ++r) {
         const T* const x = o.x + r * width;
         T* const row = dx + r * width;
         const C log_sum = o.log_sums[r];
         const std::int32_t target = o.targets[r];
         // Before dx takes the place of x. Rounded once.
-        const C at_target = exponential(computed(x[target]) - log_sum) * scale - scale;
+        const C of_softmax = exponential(computed(x[target]) - log_sum) * scale;
+        if (o.smoothing > 0) {
+            PIPETWIN_ELEMENTWISE
+            for (std::size_t j = 0; j < width; ++j) {
+                row[j] = stored<T>(exponential(computed(x[j]) - log_sum) * scale - shared);
+            }
+            row[target] = stored<T>(of_softmax - certain - shared);
+            continue;
+        }
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < width; ++j) {
             row[j] = stored<T>(exponential(computed(x[j]) - log_sum) * scale);
         }
-        row[target] = stored<T>(at_target);
+        row[target] = stored<T>(of_softmax - scale);
     }
 }
 
-#define PIPETWIN_CROSS_ENTROPY(T)                                               \
-    template double cross_entropy_forward(                                      \
-        const T*, const std::int32_t*, Computed<T>*, std::size_t, std::size_t); \
-    template void cross_entropy_backward(const CrossEntropyOperands<T>&, T*)
+// max(x, 0) - x t + log(1 + exp(-|x|)), in double: the logarithm is what it costs.
+template <class T>
+LossCounts binary_cross_entropy_forward(const T* x, const std::int32_t* targets, std::size_t n) {
+    LossCounts found;
+    for (std::size_t r = 0; r < n; ++r) {
+        const auto logit = static_cast<double>(computed(x[r]));
+        const double positive = logit > 0 ? logit : 0.0;
+        found.loss += positive - logit * targets[r] + std::log1p(std::exp(-std::fabs(logit)));
+        found.right += (logit > 0) == (targets[r] == 1) ? 1 : 0;
+    }
+    return found;
+}
+
+// dx = scale (1 / (1 + exp(-x)) - t), by the exponential of -|x|, which cannot overflow
+template <class T>
+PIPETWIN_SIMD_TARGETS void binary_cross_entropy_backward(
+    const T* x, const std::int32_t* targets, double scale, std::size_t n, T* dx) {
+    using C = Computed<T>;
+    const C factor = static_cast<C>(scale);
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t r = 0; r < n; ++r) {
+        const C logit = computed(x[r]);
+        const C e = exponential(-std::fabs(logit));
+        const C sigmoid = (logit >= 0 ? C{1} : e) / (C{1} + e);
+        dx[r] = stored<T>((sigmoid - static_cast<C>(targets[r])) * factor);
+    }
+}
+
+#define PIPETWIN_CROSS_ENTROPY(T)                                                                  \
+    template LossCounts cross_entropy_forward(const CrossEntropyOperands<T>&, bool, Computed<T>*); \
+    template void cross_entropy_backward(const CrossEntropyOperands<T>&, T*);                      \
+    template LossCounts binary_cross_entropy_forward(const T*, const std::int32_t*, std::size_t);  \
+    template void binary_cross_entropy_backward(                                                   \
+        const T*, const std::int32_t*, double, std::size_t, T*)
 PIPETWIN_CROSS_ENTROPY(float);
 PIPETWIN_CROSS_ENTROPY(double);
 PIPETWIN_CROSS_ENTROPY(BFloat16);

@@ -10,6 +10,7 @@
 #include "exec/cpu/products.h"
 #include "exec/device/column_kernels.h"
 #include "exec/device/device.h"
+#include "exec/device/window_kernels.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -21,7 +22,7 @@ std::size_t count(std::int64_t n) {
 /// Calls f(T{}) with T = float, double or BFloat16.
 template <class F>
 auto with_type(DType type, F&& f) {
-    PIPETWIN_EXPECT(type != DType::I32, "real numbers");
+    PIPETWIN_EXPECT(type != DType::I32 && type != DType::U8, "real numbers");
     switch (type) {
         case DType::F64:
             return f(double{});
@@ -72,16 +73,19 @@ UpdateOperands<T> operands(const UpdateView& p) {
             .gradient = p.gradient.as<Computed<T>>(),
             .first = p.first.as<Computed<T>>(),
             .second = p.second.as<Computed<T>>(),
-            .master = p.master.as<Computed<T>>()};
+            .master = p.master.as<Computed<T>>(),
+            .average = p.average.as<Computed<T>>()};
 }
 
 /// `rule` returns the sum of the squares of the gradient.
 template <class Rule>
-void update_each(std::span<const UpdateView> parameters, double gradient_scale, const Rule& rule) {
+void update_each(std::span<const UpdateView> parameters,
+                 const GradientUse& gradient,
+                 const Rule& rule) {
     for (const UpdateView& p : parameters) {
         const double squares = with_type(p.value.dtype, [&](auto zero) {
             auto all = operands<decltype(zero)>(p);
-            all.gradient_scale = gradient_scale;
+            all.use = gradient;
             return rule(all);
         });
         if (p.squares != nullptr) {
@@ -90,8 +94,20 @@ void update_each(std::span<const UpdateView> parameters, double gradient_scale, 
     }
 }
 
+/// Writes what the host wants to know of a loss.
+void tell(const LossCounts& found, const LossSums& sums) {
+    if (sums.loss != nullptr) {
+        *sums.loss = found.loss;
+    }
+    if (sums.right != nullptr) {
+        *sums.right = static_cast<double>(found.right);
+    }
+}
+
 class CpuKernels final : public Kernels {
   public:
+    const WindowKernels& windows() const override { return cpu_window_kernels(); }
+
     void fill_zero(View y) const override {
         std::memset(y.data, 0, count(y.size()) * size_of(y.dtype));
     }
@@ -267,23 +283,27 @@ class CpuKernels final : public Kernels {
 
     void cross_entropy_forward(ConstView x,
                                ConstView targets,
+                               double smoothing,
                                View log_sums,
-                               double* sum) const override {
+                               const LossSums& sums) const override {
         with_type(x.dtype, [&](auto zero) {
             using T = decltype(zero);
-            const double found = exec::cross_entropy_forward(x.as<T>(),
-                                                             targets.as<std::int32_t>(),
-                                                             log_sums.as<Computed<T>>(),
-                                                             count(x.rows),
-                                                             count(x.columns));
-            if (sum != nullptr) {
-                *sum = found;
-            }
+            const CrossEntropyOperands<T> o{.n = count(x.rows),
+                                            .width = count(x.columns),
+                                            .x = x.as<T>(),
+                                            .targets = targets.as<std::int32_t>(),
+                                            .smoothing = smoothing};
+            tell(exec::cross_entropy_forward(o, sums.right != nullptr, log_sums.as<Computed<T>>()),
+                 sums);
         });
     }
 
-    void cross_entropy_backward(
-        ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const override {
+    void cross_entropy_backward(ConstView x,
+                                ConstView targets,
+                                ConstView log_sums,
+                                double smoothing,
+                                double scale,
+                                View dx) const override {
         with_type(x.dtype, [&](auto zero) {
             using T = decltype(zero);
             const CrossEntropyOperands<T> o{.n = count(x.rows),
@@ -291,8 +311,31 @@ class CpuKernels final : public Kernels {
                                             .x = x.as<T>(),
                                             .targets = targets.as<std::int32_t>(),
                                             .log_sums = log_sums.as<Computed<T>>(),
+                                            .smoothing = smoothing,
                                             .scale = scale};
             exec::cross_entropy_backward(o, dx.as<T>());
+        });
+    }
+
+    void binary_cross_entropy_forward(ConstView x,
+                                      ConstView targets,
+                                      const LossSums& sums) const override {
+        with_type(x.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            tell(exec::binary_cross_entropy_forward(
+                     x.as<T>(), targets.as<std::int32_t>(), count(x.size())),
+                 sums);
+        });
+    }
+
+    void binary_cross_entropy_backward(ConstView x,
+                                       ConstView targets,
+                                       double scale,
+                                       View dx) const override {
+        with_type(x.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            exec::binary_cross_entropy_backward(
+                x.as<T>(), targets.as<std::int32_t>(), scale, count(x.size()), dx.as<T>());
         });
     }
 
@@ -318,32 +361,51 @@ class CpuKernels final : public Kernels {
 
     void sum_squares(std::span<const UpdateView> parameters) const override {
         update_each(
-            parameters, 1, [](const auto& p) { return exec::sum_squares(p.gradient, p.size); });
+            parameters, {}, [](const auto& p) { return exec::sum_squares(p.gradient, p.size); });
     }
     void sgd(std::span<const UpdateView> parameters,
              double rate,
-             double gradient_scale) const override {
-        update_each(parameters, gradient_scale, [=](const auto& p) { return exec::sgd(p, rate); });
+             const GradientUse& gradient) const override {
+        update_each(parameters, gradient, [=](const auto& p) { return exec::sgd(p, rate); });
     }
     void momentum(std::span<const UpdateView> parameters,
                   double rate,
                   double mu,
-                  double gradient_scale) const override {
+                  const GradientUse& gradient) const override {
         update_each(
-            parameters, gradient_scale, [=](const auto& p) { return exec::momentum(p, rate, mu); });
+            parameters, gradient, [=](const auto& p) { return exec::momentum(p, rate, mu); });
     }
     void rmsprop(std::span<const UpdateView> parameters,
                  double rate,
                  double decay,
                  double epsilon,
-                 double gradient_scale) const override {
-        update_each(parameters, gradient_scale, [=](const auto& p) {
+                 const GradientUse& gradient) const override {
+        update_each(parameters, gradient, [=](const auto& p) {
             return exec::rmsprop(p, rate, decay, epsilon);
         });
     }
+    void rmsprop_momentum(std::span<const UpdateView> parameters,
+                          const RmsPropMomentumFactors& factors,
+                          const GradientUse& gradient) const override {
+        update_each(parameters, gradient, [&](const auto& p) {
+            return exec::rmsprop_momentum(p, factors);
+        });
+    }
     void adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const override {
-        update_each(parameters, factors.gradient_scale, [&](const auto& p) {
-            return exec::adam(p, factors);
+        update_each(parameters,
+                    {.scale = factors.gradient_scale, .weight_decay = factors.weight_decay},
+                    [&](const auto& p) { return exec::adam(p, factors); });
+    }
+    void average(std::span<const UpdateView> parameters, double decay) const override {
+        for (const UpdateView& p : parameters) {
+            with_type(p.value.dtype,
+                      [&](auto zero) { exec::average(operands<decltype(zero)>(p), decay); });
+        }
+    }
+    void round(ConstView x, View y) const override {
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            exec::round(x.as<Computed<T>>(), y.as<T>(), count(y.size()));
         });
     }
 };

@@ -84,14 +84,12 @@ void attention_backward(const AttentionShape& shape,
                         std::byte* scratch);
 
 // cross_entropy.cpp
-/// Returns the sum over the rows of log(sum exp x) - x[target]; log_sums (n) = log(sum exp x).
-template <class T>
-double cross_entropy_forward(const T* x,
-                             const std::int32_t* targets,
-                             Computed<T>* log_sums,
-                             std::size_t n,
-                             std::size_t width);
-/// Operands of the gradient of a cross-entropy.
+/// What the forward of a loss finds in its rows.
+struct LossCounts {
+    double loss = 0;         ///< the sum over the rows
+    std::int64_t right = 0;  ///< rows whose first largest number is the target's
+};
+/// Operands of a cross-entropy; each function reads those that its formula names.
 template <class T>
 struct CrossEntropyOperands {
     std::size_t n = 0;
@@ -99,11 +97,24 @@ struct CrossEntropyOperands {
     const T* x = nullptr;
     const std::int32_t* targets = nullptr;
     const Computed<T>* log_sums = nullptr;
+    double smoothing = 0;
     double scale = 0;
 };
-/// dx = scale (softmax(x) - one at the target); dx may be x itself.
+/// log_sums (n) = log(sum exp x). Counts the right rows only where `counts`.
+template <class T>
+LossCounts cross_entropy_forward(const CrossEntropyOperands<T>& o,
+                                 bool counts,
+                                 Computed<T>* log_sums);
+/// dx = scale (softmax(x) - (1 - smoothing) at the target - smoothing / width); dx may be x itself.
 template <class T>
 void cross_entropy_backward(const CrossEntropyOperands<T>& o, T* dx);
+/// The sum of max(x, 0) - x target + log(1 + exp(-|x|)), and the rows whose sign is right.
+template <class T>
+LossCounts binary_cross_entropy_forward(const T* x, const std::int32_t* targets, std::size_t n);
+/// dx = scale (1 / (1 + exp(-x)) - target); dx may be x itself.
+template <class T>
+void binary_cross_entropy_backward(
+    const T* x, const std::int32_t* targets, double scale, std::size_t n, T* dx);
 
 // updates.cpp
 /// Operands of the update of one parameter, of `size` numbers. The updates return the sum of the
@@ -116,7 +127,8 @@ struct UpdateOperands {
     Computed<T>* first = nullptr;
     Computed<T>* second = nullptr;
     Computed<T>* master = nullptr;  ///< where it has another type than the value
-    double gradient_scale = 1;
+    Computed<T>* average = nullptr;
+    GradientUse use{};
 };
 /// The sum of the squares of the gradient, in double.
 template <class T>
@@ -130,8 +142,17 @@ double momentum(const UpdateOperands<T>& p, double rate, double mu);
 /// Updates by RMSProp; returns the sum of the squares of the gradient.
 template <class T>
 double rmsprop(const UpdateOperands<T>& p, double rate, double decay, double epsilon);
+/// Updates by RMSProp with momentum; returns the sum of the squares of the gradient.
+template <class T>
+double rmsprop_momentum(const UpdateOperands<T>& p, const RmsPropMomentumFactors& factors);
 /// Updates by Adam or AdamW; returns the sum of the squares of the gradient.
 template <class T>
 double adam(const UpdateOperands<T>& p, const AdamFactors& factors);
+/// average += (1 - decay) (w - average), w being what updates change.
+template <class T>
+void average(const UpdateOperands<T>& p, double decay);
+/// y = x, rounded.
+template <class T>
+void round(const Computed<T>* x, T* y, std::size_t size);
 
 }  // namespace pipetwin::exec

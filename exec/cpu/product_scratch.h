@@ -12,8 +12,9 @@ namespace pipetwin::exec {
 inline constexpr std::int64_t block_depth = 384;
 
 /// Use of scratch memory: for panels of a and b, for sums of a product that are not rounded yet,
-/// and for the scores of a head of an attention in bf16.
-enum class ScratchUse { A, B, C, Scores };
+/// for the scores of a head of an attention in bf16, for what windows over an image read, and for
+/// sums over windows.
+enum class ScratchUse { A, B, C, Scores, Windows, WindowSums };
 /// Scratch memory of the calling thread, of at least `bytes`. It grows to the largest request, and
 /// is kept until the thread ends.
 void* product_scratch(ScratchUse use, std::size_t bytes);

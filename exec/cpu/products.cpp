@@ -75,7 +75,7 @@ struct Room {
 }  // namespace
 
 void* product_scratch(ScratchUse use, std::size_t bytes) {
-    thread_local std::array<Room, 4> rooms;
+    thread_local std::array<Room, 6> rooms;
     Room& room = rooms[as_index(use)];
     if (room.bytes < bytes) {
         room.memory.reset();

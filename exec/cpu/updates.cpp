@@ -54,6 +54,42 @@ PIPETWIN_INLINE void round_value(const UpdateOperands<T>& p, std::size_t begin, 
     }
 }
 
+/// Number i of the gradient that a rule follows. Without a decay nothing is added, so that not even
+/// a sign of zero or the order of rounding differs from a rule that knows no decay.
+template <bool decays, class C>
+PIPETWIN_INLINE C followed(const C* g, C scale, const C* w, C decay, std::size_t i) {
+    if constexpr (decays) {
+        return scale * g[i] + decay * w[i];
+    } else {
+        return scale * g[i];
+    }
+}
+
+/// One pass of a rule: `step(i, d)` updates number i by the gradient d that it follows.
+template <bool decays, class T, class Step>
+PIPETWIN_INLINE double one_pass(const UpdateOperands<T>& p, const Step& step) {
+    using C = Computed<T>;
+    const C* const w = exact_value(p);
+    const C* const g = p.gradient;
+    const C scale = static_cast<C>(p.use.scale);
+    const C decay = static_cast<C>(p.use.weight_decay);
+    return by_blocks(
+        g, p.size, [ =, &p, &
+                     step ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
+            PIPETWIN_ELEMENTWISE
+            for (std::size_t i = begin; i < end; ++i) {
+                step(i, followed<decays>(g, scale, w, decay, i));
+            }
+            round_value(p, begin, end);
+        });
+}
+
+/// One pass of a rule, with weight decay where there is one.
+template <class T, class Step>
+PIPETWIN_INLINE double update_by(const UpdateOperands<T>& p, const Step& step) {
+    return p.use.weight_decay == 0 ? one_pass<false>(p, step) : one_pass<true>(p, step);
+}
+
 }  // namespace
 
 template <class T>
@@ -65,17 +101,9 @@ template <class T>
 PIPETWIN_SIMD_TARGETS double sgd(const UpdateOperands<T>& p, double rate) {
     using C = Computed<T>;
     C* const w = exact_value(p);
-    const C* const g = p.gradient;
-    const C scale = static_cast<C>(p.gradient_scale);
     const C step = static_cast<C>(rate);
-    return by_blocks(
-        g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
-            PIPETWIN_ELEMENTWISE
-            for (std::size_t i = begin; i < end; ++i) {
-                w[i] -= step * (scale * g[i]);
-            }
-            round_value(p, begin, end);
-        });
+    return update_by(
+        p, [=](std::size_t i, C d) __attribute__((always_inline)) { w[i] -= step * d; });
 }
 
 template <class T>
@@ -83,18 +111,12 @@ PIPETWIN_SIMD_TARGETS double momentum(const UpdateOperands<T>& p, double rate, d
     using C = Computed<T>;
     C* const w = exact_value(p);
     C* const v = p.first;
-    const C* const g = p.gradient;
-    const C scale = static_cast<C>(p.gradient_scale);
     const C step = static_cast<C>(rate);
     const C keep = static_cast<C>(mu);
-    return by_blocks(
-        g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
-            PIPETWIN_ELEMENTWISE
-            for (std::size_t i = begin; i < end; ++i) {
-                v[i] = keep * v[i] + scale * g[i];
-                w[i] -= step * v[i];
-            }
-            round_value(p, begin, end);
+    return update_by(
+        p, [=](std::size_t i, C d) __attribute__((always_inline)) {
+            v[i] = keep * v[i] + d;
+            w[i] -= step * v[i];
         });
 }
 
@@ -106,21 +128,34 @@ PIPETWIN_SIMD_TARGETS double rmsprop(const UpdateOperands<T>& p,
     using C = Computed<T>;
     C* const w = exact_value(p);
     C* const v = p.first;
-    const C* const g = p.gradient;
-    const C scale = static_cast<C>(p.gradient_scale);
     const C step = static_cast<C>(rate);
     const C keep = static_cast<C>(decay);
     const C take = static_cast<C>(1 - decay);
     const C eps = static_cast<C>(epsilon);
-    return by_blocks(
-        g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
-            PIPETWIN_ELEMENTWISE
-            for (std::size_t i = begin; i < end; ++i) {
-                const C d = scale * g[i];
-                v[i] = keep * v[i] + take * (d * d);
-                w[i] -= step * (d / (std::sqrt(v[i]) + eps));
-            }
-            round_value(p, begin, end);
+    return update_by(
+        p, [=](std::size_t i, C d) __attribute__((always_inline)) {
+            v[i] = keep * v[i] + take * (d * d);
+            w[i] -= step * (d / (std::sqrt(v[i]) + eps));
+        });
+}
+
+template <class T>
+PIPETWIN_SIMD_TARGETS double rmsprop_momentum(const UpdateOperands<T>& p,
+                                              const RmsPropMomentumFactors& factors) {
+    using C = Computed<T>;
+    C* const w = exact_value(p);
+    C* const v = p.first;
+    C* const m = p.second;
+    const C rate = static_cast<C>(factors.rate);
+    const C keep = static_cast<C>(factors.decay);
+    const C take = static_cast<C>(1 - factors.decay);
+    const C mu = static_cast<C>(factors.momentum);
+    const C eps = static_cast<C>(factors.epsilon);
+    return update_by(
+        p, [=](std::size_t i, C d) __attribute__((always_inline)) {
+            v[i] = keep * v[i] + take * (d * d);
+            m[i] = mu * m[i] + rate * (d / std::sqrt(v[i] + eps));
+            w[i] -= m[i];
         });
 }
 
@@ -130,8 +165,6 @@ PIPETWIN_SIMD_TARGETS double adam(const UpdateOperands<T>& p, const AdamFactors&
     C* const w = exact_value(p);
     C* const m = p.first;
     C* const v = p.second;
-    const C* const g = p.gradient;
-    const C scale = static_cast<C>(p.gradient_scale);
     const C keep_m = static_cast<C>(factors.beta1);
     const C take_m = static_cast<C>(1 - factors.beta1);
     const C keep_v = static_cast<C>(factors.beta2);
@@ -140,26 +173,44 @@ PIPETWIN_SIMD_TARGETS double adam(const UpdateOperands<T>& p, const AdamFactors&
     const C root_scale = static_cast<C>(factors.root_scale);
     const C eps = static_cast<C>(factors.epsilon);
     const C decay = static_cast<C>(factors.decay_factor);
-    return by_blocks(
-        g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
-            PIPETWIN_ELEMENTWISE
-            for (std::size_t i = begin; i < end; ++i) {
-                const C d = scale * g[i];
-                m[i] = keep_m * m[i] + take_m * d;
-                v[i] = keep_v * v[i] + take_v * (d * d);
-                w[i] = decay * w[i] - rate * (m[i] / (std::sqrt(v[i]) * root_scale + eps));
-            }
-            round_value(p, begin, end);
+    return update_by(
+        p, [=](std::size_t i, C d) __attribute__((always_inline)) {
+            m[i] = keep_m * m[i] + take_m * d;
+            v[i] = keep_v * v[i] + take_v * (d * d);
+            w[i] = decay * w[i] - rate * (m[i] / (std::sqrt(v[i]) * root_scale + eps));
         });
+}
+
+template <class T>
+PIPETWIN_SIMD_TARGETS void average(const UpdateOperands<T>& p, double decay) {
+    using C = Computed<T>;
+    const C* const w = exact_value(p);
+    C* const a = p.average;
+    const C take = static_cast<C>(1 - decay);
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t i = 0; i < p.size; ++i) {
+        a[i] += take * (w[i] - a[i]);
+    }
+}
+
+template <class T>
+PIPETWIN_SIMD_TARGETS void round(const Computed<T>* x, T* y, std::size_t size) {
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t i = 0; i < size; ++i) {
+        y[i] = stored<T>(x[i]);
+    }
 }
 
 template double sum_squares(const float*, std::size_t);
 template double sum_squares(const double*, std::size_t);
-#define PIPETWIN_UPDATES(T)                                                    \
-    template double sgd(const UpdateOperands<T>&, double);                     \
-    template double momentum(const UpdateOperands<T>&, double, double);        \
-    template double rmsprop(const UpdateOperands<T>&, double, double, double); \
-    template double adam(const UpdateOperands<T>&, const AdamFactors&)
+#define PIPETWIN_UPDATES(T)                                                                    \
+    template double sgd(const UpdateOperands<T>&, double);                                     \
+    template double momentum(const UpdateOperands<T>&, double, double);                        \
+    template double rmsprop(const UpdateOperands<T>&, double, double, double);                 \
+    template double rmsprop_momentum(const UpdateOperands<T>&, const RmsPropMomentumFactors&); \
+    template double adam(const UpdateOperands<T>&, const AdamFactors&);                        \
+    template void average(const UpdateOperands<T>&, double);                                   \
+    template void round(const Computed<T>*, T*, std::size_t)
 PIPETWIN_UPDATES(float);
 PIPETWIN_UPDATES(double);
 PIPETWIN_UPDATES(BFloat16);

@@ -14,6 +14,9 @@ set(PIPETWIN_CUDA_KERNELS
     kernels/embedding.cu
     kernels/layer_norm.cu
     kernels/updates.cu
+    kernels/windows/convolution.cu
+    kernels/windows/pools.cu
+    kernels/windows/resample.cu
 )
 set(PIPETWIN_CUDA_HOST
     module/attention_check.cpp
@@ -24,6 +27,7 @@ set(PIPETWIN_CUDA_HOST
     device/cuda_copy_engine.cpp
     device/cuda_column_kernels.cpp
     device/cuda_kernels.cpp
+    device/cuda_window_kernels.cpp
     module/device_rates.cpp
     runtime/device_memory.cpp
     device/lane.cpp

@@ -6,6 +6,9 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/inner_layers.h"
+#include "core/base/number_text.h"
+#include "exec/data/image_batches.h"
 #include "exec/data/sources.h"
 
 namespace pipetwin::exec {
@@ -42,19 +45,56 @@ const LayerSpec& first_of(const LayerSpec& spec) {
     return spec.inner.empty() ? spec : first_of(spec.inner.front());
 }
 
-/// The width of the rows that the loss of a unit reads; 0 if it does not end with a loss.
-int width_before_loss(const LayerSpec& spec, int input_width) {
-    if (spec.type == LayerType::CrossEntropy) {
-        return input_width;
+bool is_loss(LayerType type) {
+    return type == LayerType::CrossEntropy || type == LayerType::BinaryCrossEntropy;
+}
+
+/// Gives each layer weights of its own: with those of another the shape of an output is the same,
+/// but cannot be told without that layer.
+void untie(LayerSpec& spec) {
+    spec.tied = false;
+    for (LayerSpec& inner : spec.inner) {
+        untie(inner);
     }
-    if (spec.inner.empty()) {
-        return 0;
+}
+
+/// What the loss of a model reads.
+struct LossInput {
+    LayerType type = LayerType::Opaque;
+    SampleShape shape;
+};
+
+/// What the loss of a unit reads; Opaque if it does not end with a loss. `inputs`: what the unit
+/// reads.
+LossInput loss_of(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+    if (is_loss(spec.type)) {
+        return {.type = spec.type, .shape = inputs.front()};
     }
-    int width = input_width;
-    for (const LayerSpec& inner : std::span(spec.inner).first(spec.inner.size() - 1)) {
-        width = inner.outputs > 0 ? inner.outputs : width;
+    if (spec.type != LayerType::Sequence || spec.inner.empty()) {
+        return {};
     }
-    return width_before_loss(spec.inner.back(), width);
+    if (takes_several(spec, inputs.size())) {
+        const InnerLayer last = inner_layers(spec, inputs).back();
+        return loss_of(last.spec, last.inputs);
+    }
+    if (spec.inner.size() == 1) {
+        return loss_of(spec.inner.back(), inputs);
+    }
+    LayerSpec before = spec;
+    before.inner.pop_back();
+    untie(before);
+    return loss_of(spec.inner.back(), {output_shape(before, inputs.front())});
+}
+
+LossInput loss_of(const Model& model) {
+    const Layer& last = model.layer(model.layer_count() - 1);
+    if (!ends_with_loss(last.spec)) {
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("layer \"{}\"", last.spec.name),
+                    "is the last layer and no loss, so there is nothing to train",
+                    "end the model with type = \"cross_entropy\"");
+    }
+    return loss_of(last.spec, last.inputs);
 }
 
 }  // namespace
@@ -97,15 +137,46 @@ int vocabulary_of(const Model& model) {
 }
 
 int classes_of(const Model& model) {
-    const Layer& last = model.layer(model.layer_count() - 1);
-    const int classes = width_before_loss(last.spec, last.input.width);
-    if (classes == 0) {
-        throw Error(ErrorKind::BadInput,
-                    fmt::format("layer \"{}\"", last.spec.name),
-                    "is the last layer and no loss, so there is nothing to train",
-                    "end the model with type = \"cross_entropy\"");
+    const LossInput loss = loss_of(model);
+    return loss.type == LayerType::BinaryCrossEntropy ? 2 : loss.shape.width;
+}
+
+int target_positions_of(const Model& model) {
+    return loss_of(model).shape.positions;
+}
+
+ImageSize image_size_of(const Model& model, std::string_view kind) {
+    const SampleShape& input = model.layer(0).input;
+    if (!input.is_image()) {
+        throw Error(
+            ErrorKind::BadInput,
+            "data.kind",
+            fmt::format("\"{}\" gives images, but the model reads {}", kind, to_string(input)),
+            "let the model read an image, as in image = [32, 32, 3]");
     }
-    return classes;
+    return {.height = input.image.height, .width = input.image.width, .channels = input.width};
+}
+
+void expect_targets(const Model& model, bool per_pixel, std::string_view kind) {
+    const SampleShape& input = model.layer(0).input;
+    const int expected = per_pixel ? input.positions : 1;
+    if (const int found = target_positions_of(model); found != expected) {
+        throw Error(ErrorKind::BadInput,
+                    "data.kind",
+                    fmt::format("\"{}\" gives {} for {}, but the model's loss reads {}",
+                                kind,
+                                per_pixel ? "a class" : "one class",
+                                per_pixel ? "each pixel" : "an image",
+                                counted(found, "position")),
+                    per_pixel ? "let the model end with as many pixels as it begins with"
+                              : "let the model end with one position, as behind a global_avg_pool");
+    }
+}
+
+bool reads_test_files(const ScenarioParts& scenario, DataUse use) {
+    const Scenario::DataPart& data = scenario.data;
+    return use == DataUse::Validation && has_test_files(data.kind) &&
+           data.validation_path.empty() && data.validation_share == 0;
 }
 
 std::vector<MicroBatch> split(const Batch& batch,
@@ -164,6 +235,14 @@ std::unique_ptr<DataSource> open_data(const ScenarioParts& scenario,
             return open_mnist(scenario, model, use);
         case DataKind::Synthetic:
             return make_synthetic(scenario, model, use);
+        case DataKind::Cifar10:
+            return open_cifar10(scenario, model, use);
+        case DataKind::Images:
+            return open_images(scenario, model, use);
+        case DataKind::Segmentation:
+            return open_segmentation(scenario, model, use);
+        case DataKind::Silhouettes:
+            return open_silhouettes(scenario, model, use);
     }
     throw InternalError("a kind of data");
 }

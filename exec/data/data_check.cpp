@@ -18,10 +18,13 @@ DataCheck::DataCheck(const ScenarioParts& scenario, const Model& model) {
     if (scenario.training.validate_every > 0) {
         open(DataUse::Validation);
     }
-    if (sources_.empty()) {
-        return;
+}
+
+void DataCheck::begin() {
+    if (!sources_.empty() && !has_begun_) {
+        thread_ = std::thread([this] { look(); });
     }
-    thread_ = std::thread([this] { look(); });
+    has_begun_ = true;
 }
 
 void DataCheck::look() {
@@ -39,7 +42,9 @@ void DataCheck::look() {
 
 DataCheck::~DataCheck() {
     stops_ = true;
-    wait();
+    if (thread_.joinable()) {
+        thread_.join();
+    }
 }
 
 void DataCheck::refuse_found() const {
@@ -50,6 +55,7 @@ void DataCheck::refuse_found() const {
 }
 
 void DataCheck::wait() {
+    begin();
     if (thread_.joinable()) {
         thread_.join();
     }

@@ -14,7 +14,8 @@
 namespace pipetwin::exec {
 
 /// Looks through the data of a training for what the model cannot read: small files at once, larger
-/// ones in a thread beside other work, which takes no core that anything else wants.
+/// ones in a thread beside other work, which takes no core that anything else wants. It takes a
+/// share of what cores have in common all the same, so that the caller says when it begins.
 class DataCheck {
   public:
     /// Opens the data of a training, and of its validation where it has one. Throws Error(BadInput)
@@ -25,11 +26,14 @@ class DataCheck {
     DataCheck& operator=(const DataCheck&) = delete;
     ~DataCheck();
 
+    /// Sets out to look at larger files; nothing the second time.
+    void begin();
+
     /// Throws Error(BadInput), naming file, byte and value, if the thread has found something so
     /// far.
     void refuse_found() const;
 
-    /// Waits until the thread has looked at everything, or has found something.
+    /// Begins, and waits until the thread has looked at everything, or has found something.
     void wait();
 
     static constexpr std::size_t at_once = std::size_t{16} << 20U;  ///< bytes: milliseconds
@@ -41,6 +45,7 @@ class DataCheck {
     std::atomic<bool> stops_{false};
     mutable std::mutex mutex_;
     std::exception_ptr found_;
+    bool has_begun_ = false;
     std::thread thread_;
 };
 

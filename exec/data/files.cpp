@@ -17,6 +17,46 @@ namespace pipetwin::exec {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// Names of what is of this type in a folder, in byte order.
+std::vector<std::string> names_in(const fs::path& folder, fs::file_type type) {
+    std::error_code error;
+    std::vector<std::string> names;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (entry->symlink_status(error).type() == type) {
+            names.push_back(entry->path().filename().string());
+        }
+    }
+    if (error) {
+        throw Error(ErrorKind::Io, folder.string(), "cannot be listed: " + error.message());
+    }
+    std::ranges::sort(names);
+    return names;
+}
+
+/// `names_in` without those that begin with a dot.
+std::vector<std::string> seen_names_in(const fs::path& folder, fs::file_type type) {
+    std::error_code error;
+    if (!fs::is_directory(folder, error)) {
+        refuse_file(folder, "there is no such folder, expected one", "set data.path");
+    }
+    std::vector<std::string> names = names_in(folder, type);
+    std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
+    return names;
+}
+
+}  // namespace
+
+std::vector<std::string> folders_in(const fs::path& folder) {
+    return seen_names_in(folder, fs::file_type::directory);
+}
+
+std::vector<std::string> image_names_in(const fs::path& folder) {
+    return seen_names_in(folder, fs::file_type::regular);
+}
+
 std::vector<fs::path> data_files(const fs::path& path) {
     const auto refuse = [&path](std::string text) {
         throw Error(ErrorKind::BadInput, path.string(), std::move(text), "set data.path");
@@ -33,16 +73,9 @@ std::vector<fs::path> data_files(const fs::path& path) {
         refuse("neither a regular file nor a folder, expected one of them");
     }
     std::vector<fs::path> files;
-    for (fs::directory_iterator entry(path, error), end; !error && entry != end;
-         entry.increment(error)) {
-        if (fs::is_regular_file(entry->symlink_status(error))) {
-            files.push_back(entry->path());
-        }
+    for (const std::string& name : names_in(path, fs::file_type::regular)) {
+        files.push_back(path / name);
     }
-    if (error) {
-        throw Error(ErrorKind::Io, path.string(), "cannot be listed: " + error.message());
-    }
-    std::ranges::sort(files, {}, [](const fs::path& file) { return file.filename().string(); });
     return files;
 }
 
@@ -84,6 +117,20 @@ void DataFile::read(std::size_t begin, std::span<std::byte> bytes) const {
         begin += static_cast<std::size_t>(count);
         bytes = bytes.subspan(static_cast<std::size_t>(count));
     }
+}
+
+void add_file(ContentHash& hash, const DataFile& file) {
+    constexpr std::size_t at_once = std::size_t{1} << 20U;
+    std::vector<std::byte> buffer;
+    for (std::size_t begin = 0; begin < file.size(); begin += at_once) {
+        buffer.resize(std::min(at_once, file.size() - begin));
+        file.read(begin, buffer);
+        hash.add(buffer);
+    }
+}
+
+void refuse_file(const fs::path& path, std::string text, std::string hint) {
+    throw Error(ErrorKind::BadInput, path.string(), std::move(text), std::move(hint));
 }
 
 std::string place_in(const fs::path& file, std::size_t byte) {

@@ -6,12 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "core/base/content_hash.h"
+
 namespace pipetwin::exec {
 
 /// The file itself, or the regular files of a folder in byte order of their names. Links are
 /// skipped: what a folder holds shall not depend on what lies elsewhere. Throws Error(BadInput),
 /// Error(Io).
 std::vector<std::filesystem::path> data_files(const std::filesystem::path& path);
+
+/// Names of the folders in a folder, in byte order; hidden ones and links are left out. Throws
+/// Error(BadInput) if there is no such folder, Error(Io).
+std::vector<std::string> folders_in(const std::filesystem::path& folder);
+
+/// Names of the regular files of a folder, in byte order; hidden ones and links are left out.
+/// Throws as `folders_in`.
+std::vector<std::string> image_names_in(const std::filesystem::path& folder);
 
 /// A file that is read piece by piece while a training goes on. Reading is safe from several
 /// threads.
@@ -36,6 +46,14 @@ class DataFile {
     int file_ = -1;
     std::size_t size_ = 0;
 };
+
+/// Adds all bytes of a file to the hash. Throws as DataFile::read.
+void add_file(ContentHash& hash, const DataFile& file);
+
+/// Throws Error(BadInput) at the file or folder `path`.
+[[noreturn]] void refuse_file(const std::filesystem::path& path,
+                              std::string text,
+                              std::string hint = {});
 
 /// "tokens.bin: byte 2048": where something stands in a file.
 std::string place_in(const std::filesystem::path& file, std::size_t byte);

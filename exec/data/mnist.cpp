@@ -1,235 +1,195 @@
-#include <zlib.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/text/input_file.h"
-#include "exec/base/random.h"
 #include "exec/data/files.h"
+#include "exec/data/idx_file.h"
+#include "exec/data/image_batches.h"
 #include "exec/data/sources.h"
 
-// The IDX format: a big-endian header (0, 0, type, number of dimensions, then each dimension as 32
-// bits), then the elements, the last dimension fastest. Type 8 is unsigned bytes.
 namespace pipetwin::exec {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t images_magic = 0x00000803;
-constexpr std::uint32_t labels_magic = 0x00000801;
-constexpr std::uint64_t largest_file = std::uint64_t{4} << 30U;
+/// A folder of MNIST's files: which of its two parts is read, and which images of that.
+struct MnistPart {
+    DataRange range;
+    bool is_test = false;  ///< the files for tests, else those for training
 
-[[noreturn]] void refuse(const fs::path& path, std::string text, std::string hint = {}) {
-    throw Error(ErrorKind::BadInput, path.string(), std::move(text), std::move(hint));
-}
-
-/// The file of this name in `folder`, plain or with .gz.
-fs::path find_file(const fs::path& folder, const std::string& name) {
-    for (const char* const suffix : {"", ".gz"}) {
-        fs::path path = folder / (name + suffix);
-        std::error_code error;
-        if (fs::is_regular_file(path, error)) {
-            return path;
-        }
+    fs::path file(const std::string& what) const {
+        return find_idx_file(
+            range.path,
+            (is_test ? "t10k-" : "train-") + what + "-ubyte",
+            is_test ? "put the files for tests there, or set data.validation = 0.1, a share of the "
+                      "others, or a path"
+                    : "data.path is the folder with the four files of MNIST");
     }
-    const std::string hint = "data.path is the folder with the four files of MNIST";
-    if (std::error_code error; !fs::is_directory(folder, error)) {
-        refuse(folder, "there is no such folder", hint);
-    }
-    refuse(folder,
-           fmt::format("neither {0} nor {0}.gz is in this folder, expected one of them", name),
-           hint);
-}
-
-/// Reads a plain or gzipped file from its beginning to its end.
-class IdxReader {
-  public:
-    explicit IdxReader(fs::path path) : path_(std::move(path)) {
-        InputFile input(path_);
-        file_.reset(::gzdopen(input.descriptor(), "rb"));
-        if (!file_) {
-            throw Error(ErrorKind::Io,
-                        path_.string(),
-                        fmt::format("cannot be opened: {}", std::strerror(errno)));
-        }
-        input.release();  // which gzclose closes now
-    }
-
-    std::uint32_t number() {
-        std::array<unsigned char, 4> bytes{};
-        read(bytes, "a header");
-        std::uint32_t value = 0;
-        for (const unsigned char byte : bytes) {
-            value = value << 8U | byte;
-        }
-        return value;
-    }
-
-    void expect(std::uint32_t wanted, const char* what) {
-        const std::uint32_t found = number();
-        if (found != wanted) {
-            refuse(path_,
-                   fmt::format(
-                       "begins with 0x{:08x}, expected 0x{:08x}: IDX, {}", found, wanted, what));
-        }
-    }
-
-    std::vector<unsigned char> bytes(std::uint64_t count) {
-        if (count > largest_file) {
-            refuse(path_,
-                   fmt::format("promises {} bytes, expected at most {}", count, largest_file));
-        }
-        std::vector<unsigned char> data(count);
-        read(data, "what the header promises");
-        unsigned char more = 0;
-        if (read_some(std::span(&more, 1)) != 0) {
-            refuse(path_,
-                   fmt::format("goes on after the {} bytes that its header promises", count));
-        }
-        return data;
-    }
-
-  private:
-    struct Close {
-        void operator()(gzFile file) const { ::gzclose(file); }
-    };
-
-    std::size_t read_some(std::span<unsigned char> to) {
-        const int got = ::gzread(file_.get(), to.data(), static_cast<unsigned>(to.size()));
-        int code = Z_OK;
-        const char* const text = ::gzerror(file_.get(), &code);
-        if (got < 0 || code != Z_OK) {  // Z_BUF_ERROR: the compressed stream ends too early
-            refuse(path_, fmt::format("is damaged: {}", text));
-        }
-        return as_index(got);
-    }
-
-    void read(std::span<unsigned char> to, const char* what) {
-        constexpr std::size_t at_once = std::size_t{1} << 24U;
-        const std::size_t wanted = to.size();
-        while (!to.empty()) {
-            const std::size_t got = read_some(to.first(std::min(at_once, to.size())));
-            if (got == 0) {
-                refuse(path_,
-                       fmt::format("ends {} bytes before {} is complete, expected {} bytes",
-                                   to.size(),
-                                   what,
-                                   wanted));
-            }
-            to = to.subspan(got);
-        }
-    }
-
-    fs::path path_;
-    std::unique_ptr<std::remove_pointer_t<gzFile>, Close> file_;
 };
 
-class Mnist final : public DataSource {
+MnistPart mnist_part(const ScenarioParts& scenario, DataUse use) {
+    if (reads_test_files(scenario, use)) {
+        return {.range = {.path = data_range(scenario, DataUse::Training).path}, .is_test = true};
+    }
+    return {.range = data_range(scenario, use)};
+}
+
+/// Which of `count` images of a part are read.
+struct ImageSpan {
+    ImageSpan(const DataRange& range, std::size_t all)
+        : first(range.begin_in(all)), count(range.end_in(all) - first) {
+        if (count == 0) {
+            refuse_file(range.path,
+                        fmt::format("no image is left of {}", all),
+                        "change data.validation, the share that is held out");
+        }
+    }
+
+    std::size_t first;
+    std::size_t count;
+};
+
+/// Images with the digit, or the piece of clothing, that each shows.
+class Mnist final : public ImageSet {
   public:
-    Mnist(const DataRange& range, int inputs, int classes, std::uint64_t seed)
-        : inputs_(as_index(inputs)), random_(seed) {
-        read_images(find_file(range.path, "train-images-idx3-ubyte"));
-        read_labels(find_file(range.path, "train-labels-idx1-ubyte"), classes);
-        first_ = range.begin_in(labels_.size());
-        count_ = range.end_in(labels_.size()) - first_;
-        if (count_ == 0) {
-            refuse(range.path,
-                   fmt::format("no image is left of {}", labels_.size()),
-                   "change data.validation, the share that is held out");
-        }
+    Mnist(const MnistPart& part,
+          const std::function<void(const fs::path&, const IdxShape&)>& expect_shape,
+          int classes)
+        : images_(read(part, expect_shape)),
+          labels_(read_idx_labels(part.file("labels-idx1"), images_.count, classes)),
+          span_(part.range, images_.count) {}
+
+    ImageSize size() const {
+        return {.height = static_cast<int>(images_.shape.rows),
+                .width = static_cast<int>(images_.shape.columns),
+                .channels = 1};
     }
 
-    Batch batch(int step, int samples) const override {
-        Batch batch{.samples = samples,
-                    .positions = 1,
-                    .width = static_cast<int>(inputs_),
-                    .target_positions = 1,
-                    .tokens = {},
-                    .values = {},
-                    .targets = {}};
-        const RandomStream choice = random_.of(static_cast<std::uint64_t>(step));
-        batch.values.reserve(as_index(samples) * inputs_);
-        for (int s = 0; s < samples; ++s) {
-            const std::size_t image = first_ + choice.below(static_cast<std::uint64_t>(s), count_);
-            for (const unsigned char pixel : std::span(pixels_).subspan(image * inputs_, inputs_)) {
-                batch.values.push_back(static_cast<float>(pixel) / 255.0F);
-            }
-            batch.targets.push_back(labels_[image]);
-        }
-        return batch;
-    }
+    std::size_t count() const override { return span_.count; }
 
-    void add_content(ContentHash& hash) const override {
-        hash.add(std::as_bytes(std::span(pixels_)));
-        hash.add(std::as_bytes(std::span(labels_)));
+    void read(std::size_t index,
+              std::span<unsigned char> pixels,
+              std::span<std::int32_t> targets) const override {
+        const std::size_t image = span_.first + index;
+        std::ranges::copy(std::span(images_.pixels).subspan(image * pixels.size(), pixels.size()),
+                          pixels.begin());
+        targets.front() = labels_[image];
     }
 
     std::string description() const override {
-        return fmt::format("mnist, {}", counted(count_, "image"));
+        return fmt::format("mnist, {}", counted(span_.count, "image"));
+    }
+
+    void add_content(ContentHash& hash) const override {
+        hash.add(std::as_bytes(std::span(images_.pixels)));
+        hash.add(std::as_bytes(std::span(labels_)));
     }
 
   private:
-    void read_images(const fs::path& path) {
-        IdxReader file(path);
-        file.expect(images_magic, "unsigned bytes in 3 dimensions");
-        const std::uint64_t count = file.number();
-        const std::uint64_t rows = file.number();
-        const std::uint64_t columns = file.number();
-        if (rows * columns != inputs_) {
-            refuse(path,
-                   fmt::format("images of {} x {} pixels, but the model reads {}",
-                               rows,
-                               columns,
-                               counted(inputs_, "number")),
-                   fmt::format("set the first of model.sizes to {}", rows * columns));
-        }
-        if (count == 0 || count > largest_file) {
-            refuse(
-                path,
-                fmt::format("{} images, expected at least 1 and at most {}", count, largest_file));
-        }
-        pixels_ = file.bytes(count * rows * columns);
+    static IdxImages read(
+        const MnistPart& part,
+        const std::function<void(const fs::path&, const IdxShape&)>& expect_shape) {
+        const fs::path file = part.file("images-idx3");
+        return read_idx_images(file, [&](const IdxShape& shape) { expect_shape(file, shape); });
     }
 
-    void read_labels(const fs::path& path, int classes) {
-        IdxReader file(path);
-        file.expect(labels_magic, "unsigned bytes in 1 dimension");
-        const std::uint64_t count = file.number();
-        if (count * inputs_ != pixels_.size()) {
-            refuse(path,
-                   fmt::format("{}, expected {}: one for each image",
-                               counted(count, "label"),
-                               pixels_.size() / inputs_));
-        }
-        labels_ = file.bytes(count);
-        for (std::size_t i = 0; i < labels_.size(); ++i) {
-            if (labels_[i] >= classes) {
-                constexpr std::size_t header_bytes = 8;
-                refuse(place_in(path, header_bytes + i),
-                       fmt::format(
-                           "label {} of image {}, expected 0 to {}", labels_[i], i, classes - 1),
-                       "let the model end with as many outputs as there are labels, or mend the "
-                       "file");
-            }
-        }
-    }
-
-    std::size_t inputs_;
-    RandomStream random_;
-    std::vector<unsigned char> pixels_;
+    IdxImages images_;
     std::vector<unsigned char> labels_;
-    std::size_t first_ = 0;  ///< of the images that are read
-    std::size_t count_ = 0;
+    ImageSpan span_;
 };
+
+/// Images in the middle of larger ones; the target of a pixel is 1 where the image is above 0.
+class Silhouettes final : public ImageSet {
+  public:
+    Silhouettes(const MnistPart& part, const ImageSize& size)
+        : size_(size), images_(read(part, size)), span_(part.range, images_.count) {}
+
+    std::size_t count() const override { return span_.count; }
+
+    void read(std::size_t index,
+              std::span<unsigned char> pixels,
+              std::span<std::int32_t> targets) const override {
+        const std::size_t rows = images_.shape.rows;
+        const std::size_t columns = images_.shape.columns;
+        const std::size_t width = as_index(size_.width);
+        const std::size_t top = (as_index(size_.height) - rows) / 2;
+        const std::size_t left = (width - columns) / 2;
+        const std::span<const unsigned char> image =
+            std::span(images_.pixels)
+                .subspan((span_.first + index) * rows * columns, rows * columns);
+        std::ranges::fill(pixels, static_cast<unsigned char>(0));
+        for (std::size_t row = 0; row < rows; ++row) {
+            std::ranges::copy(image.subspan(row * columns, columns),
+                              pixels.subspan((top + row) * width + left, columns).begin());
+        }
+        std::ranges::transform(
+            pixels, targets.begin(), [](unsigned char pixel) { return pixel > 0 ? 1 : 0; });
+    }
+
+    std::string description() const override {
+        return fmt::format("silhouettes, {}", counted(span_.count, "image"));
+    }
+
+    void add_content(ContentHash& hash) const override {
+        hash.add(std::as_bytes(std::span(images_.pixels)));
+    }
+
+  private:
+    static IdxImages read(const MnistPart& part, const ImageSize& size) {
+        const fs::path file = part.file("images-idx3");
+        return read_idx_images(file, [&](const IdxShape& shape) {
+            if (shape.rows == 0 || shape.columns == 0 || shape.rows > as_index(size.height) ||
+                shape.columns > as_index(size.width) || size.channels != 1) {
+                refuse_file(file,
+                            fmt::format("images of {} x {} pixels, but the model reads {} (rows, "
+                                        "columns, channels)",
+                                        shape.rows,
+                                        shape.columns,
+                                        to_string(size)),
+                            "let it read 1 channel and at least as many pixels, as in image = [32, "
+                            "32, 1]");
+            }
+        });
+    }
+
+    ImageSize size_;
+    IdxImages images_;
+    ImageSpan span_;
+};
+
+/// Throws where a model that reads one row of `inputs` numbers cannot read images of this shape.
+void expect_flat_shape(const fs::path& file, const IdxShape& shape, int inputs) {
+    if (shape.rows * shape.columns != as_index(inputs)) {
+        refuse_file(file,
+                    fmt::format("images of {} x {} pixels, but the model reads {}",
+                                shape.rows,
+                                shape.columns,
+                                counted(inputs, "number")),
+                    fmt::format("set the first of model.sizes to {}", shape.rows * shape.columns));
+    }
+}
+
+void expect_image_shape(const fs::path& file, const IdxShape& shape, const ImageSize& size) {
+    if (shape.rows != as_index(size.height) || shape.columns != as_index(size.width) ||
+        size.channels != 1) {
+        refuse_file(
+            file,
+            fmt::format("images of {} x {} pixels in 1 channel, but the model reads {} (rows, "
+                        "columns, channels)",
+                        shape.rows,
+                        shape.columns,
+                        to_string(size)),
+            fmt::format("let it read image = [{}, {}, 1]", shape.rows, shape.columns));
+    }
+}
 
 }  // namespace
 
@@ -237,15 +197,54 @@ std::unique_ptr<DataSource> open_mnist(const ScenarioParts& scenario,
                                        const Model& model,
                                        DataUse use) {
     const SampleShape& input = model.layer(0).input;
-    if (input.token_ids || input.positions != 1) {
+    const bool flat = !input.is_image();
+    if (input.token_ids || (flat && input.positions != 1)) {
         throw Error(ErrorKind::BadInput,
                     "data.kind",
                     fmt::format("\"mnist\" gives 784 numbers per sample, but the model reads {}",
                                 to_string(input)),
-                    "use model.kind = \"mlp\" with sizes = [784, ..., 10]");
+                    "use model.kind = \"mlp\" with sizes = [784, ..., 10], or a model with image = "
+                    "[28, 28, 1]");
     }
-    return std::make_unique<Mnist>(
-        data_range(scenario, use), input.width, classes_of(model), scenario.training.seed);
+    expect_targets(model, /*per_pixel=*/false, "mnist");
+    const auto expect_shape = [&](const fs::path& file, const IdxShape& shape) {
+        if (flat) {
+            expect_flat_shape(file, shape, input.width);
+        } else {
+            expect_image_shape(file, shape, image_size_of(model, "mnist"));
+        }
+    };
+    auto images =
+        std::make_unique<Mnist>(mnist_part(scenario, use), expect_shape, classes_of(model));
+    const ImageSize size = images->size();
+    return image_batches(std::move(images),
+                         {.size = size,
+                          .flat = flat,
+                          .with_replacement = flat,
+                          .use = use,
+                          .seed = scenario.training.seed,
+                          .changes = scenario.data.changes});
+}
+
+std::unique_ptr<DataSource> open_silhouettes(const ScenarioParts& scenario,
+                                             const Model& model,
+                                             DataUse use) {
+    const ImageSize size = image_size_of(model, "silhouettes");
+    expect_targets(model, /*per_pixel=*/true, "silhouettes");
+    if (classes_of(model) < 2) {
+        throw Error(ErrorKind::BadInput,
+                    "data.kind",
+                    fmt::format("\"silhouettes\" has pixels of 2 classes, but the model tells {} "
+                                "apart",
+                                classes_of(model)),
+                    "end it with two channels and cross_entropy, or one and binary_cross_entropy");
+    }
+    return image_batches(std::make_unique<Silhouettes>(mnist_part(scenario, use), size),
+                         {.size = size,
+                          .target_per_pixel = true,
+                          .use = use,
+                          .seed = scenario.training.seed,
+                          .changes = scenario.data.changes});
 }
 
 }  // namespace pipetwin::exec

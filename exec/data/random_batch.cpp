@@ -20,11 +20,10 @@ std::vector<std::int32_t> draw(const RandomStream& stream, std::int64_t count, i
 
 Batch random_batch(const Model& model, int samples, std::uint64_t seed) {
     const Layer& first = model.layer(0);
-    const Layer& last = model.layer(model.layer_count() - 1);
     Batch batch{.samples = samples,
                 .positions = first.input.positions,
                 .width = first.input.token_ids ? 0 : first.input.width,
-                .target_positions = last.input.positions,
+                .target_positions = target_positions_of(model),
                 .tokens = {},
                 .values = {},
                 .targets = {}};

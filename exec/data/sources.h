@@ -24,11 +24,37 @@ std::unique_ptr<DataSource> open_tokens(const ScenarioParts& scenario,
                                         const Model& model,
                                         DataUse use);
 
-/// The handwritten digits: `data.path` is a folder with train-images-idx3-ubyte and
-/// train-labels-idx1-ubyte, plain or .gz. Pixels become values in [0, 1].
+/// The handwritten digits, or pieces of clothing: `data.path` is a folder with
+/// train-images-idx3-ubyte and train-labels-idx1-ubyte, plain or .gz, and perhaps the t10k- files,
+/// for validation. A model reads them as images, or as one row of numbers.
 std::unique_ptr<DataSource> open_mnist(const ScenarioParts& scenario,
                                        const Model& model,
                                        DataUse use);
+
+/// CIFAR-10's binary version: `data.path` is the folder of data_batch_1.bin to data_batch_5.bin and
+/// test_batch.bin, the latter for validation. Images are read when they are needed.
+std::unique_ptr<DataSource> open_cifar10(const ScenarioParts& scenario,
+                                         const Model& model,
+                                         DataUse use);
+
+/// Files of one image each: `data.path` is a folder with a folder for each class, whose number is
+/// its place in the byte order of names. Nothing but headers is read before it is needed.
+std::unique_ptr<DataSource> open_images(const ScenarioParts& scenario,
+                                        const Model& model,
+                                        DataUse use);
+
+/// Images with a class for each pixel: `data.path` is a folder with the folders `images` and
+/// `masks`, whose files are called alike but for the ending. A mask's value is the class; with two
+/// classes 255 is the second one, too.
+std::unique_ptr<DataSource> open_segmentation(const ScenarioParts& scenario,
+                                              const Model& model,
+                                              DataUse use);
+
+/// MNIST's images in the middle of the model's, without labels: the target of a pixel is 1 where
+/// the image is above 0.
+std::unique_ptr<DataSource> open_silhouettes(const ScenarioParts& scenario,
+                                             const Model& model,
+                                             DataUse use);
 
 /// Made from the seed alone, and learnable. Real inputs: one Gaussian cluster per class. Token
 /// inputs: sequences in which the next token follows from the two before it by a rule drawn from
@@ -53,6 +79,10 @@ struct DataRange {
 /// The files and the part of them for a use. Relative paths start at the scenario's folder.
 DataRange data_range(const ScenarioParts& scenario, DataUse use);
 
+/// Whether validation reads the files for tests that this kind of data has: it does where
+/// data.validation says nothing else.
+bool reads_test_files(const ScenarioParts& scenario, DataUse use);
+
 /// Number of token ids in a sample of the model. Throws Error(BadInput) if it reads something else
 /// than the token ids that data of this `kind` gives.
 int token_positions(const Model& model, std::string_view kind);
@@ -60,8 +90,11 @@ int token_positions(const Model& model, std::string_view kind);
 /// Number of different token ids that the model's embedding has.
 int vocabulary_of(const Model& model);
 
-/// Number of classes that the model's loss tells apart. Throws Error(BadInput) if its last layer is
-/// no loss.
+/// Number of classes that the model's loss tells apart: 2 for the binary one. Throws
+/// Error(BadInput) if its last layer is no loss.
 int classes_of(const Model& model);
+
+/// Number of targets of a sample that the model's loss reads. Throws as `classes_of`.
+int target_positions_of(const Model& model);
 
 }  // namespace pipetwin::exec

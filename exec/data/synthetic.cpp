@@ -17,19 +17,25 @@ RandomStream stream(std::uint64_t seed, Use use) {
     return RandomStream(seed).of(static_cast<std::uint64_t>(use));
 }
 
-/// Classes as Gaussian clusters around random centres, one class for every position: x = centre of
-/// its class + noise, both of deviation 1, so that a linear layer learns most of it and a deeper
-/// one a little more.
+/// Classes as Gaussian clusters around random centres, one class for every position, or for all
+/// positions of a sample: x = centre of its class + noise, both of deviation 1, so that a linear
+/// layer learns most of it and a deeper one a little more.
 class Clusters final : public DataSource {
   public:
-    Clusters(const SampleShape& input, int classes, std::uint64_t seed, Use samples)
-        : input_(input), classes_(classes), seed_(seed), samples_(samples) {}
+    /// `targets`: of a sample; 1, or one for every position.
+    Clusters(const SampleShape& input, int targets, int classes, std::uint64_t seed, Use samples)
+        : input_(input),
+          targets_(targets),
+          width_(input.positions / targets * input.width),
+          classes_(classes),
+          seed_(seed),
+          samples_(samples) {}
 
     Batch batch(int step, int samples) const override {
         Batch batch{.samples = samples,
                     .positions = input_.positions,
                     .width = input_.width,
-                    .target_positions = input_.positions,
+                    .target_positions = targets_,
                     .tokens = {},
                     .values = {},
                     .targets = {}};
@@ -38,8 +44,8 @@ class Clusters final : public DataSource {
         const RandomStream labels = random.of(0);
         const RandomStream noise = random.of(1);
         const auto rows =
-            static_cast<std::uint64_t>(samples) * static_cast<std::uint64_t>(input_.positions);
-        const auto width = static_cast<std::uint64_t>(input_.width);
+            static_cast<std::uint64_t>(samples) * static_cast<std::uint64_t>(targets_);
+        const auto width = static_cast<std::uint64_t>(width_);
         for (std::uint64_t r = 0; r < rows; ++r) {
             const std::uint64_t label = labels.below(r, static_cast<std::uint64_t>(classes_));
             batch.targets.push_back(static_cast<std::int32_t>(label));
@@ -54,11 +60,13 @@ class Clusters final : public DataSource {
     std::string description() const override {
         return fmt::format("synthetic, {} in {}",
                            counted(classes_, "Gaussian cluster"),
-                           counted(input_.width, "dimension"));
+                           counted(width_, "dimension"));
     }
 
   private:
     SampleShape input_;
+    int targets_;
+    int width_;  ///< numbers that have one target
     int classes_;
     std::uint64_t seed_;
     Use samples_;
@@ -119,7 +127,17 @@ std::unique_ptr<DataSource> make_synthetic(const ScenarioParts& scenario,
     if (input.token_ids) {
         return std::make_unique<Sequences>(input.positions, vocabulary_of(model), seed, samples);
     }
-    return std::make_unique<Clusters>(input, classes_of(model), seed, samples);
+    const int targets = target_positions_of(model);
+    if (targets != 1 && targets != input.positions) {
+        throw Error(ErrorKind::BadInput,
+                    "data.kind",
+                    fmt::format("\"synthetic\" gives one class for a sample or for each of its {}, "
+                                "but the model's loss reads {}",
+                                counted(input.positions, "position"),
+                                targets),
+                    "let the model end with one position, or with as many as it begins with");
+    }
+    return std::make_unique<Clusters>(input, targets, classes_of(model), seed, samples);
 }
 
 }  // namespace pipetwin::exec

@@ -110,14 +110,7 @@ class TokenFile {
         }
     }
 
-    void add_content(ContentHash& hash, std::vector<std::byte>& buffer) const {
-        constexpr std::size_t at_once = std::size_t{1} << 20U;
-        for (std::size_t begin = 0; begin < file_.size(); begin += at_once) {
-            buffer.resize(std::min(at_once, file_.size() - begin));
-            file_.read(begin, buffer);
-            hash.add(buffer);
-        }
-    }
+    void add_content(ContentHash& hash) const { add_file(hash, file_); }
 
   private:
     void read_checked(std::size_t index, std::size_t count, std::vector<std::byte>& buffer) const {
@@ -194,9 +187,8 @@ class Tokens final : public DataSource {
     }
 
     void add_content(ContentHash& hash) const override {
-        std::vector<std::byte> buffer;
         for (const TokenFile& file : files_) {
-            file.add_content(hash, buffer);
+            file.add_content(hash);
         }
     }
 

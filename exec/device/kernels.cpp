@@ -33,6 +33,13 @@ const ColumnKernels& Kernels::columns() const {
                 "set backend = \"cpu\"");
 }
 
+const WindowKernels& Kernels::windows() const {
+    throw Error(ErrorKind::Unavailable,
+                "a layer of images",
+                "is not computed on this device",
+                "use the CPU (cluster.backend = \"cpu\")");
+}
+
 std::vector<double> values(const Kernels& kernels, ConstView x) {
     std::vector<std::byte> bytes(x.bytes());
     kernels.download(x, bytes);
@@ -41,6 +48,8 @@ std::vector<double> values(const Kernels& kernels, ConstView x) {
             return as_doubles<double>(bytes);
         case DType::I32:
             return as_doubles<std::int32_t>(bytes);
+        case DType::U8:
+            return as_doubles<std::uint8_t>(bytes);
         case DType::BF16:
             return bf16_as_doubles(bytes);
         case DType::F32:

@@ -11,6 +11,8 @@
 
 namespace pipetwin::exec {
 
+class WindowKernels;
+
 /// Sizes of one self-attention: `samples` sequences of `positions`, `heads` heads that share the
 /// width.
 struct AttentionShape {
@@ -31,6 +33,7 @@ struct UpdateView {
     View first;  ///< empty where the optimizer has no state
     View second;
     View master{};              ///< what is updated, and then rounded to `value`; empty: `value`
+    View average{};             ///< of the value over the steps; empty where there is none
     double* squares = nullptr;  ///< where the sum of the squares of the gradient goes
 };
 
@@ -41,8 +44,31 @@ struct AdamFactors {
     double epsilon = 0;
     double rate = 0;          ///< learning rate / (1 - beta1^step)
     double root_scale = 0;    ///< 1 / sqrt(1 - beta2^step)
-    double decay_factor = 1;  ///< 1 - learning rate * weight decay
+    double decay_factor = 1;  ///< 1 - learning rate * weight decay, of AdamW
     double gradient_scale = 1;
+    double weight_decay = 0;  ///< of Adam, as GradientUse
+};
+
+/// The gradient that an update follows: scale g + weight_decay w, g being the summed gradient and w
+/// the weight.
+struct GradientUse {
+    double scale = 1;
+    double weight_decay = 0;
+};
+
+/// Factors of one update by RMSProp with momentum.
+struct RmsPropMomentumFactors {
+    double rate = 0;
+    double decay = 0;     ///< of the mean of squares
+    double momentum = 0;  ///< of the update
+    double epsilon = 0;   ///< added to the mean of squares, below the root
+};
+
+/// Where a loss layer's forward leaves what the host reads: memory of `Device::results`, each null
+/// where it is not wanted.
+struct LossSums {
+    double* loss = nullptr;   ///< the sum over the rows
+    double* right = nullptr;  ///< the number of rows whose largest number is the target's
 };
 
 /// The numbers of a micro-batch's matrix that dropout drops: a function of the key, the sample's
@@ -87,6 +113,9 @@ class ColumnKernels;
 class Kernels {
   public:
     virtual ~Kernels() = default;
+
+    /// Windows over images. Throws Error(Unavailable) where the device has none.
+    virtual const WindowKernels& windows() const;
 
     /// y = 0.
     virtual void fill_zero(View y) const = 0;
@@ -160,15 +189,34 @@ class Kernels {
     virtual void embedding_backward(
         ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const = 0;
 
-    /// *sum = the sum over the rows of log(sum exp x) - x[target], in double; null: not wanted.
-    /// log_sums (n, 1) = log(sum exp x).
+    /// With l = log(sum exp x) of a row, s the label smoothing and m the mean of the row:
+    /// *sums.loss = the sum over the rows of l - (1 - s) x[target] - s m, in double. A row is right
+    /// where its first largest number is the target's. targets (n, 1) int32; log_sums (n, 1) = l.
     virtual void cross_entropy_forward(ConstView x,
                                        ConstView targets,
+                                       double smoothing,
                                        View log_sums,
-                                       double* sum) const = 0;
-    /// dx = scale (softmax(x) - one at the target); dx may be x itself.
-    virtual void cross_entropy_backward(
-        ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const = 0;
+                                       const LossSums& sums) const = 0;
+    /// dx = scale (softmax(x) - (1 - smoothing) at the target - smoothing / columns); dx may be x
+    /// itself.
+    virtual void cross_entropy_backward(ConstView x,
+                                        ConstView targets,
+                                        ConstView log_sums,
+                                        double smoothing,
+                                        double scale,
+                                        View dx) const = 0;
+
+    /// *sums.loss = the sum of max(x, 0) - x target + log(1 + exp(-|x|)), in double. A row is right
+    /// where x > 0 and the target is 1, or x <= 0 and it is 0. x (n, 1); targets (n, 1) int32, each
+    /// 0 or 1.
+    virtual void binary_cross_entropy_forward(ConstView x,
+                                              ConstView targets,
+                                              const LossSums& sums) const = 0;
+    /// dx = scale (1 / (1 + exp(-x)) - target); dx may be x itself.
+    virtual void binary_cross_entropy_backward(ConstView x,
+                                               ConstView targets,
+                                               double scale,
+                                               View dx) const = 0;
 
     /// y = skip + x / (1 - p), or skip where x is dropped; y may be x or skip. Also its gradient.
     virtual void dropout(const DropoutMask& mask, ConstView x, ConstView skip, View y) const = 0;
@@ -180,24 +228,34 @@ class Kernels {
     /// Writes each gradient's sum of squares to `squares`, in double; nothing is updated.
     virtual void sum_squares(std::span<const UpdateView> parameters) const = 0;
 
-    /// SGD in one fused pass over every parameter, with gradient_scale times its gradient. Writes
-    /// each gradient's sum of squares to `squares`, in double, of the gradient as it is.
+    /// SGD in one fused pass over every parameter. Writes each gradient's sum of squares to
+    /// `squares`, in double, of the summed gradient as it is.
     virtual void sgd(std::span<const UpdateView> parameters,
                      double rate,
-                     double gradient_scale) const = 0;
+                     const GradientUse& gradient) const = 0;
     /// SGD with momentum `mu`; passes and sums of squares as `sgd`.
     virtual void momentum(std::span<const UpdateView> parameters,
                           double rate,
                           double mu,
-                          double gradient_scale) const = 0;
+                          const GradientUse& gradient) const = 0;
     /// RMSProp; passes and sums of squares as `sgd`.
     virtual void rmsprop(std::span<const UpdateView> parameters,
                          double rate,
                          double decay,
                          double epsilon,
-                         double gradient_scale) const = 0;
+                         const GradientUse& gradient) const = 0;
+    /// RMSProp with momentum; passes and sums of squares as `sgd`.
+    virtual void rmsprop_momentum(std::span<const UpdateView> parameters,
+                                  const RmsPropMomentumFactors& factors,
+                                  const GradientUse& gradient) const = 0;
     /// Adam or AdamW; passes and sums of squares as `sgd`.
     virtual void adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const = 0;
+
+    /// average += (1 - decay) (w - average) for every parameter, w being what updates change.
+    /// Writes no `squares`.
+    virtual void average(std::span<const UpdateView> parameters, double decay) const = 0;
+    /// y = x, rounded to the type of y, which half-precision values have and x has not.
+    virtual void round(ConstView x, View y) const = 0;
 };
 
 /// The elements of x as doubles. For reports: it waits.

@@ -1,6 +1,7 @@
 #include "exec/device/null_kernels.h"
 
 #include "exec/device/column_kernels.h"
+#include "exec/device/window_kernels.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -43,8 +44,63 @@ class NullColumnKernels final : public ColumnKernels {
                        const RunningValues& /*running*/) const override {}
 };
 
+class NullWindowKernels final : public WindowKernels {
+  public:
+    void convolution_forward(const WindowShape& /*shape*/,
+                             ConstView /*x*/,
+                             ConstView /*w*/,
+                             ConstView /*b*/,
+                             ConstView /*skip*/,
+                             View /*y*/) const override {}
+    void convolution_backward_input(const WindowShape& /*shape*/,
+                                    ConstView /*dy*/,
+                                    ConstView /*w*/,
+                                    ConstView /*skip*/,
+                                    View /*dx*/) const override {}
+    void convolution_backward_weight(const WindowShape& /*shape*/,
+                                     ConstView /*x*/,
+                                     ConstView /*dy*/,
+                                     View /*dw*/,
+                                     View /*db*/) const override {}
+    void max_pool_forward(const WindowShape& /*shape*/,
+                          ConstView /*x*/,
+                          ConstView /*skip*/,
+                          View /*y*/,
+                          View /*places*/) const override {}
+    void max_pool_backward(const WindowShape& /*shape*/,
+                           ConstView /*places*/,
+                           ConstView /*dy*/,
+                           ConstView /*skip*/,
+                           View /*dx*/) const override {}
+    void average_pool_forward(const WindowShape& /*shape*/,
+                              ConstView /*x*/,
+                              ConstView /*skip*/,
+                              View /*y*/) const override {}
+    void average_pool_backward(const WindowShape& /*shape*/,
+                               ConstView /*dy*/,
+                               ConstView /*skip*/,
+                               View /*dx*/) const override {}
+    void upsample_forward(const UpsampleShape& /*shape*/,
+                          ConstView /*x*/,
+                          ConstView /*skip*/,
+                          View /*y*/) const override {}
+    void upsample_backward(const UpsampleShape& /*shape*/,
+                           ConstView /*dy*/,
+                           ConstView /*skip*/,
+                           View /*dx*/) const override {}
+    void pad(Pixels /*from*/,
+             Margins /*margins*/,
+             ConstView /*x*/,
+             ConstView /*skip*/,
+             View /*y*/) const override {}
+};
+
 class NullKernels final : public Kernels {
   public:
+    const WindowKernels& windows() const override {
+        static const NullWindowKernels windows;
+        return windows;
+    }
     void fill_zero(View /*y*/) const override {}
     void upload(std::span<const std::int32_t> /*from*/, View /*y*/) const override {}
     void upload(std::span<const float> /*from*/, View /*y*/) const override {}
@@ -106,13 +162,22 @@ class NullKernels final : public Kernels {
                             View /*dplaces*/) const override {}
     void cross_entropy_forward(ConstView /*x*/,
                                ConstView /*targets*/,
+                               double /*smoothing*/,
                                View /*log_sums*/,
-                               double* /*sum*/) const override {}
+                               const LossSums& /*sums*/) const override {}
     void cross_entropy_backward(ConstView /*x*/,
                                 ConstView /*targets*/,
                                 ConstView /*log_sums*/,
+                                double /*smoothing*/,
                                 double /*scale*/,
                                 View /*dx*/) const override {}
+    void binary_cross_entropy_forward(ConstView /*x*/,
+                                      ConstView /*targets*/,
+                                      const LossSums& /*sums*/) const override {}
+    void binary_cross_entropy_backward(ConstView /*x*/,
+                                       ConstView /*targets*/,
+                                       double /*scale*/,
+                                       View /*dx*/) const override {}
     void dropout(const DropoutMask& /*mask*/,
                  ConstView /*x*/,
                  ConstView /*skip*/,
@@ -124,18 +189,23 @@ class NullKernels final : public Kernels {
     void sum_squares(std::span<const UpdateView> /*parameters*/) const override {}
     void sgd(std::span<const UpdateView> /*parameters*/,
              double /*rate*/,
-             double /*gradient_scale*/) const override {}
+             const GradientUse& /*gradient*/) const override {}
     void momentum(std::span<const UpdateView> /*parameters*/,
                   double /*rate*/,
                   double /*mu*/,
-                  double /*gradient_scale*/) const override {}
+                  const GradientUse& /*gradient*/) const override {}
     void rmsprop(std::span<const UpdateView> /*parameters*/,
                  double /*rate*/,
                  double /*decay*/,
                  double /*epsilon*/,
-                 double /*gradient_scale*/) const override {}
+                 const GradientUse& /*gradient*/) const override {}
+    void rmsprop_momentum(std::span<const UpdateView> /*parameters*/,
+                          const RmsPropMomentumFactors& /*factors*/,
+                          const GradientUse& /*gradient*/) const override {}
     void adam(std::span<const UpdateView> /*parameters*/,
               const AdamFactors& /*factors*/) const override {}
+    void average(std::span<const UpdateView> /*parameters*/, double /*decay*/) const override {}
+    void round(ConstView /*x*/, View /*y*/) const override {}
 };
 
 }  // namespace

@@ -11,6 +11,8 @@ namespace pipetwin::exec {
 
 std::size_t size_of(DType type) {
     switch (type) {
+        case DType::U8:
+            return 1;
         case DType::BF16:
             return 2;
         case DType::F64:
@@ -32,6 +34,8 @@ std::string_view to_string(DType type) {
             return "int32";
         case DType::BF16:
             return "bf16";
+        case DType::U8:
+            return "uint8";
     }
     return "?";
 }

@@ -19,10 +19,10 @@ class Arena;
 class Memory;
 
 /// Type of a tensor's numbers.
-enum class DType { F32, F64, I32, BF16 };
+enum class DType { F32, F64, I32, BF16, U8 };
 /// Bytes of one number.
 std::size_t size_of(DType type);
-/// "fp32", "fp64", "int32" or "bf16".
+/// "fp32", "fp64", "int32", "bf16" or "uint8".
 std::string_view to_string(DType type);
 
 /// The DType of a C++ element type.
@@ -32,6 +32,8 @@ template <>
 inline constexpr DType dtype_of<double> = DType::F64;
 template <>
 inline constexpr DType dtype_of<std::int32_t> = DType::I32;
+template <>
+inline constexpr DType dtype_of<std::uint8_t> = DType::U8;
 
 /// A row-major matrix of (rows, columns) in an arena; 64-byte aligned, move-only. Activations have
 /// rows = samples * positions. An empty tensor owns nothing. Its bytes are exactly rows * columns *

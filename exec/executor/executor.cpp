@@ -60,24 +60,6 @@ void refuse_misaligned_messages(const Plan& plan, const Model& model, const Numb
     }
 }
 
-void refuse_branches_of(const Plan& plan,
-                        const Model& model,
-                        const NumberFormat& format,
-                        bool gpu) {
-    if (model.is_chain()) {
-        return;
-    }
-    if (plan->layer_recompute == LayerRecompute::Block) {
-        throw Error(ErrorKind::Unavailable,
-                    "pipeline.recompute",
-                    "blocks of a model with branches between layers are not computed again yet",
-                    "set recompute = \"always\", which computes whole stages again");
-    }
-    if (gpu) {
-        refuse_misaligned_messages(plan, model, format);
-    }
-}
-
 void refuse_what_cannot_be_executed(const Plan& plan,
                                     const Model& model,
                                     Backend backend,
@@ -102,7 +84,9 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(plan->partition && plan->partition->layer_count() == model.layer_count(),
                     "the plan's partition is one of this model");
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
-    refuse_branches_of(plan, model, number_format(precision, backend), traits(backend).has_memory);
+    if (!model.is_chain() && traits(backend).has_memory) {
+        refuse_misaligned_messages(plan, model, number_format(precision, backend));
+    }
 }
 
 /// One for each rank; of those that other processes have, none.
@@ -455,16 +439,25 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
     }
 }
 
-double Executor::Impl::loss() const {
-    double sum = 0;
-    for (int stage = 0; stage < plan.stage_count(); ++stage) {
-        sum += is_here(stage) ? worker_of(stage).stage(stage).loss() : 0;  // of last stages
+Score Executor::Impl::score() const {
+    Score sum;
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {  // 0 but of last stages
+        if (is_here(stage)) {
+            const Stage& of_rank = worker_of(stage).stage(stage);
+            sum.loss += of_rank.loss();
+            sum.accuracy.right += of_rank.right_rows();
+        }
+    }
+    if (counts_right()) {
+        sum.accuracy.rows = static_cast<double>(batch.samples) * batch.target_positions;
     }
     return sum;
 }
 
 void Executor::Impl::collect_result(StepResult& result) {
-    result.loss = loss();
+    const Score of_step = score();
+    result.loss = of_step.loss;
+    result.accuracy = of_step.accuracy;
     result.timeline.origin = traits(options.backend).is_emulated || options.emulate_links
                                  ? Origin::Emulated
                                  : Origin::Measured;
@@ -515,6 +508,7 @@ ExecutorOptions executor_options(const ScenarioParts& scenario) {
     options.precision = scenario.training.precision;
     options.seed = scenario.training.seed;
     options.optimizer = optimizer_settings(scenario);
+    options.counts_right = scenario.training.accuracy;
     options.gpu_shares = scenario.cluster.gpu_shares;
     options.gpu_units = scenario.cluster.gpu_units;
     options.emulate_links = scenario.cluster.emulate_links;
@@ -542,12 +536,13 @@ void Executor::run_step(const Batch& batch, int step, StepResult& result) {
     impl_->collect_result(result);
 }
 
-double Executor::evaluate(const Batch& batch, int step) {
+Score Executor::score(const Batch& batch, int step) {
     impl_->walk(batch, step, true);
     for (Worker* const worker : impl_->workers_here()) {
+        worker->use_averages(false);
         worker->arena().give_back_free_blocks();
     }
-    return impl_->shared_loss();
+    return impl_->shared_score();
 }
 
 std::optional<Failure> Executor::last_failure() const {

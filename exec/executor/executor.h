@@ -18,9 +18,27 @@
 
 namespace pipetwin::exec {
 
+/// Rows (positions of all samples) of a mini-batch, and those of them whose class is right.
+struct Accuracy {
+    double right = 0;
+    double rows = 0;  ///< 0 where they are not counted (ExecutorOptions::counts_right)
+
+    /// The share of the right rows; none where they are not counted.
+    std::optional<double> share() const {
+        return rows > 0 ? std::optional(right / rows) : std::nullopt;
+    }
+};
+
+/// How well the model does on a mini-batch.
+struct Score {
+    double loss = 0;  ///< mean over the mini-batch
+    Accuracy accuracy{};
+};
+
 /// What one training step computed, and when.
 struct StepResult {
     double loss = 0;                 ///< mean over the mini-batch, before the update
+    Accuracy accuracy{};             ///< before the update
     double grad_norm = 0;            ///< per tensor, then over tensors in model order, in double
     Timeline timeline;               ///< Measured or Emulated; rows as in the plan
     TimePoint start;                 ///< what its times are taken from
@@ -87,10 +105,13 @@ class Executor {
     /// the first two steps take all of it.
     void run_step(const Batch& batch, int step, StepResult& result);
 
-    /// The loss over a batch with the weights as they are: forwards alone, without dropout or
-    /// recompute, in the order of the plan's rows. Weights, gradients and peaks stay. Throws as
-    /// `run_step`, with `step` in the place. Fails and recovers as a step does.
-    double evaluate(const Batch& batch, int step);
+    /// Loss and accuracy over a batch with the weights as they are, or with their averages where
+    /// the optimizer's settings have them: forwards alone, without dropout or recompute, in the
+    /// order of the plan's rows. Weights, gradients and peaks stay. Throws as `run_step`, with
+    /// `step` in the place. Fails and recovers as a step does.
+    Score score(const Batch& batch, int step);
+    /// The loss alone of `score`.
+    double evaluate(const Batch& batch, int step) { return score(batch, step).loss; }
 
     /// Where the last step failed; none where it did not.
     std::optional<Failure> last_failure() const;

@@ -79,8 +79,8 @@ struct Executor::Impl {
     };
     /// Adds the results and the compute time of other processes. Collective.
     void share(StepResult& result, ComputeTime& time) const;
-    /// Sum of all processes' parts of the loss. Collective.
-    double shared_loss() const;
+    /// The sum of all processes' parts of loss and accuracy. Collective.
+    Score shared_score() const;
     /// Opens the two channels between a stage here and the same stage of another replica.
     ReplicaMember::Peer replica_peer(int stage, int other);
     /// Opens the sum over the GPUs of all replicas, where the backend has memory of its own.
@@ -101,6 +101,9 @@ struct Executor::Impl {
     }
     /// Throws Error(WorkerFailed) if the device failed permanently in an earlier step.
     void refuse_lost_device() const;
+    bool counts_right() const {
+        return options.counts_right.value_or(!model.layer(0).input.token_ids);
+    }
     bool has_planned_memory() const { return !layouts.empty(); }
     /// Deals free blocks so that addresses repeat from step to step and CUDA graphs can be reused.
     void repeat_addresses() const;
@@ -120,8 +123,8 @@ struct Executor::Impl {
     void collect_result(StepResult& result);
     /// Walks a step or an evaluation from begin to end. Throws as Executor::run_step.
     void walk(const Batch& data, int step, bool evaluation);
-    /// This process's part of the mean loss over the mini-batch.
-    double loss() const;
+    /// This process's part of loss and accuracy of the mini-batch.
+    Score score() const;
     /// Norm of all gradients, for a group of this process alone: summed in model order.
     double grad_norm() const;
     /// Empties all channels after a failure, so that another step can use them.

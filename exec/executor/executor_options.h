@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/scenario/scenario.h"
@@ -28,6 +29,8 @@ struct ExecutorOptions {
     Precision precision = Precision::Fp32;
     std::uint64_t seed = 1;
     OptimizerSettings optimizer;
+    /// Whether the rows are counted whose class is right; none: where the model reads no token ids.
+    std::optional<bool> counts_right{};
     GpuShares gpu_shares = GpuShares::Own;
     std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
     bool input_gradient = false;   ///< the first stage produces the gradient of its input, too

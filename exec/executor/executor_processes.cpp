@@ -232,11 +232,13 @@ void Executor::Impl::exchange_squares(GradientNorm::Squares& squares) const {
 }
 
 /// Replica by replica and stage by stage, as in one process.
-double Executor::Impl::shared_loss() const {
-    const double own = loss();
-    double sum = 0;
+Score Executor::Impl::shared_score() const {
+    const Score own = score();
+    Score sum{.accuracy = {.rows = own.accuracy.rows}};
     for (const auto& theirs : group().all_gather(std::as_bytes(std::span(&own, 1)))) {
-        sum += ByteReader(theirs).get<double>();
+        const auto part = ByteReader(theirs).get<Score>();
+        sum.loss += part.loss;
+        sum.accuracy.right += part.accuracy.right;
     }
     return sum;
 }
@@ -249,7 +251,8 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
     }
     const std::size_t own = as_index(here.front());
     ByteWriter mine;
-    mine.put(result.loss).put(time.wall).put(time.cpu).put(result.peak[own]);
+    mine.put(result.loss).put(result.accuracy.right);
+    mine.put(time.wall).put(time.cpu).put(result.peak[own]);
     mine.put_all(std::span<const Span>(result.timeline.ranks[own]));
     GradientNorm::Squares squares(as_index(model_stage_count(plan->schedule)));
     for (int stage = 0; stage < std::ssize(squares); ++stage) {
@@ -258,6 +261,7 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
         }
     }
     result.loss = 0;
+    result.accuracy.right = 0;
     result.timeline.replicas.assign(as_index(plan->replicas - 1),
                                     std::vector<std::vector<Span>>(as_index(plan.rank_count())));
     time = {};
@@ -265,6 +269,7 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
     for (int process = 0; process < group().size(); ++process) {
         ByteReader theirs(all[as_index(process)]);
         result.loss += theirs.get<double>();
+        result.accuracy.right += theirs.get<double>();
         time.wall += theirs.get<Duration>();
         time.cpu += theirs.get<Duration>();
         const auto peak = theirs.get<MemoryUse>();

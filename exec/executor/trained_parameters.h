@@ -19,7 +19,10 @@ struct TrainedParameters {
 };
 
 /// What training changes of a parameter, and a checkpoint keeps.
-inline constexpr std::array trained_parts{
-    &Parameter::value, &Parameter::master, &Parameter::first, &Parameter::second};
+inline constexpr std::array trained_parts{&Parameter::value,
+                                          &Parameter::master,
+                                          &Parameter::first,
+                                          &Parameter::second,
+                                          &Parameter::average};
 
 }  // namespace pipetwin::exec

@@ -29,6 +29,8 @@ StageOptions stage_options(const Plan& plan, const Model& model, const Worker::S
             .micro_batches = plan.micro_batches(),
             .largest_micro_batch = std::ranges::max(plan->micro_batch_sizes),
             .optimizer = options.optimizer.kind,
+            .averages_weights = options.optimizer.average_decay > 0,
+            .counts_right = options.counts_right.value_or(!model.layer(0).input.token_ids),
             .input_gradient = options.input_gradient,
             .shared_weights = model_stage_count(plan->schedule) < plan.stage_count(),
             .replica = options.replica.index,
@@ -242,12 +244,19 @@ void Worker::rehearse(const Action& action, const StepInput& step, AllocationTra
     tensor.vanish();
 }
 
+void Worker::use_averages(bool on) {
+    for (LocalStage& local : local_stages_) {
+        local.stage->use_averages(on);
+    }
+}
+
 void Worker::prepare(const StepInput& step) {
     const bool evaluation = step.evaluation;
     if (!cores_.empty()) {
         pin_to(cores_[as_index(rank_) % cores_.size()]);
     }
     device_->enter_thread();
+    use_averages(evaluation);
     for (LocalStage& local : local_stages_) {
         for (Slot& slot : local.slots) {
             slot.gradient = {};  // of the model's input, kept since the last step

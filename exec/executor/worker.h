@@ -110,6 +110,10 @@ class Worker {
     /// The step has succeeded on all ranks: running statistics follow its mini-batch.
     void commit_batch();
 
+    /// Whether the stages compute with the averages of their weights; does nothing where they have
+    /// none.
+    void use_averages(bool on);
+
     /// This rank sends and receives no more in this step.
     void close_channels();
 

@@ -10,12 +10,16 @@ namespace pipetwin::exec {
 /// loss = 1 / (N T) sum over the rows of (l - x[c]),  l = log(sum exp x)        x (n, classes)
 /// dx = 1 / (N T) (exp(x - l) - one at c)
 ///
+/// With label smoothing s, x[c] becomes (1 - s) x[c] + s mean(x), and one at c becomes 1 - s at c
+/// and s / classes everywhere: the mean over all classes has the share s of the loss, as in torch
+/// and TensorFlow.
+///
 /// So micro-batches of any size add up to the mean over the mini-batch, and gradients are plain
 /// sums. Keeps its input, the targets (int32) and l. The loss is summed in double; it is not part
 /// of y, which is empty.
 class CrossEntropy final : public ExecutableLayer {
   public:
-    CrossEntropy(const SampleShape& input, NumberFormat format);
+    CrossEntropy(const SampleShape& input, double label_smoothing, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
     Bytes unread_bytes(int samples) const override { return kept_bytes(samples); }
@@ -26,7 +30,27 @@ class CrossEntropy final : public ExecutableLayer {
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 
   private:
-    double scale(const LayerCall& call) const;  // 1 / (N T)
+    double label_smoothing_;
+};
+
+/// The loss of a yes or no at every position: with t the target 0 or 1 of a row, N the samples of
+/// the mini-batch and T the positions of a sample,
+///
+/// loss = 1 / (N T) sum over the rows of (max(x, 0) - x t + log(1 + exp(-|x|)))      x (n, 1)
+/// dx = 1 / (N T) (1 / (1 + exp(-x)) - t)
+///
+/// Keeps its input and the targets (int32); else as CrossEntropy.
+class BinaryCrossEntropy final : public ExecutableLayer {
+  public:
+    BinaryCrossEntropy(const SampleShape& input, NumberFormat format);
+
+    Bytes kept_bytes(int samples) const override;
+    Bytes unread_bytes(int samples) const override { return kept_bytes(samples); }
+    void free_unread(Kept& kept) const override { kept.tensors.clear(); }
+    /// Throws Error(BadInput), naming sample, position and value, if a target is neither 0 nor 1.
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 };
 
 }  // namespace pipetwin::exec

@@ -8,7 +8,7 @@ Join::Join(LayerType type,
            const std::vector<SampleShape>& inputs,
            const SampleShape& output,
            NumberFormat format)
-    : ExecutableLayer(inputs.front(), output, format), is_sum_(type == LayerType::Add) {
+    : JoiningLayer(inputs, output, format), is_sum_(type == LayerType::Add) {
     std::int64_t begin = 0;
     for (const SampleShape& input : inputs) {
         widths_.push_back(input.width);
@@ -18,22 +18,44 @@ Join::Join(LayerType type,
 }
 
 // y = x_0 + x_1 + ...,  or  y = (x_0 | x_1 | ...)
-void Join::join(const LayerCall& call, std::span<const ConstView> inputs, View y) const {
-    for (std::size_t input = 0; input < inputs.size(); ++input) {
+void Join::join(LayerCall& call, std::span<const ConstView> x, View y, Kept& /*kept*/) {
+    for (std::size_t input = 0; input < x.size(); ++input) {
         call.kernels.copy_columns({.from = 0,
                                    .to = begins_[input],
                                    .count = widths_[input],
                                    .adds = is_sum_ && input > 0},
-                                  inputs[input],
+                                  x[input],
                                   y);
     }
 }
 
 // dx_k = dy,  or  dx_k = the columns of dy that are x_k's
-void Join::input_gradient(
-    const LayerCall& call, std::size_t input, ConstView dy, View dx, bool adds) const {
-    call.kernels.copy_columns(
-        {.from = begins_[input], .to = 0, .count = widths_[input], .adds = adds}, dy, dx);
+void Join::join_backward_input(LayerCall& call,
+                               Kept& /*kept*/,
+                               std::span<const ConstView> /*x*/,
+                               ConstView dy,
+                               std::span<const InputGradient> dx) {
+    for (std::size_t input = 0; input < dx.size(); ++input) {
+        if (!dx[input].dx.empty()) {
+            call.kernels.copy_columns(
+                {.from = begins_[input], .to = 0, .count = widths_[input], .adds = dx[input].adds},
+                dy,
+                dx[input].dx);
+        }
+    }
+}
+
+void Join::join_backward_weight(LayerCall& /*call*/,
+                                Kept& /*kept*/,
+                                std::span<const ConstView> /*x*/,
+                                ConstView /*dy*/) {}
+
+void Join::join_backward(LayerCall& call,
+                         Kept& kept,
+                         std::span<const ConstView> x,
+                         ConstView dy,
+                         std::span<const InputGradient> dx) {
+    join_backward_input(call, kept, x, dy, dx);
 }
 
 void Join::forward(

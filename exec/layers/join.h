@@ -13,7 +13,7 @@ namespace pipetwin::exec {
 ///
 ///     add      y = x_0 + x_1 + ...      dx_k = dy
 ///     concat   y = (x_0 | x_1 | ...)    dx_k = the columns of dy that are x_k's
-class Join final : public ExecutableLayer {
+class Join final : public JoiningLayer {
   public:
     /// `inputs`: the shapes of what it joins, in the order of the columns. `type`: Add or Concat.
     Join(LayerType type,
@@ -21,11 +21,26 @@ class Join final : public ExecutableLayer {
          const SampleShape& output,
          NumberFormat format);
 
-    /// y = the join of the inputs, in their order.
-    void join(const LayerCall& call, std::span<const ConstView> inputs, View y) const;
-    /// dx = the gradient of input number `input`; it is added to dx with `adds`.
-    void input_gradient(
-        const LayerCall& call, std::size_t input, ConstView dy, View dx, bool adds) const;
+    /// True for a sum, whose gradient is that of each input.
+    bool is_sum() const { return is_sum_; }
+
+    bool backward_reads(std::size_t /*input*/) const override { return false; }
+    bool weight_reads(std::size_t /*input*/) const override { return false; }
+    void join(LayerCall& call, std::span<const ConstView> x, View y, Kept& kept) override;
+    void join_backward_input(LayerCall& call,
+                             Kept& kept,
+                             std::span<const ConstView> x,
+                             ConstView dy,
+                             std::span<const InputGradient> dx) override;
+    void join_backward_weight(LayerCall& call,
+                              Kept& kept,
+                              std::span<const ConstView> x,
+                              ConstView dy) override;
+    void join_backward(LayerCall& call,
+                       Kept& kept,
+                       std::span<const ConstView> x,
+                       ConstView dy,
+                       std::span<const InputGradient> dx) override;
 
     /// A join has several inputs: these throw InternalError.
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;

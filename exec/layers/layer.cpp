@@ -53,6 +53,9 @@ Parameter ParameterMaker::allocate(const std::string& name,
     if (settings_.optimizer_slots >= 2) {
         parameter.second = state();
     }
+    if (settings_.averages_weights) {
+        parameter.average = state();
+    }
     return parameter;
 }
 
@@ -68,13 +71,20 @@ void ParameterMaker::draw(Parameter& parameter,
         values[i] = draw(stream, role, inputs, i);
     }
     kernels_.upload(values, parameter.value);
-    if (!parameter.master.empty()) {
-        std::span<const double> exact(values);
-        if (parameter.share) {
-            exact = exact.subspan(as_index(parameter.share->begin),
-                                  static_cast<std::size_t>(parameter.share->size));
+    std::span<const double> exact(values);
+    if (parameter.share) {
+        exact = exact.subspan(as_index(parameter.share->begin),
+                              static_cast<std::size_t>(parameter.share->size));
+    }
+    for (Tensor* const copy : {&parameter.master, &parameter.average}) {
+        if (!copy->empty()) {
+            kernels_.upload(exact, *copy);
         }
-        kernels_.upload(exact, parameter.master);
+    }
+    if (settings_.first_begins_at != 0 && !parameter.first.empty()) {
+        kernels_.upload(
+            std::vector<double>(as_index(parameter.first.size()), settings_.first_begins_at),
+            parameter.first);
     }
 }
 
@@ -148,6 +158,8 @@ double ParameterMaker::draw(const RandomStream& stream,
             return gpt ? 0.0 : uniform();
         case Role::Table:
             return gpt_deviation * stream.normal(element);
+        case Role::HeWeight:
+            return std::sqrt(2.0 / inputs) * stream.normal(element);
         case Role::Ones:
             return 1.0;
         case Role::Zeros:
@@ -220,5 +232,8 @@ void ExecutableLayer::backward(
     backward_weight(call, kept, x, dy);
     backward_input(call, kept, x, dy, skip, dx);
 }
+
+JoiningLayer::JoiningLayer(std::vector<SampleShape> inputs, SampleShape output, NumberFormat format)
+    : ExecutableLayer(inputs.front(), output, format), inputs_(std::move(inputs)) {}
 
 }  // namespace pipetwin::exec

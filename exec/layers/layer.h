@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct LayerCall {
     /// Memory for the loss layer's sum over its rows; null: not wanted. Read once the device is
     /// done.
     double* loss_sum = nullptr;
+    /// Memory for the number of right rows that the loss layer finds; null: not wanted.
+    double* right_sum = nullptr;
     double loss_scale = 0;  ///< set by the loss layer: the mini-batch's mean loss has scale * sum
     /// Called after each part of a primitive layer's backward; may be empty.
     std::function<void(Op part)> after_part{};
@@ -111,7 +114,9 @@ class ParameterMaker {
         std::uint64_t seed = 1;
         int layer = 0;
         int optimizer_slots = 0;
-        bool shared = false;  ///< another pipeline has the same weights
+        double first_begins_at = 0;     ///< what every number of Parameter::first is at the start
+        bool averages_weights = false;  ///< a parameter has Parameter::average
+        bool shared = false;            ///< another pipeline has the same weights
         NumberFormat format{};
         Parameter* table = nullptr;  ///< the token table, where an earlier unit of the stage has it
         std::string table_name{};    ///< "embedding.tokens": where it is elsewhere
@@ -119,8 +124,10 @@ class ParameterMaker {
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 
-    /// Kind of a parameter, which decides its initial values.
-    enum class Role { Weight, ResidualWeight, Bias, Zeros, Ones, Table };
+    /// Kind of a parameter, which decides its initial values. `HeWeight`: normal with deviation
+    /// sqrt(2 / inputs), where `inputs` is kh kw outputs for a convolution before a ReLU (He et
+    /// al., arXiv 1502.01852, equation 14).
+    enum class Role { Weight, ResidualWeight, Bias, Zeros, Ones, Table, HeWeight };
     /// Number of places in the model that use a parameter.
     enum class Uses { One, Two };
     /// Makes the unit's next parameter. `inputs`: number of inputs over which the values of one
@@ -248,6 +255,53 @@ class ExecutableLayer {
     SampleShape input_;
     SampleShape output_;
     NumberFormat format_;
+};
+
+/// A layer that reads several outputs: a join of them, or layers with branches between them.
+///
+///   x_0 --.                                dx_k = dy df/dx_k, or added to what is in dx_k
+///   x_1 --+--> y = f(x_0, x_1, ...)
+///
+/// An x that no backward reads (`backward_reads`) may be empty there, and in W one that W does not
+/// read.
+class JoiningLayer : public ExecutableLayer {
+  public:
+    JoiningLayer(std::vector<SampleShape> inputs, SampleShape output, NumberFormat format);
+
+    /// [input] Shapes of what it reads.
+    const std::vector<SampleShape>& inputs() const { return inputs_; }
+    /// True if a backward reads input number `input`.
+    virtual bool backward_reads(std::size_t input) const = 0;
+    /// True if W reads input number `input`.
+    virtual bool weight_reads(std::size_t input) const = 0;
+
+    /// Place of one input's gradient; empty: it is not wanted.
+    struct InputGradient {
+        View dx{};
+        bool adds = false;  ///< to what is there
+    };
+    /// y = f(x_0, x_1, ...). Puts into `kept` what the gradients need.
+    virtual void join(LayerCall& call, std::span<const ConstView> x, View y, Kept& kept) = 0;
+    /// dx_k = dy df/dx_k, from the last reader of an x to its first; no dx_k may be an x.
+    virtual void join_backward_input(LayerCall& call,
+                                     Kept& kept,
+                                     std::span<const ConstView> x,
+                                     ConstView dy,
+                                     std::span<const InputGradient> dx) = 0;
+    /// dw += dy df/dw, behind `join_backward_input`.
+    virtual void join_backward_weight(LayerCall& call,
+                                      Kept& kept,
+                                      std::span<const ConstView> x,
+                                      ConstView dy) = 0;
+    /// Both gradients; no dx_k may be an x.
+    virtual void join_backward(LayerCall& call,
+                               Kept& kept,
+                               std::span<const ConstView> x,
+                               ConstView dy,
+                               std::span<const InputGradient> dx) = 0;
+
+  private:
+    std::vector<SampleShape> inputs_;
 };
 
 }  // namespace pipetwin::exec

@@ -36,6 +36,8 @@ struct StageOptions {
     int micro_batches = 1;
     int largest_micro_batch = 1;                     ///< samples; sizes the workspace
     OptimizerKind optimizer = OptimizerKind::AdamW;  ///< whose state is allocated
+    bool averages_weights = false;  ///< a running average of every weight is allocated, too
+    bool counts_right = false;      ///< the loss layer counts the rows whose class is right
     bool input_gradient = false;
     bool shared_weights = false;  ///< with a stage of another pipeline
     /// The optimizer's state is that of one share of the weights (ZeRO-1): of the stage's

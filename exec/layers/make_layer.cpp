@@ -6,34 +6,30 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/model/inner_layers.h"
 #include "exec/layers/attention.h"
 #include "exec/layers/cross_entropy.h"
 #include "exec/layers/dropout.h"
 #include "exec/layers/embedding.h"
 #include "exec/layers/gelu.h"
+#include "exec/layers/graph.h"
+#include "exec/layers/image/conv2d.h"
+#include "exec/layers/image/norms.h"
+#include "exec/layers/image/pools.h"
+#include "exec/layers/image/rearrangement.h"
+#include "exec/layers/image/rectifier.h"
+#include "exec/layers/image/resample.h"
 #include "exec/layers/join.h"
 #include "exec/layers/layer_norm.h"
 #include "exec/layers/linear.h"
-#include "exec/layers/norms.h"
-#include "exec/layers/rearrangement.h"
-#include "exec/layers/rectifier.h"
 #include "exec/layers/residual.h"
 #include "exec/layers/sequence.h"
 
 namespace pipetwin::exec {
 
 LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
-    if (layer.spec.type == LayerType::Add || layer.spec.type == LayerType::Concat) {
-        // Its inputs are other layers' outputs, and its backward reads nothing but a gradient.
-        const std::int64_t rows = std::int64_t{samples} * layer.output.positions;
-        const auto width = static_cast<std::int64_t>(size_of(format.real));
-        LayerBytes bytes{};
-        bytes.output = Bytes{rows * layer.output.width * width};
-        bytes.unread_gradient = bytes.output;
-        return bytes;
-    }
-    const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.input, format);
-    return {
+    const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.inputs, format);
+    LayerBytes bytes{
         .input = made->input_bytes(samples),
         .output = made->output_bytes(samples),
         .saved = made->saved_bytes(samples),
@@ -42,11 +38,27 @@ LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
         .input_saved = made->unread_bytes(samples) +
                        (made->weight_reads_input() ? Bytes{} : made->input_bytes(samples)),
         .unread_gradient = made->weight_reads_gradient() ? Bytes{} : made->output_bytes(samples)};
+    const auto* const joining = dynamic_cast<const JoiningLayer*>(made.get());
+    if (joining == nullptr || layer.inputs.size() == 1) {
+        return bytes;
+    }
+    // The inputs are outputs of other layers, of which it keeps some.
+    bytes.input = {};
+    bytes.saved = made->kept_bytes(samples);
+    bytes.input_saved = made->unread_bytes(samples);
+    for (std::size_t input = 0; input < layer.inputs.size(); ++input) {
+        const SampleShape& shape = layer.inputs[input];
+        const Bytes read{std::int64_t{samples} * shape.positions * shape.width *
+                         static_cast<std::int64_t>(size_of(format.real))};
+        bytes.saved += layer.keeps_input[input] ? read : Bytes{};
+        bytes.input_saved +=
+            layer.keeps_input[input] && !joining->weight_reads(input) ? read : Bytes{};
+    }
+    return bytes;
 }
 
 Bytes running_bytes(const Layer& layer, NumberFormat format) {
-    const bool joins = layer.spec.type == LayerType::Add || layer.spec.type == LayerType::Concat;
-    return joins ? Bytes{} : make_layer(layer.spec, layer.input, format)->state_bytes();
+    return make_layer(layer.spec, layer.inputs, format)->state_bytes();
 }
 
 namespace {
@@ -90,11 +102,18 @@ constexpr std::array layer_makers{
                    return std::make_unique<Attention>(input, spec.heads, spec.dropout, format);
                }},
     LayerMaker{LayerType::CrossEntropy,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<CrossEntropy>(input, spec.label_smoothing, format);
+               }},
+    LayerMaker{LayerType::BinaryCrossEntropy,
                [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
-                   return std::make_unique<CrossEntropy>(input, format);
+                   return std::make_unique<BinaryCrossEntropy>(input, format);
                }},
     LayerMaker{LayerType::Sequence,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   if (has_branches(spec)) {
+                       return std::make_unique<Graph>(spec, std::vector{input}, format);
+                   }
                    return std::make_unique<Sequence>(spec.inner, input, format);
                }},
     LayerMaker{LayerType::Residual,
@@ -157,6 +176,30 @@ constexpr std::array layer_makers{
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
                    return std::make_unique<PadChannels>(input, spec.outputs, format);
                }},
+    LayerMaker{LayerType::Conv2d,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Conv2d>(spec, input, format);
+               }},
+    LayerMaker{LayerType::MaxPool,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<MaxPool>(spec, input, format);
+               }},
+    LayerMaker{LayerType::AvgPool,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<AveragePool>(spec, input, format);
+               }},
+    LayerMaker{LayerType::GlobalAvgPool,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<AveragePool>(spec, input, format);
+               }},
+    LayerMaker{LayerType::Upsample,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Upsample>(spec, input, format);
+               }},
+    LayerMaker{LayerType::Pad,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Pad>(spec, input, format);
+               }},
 };
 
 }  // namespace
@@ -174,16 +217,20 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                 "simulate it, or describe the model by layers that are executed");
 }
 
+std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
+                                            const std::vector<SampleShape>& inputs,
+                                            NumberFormat format) {
+    if (spec.type == LayerType::Opaque || !takes_several(spec, inputs.size())) {
+        return make_layer(spec, inputs.empty() ? SampleShape{} : inputs.front(), format);
+    }
+    if (spec.type == LayerType::Sequence) {
+        return std::make_unique<Graph>(spec, inputs, format);
+    }
+    return std::make_unique<Join>(spec.type, inputs, joined_output(spec, inputs), format);
+}
+
 std::unique_ptr<ExecutableLayer> make_layer(const Model& model, int index, NumberFormat format) {
-    const Layer& layer = model.layer(index);
-    if (layer.spec.type != LayerType::Add && layer.spec.type != LayerType::Concat) {
-        return make_layer(layer.spec, layer.input, format);
-    }
-    std::vector<SampleShape> inputs;
-    for (const int source : model.operands_of(index)) {
-        inputs.push_back(model.layer(source).output);
-    }
-    return std::make_unique<Join>(layer.spec.type, inputs, layer.output, format);
+    return make_layer(model.layer(index).spec, model.layer(index).inputs, format);
 }
 
 }  // namespace pipetwin::exec

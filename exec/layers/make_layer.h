@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "core/base/units.h"
 #include "core/model/model.h"
@@ -15,14 +16,20 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                                             const SampleShape& input,
                                             NumberFormat format);
 
-/// A layer of a model, which may join the outputs of several, without parameters. Throws
+/// The layer that reads outputs of these shapes, one or several, without parameters. Throws
+/// Error(Unavailable) for an opaque layer.
+std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
+                                            const std::vector<SampleShape>& inputs,
+                                            NumberFormat format);
+
+/// A layer of a model, which may read several outputs, without parameters. Throws
 /// Error(Unavailable) for an opaque layer.
 std::unique_ptr<ExecutableLayer> make_layer(const Model& model, int index, NumberFormat format);
 
 /// Memory of one layer for one micro-batch, byte for byte as the arena counts it; the words of
 /// LayerSample.
 struct LayerBytes {
-    Bytes input;
+    Bytes input;  ///< 0 for a layer that reads several outputs
     Bytes output;
     Bytes saved;
     Bytes workspace;

@@ -14,14 +14,15 @@ namespace {
 
 AdamFactors adam_factors(const OptimizerSettings& settings, int step, double gradient_scale) {
     const double rate = learning_rate(settings, step - 1);
+    const bool is_apart = settings.kind == OptimizerKind::AdamW;
     return {.beta1 = settings.beta1,
             .beta2 = settings.beta2,
-            .epsilon = settings.epsilon,
+            .epsilon = epsilon_of(settings),
             .rate = rate / (1 - std::pow(settings.beta1, step)),
             .root_scale = 1 / std::sqrt(1 - std::pow(settings.beta2, step)),
-            .decay_factor =
-                settings.kind == OptimizerKind::AdamW ? 1 - rate * settings.weight_decay : 1.0,
-            .gradient_scale = gradient_scale};
+            .decay_factor = is_apart ? 1 - rate * weight_decay_of(settings) : 1.0,
+            .gradient_scale = gradient_scale,
+            .weight_decay = is_apart ? 0 : weight_decay_of(settings)};
 }
 
 /// Valid until the thread's next call.
@@ -43,6 +44,7 @@ const std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
                          .first = parameter.first,
                          .second = parameter.second,
                          .master = parameter.master,
+                         .average = parameter.average,
                          .squares = &squares[index]});
     }
     return views;
@@ -60,7 +62,30 @@ OptimizerSettings optimizer_settings(const ScenarioParts& scenario) {
     settings.final_learning_rate = training.final_learning_rate;
     settings.steps = training.steps;
     settings.clip_norm = training.clip_norm;
+    settings.milestones = training.learning_rate_milestones;
+    settings.rate_factor = training.learning_rate_factor;
+    settings.momentum = training.momentum.value_or(settings.momentum);
+    settings.decay = training.rmsprop_decay.value_or(settings.decay);
+    settings.epsilon = training.epsilon;
+    settings.weight_decay = training.weight_decay;
+    settings.average_decay = training.average_decay;
     return settings;
+}
+
+double epsilon_of(const OptimizerSettings& settings) {
+    constexpr double of_gpipe = 1;
+    constexpr double of_torch = 1e-8;
+    return settings.epsilon.value_or(settings.kind == OptimizerKind::RmsPropMomentum ? of_gpipe
+                                                                                     : of_torch);
+}
+
+double weight_decay_of(const OptimizerSettings& settings) {
+    constexpr double of_adamw = 0.01;
+    return settings.weight_decay.value_or(settings.kind == OptimizerKind::AdamW ? of_adamw : 0);
+}
+
+double average_decay_of(const OptimizerSettings& settings, int step) {
+    return std::min(settings.average_decay, (1.0 + step) / (10.0 + step));
 }
 
 double learning_rate(const OptimizerSettings& settings, int step) {
@@ -79,6 +104,10 @@ double learning_rate(const OptimizerSettings& settings, int step) {
             return rate + (end - rate) * done;
         case RateSchedule::Cosine:
             return end + (rate - end) * (1 + std::cos(std::numbers::pi * done)) / 2;
+        case RateSchedule::Step:
+            return rate * std::pow(settings.rate_factor,
+                                   std::ranges::upper_bound(settings.milestones, step) -
+                                       settings.milestones.begin());
     }
     throw InternalError("a schedule of the learning rate");
 }
@@ -97,9 +126,14 @@ int optimizer_slots(OptimizerKind kind) {
             return 1;
         case OptimizerKind::Adam:
         case OptimizerKind::AdamW:
+        case OptimizerKind::RmsPropMomentum:
             return 2;
     }
     throw InternalError("a kind of optimizer");
+}
+
+double first_begins_at(OptimizerKind kind) {
+    return kind == OptimizerKind::RmsPropMomentum ? 1 : 0;
 }
 
 void sum_squares(Device& device,
@@ -107,6 +141,38 @@ void sum_squares(Device& device,
                  std::span<double> squares) {
     device.kernels().sum_squares(views_of(parameters, squares));
 }
+
+namespace {
+
+void update_by_rule(const Kernels& kernels,
+                    const std::vector<UpdateView>& views,
+                    const OptimizerSettings& settings,
+                    int step,
+                    double gradient_scale) {
+    const double rate = learning_rate(settings, step - 1);
+    const GradientUse gradient{.scale = gradient_scale, .weight_decay = weight_decay_of(settings)};
+    switch (settings.kind) {
+        case OptimizerKind::Sgd:
+            return kernels.sgd(views, rate, gradient);
+        case OptimizerKind::Momentum:
+            return kernels.momentum(views, rate, settings.momentum, gradient);
+        case OptimizerKind::RmsProp:
+            return kernels.rmsprop(views, rate, settings.decay, epsilon_of(settings), gradient);
+        case OptimizerKind::RmsPropMomentum:
+            return kernels.rmsprop_momentum(views,
+                                            {.rate = rate,
+                                             .decay = settings.decay,
+                                             .momentum = settings.momentum,
+                                             .epsilon = epsilon_of(settings)},
+                                            gradient);
+        case OptimizerKind::Adam:
+        case OptimizerKind::AdamW:
+            return kernels.adam(views, adam_factors(settings, step, gradient_scale));
+    }
+    throw InternalError("a kind of optimizer");
+}
+
+}  // namespace
 
 void update(Device& device,
             std::span<Parameter* const> parameters,
@@ -117,19 +183,10 @@ void update(Device& device,
     PIPETWIN_EXPECT(step >= 1, "steps of an optimizer count from 1");
     const Kernels& kernels = device.kernels();
     const std::vector<UpdateView>& views = views_of(parameters, squares);
-    const double rate = learning_rate(settings, step - 1);
-    switch (settings.kind) {
-        case OptimizerKind::Sgd:
-            return kernels.sgd(views, rate, gradient_scale);
-        case OptimizerKind::Momentum:
-            return kernels.momentum(views, rate, settings.momentum, gradient_scale);
-        case OptimizerKind::RmsProp:
-            return kernels.rmsprop(views, rate, settings.decay, settings.epsilon, gradient_scale);
-        case OptimizerKind::Adam:
-        case OptimizerKind::AdamW:
-            return kernels.adam(views, adam_factors(settings, step, gradient_scale));
+    update_by_rule(kernels, views, settings, step, gradient_scale);
+    if (settings.average_decay > 0) {
+        kernels.average(views, average_decay_of(settings, step));
     }
-    throw InternalError("a kind of optimizer");
 }
 
 }  // namespace pipetwin::exec

@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "core/scenario/scenario.h"
 #include "exec/base/element_range.h"
@@ -11,23 +13,39 @@ namespace pipetwin::exec {
 
 class Device;
 
-/// Settings of the optimizer and of its learning rate. Defaults are torch's; RMSProp as GPipe's own
-/// (decay 0.9, epsilon 1e-8, no momentum).
+/// Settings of the optimizer and of its learning rate. Defaults are torch's; RMSProp has decay 0.9
+/// and epsilon 1e-8, and with momentum those of GPipe's training of AmoebaNet: decay 0.9, momentum
+/// 0.9, epsilon 1.
 struct OptimizerSettings {
     OptimizerKind kind = OptimizerKind::AdamW;
     double learning_rate = 3e-4;
-    double momentum = 0.9;  ///< momentum
-    double decay = 0.9;     ///< rmsprop
+    double momentum = 0.9;  ///< momentum, rmsprop-momentum
+    double decay = 0.9;     ///< rmsprop, rmsprop-momentum
     double beta1 = 0.9;     ///< adam, adamw
     double beta2 = 0.999;
-    double epsilon = 1e-8;
-    double weight_decay = 0.01;  ///< adamw, on every parameter
+    std::optional<double> epsilon{};  ///< none: 1, of rmsprop-momentum, else 1e-8
+    /// On every parameter; none: 0.01, of adamw, else 0.
+    std::optional<double> weight_decay{};
+    double average_decay = 0;  ///< of the averages of the weights; 0: there are none
     RateSchedule schedule = RateSchedule::Constant;
     int warmup_steps = 0;
     double final_learning_rate = 0;
-    int steps = 0;         ///< of the whole run; Linear and Cosine end there
-    double clip_norm = 0;  ///< 0: gradients stay as they are
+    int steps = 0;                  ///< of the whole run; Linear and Cosine end there
+    double clip_norm = 0;           ///< 0: gradients stay as they are
+    std::vector<int> milestones{};  ///< Step: steps from which the rate is `rate_factor` times that
+    double rate_factor = 0.1;       ///< of the step before
 };
+
+/// The epsilon of these settings, or the one that their optimizer has by default.
+double epsilon_of(const OptimizerSettings& settings);
+
+/// The weight decay of these settings, or the one that their optimizer has by default.
+double weight_decay_of(const OptimizerSettings& settings);
+
+/// Factor by which an average of weights fades with an update, which counts from 1: min(average
+/// decay, (1 + step) / (10 + step)), as TensorFlow's ExponentialMovingAverage has it with
+/// `num_updates`, so that the first weights soon fade.
+double average_decay_of(const OptimizerSettings& settings, int step);
 
 /// The learning rate of a step, which counts from 0: a function of it alone. With r the rate, f the
 /// final one, w the steps of the warm-up, n those of the run, t = (step - w) / (n - w):
@@ -37,7 +55,10 @@ struct OptimizerSettings {
 ///   linear      r + (f - r) t
 ///   cosine      f + (r - f) (1 + cos(pi t)) / 2
 ///
-/// From step n on, linear and cosine stay at f. As torch's LinearLR, then CosineAnnealingLR.
+///   step        r times the factor for every milestone that is not after this step
+///
+/// From step n on, linear and cosine stay at f. As torch's LinearLR, then CosineAnnealingLR or
+/// MultiStepLR.
 double learning_rate(const OptimizerSettings& settings, int step);
 
 /// Factor that clips gradients of this norm, all together: min(1, clip_norm / (norm + 1e-6)), as
@@ -49,22 +70,28 @@ OptimizerSettings optimizer_settings(const ScenarioParts& scenario);
 
 /// A weight with its gradient and the optimizer's state for it; all of one shape, and but for a
 /// value in half precision of one type. Where other replicas have a part of the state, `first`,
-/// `second` and `master` are one row of the numbers of `share`.
+/// `second`, `master` and `average` are one row of the numbers of `share`.
 struct Parameter {
     std::string name;  ///< "block0.attention.qkv.weight"
     Tensor value;
     Tensor gradient;
     Tensor first;          ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
-    Tensor second;         ///< Adam's second moment
+    Tensor second;         ///< Adam's second moment, or the momentum of rmsprop-momentum
     Tensor master;         ///< what `value` is rounded from; empty where nothing is rounded
+    Tensor average;        ///< of the exact value over the steps; empty where none is wanted
     Tensor received;       ///< the gradient of another copy, or use; empty where there is none
     bool is_copy = false;  ///< of a parameter that an earlier stage has: it counts there
     /// The part of the value that this replica updates; none: all of it.
     std::optional<ElementRange> share{};
 };
 
-/// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam and adamw 2.
+/// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam, adamw and
+/// rmsprop-momentum 2. An average of the weights is one more.
 int optimizer_slots(OptimizerKind kind);
+
+/// What every number of Parameter::first is before the first step: TensorFlow's mean of squares,
+/// which rmsprop-momentum has, begins with 1, all others with 0.
+double first_begins_at(OptimizerKind kind);
 
 /// Writes the sum of the squares of each gradient to `squares`, as `update` does, without an
 /// update.
@@ -72,8 +99,8 @@ void sum_squares(Device& device, std::span<Parameter* const> parameters, std::sp
 
 /// One update of each parameter; `step` counts from 1 (Adam's bias correction). `squares`, memory
 /// of `Device::results`, gets the sum of the squares of every gradient, in double and in a fixed
-/// order: the norm costs no pass of its own. With g the gradient times `gradient_scale`, and the
-/// rate that of the step:
+/// order: the norm costs no pass of its own. With g the gradient times `gradient_scale`, plus
+/// weight_decay w but for adamw, and the rate that of the step:
 ///
 ///   sgd        w -= rate g
 ///   momentum   v = momentum v + g;  w -= rate v
@@ -82,6 +109,11 @@ void sum_squares(Device& device, std::span<Parameter* const> parameters, std::sp
 ///              w -= rate m' / (sqrt(v') + epsilon),  m' = m / (1 - beta1^step),  v' = v / (1 -
 ///              beta2^step)
 ///   adamw      w -= rate weight_decay w first, then as adam
+///   rmsprop-momentum   v = decay v + (1 - decay) g^2, from 1;
+///                      m = momentum m + rate g / sqrt(v + epsilon);  w -= m      (TensorFlow's)
+///
+/// Where the settings average the weights, the average then moves towards the new ones:
+/// average += (1 - average_decay_of(settings, step)) (w - average).
 void update(Device& device,
             std::span<Parameter* const> parameters,
             const OptimizerSettings& settings,

@@ -26,6 +26,7 @@ SideBySide trained_on(int cores, const Model& model, int size, const CalibrateOp
     scenario.training.batch = size * micro_batches;
     scenario.training.precision = options.precision;
     scenario.training.optimizer = options.optimizer;
+    scenario.training.average_decay = options.averages_weights ? any_average_decay : 0;
     scenario.pipeline.stages = 1;
     scenario.pipeline.micro_batches = micro_batches;
     scenario.pipeline.schedule = to_string(ScheduleKind::OneFOneB);
@@ -40,6 +41,7 @@ SideBySide trained_on(int cores, const Model& model, int size, const CalibrateOp
     for (int core = 0; core < cores; ++core) {
         const MeasuredPipeline::Options own{.precision = options.precision,
                                             .optimizer = options.optimizer,
+                                            .averages_weights = options.averages_weights,
                                             .seed = options.seed,
                                             .cores = {allowed[as_index(core)]}};
         pipelines.push_back(std::make_unique<MeasuredPipeline>(plan, model, own));

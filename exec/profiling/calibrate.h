@@ -17,6 +17,7 @@ struct CalibrateOptions {
     int most_steps = 24;    ///< or at most so many
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
+    bool averages_weights = false;  ///< every update moves averages of the weights, too
     std::uint64_t seed = 1;
     std::function<void(double share, const std::string& what)> progress;
 };

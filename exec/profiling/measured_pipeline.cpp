@@ -51,6 +51,7 @@ ExecutorOptions MeasuredPipeline::executor_options(const Options& options) {
     executor.gpu_units = options.gpu_units;
     executor.seed = options.seed;
     executor.optimizer.kind = options.optimizer;
+    executor.optimizer.average_decay = options.averages_weights ? any_average_decay : 0;
     executor.optimizer.learning_rate = 1e-6;  // so that random data leads nowhere
     executor.place.cores = options.cores;
     executor.input_gradient = options.input_gradient;

@@ -64,6 +64,9 @@ GateVerdict evaluate_gate(const Samples& samples);
 /// The quiet steps; where every step lost time to others, the calmest third of all.
 Samples quiet(Samples samples);
 
+/// A decay of averages of weights; no time depends on it.
+inline constexpr double any_average_decay = 0.999;
+
 /// Trains a copy of the model with random data and reads the clock after every layer. Where that
 /// makes the layers slower, every step is followed by one without it, which says how long the
 /// actions take in a training; the layers' times are scaled to them.
@@ -74,6 +77,7 @@ class MeasuredPipeline {
         Backend backend = Backend::Cpu;
         Precision precision = Precision::Fp32;
         OptimizerKind optimizer = OptimizerKind::AdamW;
+        bool averages_weights = false;  ///< every update moves averages of the weights, too
         GpuShares gpu_shares = GpuShares::Own;
         std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
         std::uint64_t seed = 1;

@@ -60,6 +60,7 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
         scenario.cluster.host_link_gbps = 100;  // until it is measured; no order depends on it
     }
     scenario.training.optimizer = options.optimizer;
+    scenario.training.average_decay = options.averages_weights ? any_average_decay : 0;
     scenario.training.learning_rate = 1e-6;  // so that random data leads nowhere
     scenario.pipeline.stages = workers;
     scenario.pipeline.micro_batches = options.micro_batches;
@@ -128,6 +129,7 @@ MeasuredPipeline::Options run_options(const ProfilerOptions& options) {
     return {.backend = options.backend,
             .precision = options.precision,
             .optimizer = options.optimizer,
+            .averages_weights = options.averages_weights,
             .gpu_shares = options.gpu_shares,
             .gpu_units = options.gpu_units,
             .seed = options.seed};
@@ -396,6 +398,7 @@ ProfilerOptions profiler_options(const SettledScenario& scenario) {
     options.offload = traits(options.backend).offloads && pipeline.offload == Offload::Stash;
     options.precision = scenario.training.precision;
     options.optimizer = scenario.training.optimizer;
+    options.averages_weights = scenario.training.average_decay > 0;
     options.gpu_shares = scenario.cluster.gpu_shares;
     options.gpu_units = scenario.cluster.gpu_units;
     options.seed = scenario.training.seed;

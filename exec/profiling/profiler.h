@@ -35,6 +35,7 @@ struct ProfilerOptions {
     bool offload = false;  ///< stashes go to host memory and back; the link there is measured, too
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
+    bool averages_weights = false;  ///< every update moves averages of the weights, too
     GpuShares gpu_shares = GpuShares::Own;
     std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
     std::uint64_t seed = 1;

@@ -103,6 +103,7 @@ void Replicas::run_step(const Batch& batch, int step, StepResult& result) {
     }
     for (StepResult& other : of_others) {
         result.loss += other.loss;
+        result.accuracy.right += other.accuracy.right;
         result.stolen = std::max(result.stolen, other.stolen);
         const Duration later = other.start - result.start;
         for (auto& row : other.timeline.ranks) {
@@ -116,13 +117,13 @@ void Replicas::run_step(const Batch& batch, int step, StepResult& result) {
     }
 }
 
-double Replicas::evaluate(const Batch& batch, int step) {
-    std::vector<double> losses(pipelines_.size());
-    on_all(
-        [&](std::size_t replica) { losses[replica] = pipelines_[replica]->evaluate(batch, step); });
-    double sum = 0;
-    for (const double loss : losses) {
-        sum += loss;
+Score Replicas::score(const Batch& batch, int step) {
+    std::vector<Score> scores(pipelines_.size());
+    on_all([&](std::size_t replica) { scores[replica] = pipelines_[replica]->score(batch, step); });
+    Score sum = scores.front();
+    for (const Score& other : std::span(scores).subspan(1)) {
+        sum.loss += other.loss;
+        sum.accuracy.right += other.accuracy.right;
     }
     return sum;
 }

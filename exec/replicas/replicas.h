@@ -23,8 +23,10 @@ class Replicas {
     /// those of the first replica here. Where several fail, the failure of the first is thrown.
     void run_step(const Batch& batch, int step, StepResult& result);
 
+    /// As Executor::score.
+    Score score(const Batch& batch, int step);
     /// As Executor::evaluate.
-    double evaluate(const Batch& batch, int step);
+    double evaluate(const Batch& batch, int step) { return score(batch, step).loss; }
 
     /// The executor of the first replica here.
     Executor& first() { return *pipelines_.front(); }

@@ -18,7 +18,8 @@ void BranchStash::clear() {
 StageBranches::StageBranches(const Model& model,
                              int first,
                              int count,
-                             const PieceMessages& messages)
+                             const PieceMessages& messages,
+                             std::span<const std::optional<LayerRange>> groups)
     : reads_(as_index(count)), made_by_(as_index(count)) {
     const auto numbers_of = [&](int layer) {
         const SampleShape& shape = model.layer(layer).output;
@@ -40,18 +41,36 @@ StageBranches::StageBranches(const Model& model,
     place(messages.sent, sent_numbers_, &Value::sent);
     for (int index = 0; index < count; ++index) {
         const int layer = first + index;
-        const LayerType type = model.layer(layer).spec.type;
-        const bool keeps = type != LayerType::Add && type != LayerType::Concat;
-        for (const int source : model.operands_of(layer)) {
+        const std::optional<LayerRange>& group = groups[as_index(index)];
+        const std::vector<int>& operands = model.operands_of(layer);
+        for (std::size_t operand = 0; operand < operands.size(); ++operand) {
+            const int source = operands[operand];
+            const bool keeps = model.layer(layer).keeps_input[operand];
             const std::size_t read = value_of(model, source);
             Value& value = values_[read];
             reads_[as_index(index)].push_back(read);
             value.is_inner = source >= first;
             value.last_reader = index;
-            value.first_keeper = keeps && value.first_keeper < 0 ? index : value.first_keeper;
+            const bool stays_for_it = keeps || (group && source < first + group->first);
+            value.first_keeper =
+                stays_for_it && value.first_keeper < 0 ? index : value.first_keeper;
+            if (group && source >= first + group->first) {
+                value.last_in_group = index;
+            }
         }
         if (!model.readers_of(layer).empty()) {
             made_by_[as_index(index)] = value_of(model, layer);
+        }
+    }
+    find_rebuilt(groups);
+}
+
+/// Finds the outputs that no layer outside of their own layer's group reads.
+void StageBranches::find_rebuilt(std::span<const std::optional<LayerRange>> groups) {
+    for (std::size_t layer = 0; layer < made_by_.size(); ++layer) {
+        if (groups[layer] && made_by_[layer]) {
+            Value& value = values_[*made_by_[layer]];
+            value.is_rebuilt = !value.sent && value.last_reader < groups[layer]->end;
         }
     }
 }

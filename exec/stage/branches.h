@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/model/model.h"
+#include "core/plan/layer_recompute.h"
 #include "core/plan/routes.h"
 #include "exec/device/tensor.h"
 
@@ -50,11 +51,19 @@ class StageBranches {
         std::optional<Place> sent{};
         bool is_inner = false;  ///< made here and read here: it has a tensor of its own
         int last_reader = -1;   ///< of the stage's layers, from 0; -1: none reads it
-        int first_keeper = -1;  ///< the first whose backward reads it; -1: none does
+        /// The first whose backward reads it, or that is computed again from it; -1: none.
+        int first_keeper = -1;
+        int last_in_group = -1;   ///< of the layers that are computed again with its own; -1: none
+        bool is_rebuilt = false;  ///< these alone read it: F drops it, and it is made again
     };
 
-    /// Layers `first` to `first + count - 1` of the model.
-    StageBranches(const Model& model, int first, int count, const PieceMessages& messages);
+    /// Layers `first` to `first + count - 1` of the model. `groups`: [layer of the stage] those
+    /// that are computed again together with it, or nothing.
+    StageBranches(const Model& model,
+                  int first,
+                  int count,
+                  const PieceMessages& messages,
+                  std::span<const std::optional<LayerRange>> groups);
 
     std::size_t received_count() const { return received_numbers_.size(); }
     std::size_t sent_count() const { return sent_numbers_.size(); }
@@ -84,6 +93,7 @@ class StageBranches {
 
   private:
     std::size_t value_of(const Model& model, int layer);
+    void find_rebuilt(std::span<const std::optional<LayerRange>> groups);
 
     std::vector<Value> values_;
     std::vector<std::vector<std::size_t>> reads_;

@@ -13,9 +13,13 @@
 namespace pipetwin::exec {
 
 void Stage::Impl::set_up_branches(const Model& model) {
-    branches.emplace(model, place.first_layer, place.layer_count, *options.messages);
-    for (const auto& layer : layers) {
-        joins.push_back(dynamic_cast<const Join*>(layer.get()));
+    branches.emplace(model, place.first_layer, place.layer_count, *options.messages, blocks);
+    made_for_group.reserve(layers.size());
+    for (std::size_t index = 0; index < layers.size(); ++index) {
+        // The model's first layer reads its input alone.
+        joining.push_back(branches->reads(index).empty()
+                              ? nullptr
+                              : dynamic_cast<JoiningLayer*>(layers[index].get()));
     }
     made_again.resize(branches->sent_count());
     for (Stash& stash : stashes) {
@@ -88,10 +92,18 @@ View Stage::Impl::gradient_view(Stash& stash,
     return stash.branches.gradients[index];
 }
 
-/// What a layer that is no join reads.
+/// What a layer that reads one output reads.
 ConstView Stage::Impl::layer_input(Stash& stash, std::size_t index) const {
     const std::vector<std::size_t>& reads = branches->reads(index);
     return reads.empty() ? ConstView(stash.input) : ConstView(value_view(stash, reads.front(), {}));
+}
+
+/// What a layer that takes several outputs reads; empty where nothing needs it any more.
+void Stage::Impl::find_operands(Stash& stash, std::size_t index) {
+    operands.clear();
+    for (const std::size_t read : branches->reads(index)) {
+        operands.emplace_back(value_view(stash, read, {}));
+    }
 }
 
 void Stage::Impl::show_branch(std::size_t index, View output) const {
@@ -102,31 +114,70 @@ void Stage::Impl::show_branch(std::size_t index, View output) const {
     }
 }
 
+/// Room for an output inside of the stage.
+void Stage::Impl::allocate_value(Stash& stash, std::size_t index) {
+    stash.branches.values[index] =
+        allocate_matrix(stash, branches->values()[index].shape, MemoryKind::Stash);
+}
+
+/// The forward of one layer into `y`.
+void Stage::Impl::compute_layer(
+    LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept) {
+    if (joining[index] != nullptr) {
+        find_operands(stash, index);
+        joining[index]->join(call, operands, y, kept);
+    } else {
+        layers[index]->forward(call, layer_input(stash, index), {}, y, kept);
+    }
+}
+
 /// The forward of one layer, with its output where it belongs.
 void Stage::Impl::forward_layer(
     LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept) {
     View y;
     if (const std::optional<std::size_t> made = branches->made_by(index)) {
-        const StageBranches::Value& value = branches->values()[*made];
-        if (value.is_inner) {
-            stash.branches.values[*made] =
-                arena.allocate(options.format.real,
-                               std::int64_t{stash.samples} * value.shape.positions,
-                               value.shape.width,
-                               MemoryKind::Stash);
+        if (branches->values()[*made].is_inner) {
+            allocate_value(stash, *made);
         }
         y = value_view(stash, *made, sent);
     }
-    if (joins[index] != nullptr) {
-        operands.clear();
-        for (const std::size_t read : branches->reads(index)) {
-            operands.emplace_back(value_view(stash, read, {}));
-        }
-        joins[index]->join(call, operands, y);
-    } else {
-        layers[index]->forward(call, layer_input(stash, index), {}, y, kept);
-    }
+    compute_layer(call, stash, index, y, kept);
     show_branch(index, y);
+}
+
+/// The forward of the group of blocks that ends with a layer, from what F has kept. Outputs that
+/// are there still are written over with their own bits.
+void Stage::Impl::compute_branches_again(Stash& stash, const LayerCall& base, std::size_t last) {
+    if (!blocks[last] || blocks[last]->end != static_cast<int>(last) + 1) {
+        return;
+    }
+    LayerCall call = base;
+    call.recomputation = true;
+    made_for_group.clear();  // where an earlier one failed
+    for (std::size_t i = as_index(blocks[last]->first); i <= last; ++i) {
+        const std::size_t made = branches->made_by(i).value();  // the loss is in no block
+        const StageBranches::Value& value = branches->values()[made];
+        if (stash.branches.values[made].empty()) {
+            allocate_value(stash, made);
+            if (!value.is_rebuilt || value.first_keeper < 0) {
+                made_for_group.push_back(made);
+            }
+        }
+        compute_layer(call, stash, i, stash.branches.values[made], stash.layers[i]);
+        tell(i, Op::Forward);
+        free_made_for_group(stash, i);
+    }
+}
+
+/// Frees the outputs that no layer of the group reads behind this one, and no backward.
+void Stage::Impl::free_made_for_group(Stash& stash, std::size_t index) {
+    std::erase_if(made_for_group, [&](std::size_t made) {
+        if (branches->values()[made].last_in_group > static_cast<int>(index)) {
+            return false;
+        }
+        stash.branches.values[made] = {};
+        return true;
+    });
 }
 
 namespace {
@@ -144,7 +195,7 @@ void Stage::Impl::run_branches(
     int micro_batch, Stash& stash, const LayerCall& base, bool keep, std::span<Tensor> sent) {
     LayerCall call = base;
     if (!call.recomputation) {  // which has left its loss already
-        call.loss_sum = &loss_sums[as_index(micro_batch)];
+        want_sums(call, micro_batch);
     }
     for (std::size_t message = 0; message < sent.size(); ++message) {
         sent[message] = arena.allocate(options.format.real,
@@ -174,7 +225,7 @@ void Stage::Impl::run_branches(
             put_into_message(*made);
         }
         tell(i, Op::Forward);
-        if (!keep) {
+        if (!keep || blocks[i]) {
             kept[i].clear();
         }
         free_values_read(stash, i, false, keep);
@@ -193,7 +244,7 @@ void Stage::Impl::free_values_read(Stash& stash,
                                    bool keep) const {
     for (const std::size_t read : branches->reads(index)) {
         const StageBranches::Value& value = branches->values()[read];
-        const bool stays = keep && value.first_keeper >= 0;
+        const bool stays = keep && value.first_keeper >= 0 && !value.is_rebuilt;
         const int last_use = backward ? value.first_keeper : value.last_reader;
         if (last_use == static_cast<int>(index) && (backward || !stays)) {
             stash.branches.values[read] = {};
@@ -232,61 +283,96 @@ void Stage::Impl::begin_gradients(Stash& stash,
     }
 }
 
-/// The backward of one layer, or of one half of it. The last reader of an output writes its
-/// gradient, and each one before it adds its own: the sum has one order, whatever the cuts.
+Tensor Stage::Impl::allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind) {
+    const std::int64_t rows = std::int64_t{stash.samples} * shape.positions;
+    return arena.allocate(options.format.real, rows, shape.width, kind);
+}
+
+ConstView Stage::Impl::output_gradient(Stash& stash,
+                                       std::size_t index,
+                                       std::span<Tensor> gradients) const {
+    const std::optional<std::size_t> made = branches->made_by(index);
+    return made ? ConstView(gradient_view(stash, *made, gradients)) : ConstView();
+}
+
+/// Where a layer puts what it adds to the gradient of an output, or writes of it. The last reader
+/// of an output writes its gradient, and each one before it adds its own: the sum has one order,
+/// whatever the cuts.
+JoiningLayer::InputGradient Stage::Impl::begin_input_gradient(Stash& stash,
+                                                              std::size_t index,
+                                                              std::size_t value,
+                                                              std::span<Tensor> gradients) {
+    const StageBranches::Value& read = branches->values()[value];
+    const bool adds = StageBranches::adds(read, index);
+    if (!read.received && !adds) {
+        stash.branches.gradients[value] = allocate_matrix(stash, read.shape, MemoryKind::Stash);
+    }
+    return {.dx = gradient_view(stash, value, gradients), .adds = adds};
+}
+
+/// The backward of a layer that takes several outputs, or of one half of it.
+void Stage::Impl::backward_joining(
+    LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op) {
+    JoiningLayer& layer = *joining[index];
+    Kept& kept = stash.layers[index];
+    const ConstView dy = output_gradient(stash, index, gradients);
+    find_operands(stash, index);
+    if (op == Op::BackwardWeight) {
+        layer.join_backward_weight(call, kept, operands, dy);
+        return;
+    }
+    operand_gradients.clear();
+    for (const std::size_t read : branches->reads(index)) {
+        operand_gradients.push_back(begin_input_gradient(stash, index, read, gradients));
+    }
+    if (op == Op::Backward) {
+        layer.join_backward(call, kept, operands, dy, operand_gradients);
+    } else {
+        layer.join_backward_input(call, kept, operands, dy, operand_gradients);
+    }
+}
+
+/// The backward of one layer, or of one half of it.
 void Stage::Impl::backward_layer(
     LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op) {
-    ExecutableLayer& layer = *layers[index];
-    ConstView dy;
-    if (const std::optional<std::size_t> made = branches->made_by(index)) {
-        dy = gradient_view(stash, *made, gradients);
+    if (joining[index] != nullptr) {
+        backward_joining(call, stash, index, gradients, op);
+        return;
     }
+    ExecutableLayer& layer = *layers[index];
+    const ConstView dy = output_gradient(stash, index, gradients);
+    const ConstView x = layer_input(stash, index);
     Kept& kept = stash.layers[index];
-    const bool is_join = joins[index] != nullptr;
     if (op == Op::BackwardWeight) {
-        if (!is_join) {
-            layer.backward_weight(call, kept, layer_input(stash, index), dy);
-        }
+        layer.backward_weight(call, kept, x, dy);
         return;
     }
     const auto compute = [&](View dx) {
-        const ConstView x = layer_input(stash, index);
         if (op == Op::Backward) {
             layer.backward(call, kept, x, dy, {}, dx);
         } else {
             layer.backward_input(call, kept, x, dy, {}, dx);
         }
     };
-    const auto allocate = [&](const SampleShape& shape, MemoryKind kind) {
-        const std::int64_t rows = std::int64_t{stash.samples} * shape.positions;
-        return arena.allocate(options.format.real, rows, shape.width, kind);
-    };
     const std::vector<std::size_t>& reads = branches->reads(index);
     if (reads.empty()) {  // the model's first layer
         if (!gradients.empty() && !layer.input().token_ids) {
-            gradients.front() = allocate(layer.input(), MemoryKind::Boundary);
+            gradients.front() = allocate_matrix(stash, layer.input(), MemoryKind::Boundary);
             compute(gradients.front());
         } else {
             compute({});
         }
         return;
     }
-    for (std::size_t operand = 0; operand < reads.size(); ++operand) {
-        const StageBranches::Value& value = branches->values()[reads[operand]];
-        const bool adds = StageBranches::adds(value, index);
-        if (!value.received && !adds) {
-            stash.branches.gradients[reads[operand]] = allocate(value.shape, MemoryKind::Stash);
-        }
-        const View dx = gradient_view(stash, reads[operand], gradients);
-        if (is_join) {
-            joins[index]->input_gradient(call, operand, dy, dx, adds);
-        } else if (adds) {
-            Tensor own = allocate(value.shape, MemoryKind::Stash);
-            compute(own);
-            call.kernels.add(own, dx);
-        } else {
-            compute(dx);
-        }
+    const JoiningLayer::InputGradient to =
+        begin_input_gradient(stash, index, reads.front(), gradients);
+    if (to.adds) {
+        Tensor own =
+            allocate_matrix(stash, branches->values()[reads.front()].shape, MemoryKind::Stash);
+        compute(own);
+        call.kernels.add(own, to.dx);
+    } else {
+        compute(to.dx);
     }
 }
 
@@ -324,6 +410,7 @@ void Stage::backward(int micro_batch, std::span<Tensor> received, std::span<Tens
     impl.begin_gradients(stash, received, gradients);
     LayerCall call = impl.call(micro_batch, stash);
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        impl.compute_branches_again(stash, call, i);
         call.after_part = impl.part_teller(i);
         impl.backward_layer(call, stash, i, gradients, Op::Backward);
         impl.tell(i, Op::BackwardInput);
@@ -345,6 +432,7 @@ void Stage::backward_input(int micro_batch,
     impl.begin_gradients(stash, received, gradients);
     LayerCall call = impl.call(micro_batch, stash);
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        impl.compute_branches_again(stash, call, i);
         call.after_part = impl.part_teller(i);
         impl.backward_layer(call, stash, i, gradients, Op::BackwardInput);
         impl.tell(i, Op::BackwardInput);

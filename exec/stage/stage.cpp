@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -41,6 +42,8 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
             .seed = options.seed,
             .layer = 0,
             .optimizer_slots = optimizer_slots(options.optimizer),
+            .first_begins_at = first_begins_at(options.optimizer),
+            .averages_weights = options.averages_weights,
             .shared = options.shared_weights,
             .format = options.format,
             .table_name = model.layer(0).spec.name + ".tokens"};
@@ -61,6 +64,9 @@ Stage::Impl::Impl(Device& on, Arena& in, const StageOptions& with)
     : device(on), kernels(&on.kernels()), arena(in), options(with) {
     stashes.resize(as_index(options.micro_batches));
     loss_sums = device.results(stashes.size());
+    if (options.counts_right) {
+        right_sums = device.results(stashes.size());
+    }
     loss_scales.resize(stashes.size());
 }
 
@@ -95,6 +101,8 @@ Stage::Stage(Device& device,
     }
     impl_->finish({.seed = options.seed,
                    .optimizer_slots = optimizer_slots(options.optimizer),
+                   .first_begins_at = first_begins_at(options.optimizer),
+                   .averages_weights = options.averages_weights,
                    .format = options.format},
                   nullptr);
 }
@@ -135,11 +143,23 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share)
     find_blocks();
 }
 
+/// False for a block of a model with branches that is one layer, which keeps nothing but what it
+/// reads: by itself there is nothing to drop.
+bool Stage::Impl::is_computed_again(const LayerRange& block) const {
+    const int index = block.first - place.first_layer;
+    const bool is_here = index >= 0 && index < static_cast<int>(layers.size());
+    const bool is_alone = options.blocks_together == 1 && block.end == block.first + 1;
+    return !options.messages || !is_here || !is_alone ||
+           layers[as_index(index)]->kept_bytes(1) > Bytes{};
+}
+
 /// The parts of recomputed blocks that the stage has, in their groups.
 void Stage::Impl::find_blocks() {
     blocks.resize(layers.size());
     const LayerRange stage{.first = place.first_layer,
                            .end = place.first_layer + static_cast<int>(layers.size())};
+    std::erase_if(options.recomputed_blocks,
+                  [this](const LayerRange& block) { return !is_computed_again(block); });
     for (const LayerRange& group :
          block_groups(options.recomputed_blocks, stage, options.blocks_together)) {
         for (int layer = group.first; layer < group.end; ++layer) {
@@ -156,9 +176,13 @@ Stage::Stash& Stage::Impl::stash(int micro_batch) {
         for (Stash& added : std::span(stashes).subspan(loss_scales.size())) {
             added.branches = branches ? branches->make_stash() : BranchStash();
         }
-        const std::span<double> more = device.results(stashes.size());
-        std::ranges::copy(loss_sums, more.begin());
-        loss_sums = more;
+        for (std::span<double>* const sums : {&loss_sums, &right_sums}) {
+            if (!sums->empty()) {
+                const std::span<double> more = device.results(stashes.size());
+                std::ranges::copy(*sums, more.begin());
+                *sums = more;
+            }
+        }
         loss_scales.resize(stashes.size());
     }
     return stashes[index];
@@ -283,13 +307,19 @@ void Stage::Impl::show(std::size_t index, const Tensor& output) const {
     }
 }
 
+/// Tells the loss layer where what it finds in the micro-batch is to go.
+void Stage::Impl::want_sums(LayerCall& call, int micro_batch) {
+    call.loss_sum = &loss_sums[as_index(micro_batch)];
+    call.right_sum = right_sums.empty() ? nullptr : &right_sums[as_index(micro_batch)];
+}
+
 /// All layers in order. With `keep` everything that backward needs goes into the stash, else the
 /// input alone.
 Tensor Stage::Impl::run_forward(
     int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep) {
     LayerCall call = base;
     if (!call.recomputation) {  // which has left its loss already
-        call.loss_sum = &loss_sums[as_index(micro_batch)];
+        want_sums(call, micro_batch);
     }
     std::vector<Kept>& kept = keep ? stash.layers : dropped;
     kept.resize(layers.size());
@@ -499,6 +529,7 @@ void Stage::zero_gradients() {
 
 void Stage::zero_losses() {
     std::ranges::fill(impl_->loss_sums, 0.0);
+    std::ranges::fill(impl_->right_sums, 0.0);
     std::ranges::fill(impl_->loss_scales, 0.0);
 }
 
@@ -667,6 +698,27 @@ double Stage::loss() const {
         sum += impl_->loss_sums[i] * impl_->loss_scales[i];
     }
     return sum;
+}
+
+double Stage::right_rows() const {
+    return std::accumulate(impl_->right_sums.begin(), impl_->right_sums.end(), 0.0);
+}
+
+// Where nothing is rounded the tensors change places: layers read what `value` is, whichever memory
+// that has.
+void Stage::use_averages(bool on) {
+    if (!impl_->options.averages_weights || impl_->uses_averages == on) {
+        return;
+    }
+    for (Parameter* const parameter : parameters()) {
+        if (parameter->master.empty()) {
+            std::swap(parameter->value, parameter->average);
+        } else {
+            impl_->device.kernels().round(on ? parameter->average : parameter->master,
+                                          parameter->value);
+        }
+    }
+    impl_->uses_averages = on;
 }
 
 const std::vector<Parameter*>& Stage::parameters() {

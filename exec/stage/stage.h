@@ -84,7 +84,7 @@ class Stage {
     /// has sent; they are taken. Puts those of the messages that it was sent into `gradients`; the
     /// first stage has one of its input there with StageOptions::input_gradient.
     void backward(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
-    /// I, where the model has branches; gives nothing back of what F kept.
+    /// I, where the model has branches; gives nothing back of what F kept or it computed again.
     void backward_input(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
 
     /// Clears gradients, losses, and what forwards have left for the layers' state: a new
@@ -170,6 +170,14 @@ class Stage {
     /// samples / samples of the mini-batch; last stage only, else 0. Added in micro-batch order, in
     /// double; once the device has completed the forwards.
     double loss() const;
+
+    /// Number of rows, of all micro-batches since `zero_gradients`, whose class is right; 0 where
+    /// StageOptions::counts_right is not set, and where the stage has no loss.
+    double right_rows() const;
+
+    /// From now on layers compute with the averages of the weights, or with the weights again; no
+    /// step may come between. Does nothing where there are no averages.
+    void use_averages(bool on);
 
     /// All parameters in model order; names do not depend on the partition.
     const std::vector<Parameter*>& parameters();

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/layers/join.h"
 #include "exec/layers/layer.h"
 #include "exec/stage/branches.h"
 #include "exec/stage/stage.h"
@@ -58,9 +57,12 @@ struct Stage::Impl {
     std::vector<std::optional<LayerRange>> blocks;
     /// What the stage does with outputs where the model has branches; none: of a chain.
     std::optional<StageBranches> branches;
-    std::vector<const Join*> joins;   ///< [layer]; null: it reads one output. Empty: of a chain
+    /// [layer]: the layer, where it takes several outputs; null: it reads one. Empty: of a chain.
+    std::vector<JoiningLayer*> joining;
     std::vector<Tensor> made_again;   ///< [sent message] where R writes what was sent already
-    std::vector<ConstView> operands;  ///< of the join at work
+    std::vector<ConstView> operands;  ///< of the layer at work that takes several outputs
+    std::vector<JoiningLayer::InputGradient> operand_gradients;
+    std::vector<std::size_t> made_for_group;  ///< values that go before their group's backward
     LayerWatch watch;
     std::vector<Stash> stashes;  ///< [micro-batch]
     std::vector<Kept> dropped;   ///< [layer] what a layer makes in an F that keeps nothing
@@ -70,14 +72,17 @@ struct Stage::Impl {
     std::vector<double> own_moments;      ///< as a twin is sent them
     std::vector<double> twin_moments;     ///< as a twin has sent them
     std::span<double> loss_sums;          ///< [micro-batch]
+    std::span<double> right_sums;         ///< [micro-batch]; empty where they are not counted
     std::vector<double> loss_scales;      ///< [micro-batch]
     std::span<double> squares;            ///< [parameter]
     std::vector<double> counted_squares;  ///< without copies
     std::vector<Parameter*> shared;       ///< that another stage has, too, or that are used twice
+    bool uses_averages = false;           ///< layers read the averages of the weights
 
     void finish(const ParameterMaker::Settings& rules, ShareCut* share);
     Stash& stash(int micro_batch);
     LayerCall call(int micro_batch, const Stash& stash);
+    void want_sums(LayerCall& call, int micro_batch);
     Tensor load(const MicroBatch& data);
     Tensor take_in(Stash& stash, Tensor input, const MicroBatch& data);
     Boundary boundary(const SampleShape& shape, int samples) const;
@@ -87,6 +92,7 @@ struct Stage::Impl {
     Tensor run_forward(
         int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
     void find_blocks();
+    bool is_computed_again(const LayerRange& block) const;
     void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
     void free_unread(std::size_t index, Kept& kept, Tensor& dy) const;
     bool times_layers() const;
@@ -104,12 +110,25 @@ struct Stage::Impl {
     View value_view(Stash& stash, std::size_t value, std::span<Tensor> sent) const;
     View gradient_view(Stash& stash, std::size_t value, std::span<Tensor> gradients) const;
     ConstView layer_input(Stash& stash, std::size_t index) const;
+    void allocate_value(Stash& stash, std::size_t value);
+    void compute_layer(LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept);
+    void find_operands(Stash& stash, std::size_t index);
     void forward_layer(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept);
+    void compute_branches_again(Stash& stash, const LayerCall& base, std::size_t last);
+    void free_made_for_group(Stash& stash, std::size_t index);
     void free_values_read(Stash& stash, std::size_t index, bool backward, bool keep) const;
     void begin_gradients(Stash& stash, std::span<Tensor> received, std::span<Tensor> gradients);
     void backward_layer(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
+    ConstView output_gradient(Stash& stash, std::size_t index, std::span<Tensor> gradients) const;
+    void backward_joining(
+        LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
+    JoiningLayer::InputGradient begin_input_gradient(Stash& stash,
+                                                     std::size_t index,
+                                                     std::size_t value,
+                                                     std::span<Tensor> gradients);
+    Tensor allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind);
     void show_branch(std::size_t index, View output) const;
     bool first() const { return place.first_layer == 0; }
 };

@@ -37,6 +37,8 @@ std::string_view safetensors_type(DType type) {
             return "BF16";
         case DType::I32:
             return "I32";
+        case DType::U8:
+            return "U8";
     }
     throw InternalError("a type of elements");
 }
@@ -67,6 +69,7 @@ std::vector<NamedTensor> optimizer_state_of(const std::vector<Parameter*>& param
         add(list, parameter->name + ".master", parameter->master);
         add(list, parameter->name + ".first", parameter->first);
         add(list, parameter->name + ".second", parameter->second);
+        add(list, parameter->name + ".average", parameter->average);
     }
     return list;
 }

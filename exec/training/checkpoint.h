@@ -15,7 +15,8 @@ namespace pipetwin::exec {
 ///     checkpoint.json               what it is of, and a hash of every tensor
 ///     000.weights.safetensors       of a piece of the model, under names that do not depend on
 ///     000.optimizer.safetensors     where the model was cut: "NAME", "NAME.first", "NAME.second",
-///                                   and "NAME.master" where weights are rounded
+///                                   "NAME.master" where weights are rounded, and "NAME.average"
+///                                   where weights are averaged
 ///
 /// A checkpoint that `save` has returned from survives a loss of power: its files are brought to
 /// the disk before its manifest, that before its name, and only then the oldest one goes; two stay.

@@ -8,10 +8,14 @@
 
 namespace pipetwin::exec {
 
-ParameterShapes::ParameterShapes(const Model& model, NumberFormat format, OptimizerKind optimizer) {
+ParameterShapes::ParameterShapes(const Model& model,
+                                 NumberFormat format,
+                                 OptimizerKind optimizer,
+                                 bool averages_weights) {
     arena_.rehearse(&trace_);
     ParameterMaker::Settings settings{.draws = false,
                                       .optimizer_slots = optimizer_slots(optimizer),
+                                      .averages_weights = averages_weights,
                                       .format = format,
                                       .table_name = model.layer(0).spec.name + ".tokens"};
     for (int index = 0; index < model.layer_count(); ++index) {

@@ -18,7 +18,10 @@ namespace pipetwin::exec {
 class ParameterShapes {
   public:
     /// Throws Error(Unavailable) for a model with an opaque layer.
-    ParameterShapes(const Model& model, NumberFormat format, OptimizerKind optimizer);
+    ParameterShapes(const Model& model,
+                    NumberFormat format,
+                    OptimizerKind optimizer,
+                    bool averages_weights = false);
 
     /// The parameters as one piece. Their tensors hold nothing: they may be looked at, but neither
     /// read nor written. Valid as long as this object.

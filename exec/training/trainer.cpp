@@ -30,6 +30,7 @@ StepReport report_of(const StepResult& result,
     const Duration time = step_time(result.timeline);
     StepReport report{.step = step,
                       .loss = result.loss,
+                      .accuracy = result.accuracy.share(),
                       .grad_norm = result.grad_norm,
                       .learning_rate = learning_rate(optimizer, step),
                       .step_ms = to_milliseconds(time),
@@ -169,16 +170,21 @@ class Validation {
         }
     }
 
-    std::optional<double> after(int step, Replicas& pipelines) const {
+    /// The mean score of the held-out mini-batches, where it is their turn.
+    std::optional<Score> after(int step, Replicas& pipelines) const {
         if (every_ == 0 || (step + 1) % every_ != 0) {
             return std::nullopt;
         }
-        double sum = 0;
+        Score sum;
         for (int batch = 0; batch < batches_; ++batch) {
-            sum += as_worker_failure(
-                pipelines, [&] { return pipelines.evaluate(data_->batch(batch, samples_), step); });
+            const Score one = as_worker_failure(
+                pipelines, [&] { return pipelines.score(data_->batch(batch, samples_), step); });
+            sum.loss += one.loss;
+            sum.accuracy.right += one.accuracy.right;
+            sum.accuracy.rows += one.accuracy.rows;
         }
-        return sum / batches_;
+        sum.loss /= batches_;
+        return sum;
     }
 
   private:
@@ -298,7 +304,10 @@ class Training {
         StepReport& report =
             training_.steps.emplace_back(report_of(result_, optimizer_, step, samples_));
         validates_ = true;
-        report.validation_loss = validation_.after(step, pipelines_);
+        if (const std::optional<Score> held_out = validation_.after(step, pipelines_)) {
+            report.validation_loss = held_out->loss;
+            report.validation_accuracy = held_out->accuracy.share();
+        }
         validates_ = false;
         report.notes = notes_.of_step(pipelines_);
         std::ranges::move(slow_.add(result_.timeline), std::back_inserter(report.notes));
@@ -373,7 +382,8 @@ void refuse_other_checkpoints(const ScenarioParts& scenario,
     const ParameterShapes shapes(
         model,
         number_format(scenario.training.precision, scenario.cluster.backend),
-        scenario.training.optimizer);
+        scenario.training.optimizer,
+        scenario.training.average_decay > 0);
     if (const auto found = Checkpoints(checkpoints).find(shapes.parameters())) {
         const std::unique_ptr<DataSource> data = open_data(scenario, model);
         expect_same_steps(found->about, manifest_of(scenario, *data), found->folder);

@@ -19,9 +19,11 @@ namespace pipetwin::exec {
 struct StepReport {
     int step = 0;
     double loss = 0;
-    double grad_norm = 0;  ///< before clipping
+    std::optional<double> accuracy{};  ///< share of right rows; none where they are not counted
+    double grad_norm = 0;              ///< before clipping
     double learning_rate = 0;
-    std::optional<double> validation_loss{};  ///< where this step was followed by a validation
+    std::optional<double> validation_loss{};      ///< where this step was followed by a validation
+    std::optional<double> validation_accuracy{};  ///< as `accuracy`, of the held-out mini-batches
     double step_ms = 0;
     std::optional<double> samples_per_second;
     std::vector<Bytes> peak_bytes;     ///< per rank
@@ -72,7 +74,8 @@ struct TrainingOptions {
 /// `on_step` stopped it; nothing where no step was left.
 ///
 /// Every `training.validate_every` steps the mean loss over `training.validation_batches` held-out
-/// mini-batches follows, the same ones every time.
+/// mini-batches follows, the same ones every time, with the averages of the weights where the
+/// scenario has them.
 ///
 /// A checkpoint is written every `output.checkpoint_every` steps and at the end, or as often in
 /// time as that says and, after the first of them, at the end; and where `on_step` stops. One that

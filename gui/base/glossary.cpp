@@ -20,6 +20,9 @@ std::span<const GlossaryEntry> glossary() {
             "the forward of micro-batch 2 on stage 1; B is a backward, I and W its two "
             "halves: the gradient of the input, then those of the weights; R is a forward "
             "computed again"},
+        GlossaryEntry{"skip message",
+                      "an output, or its gradient, that goes straight to a stage that is no "
+                      "neighbour, past the stages between: 0SEND_F2>3"},
         GlossaryEntry{"wait", "from where a rank turns to an action until it has what it needs"},
         GlossaryEntry{"idle", "a rank does nothing: waits, and what lies between actions"},
         GlossaryEntry{"bubble.total",

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/svg/skip_curves.h"
 #include "core/svg/svg_pieces.h"
 
 namespace pipetwin::gui {
@@ -49,6 +50,11 @@ OpLook look_of(Op op) {
     return {Qt::NoBrush, "\u2192"};
 }
 
+/// A colour of the report's pictures.
+QColor color_of(std::string_view text) {
+    return QColor(QLatin1String(text.data(), static_cast<qsizetype>(text.size())));
+}
+
 /// The fill of the report's pictures, but for kinds of action that these do not tell apart from
 /// others: the norm, the collectives of a sharded stage, and messages, which they draw as waits.
 QColor fill_of(Op op) {
@@ -58,8 +64,7 @@ QColor fill_of(Op op) {
     if (is_message(op) || op == Op::Unshard || op == Op::Reshard) {
         return {0x9a, 0xa0, 0xa6};
     }
-    const std::string_view fill = svg::style_of(svg::look_of(op)).fill;
-    return QColor(QLatin1String(fill.data(), static_cast<qsizetype>(fill.size())));
+    return color_of(svg::style_of(svg::look_of(op)).fill);
 }
 
 /// Relative luminance of WCAG 2.1.
@@ -91,6 +96,8 @@ Palette light() {
             .selection = QColor(0x16191d),
             .faster = QColor(0x0072b2),
             .slower = QColor(0xd55e00),
+            .skip = color_of(svg::skip_ink),
+            .skip_gradient = color_of(svg::skip_gradient_ink),
             .banner = QColor(0xfbe3d6),
             .banner_text = QColor(0x5a2400)};
 }
@@ -115,6 +122,8 @@ Palette dark() {
             .selection = QColor(0xffffff),
             .faster = QColor(0x56b4e9),
             .slower = QColor(0xee8a3a),
+            .skip = QColor(0xffffff),
+            .skip_gradient = QColor(0xf0a8d0),
             .banner = QColor(0x54270b),
             .banner_text = QColor(0xffe6d6)};
 }

@@ -57,6 +57,8 @@ struct Palette {
     QColor selection;
     QColor faster;  ///< measured faster than predicted
     QColor slower;
+    QColor skip;           ///< a skip message with an output
+    QColor skip_gradient;  ///< a skip message with a gradient
     QColor banner;
     QColor banner_text;
 

@@ -12,6 +12,13 @@ namespace {
 
 constexpr int margin = 8;
 
+/// "step 12, loss 0.4213", and the share of right classes where it is known.
+QString text_of(const StepMetrics& step) {
+    const QString text = LossPlot::tr("step %1, loss %2").arg(step.step).arg(step.loss, 0, 'f', 4);
+    return step.accuracy ? text + LossPlot::tr(", %1 % right").arg(100 * *step.accuracy, 0, 'f', 1)
+                         : text;
+}
+
 }  // namespace
 
 LossPlot::LossPlot(QWidget* parent) : QWidget(parent), palette_(palette_of(Theme::Light)) {
@@ -77,10 +84,9 @@ void LossPlot::paintEvent(QPaintEvent* /*event*/) {
     painter.drawText(QRect(area.left(), area.bottom() + 4, area.width(), line),
                      Qt::AlignLeft,
                      tr("step %1").arg(shown.front().step));
-    painter.drawText(
-        QRect(area.left(), area.bottom() + 4, area.width(), line),
-        Qt::AlignRight,
-        tr("step %1, loss %2").arg(shown.back().step).arg(shown.back().loss, 0, 'f', 4));
+    painter.drawText(QRect(area.left(), area.bottom() + 4, area.width(), line),
+                     Qt::AlignRight,
+                     text_of(shown.back()));
     painter.setRenderHint(QPainter::Antialiasing);
     painter.setPen(QPen(palette_.faster, 2));
     QPainterPath path(point(shown.front()));

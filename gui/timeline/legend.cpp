@@ -8,6 +8,7 @@
 
 #include "gui/base/plain_text.h"
 #include "gui/timeline/row_painter.h"
+#include "gui/view/timeline/skip_arcs.h"
 
 namespace pipetwin::gui {
 
@@ -43,6 +44,15 @@ void paint_error_sample(QPainter& painter, const QRect& rect, const Palette& pal
     const int bar = rect.width() / 2;
     painter.fillRect(rect.x(), rect.y() + 1, bar, half - 1, palette.faster);
     painter.fillRect(rect.x() + bar, rect.y() + half, bar, half - 1, palette.slower);
+}
+
+/// An output goes down, its gradient comes back up, dashed as over the rows.
+void paint_skip_sample(QPainter& painter, const QRect& rect, const Palette& palette) {
+    const int middle = rect.center().x();
+    painter.setPen(QPen(palette.skip, 2));
+    painter.drawLine(rect.left() + 2, rect.top() + 1, middle - 1, rect.bottom() - 1);
+    painter.setPen(QPen(palette.skip_gradient, 2, Qt::DashLine));
+    painter.drawLine(middle + 2, rect.bottom() - 1, rect.right() - 2, rect.top() + 1);
 }
 
 }  // namespace
@@ -88,9 +98,14 @@ void Legend::show_run(const RunData& run) {
     std::erase_if(ops_,
                   [&](Op op) { return std::find(seen.begin(), seen.end(), op) == seen.end(); });
     has_errors_ = run.predicted && run.measured;
+    has_skips_ = has_skip_messages(run.twin);
     QStringList meanings;
     for (const Op op : ops_) {
         meanings += QStringLiteral("%1: %2").arg(palette_.style(op).letter, words(op));
+    }
+    if (has_skips_) {
+        meanings +=
+            tr("curve: skip message, to a stage that is no neighbour; dashed: its gradient");
     }
     set_tip(*this, meanings.join('\n'));
     setAccessibleDescription(meanings.join(QStringLiteral("; ")));
@@ -142,6 +157,10 @@ int Legend::layout_entries(QPainter* painter, const Density& density) const {
     }
     if (ops_.empty()) {
         return 0;  // there is no run
+    }
+    if (has_skips_) {
+        add(tr("skip message"),
+            [&](const QRect& rect) { paint_skip_sample(*painter, rect, palette_); });
     }
     add(tr("idle"), [&](const QRect& rect) {
         painter->fillRect(rect, palette_.row);

@@ -38,6 +38,7 @@ class Legend : public QWidget {
     std::vector<Op> ops_;
     bool has_waits_ = false;
     bool has_errors_ = false;
+    bool has_skips_ = false;
 };
 
 }  // namespace pipetwin::gui

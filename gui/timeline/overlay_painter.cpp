@@ -6,7 +6,6 @@
 #include <optional>
 
 #include <QFontMetrics>
-#include <QPainterPath>
 
 namespace pipetwin::gui {
 
@@ -16,6 +15,19 @@ constexpr int critical_height = 4;
 constexpr int narrowest_alone = 3;
 constexpr int arrow_head = 7;
 constexpr int chip_padding = 6;
+constexpr double skip_width = 1.3;
+constexpr double selected_skip_width = 2.4;
+constexpr float skip_edge_opacity = 0.75F;
+
+/// The pen of a skip message's arc; gradients are dashed, as in the report's pictures.
+QPen skip_pen(const Palette& palette, bool gradient, double width) {
+    QPen pen(gradient ? palette.skip_gradient : palette.skip, width);
+    if (gradient) {
+        pen.setCapStyle(Qt::FlatCap);                // others reach into the gaps
+        pen.setDashPattern({5 / width, 3 / width});  // in units of the width
+    }
+    return pen;
+}
 
 }  // namespace
 
@@ -155,6 +167,66 @@ void OverlayPainter::paint_arrow(const Arrow& arrow) {
     painter_.drawPolygon(head.data(), static_cast<int>(head.size()));
 }
 
+/// From row to row, with an arrow head at the receive.
+QPainterPath OverlayPainter::path_of(const svg::SkipCurve& curve) const {
+    const auto place = [this](const svg::Point& point) {
+        return QPointF(scene_.label_width + point.x, scene_.ruler_height + point.y);
+    };
+    const auto [first, second] = curve.controls();
+    const QPointF end = place(curve.end);
+    const double back = curve.end.y > curve.begin.y ? -5 : 5;
+    QPainterPath path(place(curve.begin));
+    path.cubicTo(place(first), place(second), end);
+    path.moveTo(end + QPointF(-3, back));
+    path.lineTo(end);
+    path.lineTo(end + QPointF(3, back));
+    return path;
+}
+
+void OverlayPainter::paint_skips() {
+    if (scene_.overlay.skips.empty()) {
+        return;
+    }
+    painter_.save();
+    painter_.setRenderHint(QPainter::Antialiasing, true);
+    painter_.setBrush(Qt::NoBrush);
+    QColor edge = palette().background;
+    edge.setAlphaF(skip_edge_opacity);
+    painter_.setPen(QPen(edge, skip_width + 2));
+    for (const SkipArc& arc : scene_.overlay.skips) {
+        painter_.drawPath(path_of(arc.curve));
+    }
+    for (const SkipArc& arc : scene_.overlay.skips) {
+        painter_.setPen(skip_pen(palette(), arc.curve.gradient, skip_width));
+        painter_.drawPath(path_of(arc.curve));
+    }
+    painter_.restore();
+}
+
+/// The arc of the selected send or receive, and its other end dashed.
+void OverlayPainter::paint_selected_skip() {
+    if (!scene_.selection || !scene_.other_end) {
+        return;
+    }
+    outline(*scene_.other_end, QPen(palette().selection, 2, Qt::DashLine));
+    const bool sends = is_send(scene_.run->twin.row(*scene_.selection)->op(scene_.selection->cell));
+    const std::optional<SkipArc> arc = arc_between(scene_.run->twin,
+                                                   scene_.places,
+                                                   scene_.layout,
+                                                   scene_.sight(),
+                                                   sends ? *scene_.selection : *scene_.other_end,
+                                                   sends ? *scene_.other_end : *scene_.selection);
+    if (arc) {
+        painter_.setRenderHint(QPainter::Antialiasing, true);
+        painter_.setBrush(Qt::NoBrush);
+        painter_.setPen(QPen(palette().background, selected_skip_width + 2));
+        painter_.drawPath(path_of(arc->curve));
+        painter_.setPen(skip_pen(palette(), arc->curve.gradient, selected_skip_width));
+        painter_.drawPath(path_of(arc->curve));
+        painter_.setRenderHint(QPainter::Antialiasing, false);
+    }
+}
+
 /// The selected action, its twin (dotted) and the one under the mouse.
 void OverlayPainter::paint_selection() {
     if (scene_.hovered && scene_.hovered != scene_.selection) {
@@ -166,6 +238,7 @@ void OverlayPainter::paint_selection() {
     if (const auto twin = twin_of(scene_.run->twin, *scene_.selection)) {
         outline(*twin, QPen(palette().selection, 2, Qt::DotLine));
     }
+    paint_selected_skip();
     outline(*scene_.selection, QPen(palette().selection, 3));
 }
 

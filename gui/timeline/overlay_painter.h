@@ -1,6 +1,7 @@
 #pragma once
 
 #include <QPainter>
+#include <QPainterPath>
 
 #include "gui/timeline/timeline_scene.h"
 
@@ -16,6 +17,9 @@ class OverlayPainter {
     /// Within the time area.
     void paint();
 
+    /// Paints the arcs of skip messages, which lie below the names of the actions.
+    void paint_skips();
+
     /// In the ruler: the range and its length, the marks.
     void paint_in_ruler();
 
@@ -28,6 +32,8 @@ class OverlayPainter {
     void paint_critical(const std::vector<SpanRef>& chain);
     int x_of_ready(const SpanRef& ref) const;
     void paint_arrow(const Arrow& arrow);
+    QPainterPath path_of(const svg::SkipCurve& curve) const;
+    void paint_selected_skip();
     void paint_selection();
     void outline(const SpanRef& ref, const QPen& pen);
 

@@ -102,15 +102,25 @@ void RowPainter::paint_row(const Row& row) {
         for (const auto& [box, action, room] : wide_) {
             if (box.kind == BoxKind::Action) {
                 const QRect whole(rect.x() + box.x, rect.y(), box.width, rect.height());
-                paint_label(action, whole.intersected(rect), room);
+                names_.push_back({.action = action, .seen = whole.intersected(rect), .room = room});
             }
         }
+    }
+    if (scene_.overlay.skips.empty()) {
+        paint_names();
     }
     for (int step = steps.first; step <= steps.last; ++step) {
         if (scene_.mode == Mode::Ghost && row.side == Side::Measured) {
             paint_ghosts(row, step);
         }
     }
+}
+
+void RowPainter::paint_names() {
+    for (const Name& name : names_) {
+        paint_label(name.action, name.seen, name.room);
+    }
+    names_.clear();
 }
 
 /// On which actions that share pixels fade.

@@ -18,7 +18,10 @@ class RowPainter {
     /// `ground`: what has been painted in the time area, the same in all lines of it.
     RowPainter(QPainter& painter, const TimelineScene& scene, std::vector<QRgb> ground);
 
+    /// Paints a row; where there are arcs of skip messages without the names of its actions.
     void paint_row(const Row& row);
+    /// Paints the names of the actions of all rows that were painted without.
+    void paint_names();
     void paint_errors(const Band& strip);
     void paint_memory(const Band& curve);
     void paint_links(const Band& band);
@@ -29,6 +32,13 @@ class RowPainter {
         Box box;
         Action action;
         int room;  ///< for the label; boxes that are equally long have the same
+    };
+
+    /// A name that waits for what lies below it.
+    struct Name {
+        Action action;
+        QRect seen;
+        int room;
     };
 
     const Palette& palette() const { return scene_.palette; }
@@ -58,6 +68,7 @@ class RowPainter {
     std::array<std::vector<QRgb>, op_count> faded_;  ///< by the share of compute
     std::vector<Box> boxes_;  ///< of one row, kept for its memory, as are these
     std::vector<WideBox> wide_;
+    std::vector<Name> names_;
 };
 
 /// Hatching as in the rows, for the legend.

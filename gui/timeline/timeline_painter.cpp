@@ -120,6 +120,8 @@ class ScenePainter {
                 rows.paint_links(links);
             }
         }
+        OverlayPainter(painter_, scene_).paint_skips();
+        rows.paint_names();
         paint_step_borders();
         paint_cursor_line();
         OverlayPainter(painter_, scene_).paint();

@@ -13,6 +13,13 @@ TimelineScene::Steps TimelineScene::steps_in_sight() const {
             .last = places.step_at(view.time_at(time_width()))};
 }
 
+Sight TimelineScene::sight() const {
+    return {.view = view,
+            .width = static_cast<double>(time_width()),
+            .height = static_cast<double>(size.height() - ruler_height),
+            .scroll = static_cast<double>(scroll)};
+}
+
 QRect TimelineScene::rect_at(double y, double height) const {
     const double top = layout.on_screen(y, scroll);
     return {label_width,

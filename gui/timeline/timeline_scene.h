@@ -10,6 +10,7 @@
 
 #include "gui/base/palette.h"
 #include "gui/view/run/run_data.h"
+#include "gui/view/timeline/skip_arcs.h"
 #include "gui/view/timeline/step_places.h"
 #include "gui/view/timeline/timeline_layout.h"
 
@@ -34,6 +35,7 @@ struct Arrow {
 /// Marks that lie over the rows.
 struct Overlay {
     std::vector<Arrow> arrows{};
+    std::vector<SkipArc> skips{};     ///< skip messages, below the names of the actions
     std::vector<SpanRef> chain{};     ///< outlined: what the selection waited for
     std::vector<SpanRef> critical{};  ///< underlined: the longest chain of a step
     std::vector<SpanRef> found{};     ///< outlined: what a search has found
@@ -66,6 +68,7 @@ struct TimelineScene {
     RowLayout layout;
     Overlay overlay;
     std::optional<SpanRef> selection;
+    std::optional<SpanRef> other_end;  ///< of the selection, where that is a skip message's
     std::optional<SpanRef> hovered;
     std::optional<int> cursor_x;  ///< of the time area: a line with the time at the mouse
     QSize size;
@@ -82,6 +85,9 @@ struct TimelineScene {
         int last = -1;
     };
     Steps steps_in_sight() const;
+
+    /// The part of the rows that is seen.
+    Sight sight() const;
 
     /// The rectangle of a place of the layout, in pixels of the scene.
     QRect rect_at(double y, double height) const;

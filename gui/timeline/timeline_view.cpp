@@ -61,6 +61,8 @@ void TimelineView::show_run(std::shared_ptr<const RunData> run) {
     selection_->clear();
     run_ = std::move(run);
     scene_.run = run_.get();
+    scene_.places = StepPlaces();
+    arcs_.forget();
     scene_.hovered.reset();
     scene_.overlay = {.bubbles = scene_.overlay.bubbles};
     drag_.reset();
@@ -83,6 +85,8 @@ void TimelineView::update_run(std::shared_ptr<const RunData> run) {
     Tracks tracks = scene_.tracks;
     run_ = std::move(run);
     scene_.run = run_.get();
+    scene_.places = StepPlaces();
+    arcs_.forget();
     scene_.overlay.chain.clear();
     scene_.overlay.arrows.clear();
     scene_.overlay.critical.clear();
@@ -96,6 +100,7 @@ void TimelineView::update_run(std::shared_ptr<const RunData> run) {
     if (selection_->span() && (!has_run() || !twin().span(*selection_->span()))) {
         selection_->set_span(std::nullopt);
     }
+    find_other_end();
     relayout();
     replace_steps();
     // Of another plan there may be one step where there were many, and back.
@@ -155,6 +160,12 @@ void TimelineView::set_memory(bool shown) {
 void TimelineView::set_links(bool shown) {
     links_ = shown;
     relayout();
+}
+
+void TimelineView::set_skips(bool shown) {
+    skips_ = shown;
+    find_skips();
+    viewport()->update();
 }
 
 void TimelineView::set_bubbles(bool shown) {
@@ -432,6 +443,7 @@ void TimelineView::changeEvent(QEvent* event) {
 
 void TimelineView::scrollContentsBy(int /*dx*/, int /*dy*/) {
     scene_.scroll = verticalScrollBar()->value();
+    find_skips();
     viewport()->update();
 }
 
@@ -476,6 +488,7 @@ void TimelineView::move_to(const ViewTransform& view) {
 
 void TimelineView::show_view(const ViewTransform& view) {
     scene_.view = view;
+    find_skips();
     viewport()->update();
     emit view_changed();
 }
@@ -485,6 +498,7 @@ void TimelineView::show_view(const ViewTransform& view) {
 void TimelineView::replace_steps() {
     scene_.places =
         has_run() ? StepPlaces(twin(), scene_.alignment, scene_.selection) : StepPlaces();
+    find_skips();
     viewport()->update();
 }
 
@@ -517,7 +531,23 @@ void TimelineView::relayout() {
     verticalScrollBar()->setPageStep(height);
     verticalScrollBar()->setSingleStep(metrics.height());
     scene_.scroll = verticalScrollBar()->value();
+    find_skips();
     viewport()->update();
+}
+
+/// The arcs in sight, which depend on the run, the places of its steps, the layout and the view.
+void TimelineView::find_skips() {
+    scene_.overlay.skips =
+        skips_ && has_run() ? arcs_.in_sight(twin(), scene_.places, scene_.layout, scene_.sight())
+                            : std::vector<SkipArc>();
+}
+
+/// The other end of the selected action, where that is a skip message's. O(actions).
+void TimelineView::find_other_end() {
+    const std::optional<Span> span =
+        has_run() && scene_.selection ? twin().span(*scene_.selection) : std::nullopt;
+    scene_.other_end =
+        span && span->action.hop != 0 ? partner_of(twin(), *scene_.selection) : std::nullopt;
 }
 
 void TimelineView::bring_into_sight(const SpanRef& ref) {
@@ -544,6 +574,7 @@ void TimelineView::bring_into_sight(const SpanRef& ref) {
 
 void TimelineView::take_selection() {
     scene_.selection = selection_->span();
+    find_other_end();
     if (scene_.alignment == Alignment::Selected) {
         replace_steps();
     }

@@ -47,6 +47,9 @@ class TimelineView : public QAbstractScrollArea {
     void set_memory(bool shown);
     bool shows_links() const { return links_; }
     void set_links(bool shown);
+    /// Sets whether arcs of skip messages are drawn where actions are wide enough.
+    void set_skips(bool shown);
+    bool shows_skips() const { return skips_; }
     bool shows_bubbles() const { return scene_.overlay.bubbles; }
     void set_bubbles(bool shown);
 
@@ -176,6 +179,8 @@ class TimelineView : public QAbstractScrollArea {
     void bring_into_sight(const SpanRef& ref);
     void hover(const std::optional<QPoint>& position);
     void follow_drag(QPoint position);
+    void find_skips();
+    void find_other_end();
     void take_selection();
     void announce_selection();
     template <class Change>
@@ -188,6 +193,8 @@ class TimelineView : public QAbstractScrollArea {
     std::optional<QPoint> mouse_;
     bool memory_ = true;
     bool links_ = false;
+    bool skips_ = true;
+    SkipArcs arcs_;
     /// Keep showing all of this when the window grows: until the user moves.
     std::optional<TimeRange> kept_in_sight_;
     bool animated_ = false;

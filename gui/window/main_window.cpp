@@ -40,6 +40,7 @@
 #include "gui/view/analysis/action_details.h"
 #include "gui/view/timeline/overview.h"
 #include "gui/view/timeline/search.h"
+#include "gui/view/timeline/skip_arcs.h"
 #include "gui/what_if/heat_map_panel.h"
 #include "gui/what_if/what_if_panel.h"
 
@@ -327,6 +328,7 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     details_->show_selection(*run_, selection_->span());
     follow_step();
     legend_->show_run(*run_);
+    skips_->setEnabled(has_skip_messages(run_->twin));
     why_->show_run(run_);
     actions_->show_run(run_);
     errors_->show_run(run_);

@@ -202,6 +202,7 @@ class MainWindow : public QMainWindow {
     int step_in_words_ = 0;
     QMenu* recent_ = nullptr;
     QMenu* replicas_ = nullptr;
+    QAction* skips_ = nullptr;
     QAction* next_replica_ = nullptr;
     QAction* measured_mode_ = nullptr;  ///< or emulated, as the run is
 };

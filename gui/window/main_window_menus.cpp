@@ -178,6 +178,13 @@ void MainWindow::build_view_menu() {
         timeline_->set_links(on);
         what_if_->show_links(on);
     });
+    skips_ = add_switch(menu,
+                        "skips",
+                        tr("Sk&ip messages"),
+                        {Qt::SHIFT | Qt::Key_K},
+                        timeline_->shows_skips(),
+                        [this](bool on) { timeline_->set_skips(on); });
+    skips_->setEnabled(false);
     add_switch(menu, "bubbles", tr("Idle time stands &out"), {Qt::Key_B}, false, [this](bool on) {
         timeline_->set_bubbles(on);
     });

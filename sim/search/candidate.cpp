@@ -151,8 +151,11 @@ std::vector<const ScheduleTraits*> searched_rows(const Shape& shape) {
     return rows;
 }
 
-/// Whether the names of the layers tell blocks that can be recomputed one by one.
+/// Whether the model has blocks that can be recomputed one by one.
 bool has_blocks(const Model& model) {
+    if (!model.is_chain()) {
+        return !recomputed_blocks(model).empty();
+    }
     std::vector<std::string> names;
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         names.push_back(model.layer(layer).spec.name);

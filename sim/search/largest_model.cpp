@@ -54,7 +54,7 @@ class Filler {
         for (const LayerSamples& of_class : samples_) {
             costs_.emplace_back(sized.model, of_class);
         }
-        rules_ = {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
+        rules_ = {.optimizer_slots = optimizer_slots(settled),
                   .devices = plan->tensor_parallel,
                   .fp32_gradients = settled.training.gradients == GradientType::Fp32,
                   .tied = tied_bytes(sized.model, sized.profile),
@@ -290,7 +290,7 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
         stage_states(counted_once,
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), one->model.layer_count()),
-                     {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
+                     {.optimizer_slots = optimizer_slots(settled),
                       .devices = pipeline.tensor_parallel,
                       .fp32_gradients = settled.training.gradients == GradientType::Fp32});
     const bool keeps = !has_schedule_file(settled) && schedule_traits(pipeline.schedule).trains;

@@ -64,7 +64,7 @@ LayerSums layer_sums(const SettledScenario& scenario,
         stage_states(counted_once,
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), layers),
-                     {.optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
+                     {.optimizer_slots = optimizer_slots(scenario),
                       .devices = tensor.devices,
                       .fp32_gradients = scenario.training.gradients == GradientType::Fp32});
     const double speed = std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;

@@ -79,7 +79,7 @@ const std::vector<House>& houses() {
           {"sim/calibration"}}},
         {"exec",
          {{"exec/base"},
-          {"exec/device"},
+          {"exec/device", "exec/data/images"},
           {"exec/cpu", "exec/data", "exec/memory_plan"},
           {"exec/cpu/columns", "exec/layers", "exec/transport"},
           {"exec/stage", "exec/transport/mpi", "exec/cuda/kernels"},

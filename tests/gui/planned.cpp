@@ -30,6 +30,19 @@ std::shared_ptr<const RunData> planned_run(const Plan& plan, std::vector<Timelin
     return std::make_shared<const RunData>(std::move(run));
 }
 
+std::shared_ptr<const RunData> run_with_skips(int micro_batches) {
+    PlainCosts costs;
+    costs.schedule = ScheduleKind::OneFOneB;
+    costs.schedule_name = "1f1b";
+    costs.shape = {.ranks = 4, .micro_batches = micro_batches};
+    costs.forward.assign(4, std::chrono::milliseconds(1));
+    costs.backward.assign(4, std::chrono::milliseconds(2));
+    costs.skips = {{.from = 0, .to = 2}, {.from = 0, .to = 3}};
+    const Plan plan = make_plan(costs);
+    std::mt19937 random(7);
+    return planned_run(plan, {jittered_step(plan, random)});
+}
+
 Timeline jittered_step(const Plan& plan, std::mt19937& random) {
     sim::Conditions conditions = sim::with_planned_durations(plan);
     for (auto& row : conditions.durations) {

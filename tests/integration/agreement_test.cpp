@@ -81,10 +81,27 @@ TEST(Agreement, TheRoomOfTheChannelsIsPartOfThePeak) {
 
 TEST(Agreement, InDoublePrecisionAndWithOtherOptimizersToo) {
     const Model model = test::small_mlp();
-    for (const OptimizerKind optimizer :
-         {OptimizerKind::Sgd, OptimizerKind::RmsProp, OptimizerKind::Adam}) {
+    for (const OptimizerKind optimizer : {OptimizerKind::Sgd,
+                                          OptimizerKind::RmsProp,
+                                          OptimizerKind::RmsPropMomentum,
+                                          OptimizerKind::Adam}) {
         expect_predicted_peaks(model,
                                {.stages = 2, .precision = Precision::Fp64, .optimizer = optimizer});
+    }
+}
+
+TEST(Agreement, AveragesOfWeightsAreOneNumberMoreForEachWeight) {
+    const Model model = test::small_mlp();
+    for (const Precision precision : {Precision::Fp32, Precision::Fp64, Precision::Bf16}) {
+        for (const OptimizerKind optimizer : {OptimizerKind::Sgd, OptimizerKind::RmsPropMomentum}) {
+            Shape shape{.stages = 2, .precision = precision, .optimizer = optimizer};
+            const Bytes without = test::plan_of(model, shape)->states[0].optimizer_state;
+            shape.average_decay = 0.9;
+            expect_predicted_peaks(model, shape);
+            const StageState& with = test::plan_of(model, shape)->states[0];
+            const std::int64_t exact = precision == Precision::Bf16 ? 2 : 1;
+            EXPECT_EQ(with.optimizer_state - without, with.weights * exact);
+        }
     }
 }
 

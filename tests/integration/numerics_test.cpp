@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <string_view>
 
 #include <gmock/gmock.h>
@@ -10,6 +11,8 @@
 #include "core/scenario/scenario_words.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/data/random_batch.h"
+#include "exec/device/device.h"
+#include "exec/device/kernels.h"
 #include "exec/executor/executor.h"
 #include "tests/support/reference.h"
 #include "tests/support/small_training.h"
@@ -373,6 +376,117 @@ TEST(Evaluation, RunsEveryForwardOnceAndNothingElse) {
     EXPECT_EQ(forwards, 2 * 4);
     EXPECT_EQ(others, 0);
     EXPECT_EQ(executor.stage(0).stash_count(), 0);
+}
+
+/// As a model whose weights are those averages.
+TEST(Evaluation, TakesTheAveragesOfTheWeightsAndGivesTheWeightsBack) {
+    const Model model = test::small_gpt_with(0, true);
+    for (const Precision precision : {Precision::Fp32, Precision::Fp64, Precision::Bf16}) {
+        Shape shape{.stages = 2, .precision = precision};
+        Executor plain(test::plan_of(model, shape), model, test::options_of(shape));
+        shape.average_decay = 0.5;
+        Executor averaged(test::plan_of(model, shape), model, test::options_of(shape));
+        shape.average_decay = 0;
+        Executor other(test::plan_of(model, shape), model, test::options_of(shape));
+        const Batch held_out = random_batch(model, shape.batch, 99);
+        for (int step = 0; step < 3; ++step) {
+            const Batch batch = random_batch(model, shape.batch, static_cast<std::uint64_t>(step));
+            EXPECT_EQ(averaged.run_step(batch, step).loss, plain.run_step(batch, step).loss);
+            EXPECT_TRUE(test::weights_of(averaged.parameters()) ==
+                        test::weights_of(plain.parameters()));
+            for (int stage = 0; stage < shape.stages; ++stage) {
+                const std::vector<Parameter*> from = averaged.parameters_of_stage(stage);
+                const std::vector<Parameter*> to = other.parameters_of_stage(stage);
+                for (std::size_t i = 0; i < from.size(); ++i) {
+                    cpu_kernels().upload(test::values_of(from[i]->average), to[i]->value);
+                }
+            }
+            EXPECT_EQ(averaged.evaluate(held_out, step), other.evaluate(held_out, step));
+            EXPECT_NE(averaged.evaluate(held_out, step), plain.evaluate(held_out, step));
+            EXPECT_TRUE(test::weights_of(averaged.parameters()) ==
+                        test::weights_of(plain.parameters()));
+        }
+    }
+}
+
+TEST(AveragesOfWeights, BeginWithTheFirstWeightsAndAreTheSameForEveryNumberOfStages) {
+    const Model model = test::small_mlp();
+    const auto averages_after = [&](int steps, int stages) {
+        const Shape shape{.stages = stages, .average_decay = 0.9};
+        Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+        for (int step = 0; step < steps; ++step) {
+            executor.run_step(random_batch(model, shape.batch, 1), step);
+        }
+        std::vector<test::NamedValues> averages;
+        for (const Parameter* const parameter : executor.parameters()) {
+            averages.push_back({parameter->name, test::values_of(parameter->average)});
+        }
+        return averages;
+    };
+    const Shape shape{.stages = 1};
+    Executor fresh(test::plan_of(model, shape), model, test::options_of(shape));
+    EXPECT_TRUE(averages_after(0, 2) == test::weights_of(fresh.parameters()));
+    const auto alone = averages_after(3, 1);
+    EXPECT_TRUE(averages_after(3, 2) == alone);
+    EXPECT_TRUE(averages_after(3, 4) == alone);
+}
+
+// --- Accuracy. ---
+
+Batch with_targets(Batch batch, std::int32_t target) {
+    std::ranges::fill(batch.targets, target);
+    return batch;
+}
+
+/// Every row has one largest number, so the shares of all classes add up to 1.
+TEST(Accuracy, OfAllClassesIsOneTogetherForEveryPartitionAndSchedule) {
+    const Model model = test::small_mlp();
+    constexpr int classes = 5;
+    const Batch batch = random_batch(model, 8, 7);
+    std::vector<double> expected;
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+        for (const int stages : {1, 2, 4}) {
+            for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+                const Shape shape{.stages = stages,
+                                  .micro_batches = 3,
+                                  .schedule = schedule,
+                                  .recompute = recompute};
+                Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+                double right = 0;
+                std::vector<double> found;
+                for (int target = 0; target < classes; ++target) {
+                    const Score score = executor.score(with_targets(batch, target), 0);
+                    EXPECT_EQ(score.accuracy.rows, 8);
+                    right += score.accuracy.right;
+                    found.push_back(score.accuracy.right);
+                }
+                EXPECT_EQ(right, 8) << test::to_string(shape);
+                expected = expected.empty() ? found : expected;
+                EXPECT_EQ(found, expected) << test::to_string(shape);
+                // A step counts with the weights that it begins with.
+                const StepResult step = executor.run_step(with_targets(batch, 2), 0);
+                EXPECT_EQ(step.accuracy.right, expected[2]);
+                EXPECT_EQ(step.accuracy.share(), expected[2] / 8);
+            }
+        }
+    }
+}
+
+TEST(Accuracy, OfAModelThatReadsTokensIsCountedWhereItIsAskedFor) {
+    const Model model = test::small_gpt();
+    const Shape shape{.stages = 2};
+    ExecutorOptions options = test::options_of(shape);
+    const Batch batch = random_batch(model, shape.batch, 1);
+    Executor plain(test::plan_of(model, shape), model, options);
+    const StepResult without = plain.run_step(batch, 0);
+    EXPECT_EQ(without.accuracy.share(), std::nullopt);
+    options.counts_right = true;
+    Executor counting(test::plan_of(model, shape), model, options);
+    const StepResult with = counting.run_step(batch, 0);
+    EXPECT_EQ(with.accuracy.rows, 8 * 6);  // positions of all samples
+    EXPECT_EQ(with.loss, without.loss);
+    EXPECT_EQ(with.grad_norm, without.grad_norm);
+    EXPECT_EQ(with.peak, without.peak);
 }
 
 // --- Tied embeddings. ---

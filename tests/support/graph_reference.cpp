@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/as_index.h"
+#include "core/model/inner_layers.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"
 #include "exec/executor/backend.h"
@@ -16,38 +17,42 @@ namespace {
 using exec::ConstView;
 using exec::Tensor;
 
-/// Everything that one micro-batch leaves from forward to backward.
-struct Pass {
-    Tensor input;
-    std::vector<Tensor> outputs;    ///< [layer]
-    std::vector<Tensor> gradients;  ///< [layer]: of its output
-    std::vector<exec::Kept> kept;   ///< [layer]
-    double loss_scale = 0;
+/// A layer that has a formula of its own, or stands in a chain inside of another. Values are
+/// numbered: 0 is the model's input, and each step makes the next one.
+struct Step {
+    LayerSpec spec;
+    std::vector<std::size_t> operands;  ///< values
+    SampleShape output;
+    std::unique_ptr<exec::ExecutableLayer> layer{};  ///< null: a join
 };
 
-bool is_join(const Layer& layer) {
-    return layer.spec.type == LayerType::Add || layer.spec.type == LayerType::Concat;
-}
+/// Everything that one micro-batch leaves from forward to backward.
+struct Pass {
+    std::vector<Tensor> values;
+    std::vector<Tensor> gradients;  ///< [value]
+    std::vector<exec::Kept> kept;   ///< [step]
+    double loss_scale = 0;
+};
 
 /// f(row, column of the sum or of the wide matrix, column of the operand), for all numbers of an
 /// operand.
 template <class F>
-void for_each_joined(const Layer& layer, const Tensor& operand, std::int64_t first, F&& f) {
-    const std::int64_t begin = layer.spec.type == LayerType::Concat ? first : 0;
+void for_each_joined(const Step& step, const Tensor& operand, std::int64_t first, F&& f) {
+    const std::int64_t begin = step.spec.type == LayerType::Concat ? first : 0;
     for (std::int64_t row = 0; row < operand.rows(); ++row) {
         for (std::int64_t column = 0; column < operand.columns(); ++column) {
-            f(row * layer.output.width + begin + column, row * operand.columns() + column);
+            f(row * step.output.width + begin + column, row * operand.columns() + column);
         }
     }
 }
 
 /// y = x_0 + x_1 + ..., or the operands side by side.
 template <class T>
-void join(const Layer& layer, const std::vector<const Tensor*>& operands, Tensor& y) {
+void join(const Step& step, const std::vector<const Tensor*>& operands, Tensor& y) {
     std::int64_t first = 0;
     for (const Tensor* const x : operands) {
-        const bool adds = layer.spec.type == LayerType::Add && x != operands.front();
-        for_each_joined(layer, *x, first, [&](std::int64_t joined, std::int64_t own) {
+        const bool adds = step.spec.type == LayerType::Add && x != operands.front();
+        for_each_joined(step, *x, first, [&](std::int64_t joined, std::int64_t own) {
             T& to = y.as<T>()[joined];
             to = adds ? to + x->as<T>()[own] : x->as<T>()[own];
         });
@@ -57,8 +62,8 @@ void join(const Layer& layer, const std::vector<const Tensor*>& operands, Tensor
 
 /// What a join hands back to the operand that begins in column `first`.
 template <class T>
-void hand_back(const Layer& layer, const Tensor& dy, std::int64_t first, Tensor& dx) {
-    for_each_joined(layer, dx, first, [&](std::int64_t joined, std::int64_t own) {
+void hand_back(const Step& step, const Tensor& dy, std::int64_t first, Tensor& dx) {
+    for_each_joined(step, dx, first, [&](std::int64_t joined, std::int64_t own) {
         dx.as<T>()[own] = dy.as<T>()[joined];
     });
 }
@@ -68,28 +73,64 @@ void hand_back(const Layer& layer, const Tensor& dy, std::int64_t first, Tensor&
 struct GraphReference::Impl {
     Impl(const Model& of, const exec::ExecutorOptions& with)
         : model(of),
-          options(with),
           format(exec::number_format(with.precision, with.backend)),
           device(exec::make_cpu_device()) {
+        std::vector<std::size_t> value_of_unit;
+        shapes.push_back(model.layer(0).input);
         for (int index = 0; index < model.layer_count(); ++index) {
-            layers.push_back(
-                is_join(model.layer(index))
-                    ? nullptr
-                    : exec::make_layer(model.layer(index).spec, model.layer(index).input, format));
-            if (layers.back() == nullptr) {
-                continue;
-            }
+            const Layer& unit = model.layer(index);
             exec::ParameterMaker maker(
                 arena, exec::cpu_kernels(), {.seed = with.seed, .layer = index, .format = format});
-            layers.back()->create_parameters(maker, model.layer(index).spec.name, false);
+            std::vector<std::size_t> operands;
+            for (const int source : model.operands_of(index)) {
+                operands.push_back(value_of_unit[as_index(source)]);
+            }
+            if (index == 0) {
+                operands.push_back(0);
+            }
+            add_steps(unit.spec, operands, unit.output, unit.spec.name, maker);
+            value_of_unit.push_back(steps.size());
+        }
+    }
+
+    /// A layer, or those inside it.
+    void add_steps(const LayerSpec& spec,
+                   const std::vector<std::size_t>& operands,
+                   const SampleShape& output,
+                   const std::string& path,
+                   exec::ParameterMaker& maker) {
+        std::vector<SampleShape> inputs;
+        for (const std::size_t operand : operands) {
+            inputs.push_back(shapes[operand]);
+        }
+        if (spec.type == LayerType::Sequence && takes_several(spec, inputs.size())) {
+            std::vector<std::size_t> values = operands;
+            for (const InnerLayer& inner : inner_layers(spec, inputs)) {
+                std::vector<std::size_t> read;
+                for (const std::size_t operand : inner.operands) {
+                    read.push_back(values[operand]);
+                }
+                add_steps(inner.spec, read, inner.output, path + "." + inner.spec.name, maker);
+                values.push_back(steps.size());
+            }
+            return;
+        }
+        Step& step = steps.emplace_back();
+        step.spec = spec;
+        step.operands = operands;
+        step.output = output;
+        shapes.push_back(output);
+        if (operands.size() == 1) {
+            step.layer = exec::make_layer(spec, inputs.front(), format);
+            step.layer->create_parameters(maker, path, false);
         }
     }
 
     exec::LayerCall call(int number, const exec::MicroBatch& slice) {
         Bytes workspace;
-        for (const auto& layer : layers) {
-            workspace =
-                std::max(workspace, layer ? layer->workspace_bytes(slice.samples) : Bytes{});
+        for (const Step& step : steps) {
+            workspace = std::max(workspace,
+                                 step.layer ? step.layer->workspace_bytes(slice.samples) : Bytes{});
         }
         return {.kernels = exec::cpu_kernels(),
                 .arena = arena,
@@ -108,45 +149,40 @@ struct GraphReference::Impl {
 
     void forward(int number, const exec::MicroBatch& slice) {
         Pass& pass = passes.emplace_back();
-        const int count = model.layer_count();
-        pass.outputs.resize(as_index(count));
-        pass.gradients.resize(as_index(count));
-        pass.kept.resize(as_index(count));
-        pass.input = tensor_for(model.layer(0).input, slice.samples);
+        pass.values.resize(shapes.size());
+        pass.gradients.resize(shapes.size());
+        pass.kept.resize(steps.size());
+        pass.values.front() = tensor_for(model.layer(0).input, slice.samples);
         const std::size_t per_sample = as_index(slice.batch->positions * slice.batch->width);
         exec::cpu_kernels().upload(std::span(slice.batch->values)
                                        .subspan(as_index(slice.first_sample) * per_sample,
                                                 as_index(slice.samples) * per_sample),
-                                   pass.input);
+                                   pass.values.front());
         exec::LayerCall call = this->call(number, slice);
         call.data = &slice;
         call.loss_sum = &loss_sums[as_index(number)];
-        for (int index = 0; index < count; ++index) {
-            const Layer& layer = model.layer(index);
-            Tensor& y = pass.outputs[as_index(index)];
-            y = layer.output.width == 0 ? Tensor() : tensor_for(layer.output, slice.samples);
-            if (is_join(layer)) {
-                std::vector<const Tensor*> operands;
-                for (const int source : model.operands_of(index)) {
-                    operands.push_back(&pass.outputs[as_index(source)]);
-                }
-                format.real == exec::DType::F64 ? join<double>(layer, operands, y)
-                                                : join<float>(layer, operands, y);
-            } else {
-                layers[as_index(index)]->forward(
-                    call, input_of(pass, index), {}, y, pass.kept[as_index(index)]);
+        for (std::size_t index = 0; index < steps.size(); ++index) {
+            const Step& step = steps[index];
+            Tensor& y = pass.values[index + 1];
+            y = step.output.width == 0 ? Tensor() : tensor_for(step.output, slice.samples);
+            if (step.layer) {
+                step.layer->forward(
+                    call, pass.values[step.operands.front()], {}, y, pass.kept[index]);
+                continue;
             }
+            std::vector<const Tensor*> operands;
+            for (const std::size_t operand : step.operands) {
+                operands.push_back(&pass.values[operand]);
+            }
+            format.real == exec::DType::F64 ? join<double>(step, operands, y)
+                                            : join<float>(step, operands, y);
         }
         pass.loss_scale = call.loss_scale;
     }
 
-    ConstView input_of(const Pass& pass, int index) const {
-        return index == 0 ? pass.input : pass.outputs[as_index(model.inputs_of(index).front())];
-    }
-
-    /// The first gradient of an output stays as it is, and each further one is added to it.
-    void add(Pass& pass, int source, Tensor gradient) {
-        Tensor& sum = pass.gradients[as_index(source)];
+    /// The first gradient of a value stays as it is, and each further one is added to it.
+    void add(Pass& pass, std::size_t value, Tensor gradient) {
+        Tensor& sum = pass.gradients[value];
         if (sum.empty()) {
             sum = std::move(gradient);
         } else {
@@ -157,35 +193,30 @@ struct GraphReference::Impl {
     void backward(int number, const exec::MicroBatch& slice) {
         Pass& pass = passes[as_index(number)];
         exec::LayerCall call = this->call(number, slice);
-        for (int index = model.layer_count() - 1; index >= 0; --index) {
-            const Layer& layer = model.layer(index);
-            const Tensor& dy = pass.gradients[as_index(index)];
-            if (!is_join(layer)) {
-                Tensor dx = index == 0 ? Tensor() : tensor_for(layer.input, slice.samples);
-                layers[as_index(index)]->backward(
-                    call, pass.kept[as_index(index)], input_of(pass, index), dy, {}, dx);
-                if (index > 0) {
-                    add(pass, model.inputs_of(index).front(), std::move(dx));
-                }
-                continue;
-            }
+        for (std::size_t index = steps.size(); index-- > 0;) {
+            const Step& step = steps[index];
+            const Tensor& dy = pass.gradients[index + 1];
             std::int64_t first = 0;
-            for (const int source : model.operands_of(index)) {
-                Tensor dx = tensor_for(model.layer(source).output, slice.samples);
-                format.real == exec::DType::F64 ? hand_back<double>(layer, dy, first, dx)
-                                                : hand_back<float>(layer, dy, first, dx);
+            for (const std::size_t operand : step.operands) {
+                Tensor dx = tensor_for(shapes[operand], slice.samples);
+                if (step.layer) {
+                    step.layer->backward(call, pass.kept[index], pass.values[operand], dy, {}, dx);
+                } else {
+                    format.real == exec::DType::F64 ? hand_back<double>(step, dy, first, dx)
+                                                    : hand_back<float>(step, dy, first, dx);
+                }
                 first += dx.columns();
-                add(pass, source, std::move(dx));
+                add(pass, operand, std::move(dx));
             }
         }
     }
 
     Model model;
-    exec::ExecutorOptions options;
     exec::NumberFormat format;
     std::unique_ptr<exec::Device> device;
     exec::Arena arena;
-    std::vector<std::unique_ptr<exec::ExecutableLayer>> layers;  ///< null: a join
+    std::vector<Step> steps;
+    std::vector<SampleShape> shapes;  ///< [value]
     std::vector<Pass> passes;
     std::vector<double> loss_sums;
 };
@@ -220,9 +251,9 @@ double GraphReference::run(const std::vector<exec::MicroBatch>& slices,
 
 std::vector<exec::Parameter*> GraphReference::parameters() {
     std::vector<exec::Parameter*> all;
-    for (const auto& layer : impl_->layers) {
-        if (layer) {
-            for (exec::Parameter* const parameter : layer->parameters()) {
+    for (const Step& step : impl_->steps) {
+        if (step.layer) {
+            for (exec::Parameter* const parameter : step.layer->parameters()) {
                 all.push_back(parameter);
             }
         }

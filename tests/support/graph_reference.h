@@ -11,7 +11,8 @@ namespace pipetwin::test {
 
 /// Forward and backward of a model whose layers read any outputs before them, layer by layer, with
 /// every output and every gradient in a tensor of its own from begin to end: no stage, no pipeline,
-/// no message. The oracle for gradients of models with branches, in fp32 and fp64.
+/// no message. A sequence with branches inside is taken apart into its layers. The oracle for
+/// gradients of models with branches, in fp32 and fp64.
 class GraphReference {
   public:
     GraphReference(const Model& model, const exec::ExecutorOptions& options);

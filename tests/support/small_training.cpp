@@ -65,6 +65,81 @@ Model small_norms() {
          named(layer(LayerType::CrossEntropy), "loss")});
 }
 
+namespace {
+
+LayerSpec linear(std::string name, int outputs, std::vector<std::string> inputs = {}) {
+    return {.name = std::move(name),
+            .type = LayerType::Linear,
+            .outputs = outputs,
+            .inputs = std::move(inputs)};
+}
+
+LayerSpec of_type(LayerType type, std::string name, std::vector<std::string> inputs = {}) {
+    return {.name = std::move(name), .type = type, .inputs = std::move(inputs)};
+}
+
+LayerSpec sequence(std::string name,
+                   std::vector<LayerSpec> inner,
+                   std::vector<std::string> inputs = {}) {
+    return {.name = std::move(name),
+            .type = LayerType::Sequence,
+            .inner = std::move(inner),
+            .inputs = std::move(inputs)};
+}
+
+/// A cell that reads the output before it and the one before that, each several times, and makes
+/// three times `width` numbers.
+LayerSpec cell(std::string name, int width, std::vector<std::string> inputs) {
+    return sequence(
+        std::move(name),
+        {sequence(
+             "state0", {of_type(LayerType::Gelu, "gelu"), linear("linear", width)}, {"input0"}),
+         linear("state1", width, {"input1"}),
+         of_type(LayerType::Gelu, "left2", {"state1"}),
+         of_type(LayerType::Add, "state2", {"left2", "state1"}),
+         linear("left3", width, {"input0"}),
+         of_type(LayerType::LayerNorm, "right3", {"state0"}),
+         of_type(LayerType::Add, "state3", {"left3", "right3"}),
+         sequence("mix",
+                  {linear("left", width),
+                   linear("right", width, {"input1"}),
+                   of_type(LayerType::Add, "sum", {"left", "right", "input0"})},
+                  {"state2", "input1"}),
+         of_type(LayerType::Concat, "out", {"state0", "state3", "mix"})},
+        std::move(inputs));
+}
+
+/// A cell whose second input is read by sums alone, so that no backward reads it; `width` is that
+/// of the second input.
+LayerSpec cell_with_a_way_past(std::string name, int width, std::vector<std::string> inputs) {
+    return sequence(std::move(name),
+                    {linear("state0", width),
+                     of_type(LayerType::Add, "state2", {"state0", "input1"}),
+                     of_type(LayerType::Gelu, "state3", {"state2"}),
+                     of_type(LayerType::Add, "sum", {"state3", "input1", "state0"})},
+                    std::move(inputs));
+}
+
+}  // namespace
+
+Model small_cells() {
+    return Model::graph({.positions = 2, .width = 6},
+                        {sequence("stem0",
+                                  {linear("a", 6),
+                                   of_type(LayerType::Gelu, "b", {"input0"}),
+                                   of_type(LayerType::Add, "c", {"a", "b"})}),
+                         sequence("stem1",
+                                  {linear("a", 5),
+                                   linear("b", 4, {"input0"}),
+                                   of_type(LayerType::Concat, "c", {"a", "b", "input0"})}),
+                         cell("cell0", 3, {"stem1", "stem0"}),
+                         cell("cell1", 4, {"cell0", "stem1"}),
+                         cell_with_a_way_past("cell2", 9, {"cell1", "cell0"}),
+                         of_type(LayerType::Gelu, "gelu"),
+                         linear("classes", 4),
+                         of_type(LayerType::CrossEntropy, "loss")});
+}
+
 std::string to_string(const Shape& shape) {
     return fmt::format("{} K={} V={} M={} B={} {}",
                        shape.schedule,
@@ -99,6 +174,7 @@ SettledScenario scenario_of(const Shape& shape) {
     scenario.training.optimizer = shape.optimizer;
     scenario.training.learning_rate = 1e-2;
     scenario.training.clip_norm = shape.clip_norm;
+    scenario.training.average_decay = shape.average_decay;
     scenario.pipeline.stages = shape.stages;
     scenario.pipeline.chunks = shape.chunks;
     scenario.pipeline.micro_batches = shape.micro_batches;

@@ -24,6 +24,9 @@ Model small_gpt_with(double dropout, bool tied);
 /// Ten units of images of 3 x 2 pixels, 6 numbers each: every kind of norm, alone and inside
 /// others, and layers that drop or rectify; 5 classes.
 Model small_norms();
+/// Three cells of AmoebaNet's shape, of linear layers, each a unit that reads the outputs of the
+/// two units before it; 6 numbers in, 4 classes, 8 units.
+Model small_cells();
 
 /// Every backend whose tensors lie in host memory, so that its ranks run on any machine: what all
 /// backends promise is tested on each of these.
@@ -50,6 +53,7 @@ struct Shape {
     int replicas = 1;
     bool overlap_reduction = false;
     bool shard_optimizer = false;
+    double average_decay = 0;
 };
 /// "gpipe K=2 V=1 M=3 B=7 always": for failure messages.
 std::string to_string(const Shape& shape);

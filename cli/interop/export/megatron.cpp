@@ -131,6 +131,7 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
             return;
         case OptimizerKind::Sgd:
         case OptimizerKind::RmsProp:
+        case OptimizerKind::RmsPropMomentum:
             flags.optimizer = "sgd";
             console.note(
                 fmt::format("Megatron has adam, and sgd with momentum, and not {}: the "

@@ -55,7 +55,8 @@ void convert(std::span<const From> from, DType type, std::byte* to) {
                 store(static_cast<std::int32_t>(value));
                 break;
             case DType::F64:
-                PIPETWIN_EXPECT(false, "the GPU has no fp64 tensors");
+            case DType::U8:
+                PIPETWIN_EXPECT(false, "a type of numbers that the host hands to the GPU");
         }
     }
 }
@@ -402,26 +403,64 @@ void CudaKernels::embedding_backward(
                      dplaces.as<float>());
 }
 
+LossSums CudaKernels::loss_sums(std::int64_t rows, const exec::LossSums& sums) const {
+    return {.loss = sums.loss,
+            .right = sums.right,
+            .scratch = scratch<double>(cuda::loss_scratch(rows))};
+}
+
 void CudaKernels::cross_entropy_forward(ConstView x,
                                         ConstView targets,
+                                        double smoothing,
                                         View log_sums,
-                                        double* sum) const {
+                                        const exec::LossSums& sums) const {
     lane_.list().add("cross_entropy_forward",
                      cuda::cross_entropy_forward,
                      real_of(x.dtype),
                      loss_of(x, targets),
+                     static_cast<float>(smoothing),
                      log_sums.as<float>(),
-                     scratch<double>(x.rows),
-                     sum);
+                     loss_sums(x.rows, sums));
 }
 
-void CudaKernels::cross_entropy_backward(
-    ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const {
+void CudaKernels::cross_entropy_backward(ConstView x,
+                                         ConstView targets,
+                                         ConstView log_sums,
+                                         double smoothing,
+                                         double scale,
+                                         View dx) const {
     lane_.list().add("cross_entropy_backward",
                      cuda::cross_entropy_backward,
                      real_of(x.dtype),
                      loss_of(x, targets),
                      log_sums.as<float>(),
+                     static_cast<float>(smoothing),
+                     static_cast<float>(scale),
+                     dx.data);
+}
+
+void CudaKernels::binary_cross_entropy_forward(ConstView x,
+                                               ConstView targets,
+                                               const exec::LossSums& sums) const {
+    lane_.list().add("binary_cross_entropy_forward",
+                     cuda::binary_cross_entropy_forward,
+                     real_of(x.dtype),
+                     x.size(),
+                     x.data,
+                     targets.as<std::int32_t>(),
+                     loss_sums(x.size(), sums));
+}
+
+void CudaKernels::binary_cross_entropy_backward(ConstView x,
+                                                ConstView targets,
+                                                double scale,
+                                                View dx) const {
+    lane_.list().add("binary_cross_entropy_backward",
+                     cuda::binary_cross_entropy_backward,
+                     real_of(x.dtype),
+                     x.size(),
+                     x.data,
+                     targets.as<std::int32_t>(),
                      static_cast<float>(scale),
                      dx.data);
 }
@@ -455,36 +494,53 @@ void CudaKernels::sum_squares(std::span<const exec::UpdateView> parameters) cons
 
 void CudaKernels::sgd(std::span<const exec::UpdateView> parameters,
                       double rate,
-                      double gradient_scale) const {
-    update(
-        UpdateRule::Sgd,
-        parameters,
-        {.rate = static_cast<float>(rate), .gradient_scale = static_cast<float>(gradient_scale)});
+                      const exec::GradientUse& gradient) const {
+    update(UpdateRule::Sgd,
+           parameters,
+           {.rate = static_cast<float>(rate),
+            .gradient_scale = static_cast<float>(gradient.scale),
+            .weight_decay = static_cast<float>(gradient.weight_decay)});
 }
 
 void CudaKernels::momentum(std::span<const exec::UpdateView> parameters,
                            double rate,
                            double mu,
-                           double gradient_scale) const {
+                           const exec::GradientUse& gradient) const {
     update(UpdateRule::Momentum,
            parameters,
            {.rate = static_cast<float>(rate),
             .keep_first = static_cast<float>(mu),
-            .gradient_scale = static_cast<float>(gradient_scale)});
+            .gradient_scale = static_cast<float>(gradient.scale),
+            .weight_decay = static_cast<float>(gradient.weight_decay)});
 }
 
 void CudaKernels::rmsprop(std::span<const exec::UpdateView> parameters,
                           double rate,
                           double decay,
                           double epsilon,
-                          double gradient_scale) const {
+                          const exec::GradientUse& gradient) const {
     update(UpdateRule::RmsProp,
            parameters,
            {.rate = static_cast<float>(rate),
             .keep_first = static_cast<float>(decay),
             .take_first = static_cast<float>(1 - decay),
             .epsilon = static_cast<float>(epsilon),
-            .gradient_scale = static_cast<float>(gradient_scale)});
+            .gradient_scale = static_cast<float>(gradient.scale),
+            .weight_decay = static_cast<float>(gradient.weight_decay)});
+}
+
+void CudaKernels::rmsprop_momentum(std::span<const exec::UpdateView> parameters,
+                                   const exec::RmsPropMomentumFactors& factors,
+                                   const exec::GradientUse& gradient) const {
+    update(UpdateRule::RmsPropMomentum,
+           parameters,
+           {.rate = static_cast<float>(factors.rate),
+            .keep_first = static_cast<float>(factors.decay),
+            .take_first = static_cast<float>(1 - factors.decay),
+            .keep_second = static_cast<float>(factors.momentum),
+            .epsilon = static_cast<float>(factors.epsilon),
+            .gradient_scale = static_cast<float>(gradient.scale),
+            .weight_decay = static_cast<float>(gradient.weight_decay)});
 }
 
 void CudaKernels::adam(std::span<const exec::UpdateView> parameters,
@@ -499,29 +555,65 @@ void CudaKernels::adam(std::span<const exec::UpdateView> parameters,
             .epsilon = static_cast<float>(factors.epsilon),
             .root_scale = static_cast<float>(factors.root_scale),
             .decay_factor = static_cast<float>(factors.decay_factor),
-            .gradient_scale = static_cast<float>(factors.gradient_scale)});
+            .gradient_scale = static_cast<float>(factors.gradient_scale),
+            .weight_decay = static_cast<float>(factors.weight_decay)});
 }
 
-// The factors change from step to step, so they come from host memory: a CUDA graph keeps the
-// address that they are copied from, not the numbers.
+void CudaKernels::average(std::span<const exec::UpdateView> parameters, double decay) const {
+    if (parameters.empty()) {
+        return;
+    }
+    std::vector<UpdateTensor> tensors;
+    tensors.reserve(parameters.size());
+    for (const exec::UpdateView& p : parameters) {
+        UpdateTensor& tensor = tensors.emplace_back(tensor_of(p));
+        tensor.first = p.average.as<float>();
+        tensor.gradient = nullptr;  // which tells its table from that of the update
+        tensor.squares = nullptr;
+    }
+    const UpdateTable& table = table_of(std::move(tensors));
+    stage_factors(table, {.take_first = static_cast<float>(1 - decay)});
+    lane_.list().add("average", cuda::average, table.updates());
+}
+
+void CudaKernels::round(ConstView x, View y) const {
+    lane_.list().add("convert_from_float",
+                     cuda::convert_from_float,
+                     real_of(y.dtype),
+                     y.size(),
+                     1.0F,
+                     x.as<float>(),
+                     y.data);
+}
+
 void CudaKernels::update(UpdateRule rule,
                          std::span<const exec::UpdateView> parameters,
                          const UpdateFactors& factors) const {
     if (parameters.empty()) {
         return;
     }
-    const UpdateTable& table = table_of(parameters);
-    const Real real = real_of(parameters.front().value.dtype);
-    std::byte* const staged = stage(sizeof(factors));
-    std::memcpy(staged, &factors, sizeof(factors));
-    lane_.list().add("cudaMemcpyAsync", copy, table.factors(), staged, sizeof(factors));
-    lane_.list().add("update", cuda::update, real, rule, table.updates());
-}
-
-const UpdateTable& CudaKernels::table_of(std::span<const exec::UpdateView> parameters) const {
     std::vector<UpdateTensor> tensors;
     tensors.reserve(parameters.size());
     std::ranges::transform(parameters, std::back_inserter(tensors), tensor_of);
+    const UpdateTable& table = table_of(std::move(tensors));
+    stage_factors(table, factors);
+    lane_.list().add("update",
+                     cuda::update,
+                     real_of(parameters.front().value.dtype),
+                     rule,
+                     factors.weight_decay == 0 ? WeightDecay::No : WeightDecay::Yes,
+                     table.updates());
+}
+
+// The factors change from step to step, so they come from host memory: a CUDA graph keeps the
+// address that they are copied from, not the numbers.
+void CudaKernels::stage_factors(const UpdateTable& table, const UpdateFactors& factors) const {
+    std::byte* const staged = stage(sizeof(factors));
+    std::memcpy(staged, &factors, sizeof(factors));
+    lane_.list().add("cudaMemcpyAsync", copy, table.factors(), staged, sizeof(factors));
+}
+
+const UpdateTable& CudaKernels::table_of(std::vector<UpdateTensor> tensors) const {
     const auto found = std::ranges::find_if(
         tables_, [&](const UpdateTable& table) { return table.is_of(tensors); });
     return found != tables_.end() ? *found : tables_.emplace_back(lane_, std::move(tensors));

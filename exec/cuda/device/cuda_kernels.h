@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "exec/cuda/device/cuda_column_kernels.h"
+#include "exec/cuda/device/cuda_window_kernels.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/cuda/device/update_table.h"
 #include "exec/cuda/kernels/kernels.h"
@@ -20,9 +21,10 @@ namespace pipetwin::cuda {
 class CudaKernels final : public exec::Kernels {
   public:
     /// `lane` outlives it.
-    explicit CudaKernels(Lane& lane) : lane_(lane), columns_(lane) {}
+    explicit CudaKernels(Lane& lane) : lane_(lane), columns_(lane), windows_(lane, *this) {}
 
     const exec::ColumnKernels& columns() const override { return columns_; }
+    const exec::WindowKernels& windows() const override { return windows_; }
 
     void fill_zero(exec::View y) const override;
     void upload(std::span<const std::int32_t> from, exec::View y) const override;
@@ -93,13 +95,22 @@ class CudaKernels final : public exec::Kernels {
 
     void cross_entropy_forward(exec::ConstView x,
                                exec::ConstView targets,
+                               double smoothing,
                                exec::View log_sums,
-                               double* sum) const override;
+                               const exec::LossSums& sums) const override;
     void cross_entropy_backward(exec::ConstView x,
                                 exec::ConstView targets,
                                 exec::ConstView log_sums,
+                                double smoothing,
                                 double scale,
                                 exec::View dx) const override;
+    void binary_cross_entropy_forward(exec::ConstView x,
+                                      exec::ConstView targets,
+                                      const exec::LossSums& sums) const override;
+    void binary_cross_entropy_backward(exec::ConstView x,
+                                       exec::ConstView targets,
+                                       double scale,
+                                       exec::View dx) const override;
 
     void dropout(const exec::DropoutMask& mask,
                  exec::ConstView x,
@@ -109,18 +120,23 @@ class CudaKernels final : public exec::Kernels {
     void sum_squares(std::span<const exec::UpdateView> parameters) const override;
     void sgd(std::span<const exec::UpdateView> parameters,
              double rate,
-             double gradient_scale) const override;
+             const exec::GradientUse& gradient) const override;
     void momentum(std::span<const exec::UpdateView> parameters,
                   double rate,
                   double mu,
-                  double gradient_scale) const override;
+                  const exec::GradientUse& gradient) const override;
     void rmsprop(std::span<const exec::UpdateView> parameters,
                  double rate,
                  double decay,
                  double epsilon,
-                 double gradient_scale) const override;
+                 const exec::GradientUse& gradient) const override;
+    void rmsprop_momentum(std::span<const exec::UpdateView> parameters,
+                          const exec::RmsPropMomentumFactors& factors,
+                          const exec::GradientUse& gradient) const override;
     void adam(std::span<const exec::UpdateView> parameters,
               const exec::AdamFactors& factors) const override;
+    void average(std::span<const exec::UpdateView> parameters, double decay) const override;
+    void round(exec::ConstView x, exec::View y) const override;
 
   private:
     template <class Element>
@@ -135,10 +151,13 @@ class CudaKernels final : public exec::Kernels {
     void update(UpdateRule rule,
                 std::span<const exec::UpdateView> parameters,
                 const UpdateFactors& factors) const;
-    const UpdateTable& table_of(std::span<const exec::UpdateView> parameters) const;
+    LossSums loss_sums(std::int64_t rows, const exec::LossSums& sums) const;
+    void stage_factors(const UpdateTable& table, const UpdateFactors& factors) const;
+    const UpdateTable& table_of(std::vector<UpdateTensor> tensors) const;
 
     Lane& lane_;
     CudaColumnKernels columns_;
+    CudaWindowKernels windows_;
     mutable std::deque<UpdateTable> tables_;  ///< made when parameters are first updated
 };
 

@@ -185,21 +185,52 @@ struct CrossEntropy {
     const std::int32_t* targets = nullptr;  ///< (rows), each in [0, width)
 };
 
-/// log_sums = l, row_losses = l - x[target], both (rows); *sum = the sum of row_losses, which the
-/// device writes: it may lie in pinned memory of the host. Null: not wanted.
+/// Where a loss goes, and how many rows have the target's class. The device writes both sums: they
+/// may lie in pinned memory of the host. Each is null where it is not wanted.
+struct LossSums {
+    double* loss = nullptr;
+    double* right = nullptr;
+    double* scratch = nullptr;  ///< loss_scratch(rows) numbers
+};
+/// Numbers of scratch memory for the sums over so many rows.
+constexpr std::int64_t loss_scratch(std::int64_t rows) {
+    return 2 * rows;
+}
+
+/// log_sums = l (rows). With s the smoothing and m a row's mean, a row's loss is l - (1 - s)
+/// x[target] - s m; it is right where its first largest number is the target's.
 cudaError_t cross_entropy_forward(Real real,
                                   const CrossEntropy& loss,
+                                  float smoothing,
                                   float* log_sums,
-                                  double* row_losses,
-                                  double* sum,
+                                  const LossSums& sums,
                                   cudaStream_t stream);
-/// dx = scale (exp(x - l) - one at the target); dx may be x.
+/// dx = scale exp(x - l) - scale (1 - smoothing) at the target - scale smoothing / width; dx may be
+/// x.
 cudaError_t cross_entropy_backward(Real real,
                                    const CrossEntropy& loss,
                                    const float* log_sums,
+                                   float smoothing,
                                    float scale,
                                    void* dx,
                                    cudaStream_t stream);
+
+/// The loss of each of `rows` logits is max(x, 0) - x target + log(1 + exp(-|x|)), each target 0 or
+/// 1; it is right where x > 0 and the target is 1, or x <= 0 and it is 0.
+cudaError_t binary_cross_entropy_forward(Real real,
+                                         std::int64_t rows,
+                                         const void* x,
+                                         const std::int32_t* targets,
+                                         const LossSums& sums,
+                                         cudaStream_t stream);
+/// dx = scale (1 / (1 + exp(-x)) - target); dx may be x.
+cudaError_t binary_cross_entropy_backward(Real real,
+                                          std::int64_t rows,
+                                          const void* x,
+                                          const std::int32_t* targets,
+                                          float scale,
+                                          void* dx,
+                                          cudaStream_t stream);
 
 // updates.cu
 
@@ -209,8 +240,13 @@ enum class UpdateRule : std::uint8_t {
     Sgd,
     Momentum,
     RmsProp,
-    Adam
+    Adam,
+    RmsPropMomentum
 };
+
+/// Whether weight_decay times the weight is added to the gradient that a rule follows. Without, not
+/// even a rounding differs from a rule that knows no decay.
+enum class WeightDecay : std::uint8_t { No, Yes };
 
 /// Operands of the update of one parameter.
 struct UpdateTensor {
@@ -218,8 +254,8 @@ struct UpdateTensor {
     float* master =
         nullptr;  ///< what is updated, and then rounded into value; null where value is fp32
     const float* gradient = nullptr;
-    float* first = nullptr;   ///< state of Momentum, RmsProp and Adam
-    float* second = nullptr;  ///< of Adam
+    float* first = nullptr;   ///< state of Momentum, RmsProp and Adam; of `average`, the average
+    float* second = nullptr;  ///< of Adam and RmsPropMomentum
     std::int64_t size = 0;
     double* squares = nullptr;     ///< receives the sum of the squares of the gradient
     std::int64_t first_chunk = 0;  ///< set by update_chunks
@@ -239,14 +275,15 @@ std::vector<UpdateChunk> update_chunks(std::vector<UpdateTensor>& tensors);
 /// Factors of one step's update, in fp32 as the CPU's kernels round them.
 struct UpdateFactors {
     float rate = 0;         ///< learning rate; of Adam divided by 1 - beta1^step
-    float keep_first = 0;   ///< Momentum's mu, RmsProp's decay, Adam's beta1
+    float keep_first = 0;   ///< Momentum's mu, the decay of both RmsProps, Adam's beta1
     float take_first = 0;   ///< 1 - the decay, 1 - beta1
-    float keep_second = 0;  ///< beta2
+    float keep_second = 0;  ///< beta2, RmsPropMomentum's momentum
     float take_second = 0;  ///< 1 - beta2
     float epsilon = 0;
     float root_scale = 1;    ///< 1 / sqrt(1 - beta2^step)
     float decay_factor = 1;  ///< 1 - learning rate * weight decay
     float gradient_scale = 1;
+    float weight_decay = 0;
 };
 
 /// Operands of one launch that updates all parameters. All arrays lie in memory that the device
@@ -261,6 +298,11 @@ struct Updates {
 };
 
 /// One pass over all parameters; values are of type `real`.
-cudaError_t update(Real real, UpdateRule rule, const Updates& updates, cudaStream_t stream);
+cudaError_t update(
+    Real real, UpdateRule rule, WeightDecay decay, const Updates& updates, cudaStream_t stream);
+
+/// first += take_first (w - first) for every parameter, where w is the master or, without one, the
+/// value in fp32. Reads no gradients and writes no squares.
+cudaError_t average(const Updates& updates, cudaStream_t stream);
 
 }  // namespace pipetwin::cuda

@@ -1,7 +1,8 @@
 #include "exec/cuda/kernels/dispatch.h"
 
 // Bound by memory; bytes per element in fp32 (and 2 more in bf16, for the value): Sgd reads 8 and
-// writes 4, Momentum and RmsProp read 12 and write 8, Adam reads 16 and writes 12.
+// writes 4, Momentum and RmsProp read 12 and write 8, Adam and RmsPropMomentum read 16 and write
+// 12; an average reads 8 and writes 4.
 namespace pipetwin::cuda {
 namespace {
 
@@ -51,6 +52,25 @@ struct Adam {
         e.second = f.keep_second * e.second + f.take_second * (g * g);
         const float root = sqrtf(e.second) * f.root_scale + f.epsilon;
         e.value = f.decay_factor * e.value - f.rate * (e.first / root);
+    }
+};
+
+struct RmsPropMomentum {
+    static constexpr bool has_first = true;
+    static constexpr bool has_second = true;
+    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
+        e.first = f.keep_first * e.first + f.take_first * (g * g);
+        e.second = f.keep_second * e.second + f.rate * (g / sqrtf(e.first + f.epsilon));
+        e.value -= e.second;
+    }
+};
+// A rule that follows the gradient of an L2 term, too.
+template <class Rule>
+struct Decayed {
+    static constexpr bool has_first = Rule::has_first;
+    static constexpr bool has_second = Rule::has_second;
+    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
+        Rule::apply(f, g + f.weight_decay * e.value, e);
     }
 };
 
@@ -177,6 +197,32 @@ __global__ void __launch_bounds__(block_size) squares_kernel(Updates o) {
     }
 }
 
+// A block per chunk.
+__global__ void __launch_bounds__(block_size) average_kernel(Updates o) {
+    const UpdateChunk chunk = o.chunks[blockIdx.x];
+    const UpdateTensor& tensor = o.tensors[chunk.tensor];
+    const float take = o.factors->take_first;
+    const float* const value =
+        tensor.master != nullptr ? tensor.master : static_cast<const float*>(tensor.value);
+    float* const mean = tensor.first;
+    const bool aligned = is_aligned(value) && is_aligned(mean);
+    const std::int64_t begin = chunk.index * update_chunk_size;
+    const std::int64_t behind = begin + update_chunk_size;
+    const std::int64_t end = behind < tensor.size ? behind : tensor.size;
+    for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * pack; i < end;
+         i += block_size * pack) {
+        const bool full = end - i >= pack;
+        const Access access{full ? pack : static_cast<int>(end - i), full && aligned};
+        const Pack<float, pack> w = access.load(value + i);
+        Pack<float, pack> a = access.load(mean + i);
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            a.at[k] += take * (w.at[k] - a.at[k]);
+        }
+        access.store(mean + i, a);
+    }
+}
+
 template <class Rule>
 cudaError_t update_by(Real real, const Updates& updates, cudaStream_t stream) {
     if (updates.chunk_count > 0) {
@@ -209,20 +255,35 @@ std::vector<UpdateChunk> update_chunks(std::vector<UpdateTensor>& tensors) {
     return chunks;
 }
 
-cudaError_t update(Real real, UpdateRule rule, const Updates& updates, cudaStream_t stream) {
+cudaError_t update(
+    Real real, UpdateRule rule, WeightDecay decay, const Updates& updates, cudaStream_t stream) {
+    const auto by = [&](auto plain, auto decayed) {
+        return decay == WeightDecay::Yes ? update_by<decltype(decayed)>(real, updates, stream)
+                                         : update_by<decltype(plain)>(real, updates, stream);
+    };
     switch (rule) {
         case UpdateRule::None:
             return update_by<NoUpdate>(real, updates, stream);
         case UpdateRule::Sgd:
-            return update_by<Sgd>(real, updates, stream);
+            return by(Sgd{}, Decayed<Sgd>{});
         case UpdateRule::Momentum:
-            return update_by<Momentum>(real, updates, stream);
+            return by(Momentum{}, Decayed<Momentum>{});
         case UpdateRule::RmsProp:
-            return update_by<RmsProp>(real, updates, stream);
+            return by(RmsProp{}, Decayed<RmsProp>{});
         case UpdateRule::Adam:
-            return update_by<Adam>(real, updates, stream);
+            return by(Adam{}, Decayed<Adam>{});
+        case UpdateRule::RmsPropMomentum:
+            return by(RmsPropMomentum{}, Decayed<RmsPropMomentum>{});
     }
     return cudaErrorInvalidValue;
+}
+
+cudaError_t average(const Updates& updates, cudaStream_t stream) {
+    if (updates.chunk_count <= 0) {
+        return cudaSuccess;
+    }
+    return launch<average_kernel>(
+        static_cast<unsigned>(updates.chunk_count), block_size, 0, stream, updates);
 }
 
 }  // namespace pipetwin::cuda

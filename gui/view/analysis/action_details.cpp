@@ -99,6 +99,12 @@ std::string place_of(const Action& action, int rank) {
     if (has_micro_batch(action.op)) {
         text += fmt::format(", micro-batch {}", action.micro_batch);
     }
+    if (action.hop != 0) {
+        text += fmt::format(", {} stage {}, past {}",
+                            is_send(action.op) ? "to" : "from",
+                            peer_stage(action),
+                            counted(action.hop, "stage"));
+    }
     return text;
 }
 

@@ -19,8 +19,9 @@ struct DetailLine {
 
 /// Texts about one action on both sides.
 struct ActionDetails {
-    std::string title;     ///< "1F2"
-    std::string subtitle;  ///< "forward, rank 1, stage 1, micro-batch 2"
+    std::string title;  ///< "1F2"
+    /// "forward, rank 1, stage 1, micro-batch 2"; a skip message: "..., to stage 3, past 2 stages".
+    std::string subtitle;
     std::vector<DetailLine> lines;
     std::string note;  ///< the rank that a message comes from, or the number of steps measured
 };

@@ -25,13 +25,16 @@ std::optional<StepMetrics> metrics_of(const std::string& line) {
     if (!document.is_object() || !document.contains("step") || !document.contains("loss")) {
         return std::nullopt;
     }
-    const auto number = [&](const char* key) {
+    const auto written = [&](const char* key) -> std::optional<double> {
         const auto found = document.find(key);
-        return found != document.end() && found->is_number() ? found->get<double>() : 0;
+        return found != document.end() && found->is_number() ? std::optional(found->get<double>())
+                                                             : std::nullopt;
     };
+    const auto number = [&](const char* key) { return written(key).value_or(0); };
     return StepMetrics{.step = static_cast<int>(number("step")),
                        .loss = number("loss"),
-                       .step_ms = number("step_ms")};
+                       .step_ms = number("step_ms"),
+                       .accuracy = written("accuracy")};
 }
 
 std::size_t spans_of(const TimelineSet& set) {

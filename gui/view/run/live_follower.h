@@ -17,6 +17,7 @@ struct StepMetrics {
     int step = 0;
     double loss = 0;
     double step_ms = 0;
+    std::optional<double> accuracy{};  ///< share of right classes; none where not counted
 };
 
 /// News of a training since the last call of `look`.

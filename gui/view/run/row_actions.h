@@ -14,7 +14,8 @@ class RowActions {
   public:
     RowActions() = default;
 
-    /// The actions of a row; at most 65536 stages and micro-batches.
+    /// The actions of a row; at most 65536 micro-batches, and stages together with the stages at
+    /// the other end of their messages.
     explicit RowActions(std::span<const Action> row);
     explicit RowActions(std::span<const Span> row);
 
@@ -24,11 +25,19 @@ class RowActions {
     }
     Action operator[](int cell) const {
         const std::uint32_t place = places_[as_index(cell)];
+        const StageAndHop& at = stages_[place >> static_cast<unsigned>(micro_batch_bits)];
         return {.op = op(cell),
-                .stage = stages_[place >> static_cast<unsigned>(micro_batch_bits)],
+                .stage = at.stage,
                 .micro_batch = static_cast<int>(place & micro_batch_mask),
-                .with_next = (ops_[as_index(cell)] & with_next_bit) != 0};
+                .with_next = (ops_[as_index(cell)] & with_next_bit) != 0,
+                .hop = at.hop};
     }
+
+    /// True if a send or receive of the row is a skip message's.
+    bool has_skip_messages() const;
+
+    /// Number of F, B, I, W and R.
+    int compute_count() const { return compute_count_; }
 
     bool operator==(const RowActions&) const = default;
 
@@ -39,13 +48,22 @@ class RowActions {
     static constexpr int micro_batch_bits = 16;
     static constexpr std::uint32_t micro_batch_mask = 0xffff;
 
+    /// Stage and hop of an action (core/schedule/action.h).
+    struct StageAndHop {
+        int stage = 0;
+        std::int16_t hop = 0;
+
+        bool operator==(const StageAndHop&) const = default;
+    };
+
     template <class Item, class ActionOf>
     void fill(std::span<const Item> row, const ActionOf& action_of);
-    std::uint32_t number_of(int stage);
+    std::uint32_t number_of(const StageAndHop& at);
 
     std::vector<std::uint8_t> ops_;      ///< with `with_next` in the highest bit
-    std::vector<std::uint32_t> places_;  ///< number of the stage in `stages_`, and micro-batch
-    std::vector<int> stages_;            ///< in the order in which they come
+    std::vector<std::uint32_t> places_;  ///< number in `stages_`, and micro-batch
+    std::vector<StageAndHop> stages_;    ///< in the order in which they come
+    int compute_count_ = 0;
 };
 
 }  // namespace pipetwin::gui

@@ -270,7 +270,7 @@ namespace {
 /// For each cell of a row the one of another that has the same action; -1 where none has.
 std::vector<int> same_in(const RowIndex& other, const RowIndex& row) {
     const auto key = [](const Action& action) {
-        return std::tuple(action.op, action.stage, action.micro_batch);
+        return std::tuple(action.op, action.stage, action.micro_batch, action.hop);
     };
     std::map<decltype(key(Action{})), int> places;
     for (int cell = 0; cell < other.size(); ++cell) {

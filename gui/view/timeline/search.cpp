@@ -45,8 +45,24 @@ std::optional<Op> op_called(std::string_view word) {
     return std::nullopt;
 }
 
-/// "1B2" and its parts.
+/// Takes ">3" of a send, or "<0" of a receive, from the end of a word. False where what stands
+/// there is no stage.
+bool take_peer(std::string_view& word, SearchQuery& query) {
+    const std::size_t sign = word.find_first_of("<>");
+    if (sign == std::string_view::npos) {
+        return true;
+    }
+    query.peer = number(word.substr(sign + 1));
+    word = word.substr(0, sign);
+    return query.peer.has_value();
+}
+
+/// "1B2", "0SEND_F2>3" and their parts.
 bool take_action(std::string_view word, SearchQuery& query) {
+    const bool to_peer = word.find('>') != std::string_view::npos;
+    if (!take_peer(word, query)) {
+        return false;
+    }
     const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
     const auto first = std::ranges::find_if_not(word, is_digit);
     const std::string_view stage(word.begin(), first);
@@ -54,7 +70,7 @@ bool take_action(std::string_view word, SearchQuery& query) {
         std::find_if_not(word.rbegin(), std::make_reverse_iterator(first), is_digit).base();
     const std::string_view micro_batch(behind, word.end());
     const std::optional<Op> op = op_called(std::string_view(first, behind));
-    if (!op) {
+    if (!op || (query.peer && (to_peer ? !is_send(*op) : !is_receive(*op)))) {
         return false;
     }
     query.op = op;
@@ -72,7 +88,8 @@ bool take_action(std::string_view word, SearchQuery& query) {
 bool SearchQuery::matches(const Action& action, int of_rank) const {
     return (!op || *op == action.op) && (!stage || *stage == action.stage) &&
            (!micro_batch || (has_micro_batch(action.op) && *micro_batch == action.micro_batch)) &&
-           (!rank || *rank == of_rank);
+           (!rank || *rank == of_rank) &&
+           (!peer || (is_message(action.op) && *peer == peer_stage(action)));
 }
 
 std::optional<SearchQuery> parse_query(std::string_view text) {

@@ -14,6 +14,7 @@ namespace pipetwin::gui {
 ///     1B2        the backward of micro-batch 2 on stage 1
 ///     B2, 1B, B  the same on any stage, of any micro-batch, or both
 ///     rank 0     on that rank; "stage 3" and "mb 5" likewise
+///     SEND_F2>3  the send of micro-batch 2 to stage 3; RECV_F<0: the receives from stage 0
 ///     opt        in any case of letters; words are those of traces: F B I W R SEND_F RECV_B OPT
 ///     ...
 struct SearchQuery {
@@ -21,6 +22,7 @@ struct SearchQuery {
     std::optional<int> stage{};
     std::optional<int> micro_batch{};
     std::optional<int> rank{};
+    std::optional<int> peer{};  ///< stage at the other end of a message
 
     /// True if an action of a rank fits the query.
     bool matches(const Action& action, int of_rank) const;

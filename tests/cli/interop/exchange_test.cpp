@@ -40,6 +40,49 @@ schedule = "interleaved-1f1b"
 partition = [2, 1, 2, 1]
 )toml";
 
+/// Four layers, one a stage where the partition is written; the last one reads the first one, too,
+/// past two stages.
+constexpr std::string_view branching_scenario = R"toml([model]
+kind = "layers"
+input = 8
+[[model.layer]]
+type = "linear"
+name = "first"
+outputs = 8
+[[model.layer]]
+type = "linear"
+name = "second"
+outputs = 8
+[[model.layer]]
+type = "linear"
+name = "third"
+outputs = 8
+[[model.layer]]
+type = "add"
+name = "sum"
+inputs = ["third", "first"]
+[[model.layer]]
+type = "cross_entropy"
+name = "loss"
+[data]
+kind = "synthetic"
+[training]
+batch = 4
+[pipeline]
+stages = 4
+micro_batches = 4
+schedule = "1f1b"
+)toml";
+constexpr std::string_view partition_of_branching = "pipeline.partition=[1, 1, 1, 2]";
+
+std::size_t count(std::string_view text, std::string_view what) {
+    std::size_t found = 0;
+    for (auto at = text.find(what); at != std::string_view::npos; at = text.find(what, at + 1)) {
+        ++found;
+    }
+    return found;
+}
+
 class Exchange : public InFolder {
   protected:
     /// The content that `args` and "--out FILE" write.
@@ -90,6 +133,56 @@ TEST_F(Exchange, AScenarioBecomesPyTorchsRowsWithoutAnyCosts) {
     EXPECT_THAT(comms, Not(HasSubstr("OPT")));
     EXPECT_EQ(written({"export", "torch-csv", scenario, "--compute-only"}),
               "0F0,0F1,0F2,0F3,0B3,0B2,0B1,0B0\r\n1F0,1F1,1F2,1F3,1B3,1B2,1B1,1B0\r\n");
+}
+
+// Without costs such a model once counted as a chain: its rows lacked the messages that every run
+// of it has. Stage 1 reads the first layer, too, and so hands it on to stage 3.
+TEST_F(Exchange, TheRowsOfAScenarioWithBranchesHaveItsSkipMessages) {
+    const std::string scenario = file("branches.toml", branching_scenario);
+    const std::string set(partition_of_branching);
+    const std::string picture = written({"export", "svg", scenario, "--set", set});
+    EXPECT_THAT(picture, HasSubstr("unit costs"));
+    for (int m = 0; m < 4; ++m) {
+        for (const char* const message : {"1SEND_F{}&gt;3", "3SEND_B{}&gt;1"}) {
+            const std::string name = fmt::format(fmt::runtime(message), m);
+            EXPECT_EQ(count(picture, "<title>" + name + ": handed over at"), 1U) << name;
+        }
+    }
+    EXPECT_EQ(count(picture, ": handed over at"), 8U);
+    const std::string trace = written({"export", "chrome-trace", scenario, "--set", set});
+    EXPECT_THAT(trace, HasSubstr("1SEND_F0>3"));
+    const Outcome checked = pipetwin({"check", scenario, "--set", set, "--json"});
+    EXPECT_EQ(checked.code, 0) << checked.err;
+    EXPECT_EQ(checked.json().at("deadlock_free"), true);
+    const Outcome torch = refused({"export", "torch-csv", scenario, "--set", set});
+    EXPECT_EQ(torch.code, 3);
+    EXPECT_THAT(torch.err, HasSubstr("stage 1 sends to stage 3, which is not the next one"));
+    EXPECT_THAT(written({"export", "torch-csv", scenario, "--set", set, "--compute-only"}),
+                StartsWith("0F0,0F1,0F2,0F3,0B0"));
+}
+
+TEST_F(Exchange, TheMessagesOfAnOpenPartitionAreThoseOfItsCostsOrOfEqualLayers) {
+    const std::string scenario = file("branches.toml", branching_scenario);
+    constexpr std::string_view assumed = "layers that cost the same";
+    const std::string out = path("picture.svg");
+    const Outcome open = pipetwin({"export", "svg", scenario, "--out", out});
+    EXPECT_EQ(open.code, 0) << open.err;
+    EXPECT_THAT(open.err, HasSubstr(std::string(assumed)));
+    EXPECT_EQ(content_of(out),
+              written({"export", "svg", scenario, "--set", std::string(partition_of_branching)}));
+    EXPECT_THAT(pipetwin({"check", scenario}).err, HasSubstr(std::string(assumed)));
+    const std::string costs = file("costs.csv",
+                                   "name,forward_ms,backward_ms,output_bytes,saved_bytes,"
+                                   "parameter_bytes,inputs\n"
+                                   "first,1,2,64,64,64,\n"
+                                   "second,1,2,64,64,64,\n"
+                                   "third,1,2,64,64,64,\n"
+                                   "sum,1,1,64,64,0,third;first\n"
+                                   "loss,0,1,0,64,0,\n");
+    const Outcome known =
+        pipetwin({"export", "svg", scenario, "--profile", costs, "--force", "--out", out});
+    EXPECT_EQ(known.code, 0) << known.err;
+    EXPECT_THAT(known.err, Not(HasSubstr(std::string(assumed))));
 }
 
 TEST_F(Exchange, TheOldDialectIsImportedInOurWords) {

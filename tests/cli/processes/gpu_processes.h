@@ -52,7 +52,7 @@ class GpuProcesses : public SeveralProcesses {
     void train_in_one_process(const std::vector<std::string>& settings) const {
         train_in_threads(settings);
         const Outcome one = pipetwin(joined({"train",
-                                             file("gpt.toml", gpt),
+                                             file("gpt.toml", scenario_),
                                              "--profile",
                                              path("threads/profile.json"),
                                              "--out",

@@ -56,6 +56,16 @@ INSTANTIATE_TEST_SUITE_P(
                                   "--set",
                                   "data.validation=0.5"}}));
 
+TEST_F(GpuProcesses, HandOnWhatSkipsAStageAsThreadsDo) {
+    scenario_ = skips;
+    train_in_one_process({});
+    const Outcome outcome = run(launch(3, "processes"), gpus(3));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("processes"), series("one"));
+    EXPECT_TRUE(checkpoint("processes") == checkpoint("one"));
+    EXPECT_THAT(content_of(folder() / "processes" / run_file::schedule), HasSubstr("SEND_F0>2"));
+}
+
 class ReplicasOnGpus : public GpuProcesses {
   protected:
     void train(const std::string& out, const std::vector<std::string>& more) const {

@@ -101,11 +101,49 @@ INSTANTIATE_TEST_SUITE_P(
         Grid{.stages = 2,
              .replicas = 2,
              .more = {"--set",
+                      "training.accuracy=true",
+                      "--set",
+                      "training.average_decay=0.9",
+                      "--set",
+                      "training.validate_every=2",
+                      "--set",
+                      "data.validation=0.5",
+                      "--set",
+                      "training.precision=bf16"}},
+        Grid{.stages = 2,
+             .replicas = 2,
+             .more = {"--set",
                       "pipeline.schedule=zb-v",
                       "--set",
                       "pipeline.chunks=2",
                       "--set",
                       "training.precision=bf16"}}));
+
+class SameBitsOfSkips : public SeveralProcesses,
+                        public ::testing::WithParamInterface<std::vector<std::string>> {};
+
+TEST_P(SameBitsOfSkips, AsThreadsOfOneProcess) {
+    scenario_ = skips;
+    train_in_threads(GetParam());
+    const Outcome outcome = run(launch(3, "processes", GetParam()));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("processes"), series("threads"));
+    EXPECT_TRUE(checkpoint("processes") == checkpoint("threads"));
+    EXPECT_THAT(content_of(folder() / "processes" / run_file::schedule), HasSubstr("SEND_F0>2"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    SeveralProcesses,
+    SameBitsOfSkips,
+    ::testing::Values(std::vector<std::string>{},
+                      std::vector<std::string>{
+                          "--set", "pipeline.schedule=zb-h1", "--set", "training.precision=bf16"},
+                      std::vector<std::string>{"--set",
+                                               "pipeline.schedule=gpipe",
+                                               "--set",
+                                               "pipeline.channel_capacity=0",
+                                               "--set",
+                                               "pipeline.recompute=always"}));
 
 TEST_F(SeveralProcesses, GoOnFromACheckpointAsIfNothingHadHappened) {
     train_in_threads();

@@ -51,7 +51,56 @@ channel_capacity = 2
 checkpoint_every = 2
 )";
 
-/// The blocks of that model shared out to the pieces of another pipeline than its own. Which
+/// A model in which outputs go past a stage, in three stages that are written down.
+inline constexpr std::string_view skips = R"([model]
+kind = "layers"
+input = 12
+[[model.layer]]
+type = "linear"
+name = "down"
+outputs = 128
+[[model.layer]]
+type = "gelu"
+name = "left"
+[[model.layer]]
+type = "linear"
+name = "bottom"
+outputs = 128
+inputs = ["down"]
+[[model.layer]]
+type = "gelu"
+[[model.layer]]
+type = "concat"
+name = "both"
+inputs = ["gelu3", "left"]
+[[model.layer]]
+type = "linear"
+outputs = 128
+[[model.layer]]
+type = "add"
+name = "sum"
+inputs = ["linear5", "left"]
+[[model.layer]]
+type = "linear"
+outputs = 5
+[[model.layer]]
+type = "cross_entropy"
+[data]
+kind = "synthetic"
+[training]
+batch = 8
+steps = 4
+[pipeline]
+stages = 3
+partition = [2, 2, 5]
+micro_batches = 2
+schedule = "1f1b"
+channel_capacity = 2
+[output]
+checkpoint_every = 2
+)";
+
+/// The blocks of the GPT shared out to the pieces of another pipeline than its own. Which
 /// partition is fastest follows from what was measured, links included: trainings whose bits are
 /// compared have one that is written down.
 inline std::vector<std::string> even_partition(int stages,
@@ -128,7 +177,7 @@ class SeveralProcesses : public InFolder {
                        "launch",
                        "--ranks",
                        std::to_string(ranks),
-                       file("gpt.toml", gpt),
+                       file("gpt.toml", scenario_),
                        "--profile",
                        path("threads/profile.json"),
                        "--out",
@@ -138,8 +187,8 @@ class SeveralProcesses : public InFolder {
 
     /// Once, in threads: what all others are compared with, and the profile that they plan with.
     void train_in_threads(const std::vector<std::string>& more = {}) const {
-        const Outcome outcome = pipetwin(
-            joined({"train", file("gpt.toml", gpt), "--out", path("threads"), "--force"}, more));
+        const Outcome outcome = pipetwin(joined(
+            {"train", file("gpt.toml", scenario_), "--out", path("threads"), "--force"}, more));
         ASSERT_EQ(outcome.code, 0) << outcome.err;
     }
 
@@ -149,10 +198,16 @@ class SeveralProcesses : public InFolder {
         std::string steps;
         for (std::string line; std::getline(metrics, line);) {
             const auto step = nlohmann::json::parse(line);
-            steps +=
-                nlohmann::json{step["step"], step["loss"], step["grad_norm"], step["peak_bytes"]}
-                    .dump() +
-                '\n';
+            const nlohmann::json none;
+            steps += nlohmann::json{step["step"],
+                                    step["loss"],
+                                    step["grad_norm"],
+                                    step["peak_bytes"],
+                                    step["validation_loss"],
+                                    step.value("accuracy", none),
+                                    step.value("validation_accuracy", none)}
+                         .dump() +
+                     '\n';
         }
         return steps;
     }
@@ -186,6 +241,8 @@ class SeveralProcesses : public InFolder {
         }
         return found;
     }
+
+    std::string_view scenario_ = gpt;  ///< what is trained
 
   private:
     static std::vector<char*> pointers(const std::vector<std::string>& words) {

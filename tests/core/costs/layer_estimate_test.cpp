@@ -90,6 +90,123 @@ TEST(LayerEstimate, ALinearDoesThreeProductsAsManyOperationsEach) {
     EXPECT_EQ(sample.backward_weight, sample.forward);
 }
 
+/// Two layers, and a unit of the same branches that `joined` has as units of their own.
+Model cell() {
+    return Model::graph(
+        {.positions = 1, .width = 16},
+        {{.name = "a", .type = LayerType::Linear, .outputs = 24},
+         {.name = "b", .type = LayerType::Linear, .outputs = 32},
+         {.name = "cell",
+          .type = LayerType::Sequence,
+          .inner =
+              {{.name = "left", .type = LayerType::Linear, .outputs = 32, .inputs = {"input0"}},
+               {.name = "right",
+                .type = LayerType::Sequence,
+                .inner = {{.type = LayerType::Gelu}, {.type = LayerType::Linear, .outputs = 32}},
+                .inputs = {"input1"}},
+               {.name = "sum", .type = LayerType::Add, .inputs = {"left", "right", "input0"}},
+               {.name = "out", .type = LayerType::Concat, .inputs = {"sum", "input1"}}},
+          .inputs = {"b", "a"}},
+         {.name = "loss", .type = LayerType::CrossEntropy}});
+}
+
+TEST(LayerEstimate, OfACellIsTheSumOverTheLayersInside) {
+    EXPECT_EQ(forward_operations(cell().layer(2)), 2 * 32 * 32 + 2 * 24 * 32);
+    const LayerSample operations = estimated_sample(cell(), 2, 8, counts_operations, exact);
+    EXPECT_EQ(operations.forward, Duration(8 * (2 * 32 * 32 + 2 * 24 * 32)));
+    EXPECT_EQ(operations.backward_weight, operations.forward);
+    // The kernels of its layers one by one, each as a unit of its own.
+    const auto alone = [](LayerSpec layer, int width) {
+        const Model model = Model::chain({.positions = 1, .width = width}, {std::move(layer)});
+        return estimated_sample(model, 0, 8, counts_bytes, exact);
+    };
+    const LayerSpec linear{.type = LayerType::Linear, .outputs = 32};
+    const Duration sum =
+        estimated_sample(joined(LayerType::Add, 32, 32), 3, 8, counts_bytes, exact).forward;
+    const Duration concat(4 * 2 * 8 * (32 + 24));
+    EXPECT_EQ(estimated_sample(cell(), 2, 8, counts_bytes, exact).forward,
+              alone(linear, 32).forward + alone({.type = LayerType::Gelu}, 24).forward +
+                  alone(linear, 24).forward + sum + concat);
+}
+
+/// The first layer of a model that reads 2 images of 9 x 11 pixels and 6 channels.
+LayerSample of_image(const LayerSpec& spec,
+                     const DeviceProfile& device,
+                     const EstimateOptions& options = exact) {
+    return estimated_sample(Model::chain(image_shape({9, 11}, 6), {spec}), 0, 2, device, options);
+}
+
+constexpr int pixels = 2 * 9 * 11;
+
+// A window of 3 x 5 pixels that stays inside its padding: as many outputs as pixels.
+TEST(LayerEstimate, AConvolutionDoesTheOperationsOfAProductAndMovesEachNumberOnce) {
+    const LayerSpec conv{.type = LayerType::Conv2d,
+                         .outputs = 8,
+                         .bias = false,
+                         .kernel = {3, 5},
+                         .padding = {1, 2, 1, 2}};
+    const LayerSample operations = of_image(conv, counts_operations);
+    EXPECT_EQ(operations.forward, Duration(2 * pixels * 3 * 5 * 6 * 8));
+    EXPECT_EQ(operations.backward_input, operations.forward);
+    EXPECT_EQ(operations.backward_weight, operations.forward);
+    const LayerSample bytes = of_image(conv, counts_bytes);
+    constexpr int weights = 3 * 5 * 6 * 8;
+    EXPECT_EQ(bytes.forward, Duration(4 * (6 * pixels + weights + 8 * pixels)));
+    EXPECT_EQ(bytes.backward_input, bytes.forward);
+    EXPECT_EQ(bytes.backward_weight, Duration(4 * (6 * pixels + 2 * weights + 8 * pixels)));
+}
+
+// F(2x2, 3x3) of Lavin and Gray makes 4 outputs of 16 multiplications in place of 36.
+TEST(LayerEstimate, WindowsOfThreeByThreeSaveProductsInFp32Alone) {
+    LayerSpec conv{.type = LayerType::Conv2d,
+                   .outputs = 9,
+                   .bias = false,
+                   .kernel = {3, 3},
+                   .padding = {1, 1, 1, 1}};
+    constexpr int all = 2 * pixels * 9 * 6 * 9;
+    EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(all * 16 / 36));
+    EXPECT_EQ(forward_operations(Model::chain(image_shape({9, 11}, 6), {conv}).layer(0)), all / 2);
+    DeviceProfile half = counts_operations;
+    half.matrix_rates["bf16"].value = 1e9;
+    EstimateOptions in_bf16 = exact;
+    in_bf16.precision = "bf16";
+    EXPECT_EQ(of_image(conv, half, in_bf16).forward, Duration(all));
+    conv.stride = {2, 2};
+    EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(2 * 2 * 5 * 6 * 9 * 6 * 9));
+}
+
+// Of a window of one pixel with a stride of 2 every fourth pixel is read: 5 x 6 of 9 x 11.
+TEST(LayerEstimate, AStrideBeyondTheWindowLeavesPixelsOut) {
+    const LayerSpec conv{
+        .type = LayerType::Conv2d, .outputs = 8, .bias = false, .kernel = {1, 1}, .stride = {2, 2}};
+    constexpr int met = 2 * 5 * 6;
+    const LayerSample bytes = of_image(conv, counts_bytes);
+    EXPECT_EQ(bytes.forward, Duration(4 * (6 * met + 6 * 8 + 8 * met)));
+    EXPECT_EQ(bytes.backward_input, Duration(4 * (8 * met + 6 * 8 + 6 * pixels)));
+}
+
+TEST(LayerEstimate, AConvolutionOfEachChannelAloneIsAPass) {
+    const LayerSpec conv{.type = LayerType::Conv2d,
+                         .outputs = 6,
+                         .bias = false,
+                         .kernel = {3, 3},
+                         .padding = {1, 1, 1, 1},
+                         .groups = 6};
+    EXPECT_EQ(of_image(conv, counts_operations).forward, Duration{});
+    const LayerSample bytes = of_image(conv, counts_bytes);
+    EXPECT_EQ(bytes.forward, Duration(4 * 2 * 6 * pixels));
+    EXPECT_EQ(bytes.backward_input, bytes.forward);
+    EXPECT_EQ(bytes.backward_weight, bytes.forward);
+}
+
+// Statistics read everything once, the norm reads it again and writes it; the backward reads it and
+// its gradient for two sums, and both again for what it writes.
+TEST(LayerEstimate, ANormOfColumnsGoesOverItsValuesThreeTimesAndFiveTimesBack) {
+    const LayerSample bytes = of_image({.type = LayerType::BatchNorm}, counts_bytes);
+    EXPECT_EQ(bytes.forward, Duration(4 * 3 * 6 * pixels));
+    EXPECT_EQ(bytes.backward_input, Duration(4 * 5 * 6 * pixels));
+}
+
 TEST(LayerEstimate, NamesTheInputsOfALayerThatDoesNotReadTheOneBefore) {
     const Profile profile = estimated_times(joined(LayerType::Concat, 8, 24), counts_bytes, exact);
     ASSERT_EQ(profile.layers.size(), 5U);

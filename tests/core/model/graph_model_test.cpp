@@ -204,22 +204,6 @@ TEST(GraphModel, RefusesAnOutputThatNoLayerReads) {
               "model, layer 'behind': no layer reads its output, expected one that does");
 }
 
-TEST(GraphModel, RefusesInputsOfLayersInsideOthers) {
-    EXPECT_EQ(fault_of({linear("stem", 8),
-                        {.name = "inside",
-                         .type = LayerType::Sequence,
-                         .inner = {linear("a", 8), linear("b", 8, {"a"})}},
-                        loss()}),
-              "model, layer 'inside': layer 1 inside names its inputs, expected that it reads the "
-              "one before it");
-    EXPECT_THAT(fault_of({linear("stem", 8),
-                          {.name = "inside",
-                           .type = LayerType::Sequence,
-                           .inner = {joined(LayerType::Add, "sum", {})}},
-                          loss()}),
-                HasSubstr("layer 'inside.sum': add reads one output, expected two or more"));
-}
-
 /// C24: every skip name is produced and consumed exactly once per namespace; violations are refused
 /// before running, listing all of them. Names are those of layers here, and an output may be read
 /// by several.

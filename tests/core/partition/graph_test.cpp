@@ -48,8 +48,8 @@ Model random_graph(Dice& dice, int layers) {
 /// The definition: each layer on a stage, none in front of a layer that it reads.
 class Assignments {
   public:
-    Assignments(const Model& model, const GraphCosts& costs, int stages)
-        : model_(model), costs_(costs), stages_(stages) {
+    Assignments(const Model& model, const std::vector<Duration>& work, int stages)
+        : model_(model), work_(work), stages_(stages) {
         assign(0);
     }
 
@@ -77,30 +77,12 @@ class Assignments {
         }
     }
 
-    static Duration of(const std::vector<Duration>& costs, std::size_t layer) {
-        return costs.empty() ? Duration{} : costs[layer];
-    }
-
     std::vector<std::int64_t> stage_costs() const {
-        std::vector<Duration> cost(static_cast<std::size_t>(stages_));
+        std::vector<std::int64_t> costs(static_cast<std::size_t>(stages_));
         for (std::size_t layer = 0; layer < stage_of_.size(); ++layer) {
-            const int made = stage_of_[layer];
-            int read = made;  // by the last stage that does
-            for (int reader = 0; reader < model_.layer_count(); ++reader) {
-                if (std::ranges::count(model_.inputs_of(reader), static_cast<int>(layer)) > 0) {
-                    read = std::max(read, stage_of_[static_cast<std::size_t>(reader)]);
-                }
-            }
-            cost[static_cast<std::size_t>(made)] += costs_.work[layer];
-            for (int stage = made; stage < read; ++stage) {  // handed on from stage to stage
-                cost[static_cast<std::size_t>(stage)] += of(costs_.sender, layer);
-                cost[static_cast<std::size_t>(stage) + 1] += of(costs_.receiver, layer);
-            }
+            costs[static_cast<std::size_t>(stage_of_[layer])] += work_[layer].count();
         }
-        std::vector<std::int64_t> numbers;
-        std::ranges::transform(
-            cost, std::back_inserter(numbers), [](Duration one) { return one.count(); });
-        return numbers;
+        return costs;
     }
 
     /// Smaller; then fewer layers in the first stage, then earlier ones, and so on.
@@ -130,7 +112,7 @@ class Assignments {
     }
 
     const Model& model_;
-    const GraphCosts& costs_;
+    const std::vector<Duration>& work_;
     int stages_;
     std::vector<int> stage_of_;
     std::optional<std::pair<std::int64_t, Stages>> best_;
@@ -150,13 +132,9 @@ TEST(GraphPartition, EqualsBruteForceOnRandomGraphsOfTwelveLayers) {
     for (int round = 0; round < tests::soaked(8); ++round) {
         const Model model = random_graph(dice, 12);
         const int stages = dice.between(1, 3);
-        GraphCosts costs{.work = dice.several<Duration>(12, dice.between(2, 40))};
-        if (dice.below(3) != 0) {
-            costs.sender = dice.several<Duration>(12, 10);
-            costs.receiver = dice.several<Duration>(12, 10);
-        }
-        const GraphSplit split = graph_partition(model, costs, stages);
-        const Assignments expected(model, costs, stages);
+        const auto work = dice.several<Duration>(12, dice.between(2, 40));
+        const GraphSplit split = graph_partition(model, work, stages);
+        const Assignments expected(model, work, stages);
         SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}, round {}", tests::seed(), round));
         ASSERT_TRUE(split.is_exact);
         ASSERT_EQ(split.largest.count(), expected.largest());
@@ -170,10 +148,9 @@ TEST(GraphPartition, EqualsBruteForceOnSmallGraphsInManyStages) {
         const int layers = dice.between(1, 7);
         const Model model = random_graph(dice, layers);
         const int stages = dice.between(1, layers);
-        const GraphCosts costs{.work = dice.several<Duration>(layers, 20),
-                               .sender = dice.several<Duration>(layers, 10)};
-        const GraphSplit split = graph_partition(model, costs, stages);
-        const Assignments expected(model, costs, stages);
+        const auto work = dice.several<Duration>(layers, 20);
+        const GraphSplit split = graph_partition(model, work, stages);
+        const Assignments expected(model, work, stages);
         ASSERT_EQ(split.largest.count(), expected.largest()) << round;
         ASSERT_EQ(stages_of(split), expected.layers_of_stage()) << round;
     }
@@ -182,7 +159,7 @@ TEST(GraphPartition, EqualsBruteForceOnSmallGraphsInManyStages) {
 TEST(GraphPartition, OrderIsTopologicalAndTheStagesAreContiguousInIt) {
     Dice dice(9);
     const Model model = random_graph(dice, 40);
-    const GraphSplit split = graph_partition(model, {.work = dice.several<Duration>(40, 50)}, 5);
+    const GraphSplit split = graph_partition(model, dice.several<Duration>(40, 50), 5);
     std::vector<int> place(40, -1);
     for (std::size_t at = 0; at < split.order.size(); ++at) {
         place[static_cast<std::size_t>(split.order[at])] = static_cast<int>(at);
@@ -199,11 +176,11 @@ TEST(GraphPartition, BranchesGoWhereTheOrderAloneWouldNotPutThem) {
     // 1 - {10 10 10 | 5 5 5} - 1. In the model's order the arms follow each other: 11 | 20 | 16.
     // Side by side: {1, 10, 5} {10, 5} {10, 5, 1}.
     const Model model = parallel_arms(2, 3);
-    const GraphCosts costs{.work = nanoseconds_of({1, 10, 10, 10, 5, 5, 5, 1})};
-    const GraphSplit graph = graph_partition(model, costs, 3);
+    const auto work = nanoseconds_of({1, 10, 10, 10, 5, 5, 5, 1});
+    const GraphSplit graph = graph_partition(model, work, 3);
     EXPECT_TRUE(graph.is_exact);
     EXPECT_EQ(graph.largest, Duration{16});
-    const GraphSplit in_order = graph_partition(model, costs, 3, 3);
+    const GraphSplit in_order = graph_partition(model, work, 3, 3);
     EXPECT_FALSE(in_order.is_exact);
     EXPECT_EQ(in_order.largest, Duration{20});
 }
@@ -211,12 +188,10 @@ TEST(GraphPartition, BranchesGoWhereTheOrderAloneWouldNotPutThem) {
 TEST(GraphPartition, AChainIsAChain) {
     Dice dice(2);
     const Model model = Model::opaque({{"a"}, {"b"}, {"c"}, {"d"}, {"e"}, {"f"}, {"g"}});
-    const GraphCosts costs{.work = dice.several<Duration>(7, 9),
-                           .sender = dice.several<Duration>(7, 9),
-                           .receiver = dice.several<Duration>(7, 9)};
+    const auto work = dice.several<Duration>(7, 9);
     for (int stages = 1; stages <= 7; ++stages) {
-        const GraphSplit graph = graph_partition(model, costs, stages);
-        const GraphSplit chain = graph_partition(model, costs, stages, 1);
+        const GraphSplit graph = graph_partition(model, work, stages);
+        const GraphSplit chain = graph_partition(model, work, stages, 1);
         EXPECT_TRUE(graph.is_exact);
         EXPECT_EQ(graph.ideals, 8);
         EXPECT_FALSE(chain.is_exact);
@@ -232,8 +207,8 @@ TEST(GraphPartition, MoreIdealsThanTheLimitFallBackToTheModelsOrderAndSaySo) {
     EXPECT_EQ(testing::the(Ideals::of(model, 2000)).count(), 1331 + 2);
     EXPECT_EQ(testing::the(Ideals::of(model, 1333)).count(), 1333);
     EXPECT_FALSE(Ideals::of(model, 1332).has_value());
-    const GraphCosts costs{.work = std::vector<Duration>(32, Duration{1})};
-    const GraphSplit split = graph_partition(model, costs, 4, 1332);
+    const std::vector<Duration> work(32, Duration{1});
+    const GraphSplit split = graph_partition(model, work, 4, 1332);
     EXPECT_FALSE(split.is_exact);
     EXPECT_EQ(split.largest, Duration{8});
     std::vector<int> order(32);
@@ -243,9 +218,7 @@ TEST(GraphPartition, MoreIdealsThanTheLimitFallBackToTheModelsOrderAndSaySo) {
 
 TEST(GraphPartition, RefusesMoreStagesThanLayersNamingBoth) {
     const Model model = Model::opaque({{"a"}, {"b"}});
-    const Error error = error_of([&] {
-        graph_partition(model, {.work = nanoseconds_of({1, 1})}, 3);
-    });
+    const Error error = error_of([&] { graph_partition(model, nanoseconds_of({1, 1}), 3); });
     EXPECT_EQ(error.text(), "2 layers cannot fill 3 stages");
 }
 

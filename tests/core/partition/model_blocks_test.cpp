@@ -59,5 +59,19 @@ TEST(LayersOfBlocks, PutWhatIsOutsideToTheEnds) {
               std::nullopt);
 }
 
+TEST(ModelBlocks, NeighboursOfOneNumberedNameAreTogether) {
+    EXPECT_EQ(neighbours_of_one_name(Names{"stem",
+                                           "cell0.left",
+                                           "cell0.right",
+                                           "join",
+                                           "cell0.sum",
+                                           "cell1",
+                                           "up12",
+                                           "up12.norm",
+                                           "head"}),
+              (std::vector{1, 2, 1, 1, 1, 2, 1}));
+    EXPECT_TRUE(neighbours_of_one_name(Names{}).empty());
+}
+
 }  // namespace model_blocks_test
 }  // namespace pipetwin

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/as_index.h"
+#include "core/plan/layer_recompute.h"
 #include "core/plan/routes.h"
 #include "core/plan/stage_costs.h"
 
@@ -112,6 +113,96 @@ TEST(StageTensors, MakeThePeaksOfAStage) {
     EXPECT_EQ(middle.saved, Bytes{10});
     EXPECT_EQ(middle.forward_peak, Bytes{10 + 50 + 20 + 30});
     EXPECT_EQ(middle.backward_peak, Bytes{10 + 50 + 10 + 20 + 30});
+}
+
+/// The samples, where 'left' keeps 6 bytes beside what it reads, with blocks that are computed
+/// again.
+LayerSamples samples_of_groups(const Model& model, int together) {
+    LayerSamples plain = samples();
+    for (LayerSample& sample : plain) {
+        sample.forward = Duration(3);
+    }
+    plain[1].saved = Bytes{10 + 6};
+    return with_layer_recompute(model, plain, {.mode = LayerRecompute::Block, .blocks = together});
+}
+
+/// By itself only 'left' has anything to drop.
+TEST(StageTensors, OfBlocksThatAreComputedAgainOneByOne) {
+    const Model model = two_branches();
+    const LayerSamples of_layer = samples_of_groups(model, 1);
+    for (std::size_t layer = 0; layer < of_layer.size(); ++layer) {
+        EXPECT_EQ(of_layer[layer].rebuilt_blocks, layer == 1 ? 1 : 0);
+        EXPECT_EQ(of_layer[layer].backward_input, Duration(layer == 1 ? 3 : 0));
+    }
+    const StageCost whole = StageCosts(model, of_layer).of(0, 6);
+    EXPECT_EQ(whole.saved, Bytes{4 + 65 + 7});
+    EXPECT_EQ(whole.forward_peak, Bytes{4 + 110});       // in 'both'
+    EXPECT_EQ(whole.backward_peak, Bytes{4 + 60 + 55});  // in 'classes'
+    EXPECT_EQ(whole.split, Bytes{65 + 6});
+    // 'left' alone: its output is made again beside the gradients of both.
+    const StageCost left = StageCosts(model, of_layer).of(1, 2);
+    EXPECT_EQ(left.saved, Bytes{10});
+    EXPECT_EQ(left.forward_peak, Bytes{10 + 30 + 6});         // the stem's output is handed on
+    EXPECT_EQ(left.backward_peak, Bytes{10 + 6 + 20 + 40});   // and sent back
+    EXPECT_EQ(left.backward_again, Bytes{6 + 20 + 40 - 30});  // less the output's gradient
+}
+
+/// left, right | both, classes: what the second group reads of the first one stays; 'both' is read
+/// in its own group alone, and is made again.
+TEST(StageTensors, OfGroupsOfTwoBlocks) {
+    const Model model = two_branches();
+    const LayerSamples of_layer = samples_of_groups(model, 2);
+    for (std::size_t layer = 1; layer < 5; ++layer) {
+        EXPECT_EQ(of_layer[layer].backward_input, Duration(3));
+    }
+    const StageCost whole = StageCosts(model, of_layer).of(0, 6);
+    EXPECT_EQ(whole.saved, Bytes{4 + 10 + 20 + 30 + 5 + 7});
+    EXPECT_EQ(whole.forward_peak, Bytes{4 + 10 + 20 + 30 + 50 + 5});          // in 'classes'
+    EXPECT_EQ(whole.backward_peak, Bytes{4 + 10 + 20 + 30 + 50 + (50 + 5)});  // in its backward
+    EXPECT_EQ(whole.backward_again, Bytes{50 + (50 + 5)});
+    EXPECT_EQ(whole.split, Bytes{10 + 20 + 30 + 5 + 50 + 6});
+    // In 'both', whose output stays for W of 'classes'.
+    EXPECT_EQ(whole.backward_input_peak, Bytes{76 + 50 + (50 + 20 + 30 + 5)});
+    // Groups count from a stage's first layer on: right, both | classes.
+    const StageCost behind = StageCosts(model, of_layer).of(2, 6);
+    EXPECT_EQ(behind.saved, Bytes{10 + 20 + 50 + 5 + 7});
+    EXPECT_EQ(behind.forward_peak, Bytes{10 + 20 + 30 + 50});
+}
+
+/// A unit that reads two outputs, of which its backward reads the second alone: the first goes when
+/// its forward has read it, and what the unit saves has the second in it.
+TEST(StageTensors, OfAUnitWithBranchesKeepWhatItsBackwardReads) {
+    const Model model = Model::graph(
+        {.positions = 1, .width = 4},
+        {{.name = "a", .type = LayerType::Linear, .outputs = 20},
+         {.name = "b", .type = LayerType::Linear, .outputs = 30},
+         {.name = "cell",
+          .type = LayerType::Sequence,
+          .inner = {{.name = "x", .type = LayerType::Linear, .outputs = 20, .inputs = {"input1"}},
+                    {.name = "sum", .type = LayerType::Add, .inputs = {"x", "input0"}}},
+          .inputs = {"a", "b"}},
+         {.name = "loss", .type = LayerType::CrossEntropy, .inputs = {"cell"}}});
+    const auto layer = [](int input, int output, int saved) {
+        LayerSample sample;
+        sample.input = Bytes{input};
+        sample.output = Bytes{output};
+        sample.saved = Bytes{saved};
+        return sample;
+    };
+    // 'a' is read by 'b', too, which keeps it.
+    const LayerSamples of_layer{
+        layer(4, 20, 4), layer(20, 30, 20), layer(0, 20, 30 + 11), layer(20, 0, 20)};
+    const StageTensors cell(model, of_layer, 2, 4);
+    EXPECT_EQ(cell.input(), Bytes{20 + 30});
+    EXPECT_EQ(cell.kept_by(2), Bytes{11});
+    const StageTensors both(model, of_layer, 1, 4);
+    EXPECT_EQ(both.kept_values(), Bytes{30 + 20});
+    const StageTensors whole(model, of_layer, 0, 4);
+    EXPECT_EQ(whole.kept_values(), Bytes{20 + 30 + 20}) << "'b' keeps what 'a' makes";
+    // The unit adds its part of a's gradient from its scratch, and 'b' beside what is there.
+    EXPECT_EQ(whole.gradients_in_backward(2), Bytes{20 + 20 + 30});
+    EXPECT_EQ(whole.gradients_in_backward(1), Bytes{20 + 30 + 20});
+    EXPECT_EQ(whole.values_in_backward(1), Bytes{20});
 }
 
 TEST(PieceMessages, AreThoseOfItsRoutesAndOfItsNeighbours) {

@@ -45,6 +45,53 @@ layer = [{type = "embedding", outputs = 8, context = 4}, {type = "attention", he
     EXPECT_EQ(scenario_model(s).layer(0).parameter_count, 256 * 8 + 4 * 8);
 }
 
+// A plan needs no more than the sizes, and scenario.toml of a run folder means the same.
+TEST(ImageModels, AreBuiltFromTheirSizes) {
+    struct Case {
+        std::string_view text;
+        int units;
+    };
+    for (const Case& scenario : {Case{R"([model]
+kind = "unet"
+depth = 2
+convolutions = 1
+channels = 4
+dropout = 0
+image = [32, 32, 1]
+)",
+                                      29},
+                                 Case{R"([model]
+kind = "resnet"
+depth = 20
+classes = 10
+projections = false
+image = [28, 28, 1]
+)",
+                                      78},
+                                 Case{R"([model]
+kind = "amoebanet-d"
+layers = 6
+filters = 64
+classes = 10
+variant = "torchgpipe"
+image = [64, 64, 3]
+)",
+                                      12},
+                                 Case{R"([model]
+kind = "amoebanet-b"
+layers = 3
+filters = 64
+classes = 10
+image = [65, 63, 3]
+)",
+                                      9}}) {
+        const Scenario s = parse(scenario.text);
+        EXPECT_EQ(scenario_model(s).layer_count(), scenario.units);
+        EXPECT_EQ(s.data.kind, DataKind::Synthetic);
+        EXPECT_EQ(parse(print_scenario(s)), s);
+    }
+}
+
 TEST(LayersModel, RefusesWhatIsNoModel) {
     const std::string head = "[model]\nkind = \"layers\"\n";
     const std::vector<Refusal> cases{
@@ -152,12 +199,91 @@ TEST(LayersModel, OfBranchesRefusesWhatNoLayerCanRead) {
         {head,
          "layer = [{type = \"residual\", layer = [{type = \"gelu\", inputs = [\"a\"]}]}, "
          "{type = \"cross_entropy\"}]",
-         "expected none: a layer inside another reads the one before it"},
+         "expected none: a layer of a residual reads the one before it"},
         {head,
          "layer = [{type = \"gelu\", repeat = 3}, {type = \"add\", inputs = [\"gelu0\", "
          "\"gelu2\"], repeat = 2}, {type = \"cross_entropy\"}]",
          "add reads one output, expected two or more"},
     });
+}
+
+constexpr std::string_view cells = R"([model]
+kind = "layers"
+input = 8
+
+[[model.layer]]
+type = "linear"
+name = "a"
+outputs = 6
+
+[[model.layer]]
+type = "linear"
+name = "b"
+outputs = 5
+
+[[model.layer]]
+type = "sequence"
+name = "cell"
+inputs = ["b", "a"]
+
+[[model.layer.layer]]
+type = "linear"
+name = "x"
+outputs = 3
+repeat = 2
+
+[[model.layer.layer]]
+type = "linear"
+name = "y"
+inputs = ["input1"]
+outputs = 3
+
+[[model.layer.layer]]
+type = "sequence"
+name = "mix"
+inputs = ["x1", "y"]
+
+[[model.layer.layer.layer]]
+type = "add"
+name = "sum"
+inputs = ["input0", "input1"]
+
+[[model.layer]]
+type = "cross_entropy"
+)";
+
+TEST(LayersModel, OfCellsNamesWhatTheyReadInside) {
+    const Scenario s = parse(cells);
+    const Model model = scenario_model(s);
+    ASSERT_EQ(model.layer_count(), 4);
+    EXPECT_EQ(model.operands_of(2), (std::vector<int>{1, 0}));
+    EXPECT_EQ(model.layer(2).output, (SampleShape{.positions = 1, .width = 3}));
+    EXPECT_EQ(model.layer(2).parameter_count, (5 + 1) * 3 + (3 + 1) * 3 + (6 + 1) * 3);
+    EXPECT_EQ(parse(print_scenario(s)).model, s.model);
+}
+
+TEST(LayersModel, OfCellsTellsOfEveryFaultWithItsLineAndColumn) {
+    std::string text(cells);
+    text.replace(text.find("input1"), 6, "input4");
+    const Error error = refusal(text);
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:18:10");
+    EXPECT_EQ(error.text(),
+              "2 faults in its layers:\n"
+              "  /home/u/scenarios/s.toml:18:10: model, layer 'cell': no layer inside reads "
+              "'input1', expected one that does; name it in the inputs of a layer inside, or read "
+              "one output fewer\n"
+              "  /home/u/scenarios/s.toml:29:10: model, layer 'cell.y': reads 'input4', but 'cell' "
+              "reads 2 outputs; they are 'input0' to 'input1'");
+    std::string deeper(cells);
+    deeper.replace(deeper.rfind("input0\", "), 10, "");
+    EXPECT_EQ(refusal(deeper).text(),
+              "2 faults in its layers:\n"
+              "  /home/u/scenarios/s.toml:35:10: model, layer 'cell.mix': no layer inside reads "
+              "'input0', expected one that does; name it in the inputs of a layer inside, or read "
+              "one output fewer\n"
+              "  /home/u/scenarios/s.toml:40:10: model, layer 'cell.mix.sum': add reads one "
+              "output, expected two or more; name them, as in inputs = [\"left\", \"right\"]");
 }
 
 std::vector<int> partition_of(std::string_view list, int stages) {

@@ -216,13 +216,28 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
     expect_refused(cases);
 }
 
-TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
+TEST(ParseScenario, RefusesSizesOfImageModelsThatThereAreNot) {
     const std::vector<Refusal> cases{
-        {"[model]\nkind = \"resnet\"", "", "expected one of gpt, mlp, layers, profile"},
-        {"[model]\nkind = \"amoebanet-d\"", "", "expected one of gpt, mlp, layers, profile"},
-        {gpt, "[data]\nkind = \"cifar10\"", "one of text, tokens, mnist, synthetic"},
+        {"[model]\nkind = \"vgg\"", "", "expected one of gpt, mlp, layers, profile, amoebanet-d"},
+        {"[model]\nkind = \"resnet\"\ndepth = 20\nclasses = 10", "", "model.image is missing"},
+        {"[model]\nkind = \"resnet\"\ndepth = 21\nclasses = 10\nimage = [32, 32, 3]",
+         "",
+         "model.depth: 21, expected one of 18, 20"},
+        {"[model]\nkind = \"resnet\"\ndepth = 20\nlayers = 3", "", "unknown key 'layers'"},
+        {"[model]\nkind = \"amoebanet-d\"\nlayers = 4\nfilters = 64\nclasses = 10\n"
+         "image = [64, 64, 3]",
+         "",
+         "model.layers: 4, expected a multiple of 3"},
+        {"[model]\nkind = \"amoebanet-b\"\nlayers = 3\nfilters = 64\nclasses = 10\n"
+         "variant = \"lingvo\"",
+         "",
+         "expected one of reference, torchgpipe"},
+        {"[model]\nkind = \"unet\"\ndepth = 5\nconvolutions = 1\nchannels = 4\n"
+         "image = [16, 16, 3]",
+         "",
+         "model.image: 16 x 16 pixels, expected at least 32 x 32"},
     };
-    expect_refused(cases, "not built yet");
+    expect_refused(cases);
 }
 
 TEST(ParseScenario, RefusesDropoutThatLeavesNothingAndProbabilitiesThatAreNone) {
@@ -240,6 +255,27 @@ TEST(ParseScenario, RefusesDropoutThatLeavesNothingAndProbabilitiesThatAreNone) 
     expect_refused(cases);
     const Error error = refusal(with(gpt, "dropout = 1"));
     EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:7:11");
+}
+
+TEST(ParseScenario, RefusesWhatImagesCannotBecome) {
+    const std::string images = with(mlp, "[data]\nkind = \"cifar10\"\npath = \"x\"");
+    const std::vector<Refusal> cases{
+        {gpt, "[data]\nkind = \"cifar10\"\npath = \"x\"", "expected text"},
+        {mlp, "[data]\nkind = \"images\"", "data.path is missing"},
+        {mlp, "[data]\nkind = \"synthetic\"\nmirror = true", "expected no such key, as it is for"},
+        {gpt, "[data]\nmean = [1]", "data.mean = [1], expected no such key"},
+        {images, "mean = 1", "expected a list"},
+        {images, "deviation = [1, 0]", "expected numbers from 0.000001"},
+        {images, "mean = [1, 1, 1]\ndeviation = [1, 1]", "expected 3 numbers, as data.mean has"},
+        {images, "noise = -1", "expected a number from 0 to 1000"},
+        {images, "pad_and_crop = 4097", "expected a whole number from 0 to 4096"},
+        {images, "mirror = 1", "expected true or false"},
+        {images, "resize = 3", "unknown key 'resize'"},
+        {mlp,
+         "[data]\nkind = \"images\"\npath = \"x\"\n[training]\nvalidate_every = 5",
+         "expected 0, as there is nothing to validate on"},
+    };
+    expect_refused(cases);
 }
 
 TEST(ParseScenario, RefusesValidationOnNothing) {
@@ -265,8 +301,24 @@ TEST(ParseScenario, RefusesRatesAndLimitsThatAreNone) {
         {gpt, "[training]\nwarmup_steps = -1", "warmup_steps = -1, expected a whole number"},
         {gpt, "[training]\nwarmup_steps = 0.5", "warmup_steps = 0.5, expected a whole number"},
         {gpt,
+         "[training]\nlearning_rate_schedule = \"steps\"",
+         "expected one of constant, linear, cosine, step"},
+        {gpt,
          "[training]\nlearning_rate_schedule = \"step\"",
-         "expected one of constant, linear, cosine"},
+         "learning_rate_milestones is missing"},
+        {gpt,
+         "[training]\nlearning_rate_schedule = \"step\"\nlearning_rate_milestones = [9, 3]",
+         "learning_rate_milestones = [a list], expected ascending steps"},
+        {gpt,
+         "[training]\nlearning_rate_milestones = [3]",
+         "learning_rate_milestones = [a list], expected no value: only the schedule step"},
+        {gpt,
+         "[training]\nlearning_rate_factor = 0.5",
+         "expected no value: only the schedule step"},
+        {gpt,
+         "[training]\nlearning_rate_schedule = \"step\"\nlearning_rate_milestones = [3]\n"
+         "final_learning_rate = 1e-5",
+         "training.final_learning_rate = 1e-05, expected 0"},
         {gpt,
          "[training]\nfinal_learning_rate = 1e-5",
          "training.final_learning_rate = 1e-05, expected 0"},
@@ -274,6 +326,26 @@ TEST(ParseScenario, RefusesRatesAndLimitsThatAreNone) {
     expect_refused(cases);
     EXPECT_EQ(refusal(with(gpt, "[training]\nclip_norm = -1")).place(),
               "/home/u/scenarios/s.toml:8:13");
+}
+
+TEST(ParseScenario, RefusesSettingsThatTheOptimizerHasNot) {
+    const std::vector<Refusal> cases{
+        {gpt,
+         "[training]\nmomentum = 0.9",
+         "training.momentum = 0.9, expected no value: the optimizer adamw has no such setting"},
+        {gpt, "[training]\nrmsprop_decay = 0.9", "the optimizer adamw has no such setting"},
+        {gpt,
+         "[training]\noptimizer = \"momentum\"\nepsilon = 1",
+         "the optimizer momentum has no such setting"},
+        {gpt,
+         "[training]\noptimizer = \"momentum\"\nmomentum = 1",
+         "training.momentum = 1, expected a number from 0 up to, but not, 1"},
+        {gpt, "[training]\naverage_decay = 1", "expected a number from 0 up to, but not, 1"},
+        {gpt, "[training]\nweight_decay = -1", "training.weight_decay = -1, expected a number"},
+    };
+    expect_refused(cases);
+    EXPECT_EQ(refusal(with(gpt, "[training]\nmomentum = 0.9")).hint(),
+              "leave the key out, or set optimizer = \"momentum\" or \"rmsprop-momentum\"");
 }
 
 TEST(ParseScenario, TextNeedsAVocabularyOfAllBytes) {

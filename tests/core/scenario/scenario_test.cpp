@@ -109,6 +109,40 @@ TEST(ParseScenario, FillsInTheDefaults) {
     EXPECT_EQ(parse(mlp).data.kind, DataKind::Synthetic);
 }
 
+TEST(ParseScenario, ReadsTheRecipesOfImageModelsAndPrintsWhatIsWritten) {
+    const std::string text = with(mlp, R"([training]
+optimizer = "rmsprop-momentum"
+momentum = 0.8
+rmsprop_decay = 0.95
+epsilon = 0.5
+weight_decay = 4e-5
+average_decay = 0.9999
+learning_rate_schedule = "step"
+learning_rate_milestones = [60, 80]
+learning_rate_factor = 0.2
+accuracy = false
+)");
+    const Scenario s = parse(text);
+    EXPECT_EQ(s.training.optimizer, OptimizerKind::RmsPropMomentum);
+    EXPECT_EQ(s.training.momentum, 0.8);
+    EXPECT_EQ(s.training.rmsprop_decay, 0.95);
+    EXPECT_EQ(s.training.epsilon, 0.5);
+    EXPECT_EQ(s.training.weight_decay, 4e-5);
+    EXPECT_EQ(s.training.average_decay, 0.9999);
+    EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Step);
+    EXPECT_EQ(s.training.learning_rate_milestones, (std::vector<int>{60, 80}));
+    EXPECT_EQ(s.training.learning_rate_factor, 0.2);
+    EXPECT_EQ(s.training.accuracy, false);
+    EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").training, s.training);
+    const Scenario plain = parse(mlp);
+    EXPECT_EQ(plain.training.momentum, std::nullopt);
+    EXPECT_EQ(plain.training.weight_decay, std::nullopt);
+    EXPECT_EQ(plain.training.average_decay, 0);
+    EXPECT_EQ(plain.training.accuracy, std::nullopt);
+    EXPECT_EQ(print_scenario(plain).find("weight_decay"), std::string::npos);
+    EXPECT_EQ(parse_scenario(print_scenario(plain), "x.toml").training, plain.training);
+}
+
 TEST(ParseScenario, ValidationIsAPathOrAShareAndBothComeBack) {
     const Scenario share = parse(with(gpt, "[data]\nvalidation = 0.25"));
     EXPECT_EQ(share.data.validation_share, 0.25);
@@ -181,7 +215,7 @@ TEST(ParseScenario, ListsOfRanksArePrintedAndReadAgain) {
 
 TEST(ParseScenario, ReadsEveryExampleOfItsDocumentation) {
     const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
-    EXPECT_EQ(blocks.size(), 3U);
+    EXPECT_EQ(blocks.size(), 4U);
     for (const std::string& block : blocks) {
         EXPECT_NO_THROW(parse(block)) << block;
     }
@@ -204,6 +238,9 @@ TEST(PrintScenario, ParsesBackToTheSame) {
         with(gpt, "[pipeline]\nschedule = \"zb-h1\"\nrecompute_timing = \"eager\""),
         with(gpt, "[data]\nkind = \"synthetic\""),
         with(mlp, "[data]\nkind = \"mnist\"\npath = \"a\\\"\\\\\\u0007\\u00e4\""),
+        with(mlp,
+             "[data]\nkind = \"mnist\"\npath = \"a\"\nmean = [0.286]\ndeviation = [0.353]\n"
+             "noise = 0.5\npad_and_crop = 4\nmirror = true"),
         with(mlp, "[training]\nlearning_rate = 1e-300\nseed = 9007199254740992"),
         "[model]\nkind = \"profile\"\nfile = \"x.profile.json\"\n",
         "[model]\nkind = \"layers\"\nlayer = [{type = \"embedding\", outputs = 8, context = 4}, "
@@ -213,6 +250,39 @@ TEST(PrintScenario, ParsesBackToTheSame) {
         const std::string printed = print_scenario(scenario);
         EXPECT_EQ(parse(printed), scenario) << printed;
         EXPECT_EQ(print_scenario(parse(printed)), printed);
+    }
+}
+
+TEST(ParseScenario, ReadsWhatBecomesOfImages) {
+    const Scenario s = parse(with(mlp,
+                                  "[data]\nkind = \"cifar10\"\npath = \"a\"\n"
+                                  "mean = [0.5, 0, -1]\ndeviation = [1, 2, 0.25]\n"
+                                  "noise = 0.5\npad_and_crop = 4\nmirror = true"));
+    EXPECT_EQ(s.data.kind, DataKind::Cifar10);
+    EXPECT_EQ(s.data.path, "/home/u/scenarios/a");
+    EXPECT_THAT(s.data.changes.mean, ::testing::ElementsAre(0.5, 0, -1));
+    EXPECT_THAT(s.data.changes.deviation, ::testing::ElementsAre(1, 2, 0.25));
+    EXPECT_EQ(s.data.changes.noise, 0.5);
+    EXPECT_EQ(s.data.changes.pad_and_crop, 4);
+    EXPECT_TRUE(s.data.changes.mirror);
+    EXPECT_EQ(parse(mlp).data.changes, Scenario::ImageChanges{});
+    for (const DataKind kind :
+         {DataKind::Images, DataKind::Segmentation, DataKind::Silhouettes, DataKind::Mnist}) {
+        const std::string text =
+            with(mlp, fmt::format("[data]\nkind = \"{}\"\npath = \"a\"", to_string(kind)));
+        EXPECT_EQ(parse(text).data.kind, kind);
+    }
+}
+
+/// The kinds with files for tests validate on those where nothing else is named.
+TEST(ParseScenario, ValidatesOnFilesForTests) {
+    for (const std::string_view kind : {"mnist", "cifar10", "silhouettes"}) {
+        const Scenario s = parse(
+            with(mlp,
+                 fmt::format("[data]\nkind = \"{}\"\npath = \"a\"\n[training]\nvalidate_every = 5",
+                             kind)));
+        EXPECT_TRUE(s.data.has_validation());
+        EXPECT_EQ(s.data.validation_share, 0);
     }
 }
 

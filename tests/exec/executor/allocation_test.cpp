@@ -144,7 +144,8 @@ class TrainingStep : public ::testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(Shapes, TrainingStep, ::testing::ValuesIn(shapes()));
 
 TEST_P(TrainingStep, AllocatesNothingOnceItHasWhatItNeeds) {
-    std::vector<Model> models{test::small_gpt(), test::small_mlp(), two_branches()};
+    std::vector<Model> models{
+        test::small_gpt(), test::small_mlp(), two_branches(), test::small_cells()};
     if (GetParam().schedule != "chimera") {
         models.push_back(test::small_gpt_with(0.25, true));
     }

@@ -102,6 +102,30 @@ Model fan_outs() {
                          loss()});
 }
 
+/// Two blocks of several layers, with sums that no product follows in their block, and outputs that
+/// a block and layers behind it read.
+Model cells() {
+    LayerSpec dropout = of_type(LayerType::Dropout, "cell1.dropout", {"cell0.sum"});
+    dropout.dropout = 0.3;
+    LayerSpec residual = of_type(LayerType::Residual, "cell1.residual", {"cell1.dropout"});
+    residual.inner = {of_type(LayerType::LayerNorm, "norm"), linear("linear", 6)};
+    return Model::graph({.positions = 2, .width = 5},
+                        {linear("stem", 6),
+                         of_type(LayerType::LayerNorm, "cell0.norm"),
+                         linear("cell0.left", 6),
+                         of_type(LayerType::Gelu, "cell0.right", {"cell0.norm"}),
+                         of_type(LayerType::Add, "cell0.both", {"cell0.left", "cell0.right"}),
+                         of_type(LayerType::Add, "cell0.sum", {"cell0.both", "stem"}),
+                         dropout,
+                         residual,
+                         of_type(LayerType::Concat, "join", {"cell1.residual", "cell0.both"}),
+                         of_type(LayerType::Concat, "cell2.wide", {"join", "cell1.dropout"}),
+                         linear("cell2.narrow", 6),
+                         of_type(LayerType::Add, "cell2.sum", {"cell2.narrow", "cell0.sum"}),
+                         linear("classes", 4),
+                         loss()});
+}
+
 struct NamedModel {
     const char* name;
     Model model;
@@ -138,15 +162,22 @@ std::vector<Shape> every_shape(const Model& model) {
                 if (two_chunks && pieces != 4 && pieces != 2) {
                     continue;
                 }
+                Shape shape{.stages = two_chunks ? pieces / 2 : pieces,
+                            .chunks = two_chunks ? 2 : 1,
+                            .micro_batches = 4,
+                            .batch = 7,
+                            .schedule = schedule,
+                            .partition = cut};
                 for (const Recompute mode :
                      {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
-                    shapes.push_back({.stages = two_chunks ? pieces / 2 : pieces,
-                                      .chunks = two_chunks ? 2 : 1,
-                                      .micro_batches = 4,
-                                      .batch = 7,
-                                      .schedule = schedule,
-                                      .recompute = mode,
-                                      .partition = cut});
+                    shape.recompute = mode;
+                    shapes.push_back(shape);
+                }
+                shape.recompute = Recompute::None;
+                shape.layer_recompute = LayerRecompute::Block;
+                for (const int together : {1, 2, 3, 100}) {
+                    shape.recompute_blocks = together;
+                    shapes.push_back(shape);
                 }
             }
         }
@@ -155,7 +186,11 @@ std::vector<Shape> every_shape(const Model& model) {
 }
 
 std::string described(const Shape& shape) {
-    std::string text = test::to_string(shape) + " cut";
+    std::string text = test::to_string(shape);
+    if (shape.layer_recompute == LayerRecompute::Block) {
+        text += " block " + std::to_string(shape.recompute_blocks);
+    }
+    text += " cut";
     for (const int layers : *shape.partition) {
         text += " " + std::to_string(layers);
     }
@@ -174,6 +209,23 @@ BackwardOrder order_of(const Shape& shape) {
     return shape.schedule == "gpipe" ? BackwardOrder::Descending : BackwardOrder::Ascending;
 }
 
+/// A step has the loss and the gradients of the whole model, bit for bit, and the peaks that the
+/// plan predicts, to the byte.
+void expect_bits_and_bytes(const Model& model, const Shape& shape, const StepOutcome& whole) {
+    SCOPED_TRACE(described(shape));
+    const Plan plan = test::plan_of(model, shape);
+    Executor executor(plan, model, test::options_of(shape));
+    const Batch batch = random_batch(model, shape.batch, 1);
+    const StepResult step = executor.run_step(batch, 0);
+    EXPECT_EQ(step.loss, whole.loss);
+    EXPECT_TRUE(test::gradients_of(executor.parameters()) == whole.gradients);
+    const std::vector<MemoryUse> predicted = peak_memory(plan);
+    for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
+        EXPECT_EQ(step.peak[rank].total(), predicted[rank].total()) << "rank " << rank;
+        EXPECT_EQ(executor.room(static_cast<int>(rank)).unforeseen, 0);
+    }
+}
+
 class EveryGraph : public ::testing::TestWithParam<NamedModel> {
   protected:
     const Model& model = GetParam().model;
@@ -182,7 +234,10 @@ INSTANTIATE_TEST_SUITE_P(Branches,
                          EveryGraph,
                          ::testing::Values(NamedModel{"unet", unet()},
                                            NamedModel{"two_branches", two_branches()},
-                                           NamedModel{"fan_outs", fan_outs()}),
+                                           NamedModel{"fan_outs", fan_outs()},
+                                           NamedModel{"cells", cells()},
+
+                                           NamedModel{"units_with_branches", test::small_cells()}),
                          [](const auto& named) { return named.param.name; });
 
 /// C25: gradients through skips equal the unsplit model for every balance and mode. The peaks are
@@ -192,25 +247,14 @@ TEST_P(EveryGraph, EveryCutHasTheBitsOfTheWholeModelAndTheBytesOfThePlan) {
     SCOPED_TRACE(::testing::Message() << "PIPETWIN_SEED=" << tests::seed());
     std::mt19937_64 random(tests::seed());
     std::ranges::shuffle(shapes, random);
-    shapes.resize(std::min(shapes.size(), as_index(tests::soaked(60))));
+    shapes.resize(std::min(shapes.size(), as_index(tests::soaked(140))));
     for (const BackwardOrder order : {BackwardOrder::Ascending, BackwardOrder::Descending}) {
         const StepOutcome whole = reference(model, {.batch = 7}, order);
         for (const Shape& shape : shapes) {
             if (order_of(shape) != order) {
                 continue;
             }
-            SCOPED_TRACE(described(shape));
-            const Plan plan = test::plan_of(model, shape);
-            Executor executor(plan, model, test::options_of(shape));
-            const Batch batch = random_batch(model, shape.batch, 1);
-            const StepResult step = executor.run_step(batch, 0);
-            EXPECT_EQ(step.loss, whole.loss);
-            EXPECT_TRUE(test::gradients_of(executor.parameters()) == whole.gradients);
-            const std::vector<MemoryUse> predicted = peak_memory(plan);
-            for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
-                EXPECT_EQ(step.peak[rank].total(), predicted[rank].total()) << "rank " << rank;
-                EXPECT_EQ(executor.room(static_cast<int>(rank)).unforeseen, 0);
-            }
+            expect_bits_and_bytes(model, shape, whole);
         }
     }
 }
@@ -314,6 +358,25 @@ TEST_P(EveryGraph, GoesOnInAnotherNumberOfStagesFromItsCheckpoint) {
     EXPECT_TRUE(test::weights_of(after->parameters()) == test::weights_of(before->parameters()));
 }
 
+/// AmoebaNet's cells: each reads the outputs of the two units before it, and has branches inside.
+TEST(Branches, AChainOfCellsHasItsBitsInEveryCut) {
+    const Model model = test::small_cells();
+    std::vector<Shape> shapes = every_shape(model);
+    std::erase_if(shapes, [](const Shape& shape) {
+        return shape.chunks > 1 || shape.recompute.of(0) == Recompute::ExceptLast;
+    });
+    // 64 cuts into 1 to 4 stages, three schedules, two modes.
+    ASSERT_EQ(shapes.size(), (1U + 7 + 21 + 35) * 3 * 2);
+    for (const BackwardOrder order : {BackwardOrder::Ascending, BackwardOrder::Descending}) {
+        const StepOutcome whole = reference(model, {.batch = 7}, order);
+        for (const Shape& shape : shapes) {
+            if (order_of(shape) == order) {
+                expect_bits_and_bytes(model, shape, whole);
+            }
+        }
+    }
+}
+
 /// C23: a skip tensor goes from its producing stage to its consuming stage once, not through the
 /// stages between; same-stage skips are not copied. One that two stages read goes from the first of
 /// them to the second.
@@ -369,12 +432,6 @@ TEST(Branches, WhereALossIsNotFiniteTheFirstLayerIsNamed) {
     } catch (const Error& error) {
         EXPECT_THAT(error.what(), HasSubstr("that of layer 'up2'"));
     }
-}
-
-TEST(Branches, BlocksOfThemAreNotComputedAgainYet) {
-    const Model model = unet();
-    const Shape shape{.stages = 2, .layer_recompute = LayerRecompute::Block};
-    EXPECT_THROW(Executor(test::plan_of(model, shape), model, test::options_of(shape)), Error);
 }
 
 }  // namespace branches_test

@@ -37,36 +37,41 @@ INSTANTIATE_TEST_SUITE_P(Join,
                          [](const auto& named) { return std::string(to_string(named.param)); });
 
 TEST_P(EveryType, AConcatPutsItsInputsSideBySideAndGivesEachItsColumns) {
-    const Join concat(LayerType::Concat, {{.width = 2}, {.width = 1}}, {.width = 3}, type);
+    Join concat(LayerType::Concat, {{.width = 2}, {.width = 1}}, {.width = 3}, type);
     const Tensor left = tensor_of(arena, {1, 2, 3, 4}, type);
     const Tensor right = tensor_of(arena, {5, 6}, type);
     const std::vector<ConstView> inputs{left, right};
-    const LayerCall call = call_in(arena);
+    LayerCall call = call_in(arena);
+    Kept kept;
     Tensor y = tensor_of(arena, Numbers(6), type);
-    concat.join(call, inputs, y);
+    concat.join(call, inputs, y, kept);
     EXPECT_EQ(numbers_of(y), (Numbers{1, 2, 5, 3, 4, 6}));
     Tensor of_left = tensor_of(arena, {10, 20, 30, 40}, type);
     Tensor of_right = tensor_of(arena, {50, 60}, type);
-    concat.input_gradient(call, 0, y, of_left, true);
-    concat.input_gradient(call, 1, y, of_right, false);
+    const std::vector<JoiningLayer::InputGradient> places{{.dx = of_left, .adds = true},
+                                                          {.dx = of_right}};
+    concat.join_backward(call, kept, inputs, y, places);
     EXPECT_EQ(numbers_of(of_left), (Numbers{11, 22, 33, 44}));
     EXPECT_EQ(numbers_of(of_right), (Numbers{5, 6}));
     EXPECT_EQ(concat.kept_bytes(samples), Bytes{});
 }
 
 TEST_P(EveryType, AnAddSumsItsInputsAndGivesEachTheGradient) {
-    const Join add(LayerType::Add, {{.width = 2}, {.width = 2}, {.width = 2}}, {.width = 2}, type);
+    Join add(LayerType::Add, {{.width = 2}, {.width = 2}, {.width = 2}}, {.width = 2}, type);
     const Tensor x = tensor_of(arena, {1, 2, 3, 4}, type);
     const std::vector<ConstView> inputs{x, x, x};
-    const LayerCall call = call_in(arena);
+    LayerCall call = call_in(arena);
+    Kept kept;
     Tensor y = tensor_of(arena, Numbers(4), type);
-    add.join(call, inputs, y);
+    add.join(call, inputs, y, kept);
     EXPECT_EQ(numbers_of(y), (Numbers{3, 6, 9, 12}));
-    Tensor dx = tensor_of(arena, {10, 20, 30, 40}, type);
-    add.input_gradient(call, 2, y, dx, true);
-    EXPECT_EQ(numbers_of(dx), (Numbers{13, 26, 39, 52}));
-    add.input_gradient(call, 0, y, dx, false);
-    EXPECT_EQ(numbers_of(dx), numbers_of(y));
+    Tensor added = tensor_of(arena, {10, 20, 30, 40}, type);
+    Tensor written = tensor_of(arena, {10, 20, 30, 40}, type);
+    const std::vector<JoiningLayer::InputGradient> places{
+        {.dx = written}, {}, {.dx = added, .adds = true}};
+    add.join_backward_input(call, kept, inputs, y, places);
+    EXPECT_EQ(numbers_of(added), (Numbers{13, 26, 39, 52}));
+    EXPECT_EQ(numbers_of(written), numbers_of(y));
 }
 
 }  // namespace join_test

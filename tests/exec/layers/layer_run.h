@@ -62,7 +62,7 @@ class LayerRun {
             const auto n = static_cast<std::uint64_t>(r);
             batch.tokens.push_back(static_cast<std::int32_t>(ids.below(2 * n, token_limit(spec))));
             batch.targets.push_back(
-                static_cast<std::int32_t>(ids.below(2 * n + 1, target_limit(in))));
+                static_cast<std::int32_t>(ids.below(2 * n + 1, target_limit(spec, in))));
         }
         x = arena.allocate(in.token_ids ? exec::DType::I32 : type,
                            rows,
@@ -133,8 +133,9 @@ class LayerRun {
     static std::uint64_t token_limit(const LayerSpec& spec) {
         return static_cast<std::uint64_t>(std::max(spec.vocabulary, 1));
     }
-    static std::uint64_t target_limit(const SampleShape& shape) {
-        return static_cast<std::uint64_t>(std::max(shape.width, 1));
+    static std::uint64_t target_limit(const LayerSpec& spec, const SampleShape& shape) {
+        const int classes = spec.type == LayerType::BinaryCrossEntropy ? 2 : shape.width;
+        return static_cast<std::uint64_t>(std::max(classes, 1));
     }
 
     int samples_;

@@ -10,7 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/model/inner_layers.h"
+#include "exec/layers/image/conv2d.h"
 #include "exec/layers/layer.h"
+#include "tests/exec/cpu/windows/naive_windows.h"
 #include "tests/exec/layers/layer_run.h"
 #include "tests/exec/layers/naive_layers.h"
 #include "tests/support/compare_tensors.h"
@@ -79,12 +82,110 @@ LayerSpec padded(int outputs) {
     spec.outputs = outputs;
     return spec;
 }
+LayerSpec named(std::string name, LayerSpec spec, std::vector<std::string> inputs = {}) {
+    spec.name = std::move(name);
+    spec.inputs = std::move(inputs);
+    return spec;
+}
 SampleShape numbers(int positions, int width) {
     return {.token_ids = false, .positions = positions, .width = width};
 }
 const SampleShape no_output{.token_ids = false, .positions = 1, .width = 0};
 
-std::vector<Case> cases() {
+/// One layer whose window moves over images of 5 x 7 pixels and 3 channels.
+LayerSpec window_spec(LayerType type, Pixels kernel, Pixels stride, Margins padding) {
+    LayerSpec spec = simple(type);
+    spec.outputs = type == LayerType::Conv2d ? 4 : 0;
+    spec.kernel = kernel;
+    spec.stride = stride;
+    spec.padding = padding;
+    return spec;
+}
+
+Case image_case(const std::string& name, const LayerSpec& spec, const SampleShape& output) {
+    const SampleShape input = image_shape({5, 7}, 3);
+    const auto naive = [spec, input](const testing::NaiveInput& in) -> Numbers {
+        if (spec.type == LayerType::Upsample) {
+            const UpsampleShape shape{
+                .in = input.image, .factor = spec.factor, .bilinear = spec.bilinear};
+            return testing::naive_upsample(shape, in.samples, input.width, in.x);
+        }
+        LayerSpec whole = spec;
+        if (spec.type == LayerType::GlobalAvgPool) {
+            whole.type = LayerType::AvgPool;
+            whole.kernel = input.image;
+        }
+        if (spec.type == LayerType::Pad) {
+            whole.type = LayerType::AvgPool;  // of one pixel, zero outside
+            whole.kernel = {1, 1};
+            WindowShape pixel{.in = input.image,
+                              .channels = input.width,
+                              .outputs = input.width,
+                              .padding = spec.padding};
+            return testing::naive_average_pool(testing::with_output(pixel), in.samples, in.x);
+        }
+        const WindowShape window = window_of(whole, input);
+        switch (whole.type) {
+            case LayerType::Conv2d:
+                return testing::naive_convolution(window,
+                                                  in.samples,
+                                                  in.x,
+                                                  in.parameters[0],
+                                                  spec.bias ? in.parameters[1] : Numbers{});
+            case LayerType::MaxPool:
+                return testing::naive_max_pool(window, in.samples, in.x).values;
+            default:
+                return testing::naive_average_pool(window, in.samples, in.x);
+        }
+    };
+    return {name, spec, input, 2, output, naive};
+}
+
+std::vector<Case> image_cases() {
+    constexpr Margins one{1, 1, 1, 1};
+    const SampleShape half = image_shape({3, 4}, 4);
+    LayerSpec plain = window_spec(LayerType::Conv2d, {3, 3}, {2, 2}, one);
+    plain.bias = false;
+    LayerSpec dilated = window_spec(LayerType::Conv2d, {3, 3}, {2, 2}, one);
+    dilated.dilation = {2, 2};
+    LayerSpec depthwise = window_spec(LayerType::Conv2d, {3, 3}, {2, 2}, one);
+    depthwise.outputs = depthwise.groups = 3;
+    LayerSpec moved = window_spec(LayerType::Conv2d, {1, 1}, {2, 2}, {-1, -1, 1, 1});
+    LayerSpec real_mean = window_spec(LayerType::AvgPool, {3, 3}, {2, 2}, one);
+    real_mean.count_padding = false;
+    LayerSpec nearest = simple(LayerType::Upsample);
+    LayerSpec bilinear = nearest;
+    bilinear.bilinear = true;
+    bilinear.factor = 3;
+    LayerSpec padded = simple(LayerType::Pad);
+    padded.padding = {2, -1, 0, 3};
+    return {
+        image_case("Conv2d", window_spec(LayerType::Conv2d, {3, 3}, {2, 2}, one), half),
+        image_case("Conv2dWithoutBias", plain, half),
+        image_case("Conv2dDilated", dilated, image_shape({2, 3}, 4)),
+        image_case("Conv2dDepthwise", depthwise, image_shape({3, 4}, 3)),
+        image_case("Conv2dMoved", moved, half),
+        image_case("Conv2dPointwise",
+                   window_spec(LayerType::Conv2d, {1, 1}, {}, {}),
+                   image_shape({5, 7}, 4)),
+        image_case("MaxPool",
+                   window_spec(LayerType::MaxPool, {3, 3}, {2, 2}, one),
+                   image_shape({3, 4}, 3)),
+        image_case("MaxPoolApart",
+                   window_spec(LayerType::MaxPool, {2, 3}, {}, {}),
+                   image_shape({2, 2}, 3)),
+        image_case("AveragePool",
+                   window_spec(LayerType::AvgPool, {3, 3}, {2, 2}, one),
+                   image_shape({3, 4}, 3)),
+        image_case("AveragePoolOfRealPixels", real_mean, image_shape({3, 4}, 3)),
+        image_case("GlobalAveragePool", simple(LayerType::GlobalAvgPool), image_shape({1, 1}, 3)),
+        image_case("UpsampleNearest", nearest, image_shape({10, 14}, 3)),
+        image_case("UpsampleBilinear", bilinear, image_shape({15, 21}, 3)),
+        image_case("Pad", padded, image_shape({7, 9}, 3)),
+    };
+}
+
+std::vector<Case> text_cases() {
     const LayerSpec norm = simple(LayerType::LayerNorm);
     const LayerSpec gelu = simple(LayerType::Gelu);
     const LayerSpec loss = simple(LayerType::CrossEntropy);
@@ -143,6 +244,102 @@ std::vector<Case> cases() {
          numbers(2, 4),
          3,
          numbers(2, 3)},
+        {"Branches",
+         group(LayerType::Sequence,
+               {named("stem", linear_spec(6)),
+                named("left", gelu, {"stem"}),
+                named("right", linear_spec(4), {"stem"}),
+                named("both", simple(LayerType::Concat), {"right", "stem", "left"}),
+                norm,
+                linear_spec(3)}),
+         numbers(2, 4),
+         3,
+         numbers(2, 3)},
+        {"BranchesThatAreAddedLast",
+         group(LayerType::Sequence,
+               {named("stem", linear_spec(6)),
+                named("left", norm),
+                named("right", linear_spec(6), {"stem"}),
+                named("sum", simple(LayerType::Add), {"left", "right", "stem"})}),
+         numbers(2, 4),
+         3,
+         numbers(2, 6)},
+        {"BranchesOfTheInput",  // a residual with a projection, and a reader that adds
+         group(LayerType::Sequence,
+               {named("a", norm),
+                named("b", linear_spec(5)),
+                named("c", linear_spec(5), {"input0"}),
+                named("wide", simple(LayerType::Concat), {"b", "input0"}),
+                named("d", linear_spec(5), {"wide"}),
+                named("sum", simple(LayerType::Add), {"c", "d"})}),
+         numbers(2, 4),
+         3,
+         numbers(2, 5)},
+        {"BranchesThatNoWeightReads",  // so that a gradient may lie where the input was
+         group(LayerType::Sequence,
+               {named("a", gelu),
+                named("b", norm, {"input0"}),
+                named("c", gelu, {"b"}),
+                named("sum", simple(LayerType::Add), {"a", "c", "input0"})}),
+         numbers(2, 4),
+         3,
+         numbers(2, 4)},
+        {"BranchesOfSumsOfSums",
+         group(LayerType::Sequence,
+               {named("a", linear_spec(4)),
+                named("b", gelu),
+                named("c", linear_spec(4), {"a"}),
+                named("sum", simple(LayerType::Add), {"b", "c"}),
+                named("d", linear_spec(4), {"input0"}),
+                named("all", simple(LayerType::Add), {"sum", "d"}),
+                named("e", dropping(simple(LayerType::Dropout))),
+                named("last", simple(LayerType::Add), {"all", "e"})}),
+         numbers(2, 3),
+         2,
+         numbers(2, 4)},
+        {"BranchesListedInAnyOrder",
+         group(LayerType::Sequence,
+               {named("a", linear_spec(4)),
+                named("end", linear_spec(2), {"both"}),
+                named("both", simple(LayerType::Concat), {"left", "a"}),
+                named("left", attention_spec(2), {"a"})}),
+         numbers(3, 5),
+         2,
+         numbers(3, 2)},
+        {"BranchesInsideOfBranches",
+         group(
+             LayerType::Sequence,
+             {named("a", linear_spec(4)),
+              named("b", group(LayerType::Residual, {norm, linear_spec(3), gelu, linear_spec(4)})),
+              named("cell",
+                    group(LayerType::Sequence,
+                          {named("left", gelu),
+                           named("right", linear_spec(4), {"input1"}),
+                           named("two", simple(LayerType::Add), {"left", "right", "input0"}),
+                           named("out", simple(LayerType::Concat), {"two", "input1"})}),
+                    {"a", "b"}),
+              named("last", simple(LayerType::Concat), {"cell", "a"})}),
+         numbers(2, 3),
+         2,
+         numbers(2, 12)},
+        {"BranchesInAResidual",
+         group(LayerType::Residual,
+               {group(LayerType::Sequence,
+                      {named("a", linear_spec(4)),
+                       named("b", dropping(linear_spec(4))),
+                       named("sum", simple(LayerType::Add), {"a", "b", "input0"})})}),
+         numbers(2, 4),
+         3,
+         numbers(2, 4)},
+        {"BranchesThatEndWithTheLoss",
+         group(LayerType::Sequence,
+               {named("a", linear_spec(4)),
+                named("b", linear_spec(5)),
+                named("both", simple(LayerType::Concat), {"a", "b"}),
+                loss}),
+         numbers(3, 4),
+         2,
+         no_output},
         {"ResidualGelu", group(LayerType::Residual, {gelu}), numbers(2, 4), 3, numbers(2, 4)},
         {"ResidualLinear",
          group(LayerType::Residual, {linear_spec(4)}),
@@ -274,6 +471,12 @@ std::vector<Case> cases() {
          2,
          no_output},
     };
+}
+
+std::vector<Case> cases() {
+    std::vector<Case> all = text_cases();
+    std::ranges::copy(image_cases(), std::back_inserter(all));
+    return all;
 }
 
 class EveryLayer : public ::testing::TestWithParam<Case> {
@@ -512,6 +715,35 @@ TEST_P(EveryRealInput, MayPutTheGradientIntoThePlaceOfItsInput) {
         std::size_t index = 0;
         for (Parameter* const parameter : run.layer->parameters()) {
             EXPECT_EQ(numbers_of(parameter->gradient), apart.weights[index++]) << parameter->name;
+        }
+    }
+}
+
+/// Inside of a unit with branches such an input is gone when the backward comes.
+TEST_P(EveryRealInput, NeedsNoInputInItsBackwardWhereItsKindSaysSo) {
+    const Case& c = GetParam();
+    if (inputs_read_again(c.spec, std::vector{c.input}).front()) {
+        return;
+    }
+    for (const bool split : {false, true}) {
+        LayerRun run = EveryLayer::run(DType::F32);
+        const Gradients expected = gradients(run, split, {});
+        run.forward();
+        run.zero_gradients();
+        const Tensor dy = output_gradient(run, output_weights(run));
+        Tensor dx = run.input_gradient_like();
+        LayerCall call = run.call();
+        const ConstView gone(nullptr, DType::F32, run.x.rows(), run.x.columns());
+        if (split) {
+            run.layer->backward_input(call, run.kept, gone, dy, {}, dx);
+            run.layer->backward_weight(call, run.kept, gone, dy);
+        } else {
+            run.layer->backward(call, run.kept, gone, dy, {}, dx);
+        }
+        EXPECT_EQ(numbers_of(dx), expected.input);
+        std::size_t index = 0;
+        for (Parameter* const parameter : run.layer->parameters()) {
+            EXPECT_EQ(numbers_of(parameter->gradient), expected.weights[index++]);
         }
     }
 }

@@ -1,4 +1,4 @@
-#include "exec/layers/norms.h"
+#include "exec/layers/image/norms.h"
 
 #include <algorithm>
 #include <cmath>
@@ -322,8 +322,10 @@ TEST(BatchNorm, StateHasTheNamesOfTorchAndTheBytesOfThePlan) {
             const std::int64_t running = 2 * channels * number + 4;
             const Bytes expected{deferred ? running + 16 * channels : 2 * running};
             EXPECT_EQ(run.layer->state_bytes(), expected);
-            const Layer layer{
-                .spec = spec, .input = run.layer->input(), .output = run.layer->output()};
+            const Layer layer{.spec = spec,
+                              .input = run.layer->input(),
+                              .output = run.layer->output(),
+                              .inputs = {run.layer->input()}};
             EXPECT_EQ(Bytes{running_bytes_of(layer, number)}, expected);
         }
     }

@@ -65,6 +65,14 @@ std::vector<Case> cases() {
              s.first = 0.9 * s.first + 0.1 * g * g;
              s.w -= rate * g / (std::sqrt(s.first) + 1e-8);
          }},
+        {"RmsPropMomentum",
+         OptimizerKind::RmsPropMomentum,
+         2,
+         [](Scalar& s, double g, int) {
+             s.first = 0.9 * s.first + 0.1 * g * g;
+             s.second = 0.9 * s.second + rate * g / std::sqrt(s.first + 1);
+             s.w -= s.second;
+         }},
         {"Adam", OptimizerKind::Adam, 2, adam_formula},
         {"AdamW",
          OptimizerKind::AdamW,
@@ -181,6 +189,158 @@ TEST_P(EveryOptimizer, UpdatesWithTheScaledGradientAndSumsTheSquaresOfTheOther) 
     EXPECT_NEAR(std::sqrt(squares[0]), norm, 1e-9);
 }
 
+/// Three weights behind three updates, and by which settings.
+struct OfTorch {
+    std::string name;
+    OptimizerSettings settings;
+    Numbers weights;
+};
+
+/// From torch 1.13, in fp64:
+///
+///   w = torch.nn.Parameter(torch.tensor([1, -0.5, 0.25])); o = torch.optim.SGD([w], lr=0.1, ...)
+///   for g in [[0.5, -1, 2], [-0.25, 0.75, 1], [1.5, 0.125, -0.5]]:
+///       w.grad = torch.tensor(g); o.step()
+///
+/// and SGD(momentum=0.9), RMSprop(alpha=0.9, eps=1e-3), Adam and AdamW in its place, with these
+/// values of weight_decay.
+std::vector<OfTorch> decayed_by_torch() {
+    return {{"sgd",
+             {.kind = OptimizerKind::Sgd, .weight_decay = 0.01},
+             {0.822077949, -0.48612639950000003, -0.0002494502500000037}},
+            {"momentum",
+             {.kind = OptimizerKind::Momentum, .weight_decay = 0.01},
+             {0.7565597489999999, -0.38150229950000003, -0.43254150025}},
+            {"momentum of 0.8",
+             {.kind = OptimizerKind::Momentum, .momentum = 0.8},
+             {0.7729999999999999, -0.4035, -0.36800000000000005}},
+            {"rmsprop",
+             {.kind = OptimizerKind::RmsProp, .epsilon = 1e-3, .weight_decay = 0.01},
+             {0.5281424137524127, -0.4125348876918523, -0.13714191375111429}},
+            {"adam",
+             {.kind = OptimizerKind::Adam, .weight_decay = 0.01},
+             {0.8036044488459577, -0.3894775190842721, 0.0003690158727027021}},
+            {"adamw",
+             {.kind = OptimizerKind::AdamW, .weight_decay = 0.05},
+             {0.7925217864126223, -0.3841381725341467, -0.0018517914580913827}}};
+}
+
+/// A parameter of three numbers and its state, all 0 but for the weights.
+Parameter three_weights(Arena& arena, const Numbers& weights) {
+    Parameter parameter;
+    for (Tensor Parameter::*const part : {&Parameter::value,
+                                          &Parameter::gradient,
+                                          &Parameter::first,
+                                          &Parameter::second,
+                                          &Parameter::average}) {
+        parameter.*part = arena.allocate(DType::F64, 1, 3, MemoryKind::Optimizer);
+        cpu_kernels().fill_zero(parameter.*part);
+    }
+    cpu_kernels().upload(weights, parameter.value);
+    return parameter;
+}
+
+const std::array three_gradients{
+    Numbers{0.5, -1, 2}, Numbers{-0.25, 0.75, 1}, Numbers{1.5, 0.125, -0.5}};
+
+TEST(WeightDecay, IsThatOfTorch) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    for (OfTorch& expected : decayed_by_torch()) {
+        expected.settings.learning_rate = 0.1;
+        Arena arena;
+        Parameter parameter = three_weights(arena, {1, -0.5, 0.25});
+        for (int step = 1; step <= 3; ++step) {
+            cpu_kernels().upload(three_gradients.at(static_cast<std::size_t>(step) - 1),
+                                 parameter.gradient);
+            update(*device, std::array{&parameter}, expected.settings, step, device->results(1));
+        }
+        EXPECT_TRUE(agree<double>(numbers_of(parameter.value), expected.weights, 1e-14))
+            << expected.name;
+    }
+}
+
+/// Clipping scales the gradient of the loss alone, as where torch clips before its optimizer runs.
+TEST(WeightDecay, IsNotClipped) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    Arena arena;
+    Parameter parameter = three_weights(arena, {1, -0.5, 0.25});
+    cpu_kernels().upload(Numbers{4, 8, -4}, parameter.gradient);
+    const OptimizerSettings settings{
+        .kind = OptimizerKind::Sgd, .learning_rate = 0.5, .weight_decay = 0.5};
+    update(*device, std::array{&parameter}, settings, 1, device->results(1), 0.25);
+    EXPECT_EQ(numbers_of(parameter.value), (Numbers{0.25, -1.375, 0.6875}));
+}
+
+/// tf.compat.v1.train.RMSPropOptimizer begins with a mean of squares of 1, so GPipe's recipe with
+/// rate 1 and a gradient of 2 moves first by 2 / sqrt(0.9 + 0.1 * 4 + 1).
+TEST(RmsPropMomentum, BeginsWithAMeanOfSquaresOfOneAndTakesTheRootOfItAndEpsilon) {
+    EXPECT_EQ(first_begins_at(OptimizerKind::RmsPropMomentum), 1);
+    EXPECT_EQ(first_begins_at(OptimizerKind::RmsProp), 0);
+    const std::unique_ptr<Device> device = make_cpu_device();
+    Arena arena;
+    Parameter parameter = three_weights(arena, {0, 0, 0});
+    cpu_kernels().upload(Numbers(3, 1), parameter.first);
+    const OptimizerSettings settings{.kind = OptimizerKind::RmsPropMomentum, .learning_rate = 1};
+    double mean = 1;
+    double move = 0;
+    double w = 0;
+    for (int step = 1; step <= 3; ++step) {
+        cpu_kernels().upload(Numbers(3, 2), parameter.gradient);
+        update(*device, std::array{&parameter}, settings, step, device->results(1));
+        mean = 0.9 * mean + 0.1 * 4;
+        move = 0.9 * move + 2 / std::sqrt(mean + 1);
+        w -= move;
+    }
+    EXPECT_TRUE(agree<double>(numbers_of(parameter.value), Numbers(3, w), 1e-14));
+}
+
+/// The decay is min(0.9999, (1 + n) / (10 + n)) for update n = 1, 2, ..., so 2/11, 3/12 and 4/13.
+TEST(AverageOfWeights, FadesAsTensorFlowsExponentialMovingAverage) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    Arena arena;
+    Parameter parameter = three_weights(arena, {1, -0.5, 0.25});
+    cpu_kernels().upload(Numbers{1, -0.5, 0.25}, parameter.average);
+    const OptimizerSettings settings{
+        .kind = OptimizerKind::Sgd, .learning_rate = 0.1, .average_decay = 0.9999};
+    Numbers expected{1, -0.5, 0.25};
+    const Numbers decays{2.0 / 11, 3.0 / 12, 4.0 / 13};
+    for (int step = 1; step <= 3; ++step) {
+        const auto index = static_cast<std::size_t>(step) - 1;
+        cpu_kernels().upload(three_gradients.at(index), parameter.gradient);
+        update(*device, std::array{&parameter}, settings, step, device->results(1));
+        const Numbers w = numbers_of(parameter.value);
+        for (std::size_t i = 0; i < w.size(); ++i) {
+            expected[i] = decays[index] * expected[i] + (1 - decays[index]) * w[i];
+        }
+    }
+    EXPECT_TRUE(agree<double>(numbers_of(parameter.average), expected, 1e-14));
+    EXPECT_EQ(average_decay_of(settings, 1'000'000), 0.9999);
+    EXPECT_EQ(average_decay_of({.average_decay = 0.5}, 8), 0.5);
+}
+
+TEST(AverageOfWeights, ChangesNoBitOfTheWeights) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
+        Arena arena;
+        Parameter plain = make_parameter(arena, type, 2);
+        Parameter averaged = make_parameter(arena, type, 2);
+        averaged.average =
+            arena.allocate(NumberFormat(type).exact(), 1, size, MemoryKind::Optimizer);
+        cpu_kernels().fill_zero(averaged.average);
+        OptimizerSettings settings;
+        for (int step = 1; step <= 2; ++step) {
+            const Numbers gradient = random_numbers(size, static_cast<std::uint64_t>(20 + step));
+            cpu_kernels().upload(gradient, plain.gradient);
+            cpu_kernels().upload(gradient, averaged.gradient);
+            settings.average_decay = 0;
+            update(*device, std::array{&plain}, settings, step, device->results(1));
+            settings.average_decay = 0.9;
+            update(*device, std::array{&averaged}, settings, step, device->results(1));
+        }
+        EXPECT_EQ(numbers_of(plain.value), numbers_of(averaged.value)) << to_string(type);
+    }
+}
+
 TEST(SumOfSquares, IsThatOfTheUpdateBitForBitAndChangesNothing) {
     const std::unique_ptr<Device> device = make_cpu_device();
     for (const DType type : {DType::F64, DType::F32}) {
@@ -234,6 +394,18 @@ TEST(LearningRate, IsThatOfTorchsSchedulers) {
     expect_rates(RateSchedule::Linear, linear);
 }
 
+/// From torch 1.13: alone(lambda o: MultiStepLR(o, [3, 5, 6], gamma=0.1), 8) of a rate of 0.01.
+TEST(LearningRate, OfMilestonesIsThatOfTorchsMultiStep) {
+    const OptimizerSettings settings{.learning_rate = 0.01,
+                                     .schedule = RateSchedule::Step,
+                                     .milestones = {3, 5, 6},
+                                     .rate_factor = 0.1};
+    const Numbers expected{0.01, 0.01, 0.01, 0.001, 0.001, 0.0001, 1e-5, 1e-5};
+    for (std::size_t step = 0; step < expected.size(); ++step) {
+        EXPECT_NEAR(learning_rate(settings, static_cast<int>(step)), expected[step], 1e-17) << step;
+    }
+}
+
 TEST(LearningRate, StaysAtItsEndBehindTheLastStepAndInAWarmUpThatIsLongerThanTheRun) {
     OptimizerSettings settings{.learning_rate = 1,
                                .schedule = RateSchedule::Cosine,
@@ -283,6 +455,36 @@ TEST(OptimizerSettings, ComeFromTheScenario) {
     EXPECT_EQ(settings.kind, OptimizerKind::Momentum);
     EXPECT_EQ(settings.learning_rate, 0.5);
     EXPECT_EQ(settings.momentum, 0.9);
+    EXPECT_EQ(weight_decay_of(settings), 0);
+    EXPECT_EQ(settings.average_decay, 0);
+}
+
+TEST(OptimizerSettings, HaveTheDefaultsOfTheirOptimizer) {
+    EXPECT_EQ(weight_decay_of({.kind = OptimizerKind::AdamW}), 0.01);
+    EXPECT_EQ(weight_decay_of({.kind = OptimizerKind::Adam}), 0);
+    EXPECT_EQ(epsilon_of({.kind = OptimizerKind::RmsProp}), 1e-8);
+    EXPECT_EQ(epsilon_of({.kind = OptimizerKind::RmsPropMomentum}), 1);
+    EXPECT_EQ(epsilon_of({.kind = OptimizerKind::RmsPropMomentum, .epsilon = 0.25}), 0.25);
+}
+
+TEST(OptimizerSettings, OfTheScenarioTakeThePlaceOfTheDefaults) {
+    Scenario scenario;
+    scenario.training.optimizer = OptimizerKind::RmsPropMomentum;
+    scenario.training.momentum = 0.5;
+    scenario.training.rmsprop_decay = 0.75;
+    scenario.training.epsilon = 0.125;
+    scenario.training.weight_decay = 4e-5;
+    scenario.training.average_decay = 0.9999;
+    scenario.training.learning_rate_schedule = RateSchedule::Step;
+    scenario.training.learning_rate_milestones = {4, 9};
+    scenario.training.learning_rate_factor = 0.5;
+    const OptimizerSettings settings = optimizer_settings(scenario);
+    EXPECT_EQ(settings.momentum, 0.5);
+    EXPECT_EQ(settings.decay, 0.75);
+    EXPECT_EQ(epsilon_of(settings), 0.125);
+    EXPECT_EQ(weight_decay_of(settings), 4e-5);
+    EXPECT_EQ(settings.average_decay, 0.9999);
+    EXPECT_EQ(learning_rate(settings, 9), settings.learning_rate / 4);
 }
 
 }  // namespace optimizer_test

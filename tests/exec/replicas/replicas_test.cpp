@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
 #include <gmock/gmock.h>
 
+#include "core/base/as_index.h"
 #include "exec/data/random_batch.h"
 #include "exec/training/checkpoint.h"
 #include "tests/support/compare_tensors.h"
@@ -290,6 +293,60 @@ TEST(Replicas, AnEvaluationIsThatOfTheWholeBatch) {
     Replicas two(test::plan_of(model, two_by_two), model, test::options_of(two_by_two));
     const Batch batch = random_batch(model, 8, 3);
     EXPECT_NEAR(two.evaluate(batch, 0), one.evaluate(batch, 0), 1e-6);
+}
+
+TEST(Replicas, CountTheRightClassesOfTheWholeBatch) {
+    const Model model = test::small_mlp();
+    const Shape alone{.stages = 2, .micro_batches = 4, .batch = 8};
+    Replicas one(test::plan_of(model, alone), model, test::options_of(alone));
+    Replicas two(test::plan_of(model, two_by_two), model, test::options_of(two_by_two));
+    double right = 0;
+    for (std::int32_t target = 0; target < 5; ++target) {
+        Batch batch = random_batch(model, 8, 3);
+        std::ranges::fill(batch.targets, target);
+        const Score found = two.score(batch, 0);
+        EXPECT_EQ(found.accuracy.right, one.score(batch, 0).accuracy.right);
+        EXPECT_EQ(found.accuracy.rows, 8);
+        right += found.accuracy.right;
+    }
+    EXPECT_EQ(right, 8);  // of every row one class is the largest
+    StepResult of_one;
+    StepResult of_two;
+    one.run_step(random_batch(model, 8, 4), 0, of_one);
+    two.run_step(random_batch(model, 8, 4), 0, of_two);
+    EXPECT_EQ(of_two.accuracy.share(), of_one.accuracy.share());
+}
+
+/// Of update 1 the decay is 2 / 11.
+TEST(Replicas, AverageTheWeightsThatTheyHaveInCommon) {
+    const Model model = test::small_mlp();
+    Shape shape = two_by_two;
+    shape.average_decay = 0.5;
+    Replicas pipelines(test::plan_of(model, shape), model, test::options_of(shape));
+    const auto all_of = [&](Tensor Parameter::*part) {
+        std::vector<float> numbers;
+        pipelines.with_parameters([&](const TrainedParameters& trained) {
+            for (const std::vector<Parameter*>& piece : trained.pieces) {
+                for (Parameter* const parameter : piece) {
+                    std::vector<float> some(as_index((parameter->*part).size()));
+                    trained.read(parameter->*part, std::as_writable_bytes(std::span(some)));
+                    numbers.insert(numbers.end(), some.begin(), some.end());
+                }
+            }
+        });
+        return numbers;
+    };
+    const std::vector<float> first = all_of(&Parameter::value);
+    EXPECT_EQ(all_of(&Parameter::average), first);
+    StepResult step;
+    pipelines.run_step(random_batch(model, 8, 3), 0, step);
+    const std::vector<float> value = all_of(&Parameter::value);
+    const std::vector<float> average = all_of(&Parameter::average);
+    ASSERT_EQ(average.size(), first.size());
+    EXPECT_NE(value, first);
+    for (std::size_t i = 0; i < first.size(); ++i) {
+        EXPECT_NEAR(average[i], 2.0F / 11 * first[i] + 9.0F / 11 * value[i], 1e-6F);
+    }
 }
 
 }  // namespace replicas_test

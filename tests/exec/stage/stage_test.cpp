@@ -188,6 +188,29 @@ TEST(Stage, DrawsWeightsOfAGptAsGpt2Does) {
     }
 }
 
+// He et al. by outputs, as torchvision draws its ResNets: sqrt(2 / (kh kw o)); else the variance of
+// a uniform number in +-1/sqrt(kh kw c), which is a third of 1 / (kh kw c).
+TEST(Stage, DrawsConvolutionsAsWritten) {
+    for (const bool he_normal : {true, false}) {
+        const Model model = Model::chain(image_shape({4, 4}, 16),
+                                         {{.type = LayerType::Conv2d,
+                                           .outputs = 64,
+                                           .bias = false,
+                                           .kernel = {3, 3},
+                                           .he_normal = he_normal},
+                                          {.type = LayerType::CrossEntropy}});
+        Pipeline pipeline(model, {2}, options());
+        const Numbers weights = numbers_of(pipeline.stages[0]->parameters().front()->value);
+        double squares = 0;
+        for (const double weight : weights) {
+            squares += weight * weight / static_cast<double>(weights.size());
+        }
+        const double variance = he_normal ? 2.0 / (3 * 3 * 64) : 1.0 / (3 * 3 * 16) / 3;
+        // 9216 draws of a normal number: the relative deviation of their variance is 1.5 %.
+        EXPECT_NEAR(squares, variance, 0.06 * variance);
+    }
+}
+
 TEST(Stage, RefusesABoundaryOfAWrongShapeOrTypeNamingStageAndLayer) {
     const Model model = small_gpt();
     const Batch batch = gpt_batch(3);

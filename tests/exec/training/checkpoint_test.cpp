@@ -56,7 +56,7 @@ class SmallRun {
         std::vector<NamedValues> all;
         for (Parameter* const parameter : executor_.parameters()) {
             for (const Tensor* tensor :
-                 {&parameter->value, &parameter->first, &parameter->second}) {
+                 {&parameter->value, &parameter->first, &parameter->second, &parameter->average}) {
                 if (!tensor->empty()) {
                     all.push_back({parameter->name, test::values_of(*tensor)});
                 }
@@ -256,6 +256,19 @@ TEST_F(CheckpointTest, ThatOfAnotherModelOrOptimizerIsRefused) {
     EXPECT_EQ(another.state(), before);
     SmallRun plain(model_, {.optimizer = OptimizerKind::Sgd});
     EXPECT_THROW(checkpoints_.load(plain.parameters()), Error);
+}
+
+TEST_F(CheckpointTest, KeepsTheAveragesOfTheWeights) {
+    const Shape shape{.stages = 2, .average_decay = 0.9};
+    SmallRun run(model_, shape);
+    run.train(0, 3);
+    checkpoints_.save(after(3), run.parameters());
+    SmallRun another(model_, {.stages = 1, .average_decay = 0.9});
+    EXPECT_NE(another.state(), run.state());
+    ASSERT_TRUE(checkpoints_.load(another.parameters()));
+    EXPECT_EQ(another.state(), run.state());
+    SmallRun without(model_, {});
+    EXPECT_THROW(checkpoints_.load(without.parameters()), Error);
 }
 
 TEST_F(CheckpointTest, TheOneToGoOnFromIsFoundWithoutReadingATensor) {

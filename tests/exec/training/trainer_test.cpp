@@ -1,5 +1,7 @@
 #include "exec/training/trainer.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,6 +121,60 @@ TEST(Trainer, ValidatesOnTheSameSamplesAndChangesNothing) {
         EXPECT_EQ(with[step].loss, without[step].loss);
         EXPECT_EQ(with[step].grad_norm, without[step].grad_norm);
         EXPECT_EQ(with[step].peak_bytes, without[step].peak_bytes);
+    }
+}
+
+TEST(Trainer, TellsTheShareOfRightClassesOfModelsThatReadNumbers) {
+    const Model model = test::small_mlp();
+    SettledScenario scenario = training_of(two_stages, 2);
+    scenario.data.validation_share = 0.5;
+    scenario.training.validate_every = 2;
+    const auto steps_of = [&] {
+        return train(scenario,
+                     model,
+                     test::plan_of(model, two_stages),
+                     telling([](const StepReport&) { return true; }))
+            .steps;
+    };
+    const std::vector<StepReport> steps = steps_of();
+    for (const StepReport& step : steps) {
+        ASSERT_TRUE(step.accuracy.has_value());
+        const double right = 8 * *step.accuracy;  // of 8 samples
+        EXPECT_EQ(right, std::round(right));
+        EXPECT_LE(*step.accuracy, 1);
+    }
+    EXPECT_EQ(steps[0].validation_accuracy, std::nullopt);
+    ASSERT_TRUE(steps[1].validation_accuracy.has_value());
+    EXPECT_GE(*steps[1].validation_accuracy, 0);
+    EXPECT_LE(*steps[1].validation_accuracy, 1);
+    scenario.training.accuracy = false;
+    const std::vector<StepReport> without = steps_of();
+    EXPECT_EQ(without[1].accuracy, std::nullopt);
+    EXPECT_EQ(without[1].validation_accuracy, std::nullopt);
+    EXPECT_EQ(without[1].loss, steps[1].loss);
+    EXPECT_EQ(without[1].peak_bytes, steps[1].peak_bytes);
+}
+
+TEST(Trainer, ValidatesWithTheAveragesOfTheWeights) {
+    const Model model = test::small_mlp();
+    SettledScenario scenario = training_of(two_stages, 4);
+    scenario.data.validation_share = 0.5;
+    scenario.training.validate_every = 1;
+    scenario.training.learning_rate = 0.01;
+    const auto run = [&](double decay) {
+        Shape shape = two_stages;
+        shape.average_decay = decay;
+        scenario.training.average_decay = decay;
+        return train(scenario, model, test::plan_of(model, shape), telling([](const StepReport&) {
+                         return true;
+                     }))
+            .steps;
+    };
+    const std::vector<StepReport> plain = run(0);
+    const std::vector<StepReport> averaged = run(0.9);
+    for (std::size_t step = 0; step < plain.size(); ++step) {
+        EXPECT_EQ(averaged[step].loss, plain[step].loss);
+        EXPECT_NE(averaged[step].validation_loss, plain[step].validation_loss);
     }
 }
 

@@ -44,10 +44,24 @@ TEST_P(EveryTheme, MarksAndBarsStandOutFromTheGround) {
                                palette.slower,
                                palette.critical,
                                palette.found,
+                               palette.skip,
+                               palette.skip_gradient,
                                palette.memory_line}) {
         EXPECT_GE(contrast_ratio(mark, palette.background), visible);
     }
     EXPECT_GE(contrast_ratio(palette.memory_line, palette.memory_fill), visible);
+}
+
+/// Lines of one lightness look alike to those who see no colours.
+TEST_P(EveryTheme, OutputsAndGradientsOfSkipMessagesDifferInLightness) {
+    const Palette palette = palette_of(GetParam());
+    EXPECT_GE(contrast_ratio(palette.skip, palette.skip_gradient), 1.5);
+    std::set<QRgb> fills;
+    for (const Op op : legend_ops()) {
+        fills.insert(palette.style(op).fill.rgb());
+    }
+    EXPECT_FALSE(fills.contains(palette.skip.rgb()));
+    EXPECT_FALSE(fills.contains(palette.skip_gradient.rgb()));
 }
 
 TEST_P(EveryTheme, WidgetTextIsReadable) {

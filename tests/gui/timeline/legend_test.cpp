@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
 
 namespace pipetwin::gui {
 namespace legend_test {
@@ -64,6 +65,17 @@ TEST_P(LegendInEveryTheme, HasEveryColourHoweverNarrowItIs) {
         EXPECT_TRUE(seen.contains(palette_.slower.rgb())) << percent;
     }
     EXPECT_TRUE(legend_.toolTip().contains("F: forward"));
+}
+
+TEST_P(LegendInEveryTheme, ExplainsSkipMessagesWhereThereAreSome) {
+    legend_.set_colors(palette_);
+    legend_.show_run(*run_with_skips());
+    EXPECT_TRUE(legend_.toolTip().contains("skip message"));
+    EXPECT_TRUE(legend_.accessibleDescription().contains("skip message"));
+    EXPECT_TRUE(colours().contains(palette_.skip_gradient.rgb()));
+    legend_.show_run(canned_run());
+    EXPECT_FALSE(legend_.toolTip().contains("skip message"));
+    EXPECT_FALSE(colours().contains(palette_.skip_gradient.rgb()));
 }
 
 TEST_P(LegendInEveryTheme, OfOneSideHasNoErrors) {

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
 
 namespace pipetwin::gui {
 namespace timeline_view_test {
@@ -434,6 +435,70 @@ TEST_F(TimelineViewTest, TimesOfTheAxisGiveWayToTheTimeAtTheMouse) {
         any_gave_way = any_gave_way || differences(without, with, x + 52, x + 110, ruler - 9) > 0;
     }
     EXPECT_TRUE(any_gave_way);
+}
+
+/// Pixels of a colour within a rectangle.
+int pixels_of(const QImage& image, const QRect& within, const QColor& color) {
+    int count = 0;
+    const QRect seen = within.intersected(image.rect());
+    for (int y = seen.top(); y <= seen.bottom(); ++y) {
+        for (int x = seen.left(); x <= seen.right(); ++x) {
+            count += image.pixelColor(x, y) == color ? 1 : 0;
+        }
+    }
+    return count;
+}
+
+TEST_F(TimelineViewTest, DrawsTheArcsOfSkipMessagesUnlessToldNotTo) {
+    view_.show_run(run_with_skips(4));
+    const std::size_t arcs = view_.scene().overlay.skips.size();
+    EXPECT_EQ(arcs, 2U * 4 * 4) << "two outputs and their gradients, four times, on both sides";
+    const QImage with = picture();
+    view_.set_skips(false);
+    EXPECT_TRUE(view_.scene().overlay.skips.empty());
+    const QImage without = picture();
+    EXPECT_NE(with, without);
+    view_.set_skips(true);
+    EXPECT_EQ(picture(), with);
+    view_.show_run(shared_);
+    const QImage canned = picture();
+    view_.set_skips(false);
+    EXPECT_EQ(picture(), canned) << "a run without them looks alike";
+}
+
+TEST_F(TimelineViewTest, FarAwayThereAreNoArcs) {
+    view_.show_run(run_with_skips(4));
+    const std::size_t all = view_.scene().overlay.skips.size();
+    view_.resize(360, 420);
+    view_.zoom(0.2);
+    EXPECT_TRUE(view_.scene().overlay.skips.empty());
+    view_.resize(1000, 420);
+    view_.show_whole_run();
+    EXPECT_EQ(view_.scene().overlay.skips.size(), all);
+}
+
+TEST_F(TimelineViewTest, TheSelectionOfASkipMessageOutlinesItsOtherEnd) {
+    view_.show_run(run_with_skips(4));
+    view_.set_skips(false);  // the arc of the selection is drawn all the same
+    const RunData& run = *view_.scene().run;
+    const SpanRef send =
+        find(run, Side::Predicted, {.op = Op::SendForward, .stage = 0, .micro_batch = 1, .hop = 2});
+    const SpanRef receive =
+        find(run, Side::Predicted, {.op = Op::RecvForward, .stage = 3, .micro_batch = 1, .hop = 2});
+    const QRect around = view_.place_of(receive).adjusted(-2, -2, 2, 2);
+    const QColor color = palette_of(Theme::Light).selection;
+    const int before = pixels_of(picture(), around, color);
+    for (const auto& [selected, other] : {std::pair{send, receive}, std::pair{receive, send}}) {
+        selection_.set_span(selected);
+        EXPECT_EQ(view_.scene().other_end, other);
+    }
+    selection_.set_span(send);
+    EXPECT_GT(pixels_of(picture(), around, color), before + 8);
+    selection_.set_span(find(run, Side::Predicted, f1_of_0));
+    EXPECT_EQ(view_.scene().other_end, std::nullopt);
+    selection_.set_span(
+        find(run, Side::Predicted, {.op = Op::SendForward, .stage = 0, .micro_batch = 1}));
+    EXPECT_EQ(view_.scene().other_end, std::nullopt) << "neighbours have no arcs";
 }
 
 TEST_F(TimelineViewTest, MovesToWhereItIsToldSoThatTheEyeCanFollow) {

@@ -30,6 +30,7 @@
 #include "gui/timeline/timeline_view.h"
 #include "gui/window/main_window.h"
 #include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
 #include "tests/gui/what_if_runs.h"
 #include "tests/support/places.h"
 
@@ -179,7 +180,8 @@ TEST_F(KeysTest, EveryKeyReachesItsCommand) {
     }
     off.removeAll(QString());
     off.sort();
-    EXPECT_EQ(off.join(' ').toStdString(), "next_replica redo undo") << "have nothing to do here";
+    EXPECT_EQ(off.join(' ').toStdString(), "next_replica redo skips undo")
+        << "have nothing to do here";
 }
 
 /// The first column of the tables of docs/gui.md whose heading is "Input".
@@ -291,6 +293,23 @@ TEST_F(KeysTest, CMarksTheCriticalPath) {
     EXPECT_FALSE(window_.timeline().scene().overlay.critical.empty());
     key(Qt::Key_C);
     EXPECT_THAT(window_.timeline().scene().overlay.critical, IsEmpty());
+}
+
+TEST_F(KeysTest, ShiftKShowsTheArcsOfARunThatHasSome) {
+    show_canned();
+    EXPECT_FALSE(action("skips")->isEnabled());
+    window_.show_run(*run_with_skips());
+    EXPECT_TRUE(action("skips")->isEnabled());
+    const auto arcs = [this]() -> const auto& { return window_.timeline().scene().overlay.skips; };
+    EXPECT_FALSE(arcs().empty());
+    key(Qt::Key_K, Qt::ShiftModifier);
+    EXPECT_THAT(arcs(), IsEmpty());
+    EXPECT_FALSE(window_.timeline().shows_links()) << "that is K";
+    key(Qt::Key_K, Qt::ShiftModifier);
+    EXPECT_FALSE(arcs().empty());
+    show_canned();
+    EXPECT_FALSE(action("skips")->isEnabled());
+    EXPECT_THAT(arcs(), IsEmpty());
 }
 
 TEST_F(KeysTest, LFollowsTheLastStep) {

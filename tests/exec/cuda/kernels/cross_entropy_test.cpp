@@ -13,58 +13,160 @@ using namespace test;  // NOLINT(google-build-using-namespace): the tests' own w
 class CudaCrossEntropy : public KernelTest {};
 INSTANTIATE_TEST_SUITE_P(Ways, CudaCrossEntropy, every_way(), ::testing::PrintToStringParamName());
 
+/// What the CPU finds.
+struct Expected {
+    Numbers log_sums;
+    Numbers dx;
+    double loss = 0;
+    double right = 0;
+};
+
+constexpr float scale = 0.25F;
+
+Expected on_cpu(const Shape& shape,
+                const Numbers& x,
+                const std::vector<std::int32_t>& targets,
+                double smoothing) {
+    const auto [n, width] = shape;
+    Expected found{.log_sums = Numbers(index(n)), .dx = Numbers(index(shape.size()))};
+    cpu().cross_entropy_forward(view(x, n, width),
+                                view(targets),
+                                smoothing,
+                                view(found.log_sums, n, 1),
+                                {.loss = &found.loss, .right = &found.right});
+    cpu().cross_entropy_backward(view(x, n, width),
+                                 view(targets),
+                                 view(std::as_const(found.log_sums), n, 1),
+                                 smoothing,
+                                 scale,
+                                 view(found.dx, n, width));
+    return found;
+}
+
 TEST_P(CudaCrossEntropy, AndItsGradient) {
     std::vector<Shape> all(row_shapes().begin(), row_shapes().end());
     all.push_back({1100, 3});  // more losses than the block that adds them up has threads
     for (const Shape& shape : all) {
-        SCOPED_TRACE(shape.text());
-        const auto [n, width] = shape;
-        Numbers x = random(shape.size(), 1);
-        std::for_each(x.begin(), x.end(), [](float& value) { value = 8 * value + 8; });
-        x = rounded(real(), x);
-        const std::vector<std::int32_t> targets = random_ids(n, width, 2);
-        Numbers log_sums(index(n));
-        Numbers dx(index(shape.size()));
-        double sum = 0;
-        cpu().cross_entropy_forward(
-            view(std::as_const(x), n, width), view(targets), view(log_sums, n, 1), &sum);
-        constexpr float scale = 0.25F;
-        cpu().cross_entropy_backward(view(std::as_const(x), n, width),
-                                     view(targets),
-                                     view(std::as_const(log_sums), n, 1),
-                                     scale,
-                                     view(dx, n, width));
-        double found_sum = 0;
-        const auto both = [&](bool in_place) {
-            return run([&, in_place] {
-                const Operand of_x(way(), x);
-                const Operand of_dx(way(), shape.size());
-                const DeviceArray<std::int32_t> of_targets(targets);
-                const DeviceArray<float> sums(index(n));
-                const DeviceArray<double> row_losses(index(n));
-                const DeviceArray<double> total(1);
-                const CrossEntropy loss{n, width, of_x.data(), of_targets.data()};
-                expect_ok(cross_entropy_forward(
-                    real(), loss, sums.data(), row_losses.data(), total.data(), nullptr));
-                expect_ok(cross_entropy_backward(real(),
-                                                 loss,
-                                                 sums.data(),
-                                                 scale,
-                                                 in_place ? of_x.data() : of_dx.data(),
-                                                 nullptr));
-                found_sum = total.elements()[0];
-                return joined({sums.elements(), in_place ? of_x.numbers() : of_dx.numbers()});
-            });
-        };
-        const Numbers found = both(true);
-        EXPECT_EQ(found, both(false));
-        EXPECT_NEAR(found_sum, sum, 1e-5 * 64 * static_cast<double>(n));
-        const std::vector<Numbers> parts = split(found, {n, shape.size()});
-        EXPECT_TRUE(close(parts[0], log_sums, 1e-5));
-        // The gradient of a class that is certain is 0, and what is found is rounding error.
-        if (width > 1) {
-            EXPECT_TRUE(close(parts[1], dx, way().bound()));
+        for (const float smoothing : {0.0F, 0.25F}) {
+            SCOPED_TRACE(shape.text());
+            const auto [n, width] = shape;
+            Numbers x = random(shape.size(), 1);
+            std::for_each(x.begin(), x.end(), [](float& value) { value = 8 * value + 8; });
+            x = rounded(real(), x);
+            const std::vector<std::int32_t> targets = random_ids(n, width, 2);
+            const Expected expected = on_cpu(shape, x, targets, smoothing);
+            double found_sum = 0;
+            double found_right = 0;
+            const auto both = [&](bool in_place) {
+                return run([&, in_place] {
+                    const Operand of_x(way(), x);
+                    const Operand of_dx(way(), shape.size());
+                    const DeviceArray<std::int32_t> of_targets(targets);
+                    const DeviceArray<float> sums(index(n));
+                    const DeviceArray<double> scratch(index(loss_scratch(n)));
+                    const DeviceArray<double> totals(2);
+                    const CrossEntropy loss{n, width, of_x.data(), of_targets.data()};
+                    expect_ok(
+                        cross_entropy_forward(real(),
+                                              loss,
+                                              smoothing,
+                                              sums.data(),
+                                              {totals.data(), totals.data() + 1, scratch.data()},
+                                              nullptr));
+                    expect_ok(cross_entropy_backward(real(),
+                                                     loss,
+                                                     sums.data(),
+                                                     smoothing,
+                                                     scale,
+                                                     in_place ? of_x.data() : of_dx.data(),
+                                                     nullptr));
+                    found_sum = totals.elements()[0];
+                    found_right = totals.elements()[1];
+                    return joined({sums.elements(), in_place ? of_x.numbers() : of_dx.numbers()});
+                });
+            };
+            const Numbers found = both(true);
+            EXPECT_EQ(found, both(false));
+            EXPECT_NEAR(found_sum, expected.loss, 1e-5 * 64 * static_cast<double>(n));
+            EXPECT_EQ(found_right, expected.right);
+            const std::vector<Numbers> parts = split(found, {n, shape.size()});
+            EXPECT_TRUE(close(parts[0], expected.log_sums, 1e-5));
+            // The gradient of a class that is certain is 0, and what is found is rounding error.
+            if (width > 1) {
+                EXPECT_TRUE(close(parts[1], expected.dx, way().bound()));
+            }
         }
+    }
+}
+
+// Of equal largest numbers the first one is the class, as in argmax; a long row is shared by a
+// block, whose threads see different parts of it.
+TEST_P(CudaCrossEntropy, CountsTheRowsWhoseFirstLargestNumberIsTheTargets) {
+    for (const std::int64_t width : {5L, 3000L}) {
+        constexpr std::int64_t n = 4;
+        Numbers x(index(n * width), 1.0F);
+        const auto largest = [&](std::int64_t row, std::int64_t column) {
+            x[index(row * width + column)] = 2;
+        };
+        largest(0, 3);
+        largest(1, 1);
+        largest(1, width - 1);
+        largest(2, 1);
+        largest(2, width - 1);
+        const std::vector<std::int32_t> targets{3, 1, static_cast<std::int32_t>(width - 1), 1};
+        const Operand of_x(way(), x);
+        const DeviceArray<std::int32_t> of_targets(targets);
+        const DeviceArray<float> log_sums(index(n));
+        const DeviceArray<double> scratch(index(loss_scratch(n)));
+        const DeviceArray<double> right(1);
+        const CrossEntropy loss{n, width, of_x.data(), of_targets.data()};
+        expect_ok(cross_entropy_forward(
+            real(), loss, 0, log_sums.data(), {nullptr, right.data(), scratch.data()}, nullptr));
+        EXPECT_EQ(right.elements()[0], 2) << width;
+        EXPECT_EQ(scratch.elements(n, n), (std::vector<double>{1, 1, 0, 0}));
+        EXPECT_EQ(on_cpu({n, width}, x, targets, 0).right, 2);
+    }
+}
+
+TEST_P(CudaCrossEntropy, OfYesAndNoAndItsGradient) {
+    for (const std::int64_t n : {1L, 37L, 1025L, 5000L}) {
+        SCOPED_TRACE(n);
+        Numbers x = random(n, 3);
+        std::for_each(x.begin(), x.end(), [](float& value) { value *= 20; });
+        x.front() = 0;
+        x.back() = n > 1 ? -3000.0F : 0.0F;
+        x = rounded(real(), x);
+        const std::vector<std::int32_t> targets = random_ids(n, 2, 4);
+        double loss = 0;
+        double right = 0;
+        Numbers dx(index(n));
+        cpu().binary_cross_entropy_forward(
+            view(std::as_const(x), n, 1), view(targets), {.loss = &loss, .right = &right});
+        cpu().binary_cross_entropy_backward(
+            view(std::as_const(x), n, 1), view(targets), scale, view(dx, n, 1));
+        double found_loss = 0;
+        double found_right = 0;
+        const Numbers found = run([&] {
+            const Operand of_x(way(), x);
+            const DeviceArray<std::int32_t> of_targets(targets);
+            const DeviceArray<double> scratch(index(loss_scratch(n)));
+            const DeviceArray<double> totals(2);
+            expect_ok(
+                binary_cross_entropy_forward(real(),
+                                             n,
+                                             of_x.data(),
+                                             of_targets.data(),
+                                             {totals.data(), totals.data() + 1, scratch.data()},
+                                             nullptr));
+            expect_ok(binary_cross_entropy_backward(
+                real(), n, of_x.data(), of_targets.data(), scale, of_x.data(), nullptr));
+            found_loss = totals.elements()[0];
+            found_right = totals.elements()[1];
+            return of_x.numbers();
+        });
+        EXPECT_NEAR(found_loss, loss, 1e-6 * loss);
+        EXPECT_EQ(found_right, right);
+        EXPECT_TRUE(close(found, dx, way().bound()));
     }
 }
 
@@ -79,21 +181,28 @@ TEST_P(CudaCrossEntropy, OfLogitsWhoseExponentialsAreNoNumbers) {
         const Operand of_x(way(), rounded(real(), x));
         const DeviceArray<std::int32_t> targets(std::vector<std::int32_t>{3});
         const DeviceArray<float> log_sums(1);
-        const DeviceArray<double> row_losses(1);
+        const DeviceArray<double> scratch(index(loss_scratch(1)));
         const DeviceArray<double> sum(1);
         const CrossEntropy loss{1, 9, of_x.data(), targets.data()};
         expect_ok(cross_entropy_forward(
-            real(), loss, log_sums.data(), row_losses.data(), sum.data(), nullptr));
+            real(), loss, 0, log_sums.data(), {sum.data(), nullptr, scratch.data()}, nullptr));
         EXPECT_NEAR(sum.elements()[0], std::log1p(std::exp(-16.0)) + 16, 1e-6);
     }
 }
 
 TEST(CudaCrossEntropyOfNothing, IsZero) {
     const DeviceArray<double> sum(1);
-    EXPECT_EQ(cross_entropy_forward(Real::F32, {0, 5}, nullptr, nullptr, sum.data(), nullptr),
+    EXPECT_EQ(cross_entropy_forward(Real::F32, {0, 5}, 0, nullptr, {.loss = sum.data()}, nullptr),
               cudaSuccess);
     EXPECT_EQ(sum.elements()[0], 0);
-    EXPECT_EQ(cross_entropy_backward(Real::F32, {0, 5}, nullptr, 1, nullptr, nullptr), cudaSuccess);
+    EXPECT_EQ(cross_entropy_backward(Real::F32, {0, 5}, nullptr, 0, 1, nullptr, nullptr),
+              cudaSuccess);
+    EXPECT_EQ(binary_cross_entropy_forward(
+                  Real::F32, 0, nullptr, nullptr, {.right = sum.data()}, nullptr),
+              cudaSuccess);
+    EXPECT_EQ(sum.elements()[0], 0);
+    EXPECT_EQ(binary_cross_entropy_backward(Real::F32, 0, nullptr, nullptr, 1, nullptr, nullptr),
+              cudaSuccess);
 }
 
 }  // namespace cross_entropy_test

@@ -232,9 +232,14 @@ TEST_P(CudaGpt2, CrossEntropyAndItsGradientInPlace) {
     const DeviceArray<double> sum(1);
     const CrossEntropy loss{m.rows(), m.vocabulary, of_x.data(), of_targets.data()};
     const auto scale = static_cast<float>(1.0 / static_cast<double>(m.rows()));
-    expect_ok(cross_entropy_forward(
-        real(), loss, log_sums.data(), row_losses.data(), sum.data(), nullptr));
-    expect_ok(cross_entropy_backward(real(), loss, log_sums.data(), scale, of_x.data(), nullptr));
+    expect_ok(cross_entropy_forward(real(),
+                                    loss,
+                                    0,
+                                    log_sums.data(),
+                                    {.loss = sum.data(), .scratch = row_losses.data()},
+                                    nullptr));
+    expect_ok(
+        cross_entropy_backward(real(), loss, log_sums.data(), 0, scale, of_x.data(), nullptr));
     double expected_total = 0;
     for (const double row_loss : row_losses.elements()) {
         expected_total += row_loss;
@@ -246,11 +251,15 @@ TEST_P(CudaGpt2, CrossEntropyAndItsGradientInPlace) {
         Numbers expected_log_sum(1);
         Numbers expected_dx(in.size());
         double expected_loss = 0;
-        cpu().cross_entropy_forward(
-            view(in, 1, m.vocabulary), view(target), view(expected_log_sum, 1, 1), &expected_loss);
+        cpu().cross_entropy_forward(view(in, 1, m.vocabulary),
+                                    view(target),
+                                    0,
+                                    view(expected_log_sum, 1, 1),
+                                    {.loss = &expected_loss});
         cpu().cross_entropy_backward(view(in, 1, m.vocabulary),
                                      view(target),
                                      view(std::as_const(expected_log_sum), 1, 1),
+                                     0,
                                      scale,
                                      view(expected_dx, 1, m.vocabulary));
         EXPECT_TRUE(close(log_sums.elements(index(row), 1), expected_log_sum, 1e-5));
@@ -297,6 +306,7 @@ TEST_P(CudaGpt2, AdamOnTheLargestParameter) {
     const DeviceArray<double> scratch(chunks.size());
     expect_ok(update(real(),
                      UpdateRule::Adam,
+                     WeightDecay::No,
                      {of_tensors.data(),
                       1,
                       chunks.data(),

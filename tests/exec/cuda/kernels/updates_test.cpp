@@ -35,7 +35,7 @@ struct Rates {
     double rate = 0.1;
     double momentum = 0.9;
     double decay = 0.97;
-    double gradient_scale = 0.3;
+    exec::GradientUse gradient{.scale = 0.3};
     double epsilon = 0.01;  // large enough to show where it stands in a formula
     exec::AdamFactors adam{.beta1 = 0.9,
                            .beta2 = 0.999,
@@ -62,16 +62,24 @@ double update_on_cpu(UpdateRule rule, const Rates& rates, Parameter& p) {
             cpu().sum_squares(operands);
             break;
         case UpdateRule::Sgd:
-            cpu().sgd(operands, rates.rate, rates.gradient_scale);
+            cpu().sgd(operands, rates.rate, rates.gradient);
             break;
         case UpdateRule::Momentum:
-            cpu().momentum(operands, rates.rate, rates.momentum, rates.gradient_scale);
+            cpu().momentum(operands, rates.rate, rates.momentum, rates.gradient);
             break;
         case UpdateRule::RmsProp:
-            cpu().rmsprop(operands, rates.rate, rates.decay, rates.epsilon, rates.gradient_scale);
+            cpu().rmsprop(operands, rates.rate, rates.decay, rates.epsilon, rates.gradient);
             break;
         case UpdateRule::Adam:
             cpu().adam(operands, rates.adam);
+            break;
+        case UpdateRule::RmsPropMomentum:
+            cpu().rmsprop_momentum(operands,
+                                   {.rate = rates.rate,
+                                    .decay = rates.decay,
+                                    .momentum = rates.momentum,
+                                    .epsilon = rates.epsilon},
+                                   rates.gradient);
             break;
     }
     return squares;
@@ -80,17 +88,20 @@ double update_on_cpu(UpdateRule rule, const Rates& rates, Parameter& p) {
 UpdateFactors factors_of(UpdateRule rule, const Rates& rates) {
     UpdateFactors f;
     f.rate = static_cast<float>(rule == UpdateRule::Adam ? rates.adam.rate : rates.rate);
-    const double keep = rule == UpdateRule::Adam      ? rates.adam.beta1
-                        : rule == UpdateRule::RmsProp ? rates.decay
-                                                      : rates.momentum;
+    const bool by_squares = rule == UpdateRule::RmsProp || rule == UpdateRule::RmsPropMomentum;
+    const double keep = rule == UpdateRule::Adam ? rates.adam.beta1
+                        : by_squares             ? rates.decay
+                                                 : rates.momentum;
     f.keep_first = static_cast<float>(keep);
     f.take_first = static_cast<float>(1 - keep);
-    f.keep_second = static_cast<float>(rates.adam.beta2);
+    f.keep_second =
+        static_cast<float>(rule == UpdateRule::Adam ? rates.adam.beta2 : rates.momentum);
     f.take_second = static_cast<float>(1 - rates.adam.beta2);
     f.epsilon = static_cast<float>(rates.epsilon);
     f.root_scale = static_cast<float>(rates.adam.root_scale);
     f.decay_factor = static_cast<float>(rates.adam.decay_factor);
-    f.gradient_scale = static_cast<float>(rates.gradient_scale);
+    f.gradient_scale = static_cast<float>(rates.gradient.scale);
+    f.weight_decay = static_cast<float>(rates.gradient.weight_decay);
     return f;
 }
 
@@ -122,6 +133,21 @@ class Stage {
     }
 
     void update(UpdateRule rule, const UpdateFactors& factors) {
+        with_table(factors, [&](const Updates& updates) {
+            const WeightDecay decay =
+                factors.weight_decay == 0 ? WeightDecay::No : WeightDecay::Yes;
+            EXPECT_EQ(cuda::update(real_, rule, decay, updates, nullptr), cudaSuccess);
+        });
+    }
+
+    void average(const UpdateFactors& factors) {
+        with_table(factors, [&](const Updates& updates) {
+            EXPECT_EQ(cuda::average(updates, nullptr), cudaSuccess);
+        });
+    }
+
+    template <class Launch>
+    void with_table(const UpdateFactors& factors, const Launch& launch) {
         const std::vector<UpdateChunk> all_chunks = update_chunks(tensors_);
         const DeviceArray<UpdateTensor> tensors(tensors_);
         const DeviceArray<UpdateChunk> chunks(all_chunks);
@@ -133,7 +159,7 @@ class Stage {
                               static_cast<std::int64_t>(chunks.size()),
                               numbers.data(),
                               scratch.data()};
-        EXPECT_EQ(cuda::update(real_, rule, updates, nullptr), cudaSuccess);
+        launch(updates);
         scratch.expect_guarded();  // and the update is done before its arrays go
     }
 
@@ -163,13 +189,20 @@ class Stage {
     std::vector<UpdateTensor> tensors_;
 };
 
-void expect_updated(Way way, UpdateRule rule) {
-    const Rates rates;
+std::vector<Parameter> parameters_of_many_sizes() {
     std::vector<Parameter> parameters;
     for (const std::int64_t size :
          {1L, 5L, 0L, 64L, 3000L, update_chunk_size, update_chunk_size + 7}) {
         parameters.push_back(random_parameter(size, 10 * parameters.size()));
     }
+    return parameters;
+}
+
+void expect_updated(Way way, UpdateRule rule, double weight_decay = 0) {
+    Rates rates;
+    rates.gradient.weight_decay = weight_decay;
+    rates.adam.weight_decay = weight_decay;
+    const std::vector<Parameter> parameters = parameters_of_many_sizes();
     const UpdateFactors factors = factors_of(rule, rates);
     in_every_order([&] {
         Stage stage(way, parameters);
@@ -209,8 +242,42 @@ TEST_P(CudaUpdates, ByAdam) {
     expect_updated(way(), UpdateRule::Adam);
 }
 
+TEST_P(CudaUpdates, ByRmsPropWithMomentum) {
+    expect_updated(way(), UpdateRule::RmsPropMomentum);
+}
+TEST_P(CudaUpdates, ByEveryRuleWithTheGradientOfAWeightDecay) {
+    for (const UpdateRule rule : {UpdateRule::Sgd,
+                                  UpdateRule::Momentum,
+                                  UpdateRule::RmsProp,
+                                  UpdateRule::RmsPropMomentum,
+                                  UpdateRule::Adam}) {
+        expect_updated(way(), rule, 0.125);
+    }
+}
+
+TEST_P(CudaUpdates, AveragesMoveTowardsWhatUpdatesChange) {
+    const std::vector<Parameter> parameters = parameters_of_many_sizes();
+    const UpdateFactors factors{.take_first = 0.25F};
+    in_every_order([&] {
+        Stage stage(way(), parameters);
+        stage.average(factors);
+        return stage.all();
+    });
+    Stage stage(way(), parameters);
+    stage.average(factors);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        Numbers expected = parameters[i].first;
+        for (std::size_t k = 0; k < expected.size(); ++k) {
+            expected[k] = 0.75F * expected[k] + 0.25F * parameters[i].value[k];
+        }
+        EXPECT_TRUE(close(stage.numbers(i, 2), expected, 1e-6));
+        EXPECT_EQ(stage.numbers(i, 0), parameters[i].value);
+    }
+}
+
 TEST(CudaUpdatesOfNothing, DoNothing) {
-    EXPECT_EQ(update(Real::F32, UpdateRule::Adam, {}, nullptr), cudaSuccess);
+    EXPECT_EQ(update(Real::F32, UpdateRule::Adam, WeightDecay::No, {}, nullptr), cudaSuccess);
+    EXPECT_EQ(average({}, nullptr), cudaSuccess);
 }
 
 TEST(CudaUpdateChunks, CoverEveryTensorInOrder) {

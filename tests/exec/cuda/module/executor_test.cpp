@@ -171,21 +171,61 @@ Model unet() {
                          layer(LayerType::CrossEntropy, "loss", {})});
 }
 
-TEST_F(CudaExecutor, TrainsModelsWithBranches) {
-    const Model model = unet();
-    Shape shape{.stages = 1, .micro_batches = 2, .batch = 4, .schedule = "1f1b"};
-    const Outcome cpu = train(model, shape, 2);
-    const Outcome alone = train(model, on_cuda(shape), 2);
-    EXPECT_NEAR(alone.losses[1], cpu.losses[1], 1e-5 * cpu.losses[1]);
-    expect_near(alone.gradients, cpu.gradients, 1e-4, 1e-6);
-    for (const std::vector<int>& cut : {std::vector{5, 5}, {1, 3, 2, 4}, {2, 3, 3, 2}}) {
-        shape.partition = cut;
-        shape.stages = static_cast<int>(cut.size());
-        for (const Recompute mode : {Recompute::None, Recompute::Always}) {
-            shape.recompute = mode;
-            EXPECT_EQ(train(model, on_cuda(shape), 2), alone) << test::to_string(shape);
+/// Two cells with branches inside, each of which reads the outputs of the two units before it.
+Model cells() {
+    const auto layer = [](LayerType type, const char* name, std::vector<std::string> inputs) {
+        return LayerSpec{.name = name,
+                         .type = type,
+                         .outputs = type == LayerType::Linear ? 64 : 0,
+                         .inputs = std::move(inputs)};
+    };
+    const auto cell = [&](const char* name, std::vector<std::string> inputs) {
+        LayerSpec spec = layer(LayerType::Sequence, name, std::move(inputs));
+        spec.inner = {layer(LayerType::Gelu, "left", {"input0"}),
+                      layer(LayerType::Linear, "right", {"input1"}),
+                      layer(LayerType::Linear, "third", {"left"}),
+                      layer(LayerType::Add, "sum", {"third", "right"}),
+                      layer(LayerType::Concat, "out", {"left", "sum"})};
+        return spec;
+    };
+    LayerSpec classes = layer(LayerType::Linear, "classes", {});
+    classes.outputs = 5;
+    return Model::graph({.positions = 1, .width = 6},
+                        {layer(LayerType::Linear, "stem0", {}),
+                         layer(LayerType::Linear, "stem1", {}),
+                         cell("cell0", {"stem1", "stem0"}),
+                         cell("cell1", {"cell0", "stem1"}),
+                         classes,
+                         layer(LayerType::CrossEntropy, "loss", {})});
+}
+
+/// Models with branches, cut in several ways.
+class CudaBranches : public CudaExecutor {
+  protected:
+    static void expect_every_cut_trains(const Model& model,
+                                        const std::vector<std::vector<int>>& cuts) {
+        Shape shape{.stages = 1, .micro_batches = 2, .batch = 4, .schedule = "1f1b"};
+        const Outcome cpu = train(model, shape, 2);
+        const Outcome alone = train(model, on_cuda(shape), 2);
+        EXPECT_NEAR(alone.losses[1], cpu.losses[1], 1e-5 * cpu.losses[1]);
+        expect_near(alone.gradients, cpu.gradients, 1e-4, 1e-6);
+        for (const std::vector<int>& cut : cuts) {
+            shape.partition = cut;
+            shape.stages = static_cast<int>(cut.size());
+            for (const Recompute mode : {Recompute::None, Recompute::Always}) {
+                shape.recompute = mode;
+                EXPECT_EQ(train(model, on_cuda(shape), 2), alone) << test::to_string(shape);
+            }
         }
     }
+};
+
+TEST_F(CudaBranches, TrainModelsWithBranches) {
+    expect_every_cut_trains(unet(), {{5, 5}, {1, 3, 2, 4}, {2, 3, 3, 2}});
+}
+
+TEST_F(CudaBranches, TrainUnitsWithBranchesInside) {
+    expect_every_cut_trains(cells(), {{3, 3}, {1, 1, 2, 2}, {2, 1, 1, 2}});
 }
 
 TEST_F(CudaExecutor, RefusesOutputsThatBeginWhereNoProductMay) {

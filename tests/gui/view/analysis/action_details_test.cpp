@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
 
 namespace pipetwin::gui {
 namespace action_details_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const Action b2_of_0{.op = Op::Backward, .stage = 0, .micro_batch = 2};
 const Action recv_b2_of_0{.op = Op::RecvBackward, .stage = 0, .micro_batch = 2};
@@ -70,6 +72,22 @@ TEST(Details, AMessageSaysHowLongItWaitedAndForWhom) {
     EXPECT_EQ(line(details.lines, "of it waiting").measured,
               format_duration(std::chrono::milliseconds(3)));
     EXPECT_EQ(details.note, "The other end is 1SEND_B2 on rank 1.");
+}
+
+TEST(Details, ASkipMessageSaysHowFarItGoes) {
+    const auto run = run_with_skips();
+    const Action send{.op = Op::SendForward, .stage = 0, .micro_batch = 2, .hop = 2};
+    const Action receive{.op = Op::RecvForward, .stage = 2, .micro_batch = 1, .hop = 1};
+    const SpanRef of_send = find(*run, Side::Predicted, send);
+    const ActionDetails sent = details_of(*run, of_send);
+    EXPECT_EQ(sent.title, "0SEND_F2>3");
+    EXPECT_THAT(sent.subtitle,
+                HasSubstr("rank 0, stage 0, micro-batch 2, to stage 3, past 2 stages"));
+    EXPECT_THAT(sent.note, HasSubstr("The other end is 3RECV_F2<0 on rank 3."));
+    EXPECT_THAT(sentence_of(*run, of_send), HasSubstr("to stage 3, past 2 stages"));
+    const ActionDetails taken = details_of(*run, find(*run, Side::Measured, receive));
+    EXPECT_THAT(taken.subtitle, HasSubstr("from stage 0, past 1 stage"));
+    EXPECT_THAT(taken.subtitle, Not(HasSubstr("stages")));
 }
 
 TEST(Details, OfAMissingSideAreEmptyTexts) {

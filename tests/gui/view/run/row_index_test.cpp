@@ -26,6 +26,9 @@ std::vector<Span> random_row(int size) {
                        .stage = 3 * up_to(2),
                        .micro_batch = up_to(65'535),
                        .with_next = up_to(9) == 0};
+        if (is_message(span.action.op)) {
+            span.action.hop = static_cast<std::int16_t>(span.action.micro_batch % 4);
+        }
         span.begin = now + Duration{up_to(300)};
         span.ready = span.begin + Duration{up_to(2) == 0 ? up_to(900) : 0};
         span.end = span.ready + Duration{up_to(4) == 0 ? 0 : up_to(2'000)};
@@ -51,6 +54,21 @@ PartTimes walked(const std::vector<Span>& row, Duration begin, Duration end) {
 TEST(RowIndex, GivesBackWhatItWasMadeFrom) {
     const std::vector<Span> row = random_row(5'000);
     EXPECT_EQ(RowIndex(row).spans(), row);
+}
+
+// Rows once dropped it: a skip message was then called, and searched for, as one of neighbours.
+TEST(RowActions, KeepTheOtherEndOfASkipMessage) {
+    const std::vector<Action> row{{.op = Op::Forward, .stage = 0},
+                                  {.op = Op::SendForward, .stage = 0},
+                                  {.op = Op::SendForward, .stage = 0, .hop = 2},
+                                  {.op = Op::RecvBackward, .stage = 0, .micro_batch = 1, .hop = 2}};
+    const RowActions actions(row);
+    for (int cell = 0; cell < actions.size(); ++cell) {
+        EXPECT_EQ(actions[cell], row[static_cast<std::size_t>(cell)]);
+    }
+    EXPECT_TRUE(actions.has_skip_messages());
+    EXPECT_FALSE(RowActions(std::span(row).first(2)).has_skip_messages());
+    EXPECT_EQ(actions.compute_count(), 1);
 }
 
 TEST(RowIndex, AnEmptyOneAnswersNothing) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
 
 namespace pipetwin::gui {
 namespace twin_test {
@@ -181,6 +182,36 @@ TEST(Navigation, AReceiveKnowsItsSendAndBack) {
     EXPECT_EQ(to_string(run.twin.span(*send)->action), "1SEND_B2");
     EXPECT_EQ(partner_of(run.twin, *send), receive);
     EXPECT_EQ(partner_of(run.twin, find(run, Side::Measured, f0_of_1)), std::nullopt);
+}
+
+TEST(Navigation, EachOfSeveralReceivesOfAStageKnowsItsOwnSend) {
+    const auto run = run_with_skips();
+    const auto sender_of = [&run](std::int16_t hop) {
+        const SpanRef receive =
+            find(*run,
+                 Side::Measured,
+                 {.op = Op::RecvBackward, .stage = 0, .micro_batch = 1, .hop = hop});
+        const auto send = partner_of(run->twin, receive);
+        return send ? to_string(run->twin.span(*send)->action) : "";
+    };
+    EXPECT_EQ(sender_of(0), "1SEND_B1");
+    EXPECT_EQ(sender_of(1), "2SEND_B1>0");
+    EXPECT_EQ(sender_of(2), "3SEND_B1>0");
+}
+
+TEST(Match, SkipMessagesArePairedByTheirOtherEnds) {
+    RunData run = *run_with_skips();
+    std::vector<Span> row = run.twin.measured[0].ranks[0].spans();
+    row.pop_back();  // so that the rows differ
+    run.twin.measured[0].ranks[0] = RowIndex(row);
+    run.twin.match();
+    ASSERT_NE(run.twin.pair(0, 0), nullptr);
+    for (int cell = 0; cell < static_cast<int>(row.size()); ++cell) {
+        const SpanRef here{.side = Side::Measured, .step = 0, .rank = 0, .cell = cell};
+        const auto there = twin_of(run.twin, here);
+        ASSERT_TRUE(there);
+        EXPECT_EQ(run.twin.span(*there)->action, run.twin.span(here)->action);
+    }
 }
 
 // A step that begins late, with messages: drawn from 0 on, whoever keeps the timeline.

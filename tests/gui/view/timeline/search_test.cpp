@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
 
 namespace pipetwin::gui {
 namespace search_test {
@@ -19,6 +20,9 @@ TEST(SearchQuery, ReadsActionsAndTheirParts) {
               (SearchQuery{.op = Op::SendForward, .stage = 12, .micro_batch = 34}));
     EXPECT_EQ(parse_query(" opt  rank 3 "), (SearchQuery{.op = Op::Optimizer, .rank = 3}));
     EXPECT_EQ(parse_query("stage 2 mb 5"), (SearchQuery{.stage = 2, .micro_batch = 5}));
+    EXPECT_EQ(parse_query("0send_f2>3"),
+              (SearchQuery{.op = Op::SendForward, .stage = 0, .micro_batch = 2, .peer = 3}));
+    EXPECT_EQ(parse_query("RECV_B<12"), (SearchQuery{.op = Op::RecvBackward, .peer = 12}));
 }
 
 TEST(SearchQuery, RefusesWhatIsNone) {
@@ -31,6 +35,11 @@ TEST(SearchQuery, RefusesWhatIsNone) {
                                    "1B2C",
                                    "B-1",
                                    "99999999999999999999B",
+                                   "0SEND_F2>",
+                                   "0SEND_F2>x",
+                                   "0SEND_F2<3",
+                                   "0RECV_F2>3",
+                                   "0F2>3",
                                    "rank 1 oops"}) {
         EXPECT_EQ(parse_query(text), std::nullopt) << text;
     }
@@ -48,6 +57,18 @@ TEST(Search, FindsWhatFitsInEveryPart) {
     EXPECT_THAT(found("2B1"), SizeIs(1));
     EXPECT_THAT(found("opt mb 0"), IsEmpty()) << "an update has no micro-batch";
     EXPECT_THAT(found("2B1 rank 0"), IsEmpty());
+}
+
+TEST(Search, FindsSkipMessagesByTheStageAtTheirOtherEnd) {
+    const auto run = run_with_skips(4);
+    const auto found = [&](const char* text) {
+        return find_spans(run->twin, Side::Predicted, 0, *parse_query(text));
+    };
+    EXPECT_THAT(found("0SEND_F2>3"), SizeIs(1));
+    EXPECT_THAT(found("0SEND_F>3"), SizeIs(4));
+    EXPECT_THAT(found("0SEND_F2"), SizeIs(3)) << "to stages 1, 2 and 3";
+    EXPECT_THAT(found("RECV_F<0"), SizeIs(12)) << "of stages 1, 2 and 3";
+    EXPECT_THAT(found("0SEND_F2>0"), IsEmpty());
 }
 
 TEST(Search, WalksInTheOrderOfTimeAndRound) {

@@ -1,4 +1,4 @@
-#include "exec/layers/rearrangement.h"
+#include "exec/layers/image/rearrangement.h"
 
 #include "core/base/error.h"
 #include "exec/device/column_kernels.h"

@@ -1,4 +1,4 @@
-#include "exec/layers/norms.h"
+#include "exec/layers/image/norms.h"
 
 #include <utility>
 

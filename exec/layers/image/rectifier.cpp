@@ -1,4 +1,4 @@
-#include "exec/layers/rectifier.h"
+#include "exec/layers/image/rectifier.h"
 
 #include "exec/device/column_kernels.h"
 

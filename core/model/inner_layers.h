@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/model/model.h"
+
+/// Sequences whose layers read each other by name.
+namespace pipetwin {
+
+/// One layer inside a sequence with branches.
+///
+/// Values are numbered: first what the sequence reads, then the outputs of its layers in their
+/// order. The last value is the output of the sequence.
+///
+///     cell reads p, q      0: p   1: q   2: left(p)   3: right(q)   4: sum(left, right)
+struct InnerLayer {
+    LayerSpec spec;
+    std::vector<std::size_t> operands;  ///< the values that it reads, in the order as written
+    std::vector<SampleShape> inputs;    ///< [operand]
+    SampleShape output;
+};
+
+/// True for a sequence whose layers name what they read, or of which one joins outputs.
+bool has_branches(const LayerSpec& layer);
+
+/// True for a layer that is called with a list of outputs: an add, a concat, and a sequence that
+/// reads several outputs or has branches. `inputs`: how many it reads.
+bool takes_several(const LayerSpec& layer, std::size_t inputs);
+
+/// The layers inside a sequence that reads outputs of these shapes, each behind all that it reads.
+/// Throws LayerFaults (core/model/layer_faults.h) where they do not fit together.
+std::vector<InnerLayer> inner_layers(const LayerSpec& sequence,
+                                     std::span<const SampleShape> inputs);
+
+/// What an add or a concat makes of two or more outputs of these shapes. Throws Error(BadInput)
+/// where they do not fit together.
+SampleShape joined_output(const LayerSpec& join, std::span<const SampleShape> inputs);
+
+/// [input] True if the backward of a layer, or one of its halves, reads that output again. For a
+/// sequence with branches: if the backward of a layer inside that reads it does.
+std::vector<bool> inputs_read_again(const LayerSpec& layer, std::span<const SampleShape> inputs);
+
+/// [input] True if that output stays until the backward of a layer in a model: a layer with one
+/// input keeps it always, any other what `inputs_read_again` says.
+std::vector<bool> inputs_kept(const LayerSpec& layer, std::span<const SampleShape> inputs);
+
+}  // namespace pipetwin

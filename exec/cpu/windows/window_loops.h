@@ -1,0 +1,167 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/base/as_index.h"
+#include "core/base/simd_targets.h"
+#include "exec/cpu/bfloat16.h"
+#include "exec/device/window_kernels.h"
+
+/// Loops over windows and channels that the CPU's kernels of images share, and those kernels, for
+/// T = float, double and BFloat16. Formulas: exec/device/window_kernels.h.
+namespace pipetwin::exec {
+
+/// Neighbouring places, ascending; `end` is not one of them.
+struct Places {
+    int begin = 0;
+    int end = 0;
+
+    int count() const { return std::max(end - begin, 0); }
+};
+
+/// One direction of a window that moves over an image.
+struct WindowAxis {
+    int size = 0;  ///< of an input image
+    int out = 0;   ///< of an output image
+    int kernel = 1;
+    int stride = 1;
+    int dilation = 1;
+    int before = 0;  ///< padding at the top or left
+
+    /// Place of the window's beginning at output `o`; may lie outside the image.
+    PIPETWIN_INLINE int first(int o) const { return o * stride - before; }
+    /// Places of the window at output `o` that lie on the image; of a window without dilation.
+    PIPETWIN_INLINE Places inside(int o) const {
+        return {.begin = std::max(-first(o), 0), .end = std::min(size - first(o), kernel)};
+    }
+    /// Outputs whose window holds input `i`; of a window without dilation.
+    PIPETWIN_INLINE Places covering(int i) const {
+        const int last = i + before;
+        const int begin = last - kernel + 1;
+        return {.begin = begin > 0 ? (begin + stride - 1) / stride : 0,
+                .end = last < 0 ? 0 : std::min(last / stride + 1, out)};
+    }
+    /// Output whose window has its place `k` on input `i`; -1: none.
+    PIPETWIN_INLINE int output_of(int i, int k) const {
+        const int last = i + before - k * dilation;
+        return last >= 0 && last % stride == 0 && last / stride < out ? last / stride : -1;
+    }
+};
+
+inline WindowAxis rows_axis(const WindowShape& s) {
+    return {.size = s.in.height,
+            .out = s.out.height,
+            .kernel = s.kernel.height,
+            .stride = s.stride.height,
+            .dilation = s.dilation.height,
+            .before = s.padding.top};
+}
+inline WindowAxis columns_axis(const WindowShape& s) {
+    return {.size = s.in.width,
+            .out = s.out.width,
+            .kernel = s.kernel.width,
+            .stride = s.stride.width,
+            .dilation = s.dilation.width,
+            .before = s.padding.left};
+}
+
+/// Channels whose sums run beside each other, in registers.
+template <class T>
+inline constexpr std::size_t channel_block = 256 / sizeof(Computed<T>);
+
+/// Calls f(first channel, number of channels) block by block; the number is a constant but for the
+/// last channels.
+template <class T, class F>
+PIPETWIN_INLINE void for_channels(std::size_t channels, F&& f) {
+    constexpr std::size_t large = channel_block<T>;
+    constexpr std::size_t small = large / 4;
+    std::size_t c = 0;
+    for (; c + large <= channels; c += large) {
+        f(c, std::integral_constant<std::size_t, large>());
+    }
+    for (; c + small <= channels; c += small) {
+        f(c, std::integral_constant<std::size_t, small>());
+    }
+    if (c < channels) {
+        f(c, channels - c);
+    }
+}
+
+/// y[0 ... count) = skip + sums; skip may be null.
+template <class T>
+PIPETWIN_INLINE void store_sums(const Computed<T>* sums, const T* skip, T* y, std::size_t count) {
+    if (skip == nullptr) {
+        for (std::size_t j = 0; j < count; ++j) {
+            y[j] = stored<T>(sums[j]);
+        }
+        return;
+    }
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t j = 0; j < count; ++j) {
+        y[j] = stored<T>(computed(skip[j]) + sums[j]);
+    }
+}
+
+// pools.cpp
+/// y = skip + the largest number of each window, and its place; skip may be null.
+template <class T, class Place>
+void max_pool_forward(
+    const WindowShape& shape, int samples, const T* x, const T* skip, T* y, Place* places);
+/// dx = skip + dy of the windows whose largest number it is; skip may be null.
+template <class T, class Place>
+void max_pool_backward(
+    const WindowShape& shape, int samples, const Place* places, const T* dy, const T* skip, T* dx);
+/// y = skip + the mean of each window; skip may be null.
+template <class T>
+void average_pool_forward(const WindowShape& shape, int samples, const T* x, const T* skip, T* y);
+/// dx = skip + the shares of the means that the pixel is part of; skip may be null.
+template <class T>
+void average_pool_backward(
+    const WindowShape& shape, int samples, const T* dy, const T* skip, T* dx);
+
+// upsample.cpp
+/// y = skip + x, each pixel made larger; skip may be null.
+template <class T>
+void upsample_forward(
+    const UpsampleShape& shape, int samples, std::size_t channels, const T* x, const T* skip, T* y);
+/// dx = skip + the sum of what y took from the pixel; skip may be null.
+template <class T>
+void upsample_backward(const UpsampleShape& shape,
+                       int samples,
+                       std::size_t channels,
+                       const T* dy,
+                       const T* skip,
+                       T* dx);
+
+// depthwise.cpp
+/// Operands of the convolution of each channel by itself; each function reads those that its
+/// formula names.
+template <class T>
+struct DepthwiseOperands {
+    const T* x = nullptr;
+    const T* dy = nullptr;
+    const T* w = nullptr;
+    const T* bias = nullptr;  ///< null: none
+    const T* skip = nullptr;  ///< null: none
+};
+/// y = skip + x * w + b.
+template <class T>
+void depthwise_forward(const WindowShape& shape, int samples, const DepthwiseOperands<T>& o, T* y);
+/// dx = skip + its gradient by x.
+template <class T>
+void depthwise_backward_input(const WindowShape& shape,
+                              int samples,
+                              const DepthwiseOperands<T>& o,
+                              T* dx);
+/// dw += its gradient by w. `sums` has room for as many numbers as w.
+template <class T>
+void depthwise_backward_weight(const WindowShape& shape,
+                               int samples,
+                               const DepthwiseOperands<T>& o,
+                               Computed<T>* sums,
+                               Computed<T>* dw);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,207 @@
+#include "exec/cuda/device/cuda_window_kernels.h"
+
+#include "core/base/as_index.h"
+#include "exec/cuda/kernels/windows/windows.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+using exec::ConstView;
+using exec::DType;
+using exec::UpsampleShape;
+using exec::View;
+using exec::WindowShape;
+
+Real real_type(DType type) {
+    PIPETWIN_EXPECT(type == DType::F32 || type == DType::BF16, "the GPU computes in fp32 and bf16");
+    return type == DType::BF16 ? Real::BF16 : Real::F32;
+}
+
+std::int32_t bytes_of(DType type) {
+    return static_cast<std::int32_t>(exec::size_of(type));
+}
+
+Window window_of(const WindowShape& shape, ConstView x) {
+    return {.samples = static_cast<std::int32_t>(x.rows / shape.in_rows(1)),
+            .in_height = shape.in.height,
+            .in_width = shape.in.width,
+            .out_height = shape.out.height,
+            .out_width = shape.out.width,
+            .channels = shape.channels,
+            .outputs = shape.outputs,
+            .kernel_height = shape.kernel.height,
+            .kernel_width = shape.kernel.width,
+            .stride_height = shape.stride.height,
+            .stride_width = shape.stride.width,
+            .dilation_height = shape.dilation.height,
+            .dilation_width = shape.dilation.width,
+            .top = shape.padding.top,
+            .left = shape.padding.left,
+            .groups = shape.groups,
+            .count_padding = shape.count_padding ? 1 : 0};
+}
+
+Upsampling upsampling_of(const UpsampleShape& shape, ConstView x) {
+    return {.samples = static_cast<std::int32_t>(x.rows / shape.pixels()),
+            .height = shape.in.height,
+            .width = shape.in.width,
+            .channels = static_cast<std::int32_t>(x.columns),
+            .factor = shape.factor,
+            .bilinear = shape.bilinear ? 1 : 0};
+}
+
+}  // namespace
+
+float* CudaWindowKernels::scratch(std::int64_t numbers) const {
+    return static_cast<float*>(lane_.scratch(as_index(numbers) * sizeof(float)));
+}
+
+void CudaWindowKernels::convolution_forward(
+    const WindowShape& shape, ConstView x, ConstView w, ConstView b, ConstView skip, View y) const {
+    if (shape.is_pointwise()) {
+        kernels_.linear_forward(x, w, b, skip, y);
+        return;
+    }
+    const Convolution operands{
+        .x = x.data, .w = w.data, .bias = b.data, .skip = skip.data, .y = y.data};
+    lane_.list().add("convolution_forward",
+                     cuda::convolution_forward,
+                     real_type(x.dtype),
+                     window_of(shape, x),
+                     operands);
+}
+
+void CudaWindowKernels::convolution_backward_input(
+    const WindowShape& shape, ConstView dy, ConstView w, ConstView skip, View dx) const {
+    if (shape.is_pointwise()) {
+        kernels_.linear_backward_input(dy, w, skip, dx);
+        return;
+    }
+    const ConvolutionInput operands{.dy = dy.data, .w = w.data, .skip = skip.data, .dx = dx.data};
+    lane_.list().add("convolution_backward_input",
+                     cuda::convolution_backward_input,
+                     real_type(dy.dtype),
+                     window_of(shape, dx),
+                     operands);
+}
+
+void CudaWindowKernels::convolution_backward_weight(
+    const WindowShape& shape, ConstView x, ConstView dy, View dw, View db) const {
+    if (shape.is_pointwise()) {
+        kernels_.linear_backward_weight(x, dy, dw, db);
+        return;
+    }
+    const Window window = window_of(shape, x);
+    lane_.list().add("convolution_backward_weight",
+                     cuda::convolution_backward_weight,
+                     real_type(dy.dtype),
+                     window,
+                     x.data,
+                     dy.data,
+                     dw.as<float>(),
+                     scratch(convolution_scratch(window)));
+    if (!db.empty()) {
+        lane_.list().add("column_sums",
+                         column_sums,
+                         real_type(dy.dtype),
+                         dy.rows,
+                         dy.columns,
+                         dy.data,
+                         db.as<float>(),
+                         scratch(column_sums_scratch(dy.rows, dy.columns)));
+    }
+}
+
+void CudaWindowKernels::max_pool_forward(
+    const WindowShape& shape, ConstView x, ConstView skip, View y, View places) const {
+    lane_.list().add("max_pool_forward",
+                     cuda::max_pool_forward,
+                     real_type(x.dtype),
+                     window_of(shape, x),
+                     bytes_of(places.dtype),
+                     x.data,
+                     skip.data,
+                     y.data,
+                     places.data);
+}
+
+void CudaWindowKernels::max_pool_backward(
+    const WindowShape& shape, ConstView places, ConstView dy, ConstView skip, View dx) const {
+    lane_.list().add("max_pool_backward",
+                     cuda::max_pool_backward,
+                     real_type(dy.dtype),
+                     window_of(shape, dx),
+                     bytes_of(places.dtype),
+                     places.data,
+                     dy.data,
+                     skip.data,
+                     dx.data);
+}
+
+void CudaWindowKernels::average_pool_forward(const WindowShape& shape,
+                                             ConstView x,
+                                             ConstView skip,
+                                             View y) const {
+    lane_.list().add("average_pool_forward",
+                     cuda::average_pool_forward,
+                     real_type(x.dtype),
+                     window_of(shape, x),
+                     x.data,
+                     skip.data,
+                     y.data);
+}
+
+void CudaWindowKernels::average_pool_backward(const WindowShape& shape,
+                                              ConstView dy,
+                                              ConstView skip,
+                                              View dx) const {
+    lane_.list().add("average_pool_backward",
+                     cuda::average_pool_backward,
+                     real_type(dy.dtype),
+                     window_of(shape, dx),
+                     dy.data,
+                     skip.data,
+                     dx.data);
+}
+
+void CudaWindowKernels::upsample_forward(const UpsampleShape& shape,
+                                         ConstView x,
+                                         ConstView skip,
+                                         View y) const {
+    lane_.list().add("upsample_forward",
+                     cuda::upsample_forward,
+                     real_type(x.dtype),
+                     upsampling_of(shape, x),
+                     x.data,
+                     skip.data,
+                     y.data);
+}
+
+void CudaWindowKernels::upsample_backward(const UpsampleShape& shape,
+                                          ConstView dy,
+                                          ConstView skip,
+                                          View dx) const {
+    lane_.list().add("upsample_backward",
+                     cuda::upsample_backward,
+                     real_type(dy.dtype),
+                     upsampling_of(shape, dx),
+                     dy.data,
+                     skip.data,
+                     dx.data);
+}
+
+void CudaWindowKernels::pad(
+    Pixels from, Margins margins, ConstView x, ConstView skip, View y) const {
+    const Padding padding{
+        .samples = static_cast<std::int32_t>(x.rows / (std::int64_t{from.height} * from.width)),
+        .height = from.height,
+        .width = from.width,
+        .channels = static_cast<std::int32_t>(x.columns),
+        .top = margins.top,
+        .left = margins.left,
+        .out_height = from.height + margins.top + margins.bottom,
+        .out_width = from.width + margins.left + margins.right};
+    lane_.list().add("pad", cuda::pad, real_type(x.dtype), padding, x.data, skip.data, y.data);
+}
+
+}  // namespace pipetwin::cuda

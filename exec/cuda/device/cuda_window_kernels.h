@@ -1,0 +1,74 @@
+#pragma once
+
+#include "exec/cuda/device/lane.h"
+#include "exec/device/window_kernels.h"
+
+namespace pipetwin::cuda {
+
+/// Windows over images on one rank's lane, in fp32 and bf16. A call lists what is to be done; the
+/// lane does it when it finishes.
+class CudaWindowKernels final : public exec::WindowKernels {
+  public:
+    /// `lane` and `kernels`, which multiply matrices, outlive it.
+    CudaWindowKernels(Lane& lane, const exec::Kernels& kernels) : lane_(lane), kernels_(kernels) {}
+
+    void convolution_forward(const exec::WindowShape& shape,
+                             exec::ConstView x,
+                             exec::ConstView w,
+                             exec::ConstView b,
+                             exec::ConstView skip,
+                             exec::View y) const override;
+    void convolution_backward_input(const exec::WindowShape& shape,
+                                    exec::ConstView dy,
+                                    exec::ConstView w,
+                                    exec::ConstView skip,
+                                    exec::View dx) const override;
+    void convolution_backward_weight(const exec::WindowShape& shape,
+                                     exec::ConstView x,
+                                     exec::ConstView dy,
+                                     exec::View dw,
+                                     exec::View db) const override;
+
+    void max_pool_forward(const exec::WindowShape& shape,
+                          exec::ConstView x,
+                          exec::ConstView skip,
+                          exec::View y,
+                          exec::View places) const override;
+    void max_pool_backward(const exec::WindowShape& shape,
+                           exec::ConstView places,
+                           exec::ConstView dy,
+                           exec::ConstView skip,
+                           exec::View dx) const override;
+
+    void average_pool_forward(const exec::WindowShape& shape,
+                              exec::ConstView x,
+                              exec::ConstView skip,
+                              exec::View y) const override;
+    void average_pool_backward(const exec::WindowShape& shape,
+                               exec::ConstView dy,
+                               exec::ConstView skip,
+                               exec::View dx) const override;
+
+    void upsample_forward(const exec::UpsampleShape& shape,
+                          exec::ConstView x,
+                          exec::ConstView skip,
+                          exec::View y) const override;
+    void upsample_backward(const exec::UpsampleShape& shape,
+                           exec::ConstView dy,
+                           exec::ConstView skip,
+                           exec::View dx) const override;
+
+    void pad(Pixels from,
+             Margins margins,
+             exec::ConstView x,
+             exec::ConstView skip,
+             exec::View y) const override;
+
+  private:
+    float* scratch(std::int64_t numbers) const;
+
+    Lane& lane_;
+    const exec::Kernels& kernels_;
+};
+
+}  // namespace pipetwin::cuda
