@@ -395,8 +395,8 @@ TEST(Evaluation, TakesTheAveragesOfTheWeightsAndGivesTheWeightsBack) {
             EXPECT_TRUE(test::weights_of(averaged.parameters()) ==
                         test::weights_of(plain.parameters()));
             for (int stage = 0; stage < shape.stages; ++stage) {
-                const std::vector<Parameter*> from = averaged.parameters_of_stage(stage);
-                const std::vector<Parameter*> to = other.parameters_of_stage(stage);
+                const std::vector<Parameter*> from = averaged.stage(stage).parameters();
+                const std::vector<Parameter*> to = other.stage(stage).parameters();
                 for (std::size_t i = 0; i < from.size(); ++i) {
                     cpu_kernels().upload(test::values_of(from[i]->average), to[i]->value);
                 }
