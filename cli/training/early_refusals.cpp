@@ -49,7 +49,7 @@ std::optional<Room> room_of(const Scenario::ClusterPart& cluster, int ranks) {
 }
 
 Bytes kept(const StageState& state) {
-    return state.weights + state.gradients + state.optimizer_state;
+    return state.weights + state.running + state.gradients + state.optimizer_state;
 }
 
 /// Throws Error(Infeasible) if weights, gradients and optimizer state alone, each there once, are

@@ -41,12 +41,16 @@ ordered_json cost_json(const StageCost& cost) {
 }
 
 ordered_json state_json(const StageState& state) {
-    return {{"weights_bytes", state.weights.count},
-            {"gradients_bytes", state.gradients.count},
-            {"optimizer_state_bytes", state.optimizer_state.count},
-            {"workspace_bytes", state.workspace.count},
-            {"optimizer_ns", state.optimizer.count()},
-            {"norm_ns", state.norm.count()}};
+    ordered_json object{{"weights_bytes", state.weights.count},
+                        {"gradients_bytes", state.gradients.count},
+                        {"optimizer_state_bytes", state.optimizer_state.count},
+                        {"workspace_bytes", state.workspace.count},
+                        {"optimizer_ns", state.optimizer.count()},
+                        {"norm_ns", state.norm.count()}};
+    if (state.running > Bytes{}) {
+        object["running_bytes"] = state.running.count;
+    }
+    return object;
 }
 
 ordered_json link_json(const LinkCost& link) {

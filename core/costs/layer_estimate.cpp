@@ -5,6 +5,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/layer_work.h"
+#include "core/model/batch_norms.h"
 #include "core/model/inner_layers.h"
 
 namespace pipetwin {
@@ -314,6 +315,7 @@ Profile estimated_times(const Model& model,
         cost.inputs = stated_inputs(model, index);
         cost.parameter_count = layer.parameter_count;
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
+        cost.running_bytes = Bytes{running_bytes_of(layer, std::max<std::int64_t>(width, 4))};
         cost.optimizer = adamw_time(layer.parameter_count, device, options);
         cost.operations = forward_operations(layer);
         for (const int samples : sample_sizes(options.micro_batch_size)) {

@@ -282,6 +282,7 @@ class ProfileCheck {
         number(pointer, "parameter_count", cost.parameter_count);
         number(pointer, "parameter_bytes", cost.parameter_bytes.count);
         bytes_of_parameters(pointer, cost);
+        number(pointer, "running_bytes", cost.running_bytes.count);
         number(pointer, "optimizer_ns", cost.optimizer.count());
         rate(pointer, "operations_per_sample", cost.operations.value_or(0));
         add(pointer, "parameter_bytes", parameter_bytes_, cost.parameter_bytes.count);

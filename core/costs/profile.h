@@ -106,6 +106,9 @@ struct LayerCost {
     /// (`Profile::tied_bytes`) are counted in the first of them alone.
     std::int64_t parameter_count = 0;
     Bytes parameter_bytes{};
+    /// Running statistics of its norms, with what they follow within a step: no optimizer and no
+    /// gradient knows them.
+    Bytes running_bytes{};
     Duration optimizer{};                ///< the optimizer's update of this layer's parameters
     std::optional<CostSource> source{};  ///< where it differs from the profile's
     std::vector<LayerSample> samples{};  ///< ascending by micro_batch_size, at least one

@@ -151,12 +151,13 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 12>{"name",
+    object.expect_keys(std::array<string_view, 13>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
                                                    "parameter_count",
                                                    "parameter_bytes",
+                                                   "running_bytes",
                                                    "optimizer_ns",
                                                    "source",
                                                    "samples",
@@ -169,6 +170,7 @@ LayerCost read_layer(const JsonObject& object) {
     layer.inputs = object.texts("inputs");
     layer.parameter_count = object.whole_or("parameter_count", 0);
     layer.parameter_bytes = Bytes{object.whole("parameter_bytes")};
+    layer.running_bytes = Bytes{object.whole_or("running_bytes", 0)};
     layer.optimizer = Duration{object.whole_or("optimizer_ns", 0)};
     if (object.has("source")) {
         layer.source = read_source(object);
@@ -399,6 +401,9 @@ ordered_json layer_json(const LayerCost& layer) {
     }
     object["parameter_count"] = layer.parameter_count;
     object["parameter_bytes"] = layer.parameter_bytes.count;
+    if (layer.running_bytes > Bytes{}) {
+        object["running_bytes"] = layer.running_bytes.count;
+    }
     object["optimizer_ns"] = layer.optimizer.count();
     if (layer.source) {
         object["source"] = to_string(*layer.source);

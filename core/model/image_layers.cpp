@@ -245,6 +245,11 @@ Placed place_group_norm(LayerPlacement& /*placement*/,
                         const SampleShape& input) {
     expect_groups(name, spec.groups, "channels that it reads", input.width);
     expect_epsilon(name, spec.epsilon);
+    if (std::int64_t{input.positions} * (input.width / spec.groups) < 2) {
+        refuse_layer(name,
+                     "group_norm has groups of one value, expected at least 2: one has no variance",
+                     "choose fewer groups");
+    }
     return gain_and_bias(input);
 }
 

@@ -479,6 +479,7 @@ std::vector<StageState> stage_states(const Profile& profile,
         const Bytes weights = part_of(profile.layers[layer].parameter_bytes, rules.devices);
         state.weights += weights;
         largest[as_index(stage)] = std::max(largest[as_index(stage)], weights);
+        state.running += profile.layers[layer].running_bytes;
         state.optimizer += profile.layers[layer].optimizer;
         for (const LayerSamples& samples : samples_of_class) {
             state.workspace = std::max(state.workspace, samples[layer].workspace);

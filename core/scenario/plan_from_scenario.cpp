@@ -9,6 +9,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/model/batch_norms.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
 #include "core/plan/routes.h"
@@ -66,7 +67,7 @@ void require_recompute_fits(const RecomputeRules& recompute,
 void double_shared_gradients(const Schedule& order, std::vector<StageState>& states) {
     for (std::size_t stage = 0; stage < states.size(); ++stage) {
         if (weight_sharing_stage(order, static_cast<int>(stage))) {
-            states[stage].gradients += states[stage].weights;
+            states[stage].gradients += states[stage].gradients;
         }
     }
 }
@@ -177,6 +178,37 @@ void refuse_tied_twins(const PlanParts& parts, const Schedule& grid, const Model
                     : "the profile's last layer shares weights with the first (tied_bytes)"),
             own ? "set tied = false, or take another schedule"
                 : "take another schedule: all but 'chimera' have one pipeline");
+    }
+}
+
+/// Refuses batch norms that the plan's micro-batches, replicas or pipelines leave without what they
+/// need.
+void refuse_batch_norms(const PlanParts& parts, const Schedule& grid, const Model& model) {
+    const int smallest = std::ranges::min(parts.micro_batch_sizes);
+    const bool is_shared = parts.replicas > 1 || weight_sharing_stage(grid, 0).has_value();
+    for (int index = 0; index < model.layer_count(); ++index) {
+        for (const PlacedBatchNorm& norm : batch_norms_of(model.layer(index))) {
+            const std::string place = fmt::format("model, layer '{}'", norm.name);
+            if (std::int64_t{smallest} * norm.input.positions < 2) {
+                throw Error(ErrorKind::BadInput,
+                            place,
+                            fmt::format("micro-batches of {} sample of {} give batch_norm one "
+                                        "value per channel, expected 2 or more: one value has no "
+                                        "variance",
+                                        smallest,
+                                        to_string(norm.input)),
+                            "set a larger training.batch or fewer pipeline.micro_batches");
+            }
+            if (!norm.spec.deferred && is_shared) {
+                throw Error(ErrorKind::BadInput,
+                            place,
+                            fmt::format("deferred = false with {}, which would all have running "
+                                        "statistics of their own",
+                                        parts.replicas > 1 ? "several replicas"
+                                                           : "two pipelines of one model"),
+                            "set deferred = true, which joins the statistics of all of them");
+            }
+        }
     }
 }
 
@@ -631,6 +663,7 @@ Plan planned(const SettledScenario& scenario,
     const int gradient = gradient_bytes_per_byte(profile.precision, rules.fp32_gradients);
     parts.tied_gradient = rules.tied * gradient;
     refuse_tied_twins(parts, grid, model);
+    refuse_batch_norms(parts, grid, model);
     grid.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(grid) > 1;
     add_states(parts, grid, counted_once ? *counted_once : profile, samples, kinds, rules);
     add_links(parts, grid, cluster, scenario, profile);

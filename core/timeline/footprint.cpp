@@ -552,7 +552,7 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
             continue;
         }
         const StageState& state = plan->states.at(stage);
-        use[MemoryKind::Weights] += state.weights;
+        use[MemoryKind::Weights] += state.weights + state.running;
         use[MemoryKind::Gradients] += state.gradients;
         use[MemoryKind::Optimizer] += state.optimizer_state;
         use[MemoryKind::Workspace] = std::max(use[MemoryKind::Workspace], state.workspace);
@@ -731,7 +731,8 @@ Bytes StagePeaks::of(int stage,
                      int capacity) const {
     const int rank = plan_->schedule.rank_of_stage.at(as_index(stage));
     const Schedule& schedule = plan_->schedule;
-    Bytes live = state.weights + state.gradients + state.optimizer_state + state.workspace;
+    Bytes live =
+        state.weights + state.running + state.gradients + state.optimizer_state + state.workspace;
     if (!plan_->context.empty()) {
         live += plan_->context.at(as_index(rank));
     }

@@ -8,6 +8,7 @@
 #include "exec/cpu/bfloat16.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/products.h"
+#include "exec/device/column_kernels.h"
 #include "exec/device/device.h"
 #include "exec/device/window_kernels.h"
 
@@ -355,6 +356,8 @@ class CpuKernels final : public Kernels {
             }
         });
     }
+
+    const ColumnKernels& columns() const override { return cpu_column_kernels(); }
 
     void sum_squares(std::span<const UpdateView> parameters) const override {
         update_each(

@@ -1,6 +1,8 @@
 # The sources of the CUDA module. The tests compile the same files against an emulation of CUDA, but for those that call
 # cuBLAS, NCCL, NVML or the driver.
 set(PIPETWIN_CUDA_KERNELS
+    columns/column_elementwise.cu
+    columns/column_norms.cu
     kernels/attention.cu
     kernels/attention_plain.cu
     kernels/attention_tensor_cores_backward.cu
@@ -23,6 +25,7 @@ set(PIPETWIN_CUDA_HOST
     runtime/command_queue.cpp
     device/cuda_device.cpp
     device/cuda_copy_engine.cpp
+    device/cuda_column_kernels.cpp
     device/cuda_kernels.cpp
     device/cuda_window_kernels.cpp
     module/device_rates.cpp

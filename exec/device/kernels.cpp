@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "core/base/error.h"
+
 namespace pipetwin::exec {
 namespace {
 
@@ -23,6 +25,13 @@ std::vector<double> bf16_as_doubles(const std::vector<std::byte>& bytes) {
 }
 
 }  // namespace
+
+const ColumnKernels& Kernels::columns() const {
+    throw Error(ErrorKind::Unavailable,
+                "",
+                "norms and activations of images are not computed on this device",
+                "set backend = \"cpu\"");
+}
 
 const WindowKernels& Kernels::windows() const {
     throw Error(ErrorKind::Unavailable,

@@ -97,6 +97,8 @@ struct ColumnCopy {
     bool adds = false;       ///< y's are added to, else overwritten
 };
 
+class ColumnKernels;
+
 /// The mathematics of a device: every product, reduction and formula that layers and optimizers are
 /// written in.
 ///
@@ -218,6 +220,10 @@ class Kernels {
 
     /// y = skip + x / (1 - p), or skip where x is dropped; y may be x or skip. Also its gradient.
     virtual void dropout(const DropoutMask& mask, ConstView x, ConstView skip, View y) const = 0;
+
+    /// The mathematics of layers whose columns are channels of images
+    /// (exec/device/column_kernels.h). Throws Error(Unavailable) where the device has none.
+    virtual const ColumnKernels& columns() const;
 
     /// Writes each gradient's sum of squares to `squares`, in double; nothing is updated.
     virtual void sum_squares(std::span<const UpdateView> parameters) const = 0;

@@ -1,9 +1,48 @@
 #include "exec/device/null_kernels.h"
 
+#include "exec/device/column_kernels.h"
 #include "exec/device/window_kernels.h"
 
 namespace pipetwin::exec {
 namespace {
+
+class NullColumnKernels final : public ColumnKernels {
+  public:
+    void copy(ConstView /*x*/, View /*y*/) const override {}
+    void rectify(double /*slope*/, ConstView /*x*/, View /*y*/) const override {}
+    void rectify_backward(double /*slope*/,
+                          ConstView /*x*/,
+                          ConstView /*dy*/,
+                          View /*dx*/) const override {}
+    void drop_columns(const DropoutMask& /*mask*/,
+                      int /*samples*/,
+                      ConstView /*x*/,
+                      ConstView /*skip*/,
+                      View /*y*/) const override {}
+    void norm_statistics(const NormParts& /*parts*/,
+                         double /*epsilon*/,
+                         ConstView /*x*/,
+                         View /*statistics*/,
+                         View /*moments*/) const override {}
+    void running_statistics(const RunningValues& /*running*/,
+                            double /*epsilon*/,
+                            View /*statistics*/) const override {}
+    void normalise(const NormParts& /*parts*/,
+                   ConstView /*x*/,
+                   ConstView /*statistics*/,
+                   ConstView /*gain*/,
+                   ConstView /*bias*/,
+                   ConstView /*skip*/,
+                   View /*y*/) const override {}
+    void normalise_backward(const NormParts& /*parts*/,
+                            const NormGradients& /*operands*/,
+                            std::byte* /*scratch*/) const override {}
+    void add_moments(const Moments& /*more*/, std::int64_t /*rows*/, View /*sums*/) const override {
+    }
+    void move_averages(const RunningRule& /*rule*/,
+                       const Moments& /*moments*/,
+                       const RunningValues& /*running*/) const override {}
+};
 
 class NullWindowKernels final : public WindowKernels {
   public:
@@ -143,6 +182,10 @@ class NullKernels final : public Kernels {
                  ConstView /*x*/,
                  ConstView /*skip*/,
                  View /*y*/) const override {}
+    const ColumnKernels& columns() const override {
+        static const NullColumnKernels kernels;
+        return kernels;
+    }
     void sum_squares(std::span<const UpdateView> /*parameters*/) const override {}
     void sgd(std::span<const UpdateView> /*parameters*/,
              double /*rate*/,

@@ -260,6 +260,11 @@ class GpuAllReduce final : public AllReduceTransport {
 
 }  // namespace
 
+Tensor numbers_on_host(std::span<double> numbers) {
+    return Tensor::placed(
+        host_memory(), numbers.data(), DType::F64, 1, static_cast<std::int64_t>(numbers.size()));
+}
+
 SummedTensors summed_tensors(const std::vector<Parameter*>& parameters, bool received) {
     SummedTensors tensors;
     for (Parameter* const parameter : parameters) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "exec/device/device.h"
@@ -66,6 +67,9 @@ class AllReduceTransport {
     /// This replica's share of the weights goes to all others, and theirs come here.
     virtual void exchange_weights() = 0;
 };
+
+/// Numbers in host memory as a message, which the caller keeps until it has been received.
+Tensor numbers_on_host(std::span<double> numbers);
 
 /// The tensors of a stage that are summed, in the same order in all replicas.
 struct SummedTensors {

@@ -293,8 +293,11 @@ void Executor::Impl::connect_replicas() {
         std::unique_ptr<AllReduceTransport> transport =
             gpu_sum ? gpu_all_reduce(tensors, member.rounds, *gpu_sum)
                     : host_all_reduce(device, tensors, member);
-        edges.sums[as_index(stage)] = std::make_unique<GradientAllReduce>(
-            device, tensors.weights.size(), std::move(member), std::move(transport));
+        edges.sums[as_index(stage)] = std::make_unique<GradientAllReduce>(device,
+                                                                          tensors.weights.size(),
+                                                                          own_stage.moments(),
+                                                                          std::move(member),
+                                                                          std::move(transport));
     }
 }
 
@@ -429,6 +432,11 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
         clean_up();
         throw ChannelClosed();
     }
+    if (!evaluation) {
+        for (const int rank : here) {
+            worker_at(rank).commit_batch();
+        }
+    }
 }
 
 Score Executor::Impl::score() const {
@@ -551,16 +559,26 @@ Stage& Executor::stage(int index) {
 
 std::vector<Parameter*> Executor::parameters() {
     std::vector<Parameter*> parameters;
-    for (const std::vector<Parameter*>& piece : trained().pieces) {
-        parameters.insert(parameters.end(), piece.begin(), piece.end());
+    for (int piece = 0; piece < model_stage_count(impl_->plan->schedule); ++piece) {
+        std::ranges::copy_if(stage(piece).parameters(),
+                             std::back_inserter(parameters),
+                             [](const Parameter* parameter) { return !parameter->is_copy; });
     }
     return parameters;
+}
+
+std::vector<Parameter*> Executor::state() {
+    std::vector<Parameter*> state;
+    for (int piece = 0; piece < model_stage_count(impl_->plan->schedule); ++piece) {
+        std::ranges::copy(stage(piece).state(), std::back_inserter(state));
+    }
+    return state;
 }
 
 TrainedParameters Executor::trained() {
     TrainedParameters trained;
     for (int piece = 0; piece < model_stage_count(impl_->plan->schedule); ++piece) {
-        std::vector<Parameter*>& own = trained.pieces.emplace_back(stage(piece).parameters());
+        std::vector<Parameter*>& own = trained.pieces.emplace_back(trained_of_stage(piece));
         std::erase_if(own, [](const Parameter* parameter) { return parameter->is_copy; });
     }
     trained.read = reader();
@@ -584,8 +602,10 @@ std::function<void(std::span<const std::byte> from, Tensor& to)> Executor::write
     };
 }
 
-std::vector<Parameter*> Executor::parameters_of_stage(int index) {
-    return stage(index).parameters();
+std::vector<Parameter*> Executor::trained_of_stage(int index) {
+    std::vector<Parameter*> all = stage(index).parameters();
+    std::ranges::copy(stage(index).state(), std::back_inserter(all));
+    return all;
 }
 
 bool Executor::has_stage(int index) const {
@@ -594,7 +614,7 @@ bool Executor::has_stage(int index) const {
 
 void Executor::spread_weights() {
     exec::spread_weights(
-        plan()->schedule, trained(), [this](int index) { return parameters_of_stage(index); });
+        plan()->schedule, trained(), [this](int index) { return trained_of_stage(index); });
 }
 
 void spread_weights(const Schedule& schedule,

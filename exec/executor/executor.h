@@ -121,15 +121,18 @@ class Executor {
     Stage& stage(int index);
     /// All parameters in model order, each once; names do not depend on the partition.
     std::vector<Parameter*> parameters();
-    /// For a checkpoint. Valid as long as the executor.
+    /// Running statistics of all norms in model order, as Stage::state.
+    std::vector<Parameter*> state();
+    /// Parameters and running statistics, for a checkpoint. Valid as long as the executor.
     TrainedParameters trained();
     /// After a checkpoint was loaded: other stages with the same weights, or one of them, get them,
     /// too.
     void spread_weights();
     /// Whether this process has it; what follows asks for those alone.
     bool has_stage(int index) const;
-    /// In model order, with copies of what other stages have, too.
-    std::vector<Parameter*> parameters_of_stage(int index);
+    /// Parameters, with copies of what other stages have, too, then running statistics, each in
+    /// model order.
+    std::vector<Parameter*> trained_of_stage(int index);
     /// As TrainedParameters has them, for tensors of this process.
     std::function<void(const Tensor& from, std::span<std::byte> to)> reader();
     /// Copies host bytes into a tensor of this process, as TrainedParameters needs it.
@@ -161,7 +164,7 @@ class Executor {
 };
 
 /// Gives stages with the same weights as others, or one of them, what `from` has; `parameters_of`
-/// as Executor::parameters_of_stage.
+/// as Executor::trained_of_stage.
 void spread_weights(const Schedule& schedule,
                     const TrainedParameters& from,
                     const std::function<std::vector<Parameter*>(int stage)>& parameters_of);

@@ -8,16 +8,22 @@ namespace pipetwin::exec {
 namespace {
 
 Tensor squares_at(double* place, std::size_t count) {
-    return Tensor::placed(host_memory(), place, DType::F64, 1, static_cast<std::int64_t>(count));
+    return numbers_on_host({place, count});
 }
 
 }  // namespace
 
 GradientAllReduce::GradientAllReduce(Device& device,
                                      std::size_t parameters,
+                                     const StageMoments& moments,
                                      ReplicaMember member,
                                      std::unique_ptr<AllReduceTransport> transport)
-    : device_(device), member_(std::move(member)), transport_(std::move(transport)) {
+    : device_(device),
+      moments_(moments),
+      own_moments_(moments.size()),
+      moments_of_all_(moments.size() * member.peers.size()),
+      member_(std::move(member)),
+      transport_(std::move(transport)) {
     if (member_.rounds.weights) {
         for (Squares& round : squares_) {
             round.mine.resize(parameters);
@@ -33,6 +39,7 @@ void GradientAllReduce::expect() {
         }
     });
     transport_->expect_sums();
+    expect_moments();
     if (member_.rounds.weights) {
         expect_squares();
         transport_->expect_weights();
@@ -52,6 +59,44 @@ void GradientAllReduce::expect_squares() {
     }
 }
 
+void GradientAllReduce::expect_moments() {
+    if (moments_.size() == 0) {
+        return;
+    }
+    member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
+        if (peer.is_remote) {
+            peer.from->expect(numbers_on_host(
+                std::span(moments_of_all_).subspan(replica * moments_.size(), moments_.size())));
+        }
+    });
+}
+
+/// What the others read is written again only after their next sums, which they begin once they
+/// have read it.
+void GradientAllReduce::share_moments() {
+    if (moments_.size() == 0) {
+        return;
+    }
+    moments_.read(device_.kernels(), own_moments_);
+    member_.for_each_other([&](std::size_t, const ReplicaMember::Peer& peer) {
+        peer.to->send({.micro_batch = 0, .tensor = numbers_on_host(own_moments_), .available = {}});
+    });
+    std::vector<Tensor> received(member_.peers.size());
+    received[member_.own] = numbers_on_host(own_moments_);
+    member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
+        received[replica] = std::move(peer.from->receive().message.tensor);
+    });
+    const auto row_of = [&](const Tensor& tensor) {
+        return std::span(tensor.as<double>(), moments_.size());
+    };
+    const std::span<const double> first = row_of(received.front());
+    std::vector<double> sums(first.begin(), first.end());
+    for (const Tensor& more : std::span(received).subspan(1)) {
+        moments_.add(row_of(more), sums);
+    }
+    moments_.write(device_.kernels(), sums);
+}
+
 void GradientAllReduce::begin() {
     device_.finish();
     transport_->begin_sums();
@@ -60,6 +105,7 @@ void GradientAllReduce::begin() {
 
 TimePoint GradientAllReduce::finish() {
     const TimePoint last = transport_->finish_sums();
+    share_moments();
     under_way_ = false;
     return last;
 }

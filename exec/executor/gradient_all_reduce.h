@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/executor/all_reduce_transport.h"
+#include "exec/stage/stage_moments.h"
 
 namespace pipetwin::exec {
 
@@ -17,11 +18,15 @@ namespace pipetwin::exec {
 /// the sums back, and all have all of them; or, where each replica updates only its share of the
 /// weights (ZeRO-1), the sums stay, and what they made of the weights is sent. Both ways each sends
 /// and receives 2 (D - 1) / D of the bytes, as in a ring (Patarasuk and Yuan, 2009), in two rounds.
+///
+/// The moments of the stage's norms go with the gradients, from each replica to every other, which
+/// join them in the order of the replicas.
 class GradientAllReduce {
   public:
-    /// `parameters`: how many the stage has.
+    /// `parameters`: how many the stage has. `moments` outlive the object.
     GradientAllReduce(Device& device,
                       std::size_t parameters,
+                      const StageMoments& moments,
                       ReplicaMember member,
                       std::unique_ptr<AllReduceTransport> transport);
 
@@ -32,7 +37,8 @@ class GradientAllReduce {
     void begin();
 
     /// Waits for the others; then the gradients are the sums, in all replicas or in this one's
-    /// share. Returns when the last came; long ago where it waited for none. Throws ChannelClosed.
+    /// share, and the moments are those of all replicas. Returns when the last came; long ago where
+    /// it waited for none. Throws ChannelClosed.
     TimePoint finish();
 
     /// Adds up the squares of each parameter over replicas that have a share of it each. Does
@@ -53,6 +59,8 @@ class GradientAllReduce {
 
   private:
     void expect_squares();
+    void expect_moments();
+    void share_moments();
 
     /// One round of squares: what the others read is not written again in the same step.
     struct Squares {
@@ -61,6 +69,9 @@ class GradientAllReduce {
     };
 
     Device& device_;
+    const StageMoments& moments_;
+    std::vector<double> own_moments_;
+    std::vector<double> moments_of_all_;  ///< [replica]
     ReplicaMember member_;
     std::unique_ptr<AllReduceTransport> transport_;
     std::array<Squares, 2> squares_;

@@ -10,8 +10,8 @@
 
 namespace pipetwin::exec {
 
-/// The parameters of a model, piece by piece in model order, and how their bytes get to the host
-/// and back.
+/// The parameters and running statistics of a model, piece by piece in model order, and how their
+/// bytes get to the host and back.
 struct TrainedParameters {
     std::vector<std::vector<Parameter*>> pieces;
     std::function<void(const Tensor& from, std::span<std::byte> to)> read;

@@ -324,6 +324,10 @@ void Worker::expect_gradients() {
                                received.rows(),
                                received.columns()));
         }
+        if (has_twin_moments(local.index)) {
+            edges_.reductions[as_index(*source)].channel->expect(
+                numbers_on_host(local.stage->moments_from_twin()));
+        }
     }
 }
 
@@ -567,6 +571,10 @@ void Worker::hand_gradients_over(int stage) {
     if (reduction.is_remote()) {
         return hand_gradients_to_process(stage);
     }
+    if (local_stage(stage).stage->is_twin_of(*reduction.receiver)) {
+        device_->finish();
+        local_stage(stage).stage->hand_moments_to(*reduction.receiver);
+    }
     // The receiver reads them as soon as it has the message.
     if (reduction.route == TensorRoute::Copy) {
         device_->finish();
@@ -599,6 +607,17 @@ void Worker::hand_gradients_to_process(int stage) {
                                                gradient.columns()),
                       .available = {}});
     }
+    if (has_twin_moments(stage)) {
+        channel.send({.micro_batch = 0,
+                      .tensor = numbers_on_host(local_stage(stage).stage->moments_for_twin()),
+                      .available = {}});
+    }
+}
+
+/// Whether the stage gets moments from another stage, with its gradients.
+bool Worker::has_twin_moments(int stage) const {
+    return model_stage_count(plan_->schedule) < plan_.stage_count() &&
+           local_stage(stage).stage->moments().size() > 0;
 }
 
 /// Waits for what another stage and other replicas have to add, where they have; returns when the
@@ -614,8 +633,10 @@ TimePoint Worker::complete_gradients(int stage) {
     const auto source = gradient_source(plan_->schedule, stage);
     if (source) {
         const Reduction& reduction = edges_.reductions[as_index(*source)];
-        const std::size_t messages =
-            reduction.is_remote() ? local_stage(stage).stage->shared_parameters().size() : 1;
+        const std::size_t messages = reduction.is_remote()
+                                         ? local_stage(stage).stage->shared_parameters().size() +
+                                               (has_twin_moments(stage) ? 1 : 0)
+                                         : 1;
         for (std::size_t i = 0; i < messages; ++i) {
             arrived = std::max(arrived, reduction.channel->receive().arrived);
         }
@@ -624,6 +645,9 @@ TimePoint Worker::complete_gradients(int stage) {
         }
     }
     local_stage(stage).stage->add_received_gradients();
+    if (source && has_twin_moments(stage)) {
+        local_stage(stage).stage->add_twin_moments(*source);
+    }
     return arrived;
 }
 
@@ -834,6 +858,20 @@ Worker::LocalStage& Worker::local_stage(int stage) {
     const auto found = std::ranges::find(local_stages_, stage, &LocalStage::index);
     PIPETWIN_EXPECT(found != local_stages_.end(), "a rank works on its own stages only");
     return *found;
+}
+
+const Worker::LocalStage& Worker::local_stage(int stage) const {
+    const auto found = std::ranges::find(local_stages_, stage, &LocalStage::index);
+    PIPETWIN_EXPECT(found != local_stages_.end(), "a rank works on its own stages only");
+    return *found;
+}
+
+void Worker::commit_batch() {
+    for (const LocalStage& local : local_stages_) {
+        local.stage->commit_batch();
+    }
+    device_->finish();
+    device_->leave_thread();
 }
 
 Worker::Slot& Worker::slot(int stage, int micro_batch) {

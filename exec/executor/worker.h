@@ -107,6 +107,9 @@ class Worker {
     /// As `perform`, in an evaluation: F, SEND_F and RECV_F only.
     void evaluate(const Action& action, const StepInput& step);
 
+    /// The step has succeeded on all ranks: running statistics follow its mini-batch.
+    void commit_batch();
+
     /// Whether the stages compute with the averages of their weights; does nothing where they have
     /// none.
     void use_averages(bool on);
@@ -168,6 +171,8 @@ class Worker {
     void reserve_channel_room(const Plan& plan);
     void rehearse(const Action& action, const StepInput& step, AllocationTrace& trace);
     LocalStage& local_stage(int stage);
+    const LocalStage& local_stage(int stage) const;
+    bool has_twin_moments(int stage) const;
     Slot& slot(int stage, int micro_batch);
     void connect_stage(LocalStage& local, const Model& model, StageOptions options);
     Tensor& message(const Action& action);

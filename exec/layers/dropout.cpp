@@ -1,17 +1,27 @@
 #include "exec/layers/dropout.h"
 
+#include "exec/device/column_kernels.h"
+
 namespace pipetwin::exec {
 
 void Dropping::create(ParameterMaker& maker) {
     random_ = maker.dropout_stream();
 }
 
+DropoutMask Dropping::mask(const LayerCall& call, std::int64_t numbers) const {
+    return {.key = random_.of(static_cast<std::uint64_t>(call.step)).key(),
+            .first_sample = call.first_sample,
+            .numbers_per_sample = numbers,
+            .probability = acts(call) ? probability_ : 0.0};
+}
+
 void Dropping::apply(const LayerCall& call, ConstView x, ConstView skip, View y) const {
-    const DropoutMask mask{.key = random_.of(static_cast<std::uint64_t>(call.step)).key(),
-                           .first_sample = call.first_sample,
-                           .numbers_per_sample = y.size() / call.samples,
-                           .probability = acts(call) ? probability_ : 0.0};
-    call.kernels.dropout(mask, x, skip, y);
+    call.kernels.dropout(mask(call, y.size() / call.samples), x, skip, y);
+}
+
+void Dropping::apply_to_columns(
+    const LayerCall& call, std::int64_t numbers, ConstView x, ConstView skip, View y) const {
+    call.kernels.columns().drop_columns(mask(call, numbers), call.samples, x, skip, y);
 }
 
 Dropout::Dropout(const SampleShape& input, double probability, NumberFormat format)
@@ -33,6 +43,34 @@ void Dropout::backward_input(
     LayerCall& call, Kept& /*kept*/, ConstView /*x*/, ConstView dy, ConstView skip, View dx) {
     if (!dx.empty()) {
         dropping_.apply(call, dy, skip, dx);
+    }
+    call.done(Op::BackwardInput);
+}
+
+DropoutOfWhole::DropoutOfWhole(const SampleShape& input,
+                               DroppedWhole part,
+                               double probability,
+                               NumberFormat format)
+    : ExecutableLayer(input, input, format),
+      dropping_(probability),
+      decisions_(part == DroppedWhole::Channel ? input.width : 1) {}
+
+void DropoutOfWhole::create_parameters(ParameterMaker& maker,
+                                       const std::string& /*path*/,
+                                       bool /*ends_residual*/) {
+    dropping_.create(maker);
+}
+
+// y = skip + mask x / (1 - p)
+void DropoutOfWhole::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) {
+    dropping_.apply_to_columns(call, decisions_, x, skip, y);
+}
+
+// dx = skip + mask dy / (1 - p)
+void DropoutOfWhole::backward_input(
+    LayerCall& call, Kept& /*kept*/, ConstView /*x*/, ConstView dy, ConstView skip, View dx) {
+    if (!dx.empty()) {
+        dropping_.apply_to_columns(call, decisions_, dy, skip, dx);
     }
     call.done(Op::BackwardInput);
 }

@@ -19,9 +19,16 @@ class Dropping {
     /// y = skip + mask x / (1 - p); in an evaluation y = skip + x.
     void apply(const LayerCall& call, ConstView x, ConstView skip, View y) const;
 
+    /// As `apply`, for channels or samples that are dropped whole: `numbers` decisions for each
+    /// sample, one for each column or 1.
+    void apply_to_columns(
+        const LayerCall& call, std::int64_t numbers, ConstView x, ConstView skip, View y) const;
+
     double probability() const { return probability_; }
 
   private:
+    DropoutMask mask(const LayerCall& call, std::int64_t numbers) const;
+
     double probability_;
     RandomStream random_{0};
 };
@@ -34,6 +41,7 @@ class Dropout final : public ExecutableLayer {
   public:
     Dropout(const SampleShape& input, double probability, NumberFormat format);
 
+    bool backward_reads_input() const override { return false; }
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool ends_residual) override;
@@ -43,6 +51,36 @@ class Dropout final : public ExecutableLayer {
 
   private:
     Dropping dropping_;
+};
+
+/// Part of a sample that is dropped whole.
+enum class DroppedWhole {
+    Channel,  ///< a column of a sample
+    Sample,   ///< all of it: what a branch adds to a skip (drop path)
+};
+
+/// y = skip + mask x / (1 - p),  dx = skip + mask dy / (1 - p)        x, y (n, width)
+///
+/// The mask has one decision for each channel of a sample, or for each sample. Keeps nothing beside
+/// its input, which its backward does not read.
+class DropoutOfWhole final : public ExecutableLayer {
+  public:
+    DropoutOfWhole(const SampleShape& input,
+                   DroppedWhole part,
+                   double probability,
+                   NumberFormat format);
+
+    bool backward_reads_input() const override { return false; }
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool ends_residual) override;
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+
+  private:
+    Dropping dropping_;
+    std::int64_t decisions_;  ///< for each sample
 };
 
 /// The dropout at the end of a layer f: y = skip + mask f(x) / (1 - p). Its gradient takes scratch

@@ -162,6 +162,42 @@ bool Graph::has_parameters() const {
                                [](const Node& node) { return node.layer->has_parameters(); });
 }
 
+Bytes Graph::state_bytes() const {
+    Bytes sum;
+    for (const Node& node : nodes_) {
+        sum += node.layer->state_bytes();
+    }
+    return sum;
+}
+
+std::vector<Parameter*> Graph::state() {
+    std::vector<Parameter*> all;
+    for (const Node& node : nodes_) {
+        std::ranges::copy(node.layer->state(), std::back_inserter(all));
+    }
+    return all;
+}
+
+std::vector<BatchMoments*> Graph::batch_moments() {
+    std::vector<BatchMoments*> all;
+    for (const Node& node : nodes_) {
+        std::ranges::copy(node.layer->batch_moments(), std::back_inserter(all));
+    }
+    return all;
+}
+
+void Graph::forget_batch() {
+    for (const Node& node : nodes_) {
+        node.layer->forget_batch();
+    }
+}
+
+void Graph::commit_batch(const Kernels& kernels) {
+    for (const Node& node : nodes_) {
+        node.layer->commit_batch(kernels);
+    }
+}
+
 /// Takes what a call reads.
 void Graph::begin(const LayerCall& call, std::span<const ConstView> x) {
     rooms_begin_ = call.workspace + inner_workspace(call.samples).count;

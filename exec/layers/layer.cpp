@@ -113,6 +113,27 @@ Parameter ParameterMaker::make_copy_of_table(std::int64_t rows, std::int64_t col
     return parameter;
 }
 
+Parameter ParameterMaker::make_state(const std::string& name,
+                                     DType type,
+                                     std::int64_t columns,
+                                     int initial) {
+    Parameter state;
+    state.name = name;
+    state.value = arena_.allocate(type, 1, columns, MemoryKind::Weights);
+    kernels_.fill_zero(state.value);
+    if (settings_.draws && initial != 0) {
+        const std::vector<double> values(as_index(columns), initial);
+        kernels_.upload(values, state.value);
+    }
+    return state;
+}
+
+Tensor ParameterMaker::make_sums(std::int64_t rows, std::int64_t columns) {
+    Tensor sums = arena_.allocate(DType::F64, rows, columns, MemoryKind::Weights);
+    kernels_.fill_zero(sums);
+    return sums;
+}
+
 RandomStream ParameterMaker::dropout_stream() {
     constexpr std::uint64_t dropouts = 0x64726f706f7574;  // "dropout": apart from weights and data
     return RandomStream(settings_.seed)
@@ -187,6 +208,18 @@ void ExecutableLayer::create_parameters(ParameterMaker& /*maker*/,
 std::vector<Parameter*> ExecutableLayer::parameters() {
     return {};
 }
+
+Bytes ExecutableLayer::state_bytes() const {
+    return {};
+}
+std::vector<Parameter*> ExecutableLayer::state() {
+    return {};
+}
+std::vector<BatchMoments*> ExecutableLayer::batch_moments() {
+    return {};
+}
+void ExecutableLayer::forget_batch() {}
+void ExecutableLayer::commit_batch(const Kernels& /*kernels*/) {}
 
 void ExecutableLayer::free_unread(Kept& /*kept*/) const {}
 

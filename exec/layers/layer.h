@@ -9,6 +9,7 @@
 #include "exec/base/random.h"
 #include "exec/data/batch.h"
 #include "exec/device/arena.h"
+#include "exec/device/column_kernels.h"
 #include "exec/device/kernels.h"
 #include "exec/device/number_format.h"
 #include "exec/device/tensor.h"
@@ -66,6 +67,15 @@ struct Kept {
             layer.clear();
         }
     }
+};
+
+/// Moments of all rows of a mini-batch that a norm has seen so far: its running values follow them
+/// when the step has succeeded.
+struct BatchMoments {
+    std::int64_t rows = 0;
+    Tensor values;  ///< (2, columns) fp64: means, sums of squares around them
+
+    Moments view() const { return {.rows = rows, .values = values}; }
 };
 
 /// Cuts a share of a stage's numbers into what its parameters, in their order, have of it.
@@ -136,6 +146,12 @@ class ParameterMaker {
     /// have the table.
     Parameter make_copy_of_table(std::int64_t rows, std::int64_t columns);
 
+    /// Makes one row of a layer's state (`ExecutableLayer::state`), all `initial`: a parameter that
+    /// has a value alone, whatever its optimizer and its replica.
+    Parameter make_state(const std::string& name, DType type, std::int64_t columns, int initial);
+    /// Makes a matrix of sums that a layer's state follows, in fp64.
+    Tensor make_sums(std::int64_t rows, std::int64_t columns);
+
     /// The random stream of the unit's next dropout.
     RandomStream dropout_stream();
 
@@ -199,6 +215,18 @@ class ExecutableLayer {
                                    bool ends_residual);
     /// All parameters of the layer, in a fixed order.
     virtual std::vector<Parameter*> parameters();
+
+    /// Bytes of the layer's state and of the sums that it follows; they live as long as weights.
+    virtual Bytes state_bytes() const;
+    /// What training changes without a gradient, and an evaluation and a checkpoint read: running
+    /// statistics. In a fixed order; each has a value alone.
+    virtual std::vector<Parameter*> state();
+    /// The moments that the state follows, where they are exchanged with other replicas.
+    virtual std::vector<BatchMoments*> batch_moments();
+    /// A mini-batch begins, or has failed: what its micro-batches have left for the state goes.
+    virtual void forget_batch();
+    /// The step has succeeded: the state follows its mini-batch.
+    virtual void commit_batch(const Kernels& kernels);
 
     /// y = skip + f(x). Puts into `kept` what the gradients need.
     virtual void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) = 0;

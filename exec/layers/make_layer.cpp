@@ -14,7 +14,10 @@
 #include "exec/layers/gelu.h"
 #include "exec/layers/graph.h"
 #include "exec/layers/image/conv2d.h"
+#include "exec/layers/image/norms.h"
 #include "exec/layers/image/pools.h"
+#include "exec/layers/image/rearrangement.h"
+#include "exec/layers/image/rectifier.h"
 #include "exec/layers/image/resample.h"
 #include "exec/layers/join.h"
 #include "exec/layers/layer_norm.h"
@@ -52,6 +55,10 @@ LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
             layer.keeps_input[input] && !joining->weight_reads(input) ? read : Bytes{};
     }
     return bytes;
+}
+
+Bytes running_bytes(const Layer& layer, NumberFormat format) {
+    return make_layer(layer.spec, layer.inputs, format)->state_bytes();
 }
 
 namespace {
@@ -112,6 +119,62 @@ constexpr std::array layer_makers{
     LayerMaker{LayerType::Residual,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
                    return std::make_unique<Residual>(spec.inner, input, format);
+               }},
+    LayerMaker{LayerType::BatchNorm,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<BatchNorm>(
+                       input,
+                       BatchNormOptions{
+                           .epsilon = spec.epsilon,
+                           .rule = {.momentum = spec.momentum, .cumulative = spec.cumulative},
+                           .deferred = spec.deferred},
+                       format);
+               }},
+    LayerMaker{LayerType::InstanceNorm,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<SampleNorm>(
+                       input,
+                       SampleNormOptions{
+                           .groups = input.width, .has_gain = false, .epsilon = spec.epsilon},
+                       format);
+               }},
+    LayerMaker{LayerType::GroupNorm,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<SampleNorm>(
+                       input,
+                       SampleNormOptions{
+                           .groups = spec.groups, .has_gain = true, .epsilon = spec.epsilon},
+                       format);
+               }},
+    LayerMaker{LayerType::Relu,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Rectifier>(input, 0, format);
+               }},
+    LayerMaker{LayerType::LeakyRelu,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Rectifier>(input, spec.slope, format);
+               }},
+    LayerMaker{LayerType::ChannelDropout,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<DropoutOfWhole>(
+                       input, DroppedWhole::Channel, spec.dropout, format);
+               }},
+    LayerMaker{LayerType::DropPath,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<DropoutOfWhole>(
+                       input, DroppedWhole::Sample, spec.dropout, format);
+               }},
+    LayerMaker{LayerType::Identity,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Reshape>(input, input, format);
+               }},
+    LayerMaker{LayerType::Flatten,
+               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Reshape>(input, flattened(input), format);
+               }},
+    LayerMaker{LayerType::PadChannels,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<PadChannels>(input, spec.outputs, format);
                }},
     LayerMaker{LayerType::Conv2d,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {

@@ -37,6 +37,9 @@ struct LayerBytes {
     Bytes input_saved;
     Bytes unread_gradient;
 };
+/// Bytes of a layer's running statistics, with what they follow within a step.
+Bytes running_bytes(const Layer& layer, NumberFormat format);
+
 /// The memory of a layer for a micro-batch of `samples` samples. Throws Error(Unavailable) for an
 /// opaque layer.
 LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format);

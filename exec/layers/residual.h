@@ -25,6 +25,11 @@ class Residual final : public ExecutableLayer {
                            bool ends_residual) override;
     std::vector<Parameter*> parameters() override { return branch_.parameters(); }
     bool has_parameters() const override { return branch_.has_parameters(); }
+    Bytes state_bytes() const override { return branch_.state_bytes(); }
+    std::vector<Parameter*> state() override { return branch_.state(); }
+    std::vector<BatchMoments*> batch_moments() override { return branch_.batch_moments(); }
+    void forget_batch() override { branch_.forget_batch(); }
+    void commit_batch(const Kernels& kernels) override { branch_.commit_batch(kernels); }
 
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
     void backward_input(

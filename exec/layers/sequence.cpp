@@ -116,6 +116,42 @@ bool Sequence::has_parameters() const {
     return std::ranges::any_of(layers_, [](const auto& layer) { return layer->has_parameters(); });
 }
 
+Bytes Sequence::state_bytes() const {
+    Bytes sum;
+    for (const auto& layer : layers_) {
+        sum += layer->state_bytes();
+    }
+    return sum;
+}
+
+std::vector<Parameter*> Sequence::state() {
+    std::vector<Parameter*> all;
+    for (const auto& layer : layers_) {
+        std::ranges::copy(layer->state(), std::back_inserter(all));
+    }
+    return all;
+}
+
+std::vector<BatchMoments*> Sequence::batch_moments() {
+    std::vector<BatchMoments*> all;
+    for (const auto& layer : layers_) {
+        std::ranges::copy(layer->batch_moments(), std::back_inserter(all));
+    }
+    return all;
+}
+
+void Sequence::forget_batch() {
+    for (const auto& layer : layers_) {
+        layer->forget_batch();
+    }
+}
+
+void Sequence::commit_batch(const Kernels& kernels) {
+    for (const auto& layer : layers_) {
+        layer->commit_batch(kernels);
+    }
+}
+
 void Sequence::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
     kept.inner.resize(layers_.size());
     for (std::size_t i = 0; i < layers_.size(); ++i) {

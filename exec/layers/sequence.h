@@ -33,6 +33,11 @@ class Sequence final : public ExecutableLayer {
                            bool ends_residual) override;
     std::vector<Parameter*> parameters() override;
     bool has_parameters() const override;
+    Bytes state_bytes() const override;
+    std::vector<Parameter*> state() override;
+    std::vector<BatchMoments*> batch_moments() override;
+    void forget_batch() override;
+    void commit_batch(const Kernels& kernels) override;
 
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
     void backward_input(

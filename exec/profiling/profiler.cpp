@@ -100,6 +100,7 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
         cost.kind = std::string(to_string(layer.spec.type));
         cost.parameter_count = layer.parameter_count;
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
+        cost.running_bytes = running_bytes(layer, format);
         for (const int size : sizes) {
             const LayerBytes bytes = layer_bytes(layer, size, format);
             cost.samples.push_back({.micro_batch_size = size,

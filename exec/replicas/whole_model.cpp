@@ -135,7 +135,7 @@ StageShapes stage_shapes(Executor& executor) {
         if (!executor.has_stage(stage)) {
             continue;
         }
-        for (Parameter* const parameter : executor.parameters_of_stage(stage)) {
+        for (Parameter* const parameter : executor.trained_of_stage(stage)) {
             ParameterShape& shape = shapes[stage].emplace_back();
             shape.name = parameter->name;
             shape.is_copy = parameter->is_copy;
@@ -185,8 +185,7 @@ StageShapes get_stage_shapes(ByteReader& message) {
 }
 
 Tensor& tensor_at(Executor& executor, const TensorPlace& place) {
-    Parameter* const parameter =
-        executor.parameters_of_stage(place.stage)[as_index(place.parameter)];
+    Parameter* const parameter = executor.trained_of_stage(place.stage)[as_index(place.parameter)];
     return parameter->*trained_parts.at(as_index(place.part));
 }
 

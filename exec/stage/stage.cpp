@@ -126,9 +126,15 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share)
     if (workspace > Bytes{}) {
         arena.workspace(workspace);
     }
+    std::vector<BatchMoments*> norms;
     for (const auto& layer : layers) {
         std::ranges::copy(layer->parameters(), std::back_inserter(parameters));
+        std::ranges::copy(layer->state(), std::back_inserter(state));
+        std::ranges::copy(layer->batch_moments(), std::back_inserter(norms));
     }
+    moments = StageMoments(std::move(norms));
+    own_moments.resize(moments.size());
+    twin_moments.resize(moments.size());
     std::ranges::copy_if(parameters, std::back_inserter(shared), [](const Parameter* parameter) {
         return !parameter->received.empty();
     });
@@ -515,6 +521,9 @@ void Stage::zero_gradients() {
             impl_->kernels->fill_zero(parameter->received);
         }
     }
+    for (const auto& layer : impl_->layers) {
+        layer->forget_batch();
+    }
     zero_losses();
 }
 
@@ -554,6 +563,46 @@ std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& other) {
 void Stage::add_received_gradients() {
     for (Parameter* const parameter : impl_->shared) {
         impl_->kernels->add(parameter->received, parameter->gradient);
+    }
+}
+
+const StageMoments& Stage::moments() const {
+    return impl_->moments;
+}
+
+bool Stage::is_twin_of(const Stage& other) const {
+    return place().first_layer == other.place().first_layer &&
+           place().layer_count == other.place().layer_count;
+}
+
+void Stage::hand_moments_to(Stage& twin) const {
+    impl_->moments.read(*impl_->kernels, twin.impl_->twin_moments);
+}
+
+std::span<double> Stage::moments_for_twin() {
+    impl_->moments.read(*impl_->kernels, impl_->own_moments);
+    return impl_->own_moments;
+}
+
+std::span<double> Stage::moments_from_twin() {
+    return impl_->twin_moments;
+}
+
+void Stage::add_twin_moments(int twin) {
+    std::vector<double>& own = impl_->own_moments;
+    std::vector<double>& theirs = impl_->twin_moments;
+    if (own.empty()) {
+        return;
+    }
+    impl_->moments.read(*impl_->kernels, own);
+    const bool comes_first = place().stage < twin;
+    impl_->moments.add(comes_first ? theirs : own, comes_first ? own : theirs);
+    impl_->moments.write(*impl_->kernels, comes_first ? own : theirs);
+}
+
+void Stage::commit_batch() {
+    for (const auto& layer : impl_->layers) {
+        layer->commit_batch(*impl_->kernels);
     }
 }
 
@@ -674,6 +723,10 @@ void Stage::use_averages(bool on) {
 
 const std::vector<Parameter*>& Stage::parameters() {
     return impl_->parameters;
+}
+
+const std::vector<Parameter*>& Stage::state() const {
+    return impl_->state;
 }
 
 const Stage::Place& Stage::place() const {

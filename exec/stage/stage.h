@@ -18,6 +18,7 @@
 namespace pipetwin::exec {
 
 class ExecutableLayer;
+class StageMoments;
 
 /// A contiguous part of the model with its weights, gradients and stashes; everything lives in
 /// `arena`. Used by one thread at a time. Its bytes follow `memory_change` of
@@ -86,7 +87,8 @@ class Stage {
     /// I, where the model has branches; gives nothing back of what F kept or it computed again.
     void backward_input(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
 
-    /// Clears gradients and losses: a new mini-batch begins.
+    /// Clears gradients, losses, and what forwards have left for the layers' state: a new
+    /// mini-batch begins.
     void zero_gradients();
     /// Clears the losses alone.
     void zero_losses();
@@ -102,6 +104,24 @@ class Stage {
     /// sums, bit for bit. Also adds the two gradients of a parameter that the stage uses in two
     /// places.
     void add_received_gradients();
+    /// The moments that norms have seen in this mini-batch, to be exchanged.
+    const StageMoments& moments() const;
+    /// Whether the other stage holds the same layers, of another pipeline.
+    bool is_twin_of(const Stage& other) const;
+    /// REDUCE_GRAD: hands the moments to a twin of this process, once the device has completed the
+    /// forwards.
+    void hand_moments_to(Stage& twin) const;
+    /// The moments as the row that a twin of another process is sent, once the device has completed
+    /// the forwards. Valid until `add_twin_moments`.
+    std::span<double> moments_for_twin();
+    /// The row in which a twin's moments arrive.
+    std::span<double> moments_from_twin();
+    /// Joins the moments that have arrived, in the order of the two stages: both then have the same
+    /// moments, bit for bit.
+    void add_twin_moments(int twin);
+    /// The step has succeeded everywhere: running statistics follow this mini-batch.
+    void commit_batch();
+
     /// NORM: the sums of squares without an update.
     void sum_squares();
     /// OPT: one update of every parameter, with `gradient_scale` times its gradient; `step` counts
@@ -161,6 +181,9 @@ class Stage {
 
     /// All parameters in model order; names do not depend on the partition.
     const std::vector<Parameter*>& parameters();
+    /// What training changes without a gradient, in model order: running statistics. Each has a
+    /// value alone.
+    const std::vector<Parameter*>& state() const;
     /// The number of the stage, and its layers in the model.
     const Place& place() const;
     /// Number of micro-batches of which something is kept: from F to B, or to W.

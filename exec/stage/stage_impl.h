@@ -11,6 +11,7 @@
 #include "exec/layers/layer.h"
 #include "exec/stage/branches.h"
 #include "exec/stage/stage.h"
+#include "exec/stage/stage_moments.h"
 
 /// Inside of a stage: chains of layers (stage.cpp), and layers that read outputs from anywhere
 /// before them (branching.cpp).
@@ -66,6 +67,10 @@ struct Stage::Impl {
     std::vector<Stash> stashes;  ///< [micro-batch]
     std::vector<Kept> dropped;   ///< [layer] what a layer makes in an F that keeps nothing
     std::vector<Parameter*> parameters;
+    std::vector<Parameter*> state;
+    StageMoments moments;
+    std::vector<double> own_moments;      ///< as a twin is sent them
+    std::vector<double> twin_moments;     ///< as a twin has sent them
     std::span<double> loss_sums;          ///< [micro-batch]
     std::span<double> right_sums;         ///< [micro-batch]; empty where they are not counted
     std::vector<double> loss_scales;      ///< [micro-batch]

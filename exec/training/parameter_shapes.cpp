@@ -35,6 +35,9 @@ TrainedParameters ParameterShapes::parameters() const {
     for (const std::unique_ptr<ExecutableLayer>& layer : layers_) {
         std::ranges::copy(layer->parameters(), std::back_inserter(whole));
     }
+    for (const std::unique_ptr<ExecutableLayer>& layer : layers_) {
+        std::ranges::copy(layer->state(), std::back_inserter(whole));
+    }
     return trained;
 }
 

@@ -114,6 +114,7 @@ class Filler {
         for (int layer = first; layer < first + count; ++layer) {
             const StageState& added = states_[as_index(layer)];
             state.weights += added.weights;
+            state.running += added.running;
             state.gradients += added.gradients;
             state.optimizer_state += added.optimizer_state;
             state.workspace = std::max(state.workspace, added.workspace);

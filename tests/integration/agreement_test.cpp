@@ -53,6 +53,19 @@ TEST(Agreement, PeakBytesPerRankAreThoseOfThePlanByteForByteForAGpt) {
     }
 }
 
+TEST(Agreement, PeakBytesPerRankAreThoseOfThePlanByteForByteForNorms) {
+    const Model model = test::small_norms();
+    for (const Shape& shape : many_shapes()) {
+        expect_predicted_peaks(model, shape);
+    }
+    for (const Precision precision : {Precision::Fp64, Precision::Bf16}) {
+        for (const char* schedule : {"zb-h1", "chimera"}) {
+            expect_predicted_peaks(model,
+                                   {.stages = 4, .schedule = schedule, .precision = precision});
+        }
+    }
+}
+
 TEST(Agreement, TheRoomOfTheChannelsIsPartOfThePeak) {
     const Model model = test::small_gpt();
     for (const int capacity : {0, 1, 3}) {

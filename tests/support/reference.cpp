@@ -63,7 +63,12 @@ double Reference::run_step(const std::vector<exec::MicroBatch>& slices,
     const double norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
     stage.update(optimizer, step + 1, exec::clip_scale(optimizer, norm));
     impl_->device->finish();
+    stage.commit_batch();
     return loss;
+}
+
+std::vector<exec::Parameter*> Reference::state() {
+    return impl_->stage.state();
 }
 
 std::vector<exec::Parameter*> Reference::parameters() {

@@ -22,6 +22,8 @@ class Reference {
                     int step);
 
     std::vector<exec::Parameter*> parameters();
+    /// Running statistics.
+    std::vector<exec::Parameter*> state();
 
   private:
     struct Impl;

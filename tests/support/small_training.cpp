@@ -32,6 +32,39 @@ Model small_gpt_with(double dropout, bool tied) {
                       .dropout = dropout});
 }
 
+Model small_norms() {
+    const auto layer = [](LayerType type) { return LayerSpec{.type = type}; };
+    const LayerSpec norm = layer(LayerType::BatchNorm);
+    const LayerSpec relu = layer(LayerType::Relu);
+    const auto named = [](LayerSpec spec, const char* name) {
+        spec.name = name;
+        return spec;
+    };
+    LayerSpec wide = layer(LayerType::PadChannels);
+    wide.outputs = 8;
+    LayerSpec groups = layer(LayerType::GroupNorm);
+    groups.groups = 2;
+    LayerSpec channels = layer(LayerType::ChannelDropout);
+    channels.dropout = 0.25;
+    LayerSpec path = layer(LayerType::DropPath);
+    path.dropout = 0.25;
+    LayerSpec product = layer(LayerType::Linear);
+    product.outputs = 5;
+    return Model::chain(
+        image_shape({3, 2}, 6),
+        {named(norm, "bn1"),
+         named(layer(LayerType::LeakyRelu), "leaky"),
+         named({.type = LayerType::Sequence, .inner = {wide, norm, relu}}, "widen"),
+         named({.type = LayerType::Residual, .inner = {norm, relu, channels, path}}, "branch"),
+         named(layer(LayerType::InstanceNorm), "instance"),
+         named({.type = LayerType::Sequence, .inner = {groups, layer(LayerType::Identity)}},
+               "groups"),
+         named(norm, "bn2"),
+         named(layer(LayerType::Flatten), "flatten"),
+         named(product, "product"),
+         named(layer(LayerType::CrossEntropy), "loss")});
+}
+
 namespace {
 
 LayerSpec linear(std::string name, int outputs, std::vector<std::string> inputs = {}) {
@@ -179,6 +212,7 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
         cost.kind = std::string(pipetwin::to_string(layer.spec.type));
         cost.parameter_count = layer.parameter_count;
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
+        cost.running_bytes = exec::running_bytes(layer, format);
         for (const int size : std::set<int>(sizes.begin(), sizes.end())) {
             const exec::LayerBytes bytes = exec::layer_bytes(layer, size, format);
             cost.samples.push_back({.micro_batch_size = size,

@@ -21,6 +21,9 @@ Model small_gpt();
 /// The same with dropout, and with a head that shares the embedding's table.
 Model small_gpt_with(double dropout, bool tied);
 
+/// Ten units of images of 3 x 2 pixels, 6 numbers each: every kind of norm, alone and inside
+/// others, and layers that drop or rectify; 5 classes.
+Model small_norms();
 /// Three cells of AmoebaNet's shape, of linear layers, each a unit that reads the outputs of the
 /// two units before it; 6 numbers in, 4 classes, 8 units.
 Model small_cells();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
+#include "exec/cuda/device/cuda_column_kernels.h"
 #include "exec/cuda/device/cuda_window_kernels.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/cuda/device/update_table.h"
@@ -20,8 +21,9 @@ namespace pipetwin::cuda {
 class CudaKernels final : public exec::Kernels {
   public:
     /// `lane` outlives it.
-    explicit CudaKernels(Lane& lane) : lane_(lane), windows_(lane, *this) {}
+    explicit CudaKernels(Lane& lane) : lane_(lane), columns_(lane), windows_(lane, *this) {}
 
+    const exec::ColumnKernels& columns() const override { return columns_; }
     const exec::WindowKernels& windows() const override { return windows_; }
 
     void fill_zero(exec::View y) const override;
@@ -154,6 +156,7 @@ class CudaKernels final : public exec::Kernels {
     const UpdateTable& table_of(std::vector<UpdateTensor> tensors) const;
 
     Lane& lane_;
+    CudaColumnKernels columns_;
     CudaWindowKernels windows_;
     mutable std::deque<UpdateTable> tables_;  ///< made when parameters are first updated
 };

@@ -67,6 +67,21 @@ LayerSpec embedding_spec(int vocabulary, int outputs, int context) {
 LayerSpec group(LayerType type, std::vector<LayerSpec> inner) {
     return {.name = {}, .type = type, .inner = std::move(inner)};
 }
+LayerSpec not_deferred() {
+    LayerSpec spec = simple(LayerType::BatchNorm);
+    spec.deferred = false;
+    return spec;
+}
+LayerSpec grouped(LayerType type, int groups) {
+    LayerSpec spec = simple(type);
+    spec.groups = groups;
+    return spec;
+}
+LayerSpec padded(int outputs) {
+    LayerSpec spec = simple(LayerType::PadChannels);
+    spec.outputs = outputs;
+    return spec;
+}
 LayerSpec named(std::string name, LayerSpec spec, std::vector<std::string> inputs = {}) {
     spec.name = std::move(name);
     spec.inputs = std::move(inputs);
@@ -364,6 +379,92 @@ std::vector<Case> text_cases() {
          numbers(5, 8),
          2,
          numbers(5, 8)},
+        {"BatchNorm",
+         simple(LayerType::BatchNorm),
+         image_shape({5, 7}, 3),
+         2,
+         image_shape({5, 7}, 3),
+         testing::naive_batch_norm},
+        // More columns than a tile of the CPU's loops; more rows than one of their slabs.
+        {"BatchNormOfManyColumns",
+         simple(LayerType::BatchNorm),
+         numbers(3, 515),
+         2,
+         numbers(3, 515),
+         testing::naive_batch_norm},
+        {"BatchNormOfManyRows",
+         simple(LayerType::BatchNorm),
+         numbers(150, 2),
+         2,
+         numbers(150, 2),
+         testing::naive_batch_norm},
+        {"BatchNormNotDeferred",
+         not_deferred(),
+         image_shape({5, 7}, 3),
+         2,
+         image_shape({5, 7}, 3),
+         testing::naive_batch_norm},
+        {"InstanceNorm",
+         simple(LayerType::InstanceNorm),
+         image_shape({5, 7}, 3),
+         3,
+         image_shape({5, 7}, 3),
+         testing::naive_instance_norm},
+        {"GroupNorm",
+         grouped(LayerType::GroupNorm, 3),
+         image_shape({3, 5}, 6),
+         2,
+         image_shape({3, 5}, 6),
+         testing::naive_norm_of_three_groups},
+        {"Relu",
+         simple(LayerType::Relu),
+         image_shape({5, 7}, 3),
+         2,
+         image_shape({5, 7}, 3),
+         testing::naive_relu},
+        {"LeakyRelu",
+         simple(LayerType::LeakyRelu),
+         image_shape({5, 7}, 3),
+         2,
+         image_shape({5, 7}, 3),
+         testing::naive_leaky_relu},
+        {"Identity",
+         simple(LayerType::Identity),
+         numbers(4, 3),
+         2,
+         numbers(4, 3),
+         testing::naive_identity},
+        {"Flatten",
+         simple(LayerType::Flatten),
+         image_shape({5, 7}, 3),
+         2,
+         numbers(1, 105),
+         testing::naive_identity},
+        {"PadChannels",
+         padded(5),
+         image_shape({5, 7}, 3),
+         2,
+         image_shape({5, 7}, 5),
+         testing::naive_pad_channels},
+        {"ChannelDropout",
+         dropping(simple(LayerType::ChannelDropout)),
+         image_shape({5, 7}, 3),
+         3,
+         image_shape({5, 7}, 3)},
+        {"DropPath",
+         dropping(simple(LayerType::DropPath)),
+         image_shape({5, 7}, 3),
+         3,
+         image_shape({5, 7}, 3)},
+        {"NormsInAResidual",
+         group(LayerType::Residual,
+               {simple(LayerType::BatchNorm),
+                simple(LayerType::Relu),
+                grouped(LayerType::GroupNorm, 2),
+                dropping(simple(LayerType::DropPath))}),
+         image_shape({3, 5}, 4),
+         3,
+         image_shape({3, 5}, 4)},
         {"GptHead",
          group(LayerType::Sequence, {norm, linear_spec(11, false), loss}),
          numbers(5, 8),

@@ -100,6 +100,87 @@ inline Numbers naive_layer_norm(const NaiveInput& in) {
     return y;
 }
 
+/// The numbers of which number (row, column) of x is one, as a norm takes them together.
+inline std::vector<double> part_of(
+    const NaiveInput& in, int row, int column, bool whole_batch, int groups) {
+    const int first_row = whole_batch ? 0 : row / in.positions * in.positions;
+    const int rows = whole_batch ? in.rows() : in.positions;
+    const int columns = in.inputs / groups;
+    const int first_column = column / columns * columns;
+    std::vector<double> part;
+    for (int r = first_row; r < first_row + rows; ++r) {
+        for (int j = first_column; j < first_column + columns; ++j) {
+            part.push_back(at(in.x, r, in.inputs, j));
+        }
+    }
+    return part;
+}
+
+inline Numbers naive_norm(const NaiveInput& in, bool whole_batch, int groups) {
+    Numbers y;
+    for (int r = 0; r < in.rows(); ++r) {
+        for (int j = 0; j < in.inputs; ++j) {
+            const std::vector<double> part = part_of(in, r, j, whole_batch, groups);
+            double mean = 0;
+            for (const double x : part) {
+                mean += x / static_cast<double>(part.size());
+            }
+            double variance = 0;
+            for (const double x : part) {
+                variance += (x - mean) * (x - mean) / static_cast<double>(part.size());
+            }
+            const auto column = static_cast<std::size_t>(j);
+            const double gain = in.parameters.empty() ? 1 : in.parameters[0][column];
+            const double bias = in.parameters.empty() ? 0 : in.parameters[1][column];
+            y.push_back(gain * (at(in.x, r, in.inputs, j) - mean) / std::sqrt(variance + 1e-5) +
+                        bias);
+        }
+    }
+    return y;
+}
+
+inline Numbers naive_batch_norm(const NaiveInput& in) {
+    return naive_norm(in, true, in.inputs);
+}
+
+inline Numbers naive_instance_norm(const NaiveInput& in) {
+    return naive_norm(in, false, in.inputs);
+}
+
+inline Numbers naive_norm_of_three_groups(const NaiveInput& in) {
+    return naive_norm(in, false, 3);
+}
+
+inline Numbers naive_relu(const NaiveInput& in) {
+    Numbers y;
+    for (const double x : in.x) {
+        y.push_back(std::fmax(x, 0.0));
+    }
+    return y;
+}
+
+inline Numbers naive_leaky_relu(const NaiveInput& in) {
+    Numbers y;
+    for (const double x : in.x) {
+        y.push_back(x > 0 ? x : 0.01 * x);
+    }
+    return y;
+}
+
+inline Numbers naive_identity(const NaiveInput& in) {
+    return in.x;
+}
+
+inline Numbers naive_pad_channels(const NaiveInput& in) {
+    Numbers y;
+    for (int r = 0; r < in.rows(); ++r) {
+        for (int j = 0; j < in.outputs; ++j) {
+            y.push_back(j < in.inputs ? at(in.x, r, in.inputs, j) : 0);
+        }
+    }
+    return y;
+}
+
 inline Numbers naive_linear(const NaiveInput& in) {
     const Numbers* const bias = in.parameters.size() > 1 ? &in.parameters[1] : nullptr;
     return naive_product(in.x, in.rows(), in.inputs, in.parameters[0], bias);

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "exec/cpu/bfloat16.h"
+
+/// The CPU's loops over the columns of a matrix, on bare pointers, for T = float, double and
+/// BFloat16; numbers of BFloat16 are stored so, and computed as float. Formulas:
+/// exec/device/column_kernels.h.
+namespace pipetwin::exec {
+
+// column_norms.cpp
+/// Rows and columns of one block, cut into groups of as many columns.
+struct NormBlock {
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    std::size_t groups = 0;
+};
+/// Means and sums of squares around them of the block's columns: `moments` (2, columns).
+template <class T>
+void column_moments(const NormBlock& block, const T* x, double* moments);
+/// Operands of a norm's forward over one block. All may be null but x and statistics.
+template <class T>
+struct NormOperands {
+    NormBlock block;
+    const T* x = nullptr;
+    const Computed<T>* statistics = nullptr;  ///< (2, groups)
+    const T* gain = nullptr;
+    const T* bias = nullptr;
+    const T* dy = nullptr;
+    const T* skip = nullptr;
+};
+/// y = skip + gain (x - mean) / sqrt(variance + epsilon) + bias.
+template <class T>
+void normalise(const NormOperands<T>& o, T* y);
+/// The sums over the block's rows of dy and of dy times the normalised x: `sums` (2, columns).
+template <class T>
+void norm_sums(const NormOperands<T>& o, double* sums);
+/// The gradient by x, from the block's sums; it may be x itself.
+template <class T>
+void norm_input_gradient(const NormOperands<T>& o, const double* sums, T* dx);
+
+// column_elementwise.cpp
+/// y = x where x > 0, else slope x.
+template <class T>
+void rectify(double slope, const T* x, T* y, std::size_t size);
+/// dx = dy where x > 0, else slope dy; dx may be x itself.
+template <class T>
+void rectify_backward(double slope, const T* x, const T* dy, T* dx, std::size_t size);
+/// Operands of the dropout of the columns of one sample, with the bits of `key`.
+template <class T>
+struct ColumnDropOperands {
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    bool whole = false;  ///< one decision for all columns
+    std::uint64_t key = 0;
+    std::uint32_t threshold = 0;
+    double scale = 1;
+    const T* x = nullptr;
+    const T* skip = nullptr;  ///< may be null
+};
+/// y = skip + x scale where the column is kept, else skip.
+template <class T>
+void drop_columns(const ColumnDropOperands<T>& o, T* y);
+
+}  // namespace pipetwin::exec
