@@ -237,21 +237,25 @@ class InputGradient {
                      .skip = any ? sums : nullptr});
             any = true;
         }
-        if (!any) {
-            std::fill_n(sums, rows * channels, C(0));
-        }
-        store_rows(phase, group, begin, rows, sums);
+        store_rows(phase, group, begin, rows, any ? sums : nullptr);
     }
 
+    /// dx = skip + sums for pixels [begin, begin + rows) of the phase; sums may be null: zero.
     void store_rows(const Phase& phase, int group, Index begin, Index rows, const C* sums) {
         const auto channels = as_index(shape_.group_channels());
-        for (Index n = begin; n < begin + rows; ++n, sums += channels) {
+        for (Index n = begin; n < begin + rows; ++n) {
             const Index row = phase.row(n);
             const Index column = Index{group} * shape_.group_channels();
-            store_sums(sums,
-                       static_cast<const T*>(at_or_null(skip_, row, column)),
-                       static_cast<T*>(at(dx_, row, column)),
-                       channels);
+            const auto* const skip = static_cast<const T*>(at_or_null(skip_, row, column));
+            auto* const to = static_cast<T*>(at(dx_, row, column));
+            if (sums != nullptr) {
+                store_sums(sums, skip, to, channels);
+                sums += channels;
+            } else if (skip == nullptr) {
+                std::fill_n(to, channels, T{});
+            } else if (skip != to) {
+                std::copy_n(skip, channels, to);
+            }
         }
     }
 
