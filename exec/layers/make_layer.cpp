@@ -211,13 +211,7 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
     if (maker != layer_makers.end()) {
         return maker->make(spec, input, format);
     }
-    if (spec.type != LayerType::Opaque) {
-        throw Error(ErrorKind::Unavailable,
-                    fmt::format("layer \"{}\"", spec.name),
-                    fmt::format("is a {}, which this version knows the shape of and cannot execute",
-                                to_string(spec.type)),
-                    "simulate the model with the costs of a profile: --profile FILE");
-    }
+    PIPETWIN_EXPECT(spec.type == LayerType::Opaque, "a type of layer that is executed");
     throw Error(ErrorKind::Unavailable,
                 fmt::format("layer \"{}\"", spec.name),
                 "is known by its costs only and cannot be executed",

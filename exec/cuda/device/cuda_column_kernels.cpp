@@ -4,6 +4,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "exec/cuda/device/real_of.h"
 
 namespace pipetwin::cuda {
 namespace {
@@ -11,11 +12,6 @@ namespace {
 using exec::ConstView;
 using exec::DType;
 using exec::View;
-
-Real real_type(DType type) {
-    PIPETWIN_EXPECT(type == DType::F32 || type == DType::BF16, "the GPU computes in fp32 and bf16");
-    return type == DType::BF16 ? Real::BF16 : Real::F32;
-}
 
 cudaError_t copy_bytes(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
@@ -41,7 +37,7 @@ void CudaColumnKernels::copy(ConstView x, View y) const {
 void CudaColumnKernels::rectify(double slope, ConstView x, View y) const {
     lane_.list().add("rectify",
                      cuda::rectify,
-                     real_type(x.dtype),
+                     real_of(x.dtype),
                      x.size(),
                      static_cast<float>(slope),
                      x.data,
@@ -51,7 +47,7 @@ void CudaColumnKernels::rectify(double slope, ConstView x, View y) const {
 void CudaColumnKernels::rectify_backward(double slope, ConstView x, ConstView dy, View dx) const {
     lane_.list().add("rectify_backward",
                      cuda::rectify_backward,
-                     real_type(x.dtype),
+                     real_of(x.dtype),
                      x.size(),
                      static_cast<float>(slope),
                      x.data,
@@ -72,7 +68,7 @@ void CudaColumnKernels::drop_columns(
     lane_.list().add("cudaMemcpyAsync", copy_bytes, key, staged, sizeof(mask.key));
     lane_.list().add("drop_columns",
                      cuda::drop_columns,
-                     real_type(y.dtype),
+                     real_of(y.dtype),
                      ColumnDrop{.dropout = {.key = key,
                                             .first_sample = mask.first_sample,
                                             .samples = samples,
@@ -94,7 +90,7 @@ void CudaColumnKernels::norm_statistics(const exec::NormParts& parts,
     const NormBlocks blocks = blocks_of(parts, x);
     lane_.list().add("norm_statistics",
                      cuda::norm_statistics,
-                     real_type(x.dtype),
+                     real_of(x.dtype),
                      blocks,
                      epsilon,
                      x.data,
@@ -126,7 +122,7 @@ void CudaColumnKernels::normalise(const exec::NormParts& parts,
                                   View y) const {
     lane_.list().add("normalise_columns",
                      cuda::normalise_columns,
-                     real_type(x.dtype),
+                     real_of(x.dtype),
                      ColumnNorm{.blocks = blocks_of(parts, x),
                                 .x = x.data,
                                 .statistics = statistics.as<float>(),
@@ -142,7 +138,7 @@ void CudaColumnKernels::normalise_backward(const exec::NormParts& parts,
     const NormBlocks blocks = blocks_of(parts, operands.x);
     lane_.list().add("column_norm_backward",
                      cuda::column_norm_backward,
-                     real_type(operands.x.dtype),
+                     real_of(operands.x.dtype),
                      ColumnNorm{.blocks = blocks,
                                 .x = operands.x.data,
                                 .statistics = operands.statistics.as<float>(),

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "exec/cuda/device/real_of.h"
 #include "exec/cuda/kernels/attention.h"
 
 namespace pipetwin::cuda {
@@ -13,11 +14,6 @@ namespace {
 using exec::ConstView;
 using exec::DType;
 using exec::View;
-
-Real real_of(DType type) {
-    PIPETWIN_EXPECT(type == DType::F32 || type == DType::BF16, "the GPU computes in fp32 and bf16");
-    return type == DType::BF16 ? Real::BF16 : Real::F32;
-}
 
 cudaError_t zero(void* y, std::size_t bytes, cudaStream_t stream) {
     return cudaMemsetAsync(y, 0, bytes, stream);

@@ -1,6 +1,7 @@
 #include "exec/cuda/device/cuda_window_kernels.h"
 
 #include "core/base/as_index.h"
+#include "exec/cuda/device/real_of.h"
 #include "exec/cuda/kernels/windows/windows.h"
 
 namespace pipetwin::cuda {
@@ -11,11 +12,6 @@ using exec::DType;
 using exec::UpsampleShape;
 using exec::View;
 using exec::WindowShape;
-
-Real real_type(DType type) {
-    PIPETWIN_EXPECT(type == DType::F32 || type == DType::BF16, "the GPU computes in fp32 and bf16");
-    return type == DType::BF16 ? Real::BF16 : Real::F32;
-}
 
 std::int32_t bytes_of(DType type) {
     return static_cast<std::int32_t>(exec::size_of(type));
@@ -66,7 +62,7 @@ void CudaWindowKernels::convolution_forward(
         .x = x.data, .w = w.data, .bias = b.data, .skip = skip.data, .y = y.data};
     lane_.list().add("convolution_forward",
                      cuda::convolution_forward,
-                     real_type(x.dtype),
+                     real_of(x.dtype),
                      window_of(shape, x),
                      operands);
 }
@@ -80,7 +76,7 @@ void CudaWindowKernels::convolution_backward_input(
     const ConvolutionInput operands{.dy = dy.data, .w = w.data, .skip = skip.data, .dx = dx.data};
     lane_.list().add("convolution_backward_input",
                      cuda::convolution_backward_input,
-                     real_type(dy.dtype),
+                     real_of(dy.dtype),
                      window_of(shape, dx),
                      operands);
 }
@@ -94,7 +90,7 @@ void CudaWindowKernels::convolution_backward_weight(
     const Window window = window_of(shape, x);
     lane_.list().add("convolution_backward_weight",
                      cuda::convolution_backward_weight,
-                     real_type(dy.dtype),
+                     real_of(dy.dtype),
                      window,
                      x.data,
                      dy.data,
@@ -103,7 +99,7 @@ void CudaWindowKernels::convolution_backward_weight(
     if (!db.empty()) {
         lane_.list().add("column_sums",
                          column_sums,
-                         real_type(dy.dtype),
+                         real_of(dy.dtype),
                          dy.rows,
                          dy.columns,
                          dy.data,
@@ -116,7 +112,7 @@ void CudaWindowKernels::max_pool_forward(
     const WindowShape& shape, ConstView x, ConstView skip, View y, View places) const {
     lane_.list().add("max_pool_forward",
                      cuda::max_pool_forward,
-                     real_type(x.dtype),
+                     real_of(x.dtype),
                      window_of(shape, x),
                      bytes_of(places.dtype),
                      x.data,
@@ -129,7 +125,7 @@ void CudaWindowKernels::max_pool_backward(
     const WindowShape& shape, ConstView places, ConstView dy, ConstView skip, View dx) const {
     lane_.list().add("max_pool_backward",
                      cuda::max_pool_backward,
-                     real_type(dy.dtype),
+                     real_of(dy.dtype),
                      window_of(shape, dx),
                      bytes_of(places.dtype),
                      places.data,
@@ -144,7 +140,7 @@ void CudaWindowKernels::average_pool_forward(const WindowShape& shape,
                                              View y) const {
     lane_.list().add("average_pool_forward",
                      cuda::average_pool_forward,
-                     real_type(x.dtype),
+                     real_of(x.dtype),
                      window_of(shape, x),
                      x.data,
                      skip.data,
@@ -157,7 +153,7 @@ void CudaWindowKernels::average_pool_backward(const WindowShape& shape,
                                               View dx) const {
     lane_.list().add("average_pool_backward",
                      cuda::average_pool_backward,
-                     real_type(dy.dtype),
+                     real_of(dy.dtype),
                      window_of(shape, dx),
                      dy.data,
                      skip.data,
@@ -170,7 +166,7 @@ void CudaWindowKernels::upsample_forward(const UpsampleShape& shape,
                                          View y) const {
     lane_.list().add("upsample_forward",
                      cuda::upsample_forward,
-                     real_type(x.dtype),
+                     real_of(x.dtype),
                      upsampling_of(shape, x),
                      x.data,
                      skip.data,
@@ -183,7 +179,7 @@ void CudaWindowKernels::upsample_backward(const UpsampleShape& shape,
                                           View dx) const {
     lane_.list().add("upsample_backward",
                      cuda::upsample_backward,
-                     real_type(dy.dtype),
+                     real_of(dy.dtype),
                      upsampling_of(shape, dx),
                      dy.data,
                      skip.data,
@@ -201,7 +197,7 @@ void CudaWindowKernels::pad(
         .left = margins.left,
         .out_height = from.height + margins.top + margins.bottom,
         .out_width = from.width + margins.left + margins.right};
-    lane_.list().add("pad", cuda::pad, real_type(x.dtype), padding, x.data, skip.data, y.data);
+    lane_.list().add("pad", cuda::pad, real_of(x.dtype), padding, x.data, skip.data, y.data);
 }
 
 }  // namespace pipetwin::cuda

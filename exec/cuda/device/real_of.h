@@ -1,0 +1,16 @@
+#pragma once
+
+#include "core/base/error.h"
+#include "exec/cuda/kernels/kernels.h"
+#include "exec/device/tensor.h"
+
+namespace pipetwin::cuda {
+
+/// The kernels' name of a type of numbers. Precondition: fp32 or bf16.
+inline Real real_of(exec::DType type) {
+    PIPETWIN_EXPECT(type == exec::DType::F32 || type == exec::DType::BF16,
+                    "the GPU computes in fp32 and bf16");
+    return type == exec::DType::BF16 ? Real::BF16 : Real::F32;
+}
+
+}  // namespace pipetwin::cuda
