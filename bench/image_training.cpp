@@ -1,11 +1,11 @@
 // A training step of an image model on the CPU beside PyTorch's with channels_last.
 //
 //   build/release/bench/image_training [rounds] [--two] [--scenario bench/resnet50.toml]
-//                                      [--peer bench/peers/torch_resnet.py]
+//                                      [--peer bench/peers/torch_resnet.py] [key=value ...]
 //
 // One thread: fp32 and bf16 on both sides, in processor time. --two: two stages on two cores beside
 // one, ours alone, in wall time. All take turns step by step, so that a slow minute slows all; only
-// ratios of one run mean something.
+// ratios of one run mean something. Settings of the scenario, key=value, are ours alone.
 #include "bench/torch_peer.h"
 #include <signal.h>
 
@@ -40,9 +40,11 @@ struct Arguments {
     bool two = false;
     std::string scenario = "bench/resnet50.toml";
     std::string peer = "bench/peers/torch_resnet.py";
+    std::vector<Override> settings{};
 };
 
-Runner ours(const Arguments& arguments, std::string name, const std::vector<Override>& settings) {
+Runner ours(const Arguments& arguments, std::string name, std::vector<Override> settings) {
+    settings.insert(settings.begin(), arguments.settings.begin(), arguments.settings.end());
     const SettledScenario scenario = settle(read_scenario(arguments.scenario, settings));
     const Model model = scenario_model(scenario);
     const Plan plan = make_plan(
@@ -106,7 +108,7 @@ void one_thread(const Arguments& arguments) {
 void two_stages(const Arguments& arguments) {
     std::vector<Runner> runners;
     runners.push_back(ours(arguments, "one stage", {}));
-    for (const char* const micro_batches : {"4", "8"}) {
+    for (const char* const micro_batches : {"4", "8", "16"}) {
         runners.push_back(ours(arguments,
                                fmt::format("two stages, {} micro-batches", micro_batches),
                                {{.key = "pipeline.stages", .value = "2"},
@@ -130,6 +132,9 @@ int main(int argc, char** argv) {
             arguments.scenario = argv[++i];
         } else if (argument == "--peer" && i + 1 < argc) {
             arguments.peer = argv[++i];
+        } else if (const std::size_t equals = argument.find('='); equals != argument.npos) {
+            arguments.settings.push_back({.key = std::string(argument.substr(0, equals)),
+                                          .value = std::string(argument.substr(equals + 1))});
         } else {
             arguments.rounds = std::max(1, std::atoi(argv[i]));
         }
