@@ -53,6 +53,8 @@ enum class Accumulation {
 
 /// How the learning rate goes on behind its warm-up.
 enum class RateSchedule { Constant, Linear, Cosine, Step };
+/// What weight decay makes smaller: every parameter, or all but norms, biases and embeddings.
+enum class WeightDecayOf { All, Weights };
 /// Which devices run the stages: cluster.backend.
 enum class Backend { Cpu, Paced, Cuda };
 
@@ -158,6 +160,8 @@ struct ScenarioParts {
         /// Settings of the optimizer; none: the default that it has (docs/scenario.md).
         std::optional<double> momentum{};
         std::optional<double> weight_decay{};
+        WeightDecayOf weight_decay_of = WeightDecayOf::All;
+        std::vector<double> betas{};  ///< of adam and adamw: two, or none written
         std::optional<double> rmsprop_decay{};
         std::optional<double> epsilon{};
         double average_decay = 0;  ///< of the averages of the weights; 0: there are none

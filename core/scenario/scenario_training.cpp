@@ -87,6 +87,35 @@ void check_epsilon(const TomlTable& table, const Scenario& scenario) {
                       OptimizerKind::AdamW});
 }
 
+void read_betas(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const auto betas = table.numbers(key.name, key.range);
+    if (!betas) {
+        return;
+    }
+    expect_optimizer(table, scenario, key.name, {OptimizerKind::Adam, OptimizerKind::AdamW});
+    if (betas->size() != 2 || std::ranges::any_of(*betas, [](double beta) { return beta >= 1; })) {
+        table.refuse(key.name,
+                     "two numbers from 0 up to, but not, 1: the shares that the means of gradients "
+                     "and of their squares keep",
+                     "write betas = [0.9, 0.95]");
+    }
+    scenario.training.betas = *betas;
+}
+
+void print_betas(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (!scenario.training.betas.empty()) {
+        writer.list(key.name, scenario.training.betas);
+    }
+}
+
+void print_weight_decay_of(const ScenarioKey& key,
+                           ScenarioWriter& writer,
+                           const Scenario& scenario) {
+    if (scenario.training.weight_decay_of != WeightDecayOf::All) {
+        writer.string(key.name, key.words[as_index(scenario.training.weight_decay_of)]);
+    }
+}
+
 void check_average_decay(const TomlTable& table, const Scenario&) {
     refuse_one(table, "average_decay");
 }
@@ -160,7 +189,10 @@ constexpr ScenarioKey milestones_key{.name = "learning_rate_milestones",
                                      .print = print_milestones,
                                      .range = any_size};
 
-constexpr std::array<ScenarioKey, 22> keys_of_training{
+constexpr ScenarioKey betas_key{
+    .name = "betas", .read = read_betas, .print = print_betas, .range = shares};
+
+constexpr std::array<ScenarioKey, 24> keys_of_training{
     keys::integer<&Training::batch>("batch", {1, 1 << 24}),
     keys::integer<&Training::steps>("steps", any_size),
     keys::choice<&Training::optimizer>("optimizer", words::optimizers),
@@ -184,6 +216,9 @@ constexpr std::array<ScenarioKey, 22> keys_of_training{
                print_factor),
     keys::written_number<&Training::momentum>("momentum", shares).checked_by(check_momentum),
     keys::written_number<&Training::weight_decay>("weight_decay", rates),
+    printed_by(keys::choice<&Training::weight_decay_of>("weight_decay_of", words::weight_decays),
+               print_weight_decay_of),
+    betas_key,
     keys::written_number<&Training::rmsprop_decay>("rmsprop_decay", shares)
         .checked_by(check_rmsprop_decay),
     keys::written_number<&Training::epsilon>("epsilon", rates).checked_by(check_epsilon),

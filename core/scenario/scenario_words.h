@@ -27,6 +27,9 @@ inline constexpr std::array<Word, 6> optimizers{
 /// training.learning_rate_schedule, as enum RateSchedule.
 inline constexpr std::array<Word, 4> rate_schedules{"constant", "linear", "cosine", "step"};
 
+/// training.weight_decay_of, as enum WeightDecayOf.
+inline constexpr std::array<Word, 2> weight_decays{"all", "weights"};
+
 /// training.precision, as enum Precision.
 inline constexpr std::array<Word, 3> precisions{"fp32", "fp64", "bf16"};
 

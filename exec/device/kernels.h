@@ -35,6 +35,7 @@ struct UpdateView {
     View master{};              ///< what is updated, and then rounded to `value`; empty: `value`
     View average{};             ///< of the value over the steps; empty where there is none
     double* squares = nullptr;  ///< where the sum of the squares of the gradient goes
+    bool is_weight = false;     ///< Parameter::is_weight
 };
 
 /// Factors of one Adam or AdamW update, with the bias corrections of its step.

@@ -96,6 +96,8 @@ Parameter ParameterMaker::make(const std::string& name,
                                int inputs,
                                Uses uses) {
     Parameter parameter = allocate(name, rows, columns, uses);
+    parameter.is_weight =
+        role == Role::Weight || role == Role::ResidualWeight || role == Role::HeWeight;
     draw(parameter,
          RandomStream(settings_.seed)
              .of(static_cast<std::uint64_t>(settings_.layer))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <vector>
 
@@ -26,8 +27,8 @@ AdamFactors adam_factors(const OptimizerSettings& settings, int step, double gra
 }
 
 /// Valid until the thread's next call.
-const std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
-                                        std::span<double> squares) {
+std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
+                                  std::span<double> squares) {
     PIPETWIN_EXPECT(squares.size() == parameters.size(), "one result for each parameter");
     thread_local std::vector<UpdateView> views;  // as long as its thread, which does this again
     views.clear();
@@ -45,7 +46,8 @@ const std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
                          .second = parameter.second,
                          .master = parameter.master,
                          .average = parameter.average,
-                         .squares = &squares[index]});
+                         .squares = &squares[index],
+                         .is_weight = parameter.is_weight});
     }
     return views;
 }
@@ -68,6 +70,11 @@ OptimizerSettings optimizer_settings(const ScenarioParts& scenario) {
     settings.decay = training.rmsprop_decay.value_or(settings.decay);
     settings.epsilon = training.epsilon;
     settings.weight_decay = training.weight_decay;
+    settings.weight_decay_of = training.weight_decay_of;
+    if (!training.betas.empty()) {
+        settings.beta1 = training.betas.front();
+        settings.beta2 = training.betas.back();
+    }
     settings.average_decay = training.average_decay;
     return settings;
 }
@@ -145,7 +152,7 @@ void sum_squares(Device& device,
 namespace {
 
 void update_by_rule(const Kernels& kernels,
-                    const std::vector<UpdateView>& views,
+                    std::span<const UpdateView> views,
                     const OptimizerSettings& settings,
                     int step,
                     double gradient_scale) {
@@ -182,8 +189,18 @@ void update(Device& device,
             double gradient_scale) {
     PIPETWIN_EXPECT(step >= 1, "steps of an optimizer count from 1");
     const Kernels& kernels = device.kernels();
-    const std::vector<UpdateView>& views = views_of(parameters, squares);
-    update_by_rule(kernels, views, settings, step, gradient_scale);
+    std::vector<UpdateView>& views = views_of(parameters, squares);
+    if (settings.weight_decay_of == WeightDecayOf::All || weight_decay_of(settings) == 0) {
+        update_by_rule(kernels, views, settings, step, gradient_scale);
+    } else {
+        const auto others =
+            std::ranges::stable_partition(views, std::identity{}, &UpdateView::is_weight);
+        const auto weights = std::span(views).first(views.size() - others.size());
+        OptimizerSettings without_decay = settings;
+        without_decay.weight_decay = 0;
+        update_by_rule(kernels, weights, settings, step, gradient_scale);
+        update_by_rule(kernels, others, without_decay, step, gradient_scale);
+    }
     if (settings.average_decay > 0) {
         kernels.average(views, average_decay_of(settings, step));
     }

@@ -24,8 +24,9 @@ struct OptimizerSettings {
     double beta1 = 0.9;     ///< adam, adamw
     double beta2 = 0.999;
     std::optional<double> epsilon{};  ///< none: 1, of rmsprop-momentum, else 1e-8
-    /// On every parameter; none: 0.01, of adamw, else 0.
+    /// On what `weight_decay_of` says; none: 0.01, of adamw, else 0.
     std::optional<double> weight_decay{};
+    WeightDecayOf weight_decay_of = WeightDecayOf::All;
     double average_decay = 0;  ///< of the averages of the weights; 0: there are none
     RateSchedule schedule = RateSchedule::Constant;
     int warmup_steps = 0;
@@ -81,6 +82,7 @@ struct Parameter {
     Tensor average;        ///< of the exact value over the steps; empty where none is wanted
     Tensor received;       ///< the gradient of another copy, or use; empty where there is none
     bool is_copy = false;  ///< of a parameter that an earlier stage has: it counts there
+    bool is_weight = false;  ///< of a product or convolution: no norm's, no bias and no embedding
     /// The part of the value that this replica updates; none: all of it.
     std::optional<ElementRange> share{};
 };

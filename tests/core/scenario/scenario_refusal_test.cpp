@@ -340,6 +340,13 @@ TEST(ParseScenario, RefusesSettingsThatTheOptimizerHasNot) {
         {gpt,
          "[training]\noptimizer = \"momentum\"\nmomentum = 1",
          "training.momentum = 1, expected a number from 0 up to, but not, 1"},
+        {gpt, "[training]\nbetas = [0.9]", "expected two numbers from 0 up to, but not, 1"},
+        {gpt, "[training]\nbetas = [0.9, 1]", "expected two numbers from 0 up to, but not, 1"},
+        {gpt, "[training]\nbetas = [-0.1, 0.9]", "training.betas"},
+        {gpt, "[training]\nweight_decay_of = \"biases\"", "training.weight_decay_of"},
+        {gpt,
+         "[training]\noptimizer = \"sgd\"\nbetas = [0.9, 0.95]",
+         "the optimizer sgd has no such setting"},
         {gpt, "[training]\naverage_decay = 1", "expected a number from 0 up to, but not, 1"},
         {gpt, "[training]\nweight_decay = -1", "training.weight_decay = -1, expected a number"},
     };

@@ -109,6 +109,19 @@ TEST(ParseScenario, FillsInTheDefaults) {
     EXPECT_EQ(parse(mlp).data.kind, DataKind::Synthetic);
 }
 
+TEST(ParseScenario, ReadsTheRecipesOfLanguageModelsAndPrintsWhatIsWritten) {
+    const Scenario s = parse(with(gpt, R"([training]
+betas = [0.9, 0.95]
+weight_decay = 0.1
+weight_decay_of = "weights"
+)"));
+    EXPECT_EQ(s.training.betas, (std::vector{0.9, 0.95}));
+    EXPECT_EQ(s.training.weight_decay_of, WeightDecayOf::Weights);
+    EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").training, s.training);
+    EXPECT_EQ(print_scenario(parse(gpt)).find("betas"), std::string::npos);
+    EXPECT_EQ(print_scenario(parse(gpt)).find("weight_decay_of"), std::string::npos);
+}
+
 TEST(ParseScenario, ReadsTheRecipesOfImageModelsAndPrintsWhatIsWritten) {
     const std::string text = with(mlp, R"([training]
 optimizer = "rmsprop-momentum"

@@ -7,19 +7,23 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"
+#include "exec/executor/executor.h"
 #include "tests/exec/layers/layer_run.h"
 #include "tests/support/compare_tensors.h"
+#include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
 namespace optimizer_test {
 
 using testing::agree;
+using ::testing::ElementsAre;
 using testing::Numbers;
 using testing::numbers_of;
 using testing::random_numbers;
@@ -271,6 +275,88 @@ TEST(WeightDecay, IsNotClipped) {
     EXPECT_EQ(numbers_of(parameter.value), (Numbers{0.25, -1.375, 0.6875}));
 }
 
+/// What recipes for Transformers write as two groups of parameters, of which one has a weight decay
+/// of 0.
+TEST(WeightDecay, OfWeightsLeavesNormsBiasesAndEmbeddingsAsTheyWouldBeWithoutIt) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    for (const OptimizerKind kind :
+         {OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::Adam, OptimizerKind::AdamW}) {
+        const auto updated = [&](bool is_weight, const OptimizerSettings& settings) {
+            Arena arena;
+            Parameter first = three_weights(arena, {3, 2, 1});
+            Parameter parameter = three_weights(arena, {1, -0.5, 0.25});
+            parameter.is_weight = is_weight;
+            Parameter last = three_weights(arena, {1, 2, 3});
+            last.is_weight = true;
+            for (Parameter* const each : {&first, &parameter, &last}) {
+                cpu_kernels().upload(three_gradients[0], each->gradient);
+            }
+            const std::span<double> squares = device->results(3);
+            update(*device, std::array{&first, &parameter, &last}, settings, 1, squares);
+            EXPECT_THAT(squares, ::testing::Each(5.25));
+            return numbers_of(parameter.value);
+        };
+        OptimizerSettings settings{.kind = kind, .learning_rate = 0.1, .weight_decay = 0.5};
+        const Numbers decayed = updated(false, settings);
+        settings.weight_decay_of = WeightDecayOf::Weights;
+        EXPECT_EQ(updated(true, settings), decayed);
+        const Numbers left = updated(false, settings);
+        EXPECT_NE(left, decayed);
+        settings.weight_decay = 0;
+        EXPECT_EQ(left, updated(false, settings));
+    }
+}
+
+TEST(WeightDecay, WeightsAreTheMatricesOfProductsAndConvolutions) {
+    const auto weights_of = [](const Model& model) {
+        Executor executor(test::plan_of(model, {.stages = 1}), model, test::options_of({}));
+        std::vector<std::string> names;
+        for (const Parameter* const parameter : executor.parameters()) {
+            if (parameter->is_weight) {
+                names.push_back(parameter->name);
+            }
+        }
+        return names;
+    };
+    EXPECT_THAT(weights_of(gpt_model({.layers = 1,
+                                      .d_model = 8,
+                                      .heads = 2,
+                                      .context = 4,
+                                      .vocabulary = 11,
+                                      .feed_forward = 16})),
+                ElementsAre("block0.attention.attention.qkv.weight",
+                            "block0.attention.attention.out.weight",
+                            "block0.feed_forward.up.weight",
+                            "block0.feed_forward.down.weight",
+                            "head.projection.weight"));
+}
+
+/// Kingma and Ba's formula after one step from nothing: m / (1 - beta1) is g, and v / (1 - beta2)
+/// is g^2, whatever the betas; after two it is not.
+TEST(Adam, KeepsTheSharesThatItsBetasSay) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    Arena arena;
+    Parameter parameter = three_weights(arena, {0, 0, 0});
+    const OptimizerSettings settings{.kind = OptimizerKind::Adam,
+                                     .learning_rate = 0.1,
+                                     .beta1 = 0.5,
+                                     .beta2 = 0.75,
+                                     .epsilon = 0};
+    double m = 0;
+    double v = 0;
+    double w = 0;
+    for (int step = 1; step <= 3; ++step) {
+        const double g = three_gradients.at(static_cast<std::size_t>(step) - 1)[0];
+        m = 0.5 * m + 0.5 * g;
+        v = 0.75 * v + 0.25 * g * g;
+        w -= 0.1 * (m / (1 - std::pow(0.5, step))) / std::sqrt(v / (1 - std::pow(0.75, step)));
+        cpu_kernels().upload(three_gradients.at(static_cast<std::size_t>(step) - 1),
+                             parameter.gradient);
+        update(*device, std::array{&parameter}, settings, step, device->results(1));
+        EXPECT_NEAR(numbers_of(parameter.value)[0], w, 1e-14);
+    }
+}
+
 /// tf.compat.v1.train.RMSPropOptimizer begins with a mean of squares of 1, so GPipe's recipe with
 /// rate 1 and a gradient of 2 moves first by 2 / sqrt(0.9 + 0.1 * 4 + 1).
 TEST(RmsPropMomentum, BeginsWithAMeanOfSquaresOfOneAndTakesTheRootOfItAndEpsilon) {
@@ -474,6 +560,8 @@ TEST(OptimizerSettings, OfTheScenarioTakeThePlaceOfTheDefaults) {
     scenario.training.rmsprop_decay = 0.75;
     scenario.training.epsilon = 0.125;
     scenario.training.weight_decay = 4e-5;
+    scenario.training.weight_decay_of = WeightDecayOf::Weights;
+    scenario.training.betas = {0.8, 0.9};
     scenario.training.average_decay = 0.9999;
     scenario.training.learning_rate_schedule = RateSchedule::Step;
     scenario.training.learning_rate_milestones = {4, 9};
@@ -483,6 +571,9 @@ TEST(OptimizerSettings, OfTheScenarioTakeThePlaceOfTheDefaults) {
     EXPECT_EQ(settings.decay, 0.75);
     EXPECT_EQ(epsilon_of(settings), 0.125);
     EXPECT_EQ(weight_decay_of(settings), 4e-5);
+    EXPECT_EQ(settings.weight_decay_of, WeightDecayOf::Weights);
+    EXPECT_EQ(settings.beta1, 0.8);
+    EXPECT_EQ(settings.beta2, 0.9);
     EXPECT_EQ(settings.average_decay, 0.9999);
     EXPECT_EQ(learning_rate(settings, 9), settings.learning_rate / 4);
 }
