@@ -189,7 +189,7 @@ Placed LayerPlacement::place_unit(LayerSpec& spec,
         shapes.push_back(input.shape);
     }
     const Placed placed =
-        kind.may_branch ? place_branches(spec, name, shapes) : kind.join(name, inputs);
+        kind.may_branch ? place_branches(spec, name, shapes) : kind.join(spec, name, inputs);
     checked_product(name, placed.output.positions, placed.output.width);
     return placed;
 }
