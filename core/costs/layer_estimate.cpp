@@ -58,6 +58,7 @@ class OperationCount {
             }
             case LayerType::Add:
             case LayerType::Concat:
+            case LayerType::CrossEntropy:
                 return 0;
             case LayerType::Opaque:
                 refuse_opaque(spec);
@@ -168,6 +169,10 @@ class KernelWalk {
             walk.add(spec);
         } else if (spec.type == LayerType::Sequence) {
             walk.branches(spec, inputs);
+        } else if (spec.type == LayerType::CrossEntropy) {
+            for (const SampleShape& read : inputs) {
+                KernelWalk(work, read, samples, options).add(spec);
+            }
         } else {
             add_join(work, spec, inputs.size(), samples * output.positions * output.width);
         }

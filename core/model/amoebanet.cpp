@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -68,6 +69,9 @@ const CellPlan& cell_plan(AmoebaNetCells cells, bool is_reduction) {
     return is_reduction ? reduction_b : normal_b;
 }
 
+/// Pixels a side that the pool of the auxiliary head reads at a time.
+constexpr int auxiliary_window = 5;
+
 /// An output inside the network: the layer that makes it, its channels, the size of its image.
 struct CellValue {
     std::string layer;
@@ -82,10 +86,20 @@ Pixels halved(Pixels size) {
 /// Layers in which the two programs differ, and those that both write in many places.
 class AmoebaNetLayers {
   public:
-    explicit AmoebaNetLayers(AmoebaNetVariant variant)
-        : is_reference_(variant == AmoebaNetVariant::Reference) {}
+    explicit AmoebaNetLayers(const AmoebaNetSizes& sizes)
+        : is_reference_(sizes.variant == AmoebaNetVariant::Reference),
+          drop_path_(sizes.drop_path) {}
 
     bool is_reference() const { return is_reference_; }
+    bool drops_paths() const { return drop_path_ > 0; }
+
+    /// Drops what an operation makes, of some samples: as many in every cell, and ever more.
+    LayerSpec drop_path(std::string name) const {
+        return {.name = std::move(name),
+                .type = LayerType::DropPath,
+                .dropout = drop_path_,
+                .rising = true};
+    }
 
     LayerSpec norm(std::string name) const {
         LayerSpec spec = plain_layer(std::move(name), LayerType::BatchNorm);
@@ -176,6 +190,7 @@ class AmoebaNetLayers {
 
   private:
     bool is_reference_;
+    double drop_path_;
 };
 
 /// The layers inside one cell.
@@ -237,7 +252,8 @@ class CellLayers {
         return made;
     }
 
-    /// Adds the layers of an operation; returns the layer whose output it is.
+    /// Adds the layers of an operation; returns the layer whose output it is. All but "none" may be
+    /// dropped; that is not, even where it has a convolution for its stride.
     std::string term(const CellTerm& term, const std::string& name) {
         const CellValue& state = states_[as_index(term.state)];
         const int stride = sizes_.is_reduction && term.state < 2 ? 2 : 1;
@@ -245,7 +261,11 @@ class CellLayers {
             return state.layer;
         }
         add(name, operation(term.op, stride, state), state.layer);
-        return name;
+        if (!layers_.drops_paths() || term.op == CellOp::None) {
+            return name;
+        }
+        inner_.push_back(reading(layers_.drop_path(name + "_drop"), {name}));
+        return inner_.back().name;
     }
 
     std::vector<LayerSpec> operation(CellOp op, int stride, const CellValue& state) const {
@@ -300,7 +320,7 @@ class CellLayers {
 class AmoebaNetUnits {
   public:
     AmoebaNetUnits(AmoebaNetCells cells, const AmoebaNetSizes& sizes)
-        : cells_(cells), sizes_(sizes), layers_(sizes.variant) {}
+        : cells_(cells), sizes_(sizes), layers_(sizes) {}
 
     std::vector<LayerSpec> all(Pixels image) {
         const bool reference = layers_.is_reference();
@@ -312,6 +332,9 @@ class AmoebaNetUnits {
         cell("stem3", filters * 2, true);
         filters = sizes_.filters;
         for (int block = 0; block < 3; ++block) {
+            if (block == 2 && sizes_.auxiliary_head) {
+                auxiliary();
+            }
             if (block > 0) {
                 filters *= 2;
                 cell(fmt::format("cell{}_reduction", 2 * block), filters, true);
@@ -371,6 +394,43 @@ class AmoebaNetUnits {
             {std::move(name), joined, is_reduction ? halved(previous.size) : previous.size});
     }
 
+    /// Reads the last cell that there is: pooled, narrowed, its pixels summed by one convolution of
+    /// the size of the image, and classes of that.
+    void auxiliary() {
+        const CellValue& cell = outputs_.back();
+        if (std::min(cell.size.height, cell.size.width) < auxiliary_window) {
+            refuse_model_key(
+                "image",
+                fmt::format("the auxiliary head reads {} x {} pixels, expected at least {} x {}",
+                            cell.size.height,
+                            cell.size.width,
+                            auxiliary_window,
+                            auxiliary_window),
+                "images of 67 x 67 pixels are large enough; or take auxiliary_head = false");
+        }
+        // A pool of 5 pixels every third one, without a margin.
+        const Pixels pooled{.height = (cell.size.height - auxiliary_window) / 3 + 1,
+                            .width = (cell.size.width - auxiliary_window) / 3 + 1};
+        // 0.4 of the 128 and the 768 channels that the head of an Inception has.
+        LayerSpec narrow = image_convolution("conv1", 51, {1, 1});
+        LayerSpec whole = image_convolution("conv2", 307, pooled);
+        whole.padding = {};
+        units_.push_back(
+            reading(layer_sequence(
+                        "auxiliary",
+                        {plain_layer("relu0", LayerType::Relu),
+                         image_pool("pool", LayerType::AvgPool, auxiliary_window, 3),
+                         std::move(narrow),
+                         layers_.norm("norm1"),
+                         plain_layer("relu1", LayerType::Relu),
+                         std::move(whole),
+                         layers_.norm("norm2"),
+                         plain_layer("relu2", LayerType::Relu),
+                         plain_layer("flat", LayerType::Flatten),
+                         {.name = "linear", .type = LayerType::Linear, .outputs = sizes_.classes}}),
+                    {cell.layer}));
+    }
+
     /// The reference has a ReLU, a dropout and smoothed labels, torchgpipe has none of them.
     void classifier() {
         std::vector<LayerSpec> inner{plain_layer("pool", LayerType::GlobalAvgPool),
@@ -383,7 +443,12 @@ class AmoebaNetUnits {
         inner.push_back({.name = "loss",
                          .type = LayerType::CrossEntropy,
                          .label_smoothing = layers_.is_reference() ? 0.1 : 0});
-        units_.push_back(layer_sequence("classify", std::move(inner)));
+        LayerSpec unit = layer_sequence("classify", std::move(inner));
+        if (sizes_.auxiliary_head) {
+            unit.inner.back().inputs = {"linear", "input1"};
+            unit.inputs = {outputs_.back().layer, "auxiliary"};
+        }
+        units_.push_back(std::move(unit));
     }
 
     AmoebaNetCells cells_;
@@ -396,6 +461,30 @@ class AmoebaNetUnits {
 /// The narrowest convolution has a quarter of the filters of the first cell.
 int filters_step(AmoebaNetVariant variant) {
     return variant == AmoebaNetVariant::Reference ? 16 : 8;
+}
+
+/// What torchgpipe's benchmark leaves out of the training.
+void expect_extras(const AmoebaNetSizes& sizes) {
+    if (!(sizes.drop_path >= 0 && sizes.drop_path < 1)) {
+        refuse_model_key("drop_path",
+                         fmt::format("{}, expected 0 up to, but not, 1", sizes.drop_path),
+                         "GPipe's is 0.3");
+    }
+    if (sizes.variant == AmoebaNetVariant::Reference) {
+        return;
+    }
+    constexpr std::string_view hint = "take variant = \"reference\", or leave the key out";
+    if (sizes.auxiliary_head) {
+        refuse_model_key("auxiliary_head",
+                         "true, expected false: the model of torchgpipe has none",
+                         std::string(hint));
+    }
+    if (sizes.drop_path > 0) {
+        refuse_model_key(
+            "drop_path",
+            fmt::format("{}, expected 0: the model of torchgpipe drops no paths", sizes.drop_path),
+            std::string(hint));
+    }
 }
 
 }  // namespace
@@ -425,6 +514,7 @@ std::vector<LayerSpec> amoebanet_layers(AmoebaNetCells cells,
                         "number of channels",
                         to_string(sizes.variant)));
     }
+    expect_extras(sizes);
     if (image.image.height < 3 || image.image.width < 3) {
         refuse_model_key(
             "image",

@@ -26,13 +26,21 @@ struct AmoebaNetSizes {
     int filters = 0;  ///< D: of the first normal cells; doubled behind each third of them
     int classes = 0;
     AmoebaNetVariant variant = AmoebaNetVariant::Reference;
+    /// Reference: a second classifier reads the last cell before the last reduction cell, in
+    /// training.
+    bool auxiliary_head = false;
+    /// Reference: probability behind the last step of the training, to which it rises from 0, that
+    /// an operation of a cell is dropped, of each sample.
+    double drop_path = 0;
 
     bool operator==(const AmoebaNetSizes&) const = default;
 };
 
 /// L + 6 units: "stem1" to "stem3", cells as "cell1_normal1" and "cell2_reduction", "classify". A
-/// cell is one unit, which reads the outputs of the cell before it and of the one before that.
-/// Throws Error(BadInput) naming the key whose size no such model has.
+/// cell is one unit, which reads the outputs of the cell before it and of the one before that. The
+/// auxiliary head is one more, "auxiliary", behind the cell that it reads; "classify", which has
+/// the loss, reads its output, too. Throws Error(BadInput) naming the key whose size no such model
+/// has.
 std::vector<LayerSpec> amoebanet_layers(AmoebaNetCells cells,
                                         const AmoebaNetSizes& sizes,
                                         const SampleShape& image);

@@ -14,13 +14,14 @@ namespace pipetwin {
 bool has_branches(const LayerSpec& layer) {
     return layer_kind(layer.type).may_branch &&
            std::ranges::any_of(layer.inner, [](const LayerSpec& inner) {
-               return !inner.inputs.empty() || layer_kind(inner.type).join != nullptr;
+               return !inner.inputs.empty() || layer_kind(inner.type).needs_several;
            });
 }
 
 bool takes_several(const LayerSpec& layer, std::size_t inputs) {
     const LayerKind& kind = layer_kind(layer.type);
-    return kind.join != nullptr || (kind.may_branch && inputs > 1) || has_branches(layer);
+    const bool joins = kind.needs_several || (kind.join != nullptr && inputs > 1);
+    return joins || (kind.may_branch && inputs > 1) || has_branches(layer);
 }
 
 std::vector<InnerLayer> inner_layers(const LayerSpec& sequence,
@@ -64,7 +65,7 @@ SampleShape joined_output(const LayerSpec& join, std::span<const SampleShape> in
     for (const SampleShape& shape : inputs) {
         joined.push_back({.layer = {}, .shape = shape});
     }
-    return layer_kind(join.type).join(join.name, joined).output;
+    return layer_kind(join.type).join(join, join.name, joined).output;
 }
 
 std::vector<bool> inputs_read_again(const LayerSpec& layer, std::span<const SampleShape> inputs) {

@@ -22,11 +22,11 @@ struct InnerLayer {
     SampleShape output;
 };
 
-/// True for a sequence whose layers name what they read, or of which one joins outputs.
+/// True for a sequence whose layers name what they read, or of which one reads several outputs.
 bool has_branches(const LayerSpec& layer);
 
-/// True for a layer that is called with a list of outputs: an add, a concat, and a sequence that
-/// reads several outputs or has branches. `inputs`: how many it reads.
+/// True for a layer that is called with a list of outputs: an add, a concat, a loss of two outputs,
+/// and a sequence that reads several outputs or has branches. `inputs`: how many it reads.
 bool takes_several(const LayerSpec& layer, std::size_t inputs);
 
 /// The layers inside a sequence that reads outputs of these shapes, each behind all that it reads.
@@ -34,8 +34,8 @@ bool takes_several(const LayerSpec& layer, std::size_t inputs);
 std::vector<InnerLayer> inner_layers(const LayerSpec& sequence,
                                      std::span<const SampleShape> inputs);
 
-/// What an add or a concat makes of two or more outputs of these shapes. Throws Error(BadInput)
-/// where they do not fit together.
+/// What an add, a concat or a loss makes of two or more outputs of these shapes. Throws
+/// Error(BadInput) where they do not fit together.
 SampleShape joined_output(const LayerSpec& join, std::span<const SampleShape> inputs);
 
 /// [input] True if the backward of a layer, or one of its halves, reads that output again. For a

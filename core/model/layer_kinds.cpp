@@ -107,18 +107,31 @@ Placed place_sequence(LayerPlacement& placement,
     return placement.place_inner(spec, name, input);
 }
 
-Placed place_cross_entropy(LayerPlacement& placement,
-                           LayerSpec& spec,
-                           const std::string& name,
-                           const SampleShape&) {
+constexpr SampleShape loss_shape{.positions = 1, .width = 0};
+
+void expect_smoothing(const LayerSpec& spec, const std::string& name) {
     if (!(spec.label_smoothing >= 0 && spec.label_smoothing < 1)) {
         refuse_layer(
             name,
             fmt::format("label_smoothing = {}, expected 0 up to, but not, 1", spec.label_smoothing),
             "0.1 is what image models take");
     }
+}
+
+Placed place_cross_entropy(LayerPlacement& placement,
+                           LayerSpec& spec,
+                           const std::string& name,
+                           const SampleShape&) {
+    expect_smoothing(spec, name);
+    if (spec.auxiliary_weight != LayerSpec{}.auxiliary_weight) {
+        refuse_layer(
+            name,
+            fmt::format("auxiliary_weight = {} with one output to read, expected two",
+                        spec.auxiliary_weight),
+            "name the classes and the auxiliary ones, as in inputs = [\"main\", \"side\"]");
+    }
     placement.after_loss = true;
-    return {{.positions = 1, .width = 0}, 0};
+    return {loss_shape, 0};
 }
 
 /// A layer that joins outputs has no single input.
@@ -137,7 +150,32 @@ std::string two_shapes(const JoinedInput& first, const JoinedInput& other) {
                        to_string(other.shape));
 }
 
-Placed join_sum(const std::string& name, std::span<const JoinedInput> inputs) {
+/// The loss of the classes that the first output stands for, and of the auxiliary ones.
+Placed join_losses(const LayerSpec& spec,
+                   const std::string& name,
+                   std::span<const JoinedInput> inputs) {
+    expect_smoothing(spec, name);
+    if (inputs.size() > 2) {
+        refuse_layer(
+            name,
+            fmt::format("cross_entropy reads {} outputs, expected one or two", inputs.size()),
+            "the second one is the auxiliary one");
+    }
+    if (!(spec.auxiliary_weight >= 0 && spec.auxiliary_weight <= 1)) {
+        refuse_layer(name,
+                     fmt::format("auxiliary_weight = {}, expected 0 to 1", spec.auxiliary_weight),
+                     "0.4 is what AmoebaNet takes");
+    }
+    if (inputs[0].shape != inputs[1].shape) {
+        refuse_layer(
+            name,
+            fmt::format("{}, expected outputs of one shape", two_shapes(inputs[0], inputs[1])),
+            "both stand for the same classes");
+    }
+    return {loss_shape, 0};
+}
+
+Placed join_sum(const LayerSpec&, const std::string& name, std::span<const JoinedInput> inputs) {
     for (const JoinedInput& input : inputs) {
         if (input.shape != inputs.front().shape) {
             refuse_layer(
@@ -149,7 +187,9 @@ Placed join_sum(const std::string& name, std::span<const JoinedInput> inputs) {
     return {inputs.front().shape, 0};
 }
 
-Placed join_columns(const std::string& name, std::span<const JoinedInput> inputs) {
+Placed join_columns(const LayerSpec&,
+                    const std::string& name,
+                    std::span<const JoinedInput> inputs) {
     constexpr std::int64_t widest = std::int64_t{1} << 30;
     SampleShape output = inputs.front().shape;
     std::int64_t width = 0;
@@ -221,18 +261,22 @@ constexpr std::array layer_rows{
               .place = place_sequence},
     LayerKind{.type = LayerType::CrossEntropy,
               .word = "cross_entropy",
-              .key_list = {{{"label_smoothing", &LayerSpec::label_smoothing}}},
-              .place = place_cross_entropy},
+              .key_list = {{{"label_smoothing", &LayerSpec::label_smoothing},
+                            {"auxiliary_weight", ShareField{&LayerSpec::auxiliary_weight}}}},
+              .place = place_cross_entropy,
+              .join = join_losses},
     LayerKind{.type = LayerType::Add,
               .word = "add",
               .backward_reads_input = false,
               .place = place_join,
-              .join = join_sum},
+              .join = join_sum,
+              .needs_several = true},
     LayerKind{.type = LayerType::Concat,
               .word = "concat",
               .backward_reads_input = false,
               .place = place_join,
-              .join = join_columns},
+              .join = join_columns,
+              .needs_several = true},
     LayerKind{.type = LayerType::Conv2d,
               .word = "conv2d",
               .key_list = {{outputs_key,
@@ -303,7 +347,7 @@ constexpr std::array layer_rows{
               .place = place_elementwise},
     LayerKind{.type = LayerType::DropPath,
               .word = "drop_path",
-              .key_list = {{probability_key}},
+              .key_list = {{probability_key, {"rising", &LayerSpec::rising}}},
               .backward_reads_input = false,
               .place = place_elementwise},
     LayerKind{.type = LayerType::Identity,

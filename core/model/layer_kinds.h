@@ -53,9 +53,13 @@ struct LayerKind {
                     LayerSpec& spec,
                     const std::string& name,
                     const SampleShape& input) = nullptr;
-    /// For a kind that reads several outputs: what it makes of two or more. Throws Error(BadInput)
-    /// where they do not fit together. Null: the kind reads one.
-    Placed (*join)(const std::string& name, std::span<const JoinedInput> inputs) = nullptr;
+    /// For a kind that may read several outputs: what it makes of two or more; `name` is its path.
+    /// Throws Error(BadInput) where they do not fit together. Null: the kind reads one.
+    Placed (*join)(const LayerSpec& spec,
+                   const std::string& name,
+                   std::span<const JoinedInput> inputs) = nullptr;
+    /// It reads two outputs or more; else one is enough, whatever `join` makes of more.
+    bool needs_several = false;
 
     /// The keys that a scenario may write for the kind, in the order in which they are written.
     std::span<const LayerKey> keys() const;

@@ -65,6 +65,13 @@ bool is_chain(const std::vector<std::vector<int>>& inputs, std::size_t outside) 
     return outside == 1;
 }
 
+/// Gives each layer weights of its own: with those of another the shape of an output is the same,
+/// but cannot be told without that layer.
+void untie(LayerSpec& spec) {
+    spec.tied = false;
+    std::ranges::for_each(spec.inner, untie);
+}
+
 /// Refuses outputs that a layer reads and none of those inside.
 void find_unread_inputs(const std::string& name, LayerGraph& graph) {
     for (std::size_t input = 0; input < graph.is_input_read.size(); ++input) {
@@ -156,6 +163,7 @@ Placed LayerPlacement::place(LayerSpec& spec,
 
 SampleShape output_shape(const LayerSpec& spec, const SampleShape& input) {
     LayerSpec own = spec;
+    untie(own);
     return LayerPlacement().place(own, "", 0, input).output;
 }
 
@@ -181,7 +189,7 @@ Placed LayerPlacement::place_unit(LayerSpec& spec,
         shapes.push_back(input.shape);
     }
     const Placed placed =
-        kind.may_branch ? place_branches(spec, name, shapes) : kind.join(name, inputs);
+        kind.may_branch ? place_branches(spec, name, shapes) : kind.join(spec, name, inputs);
     checked_product(name, placed.output.positions, placed.output.width);
     return placed;
 }

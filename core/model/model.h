@@ -17,7 +17,8 @@ enum class LayerType {
     Gelu,       ///< exact, 0.5 x (1 + erf(x / sqrt 2))
     Dropout,    ///< in training: each number is 0 with probability p, or 1 / (1 - p) of itself
     Attention,  ///< causal multi-head self-attention with qkv and output projections, both biased
-    CrossEntropy,    ///< mean negative log-likelihood of the target class at every position
+    CrossEntropy,    ///< mean negative log-likelihood of the target class at every position; of a
+                     ///< second output, too, with a weight
     Sequence,        ///< `inner`, one after the other or with branches
     Residual,        ///< x + inner(x)
     Add,             ///< the sum of two or more outputs of one shape
@@ -96,6 +97,10 @@ struct LayerSpec {
     double slope = 0.01;      ///< LeakyRelu
     /// CrossEntropy: share of the target that all classes divide among them, 0 up to, but not, 1.
     double label_smoothing = 0;
+    /// CrossEntropy of two outputs: factor of the loss of the second one, in training alone.
+    double auxiliary_weight = 0.4;
+    /// DropPath: the p rises from 0 with the steps of the training, and is reached behind the last.
+    bool rising = false;
     std::vector<LayerSpec> inner{};
     /// Names of the layers whose outputs it reads, in the order in which a concat joins them;
     /// empty: the layer before, or the model's input for the first. A layer of a sequence names
@@ -128,7 +133,8 @@ SampleShape image_shape(Pixels image, int channels);
 /// The shape in words, for errors: "8 x 64", "8 token ids" or "28 x 28 pixels x 3".
 std::string to_string(const SampleShape& shape);
 
-/// What a layer that reads one output makes of it. Throws Error(BadInput) where it does not fit.
+/// What a layer that reads one output makes of it; whether it has the weights of another makes no
+/// difference. Throws Error(BadInput) where it does not fit.
 SampleShape output_shape(const LayerSpec& spec, const SampleShape& input);
 
 /// The smallest unit of partition, with everything that follows from its place in the model.

@@ -50,11 +50,13 @@ void read_unet_dropout(const ScenarioKey& key, const TomlTable& table, Scenario&
 
 constexpr ScenarioKey required_image = keys::own("image", read_required_image, print_image);
 
-constexpr std::array<ScenarioKey, 5> keys_of_amoebanet{
+constexpr std::array<ScenarioKey, 7> keys_of_amoebanet{
     keys::required<&AmoebaNetSizes::layers>("layers", any_size),
     keys::required<&AmoebaNetSizes::filters>("filters", any_size),
     keys::required<&AmoebaNetSizes::classes>("classes", any_size),
     keys::choice<&AmoebaNetSizes::variant>("variant", words::amoebanet_variants),
+    keys::boolean<&AmoebaNetSizes::auxiliary_head>("auxiliary_head"),
+    keys::probability<&AmoebaNetSizes::drop_path>("drop_path"),
     required_image};
 
 constexpr std::array<ScenarioKey, 4> keys_of_resnet{

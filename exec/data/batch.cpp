@@ -49,15 +49,6 @@ bool is_loss(LayerType type) {
     return type == LayerType::CrossEntropy || type == LayerType::BinaryCrossEntropy;
 }
 
-/// Gives each layer weights of its own: with those of another the shape of an output is the same,
-/// but cannot be told without that layer.
-void untie(LayerSpec& spec) {
-    spec.tied = false;
-    for (LayerSpec& inner : spec.inner) {
-        untie(inner);
-    }
-}
-
 /// What the loss of a model reads.
 struct LossInput {
     LayerType type = LayerType::Opaque;
@@ -82,7 +73,6 @@ LossInput loss_of(const LayerSpec& spec, const std::vector<SampleShape>& inputs)
     }
     LayerSpec before = spec;
     before.inner.pop_back();
-    untie(before);
     return loss_of(spec.inner.back(), {output_shape(before, inputs.front())});
 }
 

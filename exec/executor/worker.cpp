@@ -26,6 +26,7 @@ StageOptions stage_options(const Plan& plan, const Model& model, const Worker::S
     }
     return {.format = number_format(options.precision, options.backend),
             .seed = options.seed,
+            .training_steps = options.optimizer.steps,
             .micro_batches = plan.micro_batches(),
             .largest_micro_batch = std::ranges::max(plan->micro_batch_sizes),
             .optimizer = options.optimizer.kind,

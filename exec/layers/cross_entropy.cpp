@@ -1,5 +1,9 @@
 #include "exec/layers/cross_entropy.h"
 
+#include <utility>
+
+#include "core/base/error.h"
+
 namespace pipetwin::exec {
 namespace {
 
@@ -60,6 +64,86 @@ void CrossEntropy::backward_input(
             x, kept.tensors[0], kept.tensors[1], label_smoothing_, row_weight(call, input()), dx);
     }
     add_skip(call, skip, dx);
+}
+
+CrossEntropyOfTwo::CrossEntropyOfTwo(const std::vector<SampleShape>& inputs,
+                                     Options options,
+                                     NumberFormat format)
+    : JoiningLayer(inputs, after_loss, format), options_(options) {
+    PIPETWIN_EXPECT(inputs.size() == 2 && inputs[0] == inputs[1], "two outputs of one shape");
+}
+
+Bytes CrossEntropyOfTwo::kept_bytes(int samples) const {
+    return target_bytes(rows(samples)) + 2 * exact_bytes(rows(samples), 1);
+}
+
+// loss = 1 / (N T) sum over the rows of (loss of x_0 + w loss of x_1)
+void CrossEntropyOfTwo::join(LayerCall& call,
+                             std::span<const ConstView> x,
+                             View /*y*/,
+                             Kept& kept) {
+    const ConstView classes = kept.tensors.emplace_back(load_targets(call, input(), input().width));
+    const auto sum_up = [&](ConstView logits, const LossSums& sums) {
+        Tensor log_sums = call.arena.allocate(format().exact(), logits.rows, 1, MemoryKind::Stash);
+        call.kernels.cross_entropy_forward(
+            logits, classes, options_.label_smoothing, log_sums, sums);
+        kept.tensors.push_back(std::move(log_sums));
+    };
+    sum_up(x[0], {.loss = call.loss_sum, .right = call.right_sum});
+    call.loss_scale = row_weight(call, input());
+    if (!call.evaluation) {
+        sum_up(x[1], {.loss = call.auxiliary_sum});
+        call.auxiliary_scale = options_.auxiliary_weight * call.loss_scale;
+    }
+}
+
+// Nothing reads the logits behind the loss, so nothing is in a dx to be added to.
+void CrossEntropyOfTwo::join_backward_input(LayerCall& call,
+                                            Kept& kept,
+                                            std::span<const ConstView> x,
+                                            ConstView /*dy*/,
+                                            std::span<const InputGradient> dx) {
+    const double scale = row_weight(call, input());
+    for (std::size_t input = 0; input < dx.size(); ++input) {
+        PIPETWIN_EXPECT(!dx[input].adds, "the loss is the last reader of what it reads");
+        if (!dx[input].dx.empty()) {
+            call.kernels.cross_entropy_backward(
+                x[input],
+                kept.tensors[0],
+                kept.tensors[1 + input],
+                options_.label_smoothing,
+                input == 0 ? scale : options_.auxiliary_weight * scale,
+                dx[input].dx);
+        }
+    }
+    call.done(Op::BackwardInput);
+}
+
+void CrossEntropyOfTwo::join_backward_weight(LayerCall& /*call*/,
+                                             Kept& /*kept*/,
+                                             std::span<const ConstView> /*x*/,
+                                             ConstView /*dy*/) {}
+
+void CrossEntropyOfTwo::join_backward(LayerCall& call,
+                                      Kept& kept,
+                                      std::span<const ConstView> x,
+                                      ConstView dy,
+                                      std::span<const InputGradient> dx) {
+    join_backward_input(call, kept, x, dy, dx);
+}
+
+void CrossEntropyOfTwo::forward(
+    LayerCall& /*call*/, ConstView /*x*/, ConstView /*skip*/, View /*y*/, Kept& /*kept*/) {
+    throw InternalError("a loss of two outputs has two inputs");
+}
+
+void CrossEntropyOfTwo::backward_input(LayerCall& /*call*/,
+                                       Kept& /*kept*/,
+                                       ConstView /*x*/,
+                                       ConstView /*dy*/,
+                                       ConstView /*skip*/,
+                                       View /*dx*/) {
+    throw InternalError("a loss of two outputs has two inputs");
 }
 
 BinaryCrossEntropy::BinaryCrossEntropy(const SampleShape& input, NumberFormat format)

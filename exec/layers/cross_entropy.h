@@ -33,6 +33,52 @@ class CrossEntropy final : public ExecutableLayer {
     double label_smoothing_;
 };
 
+/// The loss of two outputs that stand for the same classes: those of the model, and auxiliary ones
+/// that an earlier layer has made. With w the auxiliary weight,
+///
+/// loss = loss of x_0 + w loss of x_1,  dx_0 = d loss of x_0,  dx_1 = w d loss of x_1
+///
+/// in training, each as in CrossEntropy with the same label smoothing; an evaluation is about x_0
+/// alone, and so is the number of right rows. Keeps the targets (int32) and l of both.
+class CrossEntropyOfTwo final : public JoiningLayer {
+  public:
+    struct Options {
+        double label_smoothing = 0;
+        double auxiliary_weight = 0;
+    };
+    CrossEntropyOfTwo(const std::vector<SampleShape>& inputs, Options options, NumberFormat format);
+
+    Bytes kept_bytes(int samples) const override;
+    Bytes unread_bytes(int samples) const override { return kept_bytes(samples); }
+    void free_unread(Kept& kept) const override { kept.tensors.clear(); }
+    bool backward_reads(std::size_t /*input*/) const override { return true; }
+    bool weight_reads(std::size_t /*input*/) const override { return false; }
+    /// Throws Error(BadInput), naming sample, position and value, if a target is no class.
+    void join(LayerCall& call, std::span<const ConstView> x, View y, Kept& kept) override;
+    void join_backward_input(LayerCall& call,
+                             Kept& kept,
+                             std::span<const ConstView> x,
+                             ConstView dy,
+                             std::span<const InputGradient> dx) override;
+    void join_backward_weight(LayerCall& call,
+                              Kept& kept,
+                              std::span<const ConstView> x,
+                              ConstView dy) override;
+    void join_backward(LayerCall& call,
+                       Kept& kept,
+                       std::span<const ConstView> x,
+                       ConstView dy,
+                       std::span<const InputGradient> dx) override;
+
+    /// The loss has two inputs: these throw InternalError.
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+
+  private:
+    Options options_;
+};
+
 /// The loss of a yes or no at every position: with t the target 0 or 1 of a row, N the samples of
 /// the mini-batch and T the positions of a sample,
 ///

@@ -9,10 +9,11 @@ void Dropping::create(ParameterMaker& maker) {
 }
 
 DropoutMask Dropping::mask(const LayerCall& call, std::int64_t numbers) const {
+    const double probability = rises_ ? probability_ * call.progress : probability_;
     return {.key = random_.of(static_cast<std::uint64_t>(call.step)).key(),
             .first_sample = call.first_sample,
             .numbers_per_sample = numbers,
-            .probability = acts(call) ? probability_ : 0.0};
+            .probability = acts(call) ? probability : 0.0};
 }
 
 void Dropping::apply(const LayerCall& call, ConstView x, ConstView skip, View y) const {
@@ -47,13 +48,10 @@ void Dropout::backward_input(
     call.done(Op::BackwardInput);
 }
 
-DropoutOfWhole::DropoutOfWhole(const SampleShape& input,
-                               DroppedWhole part,
-                               double probability,
-                               NumberFormat format)
+DropoutOfWhole::DropoutOfWhole(const SampleShape& input, Options options, NumberFormat format)
     : ExecutableLayer(input, input, format),
-      dropping_(probability),
-      decisions_(part == DroppedWhole::Channel ? input.width : 1) {}
+      dropping_(options.probability, options.rises),
+      decisions_(options.part == DroppedWhole::Channel ? input.width : 1) {}
 
 void DropoutOfWhole::create_parameters(ParameterMaker& maker,
                                        const std::string& /*path*/,

@@ -9,7 +9,9 @@ namespace pipetwin::exec {
 /// recompute and backward draw it again. Nothing is dropped in an evaluation.
 class Dropping {
   public:
-    explicit Dropping(double probability) : probability_(probability) {}
+    /// `rises`: the probability is that times `LayerCall::progress`.
+    explicit Dropping(double probability, bool rises = false)
+        : probability_(probability), rises_(rises) {}
 
     /// Takes the unit's next random stream; called in the order of the layers.
     void create(ParameterMaker& maker);
@@ -30,6 +32,7 @@ class Dropping {
     DropoutMask mask(const LayerCall& call, std::int64_t numbers) const;
 
     double probability_;
+    bool rises_;
     RandomStream random_{0};
 };
 
@@ -61,14 +64,18 @@ enum class DroppedWhole {
 
 /// y = skip + mask x / (1 - p),  dx = skip + mask dy / (1 - p)        x, y (n, width)
 ///
-/// The mask has one decision for each channel of a sample, or for each sample. Keeps nothing beside
-/// its input, which its backward does not read.
+/// The mask has one decision for each channel of a sample, or for each sample. Where p rises, it is
+/// the probability times `LayerCall::progress`: 0 in the first step of the training, as in the
+/// reference's training of AmoebaNet (tensorflow/tpu, models/official/amoeba_net). Keeps nothing
+/// beside its input, which its backward does not read.
 class DropoutOfWhole final : public ExecutableLayer {
   public:
-    DropoutOfWhole(const SampleShape& input,
-                   DroppedWhole part,
-                   double probability,
-                   NumberFormat format);
+    struct Options {
+        DroppedWhole part = DroppedWhole::Channel;
+        double probability = 0;
+        bool rises = false;
+    };
+    DropoutOfWhole(const SampleShape& input, Options options, NumberFormat format);
 
     bool backward_reads_input() const override { return false; }
     void create_parameters(ParameterMaker& maker,

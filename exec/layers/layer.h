@@ -29,6 +29,7 @@ struct LayerCall {
     int batch_samples = 0;             ///< of the mini-batch: the loss is a mean over these
     int first_sample = 0;              ///< of the micro-batch, in the mini-batch
     int step = 0;                      ///< counts from 0
+    double progress = 0;               ///< of the training: 0 in the first step, 1 behind the last
     bool evaluation = false;           ///< forward only: nothing is dropped
     bool recomputation = false;        ///< forward again: side effects happened already
     const MicroBatch* data = nullptr;  ///< in forward only
@@ -38,6 +39,9 @@ struct LayerCall {
     /// Memory for the number of right rows that the loss layer finds; null: not wanted.
     double* right_sum = nullptr;
     double loss_scale = 0;  ///< set by the loss layer: the mini-batch's mean loss has scale * sum
+    /// Memory for the sum over the rows of an auxiliary loss; null: not wanted. As `loss_sum`.
+    double* auxiliary_sum = nullptr;
+    double auxiliary_scale = 0;  ///< as `loss_scale`; 0 where there is no auxiliary loss
     /// Called after each part of a primitive layer's backward; may be empty.
     std::function<void(Op part)> after_part{};
 

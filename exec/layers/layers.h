@@ -33,6 +33,8 @@ using LayerWatch = std::function<void(int layer, const Tensor& output)>;
 struct StageOptions {
     NumberFormat format{};
     std::uint64_t seed = 1;
+    int training_steps = 0;  ///< of the whole run, with which a rising drop path rises; 0: unknown,
+                             ///< it has risen
     int micro_batches = 1;
     int largest_micro_batch = 1;                     ///< samples; sizes the workspace
     OptimizerKind optimizer = OptimizerKind::AdamW;  ///< whose state is allocated

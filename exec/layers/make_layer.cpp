@@ -157,12 +157,19 @@ constexpr std::array layer_makers{
     LayerMaker{LayerType::ChannelDropout,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
                    return std::make_unique<DropoutOfWhole>(
-                       input, DroppedWhole::Channel, spec.dropout, format);
+                       input,
+                       DropoutOfWhole::Options{.part = DroppedWhole::Channel,
+                                               .probability = spec.dropout},
+                       format);
                }},
     LayerMaker{LayerType::DropPath,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
                    return std::make_unique<DropoutOfWhole>(
-                       input, DroppedWhole::Sample, spec.dropout, format);
+                       input,
+                       DropoutOfWhole::Options{.part = DroppedWhole::Sample,
+                                               .probability = spec.dropout,
+                                               .rises = spec.rising},
+                       format);
                }},
     LayerMaker{LayerType::Identity,
                [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
@@ -226,6 +233,13 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
     }
     if (spec.type == LayerType::Sequence) {
         return std::make_unique<Graph>(spec, inputs, format);
+    }
+    if (spec.type == LayerType::CrossEntropy) {
+        return std::make_unique<CrossEntropyOfTwo>(
+            inputs,
+            CrossEntropyOfTwo::Options{.label_smoothing = spec.label_smoothing,
+                                       .auxiliary_weight = spec.auxiliary_weight},
+            format);
     }
     return std::make_unique<Join>(spec.type, inputs, joined_output(spec, inputs), format);
 }

@@ -232,7 +232,7 @@ void Stage::Impl::run_branches(
     }
     stash.is_whole = keep;
     if (!call.recomputation) {
-        loss_scales[as_index(micro_batch)] = call.loss_scale;
+        take_scales(call, micro_batch);
     }
 }
 

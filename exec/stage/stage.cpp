@@ -64,10 +64,12 @@ Stage::Impl::Impl(Device& on, Arena& in, const StageOptions& with)
     : device(on), kernels(&on.kernels()), arena(in), options(with) {
     stashes.resize(as_index(options.micro_batches));
     loss_sums = device.results(stashes.size());
+    auxiliary_sums = device.results(stashes.size());
     if (options.counts_right) {
         right_sums = device.results(stashes.size());
     }
     loss_scales.resize(stashes.size());
+    auxiliary_scales.resize(stashes.size());
 }
 
 Stage::Stage(
@@ -176,7 +178,7 @@ Stage::Stash& Stage::Impl::stash(int micro_batch) {
         for (Stash& added : std::span(stashes).subspan(loss_scales.size())) {
             added.branches = branches ? branches->make_stash() : BranchStash();
         }
-        for (std::span<double>* const sums : {&loss_sums, &right_sums}) {
+        for (std::span<double>* const sums : {&loss_sums, &auxiliary_sums, &right_sums}) {
             if (!sums->empty()) {
                 const std::span<double> more = device.results(stashes.size());
                 std::ranges::copy(*sums, more.begin());
@@ -184,6 +186,7 @@ Stage::Stash& Stage::Impl::stash(int micro_batch) {
             }
         }
         loss_scales.resize(stashes.size());
+        auxiliary_scales.resize(stashes.size());
     }
     return stashes[index];
 }
@@ -200,7 +203,10 @@ LayerCall Stage::Impl::call(int micro_batch, const Stash& stash) {
             .samples = stash.samples,
             .batch_samples = stash.batch_samples,
             .first_sample = stash.first_sample,
-            .step = stash.step};
+            .step = stash.step,
+            .progress = options.training_steps > 0
+                            ? std::min(1.0, double{1} * stash.step / options.training_steps)
+                            : 1.0};
 }
 
 /// The model's own input, from the host.
@@ -310,7 +316,14 @@ void Stage::Impl::show(std::size_t index, const Tensor& output) const {
 /// Tells the loss layer where what it finds in the micro-batch is to go.
 void Stage::Impl::want_sums(LayerCall& call, int micro_batch) {
     call.loss_sum = &loss_sums[as_index(micro_batch)];
+    call.auxiliary_sum = &auxiliary_sums[as_index(micro_batch)];
     call.right_sum = right_sums.empty() ? nullptr : &right_sums[as_index(micro_batch)];
+}
+
+/// Takes what the loss layer, where the stage has one, has said of the micro-batch's sums.
+void Stage::Impl::take_scales(const LayerCall& call, int micro_batch) {
+    loss_scales[as_index(micro_batch)] = call.loss_scale;
+    auxiliary_scales[as_index(micro_batch)] = call.auxiliary_scale;
 }
 
 /// All layers in order. With `keep` everything that backward needs goes into the stash, else the
@@ -347,7 +360,7 @@ Tensor Stage::Impl::run_forward(
     }
     stash.is_whole = keep;
     if (!call.recomputation) {
-        loss_scales[as_index(micro_batch)] = call.loss_scale;
+        take_scales(call, micro_batch);
     }
     return x;
 }
@@ -531,6 +544,8 @@ void Stage::zero_losses() {
     std::ranges::fill(impl_->loss_sums, 0.0);
     std::ranges::fill(impl_->right_sums, 0.0);
     std::ranges::fill(impl_->loss_scales, 0.0);
+    std::ranges::fill(impl_->auxiliary_sums, 0.0);
+    std::ranges::fill(impl_->auxiliary_scales, 0.0);
 }
 
 const std::vector<Parameter*>& Stage::shared_parameters() const {
@@ -696,6 +711,7 @@ double Stage::loss() const {
     double sum = 0;
     for (std::size_t i = 0; i < impl_->loss_sums.size(); ++i) {
         sum += impl_->loss_sums[i] * impl_->loss_scales[i];
+        sum += impl_->auxiliary_sums[i] * impl_->auxiliary_scales[i];
     }
     return sum;
 }

@@ -69,20 +69,23 @@ struct Stage::Impl {
     std::vector<Parameter*> parameters;
     std::vector<Parameter*> state;
     StageMoments moments;
-    std::vector<double> own_moments;      ///< as a twin is sent them
-    std::vector<double> twin_moments;     ///< as a twin has sent them
-    std::span<double> loss_sums;          ///< [micro-batch]
-    std::span<double> right_sums;         ///< [micro-batch]; empty where they are not counted
-    std::vector<double> loss_scales;      ///< [micro-batch]
-    std::span<double> squares;            ///< [parameter]
-    std::vector<double> counted_squares;  ///< without copies
-    std::vector<Parameter*> shared;       ///< that another stage has, too, or that are used twice
-    bool uses_averages = false;           ///< layers read the averages of the weights
+    std::vector<double> own_moments;       ///< as a twin is sent them
+    std::vector<double> twin_moments;      ///< as a twin has sent them
+    std::span<double> loss_sums;           ///< [micro-batch]
+    std::span<double> right_sums;          ///< [micro-batch]; empty where they are not counted
+    std::vector<double> loss_scales;       ///< [micro-batch]
+    std::span<double> auxiliary_sums;      ///< [micro-batch]
+    std::vector<double> auxiliary_scales;  ///< [micro-batch]
+    std::span<double> squares;             ///< [parameter]
+    std::vector<double> counted_squares;   ///< without copies
+    std::vector<Parameter*> shared;        ///< that another stage has, too, or that are used twice
+    bool uses_averages = false;            ///< layers read the averages of the weights
 
     void finish(const ParameterMaker::Settings& rules, ShareCut* share);
     Stash& stash(int micro_batch);
     LayerCall call(int micro_batch, const Stash& stash);
     void want_sums(LayerCall& call, int micro_batch);
+    void take_scales(const LayerCall& call, int micro_batch);
     Tensor load(const MicroBatch& data);
     Tensor take_in(Stash& stash, Tensor input, const MicroBatch& data);
     Boundary boundary(const SampleShape& shape, int samples) const;

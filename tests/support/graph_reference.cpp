@@ -24,6 +24,8 @@ struct Step {
     std::vector<std::size_t> operands;  ///< values
     SampleShape output;
     std::unique_ptr<exec::ExecutableLayer> layer{};  ///< null: a join
+    /// The loss of the second output, where the last step is a loss of two.
+    std::unique_ptr<exec::ExecutableLayer> auxiliary{};
 };
 
 /// Everything that one micro-batch leaves from forward to backward.
@@ -31,6 +33,7 @@ struct Pass {
     std::vector<Tensor> values;
     std::vector<Tensor> gradients;  ///< [value]
     std::vector<exec::Kept> kept;   ///< [step]
+    exec::Kept auxiliary;           ///< of the loss of the second output
     double loss_scale = 0;
 };
 
@@ -120,9 +123,13 @@ struct GraphReference::Impl {
         step.operands = operands;
         step.output = output;
         shapes.push_back(output);
-        if (operands.size() == 1) {
+        const bool is_loss = spec.type == LayerType::CrossEntropy;
+        if (operands.size() == 1 || is_loss) {
             step.layer = exec::make_layer(spec, inputs.front(), format);
             step.layer->create_parameters(maker, path, false);
+        }
+        if (operands.size() == 2 && is_loss) {
+            step.auxiliary = exec::make_layer(spec, inputs.back(), format);
         }
     }
 
@@ -168,6 +175,12 @@ struct GraphReference::Impl {
             if (step.layer) {
                 step.layer->forward(
                     call, pass.values[step.operands.front()], {}, y, pass.kept[index]);
+                pass.loss_scale = call.loss_scale;
+                if (step.auxiliary) {
+                    call.loss_sum = &auxiliary_sums[as_index(number)];
+                    step.auxiliary->forward(
+                        call, pass.values[step.operands.back()], {}, y, pass.auxiliary);
+                }
                 continue;
             }
             std::vector<const Tensor*> operands;
@@ -177,7 +190,6 @@ struct GraphReference::Impl {
             format.real == exec::DType::F64 ? join<double>(step, operands, y)
                                             : join<float>(step, operands, y);
         }
-        pass.loss_scale = call.loss_scale;
     }
 
     /// The first gradient of a value stays as it is, and each further one is added to it.
@@ -190,6 +202,17 @@ struct GraphReference::Impl {
         }
     }
 
+    /// The gradient of what the loss reads beside the model's own logits.
+    void auxiliary_backward(Pass& pass, const Step& step, Tensor& dx) {
+        const std::vector<Tensor>& kept = pass.auxiliary.tensors;  // targets, log sums
+        exec::cpu_kernels().cross_entropy_backward(pass.values[step.operands.back()],
+                                                   kept[0],
+                                                   kept[1],
+                                                   step.spec.label_smoothing,
+                                                   step.spec.auxiliary_weight * pass.loss_scale,
+                                                   dx);
+    }
+
     void backward(int number, const exec::MicroBatch& slice) {
         Pass& pass = passes[as_index(number)];
         exec::LayerCall call = this->call(number, slice);
@@ -199,7 +222,9 @@ struct GraphReference::Impl {
             std::int64_t first = 0;
             for (const std::size_t operand : step.operands) {
                 Tensor dx = tensor_for(shapes[operand], slice.samples);
-                if (step.layer) {
+                if (step.auxiliary && operand == step.operands.back()) {
+                    auxiliary_backward(pass, step, dx);
+                } else if (step.layer) {
                     step.layer->backward(call, pass.kept[index], pass.values[operand], dy, {}, dx);
                 } else {
                     format.real == exec::DType::F64 ? hand_back<double>(step, dy, first, dx)
@@ -219,6 +244,7 @@ struct GraphReference::Impl {
     std::vector<SampleShape> shapes;  ///< [value]
     std::vector<Pass> passes;
     std::vector<double> loss_sums;
+    std::vector<double> auxiliary_sums;
 };
 
 GraphReference::GraphReference(const Model& model, const exec::ExecutorOptions& options)
@@ -232,6 +258,7 @@ double GraphReference::run(const std::vector<exec::MicroBatch>& slices,
     impl_->device->enter_thread();
     impl_->passes.clear();
     impl_->loss_sums.assign(slices.size(), 0);
+    impl_->auxiliary_sums.assign(slices.size(), 0);
     for (exec::Parameter* const parameter : parameters()) {
         exec::cpu_kernels().fill_zero(parameter->gradient);
     }
@@ -244,7 +271,10 @@ double GraphReference::run(const std::vector<exec::MicroBatch>& slices,
     }
     double loss = 0;
     for (int number = 0; number < count; ++number) {
-        loss += impl_->loss_sums[as_index(number)] * impl_->passes[as_index(number)].loss_scale;
+        const double scale = impl_->passes[as_index(number)].loss_scale;
+        loss += impl_->loss_sums[as_index(number)] * scale;
+        loss += impl_->auxiliary_sums[as_index(number)] *
+                (impl_->steps.back().spec.auxiliary_weight * scale);
     }
     return loss;
 }

@@ -67,10 +67,11 @@ __device__ __forceinline__ std::uint64_t bits_of(std::uint64_t key, std::uint64_
 template <class T>
 __global__ void __launch_bounds__(block_size)
     drop_kernel(ColumnDrop o, const T* x, const T* skip, T* y) {
+    const DropoutStep step = *o.dropout.step;
     const std::int64_t size = o.rows * o.columns;
     for (std::int64_t sample = blockIdx.y; sample < o.dropout.samples; sample += gridDim.y) {
         const std::uint64_t key =
-            key_of(*o.dropout.key, static_cast<std::uint64_t>(o.dropout.first_sample + sample));
+            key_of(step.key, static_cast<std::uint64_t>(o.dropout.first_sample + sample));
         const std::int64_t begin = sample * size;
         for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_size + threadIdx.x;
              i < size;
@@ -78,9 +79,8 @@ __global__ void __launch_bounds__(block_size)
             const std::int64_t number = o.dropout.numbers_per_sample == 1 ? 0 : i % o.columns;
             const std::uint64_t both = bits_of(key, static_cast<std::uint64_t>(number / 2));
             const auto bits = static_cast<std::uint32_t>(number % 2 == 0 ? both : both >> 32U);
-            const float kept = bits < o.dropout.threshold
-                                   ? 0.0F
-                                   : __fmul_rn(to_float(x[begin + i]), o.dropout.scale);
+            const float kept =
+                bits < step.threshold ? 0.0F : __fmul_rn(to_float(x[begin + i]), step.scale);
             y[begin + i] =
                 from_float<T>(skip == nullptr ? kept : __fadd_rn(to_float(skip[begin + i]), kept));
         }

@@ -55,26 +55,25 @@ void CudaColumnKernels::rectify_backward(double slope, ConstView x, ConstView dy
                      dx.data);
 }
 
-// The key changes from step to step, so it comes from host memory.
+// Key and probability change from step to step, so they come from host memory.
 void CudaColumnKernels::drop_columns(
     const exec::DropoutMask& mask, int samples, ConstView x, ConstView skip, View y) const {
-    auto* const key = static_cast<std::uint64_t*>(lane_.scratch(sizeof(mask.key)));
-    std::byte* staged = lane_.stage(sizeof(mask.key));
+    const DropoutStep step = dropout_step_of(mask);
+    auto* const here = static_cast<DropoutStep*>(lane_.scratch(sizeof(step)));
+    std::byte* staged = lane_.stage(sizeof(step));
     if (staged == nullptr) {
         lane_.finish();
-        staged = lane_.stage(sizeof(mask.key));
+        staged = lane_.stage(sizeof(step));
     }
-    std::memcpy(staged, &mask.key, sizeof(mask.key));
-    lane_.list().add("cudaMemcpyAsync", copy_bytes, key, staged, sizeof(mask.key));
+    std::memcpy(staged, &step, sizeof(step));
+    lane_.list().add("cudaMemcpyAsync", copy_bytes, here, staged, sizeof(step));
     lane_.list().add("drop_columns",
                      cuda::drop_columns,
                      real_of(y.dtype),
-                     ColumnDrop{.dropout = {.key = key,
+                     ColumnDrop{.dropout = {.step = here,
                                             .first_sample = mask.first_sample,
                                             .samples = samples,
-                                            .numbers_per_sample = mask.numbers_per_sample,
-                                            .threshold = mask.threshold(),
-                                            .scale = static_cast<float>(mask.scale())},
+                                            .numbers_per_sample = mask.numbers_per_sample},
                                 .rows = y.rows / samples,
                                 .columns = y.columns},
                      x.data,

@@ -461,24 +461,23 @@ void CudaKernels::binary_cross_entropy_backward(ConstView x,
                      dx.data);
 }
 
-// The key changes from step to step, so it comes from host memory: see `update`.
+// Key and probability change from step to step, so they come from host memory: see `update`.
 void CudaKernels::dropout(const exec::DropoutMask& mask,
                           ConstView x,
                           ConstView skip,
                           View y) const {
-    auto* const key = scratch<std::uint64_t>(1);  // first: it may let the lane finish
-    std::byte* const staged = stage(sizeof(mask.key));
-    std::memcpy(staged, &mask.key, sizeof(mask.key));
-    lane_.list().add("cudaMemcpyAsync", copy, key, staged, sizeof(mask.key));
+    const DropoutStep step = dropout_step_of(mask);
+    auto* const here = scratch<DropoutStep>(1);  // first: it may let the lane finish
+    std::byte* const staged = stage(sizeof(step));
+    std::memcpy(staged, &step, sizeof(step));
+    lane_.list().add("cudaMemcpyAsync", copy, here, staged, sizeof(step));
     lane_.list().add("dropout",
                      cuda::dropout,
                      real_of(y.dtype),
-                     Dropout{.key = key,
+                     Dropout{.step = here,
                              .first_sample = mask.first_sample,
                              .samples = y.size() / mask.numbers_per_sample,
-                             .numbers_per_sample = mask.numbers_per_sample,
-                             .threshold = mask.threshold(),
-                             .scale = static_cast<float>(mask.scale())},
+                             .numbers_per_sample = mask.numbers_per_sample},
                      x.data,
                      skip.data,
                      y.data);

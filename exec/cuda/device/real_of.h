@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "exec/cuda/kernels/kernels.h"
+#include "exec/device/kernels.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::cuda {
@@ -11,6 +12,12 @@ inline Real real_of(exec::DType type) {
     PIPETWIN_EXPECT(type == exec::DType::F32 || type == exec::DType::BF16,
                     "the GPU computes in fp32 and bf16");
     return type == exec::DType::BF16 ? Real::BF16 : Real::F32;
+}
+
+/// What a mask has of its own in a step.
+inline DropoutStep dropout_step_of(const exec::DropoutMask& mask) {
+    return {
+        .key = mask.key, .threshold = mask.threshold(), .scale = static_cast<float>(mask.scale())};
 }
 
 }  // namespace pipetwin::cuda

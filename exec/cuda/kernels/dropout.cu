@@ -27,14 +27,15 @@ __device__ __forceinline__ std::uint64_t bits_of(std::uint64_t key, std::uint64_
 template <class T>
 __global__ void __launch_bounds__(block_size)
     dropout_kernel(Dropout o, const T* x, const T* skip, T* y) {
+    const DropoutStep step = *o.step;
     const std::int64_t pairs = (o.numbers_per_sample + 1) / 2;
     for (std::int64_t sample = blockIdx.y; sample < o.samples; sample += gridDim.y) {
         const std::uint64_t key =
-            key_of(*o.key, static_cast<std::uint64_t>(o.first_sample + sample));
+            key_of(step.key, static_cast<std::uint64_t>(o.first_sample + sample));
         const std::int64_t begin = sample * o.numbers_per_sample;
         const auto drop = [&](std::int64_t at, std::uint32_t bits) {
             const float kept =
-                bits < o.threshold ? 0.0F : __fmul_rn(to_float(x[begin + at]), o.scale);
+                bits < step.threshold ? 0.0F : __fmul_rn(to_float(x[begin + at]), step.scale);
             const float sum = skip == nullptr ? kept : __fadd_rn(to_float(skip[begin + at]), kept);
             y[begin + at] = from_float<T>(sum);
         };

@@ -76,14 +76,20 @@ cudaError_t gelu_backward(
 
 // dropout.cu
 
+/// What a step's dropout has of its own: a graph that was captured in a step before runs again with
+/// others.
+struct DropoutStep {
+    std::uint64_t key = 0;
+    std::uint32_t threshold = 0;
+    float scale = 1;
+};
+
 /// The masks of exec/device/kernels.h.
 struct Dropout {
-    const std::uint64_t* key = nullptr;  ///< of the step: a captured graph runs again with another
+    const DropoutStep* step = nullptr;  ///< in device memory
     std::int64_t first_sample = 0;
     std::int64_t samples = 0;
     std::int64_t numbers_per_sample = 0;
-    std::uint32_t threshold = 0;
-    float scale = 1;
 };
 
 /// y = skip + scale x, or skip where x is dropped; skip may be null; y may be x or skip.

@@ -192,6 +192,46 @@ TEST(GraphModel, RefusesShapesThatDoNotAddOrJoin) {
               "model, layer 'c': widths that add up to 2147483648, expected at most 1073741824");
 }
 
+/// A loss of the model's own logits and of others.
+std::vector<LayerSpec> two_losses(int own, int other) {
+    return {linear("stem", 8), linear("classes", own), linear("side", other, {"stem"}), loss()};
+}
+
+TEST(GraphModel, ALossMayReadTwoOutputsOfOneShape) {
+    std::vector<LayerSpec> layers = two_losses(5, 5);
+    layers.back().inputs = {"classes", "side"};
+    const Model model = model_of(layers);
+    EXPECT_THAT(model.operands_of(3), ElementsAre(1, 2));
+    EXPECT_EQ(model.layer(3).output, (SampleShape{.positions = 1, .width = 0}));
+    EXPECT_EQ(model.layer(3).parameter_count, 0);
+    EXPECT_THAT(model.layer(3).keeps_input, ElementsAre(true, true));
+    EXPECT_EQ(model.layer(3).spec.auxiliary_weight, 0.4);
+}
+
+TEST(GraphModel, RefusesLossesOfOutputsThatDoNotFit) {
+    std::vector<LayerSpec> layers = two_losses(5, 6);
+    layers.back().inputs = {"classes", "side"};
+    EXPECT_EQ(
+        fault_of(layers),
+        "model, layer 'loss': 'classes' makes 1 x 5 and 'side' 1 x 6, expected outputs of one "
+        "shape");
+    layers = two_losses(5, 5);
+    layers.back().inputs = {"classes", "side", "stem"};
+    EXPECT_EQ(fault_of(layers),
+              "model, layer 'loss': cross_entropy reads 3 outputs, expected one or two");
+    layers.back().inputs.pop_back();
+    layers.back().auxiliary_weight = 1.5;
+    EXPECT_EQ(fault_of(layers), "model, layer 'loss': auxiliary_weight = 1.5, expected 0 to 1");
+    layers.back().auxiliary_weight = 0.4;
+    layers.back().label_smoothing = 1;
+    EXPECT_EQ(fault_of(layers),
+              "model, layer 'loss': label_smoothing = 1, expected 0 up to, but not, 1");
+    LayerSpec alone = loss();
+    alone.auxiliary_weight = 0.3;
+    EXPECT_EQ(fault_of({linear("classes", 5), alone}),
+              "model, layer 'loss': auxiliary_weight = 0.3 with one output to read, expected two");
+}
+
 TEST(GraphModel, RefusesAnOutputThatNoLayerReads) {
     EXPECT_EQ(
         fault_of({linear("stem", 8), linear("left", 8), linear("right", 8, {"stem"}), loss()}),

@@ -1,5 +1,6 @@
 #include "core/model/image_models.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -92,6 +93,10 @@ Sums sums_of(LayerSpec spec, const std::vector<SampleShape>& inputs) {
     }
     if (spec.type == LayerType::Add || spec.type == LayerType::Concat) {
         return joined(spec, inputs);
+    }
+    if (spec.type == LayerType::CrossEntropy && inputs.size() == 2) {
+        EXPECT_EQ(inputs[0], inputs[1]) << spec.name;
+        return {.output = {.positions = 1, .width = 0}};
     }
     EXPECT_EQ(inputs.size(), 1U) << spec.name;
     spec.inputs.clear();
@@ -219,6 +224,103 @@ INSTANTIATE_TEST_SUITE_P(
                       AmoebaNetCount{{9, 64, 10, reference}, 3'843'442},
                       AmoebaNetCount{{18, 512, 1001, reference}, 557'286'057, AmoebaNetCells::B},
                       AmoebaNetCount{{6, 64, 10, reference}, 3'151'002, AmoebaNetCells::B}));
+
+struct AuxiliaryCount {
+    AmoebaNetSizes sizes;
+    std::int64_t parameters = 0;  ///< of the auxiliary head
+    AmoebaNetCells cells = AmoebaNetCells::D;
+};
+
+void PrintTo(const AuxiliaryCount& row, std::ostream* out) {
+    *out << row.sizes.layers << ", " << row.sizes.filters;
+}
+
+class AuxiliaryHead : public ::testing::TestWithParam<AuxiliaryCount> {};
+
+/// It reads the last cell before the last reduction, 8 D channels of 14 x 14 pixels, of which a
+/// pool leaves 4 x 4: 8 D 51 + 51 307 4 4 + 307 k + k, and two norms.
+TEST_P(AuxiliaryHead, HasTheParametersOfTheReference) {
+    AmoebaNetSizes sizes = GetParam().sizes;
+    const std::vector<std::int64_t> without = parameters_of(amoebanet(sizes, GetParam().cells));
+    sizes.auxiliary_head = true;
+    const Built model = amoebanet(sizes, GetParam().cells);
+    const int cell = 2 + 2 * (sizes.layers / 3) + 1;
+    ASSERT_EQ(model.count(), sizes.layers + 7);
+    EXPECT_EQ(model.name(cell), fmt::format("cell3_normal{}", sizes.layers / 3));
+    EXPECT_EQ(model.name(cell + 1), "auxiliary");
+    EXPECT_EQ(model.name(cell + 2), "cell4_reduction");
+    EXPECT_EQ(model.output(cell), image_shape({14, 14}, 8 * sizes.filters));
+    EXPECT_EQ(model.output(cell + 1), (SampleShape{.positions = 1, .width = sizes.classes}));
+    EXPECT_THAT(model.model.operands_of(cell + 1), ElementsAre(cell));
+    EXPECT_THAT(model.model.operands_of(cell + 2), ElementsAre(cell, cell - 1));
+    EXPECT_THAT(model.model.operands_of(model.count() - 1),
+                ElementsAre(model.count() - 2, cell + 1));
+    std::vector<std::int64_t> with = parameters_of(model);
+    EXPECT_EQ(with[as_index(cell + 1)], GetParam().parameters);
+    with.erase(with.begin() + cell + 1);
+    EXPECT_EQ(with, without);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Reference,
+    AuxiliaryHead,
+    ::testing::Values(AuxiliaryCount{{18, 208, 1001, reference}, 644'400},
+                      AuxiliaryCount{{18, 416, 1001, reference}, 729'264},
+                      AuxiliaryCount{{18, 544, 1001, reference}, 781'488},
+                      AuxiliaryCount{{36, 544, 1001, reference}, 781'488},
+                      AuxiliaryCount{{72, 512, 1001, reference}, 768'432},
+                      AuxiliaryCount{{18, 256, 1001, reference}, 663'984},
+                      AuxiliaryCount{{18, 128, 1001, reference}, 611'760},
+                      AuxiliaryCount{{18, 512, 1001, reference}, 768'432, AmoebaNetCells::B}));
+
+TEST(AuxiliaryHeadOfAmoebaNet, HasALossOfTheWeightThatTheReferenceHas) {
+    const std::vector<LayerSpec> layers =
+        amoebanet_layers(AmoebaNetCells::D,
+                         {.layers = 3, .filters = 64, .classes = 10, .auxiliary_head = true},
+                         large);
+    const LayerSpec& loss = layers.back().inner.back();
+    EXPECT_EQ(loss.type, LayerType::CrossEntropy);
+    EXPECT_THAT(loss.inputs, ElementsAre("linear", "input1"));
+    EXPECT_EQ(loss.auxiliary_weight, 0.4);
+    EXPECT_EQ(loss.label_smoothing, 0.1);
+}
+
+/// The layers of a type inside a unit.
+std::vector<LayerSpec> of_type(const LayerSpec& unit, LayerType type) {
+    std::vector<LayerSpec> found;
+    for (const LayerSpec& inner : unit.inner) {
+        if (inner.type == type) {
+            found.push_back(inner);
+        }
+    }
+    return found;
+}
+
+/// Each operation of a cell but "none" is dropped, alike in all cells (drop_connect_version v1),
+/// which changes neither shapes nor parameters. D's normal cell has eight, its reduction cell
+/// eight.
+TEST(DropPathOfAmoebaNet, IsBehindEachOperationThatIsNotNone) {
+    AmoebaNetSizes sizes{.layers = 3, .filters = 64, .classes = 10};
+    const Built without = amoebanet(sizes);
+    sizes.drop_path = 0.3;
+    const Built with = amoebanet(sizes);
+    EXPECT_EQ(parameters_of(with), parameters_of(without));
+    for (const LayerSpec& unit : amoebanet_layers(AmoebaNetCells::D, sizes, large)) {
+        const bool is_cell = unit.name != "stem1" && unit.name != "classify";
+        const std::vector<LayerSpec> drops = of_type(unit, LayerType::DropPath);
+        EXPECT_EQ(drops.size(), is_cell ? 8U : 0U) << unit.name;
+        for (const LayerSpec& drop : drops) {
+            EXPECT_EQ(drop.dropout, 0.3);
+            EXPECT_TRUE(drop.rising);
+            EXPECT_THAT(drop.inputs, ElementsAre(drop.name.substr(0, drop.name.size() - 5)));
+            const auto sum = std::ranges::find_if(unit.inner, [&](const LayerSpec& layer) {
+                return std::ranges::find(layer.inputs, drop.name) != layer.inputs.end();
+            });
+            ASSERT_NE(sum, unit.inner.end());
+            EXPECT_EQ(sum->type, LayerType::Add);
+        }
+    }
+}
 
 Built amoebanet_256() {
     return amoebanet({.layers = 18, .filters = 256, .classes = 1000, .variant = torchgpipe});
@@ -551,6 +653,8 @@ TEST(ImageModels, AreGraphsOfTheirUnits) {
          {Case{amoebanet_layers(AmoebaNetCells::D, {3, 64, 10, torchgpipe}, odd), odd},
           Case{amoebanet_layers(AmoebaNetCells::D, {6, 64, 10, reference}, odd), odd},
           Case{amoebanet_layers(AmoebaNetCells::B, {3, 64, 10, reference}, large), large},
+          Case{amoebanet_layers(AmoebaNetCells::D, {6, 64, 10, reference, true, 0.3}, large),
+               large},
           Case{resnet_layers({50, 1000}), large},
           Case{resnet_layers({20, 10, false}), grey},
           Case{unet_layers({3, 2, 8}, odd), odd}}) {
@@ -595,6 +699,22 @@ TEST(ImageModels, RefuseSizesThatNoSuchModelHasNamingTheKey) {
                               image_shape({2, 9}, 3));
                 }),
                 HasSubstr("model.image: 2 x 9 pixels, expected at least 3 x 3"));
+    EXPECT_THAT(
+        refusal([] {
+            amoebanet({.layers = 3, .filters = 64, .classes = 10, .auxiliary_head = true},
+                      AmoebaNetCells::D,
+                      image_shape({66, 90}, 3));
+        }),
+        HasSubstr("model.image: the auxiliary head reads 4 x 6 pixels, expected at least 5 x 5"));
+    EXPECT_THAT(
+        refusal([] {
+            amoebanet({3, 64, 10, torchgpipe, true});
+        }),
+        HasSubstr("model.auxiliary_head: true, expected false: the model of torchgpipe has none"));
+    EXPECT_THAT(refusal([] {
+                    amoebanet({3, 64, 10, torchgpipe, false, 0.3});
+                }),
+                HasSubstr("model.drop_path: 0.3, expected 0: the model of torchgpipe drops no"));
 }
 
 }  // namespace image_models_test

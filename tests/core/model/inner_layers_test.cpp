@@ -95,6 +95,29 @@ TEST(InnerLayers, WithoutInputsReadTheOneBeforeAndTheFirstReadsTheFirstInput) {
     EXPECT_EQ(cell.output, two_rows(3));
 }
 
+TEST(InnerLayers, WithALossOfTheOneBeforeHaveNoBranches) {
+    const LayerSpec head =
+        sequence("head", {linear("classes", 5), of_type(LayerType::CrossEntropy, "loss")});
+    EXPECT_FALSE(has_branches(head));
+    EXPECT_FALSE(takes_several(head.inner.back(), 1));
+    EXPECT_TRUE(takes_several(head.inner.back(), 2));
+}
+
+TEST(InnerLayers, MayEndWithALossThatReadsAnInputToo) {
+    const Model model =
+        Model::graph({.positions = 2, .width = 4},
+                     {linear("a", 8),
+                      linear("b", 5),
+                      sequence("head",
+                               {linear("classes", 5),
+                                of_type(LayerType::CrossEntropy, "loss", {"classes", "input1"})},
+                               {"a", "b"})});
+    const Layer& head = model.layer(2);
+    EXPECT_EQ(head.output, (SampleShape{.positions = 1, .width = 0}));
+    EXPECT_TRUE(ends_with_loss(head.spec));
+    EXPECT_THAT(head.keeps_input, ElementsAre(true, true));
+}
+
 TEST(InnerLayers, MayStandInAnyOrderAndAreSorted) {
     const Model model =
         model_of(with_cell({of_type(LayerType::Add, "out", {"y", "z"}),

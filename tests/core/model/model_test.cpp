@@ -114,6 +114,8 @@ TEST(Model, RefusesATiedLayerThatIsNotTheTableTurnedRound) {
                               .tied = true}});
     };
     EXPECT_EQ(model_with(16, false).tied_count(), 16 * 8);
+    EXPECT_EQ(output_shape(model_with(16, false).layer(1).spec, {.positions = 6, .width = 8}),
+              (SampleShape{.positions = 6, .width = 16}));
     const Error error = error_of([&] { model_with(17, false); });
     EXPECT_EQ(error.place(), "model, layer 'head'");
     EXPECT_EQ(error.text(),

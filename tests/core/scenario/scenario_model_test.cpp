@@ -84,7 +84,17 @@ filters = 64
 classes = 10
 image = [65, 63, 3]
 )",
-                                      9}}) {
+                                      9},
+                                 Case{R"([model]
+kind = "amoebanet-d"
+layers = 3
+filters = 64
+classes = 10
+auxiliary_head = true
+drop_path = 0.3
+image = [67, 67, 3]
+)",
+                                      10}}) {
         const Scenario s = parse(scenario.text);
         EXPECT_EQ(scenario_model(s).layer_count(), scenario.units);
         EXPECT_EQ(s.data.kind, DataKind::Synthetic);

@@ -232,6 +232,18 @@ TEST(ParseScenario, RefusesSizesOfImageModelsThatThereAreNot) {
          "variant = \"lingvo\"",
          "",
          "expected one of reference, torchgpipe"},
+        {"[model]\nkind = \"amoebanet-d\"\nlayers = 3\nfilters = 64\nclasses = 10\n"
+         "image = [64, 64, 3]\nauxiliary_head = true",
+         "",
+         "the auxiliary head reads 4 x 4 pixels, expected at least 5 x 5"},
+        {"[model]\nkind = \"amoebanet-d\"\nlayers = 3\nfilters = 64\nclasses = 10\n"
+         "image = [64, 64, 3]\nvariant = \"torchgpipe\"\ndrop_path = 0.3",
+         "",
+         "0.3, expected 0: the model of torchgpipe drops no paths"},
+        {"[model]\nkind = \"amoebanet-d\"\nlayers = 3\nfilters = 64\nclasses = 10\n"
+         "image = [64, 64, 3]\ndrop_path = 1",
+         "",
+         "drop_path = 1, expected a number from 0 up to, but not, 1"},
         {"[model]\nkind = \"unet\"\ndepth = 5\nconvolutions = 1\nchannels = 4\n"
          "image = [16, 16, 3]",
          "",

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -228,10 +230,41 @@ TEST(ParseScenario, ListsOfRanksArePrintedAndReadAgain) {
 
 TEST(ParseScenario, ReadsEveryExampleOfItsDocumentation) {
     const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
-    EXPECT_EQ(blocks.size(), 4U);
+    EXPECT_EQ(blocks.size(), 5U);
     for (const std::string& block : blocks) {
         EXPECT_NO_THROW(parse(block)) << block;
     }
+}
+
+/// The constants of tensorflow/tpu's models/official/amoeba_net.
+TEST(ParseScenario, ReadsGPipesRecipeForAmoebaNetInItsDocumentation) {
+    const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
+    const auto recipe = std::ranges::find_if(blocks, [](const std::string& block) {
+        return block.find("auxiliary_head") != std::string::npos;
+    });
+    ASSERT_NE(recipe, blocks.end());
+    const Scenario s = parse(*recipe);
+    EXPECT_EQ(s.model.kind, ModelKind::AmoebaNetD);
+    EXPECT_TRUE(s.model.amoebanet.auxiliary_head);
+    EXPECT_DOUBLE_EQ(1 - s.model.amoebanet.drop_path, 0.7);
+    EXPECT_EQ(s.training.optimizer, OptimizerKind::RmsPropMomentum);
+    EXPECT_EQ(s.training.rmsprop_decay, 0.9);
+    EXPECT_EQ(s.training.momentum, 0.9);
+    EXPECT_EQ(s.training.epsilon, 1.0);
+    EXPECT_EQ(s.training.weight_decay, 4e-5);
+    EXPECT_EQ(s.training.clip_norm, 10);
+    EXPECT_EQ(s.training.average_decay, 0.9999);
+    EXPECT_EQ(s.training.learning_rate, 0.015);
+    const Model model = scenario_model(s);
+    EXPECT_EQ(model.layer_count(), 18 + 7);
+    const LayerSpec& loss = model.layer(model.layer_count() - 1).spec.inner.back();
+    EXPECT_EQ(loss.label_smoothing, 0.1);
+    EXPECT_EQ(loss.auxiliary_weight, 0.4);
+    std::int64_t parameters = 0;
+    for (int unit = 0; unit < model.layer_count(); ++unit) {
+        parameters += model.layer(unit).parameter_count;
+    }
+    EXPECT_EQ(parameters, 81'140'766 + 644'400);
 }
 
 TEST(PrintScenario, ParsesBackToTheSame) {

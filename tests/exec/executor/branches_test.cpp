@@ -124,6 +124,40 @@ Model cells() {
                          loss()});
 }
 
+/// A second loss beside the model's own, of a branch in the middle. `inside`: the two stand in one
+/// unit with the classes, as in AmoebaNet.
+Model two_losses(bool inside) {
+    const auto both = [](std::vector<std::string> inputs) {
+        LayerSpec spec = of_type(LayerType::CrossEntropy, "loss", std::move(inputs));
+        spec.label_smoothing = 0.1;
+        spec.auxiliary_weight = 0.3;
+        return spec;
+    };
+    LayerSpec path = of_type(LayerType::DropPath, "path", {"linear"});
+    path.dropout = 0.3;
+    const LayerSpec side{.name = "side",
+                         .type = LayerType::Sequence,
+                         .inner = {of_type(LayerType::Gelu, "gelu"), linear("linear", 4)},
+                         .inputs = {"cell0"}};
+    const LayerSpec cell1{
+        .name = "cell1",
+        .type = LayerType::Sequence,
+        .inner = {linear("linear", 7), path, of_type(LayerType::Add, "sum", {"path", "input1"})},
+        .inputs = {"cell0", "stem"}};
+    std::vector<LayerSpec> units{
+        activated("stem", 7), activated("cell0", 6), side, cell1, activated("cell2", 5)};
+    if (inside) {
+        units.push_back({.name = "classify",
+                         .type = LayerType::Sequence,
+                         .inner = {linear("linear", 4), both({"linear", "input1"})},
+                         .inputs = {"cell2", "side"}});
+    } else {
+        units.push_back(linear("classes", 4));
+        units.push_back(both({"classes", "side"}));
+    }
+    return Model::graph({.positions = 2, .width = 6}, std::move(units));
+}
+
 struct NamedModel {
     const char* name;
     Model model;
@@ -193,7 +227,8 @@ INSTANTIATE_TEST_SUITE_P(Branches,
                                            NamedModel{"two_branches", two_branches()},
                                            NamedModel{"fan_outs", fan_outs()},
                                            NamedModel{"cells", cells()},
-
+                                           NamedModel{"two_losses", two_losses(false)},
+                                           NamedModel{"two_losses_in_a_unit", two_losses(true)},
                                            NamedModel{"units_with_branches", test::small_cells()}),
                          [](const auto& named) { return named.param.name; });
 
@@ -282,6 +317,33 @@ TEST_P(EveryGraph, TrainsInTwoPipelines) {
     const Shape shape{.stages = 2, .micro_batches = 2, .batch = 8, .schedule = "chimera"};
     const Shape whole{.stages = 1, .micro_batches = 2, .batch = 8, .schedule = "1f1b"};
     test::expect_near(test::pipeline_step(model, shape), test::pipeline_step(model, whole), 1e-5);
+}
+
+/// A weight of 0 leaves the loss of the first output, which is all that an evaluation looks at.
+TEST(Branches, AnEvaluationLooksAtTheFirstOfTwoLossesAlone) {
+    const Shape shape{.stages = 2, .batch = 7, .schedule = "1f1b"};
+    const Batch batch = random_batch(two_losses(false), shape.batch, 2);
+    const auto executor_with = [&](double weight) {
+        LayerSpec loss = of_type(LayerType::CrossEntropy, "loss", {"classes", "side"});
+        loss.auxiliary_weight = weight;
+        const Model model = Model::graph({.positions = 2, .width = 6},
+                                         {linear("stem", 5),
+                                          linear("classes", 4, {"stem"}),
+                                          linear("side", 4, {"stem"}),
+                                          std::move(loss)});
+        ExecutorOptions options = test::options_of(shape);
+        options.optimizer.learning_rate = 0;
+        options.optimizer.weight_decay = 0;
+        return std::make_unique<Executor>(test::plan_of(model, shape), model, options);
+    };
+    const StepResult first_alone = executor_with(0)->run_step(batch, 0);
+    const auto executor = executor_with(1);
+    const StepResult both = executor->run_step(batch, 0);
+    EXPECT_GT(both.loss, first_alone.loss);
+    EXPECT_EQ(both.accuracy.right, first_alone.accuracy.right);
+    const Score score = executor->score(batch, 0);
+    EXPECT_EQ(score.loss, first_alone.loss);
+    EXPECT_EQ(score.accuracy.right, first_alone.accuracy.right);
 }
 
 TEST_P(EveryGraph, TrainsInReplicas) {

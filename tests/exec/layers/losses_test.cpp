@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -208,6 +209,133 @@ TEST(BinaryCrossEntropy, RefusesATargetThatIsNeitherYesNorNo) {
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_STREQ(error.what(), "sample 1, position 1: target 2, expected 0 to 1");
     }
+}
+
+/// A loss of two outputs of 3 samples with 2 positions and 5 classes.
+class TwoLosses {
+  public:
+    static constexpr int samples = 3;
+    static constexpr double smoothing = 0.1;
+    static constexpr double weight = 0.3;
+
+    explicit TwoLosses(DType type)
+        : run(smoothed(smoothing), numbers(2, 5), samples, type),  // has the targets, and x_0
+          loss({run.layer->input(), run.layer->input()},
+               {.label_smoothing = smoothing, .auxiliary_weight = weight},
+               type),
+          other(run.arena.allocate(type, run.x.rows(), run.x.columns(), MemoryKind::Boundary)) {
+        LayerRun::set(other, testing::random_numbers(static_cast<std::size_t>(other.size()), 5));
+    }
+
+    double forward(bool evaluation = false) {
+        kept = {};
+        MicroBatch slice{.batch = &run.batch, .first_sample = 0, .samples = samples};
+        LayerCall call = run.call();
+        double own = -1;
+        double auxiliary = -1;
+        call.data = &slice;
+        call.evaluation = evaluation;
+        call.loss_sum = &own;
+        call.auxiliary_sum = &auxiliary;
+        call.right_sum = &right;
+        loss.join(call, std::array<ConstView, 2>{run.x, other}, {}, kept);
+        return own * call.loss_scale + auxiliary * call.auxiliary_scale;
+    }
+
+    /// The gradients of both, one behind the other.
+    Numbers gradients() {
+        Tensor first = run.input_gradient_like();
+        Tensor second = run.input_gradient_like();
+        LayerCall call = run.call();
+        loss.join_backward(
+            call,
+            kept,
+            std::array<ConstView, 2>{run.x, other},
+            {},
+            std::array<JoiningLayer::InputGradient, 2>{JoiningLayer::InputGradient{.dx = first},
+                                                       JoiningLayer::InputGradient{.dx = second}});
+        Numbers both = numbers_of(first);
+        std::ranges::copy(numbers_of(second), std::back_inserter(both));
+        return both;
+    }
+
+    /// Loss and gradient of one of the two alone, by the loss of one output.
+    double alone(const Tensor& x, Numbers& gradient) {
+        LayerRun single(smoothed(smoothing), numbers(2, 5), samples, run.x.dtype());
+        single.batch.targets = run.batch.targets;
+        LayerRun::set(single.x, numbers_of(x));
+        single.forward();
+        gradient = input_gradient(single);
+        return single.loss;
+    }
+
+    LayerRun run;
+    CrossEntropyOfTwo loss;
+    Tensor other;
+    Kept kept;
+    double right = -1;
+};
+
+TEST(LossOfTwo, IsThatOfTheFirstAndAShareOfThatOfTheSecond) {
+    for (const DType type : every_type) {
+        TwoLosses both(type);
+        const double found = both.forward();
+        Numbers expected;
+        Numbers of_second;
+        const double first = both.alone(both.run.x, expected);
+        const double second = both.alone(both.other, of_second);
+        EXPECT_NEAR(found, first + TwoLosses::weight * second, 1e-14) << to_string(type);
+        for (const double value : of_second) {
+            expected.push_back(TwoLosses::weight * value);
+        }
+        EXPECT_TRUE(agree<double>(both.gradients(), expected, 2 * bound_of(type)))
+            << to_string(type);
+    }
+}
+
+TEST(LossOfTwo, HasTheGradientsOfFiniteDifferencesByBoth) {
+    TwoLosses both(DType::F64);
+    both.forward();
+    const Numbers found = both.gradients();
+    Numbers expected;
+    for (Tensor* const x : {&both.run.x, &both.other}) {
+        const std::span<double> values(x->as<double>(), static_cast<std::size_t>(x->size()));
+        std::ranges::copy(finite_difference([&] { return both.forward(); }, values, 3e-4),
+                          std::back_inserter(expected));
+    }
+    EXPECT_TRUE(agree<double>(found, expected, 1e-8));
+}
+
+TEST(LossOfTwo, OfAnEvaluationIsThatOfTheFirst) {
+    TwoLosses both(DType::F64);
+    Numbers gradient;
+    EXPECT_EQ(both.forward(true), both.alone(both.run.x, gradient));
+}
+
+TEST(LossOfTwo, CountsTheRightRowsOfTheFirst) {
+    TwoLosses both(DType::F32);
+    Numbers x(3 * 2 * 5, 0.0);
+    for (std::size_t row = 0; row < 6; ++row) {
+        x[5 * row + static_cast<std::size_t>(both.run.batch.targets[row])] = 1;
+    }
+    LayerRun::set(both.run.x, x);
+    for (double& value : x) {
+        value = -value;
+    }
+    LayerRun::set(both.other, x);
+    both.forward();
+    EXPECT_EQ(both.right, 6);
+}
+
+TEST(LossOfTwo, KeepsTheTargetsAndALogSumOfEach) {
+    TwoLosses both(DType::BF16);
+    EXPECT_EQ(both.loss.kept_bytes(TwoLosses::samples), Bytes{3 * 2 * (4 + 4 + 4)});
+    both.forward();
+    Bytes found;
+    for (const Tensor& tensor : both.kept.tensors) {
+        found += tensor.bytes();
+    }
+    EXPECT_EQ(found, both.loss.kept_bytes(TwoLosses::samples));
 }
 
 TEST(Accuracy, CountsRowsWhoseFirstLargestNumberIsTheTargets) {

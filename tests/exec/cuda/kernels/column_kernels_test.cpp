@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "exec/cuda/columns/columns.h"
+#include "exec/cuda/device/real_of.h"
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
@@ -279,14 +280,13 @@ TEST_P(CudaColumns, RectifyAndDropWhatTheCpuDoes) {
                 const Operand of_x(way(), x);
                 const Operand skip(way(), dy);
                 const Operand of_y(way(), rows * columns);
-                const DeviceArray<std::uint64_t> key(std::vector<std::uint64_t>{mask.key});
+                const DeviceArray<DropoutStep> step(
+                    std::vector<DropoutStep>{dropout_step_of(mask)});
                 expect_ok(drop_columns(real(),
-                                       {.dropout = {.key = key.data(),
+                                       {.dropout = {.step = step.data(),
                                                     .first_sample = mask.first_sample,
                                                     .samples = 4,
-                                                    .numbers_per_sample = decisions,
-                                                    .threshold = mask.threshold(),
-                                                    .scale = static_cast<float>(mask.scale())},
+                                                    .numbers_per_sample = decisions},
                                         .rows = rows / 4,
                                         .columns = columns},
                                        of_x.data(),

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "exec/cuda/device/real_of.h"
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
@@ -206,16 +207,15 @@ TEST_P(CudaElementwise, DropoutHasTheMasksOfTheCpu) {
                           with_skip ? view(skip, shape.rows, shape.width) : exec::ConstView{},
                           view(expected, shape.rows, shape.width));
             const Numbers found = run([&] {
-                const DeviceArray<std::uint64_t> key(std::vector<std::uint64_t>{mask.key});
+                const DeviceArray<DropoutStep> step(
+                    std::vector<DropoutStep>{dropout_step_of(mask)});
                 const Operand y(way(), x);  // in place
                 const Operand of_skip(way(), skip);
                 expect_ok(dropout(real(),
-                                  {.key = key.data(),
+                                  {.step = step.data(),
                                    .first_sample = mask.first_sample,
                                    .samples = shape.rows,
-                                   .numbers_per_sample = shape.width,
-                                   .threshold = mask.threshold(),
-                                   .scale = static_cast<float>(mask.scale())},
+                                   .numbers_per_sample = shape.width},
                                   y.data(),
                                   with_skip ? of_skip.data() : nullptr,
                                   y.data(),
