@@ -57,7 +57,9 @@ Outcome trained(const Model& model, const Shape& shape) {
         }
         return result.loss;
     };
-    Outcome outcome{.first_loss = run(30), .second_loss = run(31)};
+    Outcome outcome;
+    outcome.first_loss = run(30);
+    outcome.second_loss = run(31);
     outcome.held_out = executor.evaluate(random_batch(model, shape.batch, 2), 0);
     outcome.weights = test::weights_of(executor.parameters());
     return outcome;
