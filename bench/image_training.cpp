@@ -45,8 +45,8 @@ struct Arguments {
 Runner ours(const Arguments& arguments, std::string name, const std::vector<Override>& settings) {
     const SettledScenario scenario = settle(read_scenario(arguments.scenario, settings));
     const Model model = scenario_model(scenario);
-    const Plan plan = make_plan(
-        scenario, model, exec::profile_model(model, exec::profiler_options(scenario)));
+    const Plan plan =
+        make_plan(scenario, model, exec::profile_model(model, exec::profiler_options(scenario)));
     const auto executor =
         std::make_shared<exec::Executor>(plan, model, exec::executor_options(scenario));
     const auto batch = std::make_shared<exec::Batch>(
