@@ -23,15 +23,19 @@
 /// The first steps of a training on images, number by number, for another program that repeats
 /// them:
 ///
-///     image_steps FOLDER SCENARIO.toml [--without-dropout] [--not-deferred] [key=value ...]
+///     image_steps FOLDER SCENARIO.toml [--not-deferred] [--small-residuals] [--smooth]
+///                 [--without-dropout] [key=value ...]
 ///
 /// leaves in FOLDER the weights and running statistics before the first step
 /// (before.safetensors), the same behind every step with the gradients of that step under
 /// "NAME.gradient" (step-1.safetensors, ...), what every step has read (step-1.values and
 /// step-1.targets: fp32 and int32, sample by sample) and steps.json: sizes and losses.
 ///
-/// --without-dropout: no layer drops anything, whatever the model says. --not-deferred: running
-/// statistics move once a micro-batch, as torch's.
+/// --not-deferred: running statistics move once a micro-batch, as torch's. --small-residuals:
+/// the last gains of a ResNet's blocks of three convolutions begin with 0.2, so that a deep model
+/// does not multiply rounding differences. --smooth: GELU stands in for ReLU, and the mean of a
+/// window for its largest number, so that gradients have no jumps. --without-dropout: no layer
+/// drops anything, whatever the model says.
 using namespace pipetwin;
 
 namespace {
@@ -40,6 +44,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* without_dropout = "--without-dropout";
 constexpr const char* not_deferred = "--not-deferred";
+constexpr const char* small_residuals = "--small-residuals";
+constexpr const char* smooth = "--smooth";
 
 template <typename Number>
 void write_numbers(const fs::path& path, const std::vector<Number>& numbers) {
@@ -101,12 +107,32 @@ void write_model(const fs::path& path, exec::Executor& executor, bool with_gradi
     write_tensors(path, executor, tensors);
 }
 
+void make_residuals_small(exec::Executor& executor) {
+    for (exec::Parameter* const parameter : executor.parameters()) {
+        if (parameter->name.ends_with(".bn3.gain")) {
+            exec::Tensor& gain = parameter->value;
+            const std::vector<double> wide(as_index(gain.size()), 0.2);
+            const std::vector<float> narrow(wide.begin(), wide.end());
+            executor.writer()(gain.dtype() == exec::DType::F64 ? std::as_bytes(std::span(wide))
+                                                               : std::as_bytes(std::span(narrow)),
+                              gain);
+        }
+    }
+}
+
 LayerSpec changed(LayerSpec spec, const std::set<std::string>& options) {
     if (options.contains(without_dropout)) {
         spec.dropout = 0;
     }
     if (options.contains(not_deferred)) {
         spec.deferred = false;
+    }
+    if (options.contains(smooth) && spec.type == LayerType::Relu) {
+        spec.type = LayerType::Gelu;
+    }
+    if (options.contains(smooth) && spec.type == LayerType::MaxPool) {
+        spec.type = LayerType::AvgPool;
+        spec.count_padding = false;
     }
     for (LayerSpec& inner : spec.inner) {
         inner = changed(std::move(inner), options);
@@ -129,6 +155,9 @@ void write_steps(const bench::CurveCommand& command) {
     const Model model = model_of(command);
     const Plan plan = exec::unmeasured_plan(scenario, model);
     exec::Executor executor(plan, model, exec::executor_options(scenario));
+    if (command.options.contains(small_residuals)) {
+        make_residuals_small(executor);
+    }
     write_model(command.folder / "before.safetensors", executor, false);
     const auto data = exec::open_data(scenario, model);
     std::vector<double> losses;
@@ -154,5 +183,6 @@ void write_steps(const bench::CurveCommand& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    return bench::run_curve_command(argc, argv, {without_dropout, not_deferred}, write_steps);
+    return bench::run_curve_command(
+        argc, argv, {not_deferred, small_residuals, smooth, without_dropout}, write_steps);
 }

@@ -39,30 +39,18 @@ CELLS = {
 }
 
 
-class SmallMaxPool(nn.Module):
-    """2x2 without padding; at stride 1 TensorFlow's SAME, whose last windows hang over the image."""
-
-    def __init__(self, stride):
-        super().__init__()
-        self.stride = stride
-
-    def forward(self, x):
-        if self.stride == 2:
-            return F.max_pool2d(x, 2, 2, ceil_mode=True)
-        return F.max_pool2d(F.pad(x, (0, 1, 0, 1), value=-float("inf")), 2, 1)
-
-
 class FactorizedReduction(nn.Module):
     """Half of the channels are of every second pixel, half of those one further down and right."""
 
     def __init__(self, read, made, norm):
         super().__init__()
+        self.relu = nn.ReLU()
         self.even = convolution(read, made // 2, stride=2)
         self.odd = convolution(read, made // 2, stride=2)
         self.norm = norm(made)
 
     def forward(self, x):
-        x = F.relu(x)
+        x = self.relu(x)
         moved = F.pad(x[:, :, 1:, 1:], (0, 1, 0, 1))
         return self.norm(torch.cat([self.even(x), self.odd(moved)], dim=1))
 
@@ -111,7 +99,7 @@ class Operations:
         if operation in ("sep3", "sep5"):
             return self.separable(read, int(operation[-1]), stride)
         if operation == "max2":
-            return self.pooled(SmallMaxPool(stride), read)
+            return self.pooled(nn.MaxPool2d(2, stride, ceil_mode=True), read)  # TensorFlow's SAME hangs over at the end
         if operation == "max3" and self.is_reference:
             return self.pooled(nn.MaxPool2d(3, stride, padding=1), read)
         return self.pooled(nn.AvgPool2d(3, stride, padding=1, count_include_pad=False), read)
@@ -179,15 +167,13 @@ class AmoebaNet(nn.Module):
             for cell in range(layers // 3):
                 add(f"cell{2 * block + 1}_normal{cell + 1}", filters << block, False)
         self.classify = named(linear=nn.Linear(widths[-1], classes))
-        self.is_reference = is_reference
+        self.relu = nn.ReLU() if is_reference else nn.Identity()
 
     def forward(self, x):
         before = x = self.stem1(x)
         for name in self.names:
             before, x = x, getattr(self, name)(x, before)
-        if self.is_reference:
-            x = F.relu(x)
-        return self.classify(x.mean(dim=(2, 3)))
+        return self.classify(self.relu(x).mean(dim=(2, 3)))
 
 
 # --- ResNet of small images: He et al., arXiv 1512.03385, section 4.2 ---
@@ -206,7 +192,7 @@ class PaddedSkip(nn.Module):
 class SmallResNet(nn.Module):
     def __init__(self, depth, classes, projections, channels=3):
         super().__init__()
-        self.conv1, self.bn1 = convolution(channels, 16, 3), nn.BatchNorm2d(16)
+        self.conv1, self.bn1, self.relu = convolution(channels, 16, 3), nn.BatchNorm2d(16), nn.ReLU()
         width = 16
         for group in range(3):
             blocks = []
@@ -223,7 +209,7 @@ class SmallResNet(nn.Module):
         self.fc = nn.Linear(width, classes)
 
     def forward(self, x):
-        x = F.relu(self.bn1(self.conv1(x)))
+        x = self.relu(self.bn1(self.conv1(x)))
         x = self.layer3(self.layer2(self.layer1(x)))
         return self.fc(x.mean(dim=(2, 3)))
 
@@ -284,6 +270,18 @@ def peer_of(model, channels):
     if model["depth"] in (18, 34, 50, 101, 152):
         return getattr(torchvision.models, f"resnet{model['depth']}")(num_classes=model["classes"])
     return SmallResNet(model["depth"], model["classes"], model.get("projections", True), channels)
+
+
+def make_smooth(module):
+    """GELU in place of ReLU, and the mean of a window in place of its largest number, everywhere."""
+    for name, part in module.named_children():
+        if isinstance(part, nn.ReLU):
+            setattr(module, name, nn.GELU())
+        elif isinstance(part, nn.MaxPool2d):
+            window = (part.kernel_size, part.stride, part.padding, part.ceil_mode)
+            setattr(module, name, nn.AvgPool2d(*window, count_include_pad=False))
+        else:
+            make_smooth(part)
 
 
 # What torchvision calls the parts that pipetwin has under another name.
