@@ -1,6 +1,6 @@
+#include "bench/support/curve_command.h"
+
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -21,9 +21,10 @@
 ///
 /// leaves in FOLDER the weights before the first step (checkpoints/step-00000000), the tokens of
 /// every batch with one more per sample (tokens.bin, int32) and curve.json: sizes and losses.
+using namespace pipetwin;
+
 namespace {
 
-using namespace pipetwin;
 namespace fs = std::filesystem;
 
 void append(std::ofstream& file, std::span<const std::int32_t> numbers) {
@@ -69,26 +70,7 @@ void write_curve(const fs::path& folder, const SettledScenario& scenario) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc < 3) {
-        fmt::print(stderr, "usage: loss_curve FOLDER SCENARIO.toml [key=value ...]\n");
-        return 2;
-    }
-    try {
-        std::vector<Override> overrides;
-        for (const std::string_view word :
-             std::span(argv, static_cast<std::size_t>(argc)).subspan(3)) {
-            const std::size_t equals = word.find('=');
-            if (equals == std::string_view::npos) {
-                fmt::print(stderr, "{}: expected key=value\n", word);
-                return 2;
-            }
-            overrides.push_back({.key = std::string(word.substr(0, equals)),
-                                 .value = std::string(word.substr(equals + 1))});
-        }
-        write_curve(argv[1], settle(read_scenario(argv[2], overrides)));
-    } catch (const std::exception& error) {
-        fmt::print(stderr, "{}\n", error.what());
-        return 1;
-    }
-    return 0;
+    return bench::run_curve_command(argc, argv, {}, [](const bench::CurveCommand& command) {
+        write_curve(command.folder, command.scenario);
+    });
 }

@@ -30,7 +30,7 @@ def read_safetensors(path):
     for name, about in header.items():
         begin, end = (8 + length + offset for offset in about["data_offsets"])
         raw = bytearray(data[begin:end])
-        dtype = {"F32": torch.float32, "F64": torch.float64, "BF16": torch.bfloat16}[about["dtype"]]
+        dtype = {"F32": torch.float32, "F64": torch.float64, "BF16": torch.bfloat16, "I32": torch.int32}[about["dtype"]]
         tensors[name] = torch.frombuffer(raw, dtype=dtype).reshape(about["shape"]).clone()
     return tensors
 

@@ -1,0 +1,188 @@
+#include "bench/support/curve_command.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/interop/safetensors.h"
+#include "core/plan/plan.h"
+#include "core/scenario/settled_scenario.h"
+#include "exec/data/batch.h"
+#include "exec/executor/executor.h"
+#include "exec/profiling/profiler.h"
+
+/// The first steps of a training on images, number by number, for another program that repeats
+/// them:
+///
+///     image_steps FOLDER SCENARIO.toml [--not-deferred] [--small-residuals] [--smooth]
+///                 [--without-dropout] [key=value ...]
+///
+/// leaves in FOLDER the weights and running statistics before the first step
+/// (before.safetensors), the same behind every step with the gradients of that step under
+/// "NAME.gradient" (step-1.safetensors, ...), what every step has read (step-1.values and
+/// step-1.targets: fp32 and int32, sample by sample) and steps.json: sizes and losses.
+///
+/// --not-deferred: running statistics move once a micro-batch, as torch's. --small-residuals:
+/// the last gains of a ResNet's blocks of three convolutions begin with 0.2, so that a deep model
+/// does not multiply rounding differences. --smooth: GELU stands in for ReLU, and the mean of a
+/// window for its largest number, so that gradients have no jumps. --without-dropout: no layer
+/// drops anything, whatever the model says.
+using namespace pipetwin;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* without_dropout = "--without-dropout";
+constexpr const char* not_deferred = "--not-deferred";
+constexpr const char* small_residuals = "--small-residuals";
+constexpr const char* smooth = "--smooth";
+
+template <typename Number>
+void write_numbers(const fs::path& path, const std::vector<Number>& numbers) {
+    std::ofstream file(path, std::ios::binary);
+    const auto bytes = std::as_bytes(std::span(numbers));
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+}
+
+std::string safetensors_type(exec::DType type) {
+    switch (type) {
+        case exec::DType::F32:
+            return "F32";
+        case exec::DType::F64:
+            return "F64";
+        case exec::DType::I32:
+            return "I32";
+        default:
+            throw Error(ErrorKind::BadInput,
+                        "training.precision",
+                        "half precision, which the comparison cannot read",
+                        "set precision to \"fp32\" or \"fp64\"");
+    }
+}
+
+void write_tensors(const fs::path& path,
+                   exec::Executor& executor,
+                   const std::vector<std::pair<std::string, const exec::Tensor*>>& tensors) {
+    SafetensorsHeader header;
+    for (const auto& [name, tensor] : tensors) {
+        header.tensors.push_back({.name = name,
+                                  .dtype = safetensors_type(tensor->dtype()),
+                                  .shape = {tensor->rows(), tensor->columns()}});
+    }
+    place_tensors(header);
+    std::ofstream file(path, std::ios::binary);
+    file << print_safetensors_header(header);
+    const auto read = executor.reader();
+    for (const auto& [name, tensor] : tensors) {
+        std::vector<std::byte> bytes(as_index(tensor->bytes().count));
+        read(*tensor, bytes);
+        file.write(reinterpret_cast<const char*>(bytes.data()),
+                   static_cast<std::streamsize>(bytes.size()));
+    }
+}
+
+/// Weights and running statistics, and the gradients of the last step.
+void write_model(const fs::path& path, exec::Executor& executor, bool with_gradients) {
+    std::vector<std::pair<std::string, const exec::Tensor*>> tensors;
+    for (const exec::Parameter* const parameter : executor.parameters()) {
+        tensors.emplace_back(parameter->name, &parameter->value);
+        if (with_gradients) {
+            tensors.emplace_back(parameter->name + ".gradient", &parameter->gradient);
+        }
+    }
+    for (const exec::Parameter* const state : executor.state()) {
+        tensors.emplace_back(state->name, &state->value);
+    }
+    write_tensors(path, executor, tensors);
+}
+
+void make_residuals_small(exec::Executor& executor) {
+    for (exec::Parameter* const parameter : executor.parameters()) {
+        if (parameter->name.ends_with(".bn3.gain")) {
+            exec::Tensor& gain = parameter->value;
+            const std::vector<double> wide(as_index(gain.size()), 0.2);
+            const std::vector<float> narrow(wide.begin(), wide.end());
+            executor.writer()(gain.dtype() == exec::DType::F64 ? std::as_bytes(std::span(wide))
+                                                               : std::as_bytes(std::span(narrow)),
+                              gain);
+        }
+    }
+}
+
+LayerSpec changed(LayerSpec spec, const std::set<std::string>& options) {
+    if (options.contains(without_dropout)) {
+        spec.dropout = 0;
+    }
+    if (options.contains(not_deferred)) {
+        spec.deferred = false;
+    }
+    if (options.contains(smooth) && spec.type == LayerType::Relu) {
+        spec.type = LayerType::Gelu;
+    }
+    if (options.contains(smooth) && spec.type == LayerType::MaxPool) {
+        spec.type = LayerType::AvgPool;
+        spec.count_padding = false;
+    }
+    for (LayerSpec& inner : spec.inner) {
+        inner = changed(std::move(inner), options);
+    }
+    return spec;
+}
+
+/// The scenario's model with what the options change.
+Model model_of(const bench::CurveCommand& command) {
+    const Model model = scenario_model(command.scenario);
+    std::vector<LayerSpec> layers;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        layers.push_back(changed(model.layer(layer).spec, command.options));
+    }
+    return Model::graph(model.layer(0).input, std::move(layers));
+}
+
+void write_steps(const bench::CurveCommand& command) {
+    const SettledScenario& scenario = command.scenario;
+    const Model model = model_of(command);
+    const Plan plan = exec::unmeasured_plan(scenario, model);
+    exec::Executor executor(plan, model, exec::executor_options(scenario));
+    if (command.options.contains(small_residuals)) {
+        make_residuals_small(executor);
+    }
+    write_model(command.folder / "before.safetensors", executor, false);
+    const auto data = exec::open_data(scenario, model);
+    std::vector<double> losses;
+    for (int step = 0; step < scenario.training.steps; ++step) {
+        const exec::Batch batch = data->batch(step, scenario.training.batch);
+        losses.push_back(executor.run_step(batch, step).loss);
+        const std::string name = fmt::format("step-{}", step + 1);
+        write_numbers(command.folder / (name + ".values"), batch.values);
+        write_numbers(command.folder / (name + ".targets"), batch.targets);
+        write_model(command.folder / (name + ".safetensors"), executor, true);
+    }
+    const Pixels image = model.layer(0).input.image;
+    const nlohmann::json about{
+        {"precision", to_string(scenario.training.precision)},
+        {"image", {image.height, image.width, model.layer(0).input.width}},
+        {"units", model.layer_count()},
+        {"micro_batches",
+         micro_batch_sizes(scenario.training.batch, scenario.pipeline.micro_batches)},
+        {"losses", losses}};
+    std::ofstream(command.folder / "steps.json") << about.dump() << '\n';
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return bench::run_curve_command(
+        argc, argv, {not_deferred, small_residuals, smooth, without_dropout}, write_steps);
+}
