@@ -15,11 +15,14 @@ set(PIPETWIN_CUDA_KERNELS
     kernels/layer_norm.cu
     kernels/updates.cu
     kernels/windows/convolution.cu
+    kernels/windows/filters.cu
     kernels/windows/pools.cu
     kernels/windows/resample.cu
 )
 set(PIPETWIN_CUDA_HOST
     module/attention_check.cpp
+    module/check_numbers.cpp
+    module/convolution_check.cpp
     runtime/check.cpp
     runtime/command_list.cpp
     runtime/command_queue.cpp
@@ -38,8 +41,10 @@ set(PIPETWIN_CUDA_HOST
     runtime/multiprocessor_shares.cpp
     device/update_table.cpp
 )
-set(PIPETWIN_CUDNN  # attention by cuDNN, where its headers are; it is loaded at run time
+set(PIPETWIN_CUDNN  # attention and convolutions by cuDNN, where its headers are; it is loaded at run time
     cudnn/cudnn_attention.cpp
+    cudnn/cudnn_convolution.cpp
+    cudnn/cudnn_convolution_graph.cpp
     cudnn/cudnn_graph.cpp
     cudnn/cudnn_library.cpp
     cudnn/cudnn_load.cpp

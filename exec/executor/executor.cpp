@@ -163,6 +163,7 @@ void Executor::Impl::end_remote() {
     for (Reduction& reduction : edges.reductions) {
         if (reduction.is_remote()) {
             reduction.channel.reset();
+            reduction.moments.reset();
         }
     }
 }
@@ -250,6 +251,7 @@ void Executor::Impl::connect_twins() {
         if (!is_here(stage) || !is_here(*other)) {
             reduction.route = TensorRoute::Remote;
             reduction.channel = open_remote(stage, *other, plan.stage_count() * plan.stage_count());
+            reduction.moments = open_moments(stage, *other);
         } else {
             reduction.channel = make_local_channel(1, spin);
             reduction.receiver = &worker_of(*other).stage(*other);
@@ -283,8 +285,10 @@ void Executor::Impl::connect_replicas() {
                              .rounds = {.sums = !shards || hands_over || has_both_ends,
                                         .weights = shards,
                                         .norm = has_gradient_norms(plan->schedule)}};
+        // A sum of GPUs carries gradients and weights alone.
+        const bool has_peers = gpu_sum == nullptr || shards || own_stage.moments().size() > 0;
         for (int other = 0; other < replicas; ++other) {
-            if (other != replica() && (gpu_sum == nullptr || shards)) {
+            if (other != replica() && has_peers) {
                 member.peers[as_index(other)] = replica_peer(stage, other);
             }
         }

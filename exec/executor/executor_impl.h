@@ -57,6 +57,7 @@ struct Executor::Impl {
                                          int receiver,
                                          int first_tag,
                                          std::optional<int> capacity = {});
+    std::unique_ptr<Channel> open_moments(int sender, int receiver);
     /// Makes the all-reduce of each stage here over the replicas; none for one replica.
     void connect_replicas();
     /// Fills in the stages of other processes, [stage]. Collective: all processes call it.

@@ -76,6 +76,21 @@ std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
                          .on_device = traits(options.backend).has_memory});
 }
 
+/// Opens the channel of what the norms of two stages with the same weights have seen. Null: they
+/// have no such norms.
+std::unique_ptr<Channel> Executor::Impl::open_moments(int sender, int receiver) {
+    const bool sends = is_here(sender);
+    const int own = sends ? sender : receiver;
+    if (!worker_of(own).has_twin_moments(own)) {
+        return nullptr;
+    }
+    // Behind the tags of edges, of gradients that stages share, and of replicas.
+    const int stages = plan.stage_count();
+    const int tag = 2 * stages * stages + stages + sender * stages + receiver;
+    const int other = plan->schedule.rank_of_stage[as_index(sends ? receiver : sender)];
+    return group().open({.peer = process_of(other), .tag = tag, .sends = sends});
+}
+
 /// Opens a channel for an edge of the plan. With emulated links messages take as long as planned.
 std::unique_ptr<Channel> Executor::Impl::open_edge(int sender, int receiver) {
     const std::optional<int> capacity = room_between(sender, receiver);

@@ -325,9 +325,8 @@ void Worker::expect_gradients() {
                                received.rows(),
                                received.columns()));
         }
-        if (has_twin_moments(local.index)) {
-            edges_.reductions[as_index(*source)].channel->expect(
-                numbers_on_host(local.stage->moments_from_twin()));
+        if (Channel* const moments = edges_.reductions[as_index(*source)].moments.get()) {
+            moments->expect(numbers_on_host(local.stage->moments_from_twin()));
         }
     }
 }
@@ -596,7 +595,8 @@ void Worker::hand_gradients_over(int stage) {
 }
 
 void Worker::hand_gradients_to_process(int stage) {
-    Channel& channel = *edges_.reductions[as_index(stage)].channel;
+    const Reduction& reduction = edges_.reductions[as_index(stage)];
+    Channel& channel = *reduction.channel;
     device_->finish();
     for (Parameter* const parameter : local_stage(stage).stage->shared_parameters()) {
         Tensor& gradient = parameter->gradient;
@@ -608,14 +608,14 @@ void Worker::hand_gradients_to_process(int stage) {
                                                gradient.columns()),
                       .available = {}});
     }
-    if (has_twin_moments(stage)) {
-        channel.send({.micro_batch = 0,
-                      .tensor = numbers_on_host(local_stage(stage).stage->moments_for_twin()),
-                      .available = {}});
+    if (reduction.moments != nullptr) {
+        reduction.moments->send(
+            {.micro_batch = 0,
+             .tensor = numbers_on_host(local_stage(stage).stage->moments_for_twin()),
+             .available = {}});
     }
 }
 
-/// Whether the stage gets moments from another stage, with its gradients.
 bool Worker::has_twin_moments(int stage) const {
     return model_stage_count(plan_->schedule) < plan_.stage_count() &&
            local_stage(stage).stage->moments().size() > 0;
@@ -634,15 +634,20 @@ TimePoint Worker::complete_gradients(int stage) {
     const auto source = gradient_source(plan_->schedule, stage);
     if (source) {
         const Reduction& reduction = edges_.reductions[as_index(*source)];
-        const std::size_t messages = reduction.is_remote()
-                                         ? local_stage(stage).stage->shared_parameters().size() +
-                                               (has_twin_moments(stage) ? 1 : 0)
-                                         : 1;
+        const std::size_t messages =
+            reduction.is_remote() ? local_stage(stage).stage->shared_parameters().size() : 1;
         for (std::size_t i = 0; i < messages; ++i) {
             arrived = std::max(arrived, reduction.channel->receive().arrived);
         }
+        if (reduction.moments != nullptr) {
+            arrived = std::max(arrived, reduction.moments->receive().arrived);
+        }
         if (reduction.is_remote()) {  // its own gradients are about to change
-            edges_.reductions[as_index(stage)].channel->settle();
+            const Reduction& own = edges_.reductions[as_index(stage)];
+            own.channel->settle();
+            if (own.moments != nullptr) {
+                own.moments->settle();
+            }
         }
     }
     local_stage(stage).stage->add_received_gradients();

@@ -48,6 +48,9 @@ struct Edge {
 /// belong. To another process they are the messages, one for each parameter.
 struct Reduction {
     std::unique_ptr<Channel> channel;  ///< none where the stage's weights are its own
+    /// To another process, of what norms have seen: in host memory, wherever gradients lie. Null:
+    /// the stage has no such norms, or hands nothing to another process.
+    std::unique_ptr<Channel> moments;
     Stage* receiver = nullptr;
     TensorRoute route = TensorRoute::Handover;
     LinkCost link;
@@ -141,6 +144,9 @@ class Worker {
     /// model has branches; in the order of the stage's messages.
     const std::vector<int>& senders(int stage) { return local_stage(stage).senders; }
     const std::vector<int>& receivers(int stage) { return local_stage(stage).receivers; }
+    /// Whether a stage of this rank gets what norms have seen from another one with the same
+    /// weights.
+    bool has_twin_moments(int stage) const;
     /// The gradient of the model's input; empty unless ExecutorOptions::input_gradient.
     const Tensor& input_gradient(int micro_batch);
 
@@ -172,7 +178,6 @@ class Worker {
     void rehearse(const Action& action, const StepInput& step, AllocationTrace& trace);
     LocalStage& local_stage(int stage);
     const LocalStage& local_stage(int stage) const;
-    bool has_twin_moments(int stage) const;
     Slot& slot(int stage, int micro_batch);
     void connect_stage(LocalStage& local, const Model& model, StageOptions options);
     Tensor& message(const Action& action);

@@ -211,9 +211,9 @@ void require_usable(const CudaProbe& probe, int device) {
     }
 }
 
-bool own_attention_asked_for() {
+bool is_asked_for(const char* variable) {
     const char* const text =
-        std::getenv("PIPETWIN_OWN_ATTENTION");  // NOLINT(concurrency-mt-unsafe): it is never set
+        std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): it is never set
     return text != nullptr && *text != '\0';
 }
 
@@ -274,7 +274,9 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
         .own_multiprocessors = request.own_multiprocessors ? 1 : 0,
         .units = request.units.empty() ? nullptr : request.units.data(),
         .graphs = request.graphs ? 1 : 0,
-        .own_attention = (request.own_attention || own_attention_asked_for()) ? 1 : 0,
+        .own_attention = (request.own_attention || is_asked_for("PIPETWIN_OWN_ATTENTION")) ? 1 : 0,
+        .own_convolutions =
+            (request.own_convolutions || is_asked_for("PIPETWIN_OWN_CONVOLUTIONS")) ? 1 : 0,
         .memory_bytes = request.memory.count};
     std::vector<Device*> made(as_index(request.ranks));
     try {

@@ -52,6 +52,8 @@ struct CudaRequest {
     /// Attention by our own kernels, even where cuDNN has a faster plan. So does a non-empty
     /// environment variable PIPETWIN_OWN_ATTENTION, so that both can be compared.
     bool own_attention = false;
+    /// Likewise for convolutions, with PIPETWIN_OWN_CONVOLUTIONS.
+    bool own_convolutions = false;
     Bytes memory{};  ///< for all ranks
 };
 
@@ -100,9 +102,9 @@ struct CudaCheck {
     std::string detail;
 };
 
-/// Runs on one device: a buffer there and back, a kernel, attention and a matrix product against
-/// the CPU's, an NCCL loopback. `device` is an index into CudaProbe::devices. Without a usable
-/// module or device the only check is a failed one that says why.
+/// Runs on one device: a buffer there and back, a kernel, attention, convolutions and a matrix
+/// product against the CPU's, an NCCL loopback. `device` is an index into CudaProbe::devices.
+/// Without a usable module or device the only check is a failed one that says why.
 std::vector<CudaCheck> self_test_cuda(int device);
 
 }  // namespace pipetwin::exec

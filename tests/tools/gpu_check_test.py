@@ -17,7 +17,10 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = {"machine.txt", "clocks.csv", "tests.txt", "runs.txt", "peer.txt", "speed.txt", "runs.tar.gz", "summary.txt"}
 ORDER = ["CudaSelfTest.*", "profile k1-m1", "train k1", "train k1-own-attention", "torch_gpt2.py", "profile k2-m4", "train k2",
-         "profile k2-m4-streams", "train k2-streams", "profile k4-m8", "train k4", "gpu_kernel_bench", "train ncu", "-*CudaProducts*",
+         "profile k2-m4-streams", "train k2-streams", "profile k4-m8", "train k4", "gpu_kernel_bench", "gpu_kernel_bench",
+         "profile resnet50-k1-m1", "train resnet50-k1", "train resnet50-k1-own", "profile resnet50-k2-m4", "train resnet50-k2",
+         "profile unet-k1-m1", "train unet-k1", "train unet-k1-own", "profile unet-k2-m4", "train unet-k2",
+         "train ncu", "-*CudaProducts*",
          "-CudaSelfTest.*:GpuLinkTest.*", "*CudaProducts*", "GpuLinkTest.*", "memcheck", "memcheck"]
 
 STAND_IN = r"""#!/usr/bin/env bash
@@ -196,11 +199,16 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(names, ["self-test", "profile k1-m1.profile.json", "train k1", "train k1-own-attention", "PyTorch",
                                  "profile k2-m4.profile.json", "train k2", "profile k2-m4-streams.profile.json",
                                  "train k2-streams", "profile k4-m8.profile.json",
-                                 "train k4", "bench", "ncu", "kernels", "executor", "products", "links", "memcheck, whether it works", "memcheck"])
+                                 "train k4", "bench", "bench of convolutions",
+                                 *(f"{what} {model}-{name}" for model in ("resnet50", "unet") for what, name in (
+                                     ("profile", "k1-m1.profile.json"), ("train", "k1"), ("train", "k1-own"),
+                                     ("profile", "k2-m4.profile.json"), ("train", "k2"))),
+                                 "ncu", "kernels", "executor", "products", "links", "memcheck, whether it works", "memcheck"])
         for line in ("commit 0123abc", "Stand-in GPU", "[  PASSED  ] 3 tests.", '{"peer": "eager"}', "beside the plan: context",
                      "step    70.0 ms", "nothing failed"):
             self.assertIn(line, self.summary())
         self.assertRegex(self.summary(), r"wall clock: \d+ tokens/s, [\d.]+ ms a step, over 50 steps")
+        self.assertRegex(self.summary(), r"wall clock: \d+ images/s, [\d.]+ ms a step, over 10 steps")
         self.assertIn("kernels in all: 3 calls, 4.5 us", self.summary())
         self.assertIn("1980 MHz", (self.results / "clocks.csv").read_text())
         self.assertEqual(list((self.folder / "tmp").iterdir()), [])

@@ -1,6 +1,7 @@
 #include "exec/cuda/cudnn/cudnn_attention.h"
+#include "exec/cuda/cudnn/cudnn_convolution.h"
 
-/// For builds that found no headers of cuDNN: attention by our own kernels.
+/// For builds that found no headers of cuDNN: attention and convolutions by our own kernels.
 namespace pipetwin::cuda {
 
 struct CudnnAttention::Impl {
@@ -35,6 +36,34 @@ cudaError_t CudnnAttention::forward(int /*number*/,
 cudaError_t CudnnAttention::backward(int /*number*/,
                                      const Backward& /*operands*/,
                                      cudaStream_t /*stream*/) {
+    return cudaErrorInvalidValue;
+}
+
+struct CudnnConvolutions::Impl {
+    std::string why_not;
+};
+
+CudnnConvolutions::CudnnConvolutions(CudnnLoaded loaded, bool /*wanted*/)
+    : impl_(std::make_unique<Impl>(std::move(loaded.why_not))) {}
+
+CudnnConvolutions::~CudnnConvolutions() = default;
+
+std::optional<CudnnConvolutions::Plan> CudnnConvolutions::plan(
+    const CudnnConvolution& /*convolution*/) {
+    return std::nullopt;
+}
+
+std::string CudnnConvolutions::describe(const CudnnConvolution& /*convolution*/) {
+    return "own kernels: " + impl_->why_not;
+}
+
+std::string CudnnConvolutions::summary() const {
+    return "own kernels: " + impl_->why_not;
+}
+
+cudaError_t CudnnConvolutions::run(int /*number*/,
+                                   const Operands& /*operands*/,
+                                   cudaStream_t /*stream*/) {
     return cudaErrorInvalidValue;
 }
 

@@ -26,11 +26,6 @@ constexpr std::size_t last_version_without_padding = 91500;
 /// shape and device alone, or stages would have other bits in another partition.
 constexpr std::size_t workspaces_in_memory = 64;
 
-std::string text_of_version(std::size_t version) {
-    return std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' +
-           std::to_string(version % 100);
-}
-
 bool is_backward(AttentionDirection direction) {
     return direction == AttentionDirection::Backward;
 }
@@ -46,8 +41,8 @@ std::string why_not_asked(const AttentionShape& shape,
                           int compute_capability,
                           std::size_t version) {
     if (version < least_version) {
-        return "cuDNN " + text_of_version(version) + " is older than " +
-               text_of_version(least_version);
+        return "cuDNN " + text_of_cudnn_version(version) + " is older than " +
+               text_of_cudnn_version(least_version);
     }
     if (shape.samples < 1 || shape.positions < 2 || shape.heads < 1 ||
         shape.width % shape.heads != 0 || shape.width / shape.heads % 8 != 0) {
@@ -58,7 +53,7 @@ std::string why_not_asked(const AttentionShape& shape,
     }
     if (is_backward(direction) && version <= last_version_without_padding &&
         shape.positions % 128 != 0) {
-        return "cuDNN " + text_of_version(version) +
+        return "cuDNN " + text_of_cudnn_version(version) +
                " has no backward for positions that are no multiple of 128";
     }
     return {};
@@ -135,8 +130,10 @@ CudnnAttention::Impl::Known CudnnAttention::Impl::ask(const AttentionShape& shap
             handle.emplace(cudnn);
         }
         answer.graph = attention_graph(cudnn, handle->get(), shape, direction);
-        answer.plan =
-            choose_plan(cudnn, {.handle = handle->get()}, answer.graph->graph, workspace_limit());
+        answer.plan = choose_plan(cudnn,
+                                  {.handle = handle->get()},
+                                  answer.graph->graph,
+                                  {.workspace_bytes = workspace_limit()});
     } catch (const CudaFailure& failure) {
         answer.why_not = failure.text();
         answer.graph.reset();
@@ -203,7 +200,7 @@ std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionShape& s
 std::string CudnnAttention::describe(const AttentionShape& shape, AttentionDirection direction) {
     const std::size_t number = as_index(impl_->number_of(shape, direction));
     const Impl::Known& found = impl_->known[number];
-    return found.plan ? "cuDNN " + text_of_version(impl_->loaded.functions->get_version())
+    return found.plan ? "cuDNN " + text_of_cudnn_version(impl_->loaded.functions->get_version())
                       : "own kernels: " + found.why_not;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "exec/cuda/cudnn/cudnn_loaded.h"
 #include "exec/cuda/kernels/attention.h"
 
 /// Causal self-attention in bf16 by cuDNN's flash attention, for what exec/cuda/kernels/attention.h
@@ -16,17 +17,6 @@
 /// Nothing here needs cuDNN's headers: without them exec/cuda/cudnn/cudnn_absent.cpp takes the
 /// places of the files that do.
 namespace pipetwin::cuda {
-
-struct CudnnFunctions;  // exec/cuda/cudnn/cudnn_library.h
-
-/// cuDNN's functions, or the reason why there are none.
-struct CudnnLoaded {
-    const CudnnFunctions* functions = nullptr;
-    std::string why_not;  ///< where there are none
-};
-
-/// Loads cuDNN when first called. Never throws for a missing library: that is an answer.
-CudnnLoaded load_cudnn();
 
 /// Which half of attention a plan computes.
 enum class AttentionDirection : std::uint8_t { Forward, Backward };

@@ -1,7 +1,5 @@
 #include "exec/cuda/cudnn/cudnn_graph.h"
 
-#include <array>
-
 namespace pipetwin::cuda {
 namespace {
 
@@ -120,13 +118,7 @@ class Builder {
     }
 
     CudnnGraph take(cudnnHandle_t handle) {
-        CudnnDescriptor graph(cudnn_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-        if (handle != nullptr) {
-            graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
-        }
-        graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS,
-                  std::span<const cudnnBackendDescriptor_t>(operations_));
-        graph.finalize();
+        CudnnDescriptor graph = graph_descriptor(cudnn_, handle, operations_);
         return {std::move(parts_), std::move(graph)};
     }
 
@@ -148,17 +140,14 @@ class Builder {
     }
 
     Tensor tensor(const TensorKind& kind, const Layout& layout) {
-        constexpr std::int64_t alignment = 16;  // bytes, as are_aligned has it
-        CudnnDescriptor& made = add(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-        made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, kind.name);
-        made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, kind.type);
-        made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
-        made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span<const std::int64_t>(layout.sizes));
-        made.set(CUDNN_ATTR_TENSOR_STRIDES, std::span<const std::int64_t>(layout.strides));
-        made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, kind.is_virtual);
-        made.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, kind.by_value);
-        made.finalize();
-        return {made.get(), layout.sizes, layout.strides};
+        parts_.push_back(tensor_descriptor(cudnn_,
+                                           {.name = kind.name,
+                                            .type = kind.type,
+                                            .sizes = layout.sizes,
+                                            .strides = layout.strides,
+                                            .is_virtual = kind.is_virtual,
+                                            .by_value = kind.by_value}));
+        return {parts_.back().get(), layout.sizes, layout.strides};
     }
 
     /// `axis` -1: the function has none.
@@ -283,6 +272,32 @@ void add_backward(Builder& graph, const Layouts& at) {
 }
 
 }  // namespace
+
+CudnnDescriptor tensor_descriptor(const CudnnFunctions& cudnn, const CudnnTensor& tensor) {
+    constexpr std::int64_t alignment = 16;  // bytes
+    CudnnDescriptor made(cudnn, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, tensor.name);
+    made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, tensor.type);
+    made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+    made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span<const std::int64_t>(tensor.sizes));
+    made.set(CUDNN_ATTR_TENSOR_STRIDES, std::span<const std::int64_t>(tensor.strides));
+    made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, tensor.is_virtual);
+    made.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, tensor.by_value);
+    made.finalize();
+    return made;
+}
+
+CudnnDescriptor graph_descriptor(const CudnnFunctions& cudnn,
+                                 cudnnHandle_t handle,
+                                 std::span<const cudnnBackendDescriptor_t> operations) {
+    CudnnDescriptor graph(cudnn, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    if (handle != nullptr) {
+        graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+    }
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);
+    graph.finalize();
+    return graph;
+}
 
 CudnnGraph attention_graph(const CudnnFunctions& cudnn,
                            cudnnHandle_t handle,

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <span>
 
+#include "exec/cuda/cudnn/cudnn_attention.h"
 #include "exec/cuda/cudnn/cudnn_library.h"
 
 /// Causal attention as graphs of cuDNN's operations.
@@ -38,6 +41,24 @@ struct CudnnGraph {
     std::deque<CudnnDescriptor> parts;  ///< what the graph is made of, which lives as long
     CudnnDescriptor graph;              ///< finalized
 };
+
+/// A tensor of a graph, and what it is called there.
+struct CudnnTensor {
+    std::int64_t name = 0;
+    cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    std::array<std::int64_t, 4> sizes{};
+    std::array<std::int64_t, 4> strides{};  ///< in elements
+    bool is_virtual = false;                ///< only the engine sees it
+    bool by_value = false;                  ///< the host passes its one number
+};
+
+/// Tells cuDNN of a tensor, whose memory begins at a multiple of 16 bytes. Throws CudaFailure.
+CudnnDescriptor tensor_descriptor(const CudnnFunctions& cudnn, const CudnnTensor& tensor);
+
+/// Makes the graph of operations, which live as long as it. `handle` as for `attention_graph`.
+CudnnDescriptor graph_descriptor(const CudnnFunctions& cudnn,
+                                 cudnnHandle_t handle,
+                                 std::span<const cudnnBackendDescriptor_t> operations);
 
 /// Makes the operation graph of attention for a shape and a direction. `handle` may be null where
 /// plans are made for a device that is not there. Throws CudaFailure where cuDNN refuses a part.

@@ -19,6 +19,11 @@ void check_cudnn(const CudnnFunctions& cudnn, const char* call, cudnnStatus_t st
     check(call, false, text.c_str(), static_cast<int>(status));
 }
 
+std::string text_of_cudnn_version(std::size_t version) {
+    return std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' +
+           std::to_string(version % 100);
+}
+
 CudnnHandle::CudnnHandle(const CudnnFunctions& cudnn) : cudnn_(cudnn) {
     check_cudnn(cudnn, "cudnnCreate", cudnn.create(&handle_));
 }

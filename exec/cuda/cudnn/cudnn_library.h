@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "exec/cuda/cudnn/cudnn_attention.h"
+#include "exec/cuda/cudnn/cudnn_loaded.h"
 #include "exec/cuda/runtime/check.h"
 
 /// cuDNN 9 without linking it: its graph interface by pointers, found when the module first wants
@@ -35,6 +35,9 @@ struct CudnnFunctions {
 
 /// Throws CudaFailure with the call, cuDNN's name for the error, and what it says about it.
 void check_cudnn(const CudnnFunctions& cudnn, const char* call, cudnnStatus_t status);
+
+/// cudnnGetVersion's number as text: "9.19.0".
+std::string text_of_cudnn_version(std::size_t version);
 
 /// A library handle, of the device and context that are current when it is made.
 class CudnnHandle {
@@ -67,6 +70,10 @@ template <>
 inline constexpr auto cudnn_type_of<cudnnHandle_t> = CUDNN_TYPE_HANDLE;
 template <>
 inline constexpr auto cudnn_type_of<cudnnDataType_t> = CUDNN_TYPE_DATA_TYPE;
+template <>
+inline constexpr auto cudnn_type_of<float> = CUDNN_TYPE_FLOAT;
+template <>
+inline constexpr auto cudnn_type_of<cudnnConvolutionMode_t> = CUDNN_TYPE_CONVOLUTION_MODE;
 template <>
 inline constexpr auto cudnn_type_of<cudnnPointwiseMode_t> = CUDNN_TYPE_POINTWISE_MODE;
 template <>

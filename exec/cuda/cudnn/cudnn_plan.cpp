@@ -20,9 +20,9 @@ std::vector<CudnnDescriptor> proposals(const CudnnFunctions& cudnn,
                                      CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
 }
 
-CudnnPlan make_plan(const CudnnFunctions& cudnn,
-                    const CudnnTarget& target,
-                    const CudnnDescriptor& configuration) {
+/// Throws CudaFailure if the engine is known for a note that is refused.
+void check_notes(const CudnnDescriptor& configuration,
+                 std::span<const cudnnBackendNumericalNote_t> refused) {
     const CudnnDescriptor engine =
         configuration.descriptor_of(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     const auto notes =
@@ -30,6 +30,18 @@ CudnnPlan make_plan(const CudnnFunctions& cudnn,
     if (std::ranges::find(notes, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) != notes.end()) {
         throw CudaFailure("an engine whose bits differ from run to run");
     }
+    for (const cudnnBackendNumericalNote_t note : notes) {
+        if (std::ranges::find(refused, note) != refused.end()) {
+            throw CudaFailure("an engine with cuDNN's numerical note " +
+                              std::to_string(static_cast<int>(note)) +
+                              ", which rounds more than a sum of products in fp32");
+        }
+    }
+}
+
+CudnnPlan make_plan(const CudnnFunctions& cudnn,
+                    const CudnnTarget& target,
+                    const CudnnDescriptor& configuration) {
     CudnnDescriptor plan(cudnn, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (target.handle != nullptr) {
@@ -48,7 +60,7 @@ CudnnPlan make_plan(const CudnnFunctions& cudnn,
 CudnnPlan choose_plan(const CudnnFunctions& cudnn,
                       const CudnnTarget& target,
                       const CudnnDescriptor& graph,
-                      std::size_t most_workspace_bytes) {
+                      const CudnnPlanLimits& limits) {
     std::string against_it = "its heuristics propose nothing";
     for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
         std::vector<CudnnDescriptor> configurations;
@@ -59,12 +71,13 @@ CudnnPlan choose_plan(const CudnnFunctions& cudnn,
         }
         for (const CudnnDescriptor& configuration : configurations) {
             try {
+                check_notes(configuration, limits.refused);
                 CudnnPlan made = make_plan(cudnn, target, configuration);
-                if (made.workspace_bytes <= most_workspace_bytes) {
+                if (made.workspace_bytes <= limits.workspace_bytes) {
                     return made;
                 }
                 against_it = "a workspace of " + std::to_string(made.workspace_bytes) +
-                             " bytes, where " + std::to_string(most_workspace_bytes) +
+                             " bytes, where " + std::to_string(limits.workspace_bytes) +
                              " are allowed";
             } catch (const CudaFailure& failure) {
                 against_it = failure.text();

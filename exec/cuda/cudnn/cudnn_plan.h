@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "exec/cuda/cudnn/cudnn_library.h"
 
@@ -19,13 +20,19 @@ struct CudnnPlan {
     std::size_t workspace_bytes = 0;
 };
 
-/// The first plan for an operation graph, of those that cuDNN's heuristics propose and then of
-/// those that it falls back to, that can be made, asks for no more workspace, and is not known to
-/// change its bits from run to run. Makes one kernel at run time for each plan that it tries, about
-/// a second. Throws CudaFailure, saying what was against the last one, if there is none.
+/// What is asked of a plan, beside bits that repeat from run to run.
+struct CudnnPlanLimits {
+    std::size_t workspace_bytes = 0;                            ///< it asks for no more
+    std::span<const cudnnBackendNumericalNote_t> refused = {};  ///< notes that its engine has not
+};
+
+/// The first plan for an operation graph within the limits, of those that cuDNN's heuristics
+/// propose and then of those that it falls back to, that can be made. Makes one kernel at run time
+/// for each plan that it tries, about a second. Throws CudaFailure, saying what was against the
+/// last one, if there is none.
 CudnnPlan choose_plan(const CudnnFunctions& cudnn,
                       const CudnnTarget& target,
                       const CudnnDescriptor& graph,
-                      std::size_t most_workspace_bytes);
+                      const CudnnPlanLimits& limits);
 
 }  // namespace pipetwin::cuda

@@ -81,8 +81,13 @@ exec::MemoryBeside CudaDevice::memory_beside() const {
     exec::MemoryBeside beside;
     beside.own = {
         {.name = "cuBLAS workspace", .bytes = bytes(Products::workspace_bytes)},
-        {.name = "kernels' scratch", .bytes = bytes(lane_.scratch_bytes())},
+        {.name = "kernels' scratch",
+         .bytes = bytes(lane_.scratch_bytes() - lane_.cudnn_scratch_bytes())},
         {.name = "pinned host memory", .bytes = bytes(lane_.staging_bytes() + results_bytes_)}};
+    if (lane_.cudnn_scratch_bytes() > 0) {
+        beside.own.push_back(
+            {.name = "cuDNN workspace", .bytes = bytes(lane_.cudnn_scratch_bytes())});
+    }
     beside.of_pool = bytes(lane_.scratch_bytes());
     if (tells_for_all_) {
         if (context_bytes_) {

@@ -327,7 +327,7 @@ void CudaKernels::attention_forward(const exec::AttentionShape& shape,
             CudnnAttention::Forward{.qkv = qkv.data,
                                     .context = context.data,
                                     .log_sums = softmax.as<float>(),
-                                    .workspace = lane_.scratch(plan->workspace_bytes)});
+                                    .workspace = lane_.cudnn_scratch(plan->workspace_bytes)});
         return;
     }
     lane_.list().add("attention_forward",
@@ -361,7 +361,7 @@ void CudaKernels::attention_backward(const exec::AttentionShape& shape,
                                      .dcontext = dcontext.data,
                                      .dqkv = scratch,
                                      .row_dots = row_dots,
-                                     .workspace = lane_.scratch(plan->workspace_bytes)});
+                                     .workspace = lane_.cudnn_scratch(plan->workspace_bytes)});
     } else {
         lane_.list().add("attention_backward",
                          cuda::attention_backward,

@@ -1,6 +1,9 @@
 #include "exec/cuda/device/cuda_window_kernels.h"
 
+#include <cstdint>
+
 #include "core/base/as_index.h"
+#include "core/base/error.h"
 #include "exec/cuda/device/real_of.h"
 #include "exec/cuda/kernels/windows/windows.h"
 
@@ -46,7 +49,65 @@ Upsampling upsampling_of(const UpsampleShape& shape, ConstView x) {
             .bilinear = shape.bilinear ? 1 : 0};
 }
 
+cudaError_t convolve_listed(CudnnConvolutions* convolutions,
+                            int number,
+                            CudnnConvolutions::Operands operands,
+                            cudaStream_t stream) {
+    return convolutions->run(number, operands, stream);
+}
+
+cudaError_t copy_images(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+
 }  // namespace
+
+std::optional<CudaWindowKernels::CudnnCall> CudaWindowKernels::cudnn_call(
+    const CudnnConvolution& convolution, std::int64_t weights) const {
+    const std::optional<CudnnConvolutions::Plan> plan = lane_.convolutions().plan(convolution);
+    if (!plan) {
+        return std::nullopt;
+    }
+    constexpr std::size_t alignment = 256;
+    const std::size_t width = convolution.real == Real::BF16 ? 2 : 4;
+    const std::size_t filters = (as_index(weights) * width + alignment - 1) / alignment * alignment;
+    auto* const place =
+        static_cast<std::byte*>(lane_.cudnn_scratch(filters + plan->workspace_bytes));
+    return CudnnCall{.number = plan->number, .filters = place, .workspace = place + filters};
+}
+
+void CudaWindowKernels::list_cudnn(int number, const CudnnConvolutions::Operands& operands) const {
+    constexpr std::uintptr_t alignment = 16;
+    for (const void* const address : {operands.image, operands.filters, operands.result}) {
+        PIPETWIN_EXPECT(reinterpret_cast<std::uintptr_t>(address) % alignment == 0,
+                        "the operands of a convolution begin where their blocks of memory do");
+    }
+    lane_.list().add(
+        "cudnnBackendExecute", convolve_listed, &lane_.convolutions(), number, operands);
+}
+
+bool CudaWindowKernels::is_cudnns(CudnnConvolution convolution,
+                                  ConstView w,
+                                  ConstView skip,
+                                  const Images& images,
+                                  View to) const {
+    convolution.adds = !skip.empty();
+    const std::optional<CudnnCall> call = cudnn_call(convolution, w.size());
+    if (!call) {
+        return false;
+    }
+    if (convolution.adds && skip.data != to.data) {
+        lane_.list().add("cudaMemcpyAsync", copy_images, to.data, skip.data, skip.bytes());
+    }
+    lane_.list().add(
+        "turn_filters", turn_filters, convolution.real, w.rows, w.columns, w.data, call->filters);
+    list_cudnn(call->number,
+               {.image = images.x.data,
+                .filters = call->filters,
+                .result = images.y.data,
+                .workspace = call->workspace});
+    return true;
+}
 
 float* CudaWindowKernels::scratch(std::int64_t numbers) const {
     return static_cast<float*>(lane_.scratch(as_index(numbers) * sizeof(float)));
@@ -58,13 +119,17 @@ void CudaWindowKernels::convolution_forward(
         kernels_.linear_forward(x, w, b, skip, y);
         return;
     }
+    const Real real = real_of(x.dtype);
+    const Window window = window_of(shape, x);
+    if (is_cudnns({.real = real, .window = window}, w, skip, {.x = x, .y = y}, y)) {
+        if (!b.empty()) {
+            lane_.list().add("add_row", add_row, real, y.rows, y.columns, b.data, y.data);
+        }
+        return;
+    }
     const Convolution operands{
         .x = x.data, .w = w.data, .bias = b.data, .skip = skip.data, .y = y.data};
-    lane_.list().add("convolution_forward",
-                     cuda::convolution_forward,
-                     real_of(x.dtype),
-                     window_of(shape, x),
-                     operands);
+    lane_.list().add("convolution_forward", cuda::convolution_forward, real, window, operands);
 }
 
 void CudaWindowKernels::convolution_backward_input(
@@ -73,12 +138,19 @@ void CudaWindowKernels::convolution_backward_input(
         kernels_.linear_backward_input(dy, w, skip, dx);
         return;
     }
+    const Real real = real_of(dy.dtype);
+    const Window window = window_of(shape, dx);
+    if (is_cudnns(
+            {.real = real, .window = window, .direction = ConvolutionDirection::BackwardInput},
+            w,
+            skip,
+            {.x = dx, .y = dy},
+            dx)) {
+        return;
+    }
     const ConvolutionInput operands{.dy = dy.data, .w = w.data, .skip = skip.data, .dx = dx.data};
-    lane_.list().add("convolution_backward_input",
-                     cuda::convolution_backward_input,
-                     real_of(dy.dtype),
-                     window_of(shape, dx),
-                     operands);
+    lane_.list().add(
+        "convolution_backward_input", cuda::convolution_backward_input, real, window, operands);
 }
 
 void CudaWindowKernels::convolution_backward_weight(
@@ -87,15 +159,33 @@ void CudaWindowKernels::convolution_backward_weight(
         kernels_.linear_backward_weight(x, dy, dw, db);
         return;
     }
+    const Real real = real_of(dy.dtype);
     const Window window = window_of(shape, x);
-    lane_.list().add("convolution_backward_weight",
-                     cuda::convolution_backward_weight,
-                     real_of(dy.dtype),
-                     window,
-                     x.data,
-                     dy.data,
-                     dw.as<float>(),
-                     scratch(convolution_scratch(window)));
+    if (const auto call = cudnn_call(
+            {.real = real, .window = window, .direction = ConvolutionDirection::BackwardWeight},
+            dw.size())) {
+        list_cudnn(call->number,
+                   {.image = x.data,
+                    .filters = call->filters,
+                    .result = dy.data,
+                    .workspace = call->workspace});
+        lane_.list().add("add_turned_filters",
+                         add_turned_filters,
+                         real,
+                         dw.rows,
+                         dw.columns,
+                         call->filters,
+                         dw.as<float>());
+    } else {
+        lane_.list().add("convolution_backward_weight",
+                         cuda::convolution_backward_weight,
+                         real,
+                         window,
+                         x.data,
+                         dy.data,
+                         dw.as<float>(),
+                         scratch(convolution_scratch(window)));
+    }
     if (!db.empty()) {
         lane_.list().add("column_sums",
                          column_sums,

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
+
 #include "exec/cuda/device/lane.h"
 #include "exec/device/window_kernels.h"
 
@@ -65,6 +68,28 @@ class CudaWindowKernels final : public exec::WindowKernels {
              exec::View y) const override;
 
   private:
+    /// A plan of cuDNN, and the memory for its call.
+    struct CudnnCall {
+        int number = 0;
+        void* filters = nullptr;  ///< room for as many as the weight has
+        void* workspace = nullptr;
+    };
+    /// What is needed to have cuDNN compute it; none: our own kernels do.
+    std::optional<CudnnCall> cudnn_call(const CudnnConvolution& convolution,
+                                        std::int64_t weights) const;
+    void list_cudnn(int number, const CudnnConvolutions::Operands& operands) const;
+    /// Images before and behind the window, or their gradients.
+    struct Images {
+        exec::ConstView x;
+        exec::ConstView y;
+    };
+    /// Lists what has cuDNN make `to`, which is one of the images. Does nothing and returns false
+    /// where it has no plan.
+    bool is_cudnns(CudnnConvolution convolution,
+                   exec::ConstView w,
+                   exec::ConstView skip,
+                   const Images& images,
+                   exec::View to) const;
     float* scratch(std::int64_t numbers) const;
 
     Lane& lane_;

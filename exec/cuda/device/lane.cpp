@@ -59,6 +59,7 @@ Lane::Lane(const Place& place, DeviceMemory& memory, const Options& options)
       products_workspace_(allocate(Products::workspace_bytes)),
       products_(products_workspace_.get(), options.multiprocessors),
       attention_(load_cudnn(), options.attention),
+      convolutions_(load_cudnn(), options.cudnn_convolutions),
       done_(make_event()) {
     void* staging = nullptr;
     PIPETWIN_CUDA_CHECK(cudaHostAlloc(&staging, most_staged, cudaHostAllocDefault));
@@ -88,6 +89,12 @@ std::byte* Lane::stage(std::size_t bytes) {
 }
 
 void* Lane::scratch(std::size_t bytes) {
+    void* const place = cudnn_scratch(bytes);
+    kernels_scratch_bytes_ = std::max(kernels_scratch_bytes_, bytes);
+    return place;
+}
+
+void* Lane::cudnn_scratch(std::size_t bytes) {
     if (bytes > scratch_bytes_) {
         finish();  // what is listed still uses the old one
         if (scratch_ != nullptr) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/cuda/cudnn/cudnn_attention.h"
+#include "exec/cuda/cudnn/cudnn_convolution.h"
 #include "exec/cuda/device/products.h"
 #include "exec/cuda/runtime/command_queue.h"
 #include "exec/cuda/runtime/device_memory.h"
@@ -36,6 +37,7 @@ class Lane {
         CommandQueue::Graphs graphs = CommandQueue::Graphs::Yes;
         int multiprocessors = 0;  ///< of the whole device
         CudnnAttention::Options attention{};
+        bool cudnn_convolutions = true;  ///< false: convolutions by our own kernels
     };
     /// The part and `memory` outlive it.
     Lane(const Place& place, DeviceMemory& memory, const Options& options);
@@ -46,15 +48,22 @@ class Lane {
     CommandList& list() { return queue_.list(); }
     Products& products() { return products_; }
     CudnnAttention& attention() { return attention_; }
+    CudnnConvolutions& convolutions() { return convolutions_; }
 
     /// Host memory that copies to the GPU are made from, valid until the lane has finished; null
     /// where not enough is left. The same requests after `finish` get the same addresses.
     std::byte* stage(std::size_t bytes);
     std::size_t staging_bytes() const { return most_staged; }
     std::size_t scratch_bytes() const { return scratch_bytes_; }
+    /// The part of `scratch_bytes` that no call but those of cuDNN needed.
+    std::size_t cudnn_scratch_bytes() const { return scratch_bytes_ - kernels_scratch_bytes_; }
 
-    /// Device memory for the inside of one call. Contents do not survive to the next.
+    /// Device memory for the inside of one call of our kernels. Contents do not survive to the
+    /// next.
     void* scratch(std::size_t bytes);
+    /// Device memory for the inside of one call of cuDNN, likewise, which shares it with our
+    /// kernels.
+    void* cudnn_scratch(std::size_t bytes);
 
     /// Starts what is listed and waits until everything is done; returns the moment when it was.
     TimePoint finish();
@@ -87,10 +96,12 @@ class Lane {
     Owned<std::byte*, cudaFree> products_workspace_;  ///< cuBLAS's, beside the memory of the ranks
     Products products_;
     CudnnAttention attention_;
+    CudnnConvolutions convolutions_;
     Staging staging_;
     std::size_t staged_ = 0;
     void* scratch_ = nullptr;
     std::size_t scratch_bytes_ = 0;
+    std::size_t kernels_scratch_bytes_ = 0;  ///< what calls of our kernels needed of it at most
     Event done_;
     std::vector<Event> events_;  ///< of marks, used again and again in order
     std::vector<std::function<void(TimePoint)>> marks_;

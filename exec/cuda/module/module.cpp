@@ -47,6 +47,7 @@ constexpr std::array checks{
     NamedCheck{"device buffer", pipetwin::cuda::check_buffer},
     NamedCheck{"kernel", pipetwin::cuda::check_kernel},
     NamedCheck{"attention", pipetwin::cuda::check_attention},
+    NamedCheck{"convolutions", pipetwin::cuda::check_convolutions},
     NamedCheck{"cuBLAS product", pipetwin::cuda::check_product},
     NamedCheck{"NCCL loopback", pipetwin::cuda::check_loopback},
 };
@@ -139,7 +140,8 @@ void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** d
             .graphs = request.graphs != 0 ? CommandQueue::Graphs::Yes : CommandQueue::Graphs::No,
             .multiprocessors = properties.multiProcessorCount,
             .attention = {.compute_capability = properties.major * 10 + properties.minor,
-                          .wanted = request.own_attention == 0}};
+                          .wanted = request.own_attention == 0},
+            .cudnn_convolutions = request.own_convolutions == 0};
         made.push_back(
             std::make_unique<CudaDevice>(request.device, memory, std::move(part), options));
     }

@@ -16,7 +16,7 @@ class GpuTraffic;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 9;
+inline constexpr int pipetwin_cuda_interface = 10;
 
 /// Versions of the libraries that the module uses.
 struct PipetwinCudaVersions {
@@ -43,6 +43,7 @@ struct PipetwinCudaRequest {
     const int* units;         ///< [rank] in units of 8 multiprocessors; null: equal shares
     int graphs;               ///< not 0: repeated calls become CUDA graphs
     int own_attention;        ///< not 0: attention by our own kernels, even where cuDNN has a plan
+    int own_convolutions;     ///< not 0: likewise for convolutions
     std::int64_t memory_bytes;
 };
 

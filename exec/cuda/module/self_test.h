@@ -25,6 +25,11 @@ std::string check_kernel();
 /// against the formulas in double on the CPU. Says whether it is cuDNN that runs, or why not.
 std::string check_attention();
 
+/// Convolutions by our own kernels, then by cuDNN where it has plans, in all directions, each twice
+/// for the same bits, against the formula in double on the CPU. Says whether it is cuDNN that runs,
+/// or why not.
+std::string check_convolutions();
+
 /// One matrix product by cuBLASLt against three loops on the CPU. All values are small whole
 /// numbers, so the sums are exact in every order and the results must be equal, not close.
 std::string check_product();

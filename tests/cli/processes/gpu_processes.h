@@ -62,21 +62,25 @@ class GpuProcesses : public SeveralProcesses {
     }
 
     /// Whoever sums gradients in another order is this far away at most.
-    void expect_losses_of_threads(const std::string& run) const {
-        const std::vector<double> expected = losses("threads");
-        const std::vector<double> found = losses(run);
+    void expect_losses_of_threads(const std::string& run, const char* name = "loss") const {
+        const std::vector<double> expected = losses("threads", name);
+        const std::vector<double> found = losses(run, name);
+        ASSERT_FALSE(expected.empty());
         ASSERT_EQ(found.size(), expected.size());
         for (std::size_t step = 0; step < found.size(); ++step) {
             EXPECT_NEAR(found[step], expected[step], 1e-6 * expected[step]);
         }
     }
 
-    /// [step]
-    std::vector<double> losses(const std::string& run) const {
+    /// Of each step that has one.
+    std::vector<double> losses(const std::string& run, const char* name = "loss") const {
         std::vector<double> found;
         std::istringstream metrics(content_of(folder() / run / run_file::metrics));
         for (std::string line; std::getline(metrics, line);) {
-            found.push_back(nlohmann::json::parse(line)["loss"].get<double>());
+            const nlohmann::json step = nlohmann::json::parse(line);
+            if (step.contains(name) && step[name].is_number()) {
+                found.push_back(step[name].get<double>());
+            }
         }
         return found;
     }

@@ -99,6 +99,40 @@ TEST_F(ReplicasOnGpus, AddUpMoreThanTwoInHalfPrecision) {
     EXPECT_TRUE(checkpoint("sharded") == checkpoint("processes"));
 }
 
+/// Beside sums of gradients, which NCCL's messages make from GPU to GPU, replicas exchange what
+/// their norms have seen. Validations read the running statistics.
+TEST_F(ReplicasOnGpus, HaveTheRunningStatisticsOfAllReplicas) {
+    scenario_ = norms;
+    const std::vector<std::string> settings{
+        "--set", "training.validate_every=2", "--set", "data.validation=0.5"};
+    train_in_threads(settings);
+    const std::vector<std::string> two = joined(settings, {"--set", "pipeline.data_parallel=2"});
+    train("processes", joined(two, {"--set", "pipeline.micro_batches=1"}));
+    expect_losses_of_threads("processes");
+    expect_losses_of_threads("processes", "validation_loss");
+    train("sharded",
+          joined(two,
+                 {"--set", "pipeline.micro_batches=1", "--set", "pipeline.shard_optimizer=true"}));
+    EXPECT_TRUE(checkpoint("sharded") == checkpoint("processes"));
+}
+
+/// Two copies of a stage hand each other their gradients from GPU to GPU, and what their norms have
+/// seen.
+TEST_F(GpuProcesses, WhoseStagesHaveTwoCopiesHaveTheBitsOfOneProcess) {
+    scenario_ = norms;
+    const std::vector<std::string> settings{"--set",
+                                            "pipeline.schedule=chimera",
+                                            "--set",
+                                            "training.validate_every=2",
+                                            "--set",
+                                            "data.validation=0.5"};
+    train_in_one_process(settings);
+    const Outcome outcome = run(launch(2, "processes", settings), gpus(2));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("processes"), series("one"));
+    EXPECT_TRUE(checkpoint("processes") == checkpoint("one"));
+}
+
 TEST_F(GpuProcesses, NeedAGpuEach) {
     train_in_threads();
     const Outcome outcome = run(launch(2, "run"), gpus(1));

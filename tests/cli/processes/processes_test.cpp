@@ -145,6 +145,37 @@ INSTANTIATE_TEST_SUITE_P(
                                                "--set",
                                                "pipeline.recompute=always"}));
 
+class SameBitsOfNorms : public SeveralProcesses, public ::testing::WithParamInterface<Grid> {};
+
+/// Running statistics are those of all replicas, and of both copies of a stage: what their norms
+/// have seen goes from process to process. Validations read them.
+TEST_P(SameBitsOfNorms, AsThreadsOfOneProcess) {
+    scenario_ = norms;
+    const Grid& grid = GetParam();
+    const std::vector<std::string> settings =
+        joined({"--set",
+                "pipeline.data_parallel=" + std::to_string(grid.replicas),
+                "--set",
+                "training.validate_every=2",
+                "--set",
+                "data.validation=0.5"},
+               grid.more);
+    train_in_threads(settings);
+    const Outcome outcome = run(launch(grid.stages * grid.replicas, "processes", settings));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("processes"), series("threads"));
+    EXPECT_TRUE(checkpoint("processes") == checkpoint("threads"));
+}
+
+INSTANTIATE_TEST_SUITE_P(SeveralProcesses,
+                         SameBitsOfNorms,
+                         ::testing::Values(Grid{.stages = 2, .replicas = 2},
+                                           Grid{.stages = 2,
+                                                .replicas = 2,
+                                                .more = {"--set", "pipeline.shard_optimizer=true"}},
+                                           Grid{.stages = 2,
+                                                .more = {"--set", "pipeline.schedule=chimera"}}));
+
 TEST_F(SeveralProcesses, GoOnFromACheckpointAsIfNothingHadHappened) {
     train_in_threads();
     ASSERT_EQ(run(launch(2, "parts", {"--set", "training.steps=2"})).code, 0);

@@ -100,6 +100,45 @@ channel_capacity = 2
 checkpoint_every = 2
 )";
 
+/// Images, a convolution and batch norms, in two stages that are written down.
+inline constexpr std::string_view norms = R"([model]
+kind = "layers"
+image = [4, 5, 3]
+[[model.layer]]
+type = "batch_norm"
+[[model.layer]]
+type = "conv2d"
+outputs = 8
+kernel = 3
+padding = 1
+bias = false
+[[model.layer]]
+type = "batch_norm"
+cumulative = true
+[[model.layer]]
+type = "relu"
+[[model.layer]]
+type = "global_avg_pool"
+[[model.layer]]
+type = "linear"
+outputs = 5
+[[model.layer]]
+type = "cross_entropy"
+[data]
+kind = "synthetic"
+[training]
+batch = 8
+steps = 4
+[pipeline]
+stages = 2
+partition = [2, 5]
+micro_batches = 2
+schedule = "1f1b"
+channel_capacity = 2
+[output]
+checkpoint_every = 2
+)";
+
 /// The blocks of the GPT shared out to the pieces of another pipeline than its own. Which
 /// partition is fastest follows from what was measured, links included: trainings whose bits are
 /// compared have one that is written down.

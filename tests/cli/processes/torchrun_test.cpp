@@ -201,6 +201,22 @@ TEST_F(Torchrun, TrainsReplicas) {
     expect_losses_of_threads("processes");
 }
 
+/// Which have the running statistics of all of them; without MPI NCCL carries what norms have seen.
+TEST_F(Torchrun, TrainsReplicasWithNorms) {
+    scenario_ = norms;
+    const std::vector<std::string> settings{
+        "--set", "training.validate_every=2", "--set", "data.validation=0.5"};
+    train_in_threads(settings);
+    const std::vector<Outcome> outcomes =
+        run_all(4,
+                "processes",
+                joined(settings,
+                       {"--set", "pipeline.data_parallel=2", "--set", "pipeline.micro_batches=1"}));
+    EXPECT_THAT(outcomes, all_end_with(0)) << errors(outcomes);
+    expect_losses_of_threads("processes");
+    expect_losses_of_threads("processes", "validation_loss");
+}
+
 TEST_F(Torchrun, GoesOnFromACheckpointAsIfNothingHadHappened) {
     train_in_one_process({});
     EXPECT_THAT(run_all(2, "parts", {"--set", "training.steps=2"}), all_end_with(0));

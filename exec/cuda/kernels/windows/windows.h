@@ -71,6 +71,30 @@ cudaError_t convolution_backward_weight(Real real,
                                         float* scratch,
                                         cudaStream_t stream);
 
+// filters.cu
+
+/// to (outputs, depth) = w (depth, outputs), transposed.
+cudaError_t turn_filters(Real real,
+                         std::int64_t depth,
+                         std::int64_t outputs,
+                         const void* w,
+                         void* to,
+                         cudaStream_t stream);
+/// dw (depth, outputs) += from (outputs, depth), transposed.
+cudaError_t add_turned_filters(Real real,
+                               std::int64_t depth,
+                               std::int64_t outputs,
+                               const void* from,
+                               float* dw,
+                               cudaStream_t stream);
+/// y (rows, columns) += row, of one number a column.
+cudaError_t add_row(Real real,
+                    std::int64_t rows,
+                    std::int64_t columns,
+                    const void* row,
+                    void* y,
+                    cudaStream_t stream);
+
 // pools.cu
 
 /// y = skip + the largest number of each window; places: where it is, in bytes if `bytes` is 1,

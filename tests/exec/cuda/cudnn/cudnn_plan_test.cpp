@@ -8,10 +8,12 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "exec/cuda/cudnn/cudnn_convolution_graph.h"
 #include "exec/cuda/cudnn/cudnn_graph.h"
 
 /// The real cuDNN, where it is installed, on machines with or without a GPU: it takes our graphs,
@@ -96,7 +98,22 @@ class RealCudnn : public ::testing::Test {
                                   AttentionDirection direction) const {
         const CudnnDescriptor target = device(properties);
         const CudnnGraph graph = attention_graph(cudnn(), nullptr, shape, direction);
-        return choose_plan(cudnn(), {.device = &target}, graph.graph, gibibyte).workspace_bytes;
+        return choose_plan(cudnn(), {.device = &target}, graph.graph, {.workspace_bytes = gibibyte})
+            .workspace_bytes;
+    }
+
+    /// Throws CudaFailure where there is no plan.
+    std::size_t workspace_of_convolution(const std::string& properties,
+                                         const CudnnConvolution& convolution) const {
+        const CudnnDescriptor target = device(properties);
+        const CudnnGraph graph = convolution_graph(cudnn(), nullptr, convolution);
+        const auto refused = refused_notes(convolution.real);
+        return choose_plan(
+                   cudnn(),
+                   {.device = &target},
+                   graph.graph,
+                   {.workspace_bytes = CudnnConvolutions::most_workspace_bytes, .refused = refused})
+            .workspace_bytes;
     }
 
   private:
@@ -143,11 +160,101 @@ TEST_F(RealCudnn, SaysWhatIsAgainstAPlan) {
     const CudnnGraph graph =
         attention_graph(cudnn(), nullptr, {2, 300, 3, 192}, AttentionDirection::Backward);
     try {
-        choose_plan(cudnn(), {.device = &target}, graph.graph, 1000);
+        choose_plan(cudnn(), {.device = &target}, graph.graph, {.workspace_bytes = 1000});
         FAIL() << "a backward in 1000 bytes";
     } catch (const CudaFailure& failure) {
         EXPECT_THAT(failure.what(), HasSubstr("where 1000 are allowed"));
     }
+}
+
+/// A convolution of square images and windows, with margins of half a window.
+Window square(int samples, int size, int channels, int outputs, int kernel, int stride) {
+    const int margin = kernel / 2;
+    const int out = (size + 2 * margin - kernel) / stride + 1;
+    return {.samples = samples,
+            .in_height = size,
+            .in_width = size,
+            .out_height = out,
+            .out_width = out,
+            .channels = channels,
+            .outputs = outputs,
+            .kernel_height = kernel,
+            .kernel_width = kernel,
+            .stride_height = stride,
+            .stride_width = stride,
+            .top = margin,
+            .left = margin};
+}
+
+/// ResNet-50's convolutions of more than a pixel or a stride of 1, at 32 samples of 224 x 224;
+/// AmoebaNet's 1x7, its 52 channels, which are no multiple of 8, and a window in the middle of
+/// which nothing is read.
+std::vector<Window> windows_of_models() {
+    Window wide = square(32, 28, 64, 64, 1, 1);
+    wide.kernel_width = 7;
+    wide.left = 3;
+    Window dilated = square(32, 28, 64, 64, 3, 1);
+    dilated.dilation_height = dilated.dilation_width = 2;
+    dilated.top = dilated.left = 2;
+    return {square(32, 224, 3, 64, 7, 2),
+            square(32, 56, 64, 64, 3, 1),
+            square(32, 56, 256, 512, 1, 2),
+            square(32, 56, 128, 128, 3, 2),
+            square(32, 14, 256, 256, 3, 1),
+            square(32, 7, 512, 512, 3, 1),
+            square(32, 28, 52, 52, 3, 1),
+            wide,
+            dilated};
+}
+
+TEST_F(RealCudnn, HasPlansForTheConvolutionsOfModels) {
+    using enum ConvolutionDirection;
+    for (const std::string& properties : {a100(), h100()}) {
+        for (const Window& window : windows_of_models()) {
+            for (const auto direction : {Forward, BackwardInput, BackwardWeight}) {
+                for (const bool adds : {false, direction != BackwardWeight}) {
+                    EXPECT_NO_THROW(
+                        workspace_of_convolution(properties, {Real::BF16, window, direction, adds}))
+                        << window.channels << ' ' << window.kernel_width << ' '
+                        << static_cast<int>(direction) << ' ' << adds;
+                }
+            }
+        }
+    }
+}
+
+TEST_F(RealCudnn, HasPlansForDepthwiseConvolutions) {
+    using enum ConvolutionDirection;
+    Window depthwise = square(32, 28, 256, 256, 3, 1);
+    depthwise.groups = 256;
+    for (const auto direction : {Forward, BackwardInput, BackwardWeight}) {
+        for (const Real real : {Real::BF16, Real::F32}) {
+            EXPECT_NO_THROW(workspace_of_convolution(h100(), {real, depthwise, direction, false}));
+        }
+    }
+}
+
+/// Without tensor cores, which would round the factors to TF32.
+TEST_F(RealCudnn, HasPlansInFullSinglePrecision) {
+    using enum ConvolutionDirection;
+    for (const auto direction : {Forward, BackwardInput, BackwardWeight}) {
+        EXPECT_NO_THROW(workspace_of_convolution(
+            h100(), {Real::F32, square(32, 56, 64, 64, 3, 1), direction, false}));
+    }
+}
+
+TEST_F(RealCudnn, TakesMoreZerosAtTheEndThanAtTheBeginning) {
+    Window uneven = square(8, 32, 64, 64, 3, 2);
+    uneven.top = uneven.left = 0;
+    ASSERT_EQ(margins_of(uneven)->after, (std::array<std::int64_t, 2>{1, 1}));
+    EXPECT_NO_THROW(convolution_graph(cudnn(), nullptr, {Real::BF16, uneven, {}, false}));
+}
+
+TEST_F(RealCudnn, RefusesAConvolutionWhoseResultHasAnotherSize) {
+    Window wrong = square(8, 32, 64, 64, 3, 1);
+    wrong.channels = 60;  // the filters have 64 outputs in groups of 7 channels
+    wrong.groups = 7;
+    EXPECT_THROW(convolution_graph(cudnn(), nullptr, {Real::BF16, wrong, {}, false}), CudaFailure);
 }
 
 TEST_F(RealCudnn, IsPassedOverWhereItFindsNoGpu) {

@@ -118,6 +118,62 @@ double binary(cudnnPointwiseMode_t f, double x, double y) {
     }
 }
 
+/// Attributes of a convolution's operation, which have other names for each direction; which of
+/// its tensors it writes.
+struct ConvolutionNames {
+    cudnnBackendAttributeName_t kind;
+    cudnnBackendAttributeName_t image;
+    cudnnBackendAttributeName_t filters;
+    cudnnBackendAttributeName_t result;
+    cudnnBackendAttributeName_t alpha;
+    cudnnBackendAttributeName_t beta;
+    cudnnBackendAttributeName_t written;
+};
+
+constexpr ConvolutionNames forward_names{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                                         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y};
+constexpr ConvolutionNames image_names{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX};
+constexpr ConvolutionNames filter_names{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW};
+
+/// One direction of a convolution's window.
+struct WindowAxis {
+    std::int64_t stride;
+    std::int64_t dilation;
+    std::int64_t before;
+    std::int64_t after;
+
+    WindowAxis(const FakeDescriptor& kind, std::size_t axis)
+        : stride(kind.all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES).at(axis)),
+          dilation(kind.all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS).at(axis)),
+          before(kind.all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS).at(axis)),
+          after(kind.all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS).at(axis)) {}
+
+    /// cuDNN wants results of the size that follows from the rest.
+    void check(std::int64_t in, std::int64_t kernel, std::int64_t out) const {
+        const std::int64_t room = in + before + after - (kernel - 1) * dilation - 1;
+        if (before < 0 || after < 0 || room < 0 || room / stride + 1 != out) {
+            throw std::logic_error("a convolution whose result has another size");
+        }
+    }
+};
+
 class Evaluation {
   public:
     explicit Evaluation(const std::map<std::int64_t, void*>& pack) : pack_(pack) {}
@@ -132,6 +188,12 @@ class Evaluation {
                 return reduce(operation);
             case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
                 return reshape(operation);
+            case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+                return convolve(operation, forward_names);
+            case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+                return convolve(operation, image_names);
+            case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+                return convolve(operation, filter_names);
             default:
                 throw std::logic_error("no such operation: " + std::to_string(operation.type));
         }
@@ -218,6 +280,67 @@ class Evaluation {
             result = is_sum ? result + x.at(at) : std::max(result, x.at(at));
         });
         keep(y);
+    }
+
+    /// written = beta written + alpha times the sum of products of the other two.
+    void convolve(const FakeDescriptor& operation, const ConvolutionNames& names) {
+        // What is written is read, too, where it is added to.
+        Elements image = input(operation, names.image);
+        Elements filters = input(operation, names.filters);
+        Elements result = input(operation, names.result);
+        Elements& to = names.written == names.image     ? image
+                       : names.written == names.filters ? filters
+                                                        : result;
+        const Elements before = to;
+        const auto beta = static_cast<double>(operation.one<float>(names.beta));
+        const auto alpha = static_cast<double>(operation.one<float>(names.alpha));
+        for_each_index(to.sizes(), [&](const Index& at) { to.at(at) = 0; });
+        const FakeDescriptor& kind = operation.descriptor(names.kind);
+        if (kind.one<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) !=
+            CUDNN_CROSS_CORRELATION) {
+            throw std::logic_error("a convolution with a reflection");
+        }
+        for_products(kind,
+                     {image.sizes(), filters.sizes(), result.sizes()},
+                     [&](const Index& of_image, const Index& of_filters, const Index& of_result) {
+                         if (&to == &image) {
+                             image.at(of_image) += filters.at(of_filters) * result.at(of_result);
+                         } else if (&to == &filters) {
+                             filters.at(of_filters) += image.at(of_image) * result.at(of_result);
+                         } else {
+                             result.at(of_result) += image.at(of_image) * filters.at(of_filters);
+                         }
+                     });
+        for_each_index(to.sizes(), [&](const Index& at) {
+            to.at(at) = alpha * to.at(at) + (beta == 0 ? 0 : beta * before.at(at));
+        });
+        keep(to);
+    }
+
+    /// Calls f(element of the image, of the filters, of the result) for all products.
+    template <class F>
+    static void for_products(const FakeDescriptor& kind,
+                             const std::array<Index, 3>& sizes,
+                             const F& f) {
+        const auto& [image, filters, result] = sizes;
+        const WindowAxis rows(kind, 0);
+        const WindowAxis columns(kind, 1);
+        rows.check(image[2], filters[2], result[2]);
+        columns.check(image[3], filters[3], result[3]);
+        const std::int64_t group_outputs = result[1] / (image[1] / filters[1]);
+        for_each_index(result, [&, &image = image, &filters = filters](const Index& to) {
+            const std::int64_t group = to[1] / group_outputs;
+            for_each_index({1, filters[1], filters[2], filters[3]}, [&](const Index& place) {
+                const std::int64_t y = to[2] * rows.stride - rows.before + place[2] * rows.dilation;
+                const std::int64_t x =
+                    to[3] * columns.stride - columns.before + place[3] * columns.dilation;
+                if (y >= 0 && y < image[2] && x >= 0 && x < image[3]) {
+                    f({to[0], group * filters[1] + place[1], y, x},
+                      {to[1], place[1], place[2], place[3]},
+                      to);
+                }
+            });
+        });
     }
 
     /// The same memory with other sizes and strides.

@@ -33,7 +33,7 @@ TEST_F(CudaSelfTest, EveryDevicePassesEveryCheck) {
     }
     for (std::size_t index = 0; index < probe.devices.size(); ++index) {
         const std::vector<CudaCheck> checks = self_test_cuda(static_cast<int>(index));
-        EXPECT_EQ(checks.size(), 5U);
+        EXPECT_EQ(checks.size(), 6U);
         for (const CudaCheck& check : checks) {
             EXPECT_TRUE(check.passed)
                 << probe.devices[index].name << ": " << check.name << ": " << check.detail;

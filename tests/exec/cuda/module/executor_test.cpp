@@ -228,6 +228,102 @@ TEST_F(CudaBranches, TrainUnitsWithBranchesInside) {
     expect_every_cut_trains(cells(), {{3, 3}, {1, 1, 2, 2}, {2, 1, 1, 2}});
 }
 
+/// A few convolutions, some of which cuDNN may compute, norms and pools: with strides, channels in
+/// groups, a bias, a cell whose branches are summed, and an image without its first row and column.
+Model images() {
+    const auto layer = [](LayerType type, const char* name, std::vector<std::string> inputs) {
+        return LayerSpec{.name = name, .type = type, .inputs = std::move(inputs)};
+    };
+    const auto conv = [&](const char* name,
+                          int outputs,
+                          Pixels kernel,
+                          Margins padding,
+                          std::vector<std::string> inputs = {}) {
+        LayerSpec spec = layer(LayerType::Conv2d, name, std::move(inputs));
+        spec.outputs = outputs;
+        spec.kernel = kernel;
+        spec.padding = padding;
+        spec.bias = false;
+        return spec;
+    };
+    constexpr Margins one{1, 1, 1, 1};
+    LayerSpec stem = conv("stem", 16, {3, 3}, one);
+    stem.stride = {2, 2};
+    LayerSpec depthwise = conv("depthwise", 16, {3, 3}, one, {"input0"});
+    depthwise.groups = 16;
+    LayerSpec cell = layer(LayerType::Sequence, "cell", {});
+    cell.inner = {depthwise,
+                  conv("long", 16, {1, 3}, {.left = 1, .right = 1}, {"input0"}),
+                  layer(LayerType::Add, "sum", {"depthwise", "long", "input0"})};
+    LayerSpec moved = conv("moved", 24, {1, 1}, {-1, -1, 1, 1});
+    moved.stride = {2, 2};
+    LayerSpec residual = layer(LayerType::Residual, "residual", {});
+    LayerSpec biased = conv("conv", 24, {3, 3}, one);
+    biased.bias = true;
+    residual.inner = {layer(LayerType::Relu, "relu", {}), biased};
+    LayerSpec pool = layer(LayerType::MaxPool, "pool", {});
+    pool.kernel = {2, 2};
+    pool.stride = {1, 1};
+    LayerSpec classes = layer(LayerType::Linear, "classes", {});
+    classes.outputs = 5;
+    return Model::graph(image_shape({10, 12}, 3),
+                        {stem,
+                         layer(LayerType::BatchNorm, "bn1", {}),
+                         layer(LayerType::Relu, "relu1", {}),
+                         cell,
+                         moved,
+                         layer(LayerType::BatchNorm, "bn2", {}),
+                         residual,
+                         pool,
+                         layer(LayerType::GlobalAvgPool, "mean", {}),
+                         classes,
+                         layer(LayerType::CrossEntropy, "loss", {})});
+}
+
+TEST_F(CudaBranches, TrainImages) {
+    expect_every_cut_trains(images(), {{4, 7}, {1, 3, 3, 4}});
+}
+
+bool has_fake_cudnn() {
+#ifdef PIPETWIN_EMULATED
+    void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
+    return ::dlsym(module, "pipetwin_emulated_cudnn_calls") != nullptr;
+#else
+    return false;
+#endif
+}
+
+int cudnn_calls() {
+#ifdef PIPETWIN_EMULATED
+    if (has_fake_cudnn()) {
+        void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
+        return reinterpret_cast<int (*)()>(::dlsym(module, "pipetwin_emulated_cudnn_calls"))();
+    }
+#endif
+    return 0;
+}
+
+/// By cuDNN where it has plans, and by our own kernels: bf16 has 8 bits, and the two round in other
+/// places.
+TEST_F(CudaExecutor, TrainsImagesInHalfPrecisionNearlyAsInSingle) {
+    const Model model = images();
+    Shape shape{.micro_batches = 2, .batch = 8, .schedule = "1f1b", .clip_norm = 1};
+    const Outcome cpu = train(model, shape, 2);
+    shape.precision = Precision::Bf16;
+    for (const char* own_convolutions : {"", "1"}) {
+        ::setenv("PIPETWIN_OWN_CONVOLUTIONS", own_convolutions, 1);
+        const int calls = cudnn_calls();
+        const Outcome gpu = train(model, on_cuda(shape), 2);
+        if (has_fake_cudnn()) {
+            EXPECT_EQ(cudnn_calls() > calls, *own_convolutions == '\0');
+        }
+        EXPECT_EQ(gpu, train(model, on_cuda(shape), 2)) << own_convolutions;
+        EXPECT_NEAR(gpu.losses[0], cpu.losses[0], 2e-2 * cpu.losses[0]) << own_convolutions;
+        EXPECT_NEAR(gpu.norms[0], cpu.norms[0], 0.1 * cpu.norms[0]) << own_convolutions;
+    }
+    ::unsetenv("PIPETWIN_OWN_CONVOLUTIONS");
+}
+
 TEST_F(CudaExecutor, RefusesOutputsThatBeginWhereNoProductMay) {
     const Model model = unet();
     const Shape shape = on_cuda({.stages = 2,
@@ -405,25 +501,6 @@ TEST_F(CudaExecutor, GivesTheSameBitsWhereStashesGoToHostMemory) {
 }
 
 /// That the emulated module counts; it has none where cuDNN's headers are not.
-bool has_fake_cudnn() {
-#ifdef PIPETWIN_EMULATED
-    void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
-    return ::dlsym(module, "pipetwin_emulated_cudnn_calls") != nullptr;
-#else
-    return false;
-#endif
-}
-
-int cudnn_calls() {
-#ifdef PIPETWIN_EMULATED
-    if (has_fake_cudnn()) {
-        void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
-        return reinterpret_cast<int (*)()>(::dlsym(module, "pipetwin_emulated_cudnn_calls"))();
-    }
-#endif
-    return 0;
-}
-
 // With cuDNN's attention where it is there, and with our own kernels. In the emulation it is a fake
 // cuDNN's, which computes what our graphs say.
 TEST_F(CudaExecutor, TrainsInHalfPrecisionNearlyAsInSingle) {

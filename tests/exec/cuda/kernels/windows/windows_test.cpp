@@ -1,6 +1,7 @@
 #include "exec/cuda/kernels/windows/windows.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/device/window_kernels.h"
@@ -168,6 +169,51 @@ TEST_P(CudaWindows, ConvolutionsGradientByTheWeight) {
         });
         EXPECT_TRUE(close(found, singles(expected), 1e-5));
     }
+}
+
+/// More than a tile in each direction, and less.
+TEST_P(CudaWindows, FiltersAreTurnedOverAndBack) {
+    for (const auto& [depth, outputs] : {std::pair<std::int64_t, std::int64_t>{27, 64},
+                                         std::pair<std::int64_t, std::int64_t>{70, 5},
+                                         std::pair<std::int64_t, std::int64_t>{33, 33}}) {
+        const Numbers w = random(depth * outputs, 1);
+        const Numbers before = random_numbers(depth * outputs, 2);
+        const Numbers found = run([&, &depth = depth, &outputs = outputs] {
+            const Operand of_w(way(), w);
+            const Operand turned(way(), depth * outputs);
+            const Operand dw(floats(), before);
+            expect_ok(turn_filters(real(), depth, outputs, of_w.data(), turned.data(), nullptr));
+            expect_ok(
+                add_turned_filters(real(), depth, outputs, turned.data(), dw.floats(), nullptr));
+            return joined({turned.numbers(), dw.numbers()});
+        });
+        for (std::int64_t d = 0; d < depth; ++d) {
+            for (std::int64_t o = 0; o < outputs; ++o) {
+                const float value = w[index(d * outputs + o)];
+                EXPECT_EQ(found[index(o * depth + d)], value);
+                EXPECT_EQ(found[index(depth * outputs + d * outputs + o)],
+                          before[index(d * outputs + o)] + value);
+            }
+        }
+    }
+}
+
+TEST_P(CudaWindows, EveryRowGetsTheSameRow) {
+    constexpr std::int64_t rows = 7;
+    constexpr std::int64_t columns = 37;
+    const Numbers y = random(rows * columns, 1);
+    const Numbers row = random(columns, 2);
+    Numbers expected = y;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        expected[i] += row[i % row.size()];
+    }
+    const Numbers found = run([&] {
+        const Operand of_y(way(), y);
+        const Operand of_row(way(), row);
+        expect_ok(add_row(real(), rows, columns, of_row.data(), of_y.data(), nullptr));
+        return of_y.numbers();
+    });
+    EXPECT_EQ(found, rounded(real(), expected));
 }
 
 std::vector<Case> pools() {
