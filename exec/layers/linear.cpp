@@ -1,11 +1,18 @@
 #include "exec/layers/linear.h"
 
 namespace pipetwin::exec {
+namespace {
+
+/// Of an image it makes an image: every pixel alone.
+SampleShape of_width(SampleShape shape, int width) {
+    shape.width = width;
+    return shape;
+}
+
+}  // namespace
 
 Linear::Linear(const SampleShape& input, const LinearOptions& options, NumberFormat format)
-    : ExecutableLayer(input,
-                      {.token_ids = false, .positions = input.positions, .width = options.outputs},
-                      format),
+    : ExecutableLayer(input, of_width(input, options.outputs), format),
       has_bias_(options.bias),
       tied_(options.tied),
       dropout_(options.dropout) {}

@@ -1,6 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -291,6 +295,140 @@ TEST(RunningStatistics, AreInACheckpointUnderNamesThatNoPartitionChanges) {
             EXPECT_EQ(test::weights_of(pipelines.first().stage(stage).state()),
                       test::weights_of(pipelines.first().stage(stage - 2).state()));
         }
+    }
+}
+
+// --- Inside of units of partition ---
+
+LayerSpec named(const char* name, LayerType type, std::vector<std::string> inputs = {}) {
+    return {.name = name, .type = type, .inputs = std::move(inputs)};
+}
+
+LayerSpec product_of(const char* name, int outputs, std::vector<std::string> inputs = {}) {
+    LayerSpec product = named(name, LayerType::Linear, std::move(inputs));
+    product.outputs = outputs;
+    return product;
+}
+
+/// A cell with a norm of what it reads and one behind a product, beside each other, and a residual
+/// with one in its branch, and one in a cell in it.
+Model norms_in_cells() {
+    LayerSpec cell = named("block0", LayerType::Sequence);
+    cell.inner = {named("left", LayerType::BatchNorm, {"input0"}),
+                  product_of("right", 6, {"input0"}),
+                  named("norm", LayerType::BatchNorm),
+                  named("relu", LayerType::Relu),
+                  named("sum", LayerType::Add, {"left", "relu"})};
+    LayerSpec inner = cell;
+    inner.name = "inner";
+    LayerSpec block = named("block1", LayerType::Residual);
+    block.inner = {named("norm", LayerType::BatchNorm), product_of("product", 6), inner};
+    return Model::chain(
+        image_shape({3, 2}, 6),
+        {cell, block, product_of("classes", 5), named("loss", LayerType::CrossEntropy)});
+}
+
+/// After some steps, by name.
+std::vector<NamedValues> states_after(const Model& model, const Shape& shape, int steps) {
+    Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+    for (int step = 0; step < steps; ++step) {
+        executor.run_step(batch_of(model, shape, step), step);
+    }
+    return test::weights_of(executor.state());
+}
+
+/// A forward that is done again for the backward counts no micro-batch twice, whichever part of a
+/// stage is done again.
+TEST(RunningStatistics, InsideOfCellsMoveOnceAStepHoweverMuchIsRecomputed) {
+    const Model model = norms_in_cells();
+    constexpr int steps = 3;
+    const Shape plain{.stages = 1, .precision = Precision::Fp64};
+    const std::vector<NamedValues> expected = states_after(model, plain, steps);
+    ASSERT_EQ(expected.size(), 15U);  // 5 norms, 3 tensors each
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+        for (const int stages : {1, 2, 3}) {
+            for (const RecomputeRules& rules : test::every_recompute(stages)) {
+                for (const LayerRecompute layers : {LayerRecompute::None, LayerRecompute::Block}) {
+                    Shape shape = plain;
+                    shape.schedule = schedule;
+                    shape.stages = stages;
+                    shape.recompute = rules;
+                    shape.layer_recompute = layers;
+                    SCOPED_TRACE(test::to_string(shape));
+                    const std::vector<NamedValues> found = states_after(model, shape, steps);
+                    for (const NamedValues& state : found) {
+                        if (state.name.ends_with("num_batches_tracked")) {
+                            EXPECT_EQ(state.values, std::vector<double>{steps}) << state.name;
+                        }
+                    }
+                    // The orders of gpipe's and of other backwards differ, and so do weights.
+                    if (std::string_view(schedule) == "gpipe") {
+                        EXPECT_EQ(found, expected);
+                    } else {
+                        ASSERT_EQ(found.size(), expected.size());
+                        EXPECT_EQ(found[0], expected[0]);  // of what the first norm reads
+                        EXPECT_EQ(found[1], expected[1]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(RunningStatistics, InsideOfCellsAreThoseOfTheWholeMiniBatch) {
+    const Model model = norms_in_cells();
+    const Shape shape{.stages = 2,
+                      .micro_batches = 5,
+                      .batch = 12,
+                      .recompute = Recompute::Always,
+                      .precision = Precision::Fp64};
+    const std::vector<NamedValues> found = states_after(model, shape, 1);
+    const Exact now = exact(batch_of(model, shape, 0));
+    ASSERT_EQ(found[0].name, "block0.left.running_mean");
+    ASSERT_EQ(found[1].name, "block0.left.running_var");
+    for (std::size_t j = 0; j < now.mean.size(); ++j) {
+        EXPECT_NEAR(found[0].values[j], 0.1 * now.mean[j], 1e-14);
+        EXPECT_NEAR(found[1].values[j], 0.9 + 0.1 * now.variance[j], 1e-14);
+    }
+}
+
+/// torch's words for what a norm keeps, behind the path to it; saved with two stages, read with one
+/// and with three.
+TEST(RunningStatistics, InsideOfCellsHaveTheirPathAsNameInACheckpoint) {
+    const Model model = norms_in_cells();
+    const tests::ScratchFolder scratch;
+    const Checkpoints checkpoints(scratch.path() / "checkpoints");
+    const auto make = [&](int stages) {
+        const Shape shape{.stages = stages};
+        return std::make_unique<Executor>(
+            test::plan_of(model, shape), model, test::options_of(shape));
+    };
+    const auto first = make(2);
+    first->run_step(batch_of(model, {}, 0), 0);
+    checkpoints.save({.steps_done = 1,
+                      .optimizer = "adamw",
+                      .precision = "fp32",
+                      .seed = 1,
+                      .batch = 8,
+                      .data = "random",
+                      .tool_version = "0"},
+                     first->trained());
+    std::vector<std::string> names;
+    for (const char* norm :
+         {"block0.left", "block0.norm", "block1.norm", "block1.inner.left", "block1.inner.norm"}) {
+        for (const char* tensor : {"running_mean", "running_var", "num_batches_tracked"}) {
+            names.push_back(std::string(norm) + '.' + tensor);
+        }
+    }
+    for (const int stages : {1, 3}) {
+        const auto resumed = make(stages);
+        std::vector<std::string> found;
+        for (const Parameter* const state : resumed->state()) {
+            found.push_back(state->name);
+        }
+        EXPECT_EQ(found, names);
+        ASSERT_TRUE(checkpoints.load(resumed->trained()));
+        EXPECT_EQ(test::weights_of(resumed->state()), test::weights_of(first->state()));
     }
 }
 

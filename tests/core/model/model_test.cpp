@@ -308,6 +308,16 @@ TEST(SampleShapeText, SaysWhatItIs) {
     EXPECT_EQ(to_string(SampleShape{.positions = 1, .width = 0}), "a loss");
 }
 
+/// A head whose weights are those of the model's embedding was once refused, as it was looked at
+/// without its model.
+TEST(OutputShape, OfATiedHeadNeedsNoEmbedding) {
+    const Model model = gpt_model(
+        {.layers = 1, .d_model = 8, .heads = 2, .context = 6, .vocabulary = 11, .tied = true});
+    const Layer& head = model.layer(model.layer_count() - 1);
+    EXPECT_EQ(output_shape(head.spec, head.input), head.output);
+    EXPECT_EQ(output_shape(head.spec.inner.at(1), head.input).width, 11);
+}
+
 TEST(Model, AnIndexOutOfRangeIsABug) {
     const Model model = mlp_model({2, 2});
     EXPECT_THROW((void)model.layer(1), InternalError);
