@@ -72,7 +72,7 @@ struct Room {
     std::size_t bytes = 0;
 };
 
-/// Of the calling thread.
+/// The scratch memory of the calling thread.
 std::array<Room, 6>& scratch_rooms() {
     thread_local std::array<Room, 6> rooms;
     return rooms;

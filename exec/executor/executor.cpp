@@ -437,8 +437,22 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
         throw ChannelClosed();
     }
     if (!evaluation) {
-        for (const int rank : here) {
+        commit_batch();
+    }
+}
+
+/// Running statistics follow a step that has succeeded on all ranks.
+void Executor::Impl::commit_batch() {
+    for (const int rank : here) {
+        try {
             worker_at(rank).commit_batch();
+        } catch (...) {
+            const std::size_t index = as_index(rank);
+            failures.report(order[index].back(),
+                            rank,
+                            plan->schedule.ranks[index].back(),
+                            std::current_exception());
+            clean_up_and_throw();
         }
     }
 }

@@ -123,6 +123,7 @@ struct Executor::Impl {
     /// Fills in what the last step gave, in all processes. Collective.
     void collect_result(StepResult& result);
     /// Walks a step or an evaluation from begin to end. Throws as Executor::run_step.
+    void commit_batch();
     void walk(const Batch& data, int step, bool evaluation);
     /// This process's part of loss and accuracy of the mini-batch.
     Score score() const;

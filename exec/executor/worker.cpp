@@ -873,6 +873,11 @@ const Worker::LocalStage& Worker::local_stage(int stage) const {
 }
 
 void Worker::commit_batch() {
+    const bool has_state = std::ranges::any_of(
+        local_stages_, [](const LocalStage& local) { return !local.stage->state().empty(); });
+    if (!has_state) {
+        return;
+    }
     for (const LocalStage& local : local_stages_) {
         local.stage->commit_batch();
     }
