@@ -242,8 +242,8 @@ def peers_of(case, torchgpipe):
 
 
 def compare(case, program, folder, torchgpipe):
-    """Prints a line for each peer of the case; whether all differences are within the tolerance. In fp32 other weights and
-    images are tried where they are not: a number near a jump of the gradient is a matter of luck."""
+    """Prints a line for each peer of the case; whether all differences are within the tolerance. In fp32 up to two
+    more seeds are tried where they are not: whether rounding decides about an input of a ReLU is a matter of luck."""
     (folder / "scenario.toml").write_text(case.scenario())
     words = {"--not-deferred": not case.deferred, "--smooth": case.smooth,
              "--small-residuals": case.small_residuals, "--without-dropout": True}
