@@ -133,8 +133,7 @@ SampleShape image_shape(Pixels image, int channels);
 /// The shape in words, for errors: "8 x 64", "8 token ids" or "28 x 28 pixels x 3".
 std::string to_string(const SampleShape& shape);
 
-/// What a layer that reads one output makes of it; whether it has the weights of another makes no
-/// difference. Throws Error(BadInput) where it does not fit.
+/// What a layer that reads one output makes of it. Throws Error(BadInput) where it does not fit.
 SampleShape output_shape(const LayerSpec& spec, const SampleShape& input);
 
 /// The smallest unit of partition, with everything that follows from its place in the model.

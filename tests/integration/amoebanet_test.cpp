@@ -40,7 +40,7 @@ struct Outcome {
     double first_loss = 0;
     double second_loss = 0;
     double held_out = 0;
-    std::vector<NamedValues> weights;
+    std::vector<NamedValues> weights{};
     bool operator==(const Outcome&) const = default;
 };
 
@@ -194,7 +194,7 @@ Model with_drop_path(double probability, bool rising) {
 
 struct Step {
     double loss = 0;
-    std::vector<NamedValues> gradients;
+    std::vector<NamedValues> gradients{};
     bool operator==(const Step&) const = default;
 };
 
