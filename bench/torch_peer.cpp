@@ -25,7 +25,8 @@ TorchPeer::TorchPeer(const std::string& script, int threads, bool bf16) {
         }
         ::setenv("OPENBLAS_NUM_THREADS", count.c_str(), 1);
         ::setenv("OMP_NUM_THREADS", count.c_str(), 1);
-        ::execl("/usr/bin/python3",
+        const char* const python = std::getenv("PIPETWIN_PEER_PYTHON");
+        ::execl(python != nullptr ? python : "/usr/bin/python3",
                 "python3",
                 script.c_str(),
                 "--threads",

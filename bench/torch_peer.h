@@ -9,7 +9,8 @@
 namespace pipetwin::bench {
 
 /// PyTorch in a process of its own, which runs a script that answers "step" with its wall time, its
-/// processor time and its loss. Throws std::runtime_error where it does not.
+/// processor time and its loss. The Python is Debian's, or PIPETWIN_PEER_PYTHON: a program that is
+/// called as one. Throws std::runtime_error where the script does not answer.
 class TorchPeer {
   public:
     TorchPeer(const std::string& script, int threads, bool bf16);

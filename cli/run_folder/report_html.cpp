@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "cli/run_folder/finished_run.h"
+#include "cli/run_folder/learning_curve.h"
 #include "cli/text/gpu_text.h"
 #include "cli/text/text_output.h"
 #include "core/base/as_index.h"
@@ -265,37 +265,6 @@ std::string noise_table(const FinishedRun& run) {
     return section("Noise of the machine", html);
 }
 
-/// Mapping from a step and its loss to the picture.
-struct LossAxes {
-    double width = 520;
-    double height = 220;
-    double left = 44;
-    double bottom = 26;
-    double top = 8;
-    double lowest = 0;
-    double highest = 1;
-    double last_step = 1;
-
-    double x(double step) const { return left + (width - left - 8) * step / last_step; }
-    double y(double loss) const {
-        return top + (height - top - bottom) * (highest - loss) / (highest - lowest);
-    }
-};
-
-LossAxes loss_axes(std::span<const exec::StepReport> steps) {
-    double lowest = std::numeric_limits<double>::infinity();
-    double highest = -lowest;
-    for (const exec::StepReport& step : steps) {
-        lowest = std::min(lowest, step.loss);
-        highest = std::max(highest, step.loss);
-    }
-    LossAxes axes;
-    axes.lowest = std::floor(lowest * 2) / 2;
-    axes.highest = std::max(std::ceil(highest * 2) / 2, axes.lowest + 0.5);
-    axes.last_step = std::max<double>(1, static_cast<double>(steps.size()) - 1);
-    return axes;
-}
-
 }  // namespace
 
 std::string html_escaped(std::string_view text) {
@@ -325,48 +294,6 @@ std::string html_escaped(std::string_view text) {
     return html;
 }
 
-std::string loss_curve_svg(std::span<const exec::StepReport> steps) {
-    const LossAxes axes = loss_axes(steps);
-    std::string svg = fmt::format(
-        "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"loss of every step\" "
-        "font-size=\"11\" "
-        "fill=\"var(--faint)\">\n",
-        axes.width,
-        axes.height);
-    const double range = axes.highest - axes.lowest;
-    const double tick = range > 4 ? 1.0 : 0.5;
-    for (double loss = axes.lowest; loss <= axes.highest + 1e-9; loss += tick) {
-        svg += fmt::format(
-            "<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" "
-            "stroke=\"var(--line)\"/>"
-            "<text x=\"{3:.1f}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.1f}</text>\n",
-            axes.left,
-            axes.width - 8,
-            axes.y(loss),
-            axes.left - 6,
-            axes.y(loss) + 4,
-            loss);
-    }
-    std::string points;
-    for (std::size_t index = 0; index < steps.size(); ++index) {
-        points += fmt::format(
-            "{:.1f},{:.1f} ", axes.x(static_cast<double>(index)), axes.y(steps[index].loss));
-    }
-    svg += fmt::format(
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"var(--accent)\" stroke-width=\"1.8\" "
-        "stroke-linejoin=\"round\"/>\n",
-        points);
-    const double base = axes.height - 8;
-    svg += fmt::format(
-        "<text x=\"{:.1f}\" y=\"{:.1f}\">step {}</text>\n", axes.left, base, steps.front().step);
-    svg +=
-        fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">step {}</text>\n</svg>\n",
-                    axes.width - 8,
-                    base,
-                    steps.back().step);
-    return svg;
-}
-
 std::string report_html(const FinishedRun& run) {
     const std::string name = html_escaped(printable(run.scenario.file.stem().string()));
     std::string html = fmt::format(
@@ -383,7 +310,8 @@ std::string report_html(const FinishedRun& run) {
         html += fmt::format("<p class=\"note\">Note: {}.</p>\n", html_escaped(note));
     }
     html += "<div class=\"top\">\n<div class=\"column\">\n" + timelines(run);
-    html += section("Loss", "<figure>" + loss_curve_svg(run.training.steps) + "</figure>\n");
+    html +=
+        section("Learning", "<figure>" + learning_curve_svg(run.training.steps) + "</figure>\n");
     html += "</div>\n<div class=\"column\">\n" + summary_table(run) + noise_table(run);
     html += "</div>\n</div>\n<div class=\"cards\">\n";
     html += breakdown_table(run) + memory_table(run) + rank_table(run) + "</div>\n";

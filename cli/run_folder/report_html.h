@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -8,14 +7,11 @@
 
 namespace pipetwin::cli {
 
-/// One page that needs nothing else: headline, both timelines as pictures, tables, loss curve and
-/// scenario.
+/// One page that needs nothing else: headline, both timelines as pictures, tables, learning curve
+/// and scenario.
 std::string report_html(const FinishedRun& run);
 
 /// `text` with the characters that mean something in HTML replaced.
 std::string html_escaped(std::string_view text);
-
-/// The loss of every step as a picture with axes; its colours follow the page.
-std::string loss_curve_svg(std::span<const exec::StepReport> steps);
 
 }  // namespace pipetwin::cli

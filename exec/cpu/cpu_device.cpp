@@ -1,5 +1,7 @@
+#include <atomic>
 #include <cstdint>
 
+#include "exec/cpu/product_scratch.h"
 #include "exec/device/device.h"
 
 #if defined(__x86_64__)
@@ -16,9 +18,23 @@ class CpuDevice final : public Device {
     TimePoint complete(const Action& /*action*/,
                        TimePoint /*begin*/,
                        Duration /*planned*/) override {
-        return now();
+        const TimePoint end = now();
+        scratch_.store(product_scratch_held().count, std::memory_order_relaxed);
+        return end;
+    }
+    MemoryBeside memory_beside() const override {
+        if (scratch_ == 0) {
+            return {};
+        }
+        return {.own = {{"scratch of products", Bytes{scratch_}}},
+                .common = {},
+                .pool = {},
+                .of_pool = {}};
     }
     const Kernels& kernels() override { return cpu_kernels(); }
+
+  private:
+    std::atomic<std::int64_t> scratch_ = 0;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/base/as_index.h"
+#include "core/base/units.h"
 
 namespace pipetwin::exec {
 
@@ -18,6 +19,8 @@ enum class ScratchUse { A, B, C, Scores, Windows, WindowSums };
 /// Scratch memory of the calling thread, of at least `bytes`. It grows to the largest request, and
 /// is kept until the thread ends.
 void* product_scratch(ScratchUse use, std::size_t bytes);
+/// All scratch memory that the calling thread has.
+Bytes product_scratch_held();
 
 /// Scratch of the calling thread for panels of the left operand: at least `numbers`.
 template <class Real>

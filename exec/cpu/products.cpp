@@ -72,11 +72,24 @@ struct Room {
     std::size_t bytes = 0;
 };
 
+/// Of the calling thread.
+std::array<Room, 6>& scratch_rooms() {
+    thread_local std::array<Room, 6> rooms;
+    return rooms;
+}
+
 }  // namespace
 
+Bytes product_scratch_held() {
+    Bytes sum;
+    for (const Room& room : scratch_rooms()) {
+        sum += Bytes{static_cast<std::int64_t>(room.bytes)};
+    }
+    return sum;
+}
+
 void* product_scratch(ScratchUse use, std::size_t bytes) {
-    thread_local std::array<Room, 6> rooms;
-    Room& room = rooms[as_index(use)];
+    Room& room = scratch_rooms()[as_index(use)];
     if (room.bytes < bytes) {
         room.memory.reset();
         room.bytes = 0;

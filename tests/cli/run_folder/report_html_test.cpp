@@ -1,8 +1,11 @@
 #include "cli/run_folder/report_html.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 
 #include "cli/run_folder/finished_run.h"
+#include "cli/run_folder/learning_curve.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/builders.h"
 
@@ -106,14 +109,33 @@ TEST(ReportHtml, EveryElementIsClosed) {
     }
 }
 
-TEST(LossCurve, HasAPointPerStepAndStandsALoneStep) {
+TEST(LearningCurve, HasAPointPerStepAndStandsALoneStep) {
     const FinishedRun run = example();
-    const std::string three = loss_curve_svg(run.training.steps);
+    const std::string three = learning_curve_svg(run.training.steps);
     EXPECT_THAT(three, HasSubstr("step 1<"));
     EXPECT_THAT(three, HasSubstr("step 3<"));
-    EXPECT_THAT(loss_curve_svg({run.training.steps.data(), 1}), HasSubstr("<polyline"));
+    EXPECT_THAT(learning_curve_svg({run.training.steps.data(), 1}), HasSubstr("<polyline"));
     EXPECT_THAT(three, Not(HasSubstr("nan")));
     EXPECT_THAT(three, Not(HasSubstr("inf")));
+    EXPECT_THAT(three, Not(HasSubstr("classes right")));
+}
+
+TEST(LearningCurve, ShowsSharesOfRightClassesAndValidationsWhereThereAreAny) {
+    std::vector<exec::StepReport> steps(200);
+    for (std::size_t index = 0; index < steps.size(); ++index) {
+        steps[index].step = static_cast<int>(index);
+        steps[index].loss = 2 - 0.01 * static_cast<double>(index);
+        steps[index].accuracy = 0.5;
+    }
+    steps[99].validation_loss = 1.2;
+    steps[99].validation_accuracy = 0.75;
+    const std::string svg = learning_curve_svg(steps);
+    EXPECT_THAT(svg, HasSubstr("classes right"));
+    EXPECT_THAT(svg, HasSubstr(">75 %<"));
+    EXPECT_THAT(svg, HasSubstr(">validation<"));
+    // A loss that is no number, as of a run that diverges, has no point.
+    steps[150].loss = std::numeric_limits<double>::infinity();
+    EXPECT_THAT(learning_curve_svg(steps), Not(HasSubstr("inf")));
 }
 
 }  // namespace report_html_test
