@@ -68,10 +68,10 @@ Stated<T> read_stated(const JsonObject& parent, string_view key, Read read) {
     return read_stated<T>(object, read);
 }
 
-double read_share(const JsonObject& object, string_view key) {
+double read_share(const JsonObject& object, string_view key, string_view of = "dense rate") {
     const double share = object.number_or(key, 0);
     if (!(share > 0 && share <= 1)) {
-        object.refuse(key, "a share of the dense rate, above 0 and up to 1");
+        object.refuse(key, fmt::format("a share of the {}, above 0 and up to 1", of));
     }
     return share;
 }
@@ -138,7 +138,7 @@ constexpr std::array<string_view, 6> precisions{"fp64", "fp32", "tf32", "fp16", 
 DeviceProfile parse_device_profile(string_view text, string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 13>{"schema_version",
+    object.expect_keys(std::array<string_view, 14>{"schema_version",
                                                    "name",
                                                    "description",
                                                    "matrix_flops_per_second",
@@ -146,6 +146,7 @@ DeviceProfile parse_device_profile(string_view text, string_view place) {
                                                    "attention_efficiency",
                                                    "memory_bytes",
                                                    "memory_bytes_per_second",
+                                                   "copy_efficiency",
                                                    "device_link",
                                                    "host_link",
                                                    "launch_ns",
@@ -183,6 +184,12 @@ DeviceProfile parse_device_profile(string_view text, string_view place) {
         object.object("memory_bytes").refuse("value", "more than 0 bytes");
     }
     device.memory_rate = read_rate(object, "memory_bytes_per_second");
+    if (object.has("copy_efficiency")) {
+        device.copy_efficiency =
+            read_stated<double>(object, "copy_efficiency", [](const JsonObject& of) {
+                return read_share(of, "value", "memory rate");
+            });
+    }
     if (object.has("device_link")) {
         device.device_link = read_link(object, "device_link");
     }
@@ -275,6 +282,9 @@ std::string print_device_profile(const DeviceProfile& device) {
                                         {"half_sequence", of->value.half_sequence},
                                         {"kind", to_string(of->kind)},
                                         {"source", of->source}};
+    }
+    if (device.copy_efficiency) {
+        root["copy_efficiency"] = stated_json(*device.copy_efficiency);
     }
     if (device.device_link) {
         root["device_link"] = facts_json(*device.device_link);

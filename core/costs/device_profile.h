@@ -64,7 +64,9 @@ struct DeviceProfile {
     std::map<std::string, Stated<MatrixEfficiency>, std::less<>> matrix_efficiencies{};
     std::optional<Stated<AttentionEfficiency>> attention_efficiency{};
     Stated<Bytes> memory{};
-    Stated<double> memory_rate{};            ///< bytes per second
+    Stated<double> memory_rate{};  ///< bytes per second
+    /// What copies reach of `memory_rate`, as a share; none: what devices reach that were measured.
+    std::optional<Stated<double>> copy_efficiency{};
     std::optional<LinkFacts> device_link{};  ///< none: devices talk over the host link
     LinkFacts host_link{};
     Stated<Duration> launch{};  ///< host time per kernel

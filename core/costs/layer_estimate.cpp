@@ -206,12 +206,19 @@ class KernelWalk {
                                    .outputs = static_cast<double>(spec.outputs),
                                    .window = double{1} * spec.kernel.height * spec.kernel.width,
                                    .groups = static_cast<double>(spec.groups),
-                                   .saves_products = can_save_products(spec)});
+                                   .saves_products = can_save_products(spec),
+                                   .strided = spec.stride != Pixels{1, 1}});
                 return;
             case LayerType::BatchNorm:
             case LayerType::InstanceNorm:
             case LayerType::GroupNorm:  // statistics first, then the values
                 work_.pass(3 * read, 5 * read);
+                return;
+            case LayerType::MaxPool:
+            case LayerType::AvgPool:
+                work_.pool({.read = read,
+                            .written = values(),
+                            .window = double{1} * spec.kernel.height * spec.kernel.width});
                 return;
             case LayerType::Relu:
             case LayerType::LeakyRelu:

@@ -49,7 +49,21 @@ class LayerWork {
         /// Windows of 3x3 pixels that move by one: where products are in fp32, four outputs are
         /// made of 16 multiplications in place of 36 (Lavin and Gray, arXiv 1509.09308).
         bool saves_products = false;
+        bool strided = false;  ///< windows move by more than one pixel
     };
+
+    /// Windows of a pool that slides over an image.
+    struct Pool {
+        double read = 1;     ///< numbers that it reads, of all samples
+        double written = 1;  ///< numbers that it makes
+        double window = 1;   ///< pixels of a window
+    };
+
+    /// Reads a number once for each window that it is in: where windows overlap caches serve that,
+    /// and no faster than the memory. So it is in PyTorch's kernels on V100 (profiles of PipeDream,
+    /// msr-fiddle/pipedream): forward and backward of 3x3 pools that move by one take as long as
+    /// 18 passes over what they make, where this says 20, and those that move by two 22.
+    void pool(const Pool& shape);
 
     /// Does what a product of (pixels) rows and (window * channels / groups) columns with a matrix
     /// of (outputs) columns does, but each pixel crosses the memory once, however many windows it
@@ -169,7 +183,17 @@ class LayerWork {
         int backward_kernels = 1;
     };
 
+    /// What the three passes of a convolution have in common.
+    struct ConvolutionPass {
+        double operations = 0;
+        double weights = 0;
+        double efficiency = 1;
+        bool saves_products = false;
+    };
+
     NormCost norm_cost() const;
+    /// Does `effort` times the operations, and moves `values` beside the weights.
+    void add(Sum& sum, const ConvolutionPass& pass, double effort, double values) const;
     void add(Sum& sum, double operations, double values, double efficiency) const;
     void add_product(Sum& sum, double operations, double bytes, double efficiency) const;
     void cast(Sum& sum, double values, double bytes_of_value) const;

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <filesystem>
 #include <initializer_list>
 #include <sstream>
 #include <vector>
@@ -310,8 +311,16 @@ TEST(Torchgpipe, OneStageLosesTheRecomputeOfEveryMicroBatchButTheLast) {
 
 // --- The page. ---
 
-/// The words of a command line of the page, continued lines joined, files found from anywhere.
-std::vector<std::vector<std::string>> commands_of(const std::string& block) {
+/// The words of a command line of the page, continued lines joined, files found from anywhere:
+/// scenarios in the source, costs without a folder in `scratch`.
+std::vector<std::vector<std::string>> commands_of(const std::string& block,
+                                                  const std::filesystem::path& scratch) {
+    const auto found = [&scratch](const std::string& word) {
+        if (word.starts_with("scenarios/")) {
+            return source + word;
+        }
+        return word.ends_with(".profile.json") ? (scratch / word).string() : word;
+    };
     std::vector<std::vector<std::string>> commands(1);
     std::istringstream stream(block);
     for (std::string line; std::getline(stream, line);) {
@@ -319,7 +328,7 @@ std::vector<std::vector<std::string>> commands_of(const std::string& block) {
         std::string last;
         for (std::string word; words >> word; last = word) {
             if (word != "\\") {
-                commands.back().push_back(word.starts_with("scenarios/") ? source + word : word);
+                commands.back().push_back(found(word));
             }
         }
         if (last != "\\") {
@@ -330,10 +339,12 @@ std::vector<std::vector<std::string>> commands_of(const std::string& block) {
     return commands;
 }
 
-TEST(ValidationPage, EveryCommandRuns) {
+class ValidationPage : public InFolder {};
+
+TEST_F(ValidationPage, EveryCommandRuns) {
     int run = 0;
     for (const std::string& block : testing::code_blocks("docs/validation.md", "sh")) {
-        for (std::vector<std::string> command : commands_of(block)) {
+        for (std::vector<std::string> command : commands_of(block, folder())) {
             ASSERT_EQ(command.front(), "pipetwin");
             command.erase(command.begin());
             const Outcome outcome = pipetwin(command);

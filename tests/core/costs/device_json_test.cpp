@@ -114,6 +114,7 @@ json efficient() {
                                     {"half_sequence", 512},
                                     {"kind", "measured"},
                                     {"source", "a run"}};
+    root["copy_efficiency"] = stated(0.7);
     return root;
 }
 
@@ -127,6 +128,7 @@ TEST(DeviceJson, ReadsWhatProductsAndAttentionReach) {
     EXPECT_EQ(read.attention_efficiency->source, "a run");
     EXPECT_EQ(matrix_efficiency(read, "bf16"), products);
     EXPECT_EQ(attention_efficiency(read), attention);
+    EXPECT_EQ(read.copy_efficiency->value, 0.7);
     // Other precisions, and devices that say nothing, have what devices in general reach.
     const DeviceProfile silent = parse_device_profile(device().dump(), "x.json");
     EXPECT_EQ(matrix_efficiency(read, "fp32"), matrix_efficiency(silent, "bf16"));
@@ -141,7 +143,8 @@ TEST(DeviceJson, RefusesEfficienciesThatAreNoShares) {
     };
     for (const char* key : {"/matrix_efficiency/bf16/large",
                             "/attention_efficiency/forward",
-                            "/attention_efficiency/backward"}) {
+                            "/attention_efficiency/backward",
+                            "/copy_efficiency/value"}) {
         EXPECT_THAT(changed(key, -0.5), AllOf(HasSubstr(key), HasSubstr("not negative")));
         for (const double share : {0.0, 1.0001, 80.0}) {
             EXPECT_THAT(

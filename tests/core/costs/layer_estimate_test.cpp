@@ -145,15 +145,49 @@ TEST(LayerEstimate, AConvolutionDoesTheOperationsOfAProductAndMovesEachNumberOnc
                          .bias = false,
                          .kernel = {3, 5},
                          .padding = {1, 2, 1, 2}};
-    const LayerSample operations = of_image(conv, counts_operations);
-    EXPECT_EQ(operations.forward, Duration(2 * pixels * 3 * 5 * 6 * 8));
-    EXPECT_EQ(operations.backward_input, operations.forward);
-    EXPECT_EQ(operations.backward_weight, operations.forward);
+    EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(2 * pixels * 3 * 5 * 6 * 8));
     const LayerSample bytes = of_image(conv, counts_bytes);
     constexpr int weights = 3 * 5 * 6 * 8;
     EXPECT_EQ(bytes.forward, Duration(4 * (6 * pixels + weights + 8 * pixels)));
     EXPECT_EQ(bytes.backward_input, bytes.forward);
     EXPECT_EQ(bytes.backward_weight, Duration(4 * (6 * pixels + 2 * weights + 8 * pixels)));
+}
+
+/// A device that counts operations, with a rate for bf16, too.
+DeviceProfile counts_both() {
+    DeviceProfile both = counts_operations;
+    both.matrix_rates["bf16"].value = 1e9;
+    return both;
+}
+
+EstimateOptions in_bf16() {
+    EstimateOptions options = exact;
+    options.precision = "bf16";
+    return options;
+}
+
+// Medians over convolutions of DeepBench on two devices without matrix units: the gradient of the
+// weights 1.43 times the forward, that of the input 1.00, and 2.27 with a stride. Of matrix units
+// nothing is known, so no gradient takes longer there.
+TEST(LayerEstimate, GradientsOfAConvolutionTakeWhatTheyWereMeasuredAt) {
+    LayerSpec conv{.type = LayerType::Conv2d,
+                   .outputs = 10,
+                   .bias = false,
+                   .kernel = {5, 5},
+                   .padding = {2, 2, 2, 2}};
+    const auto beside_forward = [&](const EstimateOptions& options) {
+        const LayerSample sample = of_image(conv, counts_both(), options);
+        const auto forward = static_cast<double>(sample.forward.count());
+        return std::pair(static_cast<double>(sample.backward_input.count()) / forward,
+                         static_cast<double>(sample.backward_weight.count()) / forward);
+    };
+    EXPECT_NEAR(beside_forward(exact).first, 1.00, 0.05);
+    EXPECT_NEAR(beside_forward(exact).second, 1.43, 0.05);
+    EXPECT_EQ(beside_forward(in_bf16()), std::pair(1.0, 1.0));
+    conv.stride = {2, 2};
+    EXPECT_NEAR(beside_forward(exact).first, 2.27, 0.05);
+    EXPECT_NEAR(beside_forward(exact).second, 1.43, 0.05);
+    EXPECT_EQ(beside_forward(in_bf16()), std::pair(1.0, 1.0));
 }
 
 // F(2x2, 3x3) of Lavin and Gray makes 4 outputs of 16 multiplications in place of 36.
@@ -166,13 +200,28 @@ TEST(LayerEstimate, WindowsOfThreeByThreeSaveProductsInFp32Alone) {
     constexpr int all = 2 * pixels * 9 * 6 * 9;
     EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(all * 16 / 36));
     EXPECT_EQ(forward_operations(Model::chain(image_shape({9, 11}, 6), {conv}).layer(0)), all / 2);
-    DeviceProfile half = counts_operations;
-    half.matrix_rates["bf16"].value = 1e9;
-    EstimateOptions in_bf16 = exact;
-    in_bf16.precision = "bf16";
-    EXPECT_EQ(of_image(conv, half, in_bf16).forward, Duration(all));
+    EXPECT_EQ(of_image(conv, counts_both(), in_bf16()).forward, Duration(all));
     conv.stride = {2, 2};
     EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(2 * 2 * 5 * 6 * 9 * 6 * 9));
+}
+
+// Its 16 numbers of each 9 weights are made, written and read, which for large weights and few
+// pixels takes longer than the products that it saves: then the plain kernel is the faster one.
+TEST(LayerEstimate, SavedProductsHaveToPayForTheWeightsThatTheyNeed) {
+    const LayerSpec conv{.type = LayerType::Conv2d,
+                         .outputs = 600,
+                         .bias = false,
+                         .kernel = {3, 3},
+                         .padding = {1, 1, 1, 1}};
+    const double weights = 9.0 * 6 * 600;
+    const double operations = 2 * pixels * weights;
+    const double made = weights * 16 / 9;
+    const auto forward = [&](double bytes_per_second) {
+        return static_cast<double>(of_image(conv, device(1e9, bytes_per_second)).forward.count());
+    };
+    // At 100 bytes for an operation making them is worth it, at 0.04 it is not.
+    EXPECT_NEAR(forward(100e9), operations * 16 / 36 + 4 * (weights + made) / 100, 2);
+    EXPECT_NEAR(forward(0.04e9), 4 * (pixels * (6 + 600.0) + weights) / 0.04, 2);
 }
 
 // A window of one pixel with a stride of 2 reads every fourth pixel: 5 x 6 of 9 x 11.
@@ -205,6 +254,30 @@ TEST(LayerEstimate, ANormOfColumnsGoesOverItsValuesThreeTimesAndFiveTimesBack) {
     const LayerSample bytes = of_image({.type = LayerType::BatchNorm}, counts_bytes);
     EXPECT_EQ(bytes.forward, Duration(4 * 3 * 6 * pixels));
     EXPECT_EQ(bytes.backward_input, Duration(4 * 5 * 6 * pixels));
+}
+
+// Windows of 3 x 3 pixels that move by one meet each pixel nine times, those of 2 x 2 that move by
+// two once: 4 x 5 windows, which leave the last row and the last column out.
+TEST(LayerEstimate, APoolReadsANumberOnceForEachWindowThatItIsIn) {
+    LayerSpec pool{
+        .type = LayerType::AvgPool, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1, 1, 1}};
+    EXPECT_EQ(of_image(pool, counts_bytes).forward, Duration(4 * (9 + 1) * 6 * pixels));
+    EXPECT_EQ(of_image(pool, counts_bytes).backward_input, Duration(4 * (9 + 1) * 6 * pixels));
+    pool = {.type = LayerType::MaxPool, .kernel = {2, 2}, .stride = {2, 2}};
+    constexpr int written = 2 * 4 * 5;
+    EXPECT_EQ(of_image(pool, counts_bytes).forward, Duration(4 * 6 * (pixels + written)));
+}
+
+// What the device says of copies holds where nothing else is assumed.
+TEST(LayerEstimate, CopiesReachWhatTheDeviceSays) {
+    DeviceProfile half = counts_bytes;
+    half.copy_efficiency = {.value = 0.5, .source = "a run"};
+    EstimateOptions options = exact;
+    options.memory_efficiency.reset();
+    const LayerSpec relu{.type = LayerType::Relu};
+    EXPECT_EQ(of_image(relu, half, options).forward, 2 * of_image(relu, half).forward);
+    EXPECT_EQ(of_image(relu, counts_bytes, options).forward,
+              Duration(4 * 2 * 6 * pixels * 10 / 8));  // 0.8 of the rate
 }
 
 TEST(LayerEstimate, NamesTheInputsOfALayerThatDoesNotReadTheOneBefore) {
