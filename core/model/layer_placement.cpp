@@ -161,16 +161,6 @@ Placed LayerPlacement::place(LayerSpec& spec,
     return placed;
 }
 
-namespace {
-
-/// The table that a layer is tied to is that of its model, and changes no shape.
-void untie(LayerSpec& spec) {
-    spec.tied = false;
-    std::ranges::for_each(spec.inner, untie);
-}
-
-}  // namespace
-
 SampleShape output_shape(const LayerSpec& spec, const SampleShape& input) {
     LayerSpec own = spec;
     untie(own);
