@@ -3,7 +3,7 @@
 namespace pipetwin::exec {
 namespace {
 
-/// Of an image it makes an image: every pixel alone.
+/// `shape` with another width. What a linear layer makes of an image is an image, pixel by pixel.
 SampleShape of_width(SampleShape shape, int width) {
     shape.width = width;
     return shape;
