@@ -16,7 +16,7 @@ namespace pipetwin::cuda {
 /// Memory of the current device.
 class Memory {
   public:
-    /// Of numbers, normally distributed: zeros would need less power, and run faster.
+    /// An array of normally distributed numbers: zeros would need less power, and run faster.
     static Memory of_numbers(Real real, std::int64_t count) {
         Memory memory(count * (real == Real::F32 ? 4 : 2));
         std::mt19937 random(1);

@@ -52,7 +52,8 @@ struct CudaRequest {
     /// Attention by our own kernels, even where cuDNN has a faster plan. So does a non-empty
     /// environment variable PIPETWIN_OWN_ATTENTION, so that both can be compared.
     bool own_attention = false;
-    /// Likewise for convolutions, with PIPETWIN_OWN_CONVOLUTIONS.
+    /// Convolutions by our own kernels, even where cuDNN has a plan. So does a non-empty
+    /// environment variable PIPETWIN_OWN_CONVOLUTIONS.
     bool own_convolutions = false;
     Bytes memory{};  ///< for all ranks
 };

@@ -72,7 +72,7 @@ class GpuProcesses : public SeveralProcesses {
         }
     }
 
-    /// Of each step that has one.
+    /// The losses of a run's steps, or the numbers that its metrics have under another name.
     std::vector<double> losses(const std::string& run, const char* name = "loss") const {
         std::vector<double> found;
         std::istringstream metrics(content_of(folder() / run / run_file::metrics));
