@@ -99,7 +99,7 @@ class Torchrun : public GpuProcesses {
                                    const std::vector<std::string>& more) const {
         return joined({program.string(),
                        "train",
-                       file("gpt.toml", gpt),
+                       file("gpt.toml", scenario_),
                        "--profile",
                        path("threads/profile.json"),
                        "--out",
