@@ -17,7 +17,8 @@ namespace pipetwin::cuda {
 /// of the filters, too: for bf16 images cuDNN 9.19 proposes no engine that writes it in fp32.
 enum class ConvolutionTensor : std::int64_t { Image = 1, Filters, Result };
 
-/// Zeros around an image, or below zero what is cut off, as cuDNN is told of them.
+/// Padding of an image, in pixels, for a convolution descriptor of cuDNN. Where negative, so many
+/// rows or columns of pixels are left out.
 struct ConvolutionMargins {
     std::array<std::int64_t, 2> before{};  ///< top, left
     std::array<std::int64_t, 2> after{};   ///< bottom, right

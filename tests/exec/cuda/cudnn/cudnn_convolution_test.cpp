@@ -19,8 +19,8 @@
 #include "exec/cuda/runtime/check.h"
 #include "tests/exec/cuda/cudnn/fake_cudnn.h"
 
-/// Which convolutions are taken, and what cuDNN is told, against a cuDNN that only remembers, or
-/// computes what it was told.
+/// Which convolutions go to cuDNN, and with which descriptors. The library is a fake that records
+/// its calls, or computes the convolution that they describe.
 namespace pipetwin::cuda {
 namespace cudnn_convolution_test {
 
