@@ -974,7 +974,8 @@ TEST(Attention, DoesNotLookAhead) {
 }
 
 TEST(Attention, InHalfPrecisionRoundsItsProbabilitiesAndItsResultsOnly) {
-    const AttentionShape shape{.samples = 2, .positions = 70, .heads = 2, .width = 16};
+    const AttentionShape shape{
+        .samples = 2, .positions = 70, .heads = 2, .key_value_heads = 2, .head_size = 8};
     const Kernels& kernels = cpu_kernels();
     // By the same operands, which both types can hold.
     struct Found {
