@@ -230,7 +230,7 @@ TEST(ParseScenario, ListsOfRanksArePrintedAndReadAgain) {
 
 TEST(ParseScenario, ReadsEveryExampleOfItsDocumentation) {
     const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
-    EXPECT_EQ(blocks.size(), 5U);
+    EXPECT_EQ(blocks.size(), 6U);
     for (const std::string& block : blocks) {
         EXPECT_NO_THROW(parse(block)) << block;
     }
@@ -289,6 +289,17 @@ TEST(PrintScenario, ParsesBackToTheSame) {
              "noise = 0.5\npad_and_crop = 4\nmirror = true"),
         with(mlp, "[training]\nlearning_rate = 1e-300\nseed = 9007199254740992"),
         "[model]\nkind = \"profile\"\nfile = \"x.profile.json\"\n",
+        "[model]\nkind = \"llama\"\nlayers = 2\nd_model = 16\nheads = 4\ncontext = 8\n"
+        "feed_forward = 24\n",
+        "[model]\nkind = \"llama\"\nlayers = 2\nd_model = 16\nheads = 4\nkey_value_heads = 2\n"
+        "head_size = 6\ncontext = 8\nvocabulary = 300\nfeed_forward = 24\ntied = true\n"
+        "epsilon = 1e-6\nrotary_base = 500000\nrotary_factor = 32\nrotary_context = 4\n"
+        "rotary_low_frequency = 2\nrotary_high_frequency = 8\n",
+        "[model]\nkind = \"layers\"\nlayer = [{type = \"embedding\", outputs = 8, context = 4, "
+        "learned_positions = false}, {type = \"rms_norm\", epsilon = 1e-6}, {type = "
+        "\"attention\", heads = 4, key_value_heads = 2, head_size = 6, bias = false, rotary_base = "
+        "10000, rotary_factor = 2.5, rotary_context = 64}, {type = \"linear\", outputs = 8}, {type "
+        "= \"swiglu\"}, {type = \"cross_entropy\"}]\n",
         "[model]\nkind = \"layers\"\nlayer = [{type = \"embedding\", outputs = 8, context = 4}, "
         "{type = \"attention\", heads = 2}, {type = \"cross_entropy\"}]\n"};
     for (const std::string& text : texts) {
