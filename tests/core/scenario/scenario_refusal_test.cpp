@@ -226,7 +226,10 @@ TEST(ParseScenario, RefusesSizesOfLlamasThatThereAreNot) {
          "key_value_heads = 0, expected"},
         {PIPETWIN_LLAMA "feed_forward = 24\nrotary_base = 0", "", "expected a number above 0"},
         {PIPETWIN_LLAMA "feed_forward = 24\nepsilon = -1", "", "epsilon = -1, expected"},
-        {PIPETWIN_LLAMA "feed_forward = 24\nvocabulary = 255\n[data]\nkind = \"text\"\npath = \"x\"", "", "255"},
+        {PIPETWIN_LLAMA
+         "feed_forward = 24\nvocabulary = 255\n[data]\nkind = \"text\"\npath = \"x\"",
+         "",
+         "255"},
         {PIPETWIN_LLAMA "feed_forward = 24\ndropout = 0.1", "", "unknown key 'dropout'"}};
 #undef PIPETWIN_LLAMA
     expect_refused(cases);
