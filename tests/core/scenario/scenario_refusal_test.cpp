@@ -229,7 +229,7 @@ TEST(ParseScenario, RefusesSizesOfLlamasThatThereAreNot) {
         {PIPETWIN_LLAMA
          "feed_forward = 24\nvocabulary = 255\n[data]\nkind = \"text\"\npath = \"x\"",
          "",
-         "255"},
+         "at least 256"},
         {PIPETWIN_LLAMA "feed_forward = 24\ndropout = 0.1", "", "unknown key 'dropout'"}};
 #undef PIPETWIN_LLAMA
     expect_refused(cases);

@@ -230,7 +230,7 @@ TEST(ParseScenario, ListsOfRanksArePrintedAndReadAgain) {
 
 TEST(ParseScenario, ReadsEveryExampleOfItsDocumentation) {
     const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
-    EXPECT_EQ(blocks.size(), 6U);
+    EXPECT_EQ(blocks.size(), 7U);
     for (const std::string& block : blocks) {
         EXPECT_NO_THROW(parse(block)) << block;
     }
@@ -265,6 +265,31 @@ TEST(ParseScenario, ReadsGPipesRecipeForAmoebaNetInItsDocumentation) {
         parameters += model.layer(unit).parameter_count;
     }
     EXPECT_EQ(parameters, 81'140'766 + 644'400);
+}
+
+// Touvron et al., arXiv 2307.09288, section 2.2 and table 1.
+TEST(ParseScenario, ReadsTheRecipeOfLlama2InItsDocumentation) {
+    const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
+    const auto recipe = std::ranges::find_if(
+        blocks, [](const std::string& block) { return block.find("betas") != std::string::npos; });
+    ASSERT_NE(recipe, blocks.end());
+    const Scenario s = parse(*recipe);
+    EXPECT_EQ(s.training.batch * s.model.tokens_per_sample(), 4 * 1024 * 1024);
+    EXPECT_EQ(s.training.betas, (std::vector{0.9, 0.95}));
+    EXPECT_EQ(s.training.epsilon, 1e-5);
+    EXPECT_EQ(s.training.learning_rate, 3e-4);
+    EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Cosine);
+    EXPECT_EQ(s.training.warmup_steps, 2000);
+    EXPECT_DOUBLE_EQ(s.training.final_learning_rate, 0.1 * s.training.learning_rate);
+    EXPECT_EQ(s.training.weight_decay, 0.1);
+    EXPECT_EQ(s.training.weight_decay_of, WeightDecayOf::Weights);
+    EXPECT_EQ(s.training.clip_norm, 1.0);
+    const Model model = scenario_model(s);
+    std::int64_t parameters = 0;
+    for (int unit = 0; unit < model.layer_count(); ++unit) {
+        parameters += model.layer(unit).parameter_count;
+    }
+    EXPECT_EQ(parameters, 6'738'415'616);
 }
 
 TEST(PrintScenario, ParsesBackToTheSame) {
