@@ -11,6 +11,6 @@ constexpr int tile_vectors = 2;
 
 namespace pipetwin::exec {
 void multiply_baseline(const Product& product) {
-    multiply_any(product);
+    multiply_any<float>(product);
 }
 }  // namespace pipetwin::exec
