@@ -154,7 +154,8 @@ class Bench {
         const AttentionShape shape{.samples = sizes_.samples,
                                    .positions = sizes_.positions,
                                    .heads = sizes_.heads,
-                                   .width = sizes_.width};
+                                   .key_value_heads = sizes_.heads,
+                                   .head_size = sizes_.width / sizes_.heads};
         const std::int64_t n = std::int64_t{sizes_.samples} * sizes_.positions;
         Tensor qkv = tensor(n, 3 * std::int64_t{sizes_.width});
         Tensor probabilities = tensor(n * sizes_.heads, sizes_.positions);

@@ -19,7 +19,7 @@ double tokens_per_sample(const SettledScenario& scenario, const Profile& profile
     if (profile.tokens_per_sample > 0) {
         return static_cast<double>(profile.tokens_per_sample);
     }
-    return scenario.model.kind == ModelKind::Gpt ? scenario.model.gpt.context : 0;
+    return scenario.model.tokens_per_sample();
 }
 
 /// The device that a rank computes on; none where nothing is known of it.

@@ -44,8 +44,11 @@ class OperationCount {
             case LayerType::Linear:
                 shape_.width = spec.outputs;
                 return 2 * rows * width * spec.outputs;
-            case LayerType::Attention:
-                return 2 * rows * width * 4 * width + 4 * rows * rows * width;
+            case LayerType::Attention: {
+                const AttentionSizes sizes = attention_sizes(spec, shape_.width);
+                const double queries = sizes.query_width();
+                return 2 * rows * width * (sizes.qkv_width() + queries) + 4 * rows * rows * queries;
+            }
             case LayerType::Embedding:
                 shape_ = {.positions = shape_.positions, .width = spec.outputs};
                 return 0;
@@ -119,6 +122,7 @@ class KernelWalk {
                 shape_ = {.positions = shape_.positions, .width = spec.outputs};
                 break;
             case LayerType::LayerNorm:
+            case LayerType::RmsNorm:
                 work_.norm(rows(), shape_.width);
                 return;
             case LayerType::Linear:
@@ -128,10 +132,14 @@ class KernelWalk {
             case LayerType::Gelu:
                 work_.activation(2 * values(), 3 * values());
                 return;
+            case LayerType::SwiGlu:  // two read and one written; three read and two written
+                work_.activation(1.5 * values(), 2.5 * values());
+                shape_.width /= 2;
+                return;
             case LayerType::Dropout:
                 break;
             case LayerType::Attention:
-                attention(spec.heads);
+                attention(spec);
                 break;
             case LayerType::CrossEntropy:
                 work_.loss(values(), options_.loss);
@@ -243,23 +251,30 @@ class KernelWalk {
         }
     }
 
-    void attention(int heads) {
+    void attention(const LayerSpec& spec) {
         const double width = shape_.width;
         const double sequence = shape_.positions;
-        const LayerWork::Attention shape{.samples = samples_,
-                                         .sequence = sequence,
-                                         .seen = (sequence + 1) / 2,
-                                         .heads = static_cast<double>(heads),
-                                         .key_value_heads = static_cast<double>(heads),
-                                         .key_width = width / heads,
-                                         .value_width = width / heads};
-        work_.product(rows(), width, 3 * width);
+        const AttentionSizes sizes = attention_sizes(spec, shape_.width);
+        const LayerWork::Attention shape{
+            .samples = samples_,
+            .sequence = sequence,
+            .seen = (sequence + 1) / 2,
+            .heads = static_cast<double>(sizes.heads),
+            .key_value_heads = static_cast<double>(sizes.key_value_heads),
+            .key_width = static_cast<double>(sizes.head_size),
+            .value_width = static_cast<double>(sizes.head_size)};
+        const double outputs = sizes.qkv_width();
+        const double queries = sizes.query_width();
+        work_.product(rows(), width, outputs);
+        if (spec.rotary.is_there()) {
+            work_.rotation(rows() * (outputs + queries) / 2);
+        }
         if (options_.attention == AttentionKernels::Flash) {
             work_.flash_attention(shape);
         } else {
             work_.standard_attention(shape, false);
         }
-        work_.product(rows(), width, width);
+        work_.product(rows(), queries, width);
     }
 
     LayerWork& work_;

@@ -107,14 +107,6 @@ void expect_groups(const std::string& name, int groups, std::string_view what, i
     }
 }
 
-void expect_epsilon(const std::string& name, double epsilon) {
-    if (!(epsilon > 0)) {
-        refuse_layer(name,
-                     fmt::format("epsilon = {}, expected more than 0", epsilon),
-                     "1e-5 is usual: it keeps the root of a variance from 0");
-    }
-}
-
 Placed gain_and_bias(const SampleShape& shape) {
     return {shape, 2 * std::int64_t{shape.width}};
 }

@@ -29,7 +29,8 @@ Placed place_embedding(LayerPlacement& placement,
                                  spec.context,
                                  input.positions));
     }
-    const std::int64_t rows = std::int64_t{spec.vocabulary} + spec.context;
+    const std::int64_t rows =
+        std::int64_t{spec.vocabulary} + (spec.learned_positions ? spec.context : 0);
     placement.table = {.positions = spec.vocabulary, .width = spec.outputs};
     return {{.positions = input.positions, .width = spec.outputs},
             checked_product(name, rows, spec.outputs)};
@@ -38,6 +39,32 @@ Placed place_embedding(LayerPlacement& placement,
 /// Gain and bias of each column.
 Placed place_layer_norm(LayerPlacement&, LayerSpec&, const std::string&, const SampleShape& input) {
     return {input, 2 * std::int64_t{input.width}};
+}
+
+/// Gain of each column.
+Placed place_rms_norm(LayerPlacement&,
+                      LayerSpec& spec,
+                      const std::string& name,
+                      const SampleShape& input) {
+    expect_epsilon(name, spec.epsilon);
+    return {input, input.width};
+}
+
+/// Gates in the first half of the columns, values in the second.
+Placed place_swiglu(LayerPlacement&,
+                    LayerSpec&,
+                    const std::string& name,
+                    const SampleShape& input) {
+    if (input.width % 2 != 0) {
+        refuse_layer(name,
+                     fmt::format("swiglu reads {}, expected an even width: gates, then as many "
+                                 "values",
+                                 to_string(input)),
+                     "let the linear before it have twice the outputs");
+    }
+    SampleShape output = input;
+    output.width /= 2;
+    return {output, 0};
 }
 
 Placed place_linear(LayerPlacement& placement,
@@ -69,20 +96,76 @@ Placed place_elementwise(LayerPlacement&,
     return {input, 0};
 }
 
-/// Query, key and value (d, 3d) and the output projection (d, d), each with a bias.
+void expect_rotary(const LayerSpec& spec, const std::string& name, int head_size) {
+    const Rotary& rotary = spec.rotary;
+    if (!rotary.is_there()) {
+        if (rotary != Rotary{}) {
+            refuse_layer(name,
+                         "rotary positions are scaled, but rotary_base is not there",
+                         "set rotary_base, such as 10000");
+        }
+        return;
+    }
+    if (head_size % 2 != 0) {
+        refuse_layer(name,
+                     fmt::format("rotary positions turn pairs of numbers, but a head has {}, "
+                                 "expected an even number",
+                                 head_size),
+                     "choose another number of heads, or set head_size");
+    }
+    if (!(rotary.base > 1)) {
+        refuse_layer(name,
+                     fmt::format("rotary_base = {}, expected more than 1", rotary.base),
+                     "10000 is what Llama 2 has, 500000 Llama 3");
+    }
+    if (rotary.context > 0 && !(rotary.low_frequency < rotary.high_frequency)) {
+        refuse_layer(name,
+                     fmt::format("rotary_low_frequency = {} and rotary_high_frequency = {}, "
+                                 "expected the second above the first",
+                                 rotary.low_frequency,
+                                 rotary.high_frequency),
+                     "1 and 4 are what Llama 3.1 has");
+    }
+}
+
+/// Query, key and value (d, (h + 2 g) a) and the output projection (h a, d), of h heads of a
+/// numbers in g groups.
 Placed place_attention(LayerPlacement&,
                        LayerSpec& spec,
                        const std::string& name,
                        const SampleShape& input) {
     expect_positive(name, "heads", spec.heads);
-    if (input.width % spec.heads != 0) {
+    if (spec.head_size == 0 && input.width % spec.heads != 0) {
         refuse_layer(name,
                      fmt::format("{} heads do not divide the width {}", spec.heads, input.width),
                      "choose a number of heads that divides d_model");
     }
+    const AttentionSizes sizes = attention_sizes(spec, input.width);
+    if (sizes.key_value_heads < 1 || spec.heads % sizes.key_value_heads != 0) {
+        refuse_layer(name,
+                     fmt::format("{} key_value_heads do not divide {} heads, expected groups of "
+                                 "one size",
+                                 sizes.key_value_heads,
+                                 spec.heads),
+                     "choose a number that divides heads, or leave it out");
+    }
+    expect_rotary(spec, name, sizes.head_size);
     const std::int64_t width = input.width;
-    checked_product(name, input.positions, 3 * width);
-    return {input, checked_product(name, width + 1, 4 * width)};
+    const std::int64_t of_queries = checked_product(name, sizes.heads, sizes.head_size);
+    const std::int64_t inner =
+        of_queries + 2 * checked_product(name, sizes.key_value_heads, sizes.head_size);
+    constexpr std::int64_t widest = std::int64_t{1} << 30;
+    if (inner > widest) {
+        refuse_layer(name,
+                     fmt::format("queries, keys and values are {} numbers wide, expected at most "
+                                 "{}",
+                                 inner,
+                                 widest),
+                     "check heads and head_size");
+    }
+    checked_product(name, input.positions, inner);
+    const std::int64_t weights = checked_product(name, width, inner + of_queries);
+    return {input, checked_sum(name, weights, spec.bias ? inner + width : 0)};
 }
 
 Placed place_residual(LayerPlacement& placement,
@@ -231,15 +314,21 @@ constexpr std::array layer_rows{
               .key_list = {{outputs_key,
                             {"vocabulary", &LayerSpec::vocabulary, false, 256},
                             {"context", &LayerSpec::context, true},
+                            {"learned_positions", &LayerSpec::learned_positions, false, 0, true},
                             dropout_key}},
               .reads_numbers = false,
               .place = place_embedding},
     LayerKind{.type = LayerType::LayerNorm, .word = "layer_norm", .place = place_layer_norm},
+    LayerKind{.type = LayerType::RmsNorm,
+              .word = "rms_norm",
+              .key_list = {{epsilon_key}},
+              .place = place_rms_norm},
     LayerKind{.type = LayerType::Linear,
               .word = "linear",
               .key_list = {{outputs_key, {"bias", &LayerSpec::bias}, dropout_key}},
               .place = place_linear},
     LayerKind{.type = LayerType::Gelu, .word = "gelu", .place = place_elementwise},
+    LayerKind{.type = LayerType::SwiGlu, .word = "swiglu", .place = place_swiglu},
     LayerKind{.type = LayerType::Dropout,
               .word = "dropout",
               .key_list = {{probability_key}},
@@ -247,7 +336,17 @@ constexpr std::array layer_rows{
               .place = place_elementwise},
     LayerKind{.type = LayerType::Attention,
               .word = "attention",
-              .key_list = {{{"heads", &LayerSpec::heads, true}, dropout_key}},
+              .key_list =
+                  {{{"heads", &LayerSpec::heads, true},
+                    {"key_value_heads", &LayerSpec::key_value_heads, false, 0, true},
+                    {"head_size", &LayerSpec::head_size, false, 0, true},
+                    {"bias", &LayerSpec::bias, false, 0, true},
+                    {"rotary_base", RotaryField{&Rotary::base}, false, 0, true},
+                    {"rotary_factor", RotaryField{&Rotary::factor}, false, 0, true},
+                    {"rotary_context", &Rotary::context, false, 0, true},
+                    {"rotary_low_frequency", RotaryField{&Rotary::low_frequency}, false, 0, true},
+                    {"rotary_high_frequency", RotaryField{&Rotary::high_frequency}, false, 0, true},
+                    dropout_key}},
               .place = place_attention},
     LayerKind{.type = LayerType::Residual,
               .word = "residual",

@@ -19,9 +19,14 @@ struct ShareField {
     double LayerSpec::*field = nullptr;
 };
 
+/// A field of an attention's rotary positions: a number above 0.
+struct RotaryField {
+    double Rotary::*field = nullptr;
+};
+
 /// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, a share that
 /// is lost (from 0 up to, but not, 1: a probability of being dropped, a label smoothing), a number
-/// from 0 to 1, a size in pixels, or margins.
+/// from 0 to 1, a size in pixels, margins, or of rotary positions a number above 0 or a whole one.
 struct LayerKey {
     std::string_view name{};
     std::variant<int LayerSpec::*,
@@ -29,17 +34,21 @@ struct LayerKey {
                  double LayerSpec::*,
                  ShareField,
                  Pixels LayerSpec::*,
-                 Margins LayerSpec::*>
+                 Margins LayerSpec::*,
+                 RotaryField,
+                 int Rotary::*>
         value{};
     bool is_required = false;
     int otherwise = 0;  ///< of a whole number that need not be written
+    /// It is printed only where it is not what a layer has that does not write it.
+    bool is_seldom = false;
 };
 
 /// All that core knows of a kind of layer: one row of the table in layer_kinds.cpp.
 struct LayerKind {
     LayerType type = LayerType::Opaque;
     std::string_view word{};
-    std::array<LayerKey, 8>
+    std::array<LayerKey, 10>
         key_list{};             ///< in the order in which they are written; then empty ones
     bool holds_layers = false;  ///< its `inner`, each a table of its own
     /// Its layers may name what they read, and it may read several outputs, which they name.

@@ -103,6 +103,14 @@ void expect_positive(const std::string& name, std::string_view what, int value) 
     }
 }
 
+void expect_epsilon(const std::string& name, double epsilon) {
+    if (!(epsilon > 0)) {
+        refuse_layer(name,
+                     fmt::format("epsilon = {}, expected more than 0", epsilon),
+                     "1e-5 is usual: it keeps the root of a variance from 0");
+    }
+}
+
 std::int64_t checked_sum(const std::string& name, std::int64_t a, std::int64_t b) {
     if (a > most_numbers - b) {
         refuse_layer(name, "more than 2^50 numbers", "check the sizes");

@@ -25,6 +25,9 @@ std::string place_of_layer(std::string_view path, std::string_view name);
 /// Throws Error(BadInput) naming the layer unless the value is at least 1.
 void expect_positive(const std::string& name, std::string_view what, int value);
 
+/// Throws Error(BadInput) naming the layer unless what a norm adds below its root is above 0.
+void expect_epsilon(const std::string& name, double epsilon);
+
 /// a + b, for numbers of a model. Throws Error(BadInput) naming the layer if no model has so many.
 std::int64_t checked_sum(const std::string& name, std::int64_t a, std::int64_t b);
 /// a * b, for numbers of a model. Throws Error(BadInput) naming the layer if no model has so many.

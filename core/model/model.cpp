@@ -226,6 +226,12 @@ bool Model::is_executable() const {
     return true;
 }
 
+AttentionSizes attention_sizes(const LayerSpec& spec, int width) {
+    return {.heads = spec.heads,
+            .key_value_heads = spec.key_value_heads == 0 ? spec.heads : spec.key_value_heads,
+            .head_size = spec.head_size == 0 ? width / spec.heads : spec.head_size};
+}
+
 Model gpt_model(const GptSizes& sizes) {
     constexpr int most_blocks = (static_cast<int>(most_layers) - 2) / 2;
     if (sizes.layers < 1 || sizes.layers > most_blocks) {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/model/rotary.h"
+
 namespace pipetwin {
 
 /// What a layer computes. Primitive layers have weights or a formula of their own; `Sequence` and
@@ -13,10 +15,12 @@ namespace pipetwin {
 enum class LayerType {
     Embedding,  ///< token ids (positions) -> (positions, outputs): token table plus position table
     LayerNorm,  ///< per position, gain and bias, epsilon 1e-5
+    RmsNorm,    ///< per position: x / sqrt(mean(x^2) + epsilon), then a gain
     Linear,     ///< y = x w + b; b only where `bias`
     Gelu,       ///< exact, 0.5 x (1 + erf(x / sqrt 2))
+    SwiGlu,     ///< of gates g and values v side by side: v g / (1 + exp(-g)); half as wide
     Dropout,    ///< in training: each number is 0 with probability p, or 1 / (1 - p) of itself
-    Attention,  ///< causal multi-head self-attention with qkv and output projections, both biased
+    Attention,  ///< causal multi-head self-attention with qkv and output projections
     CrossEntropy,    ///< mean negative log-likelihood of the target class at every position; of a
                      ///< second output, too, with a weight
     Sequence,        ///< `inner`, one after the other or with branches
@@ -72,8 +76,15 @@ struct LayerSpec {
     int outputs = 0;     ///< Embedding, Linear, Conv2d, PadChannels: width of the output
     int vocabulary = 0;  ///< Embedding: rows of the token table
     int context = 0;     ///< Embedding: rows of the position table; 0 = no position table
-    int heads = 0;       ///< Attention: must divide the width
-    bool bias = true;    ///< Linear, Conv2d
+    /// Embedding: false: there is no position table, whatever the context.
+    bool learned_positions = true;
+    int heads = 0;  ///< Attention: must divide the width, where `head_size` is 0
+    /// Attention: heads in groups of heads / key_value_heads share keys and values; 0: each has its
+    /// own.
+    int key_value_heads = 0;
+    int head_size = 0;  ///< Attention: numbers of a head's query; 0: width / heads
+    Rotary rotary{};    ///< Attention: turns queries and keys
+    bool bias = true;   ///< Linear, Conv2d, Attention
     /// Linear: w is the token table of the model's embedding, transposed. Embedding: there is one.
     bool tied = false;
     /// Dropout, ChannelDropout, DropPath; also of the output of Embedding, Linear, Attention: the
@@ -89,8 +100,9 @@ struct LayerSpec {
     bool he_normal = false;
     bool count_padding = true;  ///< AvgPool: the mean is over the window, not over the image in it
     int factor = 2;             ///< Upsample
-    bool bilinear = false;    ///< Upsample: means of the nearest four pixels, else the nearest one
-    double epsilon = 1e-5;    ///< BatchNorm, InstanceNorm, GroupNorm: added to the variance
+    bool bilinear = false;  ///< Upsample: means of the nearest four pixels, else the nearest one
+    /// BatchNorm, InstanceNorm, GroupNorm: added to the variance; RmsNorm: to the mean square.
+    double epsilon = 1e-5;
     double momentum = 0.1;    ///< BatchNorm: weight of a new value in the running statistics
     bool cumulative = false;  ///< BatchNorm: they are means of all values so far; no momentum
     bool deferred = true;     ///< BatchNorm: they move once a mini-batch, else a micro-batch
@@ -110,6 +122,21 @@ struct LayerSpec {
 
     bool operator==(const LayerSpec&) const = default;
 };
+
+/// The heads of an attention layer.
+struct AttentionSizes {
+    int heads = 0;
+    int key_value_heads = 0;
+    int head_size = 0;
+
+    /// Numbers of a row of all queries, and of what heads make of them.
+    int query_width() const { return heads * head_size; }
+    /// Numbers of a row of queries, keys and values.
+    int qkv_width() const { return (heads + 2 * key_value_heads) * head_size; }
+};
+
+/// The heads of an attention that reads rows of `width` numbers; `spec.heads` is at least 1.
+AttentionSizes attention_sizes(const LayerSpec& spec, int width);
 
 /// True for a loss, and for a sequence that ends with one.
 bool ends_with_loss(const LayerSpec& layer);

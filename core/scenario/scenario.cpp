@@ -126,10 +126,25 @@ Model profile_model(const ScenarioParts& scenario, const Profile* profile) {
 
 }  // namespace
 
+int ScenarioParts::ModelPart::tokens_per_sample() const {
+    switch (kind) {
+        case ModelKind::Gpt:
+            return gpt.context;
+        case ModelKind::Llama:
+            return llama.context;
+        case ModelKind::Layers:
+            return input.token_ids ? input.positions : 0;
+        default:
+            return 0;
+    }
+}
+
 Model scenario_model(const ScenarioParts& scenario, const Profile* profile) {
     switch (scenario.model.kind) {
         case ModelKind::Gpt:
             return gpt_model(scenario.model.gpt);
+        case ModelKind::Llama:
+            return llama_model(scenario.model.llama);
         case ModelKind::Mlp:
             return mlp_model(scenario.model.sizes);
         case ModelKind::Layers:

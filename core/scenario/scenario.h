@@ -13,6 +13,7 @@
 #include "core/costs/contention.h"
 #include "core/costs/device_profile.h"
 #include "core/model/image_models.h"
+#include "core/model/llama.h"
 #include "core/model/model.h"
 #include "core/partition/partition.h"
 #include "core/schedule/generators/generate.h"
@@ -25,7 +26,7 @@
 namespace pipetwin {
 
 /// Where the layers of a model come from: model.kind.
-enum class ModelKind { Gpt, Mlp, Layers, Profile, AmoebaNetD, AmoebaNetB, ResNet, UNet };
+enum class ModelKind { Gpt, Mlp, Layers, Profile, AmoebaNetD, AmoebaNetB, ResNet, UNet, Llama };
 /// Where training samples come from: data.kind.
 enum class DataKind { Text, Tokens, Mnist, Synthetic, Cifar10, Images, Segmentation, Silhouettes };
 
@@ -104,6 +105,7 @@ struct ScenarioParts {
     struct ModelPart {
         ModelKind kind = ModelKind::Gpt;
         GptSizes gpt;
+        LlamaSizes llama{};
         std::vector<int> sizes;         ///< mlp
         SampleShape input;              ///< layers, models of images: one sample
         std::vector<LayerSpec> layers;  ///< layers, `repeat` expanded
@@ -111,6 +113,9 @@ struct ScenarioParts {
         AmoebaNetSizes amoebanet{};
         ResNetSizes resnet{};
         UNetSizes unet{};
+
+        /// Token ids of one sample; 0: it reads no token ids, or a profile does not say.
+        int tokens_per_sample() const;
 
         bool operator==(const ModelPart&) const = default;
     } model;

@@ -21,14 +21,16 @@ namespace {
 using std::string_view;
 
 bool reads_tokens(const Scenario::ModelPart& model) {
-    return model.kind == ModelKind::Gpt ||
-           (model.kind == ModelKind::Layers && model.input.token_ids);
+    return model.tokens_per_sample() > 0;
 }
 
 /// Rows of the token table; 0 for a model that reads no tokens.
 int vocabulary(const Scenario::ModelPart& model) {
     if (model.kind == ModelKind::Gpt) {
         return model.gpt.vocabulary;
+    }
+    if (model.kind == ModelKind::Llama) {
+        return model.llama.vocabulary;
     }
     if (!reads_tokens(model)) {
         return 0;

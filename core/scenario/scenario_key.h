@@ -102,6 +102,10 @@ template <class Class, class AnyScenario>
 auto& part_of(AnyScenario& scenario) {
     if constexpr (std::same_as<Class, GptSizes>) {
         return scenario.model.gpt;
+    } else if constexpr (std::same_as<Class, LlamaSizes>) {
+        return scenario.model.llama;
+    } else if constexpr (std::same_as<Class, Rotary>) {
+        return scenario.model.llama.rotary;
     } else if constexpr (std::same_as<Class, AmoebaNetSizes>) {
         return scenario.model.amoebanet;
     } else if constexpr (std::same_as<Class, ResNetSizes>) {

@@ -138,6 +138,17 @@ struct LayerValueReader {
             table.refuse(key.name, expected);
         }
     }
+    void operator()(RotaryField number) const {
+        constexpr Range above_zero{0, 1'000'000'000'000};
+        double& value = spec.rotary.*number.field;
+        value = table.number(key.name, above_zero).value_or(value);
+        if (table.has(key.name) && value == 0) {
+            table.refuse(key.name, "a number above 0");
+        }
+    }
+    void operator()(int Rotary::*number) const {
+        spec.rotary.*number = as_int(table.integer(key.name, any_size), spec.rotary.*number);
+    }
     void operator()(double LayerSpec::*probability) const {
         if (key.is_required && !table.has(key.name)) {
             table.missing(key.name, fmt::format("of being dropped, as in {} = 0.1", key.name));
@@ -165,8 +176,19 @@ struct LayerValuePrinter {
     const LayerKey& key;
     const LayerSpec& spec;
 
-    void operator()(auto field) const { writer.number(key.name, spec.*field); }
+    void operator()(auto field) const {
+        if (!key.is_seldom || spec.*field != LayerSpec{}.*field) {
+            writer.number(key.name, spec.*field);
+        }
+    }
     void operator()(ShareField share) const { writer.number(key.name, spec.*share.field); }
+    void operator()(RotaryField number) const { (*this)(number.field); }
+    template <class Number>
+    void operator()(Number Rotary::*field) const {
+        if (spec.rotary.*field != Rotary{}.*field) {
+            writer.number(key.name, spec.rotary.*field);
+        }
+    }
     void operator()(Pixels LayerSpec::*size) const {
         const Pixels& pixels = spec.*size;
         if (pixels != Pixels{}) {
@@ -355,6 +377,53 @@ constexpr std::array<ScenarioKey, 8> keys_of_gpt{
     keys::boolean<&GptSizes::tied>("tied"),
     keys::probability<&GptSizes::dropout>("dropout")};
 
+/// A number above 0, which is printed where it is not what Llama has.
+template <auto member>
+constexpr ScenarioKey llama_number(string_view name) {
+    return keys::number<member>(name, {0, 1'000'000'000'000})
+        .read_by([](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+            double& value = keys::field<member>(scenario);
+            value = table.number(key.name, key.range).value_or(value);
+            if (table.has(key.name) && value == 0) {
+                table.refuse(key.name, "a number above 0");
+            }
+        })
+        .printed_by([](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+            const Scenario unwritten;
+            if (keys::field<member>(scenario) != keys::field<member>(unwritten)) {
+                keys::print_number<member>(key, writer, scenario);
+            }
+        });
+}
+
+/// A whole number, which is printed where it was written.
+template <auto member>
+constexpr ScenarioKey llama_size(string_view name) {
+    return keys::integer<member>(name, any_size)
+        .printed_by([](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+            if (keys::field<member>(scenario) != 0) {
+                keys::print_number<member>(key, writer, scenario);
+            }
+        });
+}
+
+constexpr std::array<ScenarioKey, 15> keys_of_llama{
+    keys::required<&LlamaSizes::layers>("layers", {1, (layer_range.high - 2) / 2}),
+    keys::required<&LlamaSizes::d_model>("d_model", any_size),
+    keys::required<&LlamaSizes::heads>("heads", any_size),
+    llama_size<&LlamaSizes::key_value_heads>("key_value_heads"),
+    llama_size<&LlamaSizes::head_size>("head_size"),
+    keys::required<&LlamaSizes::context>("context", any_size),
+    keys::integer<&LlamaSizes::vocabulary>("vocabulary", any_size),
+    keys::required<&LlamaSizes::feed_forward>("feed_forward", {1, any_size.high / 2}),
+    keys::boolean<&LlamaSizes::tied>("tied"),
+    llama_number<&LlamaSizes::epsilon>("epsilon"),
+    llama_number<&Rotary::base>("rotary_base"),
+    llama_number<&Rotary::factor>("rotary_factor"),
+    llama_size<&Rotary::context>("rotary_context"),
+    llama_number<&Rotary::low_frequency>("rotary_low_frequency"),
+    llama_number<&Rotary::high_frequency>("rotary_high_frequency")};
+
 constexpr std::array<ScenarioKey, 1> keys_of_mlp{
     {{.name = "sizes", .read = read_sizes, .print = print_sizes, .range = any_size}}};
 
@@ -375,6 +444,8 @@ std::span<const ScenarioKey> keys_of(ModelKind kind) {
     switch (kind) {
         case ModelKind::Gpt:
             return keys_of_gpt;
+        case ModelKind::Llama:
+            return keys_of_llama;
         case ModelKind::Mlp:
             return keys_of_mlp;
         case ModelKind::Layers:
@@ -430,6 +501,9 @@ void read_model(const TomlTable& table, Scenario& scenario) {
     table.expect_keys(names);
     if (scenario.model.kind == ModelKind::Gpt) {
         scenario.model.gpt.vocabulary = vocabulary_of_bytes;  // unless it is written
+    }
+    if (scenario.model.kind == ModelKind::Llama) {
+        scenario.model.llama.vocabulary = vocabulary_of_bytes;  // unless it is written
     }
     read_keys(further, table, scenario);
     if (scenario.model.kind == ModelKind::Layers) {

@@ -11,8 +11,8 @@ namespace pipetwin::words {
 using Word = std::string_view;
 
 /// model.kind, as enum ModelKind.
-inline constexpr std::array<Word, 8> model_kinds{
-    "gpt", "mlp", "layers", "profile", "amoebanet-d", "amoebanet-b", "resnet", "unet"};
+inline constexpr std::array<Word, 9> model_kinds{
+    "gpt", "mlp", "layers", "profile", "amoebanet-d", "amoebanet-b", "resnet", "unet", "llama"};
 /// model.variant, as enum AmoebaNetVariant.
 inline constexpr std::array<Word, 2> amoebanet_variants{"reference", "torchgpipe"};
 

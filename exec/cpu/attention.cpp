@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/base/as_index.h"
@@ -40,12 +41,13 @@ struct Head {
 
 template <class T>
 Head<T> head_of(const AttentionShape& shape, T* qkv, std::int64_t sample, std::int64_t head) {
-    const std::int64_t size = shape.width / shape.heads;
-    const std::int64_t stride = 3 * std::int64_t{shape.width};
-    T* const q = qkv + sample * shape.positions * stride + head * size;
-    return {.q = {q, stride},
-            .k = {q + shape.width, stride},
-            .v = {q + 2 * std::int64_t{shape.width}, stride},
+    const std::int64_t size = shape.head_size;
+    const std::int64_t stride = shape.qkv_width();
+    T* const row = qkv + sample * shape.positions * stride;
+    T* const k = row + shape.query_width() + head / shape.group() * size;
+    return {.q = {row + head * size, stride},
+            .k = {k, stride},
+            .v = {k + shape.key_width(), stride},
             .positions = shape.positions,
             .size = size,
             .scale = 1.0 / std::sqrt(static_cast<double>(size))};
@@ -59,7 +61,12 @@ struct Sizes {
 };
 
 template <class T>
-void multiply(const Sizes& sizes, const Factor& a, const Factor& b, Causal causal, Block<T> c) {
+void multiply(const Sizes& sizes,
+              const Factor& a,
+              const Factor& b,
+              Causal causal,
+              Block<T> c,
+              bool adds = false) {
     compute({.m = sizes.m,
              .n = sizes.n,
              .k = sizes.k,
@@ -68,6 +75,7 @@ void multiply(const Sizes& sizes, const Factor& a, const Factor& b, Causal causa
              .c = c.data,
              .c_type = dtype_of<T>,
              .c_stride = c.stride,
+             .skip = adds ? c.data : nullptr,
              .causal = causal});
 }
 
@@ -147,13 +155,28 @@ void head_forward(const Head<const T>& head, T* probabilities, Block<T> context)
              context);
 }
 
-/// `ds` (positions, positions) and `dq` (positions, size) are scratch.
+/// Scratch of a backward.
 template <class T>
-void head_backward(
-    const Head<T>& head, const T* probabilities, Block<const T> dcontext, Computed<T>* ds, T* dq) {
+struct BackwardScratch {
+    Computed<T>* ds = nullptr;      ///< (positions, positions)
+    T* dq = nullptr;                ///< (positions, size)
+    Computed<T>* dk_sum = nullptr;  ///< (positions, size), of a group of several heads
+    Computed<T>* dv_sum = nullptr;  ///< as `dk_sum`
+};
+
+/// Turns Q into dQ. `dk` and `dv`, which may be K and V themselves, get what this head adds to
+/// them: `adds`, to what is there.
+template <class T, class Sum>
+void head_backward(const Head<T>& head,
+                   const T* probabilities,
+                   Block<const T> dcontext,
+                   const BackwardScratch<T>& scratch,
+                   Block<Sum> dk,
+                   Block<Sum> dv,
+                   bool adds) {
     using C = Computed<T>;
     const std::int64_t positions = head.positions;
-    const Block<C> scores{ds, positions};
+    const Block<C> scores{scratch.ds, positions};
     const Sizes to_head{positions, head.size, positions};
     // dP = dc V^T, then dS
     multiply({positions, positions, head.size},
@@ -161,61 +184,150 @@ void head_backward(
              head.v.factor(Transposed::Yes),
              Causal::Result,
              scores);
-    causal_softmax_backward(probabilities, ds, positions, static_cast<C>(head.scale));
-    // dV = P^T dc; V is not needed any more
+    causal_softmax_backward(probabilities, scratch.ds, positions, static_cast<C>(head.scale));
+    // dV = P^T dc; this head does not need V any more
     multiply(to_head,
              Block<const T>{probabilities, positions}.factor(Transposed::Yes),
              dcontext.factor(),
              Causal::ATransposed,
-             head.v);
+             dv,
+             adds);
     // dQ = dS K, beside Q, which is needed for dK
-    multiply(to_head, scores.factor(), head.k.factor(), Causal::A, Block<T>{dq, head.size});
+    multiply(to_head, scores.factor(), head.k.factor(), Causal::A, Block<T>{scratch.dq, head.size});
     // dK = dS^T Q
-    multiply(to_head, scores.factor(Transposed::Yes), head.q.factor(), Causal::ATransposed, head.k);
+    multiply(
+        to_head, scores.factor(Transposed::Yes), head.q.factor(), Causal::ATransposed, dk, adds);
     for (std::int64_t r = 0; r < positions; ++r) {
-        std::copy_n(dq + r * head.size, head.size, head.q.data + r * head.q.stride);
+        std::copy_n(scratch.dq + r * head.size, head.size, head.q.data + r * head.q.stride);
+    }
+}
+
+/// Rounds the sums of a group into the place of its keys or values.
+template <class T>
+void store_sums(const Computed<T>* sums, const Head<T>& head, Block<T> place) {
+    for (std::int64_t r = 0; r < head.positions; ++r) {
+        for (std::int64_t j = 0; j < head.size; ++j) {
+            place.data[r * place.stride + j] = stored<T>(sums[r * head.size + j]);
+        }
+    }
+}
+
+/// The scratch of a backward, in memory of `attention_scratch` bytes.
+template <class T>
+BackwardScratch<T> scratch_of(const AttentionShape& shape, std::byte* memory) {
+    const std::int64_t positions = shape.positions;
+    BackwardScratch<T> scratch{.ds = reinterpret_cast<Computed<T>*>(memory)};
+    Computed<T>* next = scratch.ds + positions * positions;
+    if (shape.group() > 1) {
+        scratch.dk_sum = next;
+        scratch.dv_sum = next + positions * shape.head_size;
+        next = scratch.dv_sum + positions * shape.head_size;
+    }
+    scratch.dq = reinterpret_cast<T*>(next);
+    return scratch;
+}
+
+/// Pairs whose sines and cosines are found at a time.
+constexpr int pairs_at_once = 64;
+
+/// Turns pairs `begin` to `end` - 1 of every head that has a position's row: queries and keys stand
+/// side by side.
+template <class T>
+PIPETWIN_SIMD_TARGETS void turn_row(const AttentionShape& shape,
+                                    const Computed<T>* cosines,
+                                    const Computed<T>* sines,
+                                    int begin,
+                                    int end,
+                                    T* row) {
+    const int half = shape.head_size / 2;
+    for (int head = 0; head < shape.heads + shape.key_value_heads; ++head) {
+        T* const first = row + std::int64_t{head} * shape.head_size + begin;
+        T* const second = first + half;
+        PIPETWIN_ELEMENTWISE
+        for (int i = 0; i < end - begin; ++i) {
+            const Computed<T> a = computed(first[i]);
+            const Computed<T> b = computed(second[i]);
+            first[i] = stored<T>(a * cosines[i] - b * sines[i]);
+            second[i] = stored<T>(b * cosines[i] + a * sines[i]);
+        }
     }
 }
 
 }  // namespace
 
 template <class T>
-void attention_forward(const AttentionShape& shape, const T* qkv, T* probabilities, T* context) {
-    const std::int64_t positions = shape.positions;
-    for (std::int64_t s = 0; s < shape.samples; ++s) {
-        for (std::int64_t h = 0; h < shape.heads; ++h) {
-            const Head<const T> head = head_of(shape, qkv, s, h);
-            head_forward(
-                head,
-                probabilities + (s * shape.heads + h) * positions * positions,
-                Block<T>{context + s * positions * shape.width + h * head.size, shape.width});
+void rotate(const AttentionShape& shape, const Rotary& rotary, Turn turn, T* qkv) {
+    const int half = shape.head_size / 2;
+    const double sign = turn == Turn::Forward ? 1 : -1;
+    std::array<double, pairs_at_once> frequencies{};
+    std::array<Computed<T>, pairs_at_once> cosines{};
+    std::array<Computed<T>, pairs_at_once> sines{};
+    for (int begin = 0; begin < half; begin += pairs_at_once) {
+        const int end = std::min(half, begin + pairs_at_once);
+        for (int pair = begin; pair < end; ++pair) {
+            frequencies[as_index(pair - begin)] = rotary_frequency(rotary, pair, shape.head_size);
+        }
+        for (int position = 0; position < shape.positions; ++position) {
+            for (std::size_t i = 0; i < as_index(end - begin); ++i) {
+                cosines[i] = static_cast<Computed<T>>(std::cos(position * frequencies[i]));
+                sines[i] = static_cast<Computed<T>>(sign * std::sin(position * frequencies[i]));
+            }
+            for (int s = 0; s < shape.samples; ++s) {
+                T* const row =
+                    qkv + (std::int64_t{s} * shape.positions + position) * shape.qkv_width();
+                turn_row(shape, cosines.data(), sines.data(), begin, end, row);
+            }
         }
     }
 }
 
 template <class T>
+void attention_forward(const AttentionShape& shape, const T* qkv, T* probabilities, T* context) {
+    const std::int64_t positions = shape.positions;
+    const std::int64_t width = shape.query_width();
+    for (std::int64_t s = 0; s < shape.samples; ++s) {
+        for (std::int64_t h = 0; h < shape.heads; ++h) {
+            const Head<const T> head = head_of(shape, qkv, s, h);
+            head_forward(head,
+                         probabilities + (s * shape.heads + h) * positions * positions,
+                         Block<T>{context + s * positions * width + h * head.size, width});
+        }
+    }
+}
+
+// A group's keys and values stay until its last head is done: its gradients are summed beside them.
+template <class T>
 void attention_backward(const AttentionShape& shape,
                         const T* probabilities,
                         const T* dcontext,
                         T* qkv,
-                        std::byte* scratch) {
+                        std::byte* memory) {
     const std::int64_t positions = shape.positions;
-    auto* const ds = reinterpret_cast<Computed<T>*>(scratch);
-    auto* const dq = reinterpret_cast<T*>(ds + positions * positions);
+    const std::int64_t width = shape.query_width();
+    const std::int64_t group = shape.group();
+    const BackwardScratch<T> scratch = scratch_of<T>(shape, memory);
     for (std::int64_t s = 0; s < shape.samples; ++s) {
         for (std::int64_t h = 0; h < shape.heads; ++h) {
             const Head<T> head = head_of(shape, qkv, s, h);
-            head_backward(
-                head,
-                probabilities + (s * shape.heads + h) * positions * positions,
-                Block<const T>{dcontext + s * positions * shape.width + h * head.size, shape.width},
-                ds,
-                dq);
+            const T* const p = probabilities + (s * shape.heads + h) * positions * positions;
+            const Block<const T> dc{dcontext + s * positions * width + h * head.size, width};
+            if (group == 1) {
+                head_backward(head, p, dc, scratch, head.k, head.v, false);
+                continue;
+            }
+            const Block<Computed<T>> dk{scratch.dk_sum, head.size};
+            const Block<Computed<T>> dv{scratch.dv_sum, head.size};
+            head_backward(head, p, dc, scratch, dk, dv, h % group != 0);
+            if (h % group == group - 1) {
+                store_sums(scratch.dk_sum, head, head.k);
+                store_sums(scratch.dv_sum, head, head.v);
+            }
         }
     }
 }
 
 #define PIPETWIN_ATTENTION(T)                                                 \
+    template void rotate(const AttentionShape&, const Rotary&, Turn, T*);     \
     template void attention_forward(const AttentionShape&, const T*, T*, T*); \
     template void attention_backward(const AttentionShape&, const T*, const T*, T*, std::byte*)
 PIPETWIN_ATTENTION(float);

@@ -65,6 +65,45 @@ PIPETWIN_SIMD_TARGETS void gelu_backward(const T* x, const T* dy, T* dx, std::si
     }
 }
 
+// y = v g sigmoid(g)
+template <class T>
+PIPETWIN_SIMD_TARGETS void swiglu_forward(const T* x, T* y, std::size_t n, std::size_t width) {
+    using C = Computed<T>;
+    for (std::size_t r = 0; r < n; ++r) {
+        const T* const gates = x + r * 2 * width;
+        const T* const values = gates + width;
+        T* const row = y + r * width;
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t j = 0; j < width; ++j) {
+            const C g = computed(gates[j]);
+            row[j] = stored<T>(computed(values[j]) * (g * logistic(g)));
+        }
+    }
+}
+
+// dg = dy v s (1 + g (1 - s)),  dv = dy g s,  s = sigmoid(g)
+template <class T>
+PIPETWIN_SIMD_TARGETS void swiglu_backward(
+    const T* x, const T* dy, T* dx, std::size_t n, std::size_t width) {
+    using C = Computed<T>;
+    for (std::size_t r = 0; r < n; ++r) {
+        const T* const gates = x + r * 2 * width;
+        const T* const values = gates + width;
+        const T* const from = dy + r * width;
+        T* const dgates = dx + r * 2 * width;
+        T* const dvalues = dgates + width;
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t j = 0; j < width; ++j) {
+            const C g = computed(gates[j]);
+            const C v = computed(values[j]);
+            const C d = computed(from[j]);
+            const C s = logistic(g);
+            dgates[j] = stored<T>(d * v * (s * (C(1) + g * (C(1) - s))));
+            dvalues[j] = stored<T>(d * (g * s));
+        }
+    }
+}
+
 template void add(const float*, float*, std::size_t);
 template void add(const double*, double*, std::size_t);
 template void add(const BFloat16*, BFloat16*, std::size_t);
@@ -81,5 +120,12 @@ template void gelu_forward(const BFloat16*, BFloat16*, std::size_t);
 template void gelu_backward(const float*, const float*, float*, std::size_t);
 template void gelu_backward(const double*, const double*, double*, std::size_t);
 template void gelu_backward(const BFloat16*, const BFloat16*, BFloat16*, std::size_t);
+template void swiglu_forward(const float*, float*, std::size_t, std::size_t);
+template void swiglu_forward(const double*, double*, std::size_t, std::size_t);
+template void swiglu_forward(const BFloat16*, BFloat16*, std::size_t, std::size_t);
+template void swiglu_backward(const float*, const float*, float*, std::size_t, std::size_t);
+template void swiglu_backward(const double*, const double*, double*, std::size_t, std::size_t);
+template void swiglu_backward(
+    const BFloat16*, const BFloat16*, BFloat16*, std::size_t, std::size_t);
 
 }  // namespace pipetwin::exec

@@ -213,6 +213,77 @@ class CpuKernels final : public Kernels {
         });
     }
 
+    void rms_norm_forward(
+        ConstView x, ConstView gain, double epsilon, View y, View roots) const override {
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const RmsNormOperands<T> o{.n = count(x.rows),
+                                       .width = count(x.columns),
+                                       .x = x.as<T>(),
+                                       .gain = gain.as<T>()};
+            exec::rms_norm_forward(o, epsilon, y.as<T>(), roots.as<Computed<T>>());
+        });
+    }
+
+    void rms_norm_backward_input(ConstView x,
+                                 ConstView gain,
+                                 ConstView roots,
+                                 ConstView dy,
+                                 ConstView skip,
+                                 View dx) const override {
+        with_type(dx.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const RmsNormOperands<T> o{.n = count(x.rows),
+                                       .width = count(x.columns),
+                                       .x = x.as<T>(),
+                                       .gain = gain.as<T>(),
+                                       .roots = roots.as<Computed<T>>(),
+                                       .dy = dy.as<T>(),
+                                       .skip = skip.as<T>()};
+            exec::rms_norm_backward_input(o, dx.as<T>());
+        });
+    }
+
+    void rms_norm_backward_weight(ConstView x,
+                                  ConstView roots,
+                                  ConstView dy,
+                                  View dgain) const override {
+        with_type(x.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const RmsNormOperands<T> o{.n = count(x.rows),
+                                       .width = count(x.columns),
+                                       .x = x.as<T>(),
+                                       .roots = roots.as<Computed<T>>(),
+                                       .dy = dy.as<T>()};
+            exec::rms_norm_backward_weight(o, dgain.as<Computed<T>>());
+        });
+    }
+
+    void swiglu_forward(ConstView x, View y) const override {
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            exec::swiglu_forward(x.as<T>(), y.as<T>(), count(y.rows), count(y.columns));
+        });
+    }
+
+    void swiglu_backward(ConstView x, ConstView dy, View dx) const override {
+        with_type(dx.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            exec::swiglu_backward(
+                x.as<T>(), dy.as<T>(), dx.as<T>(), count(dy.rows), count(dy.columns));
+        });
+    }
+
+    void rotate(const AttentionShape& shape,
+                const Rotary& rotary,
+                Turn turn,
+                View qkv) const override {
+        with_type(qkv.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            exec::rotate(shape, rotary, turn, qkv.as<T>());
+        });
+    }
+
     void gelu_forward(ConstView x, View y) const override {
         with_type(y.dtype, [&](auto zero) {
             using T = decltype(zero);

@@ -105,11 +105,91 @@ PIPETWIN_SIMD_TARGETS void layer_norm_backward_weight(const LayerNormOperands<T>
     }
 }
 
+// y = gain * z,  z = x s,  s = 1 / sqrt(mean(x^2) + epsilon)
+template <class T>
+PIPETWIN_SIMD_TARGETS void rms_norm_forward(const RmsNormOperands<T>& o,
+                                            double added,
+                                            T* y,
+                                            Computed<T>* roots) {
+    using C = Computed<T>;
+    const std::size_t width = o.width;
+    const T* const gain = o.gain;
+    const C count = static_cast<C>(width);
+    for (std::size_t r = 0; r < o.n; ++r) {
+        const T* const x = o.x + r * width;
+        T* const row = y + r * width;
+        const C mean_square =
+            sum_of<C>(width, [x](std::size_t j) { return computed(x[j]) * computed(x[j]); }) /
+            count;
+        const C s = C(1) / std::sqrt(mean_square + static_cast<C>(added));
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t j = 0; j < width; ++j) {
+            row[j] = stored<T>(computed(gain[j]) * (computed(x[j]) * s));
+        }
+        roots[r] = s;
+    }
+}
+
+// dx = skip + s (g - z mean(g * z)),  g = gain * dy
+template <class T>
+PIPETWIN_SIMD_TARGETS void rms_norm_backward_input(const RmsNormOperands<T>& o, T* dx) {
+    using C = Computed<T>;
+    const std::size_t width = o.width;
+    const T* const gain = o.gain;
+    const C count = static_cast<C>(width);
+    for (std::size_t r = 0; r < o.n; ++r) {
+        const T* const x = o.x + r * width;
+        const T* const dy = o.dy + r * width;
+        T* const row = dx + r * width;
+        const C s = o.roots[r];
+        const C mean_gz =
+            sum_of<C>(width,
+                      [=](std::size_t j) {
+                          return computed(gain[j]) * computed(dy[j]) * (computed(x[j]) * s);
+                      }) /
+            count;
+        if (o.skip == nullptr) {
+            PIPETWIN_ELEMENTWISE
+            for (std::size_t j = 0; j < width; ++j) {
+                row[j] = stored<T>(
+                    s * (computed(gain[j]) * computed(dy[j]) - computed(x[j]) * s * mean_gz));
+            }
+        } else {
+            const T* const skip = o.skip + r * width;
+            PIPETWIN_ELEMENTWISE
+            for (std::size_t j = 0; j < width; ++j) {
+                row[j] = stored<T>(computed(skip[j]) + s * (computed(gain[j]) * computed(dy[j]) -
+                                                            computed(x[j]) * s * mean_gz));
+            }
+        }
+    }
+}
+
+// dgain += sum of dy * z
+template <class T>
+PIPETWIN_SIMD_TARGETS void rms_norm_backward_weight(const RmsNormOperands<T>& o,
+                                                    Computed<T>* dgain) {
+    using C = Computed<T>;
+    const std::size_t width = o.width;
+    for (std::size_t r = 0; r < o.n; ++r) {
+        const T* const x = o.x + r * width;
+        const T* const dy = o.dy + r * width;
+        const C s = o.roots[r];
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t j = 0; j < width; ++j) {
+            dgain[j] += computed(dy[j]) * (computed(x[j]) * s);
+        }
+    }
+}
+
 #define PIPETWIN_LAYER_NORM(T)                                                                    \
     template void layer_norm_forward(const LayerNormOperands<T>&, T*, Computed<T>*);              \
     template void layer_norm_backward_input(const LayerNormOperands<T>&, const Computed<T>*, T*); \
     template void layer_norm_backward_weight(                                                     \
-        const LayerNormOperands<T>&, const Computed<T>*, Computed<T>*, Computed<T>*)
+        const LayerNormOperands<T>&, const Computed<T>*, Computed<T>*, Computed<T>*);             \
+    template void rms_norm_forward(const RmsNormOperands<T>&, double, T*, Computed<T>*);          \
+    template void rms_norm_backward_input(const RmsNormOperands<T>&, T*);                         \
+    template void rms_norm_backward_weight(const RmsNormOperands<T>&, Computed<T>*)
 PIPETWIN_LAYER_NORM(float);
 PIPETWIN_LAYER_NORM(double);
 PIPETWIN_LAYER_NORM(BFloat16);

@@ -28,6 +28,13 @@ void gelu_forward(const T* x, T* y, std::size_t size);
 template <class T>
 void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size);
 
+/// y = v g / (1 + exp(-g)); x has n rows of `width` gates g, then as many values v.
+template <class T>
+void swiglu_forward(const T* x, T* y, std::size_t n, std::size_t width);
+/// dx = dg | dv; dx may be x itself.
+template <class T>
+void swiglu_backward(const T* x, const T* dy, T* dx, std::size_t n, std::size_t width);
+
 // dropout.cpp
 /// Operands of the dropout of one sample, of `size` numbers, with the bits of `key`. `skip` may be
 /// null.
@@ -70,9 +77,33 @@ void layer_norm_backward_weight(const LayerNormOperands<T>& o,
                                 Computed<T>* dgain,
                                 Computed<T>* dbias);
 
+/// Operands of an RMSNorm's three functions; each reads those that its formula names.
+template <class T>
+struct RmsNormOperands {
+    std::size_t n = 0;
+    std::size_t width = 0;
+    const T* x = nullptr;
+    const T* gain = nullptr;
+    const Computed<T>* roots = nullptr;  ///< (n) 1 / sqrt(mean(x^2) + epsilon)
+    const T* dy = nullptr;
+    const T* skip = nullptr;
+};
+/// y = gain * x / sqrt(mean(x^2) + epsilon), per row.
+template <class T>
+void rms_norm_forward(const RmsNormOperands<T>& o, double epsilon, T* y, Computed<T>* roots);
+/// The gradient by x, plus skip, which may be null; dx may be x itself.
+template <class T>
+void rms_norm_backward_input(const RmsNormOperands<T>& o, T* dx);
+/// dgain += its sum over the rows.
+template <class T>
+void rms_norm_backward_weight(const RmsNormOperands<T>& o, Computed<T>* dgain);
+
 // attention.cpp
+/// Turns queries and keys of qkv (n, qkv_width) by their positions, or gradients back.
+template <class T>
+void rotate(const AttentionShape& shape, const Rotary& rotary, Turn turn, T* qkv);
 /// Causal self-attention: probabilities (samples * heads * positions, positions) and context (n,
-/// width) from qkv (n, 3 width).
+/// query_width) from qkv (n, qkv_width).
 template <class T>
 void attention_forward(const AttentionShape& shape, const T* qkv, T* probabilities, T* context);
 /// Puts dQ | dK | dV into the place of Q | K | V. `scratch` has `attention_scratch` bytes.

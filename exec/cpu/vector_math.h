@@ -49,6 +49,19 @@ PIPETWIN_INLINE double exponential(double x) {
     return std::exp(x);
 }
 
+/// 1 / (1 + e^-x), exactly 0 or nearly so below -87.
+PIPETWIN_INLINE float logistic(float x) {
+    // Of the larger exponential alone: it stays finite on both sides.
+    const float e = exponential(-std::fabs(x));
+    const float share = 1.0F / (1.0F + e);
+    return x < 0.0F ? e * share : share;
+}
+
+PIPETWIN_INLINE double logistic(double x) {
+    const double e = std::exp(-std::fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
 /// c[0] + c[1] x + c[2] x^2 + ...
 template <std::size_t n>
 PIPETWIN_INLINE float polynomial(const float (&c)[n], float x) {

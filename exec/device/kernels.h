@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/model/rotary.h"
 #include "exec/device/number_format.h"
 #include "exec/device/tensor.h"
 
@@ -13,17 +14,31 @@ namespace pipetwin::exec {
 
 class WindowKernels;
 
-/// Sizes of one self-attention: `samples` sequences of `positions`, `heads` heads that share the
-/// width.
+/// Sizes of one self-attention: `samples` sequences of `positions`; heads in groups of heads /
+/// key_value_heads share keys and values, neighbours together.
 struct AttentionShape {
     int samples = 0;
     int positions = 0;
     int heads = 0;
-    int width = 0;  ///< heads * size of a head
+    int key_value_heads = 0;
+    int head_size = 0;
+
+    /// Columns of all queries, and of the context.
+    std::int64_t query_width() const { return std::int64_t{heads} * head_size; }
+    /// Columns of all keys, and of all values.
+    std::int64_t key_width() const { return std::int64_t{key_value_heads} * head_size; }
+    /// Columns of Q | K | V.
+    std::int64_t qkv_width() const { return query_width() + 2 * key_width(); }
+    /// Heads that share keys and values.
+    int group() const { return heads / key_value_heads; }
 };
 
-/// Bytes of scratch memory for an attention's backward: one head's dS and dQ where the
-/// probabilities are kept, else dQ | dK | dV and a sum for each row of each head.
+/// Whether rotary positions turn queries and keys, or turn their gradients back.
+enum class Turn { Forward, Back };
+
+/// Bytes of scratch memory for an attention's backward. Where the probabilities are kept: one
+/// head's dS and dQ, and the sums dK and dV of a group of several heads. Else dQ | dK | dV and a
+/// sum for each row of each head.
 Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format);
 
 /// Operands of the update of one parameter; see exec/layers/optimizer.h for the formulas.
@@ -160,14 +175,42 @@ class Kernels {
     virtual void layer_norm_backward_weight(
         ConstView x, ConstView statistics, ConstView dy, View dgain, View dbias) const = 0;
 
+    /// y = gain * x / sqrt(mean(x^2) + epsilon), per row; roots (n, 1) = 1 / sqrt(...).
+    virtual void rms_norm_forward(
+        ConstView x, ConstView gain, double epsilon, View y, View roots) const = 0;
+    /// dx = skip + ...; dx may be x itself.
+    virtual void rms_norm_backward_input(ConstView x,
+                                         ConstView gain,
+                                         ConstView roots,
+                                         ConstView dy,
+                                         ConstView skip,
+                                         View dx) const = 0;
+    /// dgain += sum of dy * normalised x over the rows.
+    virtual void rms_norm_backward_weight(ConstView x,
+                                          ConstView roots,
+                                          ConstView dy,
+                                          View dgain) const = 0;
+
+    /// y = v g / (1 + exp(-g)), x (n, 2 width) = g | v, y (n, width).
+    virtual void swiglu_forward(ConstView x, View y) const = 0;
+    /// dx = dg | dv from dy (n, width); dx may be x itself.
+    virtual void swiglu_backward(ConstView x, ConstView dy, View dx) const = 0;
+
     /// y = x Phi(x), Phi the normal distribution.
     virtual void gelu_forward(ConstView x, View y) const = 0;
     /// dx = dy (Phi(x) + x phi(x)); dx may be x itself.
     virtual void gelu_backward(ConstView x, ConstView dy, View dx) const = 0;
 
+    /// Turns queries and keys of qkv (n, qkv_width) by their positions, or gradients back
+    /// (core/model/rotary.h).
+    virtual void rotate(const AttentionShape& shape,
+                        const Rotary& rotary,
+                        Turn turn,
+                        View qkv) const = 0;
+
     /// Per head: P = softmax(Q K^T / sqrt(head) under the causal mask), context = P V.
-    /// qkv (n, 3 width) = Q | K | V, each with its heads side by side; context (n, width); softmax,
-    /// as the device's number format says: the probabilities (samples * heads * positions,
+    /// qkv (n, qkv_width) = Q | K | V, each with its heads side by side; context (n, query_width);
+    /// softmax, as the device's number format says: the probabilities (samples * heads * positions,
     /// positions), undefined above the diagonal's blocks, or log(sum exp) of their rows (samples *
     /// heads * positions, 1).
     virtual void attention_forward(const AttentionShape& shape,

@@ -133,6 +133,33 @@ class NullKernels final : public Kernels {
                                    ConstView /*dy*/,
                                    ConstView /*skip*/,
                                    View /*dx*/) const override {}
+    void rms_norm_forward(ConstView /*x*/,
+                          ConstView /*gain*/,
+                          double /*epsilon*/,
+                          View /*y*/,
+                          View /*roots*/) const override {}
+
+    void rms_norm_backward_input(ConstView /*x*/,
+                                 ConstView /*gain*/,
+                                 ConstView /*roots*/,
+                                 ConstView /*dy*/,
+                                 ConstView /*skip*/,
+                                 View /*dx*/) const override {}
+
+    void rms_norm_backward_weight(ConstView /*x*/,
+                                  ConstView /*roots*/,
+                                  ConstView /*dy*/,
+                                  View /*dgain*/) const override {}
+
+    void swiglu_forward(ConstView /*x*/, View /*y*/) const override {}
+
+    void swiglu_backward(ConstView /*x*/, ConstView /*dy*/, View /*dx*/) const override {}
+
+    void rotate(const AttentionShape& /*shape*/,
+                const Rotary& /*rotary*/,
+                Turn /*turn*/,
+                View /*qkv*/) const override {}
+
     void layer_norm_backward_weight(ConstView /*x*/,
                                     ConstView /*statistics*/,
                                     ConstView /*dy*/,

@@ -26,45 +26,51 @@ Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format)
     };
     const std::int64_t positions = shape.positions;
     if (format.softmax == SoftmaxKept::Probabilities) {
-        return bytes_of(positions * positions, format.exact()) +
-               bytes_of(positions * (shape.width / shape.heads), format.real);
+        const std::int64_t sums = shape.group() > 1 ? 2 * positions * shape.head_size : 0;
+        return bytes_of(positions * positions + sums, format.exact()) +
+               bytes_of(positions * shape.head_size, format.real);
     }
     const std::int64_t rows = shape.samples * positions;
-    return aligned(bytes_of(3 * rows * shape.width, format.real)) +
+    return aligned(bytes_of(rows * shape.qkv_width(), format.real)) +
            bytes_of(rows * shape.heads, format.exact());
 }
 
-Attention::Attention(const SampleShape& input, int heads, double dropout, NumberFormat format)
+Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
     : ExecutableLayer(input, input, format),
-      heads_(heads),
-      qkv_(input, {.outputs = 3 * input.width}, format),
-      out_(input, {.outputs = input.width}, format),
-      dropout_(dropout) {}
+      sizes_(attention_sizes(spec, input.width)),
+      rotary_(spec.rotary),
+      qkv_(input, {.outputs = sizes_.qkv_width(), .bias = spec.bias}, format),
+      out_({.positions = input.positions, .width = sizes_.query_width()},
+           {.outputs = input.width, .bias = spec.bias},
+           format),
+      dropout_(spec.dropout) {}
 
 AttentionShape Attention::shape(int samples) const {
     return {.samples = samples,
             .positions = input().positions,
-            .heads = heads_,
-            .width = input().width};
+            .heads = sizes_.heads,
+            .key_value_heads = sizes_.key_value_heads,
+            .head_size = sizes_.head_size};
 }
 
 Bytes Attention::softmax_bytes(int samples) const {
     const std::int64_t n = rows(samples);
     return format().softmax == SoftmaxKept::Probabilities
-               ? matrix_bytes(n * heads_, input().positions)
-               : exact_bytes(n * heads_, 1);
+               ? matrix_bytes(n * sizes_.heads, input().positions)
+               : exact_bytes(n * sizes_.heads, 1);
 }
 
 Bytes Attention::kept_bytes(int samples) const {
     const std::int64_t n = rows(samples);
-    return matrix_bytes(n, 3 * input().width) + softmax_bytes(samples) +
-           matrix_bytes(n, input().width);
+    return matrix_bytes(n, sizes_.qkv_width()) + softmax_bytes(samples) +
+           matrix_bytes(n, sizes_.query_width());
 }
 
 Bytes Attention::workspace_bytes(int samples) const {
     // dc, and then what the kernel needs; before them the gradient behind the dropout.
-    const Bytes matrix = matrix_bytes(rows(samples), input().width);
-    return dropout_.workspace_bytes(operand_aligned(matrix)) + aligned(matrix) +
+    const Bytes gradient = matrix_bytes(rows(samples), input().width);
+    const Bytes context = matrix_bytes(rows(samples), sizes_.query_width());
+    return dropout_.workspace_bytes(operand_aligned(gradient)) + aligned(context) +
            attention_scratch(shape(samples), format());
 }
 
@@ -86,15 +92,18 @@ std::vector<Parameter*> Attention::parameters() {
 
 void Attention::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
     const AttentionShape sizes = shape(call.samples);
-    Tensor qkv = call.arena.allocate(real(), x.rows, 3 * x.columns, MemoryKind::Stash);
+    Tensor qkv = call.arena.allocate(real(), x.rows, sizes.qkv_width(), MemoryKind::Stash);
     const bool log_sums = format().softmax == SoftmaxKept::LogSums;
     Tensor softmax = call.arena.allocate(log_sums ? format().exact() : real(),
-                                         x.rows * heads_,
+                                         x.rows * sizes.heads,
                                          log_sums ? 1 : sizes.positions,
                                          MemoryKind::Stash);
-    Tensor context = call.arena.allocate(real(), x.rows, x.columns, MemoryKind::Stash);
+    Tensor context = call.arena.allocate(real(), x.rows, sizes.query_width(), MemoryKind::Stash);
 
-    qkv_.forward(call, x, {}, qkv, kept);                          // Q | K | V = x w_qkv + b_qkv
+    qkv_.forward(call, x, {}, qkv, kept);  // Q | K | V = x w_qkv + b_qkv
+    if (rotary_.is_there()) {
+        call.kernels.rotate(sizes, rotary_, Turn::Forward, qkv);
+    }
     call.kernels.attention_forward(sizes, qkv, softmax, context);  // P, c = P V
     out_.forward(call, context, dropout_.skip_of_layer(call, skip), y, kept);
     dropout_.forward(call, skip, y);  // y = skip + c w_out + b_out
@@ -109,17 +118,22 @@ ConstView Attention::projected_gradient(const LayerCall& call, ConstView dy) con
 }
 
 void Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {
-    const Bytes matrix = matrix_bytes(dy.rows, dy.columns);
+    const AttentionShape sizes = shape(call.samples);
+    const Bytes gradient = matrix_bytes(dy.rows, dy.columns);
     std::byte* const place =
-        call.workspace + dropout_.workspace_bytes(operand_aligned(matrix)).count;
-    const View dcontext(place, real(), dy.rows, dy.columns);
+        call.workspace + dropout_.workspace_bytes(operand_aligned(gradient)).count;
+    const View dcontext(place, real(), dy.rows, sizes.query_width());
+    const View qkv(kept.tensors[qkv_slot]);
     out_.backward_input(call, kept, {}, dy, {}, dcontext);  // dc = dy w_out^T
-    call.kernels.attention_backward(shape(call.samples),
+    call.kernels.attention_backward(sizes,
                                     kept.tensors[softmax_slot],
                                     kept.tensors[context_slot],
                                     dcontext,
-                                    kept.tensors[qkv_slot],
-                                    place + aligned(matrix).count);
+                                    qkv,
+                                    place + aligned(matrix_bytes(dy.rows, dcontext.columns)).count);
+    if (rotary_.is_there()) {
+        call.kernels.rotate(sizes, rotary_, Turn::Back, qkv);
+    }
     call.done(Op::BackwardInput);
 }
 

@@ -6,17 +6,21 @@
 
 namespace pipetwin::exec {
 
-/// Causal self-attention with h heads of size a = width / h. Per sample and head, T positions:
+/// Causal self-attention with h heads of size a. Per sample and head, T positions:
 ///
-///   Q | K | V = x w_qkv + b_qkv                  x (n, width)   w_qkv (width, 3 width)
+///   Q | K | V = x w_qkv + b_qkv                  x (n, width)   w_qkv (width, (h + 2 g) a)
+///   Q, K are turned by their positions, where these are rotary (core/model/rotary.h)
 ///   P = softmax(Q K^T / sqrt a), zero above the diagonal                        P (T, T)
 ///   c = P V                                                                     c (n, width)
-///   y = skip + c w_out + b_out
+///   y = skip + c w_out + b_out                                       w_out (h a, width)
 ///
 ///   dc = dy w_out^T
 ///   dV = P^T dc,  dP = dc V^T,  dS = P * (dP - rowsum(dP * P)) / sqrt a
 ///   dQ = dS K,  dK = dS^T Q
 ///   dx = skip + (dQ | dK | dV) w_qkv^T
+///
+/// Heads in g groups of h / g share keys and values, whose gradients are sums over the group in the
+/// order of its heads; dQ and dK are turned back. Biases may be missing.
 ///
 /// With a dropout at its end y = skip + mask (c w_out + b_out) / (1 - p); probabilities are not
 /// dropped.
@@ -26,7 +30,7 @@ namespace pipetwin::exec {
 /// them. W reads the input, these, c and dy.
 class Attention final : public ExecutableLayer {
   public:
-    Attention(const SampleShape& input, int heads, double dropout, NumberFormat format);
+    Attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
     Bytes unread_bytes(int samples) const override { return softmax_bytes(samples); }
@@ -49,13 +53,14 @@ class Attention final : public ExecutableLayer {
     AttentionShape shape(int samples) const;
     /// Bytes of P, or of what it can be found from.
     Bytes softmax_bytes(int samples) const;
-    /// From dy to dQ | dK | dV, in the place of Q | K | V.
+    /// From dy to dQ | dK | dV, turned back, in the place of Q | K | V.
     void heads_backward(LayerCall& call, Kept& kept, ConstView dy);
     void weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy);
     /// The gradient of the output projection.
     ConstView projected_gradient(const LayerCall& call, ConstView dy) const;
 
-    int heads_;
+    AttentionSizes sizes_;
+    Rotary rotary_;
     Linear qkv_;
     Linear out_;
     OutputDropout dropout_;

@@ -6,7 +6,7 @@ Embedding::Embedding(const LayerSpec& spec, const SampleShape& input, NumberForm
     : ExecutableLayer(
           input, {.token_ids = false, .positions = input.positions, .width = spec.outputs}, format),
       vocabulary_(spec.vocabulary),
-      context_(spec.context),
+      context_(spec.learned_positions ? spec.context : 0),
       tied_(spec.tied),
       dropout_(spec.dropout) {}
 

@@ -23,7 +23,9 @@
 #include "exec/layers/layer_norm.h"
 #include "exec/layers/linear.h"
 #include "exec/layers/residual.h"
+#include "exec/layers/rms_norm.h"
 #include "exec/layers/sequence.h"
+#include "exec/layers/swiglu.h"
 
 namespace pipetwin::exec {
 
@@ -80,6 +82,14 @@ constexpr std::array layer_makers{
                [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
                    return std::make_unique<LayerNorm>(input, format);
                }},
+    LayerMaker{LayerType::RmsNorm,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<RmsNorm>(input, spec.epsilon, format);
+               }},
+    LayerMaker{LayerType::SwiGlu,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<SwiGlu>(input, output_shape(spec, input), format);
+               }},
     LayerMaker{LayerType::Linear,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
                    return std::make_unique<Linear>(input,
@@ -99,7 +109,7 @@ constexpr std::array layer_makers{
                }},
     LayerMaker{LayerType::Attention,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
-                   return std::make_unique<Attention>(input, spec.heads, spec.dropout, format);
+                   return std::make_unique<Attention>(spec, input, format);
                }},
     LayerMaker{LayerType::CrossEntropy,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {

@@ -139,8 +139,8 @@ double tokens_per_sample(const MeasuredRun& run,
     if (profile.tokens_per_sample > 0) {
         return profile.tokens_per_sample;
     }
-    if (scenario.model.kind == ModelKind::Gpt) {
-        return scenario.model.gpt.context;
+    if (scenario.model.tokens_per_sample() > 0) {
+        return scenario.model.tokens_per_sample();
     }
     refuse_run(run,
                "tokens_per_second_per_device, but how many tokens a sample has is not known",

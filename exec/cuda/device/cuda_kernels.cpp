@@ -61,7 +61,7 @@ AttentionShape shape_of(const exec::AttentionShape& shape) {
     return {.samples = shape.samples,
             .positions = shape.positions,
             .heads = shape.heads,
-            .width = shape.width};
+            .width = static_cast<int>(shape.query_width())};
 }
 
 LayerNorm norm_of(ConstView x, ConstView gain) {
@@ -301,6 +301,39 @@ void CudaKernels::layer_norm_backward_weight(
                      dgain.as<float>(),
                      dbias.as<float>(),
                      scratch<float>(layer_norm_scratch(x.rows, x.columns)));
+}
+
+namespace {
+
+[[noreturn]] void refuse_on_gpu(const char* what) {
+    throw Error(ErrorKind::Unavailable, what, "cannot be executed on a GPU yet");
+}
+
+}  // namespace
+
+void CudaKernels::rms_norm_forward(ConstView, ConstView, double, View, View) const {
+    refuse_on_gpu("rms_norm");
+}
+
+void CudaKernels::rms_norm_backward_input(
+    ConstView, ConstView, ConstView, ConstView, ConstView, View) const {
+    refuse_on_gpu("rms_norm");
+}
+
+void CudaKernels::rms_norm_backward_weight(ConstView, ConstView, ConstView, View) const {
+    refuse_on_gpu("rms_norm");
+}
+
+void CudaKernels::swiglu_forward(ConstView, View) const {
+    refuse_on_gpu("swiglu");
+}
+
+void CudaKernels::swiglu_backward(ConstView, ConstView, View) const {
+    refuse_on_gpu("swiglu");
+}
+
+void CudaKernels::rotate(const exec::AttentionShape&, const Rotary&, exec::Turn, View) const {
+    refuse_on_gpu("rotary positions");
 }
 
 void CudaKernels::gelu_forward(ConstView x, View y) const {

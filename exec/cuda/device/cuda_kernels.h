@@ -62,6 +62,27 @@ class CudaKernels final : public exec::Kernels {
                                    exec::ConstView dy,
                                    exec::ConstView skip,
                                    exec::View dx) const override;
+    void rms_norm_forward(exec::ConstView x,
+                          exec::ConstView gain,
+                          double epsilon,
+                          exec::View y,
+                          exec::View roots) const override;
+    void rms_norm_backward_input(exec::ConstView x,
+                                 exec::ConstView gain,
+                                 exec::ConstView roots,
+                                 exec::ConstView dy,
+                                 exec::ConstView skip,
+                                 exec::View dx) const override;
+    void rms_norm_backward_weight(exec::ConstView x,
+                                  exec::ConstView roots,
+                                  exec::ConstView dy,
+                                  exec::View dgain) const override;
+    void swiglu_forward(exec::ConstView x, exec::View y) const override;
+    void swiglu_backward(exec::ConstView x, exec::ConstView dy, exec::View dx) const override;
+    void rotate(const exec::AttentionShape& shape,
+                const Rotary& rotary,
+                exec::Turn turn,
+                exec::View qkv) const override;
     void layer_norm_backward_weight(exec::ConstView x,
                                     exec::ConstView statistics,
                                     exec::ConstView dy,
