@@ -32,7 +32,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/median.h"
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/products.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/profiler.h"

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/median.h"
-#include "exec/cpu/onednn_products.h"
+#include "exec/cpu/products/onednn_products.h"
 #include "exec/device/device.h"
 
 namespace pipetwin::bench {

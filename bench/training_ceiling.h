@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/products.h"
 
 namespace pipetwin::bench {
 

@@ -203,7 +203,7 @@ struct ExportOptions {
     std::string format;
     std::filesystem::path source;  ///< a scenario, a run folder or a schedule file
     std::filesystem::path profile;
-    bool compute_only = false;          ///< torch-csv
+    bool compute_only = false;                ///< torch-csv
     std::optional<std::string> shard_size{};  ///< hf: largest file of weights, as written
 };
 

@@ -13,8 +13,8 @@ namespace pipetwin {
 
 /// A tensor of the files that is a parameter of ours, or some of its columns.
 struct HfSlice {
-    /// Whose number of rows is free: a vocabulary may be padded, and a table of positions may be
-    /// longer than what is trained.
+    /// Which tensors may have another number of rows: a vocabulary may be padded, and a table of
+    /// positions may be longer than what is trained.
     enum class Rows { Fixed, Vocabulary, Positions };
 
     std::string tensor{};               ///< as published: "transformer.h.0.attn.c_attn.weight"

@@ -5,8 +5,8 @@
 #include "core/base/as_index.h"
 #include "core/base/simd_targets.h"
 #include "exec/cpu/loops.h"
-#include "exec/cpu/product_scratch.h"
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/product_scratch.h"
+#include "exec/cpu/products/products.h"
 #include "exec/cpu/vector_math.h"
 
 // One head after the other. Nothing right of the diagonal is computed, written or read, but for the

@@ -10,7 +10,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "exec/cpu/bfloat16.h"
+#include "exec/cpu/products/bfloat16.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -54,9 +54,8 @@ inline std::uint16_t half_bits(double number) {
     if (number == 0) {
         return static_cast<std::uint16_t>(bits >> 16U);
     }
-    return static_cast<std::uint16_t>((bits >> 16U & 0x8000U) |
-                                      ((bits >> 23U & 0xFFU) - 112U) << 10U |
-                                      (bits >> 13U & 0x3FFU));
+    return static_cast<std::uint16_t>(
+        (bits >> 16U & 0x8000U) | ((bits >> 23U & 0xFFU) - 112U) << 10U | (bits >> 13U & 0x3FFU));
 }
 
 inline std::string published_bytes(const PublishedTensor& tensor) {

@@ -105,12 +105,12 @@ Exchanged export_hf(const ExportOptions& options, Console& console) {
                     "name the --out DIR of a training, or the folder in runs/ that it has named");
     }
     if (!options.common.overrides.empty() || !options.profile.empty()) {
-        throw Error(ErrorKind::Usage,
-                    options.profile.empty() ? "--set " + options.common.overrides.front().key
-                                            : std::string("--profile"),
-                    fmt::format("'{}' is no scenario: what it holds is settled",
-                                options.source.string()),
-                    "leave the option out");
+        throw Error(
+            ErrorKind::Usage,
+            options.profile.empty() ? "--set " + options.common.overrides.front().key
+                                    : std::string("--profile"),
+            fmt::format("'{}' is no scenario: what it holds is settled", options.source.string()),
+            "leave the option out");
     }
     require_free_folder(options.common.out, options.common.force);
     const Scenario scenario = read_scenario(options.source / run_file::scenario, {});

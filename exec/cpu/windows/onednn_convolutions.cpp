@@ -15,8 +15,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "exec/cpu/onednn_products.h"
-#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products/onednn_products.h"
+#include "exec/cpu/products/product_scratch.h"
 
 // This is OpenMP's, which Debian's oneDNN runs on; its header comes with a compiler, not with the
 // library.

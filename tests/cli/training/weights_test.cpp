@@ -17,9 +17,9 @@
 namespace pipetwin::cli {
 namespace weights_test {
 
-using testing::with;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::with;
 using tests::gpt2_config;
 using tests::gpt2_tensors;
 using tests::PublishedTensor;
@@ -169,9 +169,9 @@ TEST_F(Weights, GiveTheSameBitsForEveryCutAndEveryWayOfStoringThem) {
     tests::write_safetensors(folder() / "bare" / "model.safetensors", gpt2_tensors("F32", {}, ""));
     const Words learn{"--set", "training.learning_rate=0.01"};
     const auto run = [&](const std::string& name, const std::string& weights, const char* stages) {
-        const Outcome outcome =
-            train(name,
-                  joined(learn, {"--weights", weights, "--set", std::string("pipeline.") + stages}));
+        const Outcome outcome = train(
+            name,
+            joined(learn, {"--weights", weights, "--set", std::string("pipeline.") + stages}));
         ASSERT_EQ(outcome.code, 0) << outcome.err;
     };
     run("two", from, "stages=2");
@@ -205,15 +205,10 @@ float number_at(const std::string& bytes, std::size_t index) {
 }
 
 TEST_F(Weights, APaddedVocabularyBeginsWithTheMeanRow) {
-    const std::string from = published(untied_tensors("F32"),
-                                       with(gpt2_config(), {{"tie_word_embeddings", false}}));
-    const Outcome trained = train("run",
-                                  {"--weights",
-                                   from,
-                                   "--set",
-                                   "model.vocabulary=40",
-                                   "--set",
-                                   "model.tied=false"});
+    const std::string from =
+        published(untied_tensors("F32"), with(gpt2_config(), {{"tie_word_embeddings", false}}));
+    const Outcome trained = train(
+        "run", {"--weights", from, "--set", "model.vocabulary=40", "--set", "model.tied=false"});
     ASSERT_EQ(trained.code, 0) << trained.err;
     EXPECT_THAT(trained.err,
                 AllOf(HasSubstr("transformer.wte.weight has 32 words, model.vocabulary = 40"),

@@ -18,8 +18,8 @@
 namespace pipetwin {
 namespace hf_match_test {
 
-using testing::error_of;
 using ::testing::AllOf;
+using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using tests::gpt2_config;
@@ -104,8 +104,9 @@ TEST_F(HfMatches, ACopyOfTheTableIsTheHeadOfATiedModel) {
     tensors.back().bytes[7] ^= '\1';
     write(tensors);
     const Error error = refusal();
-    EXPECT_THAT(error.text(), HasSubstr("'lm_head.weight': it is another matrix than "
-                                        "'transformer.wte.weight'"));
+    EXPECT_THAT(error.text(),
+                HasSubstr("'lm_head.weight': it is another matrix than "
+                          "'transformer.wte.weight'"));
     EXPECT_THAT(error.text(), HasSubstr("set model.tied = false"));
 
     ScenarioParts::ModelPart untied = small_model();
@@ -191,8 +192,9 @@ TEST_F(HfMatches, AnotherSizeIsTheOneKeyToSet) {
     deeper.gpt.feed_forward = 64;
     const Error error = refusal(deeper);
     EXPECT_THAT(error.text(), HasSubstr("tensor 'transformer.h.2.ln_1.weight': missing"));
-    EXPECT_THAT(error.text(), HasSubstr("'transformer.h.0.mlp.c_fc.weight': [16, 48], expected "
-                                        "[16, 64]"));
+    EXPECT_THAT(error.text(),
+                HasSubstr("'transformer.h.0.mlp.c_fc.weight': [16, 48], expected "
+                          "[16, 64]"));
     EXPECT_EQ(error.hint(),
               "as the folder's model is, set model.layers = 2, model.feed_forward = 48");
 }

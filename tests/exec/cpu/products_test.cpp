@@ -1,4 +1,4 @@
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/products.h"
 
 #include <cmath>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "exec/cpu/bfloat16.h"
-#include "exec/cpu/onednn_products.h"
+#include "exec/cpu/products/bfloat16.h"
+#include "exec/cpu/products/onednn_products.h"
 #include "exec/device/arena.h"
 #include "exec/device/kernels.h"
 #include "tests/exec/layers/layer_run.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/products.h"
 
 /// Products by oneDNN: those of bf16 where the processor has AMX, which our own kernels do not use.
 namespace pipetwin::exec {

@@ -8,9 +8,9 @@ constexpr int tile_vectors = 2;
 }  // namespace pipetwin::exec
 #define PIPETWIN_TARGET \
     __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma")))
-#include "exec/cpu/product_kernel.h"
+#include "exec/cpu/products/product_kernel.h"
 //
-#include "exec/cpu/product_pairs.h"
+#include "exec/cpu/products/product_pairs.h"
 
 namespace pipetwin::exec {
 void multiply_avx512_bf16(const Product& product) {

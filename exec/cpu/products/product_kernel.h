@@ -25,9 +25,9 @@
 
 #include "core/base/error.h"
 #include "core/base/simd_targets.h"
-#include "exec/cpu/bfloat16.h"
-#include "exec/cpu/product_scratch.h"
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/bfloat16.h"
+#include "exec/cpu/products/product_scratch.h"
+#include "exec/cpu/products/products.h"
 
 namespace pipetwin::exec {
 namespace {

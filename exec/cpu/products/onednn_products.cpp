@@ -1,4 +1,4 @@
-#include "exec/cpu/onednn_products.h"
+#include "exec/cpu/products/onednn_products.h"
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -12,7 +12,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products/product_scratch.h"
 
 // This is OpenMP's, which Debian's oneDNN runs on; its header comes with a compiler, not with the
 // library.

@@ -42,7 +42,7 @@ inline constexpr std::int64_t causal_margin = 16;
 /// blocks of 384, a block is summed in order with fused multiply-add, skip and bias are added to
 /// the first, and then the others in order. Products of bf16 with bf16 are exceptions on machines
 /// with instructions for them: `compute_by_pairs`, and oneDNN where there is AMX
-/// (exec/cpu/onednn_products.h).
+/// (exec/cpu/products/onednn_products.h).
 struct Product {
     std::int64_t m = 0;
     std::int64_t n = 0;

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "exec/cpu/bfloat16.h"
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/bfloat16.h"
+#include "exec/cpu/products/products.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -1,12 +1,12 @@
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/products.h"
 
 #include <array>
 #include <memory>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "exec/cpu/onednn_products.h"
-#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products/onednn_products.h"
+#include "exec/cpu/products/product_scratch.h"
 #include "exec/device/memory.h"
 
 namespace pipetwin::exec {
