@@ -25,9 +25,8 @@ enum class Summed : std::uint8_t {
 };
 
 /// Sums per column.
-constexpr int sums_of(Summed what) {
-    return what == Summed::LayerNorm ? 2 : 1;
-}
+template <Summed what>
+constexpr int sums_of = what == Summed::LayerNorm ? 2 : 1;
 
 template <class T>
 struct Operands {
@@ -42,7 +41,7 @@ struct Operands {
 
 template <class T, int pack, Summed what>
 __global__ void __launch_bounds__(column_threads* row_threads) slices_kernel(Operands<T> o) {
-    constexpr int sum_count = sums_of(what);
+    constexpr int sum_count = sums_of<what>;
     constexpr int tile = column_threads * pack;
     const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile;
     const std::int64_t column = first_column + static_cast<std::int64_t>(threadIdx.x) * pack;
@@ -139,7 +138,7 @@ __global__ void __launch_bounds__(column_threads* slice_threads)
 
 template <Summed what, class T>
 cudaError_t sum_rows(Operands<T> o, Totals totals, cudaStream_t stream) {
-    constexpr int sum_count = sums_of(what);
+    constexpr int sum_count = sums_of<what>;
     const std::int64_t slices = slice_count(o.rows, o.columns);
     o.slice_rows = ceil_div(o.rows, slices);
     const auto start = [=](auto size) {
