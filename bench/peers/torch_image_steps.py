@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The peer of an image model's first steps: the same initial weights, images, micro-batches and optimizer, in PyTorch.
 
-    cmake --preset release && cmake --build --preset release --target image_steps
-    /usr/bin/python3 bench/peers/torch_image_steps.py build/release/bench/image_steps [--long] [--only WORD]
+    cmake --preset release && cmake --build --preset release --target first_steps
+    /usr/bin/python3 bench/peers/torch_image_steps.py build/release/bench/first_steps [--long] [--only WORD]
 
 Lets the program train each model in two stages for three steps, does the same with a model in plain PyTorch (torchvision's
 for ResNets of large images; see image_models.py), undivided, and compares loss, every gradient, every running statistic
@@ -15,15 +15,12 @@ of windows for their largest numbers; ResNet-101's blocks have 0.2 as their last
 checkout of github.com/kakaobrain/torchgpipe (v0.0.7) as well, where it has the model. --keep FOLDER leaves what the
 program has written there. Needs Debian's python3-torch and python3-torchvision; exits with 77 without them.
 """
-import argparse
-import contextlib
 import dataclasses
 import importlib.util
 import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 import time
 
 if any(importlib.util.find_spec(name) is None for name in ("torch", "torchvision", "numpy")):
@@ -36,6 +33,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from image_models import as_peer_has_it, make_smooth, peer_of, tensor_names
+from step_comparison import Differences, command_line, read_numbers, run_cases, scenario_text
 from torch_loss_curve import read_safetensors
 
 TOLERANCE = {"fp64": 1e-10, "fp32": 1e-4}
@@ -72,9 +70,7 @@ class Case:
         training = {"batch": self.batch, "steps": STEPS, "precision": self.precision, "optimizer": "momentum",
                     "learning_rate": self.learning_rate, "momentum": MOMENTUM, "weight_decay": WEIGHT_DECAY}
         pipeline = {"stages": 2, "micro_batches": self.micro_batches, "schedule": self.schedule, "partition": self.partition}
-        tables = {"model": model, "training": training, "pipeline": pipeline}
-        return "".join(f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
-                       for table, keys in tables.items())
+        return scenario_text({"model": model, "training": training, "pipeline": pipeline})
 
 
 def resnet(depth, **others):
@@ -161,20 +157,6 @@ class DeferredStatistics:
             norm.num_batches_tracked.copy_(updates + 1)
 
 
-class Differences:
-    """The largest difference of each kind of tensor, and where it is."""
-
-    def __init__(self):
-        self.largest = {"loss": (0.0, ""), "gradients": (0.0, ""), "running values": (0.0, ""), "weights": (0.0, "")}
-
-    def add(self, kind, name, ours, theirs):
-        ours, theirs = ours.detach().double(), theirs.detach().double()
-        size = theirs.abs().max().item()
-        difference = (ours - theirs).abs().max().item() / (size or 1.0)
-        if not difference <= self.largest[kind][0]:  # a difference that is no number counts, too
-            self.largest[kind] = (difference, name)
-
-
 def loss_of(model, outputs, targets):
     if model["kind"] == "unet":
         return F.binary_cross_entropy_with_logits(outputs.flatten(), targets.flatten().to(outputs.dtype))
@@ -199,11 +181,11 @@ def train(case, folder, peer, names):
     statistics = DeferredStatistics(peer)
     optimizer = torch.optim.SGD(peer.parameters(), lr=case.learning_rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     height, width, channels = case.image
-    differences = Differences()
+    differences = Differences("loss", "gradients", "running values", "weights")
     for step in range(1, STEPS + 1):
-        values = torch.from_numpy(numpy.fromfile(folder / f"step-{step}.values", dtype=numpy.float32))
+        values = read_numbers(folder / f"step-{step}.values", numpy.float32)
         images = values.view(case.batch, height, width, channels).permute(0, 3, 1, 2).to(number).contiguous()
-        targets = torch.from_numpy(numpy.fromfile(folder / f"step-{step}.targets", dtype=numpy.int32)).long()
+        targets = read_numbers(folder / f"step-{step}.targets", numpy.int32).long()
         targets = targets.view(case.batch, -1) if case.model["kind"] == "unet" else targets
         optimizer.zero_grad()
         statistics.begin()
@@ -261,38 +243,15 @@ def agrees(case, folder, peer, remark):
     """Prints a line for a peer of the case; whether all differences are within the tolerance."""
     what, module, names = peer
     begin = time.monotonic()
-    differences = train(case, folder, module, names).largest
-    bad = {kind: found for kind, found in differences.items() if not found[0] <= TOLERANCE[case.precision]}
-    print(f"{str(case):68} {what:10}", *(f"{kind} {value:.1e}" for kind, (value, _) in differences.items()),
-          f"({remark}, {time.monotonic() - begin:.1f} s)", "FAILED" if bad else "", flush=True)
-    for kind, (value, place) in bad.items():
-        print(f"    {kind} of {place}: {value:.2e}, tolerance {TOLERANCE[case.precision]:g}")
-    return not bad
+    differences = train(case, folder, module, names)
+    return differences.print(str(case), what, f"{remark}, {time.monotonic() - begin:.1f} s", TOLERANCE[case.precision])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", type=pathlib.Path, help="image_steps")
-    parser.add_argument("--long", action="store_true", help="the larger models, too: minutes")
-    parser.add_argument("--only", default="", help="cases with this word in their line alone")
+    parser = command_line(__doc__)
     parser.add_argument("--torchgpipe", type=pathlib.Path, help="a checkout of torchgpipe, whose modules are peers, too")
-    parser.add_argument("--keep", type=pathlib.Path, help="an existing folder for what the program leaves")
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    chosen = [case for case in cases() if (args.long or not case.is_long) and args.only in str(case)]
-    if not chosen:
-        raise SystemExit(f"--only {args.only}: no case has it in its name; expected one of {', '.join(map(str, cases()))}")
-    results = []
-    for number, case in enumerate(chosen):
-        with contextlib.ExitStack() as stack:
-            if args.keep:
-                folder = args.keep / f"{number:02}"
-                folder.mkdir(exist_ok=True)
-            else:
-                folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            results.append(compare(case, args.program, folder, args.torchgpipe))
-    print(f"{sum(results)} of {len(results)} within the tolerance")
-    raise SystemExit(0 if all(results) else 1)
+    run_cases(args, cases(), lambda case, folder: compare(case, args.program, folder, args.torchgpipe))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 #include "core/base/as_index.h"
 #include "core/base/simd_targets.h"
 #include "exec/cpu/loops.h"
-#include "exec/cpu/product_scratch.h"
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/product_scratch.h"
+#include "exec/cpu/products/products.h"
 #include "exec/cpu/vector_math.h"
 
 // One head after the other. Nothing right of the diagonal is computed, written or read, but for the
@@ -229,6 +229,54 @@ BackwardScratch<T> scratch_of(const AttentionShape& shape, std::byte* memory) {
 
 /// Pairs whose sines and cosines are found at a time.
 constexpr int pairs_at_once = 64;
+/// Positions after which sines and cosines are found anew: between them each follows from the one
+/// before, which adds an error of 2e-16 each time.
+constexpr int positions_between = 32;
+
+/// Sines and cosines of some pairs at one position after the other, in double.
+class RotaryAngles {
+  public:
+    RotaryAngles(const Rotary& rotary, int begin, int end, int head_size)
+        : count_(as_index(end - begin)) {
+        for (std::size_t i = 0; i < count_; ++i) {
+            frequencies_[i] = rotary_frequency(rotary, begin + static_cast<int>(i), head_size);
+            step_cosines_[i] = std::cos(frequencies_[i]);
+            step_sines_[i] = std::sin(frequencies_[i]);
+        }
+    }
+
+    /// Goes to the next position, which is `position`.
+    template <class C>
+    PIPETWIN_SIMD_TARGETS void advance(int position, double sign, C* cosines, C* sines) {
+        if (position % positions_between == 0) {
+            for (std::size_t i = 0; i < count_; ++i) {
+                cosines_[i] = std::cos(position * frequencies_[i]);
+                sines_[i] = std::sin(position * frequencies_[i]);
+            }
+        } else {
+            PIPETWIN_ELEMENTWISE
+            for (std::size_t i = 0; i < count_; ++i) {
+                const double c = cosines_[i];
+                const double s = sines_[i];
+                cosines_[i] = c * step_cosines_[i] - s * step_sines_[i];
+                sines_[i] = s * step_cosines_[i] + c * step_sines_[i];
+            }
+        }
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t i = 0; i < count_; ++i) {
+            cosines[i] = static_cast<C>(cosines_[i]);
+            sines[i] = static_cast<C>(sign * sines_[i]);
+        }
+    }
+
+  private:
+    std::size_t count_;
+    std::array<double, pairs_at_once> frequencies_{};
+    std::array<double, pairs_at_once> step_cosines_{};
+    std::array<double, pairs_at_once> step_sines_{};
+    std::array<double, pairs_at_once> cosines_{};
+    std::array<double, pairs_at_once> sines_{};
+};
 
 /// Turns pairs `begin` to `end` - 1 of every head that has a position's row: queries and keys stand
 /// side by side.
@@ -259,19 +307,13 @@ template <class T>
 void rotate(const AttentionShape& shape, const Rotary& rotary, Turn turn, T* qkv) {
     const int half = shape.head_size / 2;
     const double sign = turn == Turn::Forward ? 1 : -1;
-    std::array<double, pairs_at_once> frequencies{};
     std::array<Computed<T>, pairs_at_once> cosines{};
     std::array<Computed<T>, pairs_at_once> sines{};
     for (int begin = 0; begin < half; begin += pairs_at_once) {
         const int end = std::min(half, begin + pairs_at_once);
-        for (int pair = begin; pair < end; ++pair) {
-            frequencies[as_index(pair - begin)] = rotary_frequency(rotary, pair, shape.head_size);
-        }
+        RotaryAngles angles(rotary, begin, end, shape.head_size);
         for (int position = 0; position < shape.positions; ++position) {
-            for (std::size_t i = 0; i < as_index(end - begin); ++i) {
-                cosines[i] = static_cast<Computed<T>>(std::cos(position * frequencies[i]));
-                sines[i] = static_cast<Computed<T>>(sign * std::sin(position * frequencies[i]));
-            }
+            angles.advance(position, sign, cosines.data(), sines.data());
             for (int s = 0; s < shape.samples; ++s) {
                 T* const row =
                     qkv + (std::int64_t{s} * shape.positions + position) * shape.qkv_width();

@@ -1,4 +1,4 @@
-#include "exec/cpu/onednn_products.h"
+#include "exec/cpu/products/onednn_products.h"
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -12,7 +12,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products/product_scratch.h"
 
 // This is OpenMP's, which Debian's oneDNN runs on; its header comes with a compiler, not with the
 // library.
@@ -136,11 +136,6 @@ struct OfThread {
     std::map<Shape, Made> made;
 };
 
-bool has_instructions_for_bf16() {
-    const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-    return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
-}
-
 void copy_rows(const Product& p) {
     const auto row_bytes = as_index(p.n) * size_of(p.c_type);
     const auto stride = as_index(p.c_stride) * size_of(p.c_type);
@@ -157,16 +152,21 @@ bool has_onednn() {
     return true;
 }
 
-bool onednn_is_faster_in_bf16() {
-    static const bool faster = has_instructions_for_bf16();
-    return faster;
+bool onednn_has_bf16() {
+    static const bool has =
+        onednn_has_amx() || dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_bf16;
+    return has;
+}
+bool onednn_has_amx() {
+    static const bool has = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+    return has;
 }
 
 bool can_compute_by_onednn(const Product& p) {
     const bool whole = p.causal == Causal::No || p.causal == Causal::Result;
     const bool half = p.a.type == DType::BF16 && p.b.type == DType::BF16;
     const bool single = p.a.type == DType::F32 && p.b.type == DType::F32 && p.c_type == DType::F32;
-    return whole && (single || (half && onednn_is_faster_in_bf16()));
+    return whole && (single || (half && onednn_has_bf16()));
 }
 
 void compute_by_onednn(const Product& p) {
@@ -196,7 +196,10 @@ namespace pipetwin::exec {
 bool has_onednn() {
     return false;
 }
-bool onednn_is_faster_in_bf16() {
+bool onednn_has_bf16() {
+    return false;
+}
+bool onednn_has_amx() {
     return false;
 }
 bool can_compute_by_onednn(const Product& /*product*/) {

@@ -20,22 +20,22 @@
 #include "exec/executor/executor.h"
 #include "exec/profiling/profiler.h"
 
-/// The first steps of a training on images, number by number, for another program that repeats
-/// them:
+/// The first steps of a training, number by number, for another program that repeats them:
 ///
-///     image_steps FOLDER SCENARIO.toml [--not-deferred] [--small-residuals] [--smooth]
-///                 [--without-dropout] [key=value ...]
+///     first_steps FOLDER SCENARIO.toml [--not-deferred] [--small-residuals] [--smooth]
+///                 [--without-dropout] [--losses-only] [key=value ...]
 ///
 /// leaves in FOLDER the weights and running statistics before the first step
-/// (before.safetensors), the same behind every step with the gradients of that step under
-/// "NAME.gradient" (step-1.safetensors, ...), what every step has read (step-1.values and
-/// step-1.targets: fp32 and int32, sample by sample) and steps.json: sizes and losses.
+/// (before.safetensors), those behind every step with the gradients of that step under
+/// "NAME.gradient" (step-1.safetensors, ...), what every step has read (step-1.values or
+/// step-1.tokens, and step-1.targets: fp32 and int32, sample by sample) and steps.json: sizes,
+/// losses and norms of gradients. In half precision "NAME.master" is what NAME is rounded from.
 ///
 /// --not-deferred: running statistics move once a micro-batch, as torch's. --small-residuals:
 /// the last gains of a ResNet's blocks of three convolutions begin with 0.2, so that a deep model
 /// does not multiply rounding differences. --smooth: GELU stands in for ReLU, and the mean of a
 /// window for its largest number, so that gradients have no jumps. --without-dropout: no layer
-/// drops anything, whatever the model says.
+/// drops anything, whatever the model says. --losses-only: no weights behind any step.
 using namespace pipetwin;
 
 namespace {
@@ -46,6 +46,7 @@ constexpr const char* without_dropout = "--without-dropout";
 constexpr const char* not_deferred = "--not-deferred";
 constexpr const char* small_residuals = "--small-residuals";
 constexpr const char* smooth = "--smooth";
+constexpr const char* losses_only = "--losses-only";
 
 template <typename Number>
 void write_numbers(const fs::path& path, const std::vector<Number>& numbers) {
@@ -63,11 +64,10 @@ std::string safetensors_type(exec::DType type) {
             return "F64";
         case exec::DType::I32:
             return "I32";
+        case exec::DType::BF16:
+            return "BF16";
         default:
-            throw Error(ErrorKind::BadInput,
-                        "training.precision",
-                        "half precision, which the comparison cannot read",
-                        "set precision to \"fp32\" or \"fp64\"");
+            throw InternalError("a type of numbers of weights");
     }
 }
 
@@ -99,6 +99,9 @@ void write_model(const fs::path& path, exec::Executor& executor, bool with_gradi
         tensors.emplace_back(parameter->name, &parameter->value);
         if (with_gradients) {
             tensors.emplace_back(parameter->name + ".gradient", &parameter->gradient);
+        }
+        if (!parameter->master.empty()) {
+            tensors.emplace_back(parameter->name + ".master", &parameter->master);
         }
     }
     for (const exec::Parameter* const state : executor.state()) {
@@ -161,22 +164,33 @@ void write_steps(const bench::CurveCommand& command) {
     write_model(command.folder / "before.safetensors", executor, false);
     const auto data = exec::open_data(scenario, model);
     std::vector<double> losses;
+    std::vector<double> norms;
     for (int step = 0; step < scenario.training.steps; ++step) {
         const exec::Batch batch = data->batch(step, scenario.training.batch);
-        losses.push_back(executor.run_step(batch, step).loss);
+        const exec::StepResult result = executor.run_step(batch, step);
+        losses.push_back(result.loss);
+        norms.push_back(result.grad_norm);
         const std::string name = fmt::format("step-{}", step + 1);
-        write_numbers(command.folder / (name + ".values"), batch.values);
+        if (batch.width == 0) {
+            write_numbers(command.folder / (name + ".tokens"), batch.tokens);
+        } else {
+            write_numbers(command.folder / (name + ".values"), batch.values);
+        }
         write_numbers(command.folder / (name + ".targets"), batch.targets);
-        write_model(command.folder / (name + ".safetensors"), executor, true);
+        if (!command.options.contains(losses_only)) {
+            write_model(command.folder / (name + ".safetensors"), executor, true);
+        }
     }
-    const Pixels image = model.layer(0).input.image;
+    const SampleShape& input = model.layer(0).input;
     const nlohmann::json about{
         {"precision", to_string(scenario.training.precision)},
-        {"image", {image.height, image.width, model.layer(0).input.width}},
+        {"image", {input.image.height, input.image.width, input.width}},
+        {"positions", input.positions},
         {"units", model.layer_count()},
         {"micro_batches",
          micro_batch_sizes(scenario.training.batch, scenario.pipeline.micro_batches)},
-        {"losses", losses}};
+        {"losses", losses},
+        {"grad_norms", norms}};
     std::ofstream(command.folder / "steps.json") << about.dump() << '\n';
 }
 
@@ -184,5 +198,8 @@ void write_steps(const bench::CurveCommand& command) {
 
 int main(int argc, char** argv) {
     return bench::run_curve_command(
-        argc, argv, {not_deferred, small_residuals, smooth, without_dropout}, write_steps);
+        argc,
+        argv,
+        {not_deferred, small_residuals, smooth, without_dropout, losses_only},
+        write_steps);
 }
