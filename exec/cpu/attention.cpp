@@ -200,8 +200,7 @@ void head_backward(const Head<T>& head,
              head.v.factor(Transposed::Yes),
              Causal::Result,
              Block<C>{dp, positions});
-    causal_softmax_backward(
-        probabilities, dp, scratch.ds, positions, static_cast<C>(head.scale));
+    causal_softmax_backward(probabilities, dp, scratch.ds, positions, static_cast<C>(head.scale));
     // dV = P^T dc; this head does not need V any more
     multiply(to_head,
              Block<const T>{probabilities, positions}.factor(Transposed::Yes),
@@ -212,8 +211,7 @@ void head_backward(const Head<T>& head,
     // dQ = dS K, beside Q, which is needed for dK
     multiply(to_head, ds.factor(), head.k.factor(), Causal::A, Block<T>{scratch.dq, head.size});
     // dK = dS^T Q
-    multiply(
-        to_head, ds.factor(Transposed::Yes), head.q.factor(), Causal::ATransposed, dk, adds);
+    multiply(to_head, ds.factor(Transposed::Yes), head.q.factor(), Causal::ATransposed, dk, adds);
     for (std::int64_t r = 0; r < positions; ++r) {
         std::copy_n(scratch.dq + r * head.size, head.size, head.q.data + r * head.q.stride);
     }
