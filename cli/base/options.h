@@ -159,6 +159,7 @@ struct HfOptions {
     std::filesystem::path calibration;     ///< empty: none
     std::vector<std::filesystem::path> weights;
     bool whole_blocks = false;  ///< a layer per block, not per half
+    bool trainable = false;     ///< a scenario of the model, in place of a profile
 
     /// The first option that was given; empty: none was.
     std::string_view given() const;
@@ -203,7 +204,7 @@ struct ExportOptions {
     std::string format;
     std::filesystem::path source;  ///< a scenario, a run folder or a schedule file
     std::filesystem::path profile;
-    bool compute_only = false;          ///< torch-csv
+    bool compute_only = false;                ///< torch-csv
     std::optional<std::string> shard_size{};  ///< hf: largest file of weights, as written
 };
 
