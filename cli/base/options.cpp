@@ -307,6 +307,9 @@ void Grammar::add_hf_options(CLI::App& app) {
     app.add_flag("--whole-blocks",
                  hf.whole_blocks,
                  "hf, megatron: one layer per block, for systems that do not cut it in two");
+    app.add_flag("--trainable",
+                 hf.trainable,
+                 "hf: write a scenario that trains the model, with costs beside it");
 }
 
 void Grammar::add_range_names(CLI::App& app) {
@@ -893,6 +896,7 @@ std::string_view HfOptions::given() const {
            : !calibration.empty() ? "--calibrate"
            : !weights.empty()     ? "--weights"
            : whole_blocks         ? "--whole-blocks"
+           : trainable            ? "--trainable"
                                   : "";
 }
 

@@ -167,6 +167,7 @@ struct HfOptions {
     std::filesystem::path calibration;     ///< empty: none
     std::vector<std::filesystem::path> weights;
     bool whole_blocks = false;  ///< a layer per block, not per half
+    bool trainable = false;     ///< a scenario of the model, in place of a profile
 
     /// The first option that was given; empty: none was.
     std::string_view given() const;
