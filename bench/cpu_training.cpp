@@ -1,16 +1,19 @@
 // A training step of a GPT on the CPU beside PyTorch's, and beside what the machine could do at
 // best.
 //
-//   build/release/bench/cpu_training [rounds] [--threads 1|2] [--peer-bf16] [--peer
-//   bench/peers/torch_gpt.py]
+//   build/release/bench/cpu_training [rounds] [--threads 1|2] [--precision fp32|bf16]
+//                                    [--peer-bf16] [--peer bench/peers/torch_gpt.py]
 //
 // GPT with 4 layers, d 512, 8 heads, 256 positions, 8 samples, vocabulary 8192, AdamW. All take
 // turns step by step, so that a slow minute slows all; only ratios of one run mean something. One
-// thread is measured in processor time, two in wall time.
+// thread is measured in processor time, two in wall time. PIPETWIN_PEER_PYTHON is the program that
+// runs the peer's script; without it Debian's Python does. Each precision has PyTorch's in turn,
+// but bf16 has PyTorch's fp32 where the processor has no instructions for bf16, unless --peer-bf16
+// is given: PyTorch takes minutes for each step there.
 //
 // The ceiling is the time of the step's own matrix products, called bare, by whichever is fastest
-// of OpenBLAS and oneDNN (where they are installed) and ours, and of the bytes that every other
-// pass must move at the bandwidth that this machine shows in the same run.
+// of OpenBLAS (fp32) and oneDNN (where they are installed) and ours, and of the bytes that every
+// other pass must move at the bandwidth that this machine shows in the same run.
 #include "bench/torch_peer.h"
 #include "bench/training_ceiling.h"
 #include <signal.h>
@@ -29,6 +32,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/median.h"
+#include "exec/cpu/products/products.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/profiler.h"
@@ -163,49 +167,62 @@ void print(const std::vector<Runner>& runners, Seconds seconds, const Runner& ag
     }
 }
 
-Runner torch(const std::shared_ptr<TorchPeer>& peer, std::string name) {
-    return {.name = std::move(name), .step = [peer] { return peer->step(); }};
-}
-
 struct Arguments {
     int rounds = 5;
-    int threads = 0;         ///< 0: one, and then two
-    bool peer_bf16 = false;  ///< minutes for each step where the processor has no bf16
+    int threads = 0;  ///< 0: one, and then two
+    bool peer_bf16 = exec::multiplies_bf16();
+    std::vector<Precision> precisions{Precision::Fp32, Precision::Bf16};
     std::string peer = "bench/peers/torch_gpt.py";
 };
 
-void one_thread(const Arguments& arguments) {
-    const auto plain = std::make_shared<TorchPeer>(arguments.peer, 1, false);
-    Ceiling ceiling(plain->parameters);
-    std::vector<Runner> runners;
-    runners.push_back(torch(plain, "PyTorch fp32, 1 thread"));
-    for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
-        for (const int micro_batches : {1, 8}) {
-            runners.push_back(ours({.stages = 1,
-                                    .micro_batches = micro_batches,
-                                    .schedule = "1f1b",
-                                    .precision = precision}));
-        }
+/// PyTorch in this precision, but in fp32 where a step in bf16 would take it minutes.
+struct Peer {
+    Peer(const Arguments& arguments, int threads, Precision wanted)
+        : precision(wanted == Precision::Bf16 && arguments.peer_bf16 ? Precision::Bf16
+                                                                     : Precision::Fp32),
+          torch(
+              std::make_shared<TorchPeer>(arguments.peer, threads, precision == Precision::Bf16)) {}
+
+    Runner runner() const {
+        return {.name = fmt::format("PyTorch {} {}", torch->version, to_string(precision)),
+                .step = [torch = torch] { return torch->step(); }};
     }
-    if (arguments.peer_bf16) {
-        runners.push_back(
-            torch(std::make_shared<TorchPeer>(arguments.peer, 1, true), "PyTorch bf16, 1 thread"));
+
+    Precision precision;
+    std::shared_ptr<TorchPeer> torch;
+};
+
+/// Prints the step that products and memory allow on so many threads.
+void print(const Ceiling& ceiling, int threads, double against) {
+    const double best = ceiling.step() / threads;
+    fmt::print("{:<46} {:>8.3f} s {:>41.2f} x\n", "ceiling", best, against / best);
+}
+
+exec::DType type_of(Precision precision) {
+    return precision == Precision::Bf16 ? exec::DType::BF16 : exec::DType::F32;
+}
+
+void one_thread(const Arguments& arguments, Precision precision) {
+    const Peer peer(arguments, 1, precision);
+    Ceiling ceiling(peer.torch->parameters, type_of(precision));
+    std::vector<Runner> runners{peer.runner()};
+    for (const int micro_batches : {1, 8}) {
+        runners.push_back(ours({.stages = 1,
+                                .micro_batches = micro_batches,
+                                .schedule = "1f1b",
+                                .precision = precision}));
     }
     take_turns(runners, arguments.rounds, [&ceiling] { ceiling.measure(); });
     ceiling.print();
-    fmt::print("\none thread, processor time, times PyTorch fp32\n");
+    fmt::print("\none thread, processor time\n");
     print(runners, &Runner::processor, runners.front());
-    const double best = ceiling.step();
-    fmt::print("{:<46} {:>8.3f} s {:>41.2f} x\n",
-               "ceiling (fp32)",
-               best,
-               median(runners.front().processor) / best);
+    print(ceiling, 1, median(runners.front().processor));
 }
 
-void two_threads(const Arguments& arguments) {
-    std::vector<Runner> runners;
-    runners.push_back(
-        torch(std::make_shared<TorchPeer>(arguments.peer, 2, false), "PyTorch fp32, 2 threads"));
+void two_threads(const Arguments& arguments, Precision precision) {
+    const Peer peer(arguments, 2, precision);
+    Ceiling ceiling(peer.torch->parameters, type_of(precision));
+    std::vector<Runner> runners{peer.runner()};
     struct Way {
         const char* schedule;
         int micro_batches;
@@ -216,18 +233,17 @@ void two_threads(const Arguments& arguments) {
                                 {"zb-h1", 8, {7, 3}},
                                 {"zb-h1", 4, {7, 3}},
                                 {"gpipe", 8, {7, 3}}};
-    for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
-        for (const Way& way : ways) {
-            runners.push_back(ours({.stages = 2,
-                                    .micro_batches = way.micro_batches,
-                                    .schedule = way.schedule,
-                                    .partition = way.cut,
-                                    .precision = precision}));
-        }
+    for (const Way& way : ways) {
+        runners.push_back(ours({.stages = 2,
+                                .micro_batches = way.micro_batches,
+                                .schedule = way.schedule,
+                                .partition = way.cut,
+                                .precision = precision}));
     }
-    take_turns(runners, arguments.rounds);
-    fmt::print("\ntwo threads, wall time, times PyTorch fp32\n");
+    take_turns(runners, arguments.rounds, [&ceiling] { ceiling.measure(); });
+    fmt::print("\ntwo threads, wall time; the ceiling is half of one thread's\n");
     print(runners, &Runner::wall, runners.front());
+    print(ceiling, 2, median(runners.front().wall));
     fmt::print(
         "\nthe schedule's bound by the actions of the same steps, and the share of the step "
         "that it is\n");
@@ -250,6 +266,9 @@ int main(int argc, char** argv) {
         const std::string_view argument = argv[i];
         if (argument == "--peer-bf16") {
             arguments.peer_bf16 = true;
+        } else if (argument == "--precision" && i + 1 < argc) {
+            arguments.precisions = {std::string_view(argv[++i]) == "bf16" ? Precision::Bf16
+                                                                          : Precision::Fp32};
         } else if (argument == "--threads" && i + 1 < argc) {
             arguments.threads = std::atoi(argv[++i]);
         } else if (argument == "--peer" && i + 1 < argc) {
@@ -261,11 +280,13 @@ int main(int argc, char** argv) {
     ::signal(SIGPIPE, SIG_IGN);
     try {
         fmt::print("matrix products by the kernel \"{}\"\n", exec::product_kernel());
-        if (arguments.threads != 2) {
-            bench::one_thread(arguments);
-        }
-        if (arguments.threads != 1) {
-            bench::two_threads(arguments);
+        for (const Precision precision : arguments.precisions) {
+            if (arguments.threads != 2) {
+                bench::one_thread(arguments, precision);
+            }
+            if (arguments.threads != 1) {
+                bench::two_threads(arguments, precision);
+            }
         }
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());

@@ -39,7 +39,10 @@ TorchPeer::TorchPeer(const std::string& script, int threads, bool bf16) {
     ::close(from[1]);
     to_ = ::fdopen(to[1], "w");
     from_ = ::fdopen(from[0], "r");
-    parameters = std::atol(line().c_str());
+    const std::string first = line();
+    parameters = std::atol(first.c_str());
+    const std::size_t blank = first.find(' ');
+    version = blank == first.npos ? "" : first.substr(blank + 1, first.find('\n') - blank - 1);
 }
 
 TorchPeer::~TorchPeer() {

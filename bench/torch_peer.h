@@ -8,7 +8,8 @@
 
 namespace pipetwin::bench {
 
-/// PyTorch in a process of its own, which runs a script that answers "step" with its wall time, its
+/// PyTorch in a process of its own, which runs a script. The script prints the number of its
+/// parameters and the version of PyTorch, and then answers each "step" with its wall time, its
 /// processor time and its loss. The Python is Debian's, or PIPETWIN_PEER_PYTHON: a program that is
 /// called as one. Throws std::runtime_error where the script does not answer.
 class TorchPeer {
@@ -21,6 +22,7 @@ class TorchPeer {
     Times step();
 
     long parameters = 0;
+    std::string version;
 
   private:
     std::string line();

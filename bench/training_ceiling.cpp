@@ -3,13 +3,14 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <functional>
 
 #include <fmt/format.h>
 
 #include "core/base/median.h"
-#include "exec/cpu/onednn_products.h"
+#include "exec/cpu/products/onednn_products.h"
 #include "exec/device/device.h"
 
 namespace pipetwin::bench {
@@ -56,70 +57,98 @@ double time_of(const std::function<void()>& call) {
     return seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
 }
 
-/// Bytes that a step must move beside its products, each tensor once, all in fp32 and far from any
-/// cache: GELU 2 + 3 of 4 d, two layer norms 2 + 3 (with the skip) of d each, softmax and
-/// cross-entropy 1 + 2 of the vocabulary, probabilities of the attention written, read, and read,
-/// and AdamW 7 for each parameter.
-double bytes_of_passes(long parameters) {
+/// Bytes that a step must move beside its products, each tensor once and far from any cache: GELU
+/// 2 + 3 of 4 d, two layer norms 2 + 3 (with the skip) of d each, softmax and cross-entropy 1 + 2
+/// of the vocabulary, probabilities of the attention written, read, and read, and AdamW 7 numbers
+/// of fp32 for each parameter and, in bf16, the rounded weight.
+double bytes_of_passes(long parameters, exec::DType real) {
     const double rows = sizes.batch * sizes.positions;
     const double layer = (2 + 3) * 4.0 * sizes.width + 2 * (2 + 4) * 1.0 * sizes.width +
                          3.0 * sizes.heads * sizes.positions;
-    return 4 * (rows * (sizes.layers * layer + 3.0 * sizes.vocabulary) +
-                7.0 * static_cast<double>(parameters));
+    const auto size = static_cast<double>(exec::size_of(real));
+    const double update = 7 * sizeof(float) + (real == exec::DType::BF16 ? size : 0);
+    return size * rows * (sizes.layers * layer + 3.0 * sizes.vocabulary) +
+           update * static_cast<double>(parameters);
 }
+
+/// Memory of the products of an attention. Scores and their gradients are computed in fp32 and read
+/// in the type of the activations: in fp32 they are one.
+struct AttentionRoom {
+    exec::DType real;
+    std::byte* qkv;            ///< (samples positions, 3 width)
+    std::byte* probabilities;  ///< (samples heads positions, positions)
+    std::byte* scores;         ///< (positions, positions) of fp32
+};
 
 /// Seconds of one layer's products of scores, probabilities and their gradients, head by head, of
 /// which only the half below the diagonal is computed.
-double attention_products(float* qkv, float* scores, float* dscores) {
+double attention_products(const AttentionRoom& room) {
     using exec::Causal;
+    using exec::DType;
     using exec::Factor;
     using exec::Transposed;
     const int positions = sizes.positions;
     const int size = sizes.width / sizes.heads;
     const int stride = 3 * sizes.width;
+    const auto bytes = static_cast<std::ptrdiff_t>(exec::size_of(room.real));
+    const auto of_head = [&](std::byte* data, Transposed transposed = Transposed::No) {
+        return Factor{data, room.real, stride, transposed};
+    };
+    const auto of_positions = [&](std::byte* data, Transposed transposed = Transposed::No) {
+        return Factor{data, room.real, positions, transposed};
+    };
+    const auto to_scores = [&](const Factor& a, const Factor& b, std::byte* c) {
+        exec::compute({.m = positions,
+                       .n = positions,
+                       .k = size,
+                       .a = a,
+                       .b = b,
+                       .c = c,
+                       .c_stride = positions,
+                       .causal = Causal::Result});
+    };
+    const auto to_head = [&](const Factor& a, const Factor& b, Causal causal, std::byte* c) {
+        exec::compute({.m = positions,
+                       .n = size,
+                       .k = positions,
+                       .a = a,
+                       .b = b,
+                       .c = c,
+                       .c_type = room.real,
+                       .c_stride = stride,
+                       .causal = causal});
+    };
     const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
     for (int sample = 0; sample < sizes.batch; ++sample) {
         for (int head = 0; head < sizes.heads; ++head) {
-            float* const q = qkv + std::ptrdiff_t{sample} * positions * stride + head * size;
-            float* const k = q + sizes.width;
-            float* const v = k + sizes.width;
-            float* const p =
-                scores + (std::ptrdiff_t{sample} * sizes.heads + head) * positions * positions;
-            const auto of_head = [&](float* data, Transposed transposed = Transposed::No) {
-                return Factor{data, exec::DType::F32, stride, transposed};
-            };
-            const auto of_positions = [&](float* data, Transposed transposed = Transposed::No) {
-                return Factor{data, exec::DType::F32, positions, transposed};
-            };
-            const auto to_scores = [&](const Factor& a, const Factor& b, float* c) {
-                exec::compute({.m = positions,
-                               .n = positions,
-                               .k = size,
-                               .a = a,
-                               .b = b,
-                               .c = c,
-                               .c_stride = positions,
-                               .causal = Causal::Result});
-            };
-            const auto to_head = [&](const Factor& a, const Factor& b, Causal causal, float* c) {
-                exec::compute({.m = positions,
-                               .n = size,
-                               .k = positions,
-                               .a = a,
-                               .b = b,
-                               .c = c,
-                               .c_stride = stride,
-                               .causal = causal});
-            };
-            to_scores(of_head(q), of_head(k, Transposed::Yes), p);
+            std::byte* const q =
+                room.qkv + bytes * (std::ptrdiff_t{sample} * positions * stride + head * size);
+            std::byte* const k = q + bytes * sizes.width;
+            std::byte* const v = k + bytes * sizes.width;
+            std::byte* const p =
+                room.probabilities +
+                bytes * ((std::ptrdiff_t{sample} * sizes.heads + head) * positions * positions);
+            to_scores(
+                of_head(q), of_head(k, Transposed::Yes), room.real == DType::F32 ? p : room.scores);
             to_head(of_positions(p), of_head(v), Causal::A, q);
-            to_scores(of_head(q), of_head(v, Transposed::Yes), dscores);
+            to_scores(of_head(q), of_head(v, Transposed::Yes), room.scores);
             to_head(of_positions(p, Transposed::Yes), of_head(q), Causal::ATransposed, v);
-            to_head(of_positions(dscores), of_head(k), Causal::A, q);
-            to_head(of_positions(dscores, Transposed::Yes), of_head(q), Causal::ATransposed, k);
+            to_head(of_positions(room.scores), of_head(k), Causal::A, q);
+            to_head(of_positions(room.scores, Transposed::Yes), of_head(q), Causal::ATransposed, k);
         }
     }
     return seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
+}
+
+/// Numbers that products of products keep in range, of either type.
+void fill(exec::DType type, std::vector<float>& memory) {
+    constexpr float small = 1e-3F;
+    constexpr std::uint32_t two_bf16 = 0x3A833A83U;
+    std::ranges::fill(memory, type == exec::DType::F32 ? small : std::bit_cast<float>(two_bf16));
+}
+
+std::byte* bytes_of(std::vector<float>& memory) {
+    return reinterpret_cast<std::byte*>(memory.data());
 }
 
 const char* direction(const Gemm& p) {
@@ -128,18 +157,25 @@ const char* direction(const Gemm& p) {
 
 }  // namespace
 
-Ceiling::Ceiling(long parameters)
-    : bytes_(bytes_of_passes(parameters)), sgemm_(open_blas()), gemms_(products()) {
+Ceiling::Ceiling(long parameters, exec::DType real)
+    : real_(real),
+      bytes_(bytes_of_passes(parameters, real)),
+      sgemm_(real == exec::DType::F32 ? open_blas() : nullptr),
+      gemms_(products()) {
     exec::prepare_cpu_thread();
 }
 
 void Ceiling::measure() {
+    fill(real_, a_);
+    fill(real_, b_);
+    fill(real_, c_);
     for (Gemm& gemm : gemms_) {
         measure(gemm);
     }
-    std::ranges::fill(a_, 1e-3F);  // numbers that products of products keep in range
-    std::ranges::fill(b_, 1e-3F);
-    attention_.push_back(sizes.layers * attention_products(a_.data(), b_.data(), c_.data()));
+    attention_.push_back(sizes.layers * attention_products({.real = real_,
+                                                            .qkv = bytes_of(a_),
+                                                            .probabilities = bytes_of(b_),
+                                                            .scores = bytes_of(c_)}));
     copy_.push_back(time_of([&] { std::memcpy(c_.data(), a_.data(), room * sizeof(float)); }));
 }
 
@@ -157,7 +193,7 @@ double Ceiling::step() const {
 
 void Ceiling::print() const {
     fmt::print("{:<22} {:>10} {:>10} {:>10}   GFLOP/s, one thread; 0: not there\n",
-               "product",
+               real_ == exec::DType::F32 ? "product in fp32" : "product in bf16",
                "OpenBLAS",
                "oneDNN",
                "ours");
@@ -204,12 +240,15 @@ void Ceiling::measure(Gemm& p) {
     const exec::Product product{.m = p.m,
                                 .n = p.n,
                                 .k = p.k,
-                                .a = {a_.data(), exec::DType::F32, a_stride, p.a},
-                                .b = {b_.data(), exec::DType::F32, b_stride, p.b},
+                                .a = {a_.data(), real_, a_stride, p.a},
+                                .b = {b_.data(), real_, b_stride, p.b},
                                 .c = c_.data(),
+                                .c_type = a_turned ? exec::DType::F32 : real_,
                                 .c_stride = p.n,
                                 .skip = a_turned ? c_.data() : nullptr};
-    p.own.push_back(time_of([&] { exec::compute(product); }));
+    const bool by_pairs = real_ == exec::DType::BF16 && exec::multiplies_bf16();
+    p.own.push_back(
+        time_of([&] { by_pairs ? exec::compute_by_pairs(product) : exec::compute(product); }));
     if (exec::has_onednn() && exec::can_compute_by_onednn(product)) {
         if (p.onednn.empty()) {
             exec::compute_by_onednn(product);  // makes its code

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/products.h"
 
 namespace pipetwin::bench {
 
@@ -14,7 +14,8 @@ namespace pipetwin::bench {
 using Sgemm = void (*)(
     int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
 
-/// A product of the step, and what it took.
+/// A product of the step, and what it took. In bf16 its result is bf16, but for gradients of
+/// weights, which are fp32.
 struct Gemm {
     std::string_view name;
     int m;
@@ -32,7 +33,8 @@ struct Gemm {
 /// a copy. Measured round by round among the steps, so that all see the same machine.
 class Ceiling {
   public:
-    explicit Ceiling(long parameters);
+    /// `real`: the type of activations and weights, fp32 or bf16.
+    Ceiling(long parameters, exec::DType real);
 
     void measure();
     /// Seconds of processor time.
@@ -45,6 +47,7 @@ class Ceiling {
     double passes() const;
     void measure(Gemm& p);
 
+    exec::DType real_;
     double bytes_;
     Sgemm sgemm_;
     std::vector<Gemm> gemms_;

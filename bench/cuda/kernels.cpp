@@ -145,7 +145,8 @@ void attention(cudaStream_t stream) {
     const AttentionShape shape{static_cast<int>(samples),
                                static_cast<int>(positions),
                                static_cast<int>(heads),
-                               static_cast<int>(width)};
+                               static_cast<int>(heads),
+                               static_cast<int>(width / heads)};
     const Memory qkv = Memory::of_numbers(real, 3 * rows * width);
     const Memory dqkv(6 * rows * width);
     const Memory context(2 * rows * width);

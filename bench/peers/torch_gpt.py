@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """A GPT in plain PyTorch on the CPU, step by step beside ours: bench/cpu_training.cpp starts it.
 
-For every line on standard input it does one training step and prints the wall seconds, the processor seconds of all its
-threads and the loss. Needs Debian's python3-torch and libopenblas0-pthread (scripts/install-packages bench): with the
-reference BLAS it is 28 times slower.
+First it prints the number of its parameters and its version. For every line on standard input it does one training step and
+prints the wall seconds, the processor seconds of all its threads and the loss.
+
+It runs in the form that is fastest on a CPU, where the version has it: scaled_dot_product_attention in fp32, the plain formula in
+bf16, and the fused AdamW. Debian's PyTorch 1.13 (scripts/install-packages bench) has neither of them, and needs
+libopenblas0-pthread: with the reference BLAS it is 28 times slower.
 """
 import argparse
 import ctypes
@@ -22,6 +25,8 @@ parser.add_argument("--batch", type=int, default=8)
 parser.add_argument("--micro-batches", type=int, default=1)
 parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--bf16", action="store_true")
+parser.add_argument("--attention", choices=["sdpa", "plain"], help="otherwise what is fastest")
+parser.add_argument("--adamw", choices=["fused", "plain"], help="otherwise what is fastest")
 args = parser.parse_args()
 
 # Without this, a fifth of PyTorch's step is page faults: large buffers go back to the kernel after every use.
@@ -39,6 +44,10 @@ torch.set_num_threads(args.threads)
 torch.set_flush_denormal(True)
 torch.manual_seed(1)
 
+has_sdpa = hasattr(F, "scaled_dot_product_attention")
+sdpa = args.attention == "sdpa" or (args.attention is None and has_sdpa and not args.bf16)
+fused = args.adamw == "fused" or (args.adamw is None and int(torch.__version__.split(".")[0]) >= 2)
+
 
 class Block(nn.Module):
     def __init__(self, d, heads):
@@ -53,9 +62,12 @@ class Block(nn.Module):
     def forward(self, x):
         b, t, d = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
-        scores = (q @ k.transpose(-2, -1)) / math.sqrt(d // self.heads)
-        attention = F.softmax(scores.masked_fill(self.mask[:t, :t], float("-inf")), dim=-1)
-        x = x + self.out((attention @ v).transpose(1, 2).reshape(b, t, d))
+        if sdpa:
+            context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = (q @ k.transpose(-2, -1)) / math.sqrt(d // self.heads)
+            context = F.softmax(scores.masked_fill(self.mask[:t, :t], float("-inf")), dim=-1) @ v
+        x = x + self.out(context.transpose(1, 2).reshape(b, t, d))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
@@ -74,9 +86,9 @@ class GPT(nn.Module):
 
 
 model = GPT()
-optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, **({"fused": True} if fused else {}))
 tokens = torch.randint(0, args.vocab, (args.batch, args.context + 1))
-print(sum(p.numel() for p in model.parameters()), flush=True)
+print(sum(p.numel() for p in model.parameters()), torch.__version__, flush=True)
 for _ in sys.stdin:
     begin, cpu_begin = time.perf_counter(), time.process_time()
     optimizer.zero_grad(set_to_none=False)

@@ -234,6 +234,10 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
     app.add_option("--profile", options.profile, "Costs to plan with (default: measure them first)")
         ->type_name("FILE");
     app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --out");
+    app.add_option("--weights",
+                   options.weights,
+                   "Begin with the weights of a folder of Hugging Face's (safetensors)")
+        ->type_name("FOLDER");
     app.add_flag("--live",
                  options.live,
                  "Write live.jsonl, too: what every rank did, for pipetwin-gui to look on");
@@ -359,10 +363,11 @@ void Grammar::add_exchange() {
 
     CLI::App& exporter = add_command("export", "Ours into another tool's, or into a picture");
     exporter
-        .add_option("format",
-                    export_.format,
-                    "torch-csv, chrome-trace, megatron-layout, megatron-flags, torchtitan, json or "
-                    "svg")
+        .add_option(
+            "format",
+            export_.format,
+            "torch-csv, chrome-trace, megatron-layout, megatron-flags, torchtitan, json, svg "
+            "or hf")
         ->type_name("FORMAT")
         ->required();
     exporter.add_option("source", export_.source, "A scenario, a run folder or a schedule file")
@@ -374,6 +379,11 @@ void Grammar::add_exchange() {
     exporter.add_flag("--compute-only",
                       export_.compute_only,
                       "torch-csv: F, B, I and W only; PyTorch adds the communication");
+    exporter
+        .add_option("--shard-size",
+                    export_.shard_size,
+                    "hf: split weights into files of at most so many bytes (default: 5 GB)")
+        ->type_name("SIZE");
     needs_out_file(exporter);
 }
 

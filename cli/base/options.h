@@ -74,7 +74,8 @@ struct RunOptions {
     std::filesystem::path scenario;
     std::filesystem::path profile;  ///< empty: measure
     bool resume = false;
-    bool live = false;  ///< live.jsonl shows every step as soon as it is done
+    std::filesystem::path weights{};  ///< a folder of Hugging Face's to begin with; empty: drawn
+    bool live = false;                ///< live.jsonl shows every step as soon as it is done
 };
 
 /// Options of `train`.
@@ -202,7 +203,8 @@ struct ExportOptions {
     std::string format;
     std::filesystem::path source;  ///< a scenario, a run folder or a schedule file
     std::filesystem::path profile;
-    bool compute_only = false;  ///< torch-csv
+    bool compute_only = false;                ///< torch-csv
+    std::optional<std::string> shard_size{};  ///< hf: largest file of weights, as written
 };
 
 /// Options of `devices`.

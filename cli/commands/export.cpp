@@ -110,14 +110,18 @@ constexpr std::array built{std::string_view{"torch-csv"},
                            std::string_view{"megatron-flags"},
                            std::string_view{"torchtitan"},
                            std::string_view{"json"},
-                           std::string_view{"svg"}};
-constexpr std::array exporters{&torch_csv,
-                               &chrome_trace,
-                               &export_megatron_layout,
-                               &export_megatron_flags,
-                               &export_torchtitan,
-                               &export_json,
-                               &svg};
+                           std::string_view{"svg"},
+                           std::string_view{"hf"}};
+/// Null: it writes a folder.
+constexpr std::array<Exported (*)(const ExportSource&, const ExportOptions&, Console&), 8>
+    exporters{&torch_csv,
+              &chrome_trace,
+              &export_megatron_layout,
+              &export_megatron_flags,
+              &export_torchtitan,
+              &export_json,
+              &svg,
+              nullptr};
 static_assert(built.size() == exporters.size());
 
 /// Throws Error(Usage) for an SVG that would be called another kind of picture.
@@ -147,7 +151,21 @@ void execute(const ExportOptions& options, Console& console) {
                     fmt::format("'{}' has no such form", options.format),
                     "leave it out, or export torch-csv");
     }
+    if (options.shard_size && exporters.at(index) != nullptr) {
+        throw Error(ErrorKind::Usage,
+                    "--shard-size",
+                    fmt::format("'{}' is one file", options.format),
+                    "leave it out, or export hf");
+    }
     refuse_other_picture(options, exporters.at(index) == &svg);
+    if (exporters.at(index) == nullptr) {
+        Exchanged written = export_hf(options, console);
+        written.format = options.format;
+        written.source = options.source.string();
+        written.out = options.common.out;
+        report(written, options.common, console);
+        return;
+    }
     require_free(options.common.out, options.common.force);
     const ExportSource source(options.source, options.common.overrides, options.profile);
     Exported exported = exporters.at(index)(source, options, console);

@@ -134,15 +134,15 @@ ExportSource::Placed ExportSource::placed() const {
     require_model("which layers a stage holds");
     const Scenario read = scenario();
     const bool is_profile = read.model.kind == ModelKind::Profile;
-    if (read.model.kind != ModelKind::Gpt && !is_profile) {
-        throw Error(
-            ErrorKind::Infeasible,
-            read.file.string(),
-            fmt::format("model.kind = \"{}\", but the stages of this format are those of a "
-                        "decoder-only transformer",
-                        to_string(read.model.kind)),
-            "export a scenario with model.kind = \"gpt\", or \"profile\" with what 'pipetwin "
-            "import hf' wrote");
+    if (read.model.kind != ModelKind::Gpt && read.model.kind != ModelKind::Llama && !is_profile) {
+        throw Error(ErrorKind::Infeasible,
+                    read.file.string(),
+                    fmt::format("model.kind = \"{}\", but the stages of this format are those of a "
+                                "decoder-only transformer",
+                                to_string(read.model.kind)),
+                    "export a scenario with model.kind = \"gpt\" or \"llama\", or \"profile\" with "
+                    "what 'pipetwin "
+                    "import hf' wrote");
     }
     std::optional<FoundProfile> found;
     if (is_profile) {

@@ -40,6 +40,7 @@
 #include "exec/gpu/cuda_module.h"
 #include "exec/gpu/gpu_parts.h"
 #include "exec/profiling/profiler.h"
+#include "exec/training/published_weights.h"
 #include "exec/transport/link_ladder.h"
 
 namespace pipetwin::cli {
@@ -93,6 +94,12 @@ void refuse_what_cannot_run(const RunOptions& options,
         throw Error(ErrorKind::Usage,
                     "--resume",
                     "--force would remove what is to go on",
+                    "leave one of them out");
+    }
+    if (options.resume && !options.weights.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--weights",
+                    "with --resume a run goes on with the weights of its checkpoint",
                     "leave one of them out");
     }
     if (scenario.model.kind == ModelKind::Profile) {
@@ -436,6 +443,17 @@ WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes)
     return {.written = written, .space = space, .settled = settled, .data = std::move(data)};
 }
 
+/// Refuses a folder of weights that the model cannot begin with, and says what is special of it.
+void note_weights(const std::filesystem::path& folder,
+                  const ScenarioParts::ModelPart& model,
+                  Console& console) {
+    const exec::PublishedWeights weights(folder, model);
+    console.note(fmt::format("begins with the weights of {}", folder.string()));
+    for (const std::string& note : weights.notes()) {
+        console.note(note);
+    }
+}
+
 /// In the first process: opens the run folder, settles what is open and learns what layers cost.
 void measure(const RunOptions& options,
              const WantedRun& wanted,
@@ -445,6 +463,9 @@ void measure(const RunOptions& options,
     if (options.resume) {
         const Scenario& written = wanted.written;
         refuse_other_checkpoints(written, scenario_model(written), options.common.out);
+    }
+    if (!options.weights.empty()) {
+        note_weights(options.weights, wanted.written.model, console);
     }
     run.folder.emplace(
         options.common.out.empty() ? unused_run_folder(wanted.written.file.stem().string())
@@ -628,7 +649,7 @@ exec::TrainingResult trained(const RunOptions& options,
                              RoundsBetweenSteps* rounds,
                              Processes& processes,
                              Console& console) {
-    exec::TrainingOptions training{.resume = options.resume};
+    exec::TrainingOptions training{.resume = options.resume, .weights = options.weights};
     training.on_step = [](const exec::StepReport&) { return StopSignal::received() == 0; };
     training.place = processes.place();
     std::optional<TrainingRecord> record;

@@ -4,23 +4,20 @@
 #include <array>
 #include <charconv>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/base/printable.h"
+#include "core/interop/hf_folder.h"
+#include "core/interop/hf_names.h"
 #include "core/interop/safetensors.h"
 #include "core/text/input_file.h"
-#include "core/text/json_object.h"
-#include "core/text/json_text.h"
 
 namespace pipetwin {
 
@@ -40,17 +37,6 @@ bool skip(string_view& text, string_view begin) {
 template <std::size_t Count>
 bool begins(string_view text, const std::array<string_view, Count>& words) {
     return std::ranges::any_of(words, [text](string_view word) { return text.starts_with(word); });
-}
-
-bool is_buffer(string_view name) {
-    constexpr std::array<string_view, 7> ends{".attn.bias",
-                                              ".attn.masked_bias",
-                                              ".attention.bias",
-                                              ".attention.masked_bias",
-                                              ".rotary_emb.inv_freq",
-                                              ".rotary_pos_emb.inv_freq",
-                                              "rotary_emb.inv_freq"};
-    return std::ranges::any_of(ends, [name](string_view end) { return name.ends_with(end); });
 }
 
 /// The layer and the part of it that a tensor belongs to.
@@ -171,7 +157,7 @@ Home home_of(const DecoderModel& model, string_view name) {
                                               "lm_head.",
                                               "embed_out.",
                                               "output"};
-    if (is_buffer(name)) {
+    if (is_hf_buffer(name)) {
         return nowhere;
     }
     name = inside(name);
@@ -198,45 +184,6 @@ Home home_of(const DecoderModel& model, string_view name) {
                : Home{};
 }
 
-/// Whether a name leads to nothing but what is beneath a folder, links left aside.
-bool is_name_beneath(const std::filesystem::path& name) {
-    return name.is_relative() && name.has_filename() && is_printable(name.native()) &&
-           std::ranges::find(name, std::filesystem::path("..")) == name.end();
-}
-
-/// Whether a path that has no links lies beneath a folder that has none.
-bool is_inside(const std::filesystem::path& path, const std::filesystem::path& folder) {
-    const auto [in_folder, in_path] = std::ranges::mismatch(folder, path);
-    return in_folder == folder.end() && in_path != path.end();
-}
-
-/// Opens a file that an index names. Links may lead to a file beneath the index's folder, and, as
-/// in a cache of Hugging Face's hub, from hub/models--NAME/snapshots/REVISION/ to a file beneath
-/// hub/models--NAME/blobs/.
-InputFile open_named_by_index(const std::filesystem::path& index,
-                              const std::filesystem::path& file) {
-    namespace fs = std::filesystem;
-    std::error_code failed;
-    const fs::path target = fs::canonical(file, failed);
-    if (failed) {
-        return InputFile(file);  // says why it cannot be opened
-    }
-    const fs::path folder = fs::canonical(index.has_parent_path() ? index.parent_path() : ".");
-    fs::path outer = folder;
-    if (!is_inside(target, folder) && folder.parent_path().filename() == "snapshots") {
-        outer = folder.parent_path().parent_path() / "blobs";
-    }
-    if (!is_inside(target, outer)) {
-        throw Error(ErrorKind::BadInput,
-                    file.string(),
-                    fmt::format("a link to {}, expected a file beneath the folder of {}",
-                                target.string(),
-                                index.string()),
-                    "name the files themselves with --weights");
-    }
-    return InputFile(outer, target.lexically_relative(outer));
-}
-
 /// Tensors of all files, by name.
 class Weights {
   public:
@@ -247,7 +194,7 @@ class Weights {
     void add(const std::filesystem::path& file) { add(file, InputFile(file)); }
 
     void add(const std::filesystem::path& file, InputFile opened) {
-        const SafetensorsHeader header = read_safetensors_header(std::move(opened), file.string());
+        const SafetensorsHeader header = read_safetensors_header(opened, file.string());
         for (const SafetensorsEntry& tensor : header.tensors) {
             const std::string place = fmt::format("{}: tensor '{}'", file.string(), tensor.name);
             const auto [other, is_new] = file_of_.emplace(tensor.name, file.string());
@@ -275,27 +222,17 @@ class Weights {
     }
 
     void add_index(const std::filesystem::path& index) {
-        const std::string place = index.string();
-        const nlohmann::json root = parse_json(read_file(index, JsonLimits{}.max_bytes), place);
-        const JsonObject object(root, place, "");
-        const JsonObject map = object.object("weight_map");
-        std::map<std::string, std::vector<std::string>> tensors_of_file;
-        for (const std::string& tensor : map.keys()) {
-            tensors_of_file[map.text(tensor)].push_back(tensor);
-        }
+        constexpr const char* hint = "name the files themselves with --weights";
+        const auto tensors_of_file = read_hf_index(index, hint);
         for (const auto& [file, tensors] : tensors_of_file) {
             const std::filesystem::path path = index.parent_path() / file;
-            if (!is_name_beneath(file)) {
-                map.refuse(tensors.front(),
-                           "the name of a file beside the index or in a folder beside it, without "
-                           "'..' and no absolute one",
-                           "name the files themselves with --weights");
-            }
-            add(path, open_named_by_index(index, path));
+            add(path, open_named_by_index(index, path, hint));
         }
-        for (const std::string& tensor : map.keys()) {
-            if (!file_of_.contains(tensor)) {
-                map.refuse(tensor, "a file that holds this tensor");
+        for (const auto& [file, tensors] : tensors_of_file) {
+            for (const std::string& tensor : tensors) {
+                if (!file_of_.contains(tensor)) {
+                    refuse_index_entry(index, tensor, file);
+                }
             }
         }
     }

@@ -52,13 +52,6 @@ constexpr const char* not_whole = "the file was cut off, or is none of safetenso
     throw Error(ErrorKind::BadInput, std::string(place), std::move(text), std::move(hint));
 }
 
-/// 0 for an unknown one.
-int bytes_of(string_view dtype) {
-    const auto found =
-        std::ranges::find(dtypes, dtype, [](const auto& pair) { return pair.first; });
-    return found == dtypes.end() ? 0 : found->second;
-}
-
 std::int64_t times(std::int64_t a, std::int64_t b, string_view place) {
     std::int64_t product = 0;
     if (__builtin_mul_overflow(a, b, &product)) {
@@ -103,7 +96,7 @@ SafetensorsEntry read_entry(const JsonObject& parent, const std::string& name) {
     const JsonObject object = parent.object(name);
     object.expect_keys(std::array<string_view, 3>{"dtype", "shape", "data_offsets"});
     SafetensorsEntry entry{.name = name, .dtype = object.text("dtype")};
-    if (bytes_of(entry.dtype) == 0) {
+    if (bytes_of_dtype(entry.dtype) == 0) {
         std::vector<string_view> known;
         std::ranges::transform(
             dtypes, std::back_inserter(known), [](const auto& pair) { return pair.first; });
@@ -127,7 +120,8 @@ SafetensorsEntry read_entry(const JsonObject& parent, const std::string& name) {
 
 void check_size(const SafetensorsEntry& tensor, string_view place) {
     const std::string where = fmt::format("{}: tensor '{}'", place, tensor.name);
-    const std::int64_t bytes = times(value_count(tensor, where), bytes_of(tensor.dtype), where);
+    const std::int64_t bytes =
+        times(value_count(tensor, where), bytes_of_dtype(tensor.dtype), where);
     if (tensor.end - tensor.begin != bytes) {
         refuse(where,
                fmt::format("{} from {} to {}, expected the {} of {} [{}]",
@@ -171,6 +165,12 @@ void check_places(const SafetensorsHeader& header, std::int64_t file_size, strin
 }
 
 }  // namespace
+
+int bytes_of_dtype(string_view dtype) {
+    const auto found =
+        std::ranges::find(dtypes, dtype, [](const auto& pair) { return pair.first; });
+    return found == dtypes.end() ? 0 : found->second;
+}
 
 std::int64_t value_count(const SafetensorsEntry& tensor, std::string_view place) {
     std::int64_t count = 1;
@@ -216,10 +216,11 @@ SafetensorsHeader parse_safetensors_header(string_view begin,
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& file) {
-    return read_safetensors_header(InputFile(file), file.string());
+    InputFile opened(file);
+    return read_safetensors_header(opened, file.string());
 }
 
-SafetensorsHeader read_safetensors_header(InputFile file, string_view place) {
+SafetensorsHeader read_safetensors_header(InputFile& file, string_view place) {
     const auto file_size = static_cast<std::int64_t>(file.size());
     std::string begin = file.read_up_to(length_bytes);
     const std::uint64_t length = header_length(begin, file_size, place);
@@ -236,9 +237,10 @@ SafetensorsHeader read_safetensors_header(InputFile file, string_view place) {
 void place_tensors(SafetensorsHeader& header) {
     std::int64_t at = 0;
     for (SafetensorsEntry& tensor : header.tensors) {
-        PIPETWIN_EXPECT(bytes_of(tensor.dtype) > 0, "unknown dtype of a tensor to be written");
+        PIPETWIN_EXPECT(bytes_of_dtype(tensor.dtype) > 0,
+                        "unknown dtype of a tensor to be written");
         tensor.begin = at;
-        tensor.end = at + times(value_count(tensor, tensor.name), bytes_of(tensor.dtype), "");
+        tensor.end = at + times(value_count(tensor, tensor.name), bytes_of_dtype(tensor.dtype), "");
         at = tensor.end;
     }
 }

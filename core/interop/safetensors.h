@@ -34,6 +34,9 @@ struct SafetensorsHeader {
     bool operator==(const SafetensorsHeader&) const = default;
 };
 
+/// Bytes of one number of a dtype; 0 for one that no such file has.
+int bytes_of_dtype(std::string_view dtype);
+
 /// Numbers in a tensor. Throws Error(BadInput) at `place` if that is more than 2^63 - 1.
 std::int64_t value_count(const SafetensorsEntry& tensor, std::string_view place);
 
@@ -49,8 +52,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view begin,
 /// Reads the header of a file, and nothing behind it. Throws as `parse_safetensors_header`, and
 /// Error(Io).
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& file);
-/// Reads the header of an opened file, from its beginning; `place` names it in errors.
-SafetensorsHeader read_safetensors_header(InputFile file, std::string_view place);
+/// Reads the header of a file that was just opened; `place` names it in errors.
+SafetensorsHeader read_safetensors_header(InputFile& file, std::string_view place);
 
 /// Puts the tensors one behind the other in the order given: sets their begins and ends.
 void place_tensors(SafetensorsHeader& header);

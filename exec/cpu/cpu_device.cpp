@@ -1,7 +1,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products/product_scratch.h"
 #include "exec/device/device.h"
 
 #if defined(__x86_64__)

@@ -5,9 +5,9 @@
 
 #include "core/base/as_index.h"
 #include "exec/base/random.h"
-#include "exec/cpu/bfloat16.h"
 #include "exec/cpu/loops.h"
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/bfloat16.h"
+#include "exec/cpu/products/products.h"
 #include "exec/device/column_kernels.h"
 #include "exec/device/device.h"
 #include "exec/device/window_kernels.h"

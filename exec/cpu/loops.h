@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "exec/cpu/bfloat16.h"
+#include "exec/cpu/products/bfloat16.h"
 #include "exec/device/kernels.h"
 
 /// The CPU's kernels on bare pointers, for T = float, double and BFloat16; numbers of BFloat16 are

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "core/base/simd_targets.h"
-#include "exec/cpu/bfloat16.h"
+#include "exec/cpu/products/bfloat16.h"
 
 /// Functions for the inside of loops. The float versions have no branch and no call, so a loop over
 /// them becomes vector code; the double versions are the standard library's.

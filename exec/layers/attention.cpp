@@ -1,5 +1,9 @@
 #include "exec/layers/attention.h"
 
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
 namespace pipetwin::exec {
 namespace {
 
@@ -7,6 +11,25 @@ namespace {
 constexpr std::size_t qkv_slot = 0;
 constexpr std::size_t softmax_slot = 1;
 constexpr std::size_t context_slot = 2;
+
+/// Most numbers of a head where log sums are kept: a GPU's kernels hold sums of a head in registers
+/// (exec/cuda/kernels/attention.h).
+constexpr int largest_head_of_log_sums = 256;
+
+void expect_head_that_kernels_take(const LayerSpec& spec,
+                                   const AttentionSizes& sizes,
+                                   const NumberFormat& format) {
+    if (format.softmax == SoftmaxKept::LogSums && sizes.head_size > largest_head_of_log_sums) {
+        throw Error(ErrorKind::Infeasible,
+                    "model",
+                    fmt::format("the heads of '{}' have {} numbers each, expected at most {} on a "
+                                "GPU",
+                                spec.name,
+                                sizes.head_size,
+                                largest_head_of_log_sums),
+                    "take more heads, or a smaller head_size; backend = \"cpu\" takes any");
+    }
+}
 
 /// Up to where any type may begin, in 16-byte accesses too.
 Bytes aligned(Bytes bytes) {
@@ -27,8 +50,8 @@ Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format)
     const std::int64_t positions = shape.positions;
     if (format.softmax == SoftmaxKept::Probabilities) {
         const std::int64_t sums = shape.group() > 1 ? 2 * positions * shape.head_size : 0;
-        return bytes_of(positions * positions + sums, format.exact()) +
-               bytes_of(positions * shape.head_size, format.real);
+        const Bytes rounded = bytes_of(positions * (positions + shape.head_size), format.real);
+        return bytes_of(sums, format.exact()) + Bytes{(rounded.count + 3) / 4 * 4};
     }
     const std::int64_t rows = shape.samples * positions;
     return aligned(bytes_of(rows * shape.qkv_width(), format.real)) +
@@ -43,7 +66,9 @@ Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberForm
       out_({.positions = input.positions, .width = sizes_.query_width()},
            {.outputs = input.width, .bias = spec.bias},
            format),
-      dropout_(spec.dropout) {}
+      dropout_(spec.dropout) {
+    expect_head_that_kernels_take(spec, sizes_, format);
+}
 
 AttentionShape Attention::shape(int samples) const {
     return {.samples = samples,

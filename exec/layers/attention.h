@@ -30,6 +30,7 @@ namespace pipetwin::exec {
 /// them. W reads the input, these, c and dy.
 class Attention final : public ExecutableLayer {
   public:
+    /// Throws Error(Infeasible) for heads that are too large for the kernels of a GPU.
     Attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;

@@ -17,6 +17,7 @@
 #include "exec/training/checkpoint_times.h"
 #include "exec/training/noise_gate.h"
 #include "exec/training/parameter_shapes.h"
+#include "exec/training/published_weights.h"
 #include "exec/training/slow_stages.h"
 #include "exec/transport/byte_message.h"
 
@@ -202,6 +203,7 @@ class Training {
              const Plan& plan,
              const TrainingOptions& options)
         : options_(options),
+          model_(scenario.model),
           group_(*options.place.group),
           steps_(scenario.training.steps),
           samples_(scenario.training.batch),
@@ -250,6 +252,11 @@ class Training {
                 }
             });
             first = as_first_says(group_, loaded ? loaded->about.steps_done : 0);
+        }
+        if (!options_.weights.empty()) {
+            pipelines_.with_parameters([&](const TrainedParameters& parameters) {
+                PublishedWeights(options_.weights, model_).load(parameters);
+            });
         }
         keeps_checkpoints_ = as_first_says(group_, options_.checkpoints.empty() ? 0 : 1) != 0;
         if (first < steps_) {
@@ -345,6 +352,7 @@ class Training {
     }
 
     const TrainingOptions& options_;
+    const ScenarioParts::ModelPart& model_;
     ProcessGroup& group_;
     int steps_;
     int samples_;

@@ -53,6 +53,8 @@ void training_step(Replicas& pipelines, const Batch& batch, int step, StepResult
 struct TrainingOptions {
     std::filesystem::path checkpoints{};  ///< the folder they lie in; empty: none is kept
     bool resume = false;                  ///< go on from the newest of them
+    /// A folder of Hugging Face's weights to begin with; empty: they are drawn. Not with `resume`.
+    std::filesystem::path weights{};
     /// Called after each step; false: training stops there (a signal came). What it throws ends the
     /// training after a checkpoint.
     std::function<bool(const StepReport&)> on_step{};
@@ -70,8 +72,9 @@ struct TrainingOptions {
 };
 
 /// Opens the data, builds the executor and runs the steps of the scenario, from the first or from
-/// where the newest checkpoint ends. The result holds what was measured until the end or until
-/// `on_step` stopped it; nothing where no step was left.
+/// where the newest checkpoint ends. The first begins with weights that are drawn, or read from a
+/// folder: the same bits for every cut, schedule and number of processes. The result holds what was
+/// measured until the end or until `on_step` stopped it; nothing where no step was left.
 ///
 /// Every `training.validate_every` steps the mean loss over `training.validation_batches` held-out
 /// mini-batches follows, the same ones every time, with the averages of the weights where the

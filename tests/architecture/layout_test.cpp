@@ -80,6 +80,7 @@ const std::vector<House>& houses() {
         {"exec",
          {{"exec/base"},
           {"exec/device", "exec/data/images"},
+          {"exec/cpu/products"},
           {"exec/cpu", "exec/data", "exec/memory_plan"},
           {"exec/cpu/columns", "exec/layers", "exec/transport"},
           {"exec/stage", "exec/transport/mpi", "exec/cuda/kernels"},

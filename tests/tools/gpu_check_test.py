@@ -20,6 +20,8 @@ ORDER = ["CudaSelfTest.*", "profile k1-m1", "train k1", "train k1-own-attention"
          "profile k2-m4-streams", "train k2-streams", "profile k4-m8", "train k4", "gpu_kernel_bench", "gpu_kernel_bench",
          "profile resnet50-k1-m1", "train resnet50-k1", "train resnet50-k1-own", "profile resnet50-k2-m4", "train resnet50-k2",
          "profile unet-k1-m1", "train unet-k1", "train unet-k1-own", "profile unet-k2-m4", "train unet-k2",
+         "profile llama-k1-m1", "train llama-k1", "train llama-k1-own-attention", "profile llama-k2-m4", "train llama-k2",
+         "profile llama-small-gpu-k1-m2", "train llama-small-gpu", "profile llama-small-cpu-k1-m2", "train llama-small-cpu",
          "train ncu", "-*CudaProducts*",
          "-CudaSelfTest.*:GpuLinkTest.*", "*CudaProducts*", "GpuLinkTest.*", "memcheck", "memcheck"]
 
@@ -203,12 +205,18 @@ class GpuCheck(unittest.TestCase):
                                  *(f"{what} {model}-{name}" for model in ("resnet50", "unet") for what, name in (
                                      ("profile", "k1-m1.profile.json"), ("train", "k1"), ("train", "k1-own"),
                                      ("profile", "k2-m4.profile.json"), ("train", "k2"))),
+                                 "profile llama-k1-m1.profile.json", "train llama-k1", "train llama-k1-own-attention",
+                                 "profile llama-k2-m4.profile.json", "train llama-k2",
+                                 "profile llama-small-gpu-k1-m2.profile.json", "train llama-small-gpu",
+                                 "profile llama-small-cpu-k1-m2.profile.json", "train llama-small-cpu",
+                                 "losses of llama on GPU and CPU",
                                  "ncu", "kernels", "executor", "products", "links", "memcheck, whether it works", "memcheck"])
         for line in ("commit 0123abc", "Stand-in GPU", "[  PASSED  ] 3 tests.", '{"peer": "eager"}', "beside the plan: context",
                      "step    70.0 ms", "nothing failed"):
             self.assertIn(line, self.summary())
         self.assertRegex(self.summary(), r"wall clock: \d+ tokens/s, [\d.]+ ms a step, over 50 steps")
         self.assertRegex(self.summary(), r"wall clock: \d+ images/s, [\d.]+ ms a step, over 10 steps")
+        self.assertIn("losses of 20 steps agree within 1e-3", self.summary())
         self.assertIn("kernels in all: 3 calls, 4.5 us", self.summary())
         self.assertIn("1980 MHz", (self.results / "clocks.csv").read_text())
         self.assertEqual(list((self.folder / "tmp").iterdir()), [])
@@ -252,6 +260,16 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("CudaThat.Fails", self.summary())
         self.assertIn("links: passed", self.summary())
         self.assertRegex(self.summary(), r"FAILED: products; \n$")
+
+    def test_losses_of_gpu_and_cpu_that_differ_are_a_failure(self):
+        program = self.bundle / "bin" / "pipetwin"
+        text = program.read_text()
+        self.assertIn("loss  10.9000", text)
+        program.write_text(text.replace("loss  10.9000", "loss  %s").replace(
+            '"$step"', '"$step" "$([[ $out == *cpu ]] && echo 10.9200 || echo 10.9000)"'))
+        code, _ = self.check(PIPETWIN_GPU_PHASES="llama")
+        self.assertEqual(code, 1)
+        self.assertIn("step 0: loss 10.9000 on the GPU and 10.9200 on the CPU", self.summary())
 
     def test_without_time_everything_is_left_out(self):
         code, output = self.check(PIPETWIN_GPU_SECONDS="5")

@@ -32,6 +32,10 @@ Exported export_torchtitan(const ExportSource& source,
                            const ExportOptions& options,
                            Console& console);
 
+/// A folder with config.json and safetensors files, as Hugging Face's libraries read them: the
+/// weights of a run's newest checkpoint. Writes the folder itself.
+Exchanged export_hf(const ExportOptions& options, Console& console);
+
 /// plan.json.
 Exported export_json(const ExportSource& source, const ExportOptions& options, Console& console);
 

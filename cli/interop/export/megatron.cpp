@@ -79,37 +79,96 @@ void set_layout(const MegatronLayout& layout, int chunks, MegatronFlags& flags) 
     }
 }
 
-/// Sizes of a gpt. Of a profile they are not known, which a note says.
-void set_model(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
-    if (scenario.model.kind != ModelKind::Gpt) {
-        console.note(
-            "a profile does not say the sizes of its model: add --hidden-size, "
-            "--num-attention-heads, --seq-length, --vocab-size and what else describes it");
-        return;
+/// The words of the model, and to how many Megatron pads them.
+void set_vocabulary(int vocabulary, int devices, MegatronFlags& flags, Console& console) {
+    flags.vocabulary = vocabulary;
+    constexpr int default_divisor = 128;
+    if (vocabulary % (default_divisor * devices) != 0) {
+        flags.vocabulary_divisor = 1;
     }
-    const GptSizes& gpt = scenario.model.gpt;
+    if (const int padded = padded_vocabulary(flags).value_or(vocabulary); padded != vocabulary) {
+        console.note(
+            fmt::format("Megatron shares a vocabulary out to {} devices alike: it pads "
+                        "the {} words to {}, which the flags read back as",
+                        devices,
+                        vocabulary,
+                        padded));
+    }
+}
+
+void set_gpt(const GptSizes& gpt, MegatronFlags& flags) {
     flags.hidden_size = gpt.d_model;
     flags.heads = gpt.heads;
     flags.sequence = gpt.context;
     flags.positions = gpt.context;
     flags.feed_forward = gpt.feed_forward;
-    flags.vocabulary = gpt.vocabulary;
-    constexpr int default_divisor = 128;
-    if (gpt.vocabulary % (default_divisor * scenario.pipeline.tensor_parallel) != 0) {
-        flags.vocabulary_divisor = 1;
-    }
-    if (const int padded = padded_vocabulary(flags).value_or(gpt.vocabulary);
-        padded != gpt.vocabulary) {
-        console.note(
-            fmt::format("Megatron shares a vocabulary out to {} devices alike: it pads "
-                        "the {} words to {}, which the flags read back as",
-                        scenario.pipeline.tensor_parallel,
-                        gpt.vocabulary,
-                        padded));
-    }
     flags.untied = !gpt.tied;
     flags.hidden_dropout = gpt.dropout;
-    flags.attention_dropout = 0;  // a gpt of ours drops no probabilities
+}
+
+/// The flags that Megatron has for rotary positions and norms, which a plan does not depend on.
+std::vector<std::string> numbers_of_llama(const LlamaSizes& llama) {
+    std::vector<std::string> words;
+    if (llama.rotary.base != LlamaSizes{}.rotary.base) {
+        words.push_back(fmt::format("--rotary-base {}", llama.rotary.base));
+    }
+    if (llama.rotary.factor != 1) {
+        words.push_back(
+            llama.rotary.context > 0
+                ? fmt::format("--use-rope-scaling --rope-scaling-factor {}", llama.rotary.factor)
+                : fmt::format("--rotary-seq-len-interpolation-factor {}", llama.rotary.factor));
+    }
+    if (llama.epsilon != LlamaSizes{}.epsilon) {
+        words.push_back(fmt::format("--norm-epsilon {}", llama.epsilon));
+    }
+    return words;
+}
+
+void set_llama(const LlamaSizes& llama, MegatronFlags& flags, Console& console) {
+    flags.hidden_size = llama.d_model;
+    flags.heads = llama.heads;
+    if (llama.key_value_heads != 0 && llama.key_value_heads != llama.heads) {
+        flags.grouped = true;
+        flags.query_groups = llama.key_value_heads;
+    }
+    if (llama.head_size != 0) {
+        flags.head_width = llama.head_size;
+    }
+    flags.sequence = llama.context;
+    flags.positions = llama.context;
+    flags.feed_forward = llama.feed_forward;
+    flags.gated = true;
+    flags.no_bias = true;
+    flags.rms_norm = true;
+    flags.no_positions = true;
+    flags.untied = !llama.tied;
+    flags.hidden_dropout = 0;
+    if (const std::vector<std::string> words = numbers_of_llama(llama); !words.empty()) {
+        console.note(fmt::format("numbers that change no plan are not among the flags: add {}",
+                                 fmt::join(words, " ")));
+    }
+}
+
+/// Sizes of a gpt or a llama. Of a profile they are not known, which a note says.
+void set_model(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
+    const Scenario::ModelPart& model = scenario.model;
+    switch (model.kind) {
+        case ModelKind::Gpt:
+            set_gpt(model.gpt, flags);
+            set_vocabulary(model.gpt.vocabulary, scenario.pipeline.tensor_parallel, flags, console);
+            break;
+        case ModelKind::Llama:
+            set_llama(model.llama, flags, console);
+            set_vocabulary(
+                model.llama.vocabulary, scenario.pipeline.tensor_parallel, flags, console);
+            break;
+        default:
+            console.note(
+                "a profile does not say the sizes of its model: add --hidden-size, "
+                "--num-attention-heads, --seq-length, --vocab-size and what else describes it");
+            return;
+    }
+    flags.attention_dropout = 0;  // models of ours drop no probabilities
 }
 
 void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {

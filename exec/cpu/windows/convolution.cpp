@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "exec/cpu/product_scratch.h"
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/product_scratch.h"
+#include "exec/cpu/products/products.h"
 #include "exec/cpu/windows/window_loops.h"
 
 namespace pipetwin::exec {

@@ -2,9 +2,9 @@
 
 #include "exec/device/window_kernels.h"
 
-/// Convolutions of the CPU by its own products (exec/cpu/products.h), of fp32, fp64 and bf16. What
-/// a window reads is written into a row of a matrix, block by block of windows; the scratch memory
-/// for it is the calling thread's, a few megabytes beside what a plan counts.
+/// Convolutions of the CPU by its own products (exec/cpu/products/products.h), of fp32, fp64 and
+/// bf16. What a window reads is written into a row of a matrix, block by block of windows; the
+/// scratch memory for it is the calling thread's, a few megabytes beside what a plan counts.
 namespace pipetwin::exec {
 
 /// y = skip + x * w + b; operands as WindowKernels::convolution_forward.

@@ -1,4 +1,4 @@
-#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products/product_scratch.h"
 #include "exec/cpu/windows/window_loops.h"
 
 namespace pipetwin::exec {

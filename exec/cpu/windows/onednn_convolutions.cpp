@@ -15,8 +15,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "exec/cpu/onednn_products.h"
-#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products/onednn_products.h"
+#include "exec/cpu/products/product_scratch.h"
 
 // This is OpenMP's, which Debian's oneDNN runs on; its header comes with a compiler, not with the
 // library.
@@ -334,7 +334,7 @@ bool may_compute(const WindowShape& shape, DType type) {
     const bool dilated = shape.dilation != Pixels{1, 1};
     return shape.places() > 1 && !crops && !(dilated && shape.groups > 1) &&
            ((type == DType::F32 && has_fast_vectors()) ||
-            (type == DType::BF16 && onednn_is_faster_in_bf16()));
+            (type == DType::BF16 && onednn_has_bf16()));
 }
 
 int samples_of(ConstView images, Pixels size) {

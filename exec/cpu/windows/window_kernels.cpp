@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "exec/cpu/loops.h"
-#include "exec/cpu/product_scratch.h"
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/product_scratch.h"
+#include "exec/cpu/products/products.h"
 #include "exec/cpu/windows/convolution.h"
 #include "exec/cpu/windows/onednn_convolutions.h"
 #include "exec/cpu/windows/window_loops.h"

@@ -7,7 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/simd_targets.h"
-#include "exec/cpu/bfloat16.h"
+#include "exec/cpu/products/bfloat16.h"
 #include "exec/device/window_kernels.h"
 
 /// Loops over windows and channels that the CPU's kernels of images share, and those kernels, for

@@ -31,8 +31,8 @@ bool is_backward(AttentionDirection direction) {
 }
 
 bool equal(const AttentionShape& a, const AttentionShape& b) {
-    return std::tie(a.samples, a.positions, a.heads, a.width) ==
-           std::tie(b.samples, b.positions, b.heads, b.width);
+    return std::tie(a.samples, a.positions, a.heads, a.key_value_heads, a.head_size) ==
+           std::tie(b.samples, b.positions, b.heads, b.key_value_heads, b.head_size);
 }
 
 /// The reason why cuDNN is not asked for a plan; empty: it is.
@@ -44,8 +44,8 @@ std::string why_not_asked(const AttentionShape& shape,
         return "cuDNN " + text_of_cudnn_version(version) + " is older than " +
                text_of_cudnn_version(least_version);
     }
-    if (shape.samples < 1 || shape.positions < 2 || shape.heads < 1 ||
-        shape.width % shape.heads != 0 || shape.width / shape.heads % 8 != 0) {
+    if (shape.samples < 1 || shape.positions < 2 || shape.heads < 1 || shape.key_value_heads < 1 ||
+        shape.heads % shape.key_value_heads != 0 || shape.head_size % 8 != 0) {
         return "cuDNN wants two positions and heads of a multiple of 8";
     }
     if (is_backward(direction) && compute_capability >= 100) {
@@ -151,8 +151,7 @@ void CudnnAttention::Impl::run(int number,
         check_cudnn(cudnn, "cudnnSetStream", cudnn.set_stream(handle->get(), stream));
         stream_of_handle = stream;
     }
-    const int head_size = call.shape.width / call.shape.heads;
-    auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_size)));
+    auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(call.shape.head_size)));
     float one = 1;
     float minus_infinity = -std::numeric_limits<float>::infinity();
     std::vector<std::int64_t> names;
@@ -215,7 +214,8 @@ struct Heads {
 
 Heads heads_of(const void* qkv, const AttentionShape& shape) {
     const auto* const q = static_cast<const std::uint16_t*>(qkv);  // of bf16's size
-    return {.q = q, .k = q + shape.width, .v = q + 2 * std::ptrdiff_t{shape.width}};
+    const std::uint16_t* const k = q + shape.query_width();
+    return {.q = q, .k = k, .v = k + shape.key_width()};
 }
 
 }  // namespace

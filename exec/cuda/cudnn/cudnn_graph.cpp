@@ -95,11 +95,14 @@ class Builder {
 
     /// Along a row.
     Tensor reduce(cudnnReduceTensorOp_t f, const Tensor& x) {
+        return reduce(f, x, inner(packed({x.sizes[0], x.sizes[1], x.sizes[2], 1})));
+    }
+    /// Along what `to` has fewer of: columns, or heads, neighbours together.
+    Tensor reduce(cudnnReduceTensorOp_t f, const Tensor& x, const Tensor& to) {
         CudnnDescriptor& kind = add(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
         kind.set(CUDNN_ATTR_REDUCTION_OPERATOR, f);
         kind.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
         kind.finalize();
-        const Tensor to = inner(packed({x.sizes[0], x.sizes[1], x.sizes[2], 1}));
         CudnnDescriptor& operation = add(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
         operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, kind);
         operation.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x.descriptor);
@@ -184,21 +187,25 @@ class Builder {
 
 /// Shapes and strides of the tensors of attention, (samples, heads, positions, size of a head).
 struct Layouts {
-    Layout heads_of_qkv;      ///< Q, K or V, or their gradients
+    Layout queries;           ///< Q or its gradient
+    Layout keys;              ///< K or V, or their gradients
+    Layout keys_of_heads;     ///< what each head of a group gives to a gradient of K or V
     Layout heads_of_context;  ///< the context or its gradient
     Layout row_numbers;       ///< the log sums, or the dots of the rows
     Layout scores;
 };
 
 Layouts layouts_of(const AttentionShape& shape) {
-    const std::int64_t size = shape.width / shape.heads;
+    const std::int64_t size = shape.head_size;
     const std::int64_t positions = shape.positions;
-    const Extents sizes{shape.samples, shape.heads, positions, size};
-    const auto rows_apart = [&](std::int64_t stride) {
-        return Layout{sizes, {positions * stride, size, stride, 1}};
+    const auto rows_apart = [&](std::int64_t heads, std::int64_t stride) {
+        return Layout{{shape.samples, heads, positions, size},
+                      {positions * stride, size, stride, 1}};
     };
-    return {.heads_of_qkv = rows_apart(3 * std::int64_t{shape.width}),
-            .heads_of_context = rows_apart(shape.width),
+    return {.queries = rows_apart(shape.heads, shape.qkv_width()),
+            .keys = rows_apart(shape.key_value_heads, shape.qkv_width()),
+            .keys_of_heads = packed({shape.samples, shape.heads, positions, size}),
+            .heads_of_context = rows_apart(shape.heads, shape.query_width()),
             .row_numbers = packed({shape.samples, shape.heads, positions, 1}),
             .scores = packed({shape.samples, shape.heads, positions, positions})};
 }
@@ -209,9 +216,9 @@ constexpr cudnnDataType_t fp32 = CUDNN_DATA_FLOAT;
 // S = Q K^T scale, masked;  L = max S + log(sum exp(S - max S));  context = exp(S - max S) / sum V
 void add_forward(Builder& graph, const Layouts& at) {
     using enum AttentionTensor;
-    const Tensor q = graph.kept(Q, bf16, at.heads_of_qkv);
-    const Tensor k = graph.kept(K, bf16, transposed(at.heads_of_qkv));
-    const Tensor v = graph.kept(V, bf16, at.heads_of_qkv);
+    const Tensor q = graph.kept(Q, bf16, at.queries);
+    const Tensor k = graph.kept(K, bf16, transposed(at.keys));
+    const Tensor v = graph.kept(V, bf16, at.keys);
     const Tensor raw = graph.multiply(q, k, graph.inner(at.scores));
     const Tensor scaled =
         graph.pointwise(CUDNN_POINTWISE_MUL, raw, graph.number(Scale), graph.inner(at.scores));
@@ -232,14 +239,25 @@ void add_forward(Builder& graph, const Layouts& at) {
     graph.multiply(p, v, graph.kept(Context, bf16, at.heads_of_context));
 }
 
+/// The gradient of K or V = a b, summed over the heads of a group.
+void add_key_gradient(
+    Builder& graph, const Layouts& at, const Tensor& a, const Tensor& b, AttentionTensor name) {
+    if (at.keys.sizes[1] == at.queries.sizes[1]) {
+        graph.multiply(a, b, graph.kept(name, bf16, at.keys));
+        return;
+    }
+    const Tensor of_heads = graph.multiply(a, b, graph.inner(at.keys_of_heads, bf16));
+    graph.reduce(CUDNN_REDUCE_TENSOR_ADD, of_heads, graph.kept(name, bf16, at.keys));
+}
+
 // D = rowsum(dC * C);  P = exp(S - L);  dV = P^T dC;  dS = (dC V^T - D) * P scale;  dK = dS^T Q,
 // dQ = dS K. That dQ is written by its product, and not summed up in memory, is what makes engines
 // add in one order: they keep dS in their workspace for it, 2 bytes for each pair of positions.
 void add_backward(Builder& graph, const Layouts& at) {
     using enum AttentionTensor;
-    const Tensor q = graph.kept(Q, bf16, at.heads_of_qkv);
-    const Tensor k = graph.kept(K, bf16, transposed(at.heads_of_qkv));
-    const Tensor v = graph.kept(V, bf16, transposed(at.heads_of_qkv));
+    const Tensor q = graph.kept(Q, bf16, at.queries);
+    const Tensor k = graph.kept(K, bf16, transposed(at.keys));
+    const Tensor v = graph.kept(V, bf16, transposed(at.keys));
     const Tensor context = graph.kept(Context, bf16, at.heads_of_context);
     const Tensor dcontext = graph.kept(DContext, bf16, at.heads_of_context);
     const Tensor scale = graph.number(Scale);
@@ -259,7 +277,7 @@ void add_backward(Builder& graph, const Layouts& at) {
     const Tensor p = graph.pointwise(CUDNN_POINTWISE_EXP,
                                      graph.causal(shifted, graph.number(MinusInfinity)),
                                      graph.inner(at.scores));
-    graph.multiply(graph.transpose(p), dcontext, graph.kept(DV, bf16, at.heads_of_qkv));
+    add_key_gradient(graph, at, graph.transpose(p), dcontext, DV);
 
     const Tensor dp = graph.multiply(dcontext, v, graph.inner(at.scores));
     const Tensor centred =
@@ -267,8 +285,8 @@ void add_backward(Builder& graph, const Layouts& at) {
     const Tensor weighted =
         graph.pointwise(CUDNN_POINTWISE_MUL, centred, p, graph.inner(at.scores));
     const Tensor ds = graph.pointwise(CUDNN_POINTWISE_MUL, weighted, scale, graph.inner(at.scores));
-    graph.multiply(graph.transpose(ds), q, graph.kept(DK, bf16, at.heads_of_qkv));
-    graph.multiply(ds, graph.transpose(k), graph.kept(DQ, bf16, at.heads_of_qkv));
+    add_key_gradient(graph, at, graph.transpose(ds), q, DK);
+    graph.multiply(ds, graph.transpose(k), graph.kept(DQ, bf16, at.queries));
 }
 
 }  // namespace

@@ -61,10 +61,30 @@ AttentionShape shape_of(const exec::AttentionShape& shape) {
     return {.samples = shape.samples,
             .positions = shape.positions,
             .heads = shape.heads,
-            .width = static_cast<int>(shape.query_width())};
+            .key_value_heads = shape.key_value_heads,
+            .head_size = shape.head_size};
+}
+
+/// Queries and keys stand side by side at the beginning of a row.
+Rotation rotation_of(const exec::AttentionShape& shape, const Rotary& rotary, exec::Turn turn) {
+    Rotation rotation{.rows = std::int64_t{shape.samples} * shape.positions,
+                      .stride = shape.qkv_width(),
+                      .positions = shape.positions,
+                      .heads = shape.heads + shape.key_value_heads,
+                      .pairs = shape.head_size / 2};
+    PIPETWIN_EXPECT(rotation.pairs <= most_rotary_pairs, "heads that the kernels take");
+    for (int pair = 0; pair < rotation.pairs; ++pair) {
+        const double frequency = rotary_frequency(rotary, pair, shape.head_size);
+        rotation.frequencies[pair] = turn == exec::Turn::Forward ? frequency : -frequency;
+    }
+    return rotation;
 }
 
 LayerNorm norm_of(ConstView x, ConstView gain) {
+    return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
+}
+
+RmsNorm rms_norm_of(ConstView x, ConstView gain) {
     return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
 }
 
@@ -303,37 +323,70 @@ void CudaKernels::layer_norm_backward_weight(
                      scratch<float>(layer_norm_scratch(x.rows, x.columns)));
 }
 
-namespace {
-
-[[noreturn]] void refuse_on_gpu(const char* what) {
-    throw Error(ErrorKind::Unavailable, what, "cannot be executed on a GPU yet");
-}
-
-}  // namespace
-
-void CudaKernels::rms_norm_forward(ConstView, ConstView, double, View, View) const {
-    refuse_on_gpu("rms_norm");
+void CudaKernels::rms_norm_forward(
+    ConstView x, ConstView gain, double epsilon, View y, View roots) const {
+    lane_.list().add("rms_norm_forward",
+                     cuda::rms_norm_forward,
+                     real_of(x.dtype),
+                     rms_norm_of(x, gain),
+                     static_cast<float>(epsilon),
+                     y.data,
+                     roots.as<float>());
 }
 
 void CudaKernels::rms_norm_backward_input(
-    ConstView, ConstView, ConstView, ConstView, ConstView, View) const {
-    refuse_on_gpu("rms_norm");
+    ConstView x, ConstView gain, ConstView roots, ConstView dy, ConstView skip, View dx) const {
+    lane_.list().add("rms_norm_backward_input",
+                     cuda::rms_norm_backward_input,
+                     real_of(x.dtype),
+                     rms_norm_of(x, gain),
+                     roots.as<float>(),
+                     dy.data,
+                     skip.data,
+                     dx.data);
 }
 
-void CudaKernels::rms_norm_backward_weight(ConstView, ConstView, ConstView, View) const {
-    refuse_on_gpu("rms_norm");
+void CudaKernels::rms_norm_backward_weight(ConstView x,
+                                           ConstView roots,
+                                           ConstView dy,
+                                           View dgain) const {
+    lane_.list().add("rms_norm_backward_weight",
+                     cuda::rms_norm_backward_weight,
+                     real_of(x.dtype),
+                     rms_norm_of(x, {}),
+                     roots.as<float>(),
+                     dy.data,
+                     dgain.as<float>(),
+                     scratch<float>(column_sums_scratch(x.rows, x.columns)));
 }
 
-void CudaKernels::swiglu_forward(ConstView, View) const {
-    refuse_on_gpu("swiglu");
+void CudaKernels::swiglu_forward(ConstView x, View y) const {
+    lane_.list().add("swiglu_forward",
+                     cuda::swiglu_forward,
+                     real_of(x.dtype),
+                     y.rows,
+                     y.columns,
+                     x.data,
+                     y.data);
 }
 
-void CudaKernels::swiglu_backward(ConstView, ConstView, View) const {
-    refuse_on_gpu("swiglu");
+void CudaKernels::swiglu_backward(ConstView x, ConstView dy, View dx) const {
+    lane_.list().add("swiglu_backward",
+                     cuda::swiglu_backward,
+                     real_of(x.dtype),
+                     dy.rows,
+                     dy.columns,
+                     x.data,
+                     dy.data,
+                     dx.data);
 }
 
-void CudaKernels::rotate(const exec::AttentionShape&, const Rotary&, exec::Turn, View) const {
-    refuse_on_gpu("rotary positions");
+void CudaKernels::rotate(const exec::AttentionShape& shape,
+                         const Rotary& rotary,
+                         exec::Turn turn,
+                         View qkv) const {
+    lane_.list().add(
+        "rotate", cuda::rotate, real_of(qkv.dtype), rotation_of(shape, rotary, turn), qkv.data);
 }
 
 void CudaKernels::gelu_forward(ConstView x, View y) const {

@@ -9,16 +9,12 @@
 namespace pipetwin::cuda {
 namespace {
 
-constexpr int largest_head = 256;
 constexpr int dots_per_block = rows_per_block<warp_lanes>;
 
-int head_size(const AttentionShape& shape) {
-    return shape.width / shape.heads;
-}
-
 bool accepted(const AttentionShape& shape) {
-    if (shape.samples < 0 || shape.positions < 0 || shape.heads < 1 || shape.width < 1 ||
-        shape.width % shape.heads != 0 || head_size(shape) > largest_head) {
+    if (shape.samples < 0 || shape.positions < 0 || shape.key_value_heads < 1 || shape.heads < 1 ||
+        shape.heads % shape.key_value_heads != 0 || shape.head_size < 1 ||
+        shape.head_size > largest_head) {
         return false;
     }
     // A grid has at most 2^31 - 1 blocks, those of the dots are the most; a row is counted in an
@@ -49,8 +45,7 @@ __global__ void __launch_bounds__(row_block)
     const Rows<const T> c = context_rows(shape, context, head);
     const Rows<const T> dc = context_rows(shape, dcontext, head);
     float sum = 0;
-    for (int j = static_cast<int>(threadIdx.x) % warp_lanes; j < shape.width / shape.heads;
-         j += warp_lanes) {
+    for (int j = static_cast<int>(threadIdx.x) % warp_lanes; j < shape.head_size; j += warp_lanes) {
         sum =
             fmaf(to_float(dc.data[row * dc.stride + j]), to_float(c.data[row * c.stride + j]), sum);
     }
@@ -83,7 +78,7 @@ AttentionForward<T> forward_call(const AttentionShape& shape,
 }  // namespace
 
 float attention_scale(const AttentionShape& shape) {
-    return static_cast<float>(1 / std::sqrt(static_cast<double>(head_size(shape))));
+    return static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size)));
 }
 
 cudaError_t attention_forward(Real real,
@@ -102,7 +97,7 @@ cudaError_t attention_forward(Real real,
         return plain_forward(forward_call<float>(shape, qkv, context, log_sums), stream);
     }
     const auto call = forward_call<Bf16>(shape, qkv, context, log_sums);
-    const bool tensor_cores = tensor_cores_take(head_size(shape)) && are_aligned({qkv, context});
+    const bool tensor_cores = tensor_cores_take(shape.head_size) && are_aligned({qkv, context});
     return tensor_cores ? tensor_core_forward(call, stream) : plain_forward(call, stream);
 }
 
@@ -137,7 +132,7 @@ cudaError_t attention_backward(Real real,
         return run(float{}, plain_backward<float>);
     }
     const bool tensor_cores =
-        tensor_cores_take(head_size(shape)) && are_aligned({qkv, dcontext, dqkv});
+        tensor_cores_take(shape.head_size) && are_aligned({qkv, dcontext, dqkv});
     return run(Bf16{}, tensor_cores ? tensor_core_backward : plain_backward<Bf16>);
 }
 

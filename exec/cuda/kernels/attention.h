@@ -6,6 +6,13 @@
 
 #include "exec/cuda/kernels/kernels.h"
 
+/// For functions that host and device call.
+#ifdef __CUDACC__
+#define PIPETWIN_BOTH_SIDES __host__ __device__
+#else
+#define PIPETWIN_BOTH_SIDES
+#endif
+
 /// Causal self-attention that never holds the probabilities: tiles of scores live in registers, and
 /// the backward computes them again from one number per row. Source: FlashAttention-2 (Dao, arXiv
 /// 2307.08691), algorithms 1 and 2, without its atomic additions.
@@ -17,21 +24,42 @@
 /// every run: no atomics, every sum has one order.
 namespace pipetwin::cuda {
 
-/// Sizes of one self-attention: `samples` sequences of `positions`, `heads` heads that share the
-/// width.
+/// Sizes of one self-attention: `samples` sequences of `positions`; heads in groups of heads /
+/// key_value_heads share keys and values, neighbours together.
 struct AttentionShape {
     int samples;
     int positions;
     int heads;
-    int width;  ///< heads * size of a head
+    int key_value_heads;
+    int head_size;
+
+    /// Columns of all queries, and of the context.
+    PIPETWIN_BOTH_SIDES constexpr std::int64_t query_width() const {
+        return std::int64_t{heads} * head_size;
+    }
+    /// Columns of all keys, and of all values.
+    PIPETWIN_BOTH_SIDES constexpr std::int64_t key_width() const {
+        return std::int64_t{key_value_heads} * head_size;
+    }
+    /// Columns of Q | K | V.
+    PIPETWIN_BOTH_SIDES constexpr std::int64_t qkv_width() const {
+        return query_width() + 2 * key_width();
+    }
+    /// Heads that share keys and values.
+    PIPETWIN_BOTH_SIDES constexpr int group() const { return heads / key_value_heads; }
 };
 
-/// Per head: P = softmax(Q K^T / sqrt(size of a head) under the causal mask), context = P V.
+/// The largest size of a head that the kernels take.
+constexpr int largest_head = 256;
+
+/// Per head: P = softmax(Q K^T / sqrt(head_size) under the causal mask), context = P V, with K and
+/// V of the head's group.
 ///
-/// n = samples * positions. qkv (n, 3 width) = Q | K | V, each with its heads side by side; context
-/// (n, width); log_sums (samples * heads, positions) = log of the sum of exp of a row's scaled
-/// scores. All in device memory, of type `real` but the log_sums. Returns cudaErrorInvalidValue,
-/// and launches nothing, where heads do not divide the width or a head is larger than 256.
+/// n = samples * positions. qkv (n, qkv_width) = Q | K | V, each with its heads side by side;
+/// context (n, query_width); log_sums (samples * heads, positions) = log of the sum of exp of a
+/// row's scaled scores. All in device memory, of type `real` but the log_sums. Returns
+/// cudaErrorInvalidValue, and launches nothing, where key_value_heads do not divide heads or a head
+/// is larger than `largest_head`.
 cudaError_t attention_forward(Real real,
                               const AttentionShape& shape,
                               const void* qkv,
@@ -44,9 +72,10 @@ constexpr std::int64_t attention_backward_scratch(const AttentionShape& shape) {
     return std::int64_t{shape.samples} * shape.heads * shape.positions;
 }
 
-/// dqkv (n, 3 width) = dQ | dK | dV, all of it written; it may not overlap what is read. `context`
-/// and `log_sums` are the forward's; `scratch` has attention_backward_scratch(shape) floats.
-/// Refuses what the forward refuses.
+/// dqkv (n, qkv_width) = dQ | dK | dV, all of it written; it may not overlap what is read. dK and
+/// dV are sums over the heads of a group, in the order of the heads. `context` and `log_sums` are
+/// the forward's; `scratch` has attention_backward_scratch(shape) floats. Refuses what the forward
+/// refuses.
 cudaError_t attention_backward(Real real,
                                const AttentionShape& shape,
                                const void* qkv,

@@ -64,7 +64,7 @@ struct Rows {
 /// The part of the work that a block does: heads are counted sample by sample, blocks of one head
 /// lie side by side so that they find its rows in the L2 cache.
 struct BlockPlace {
-    int head;  ///< of samples * heads
+    int head;  ///< of samples * heads, or of samples * key_value_heads where tiles are of keys
     int tile;  ///< of the head's positions
 };
 
@@ -82,22 +82,46 @@ __device__ inline BlockPlace block_from_last(int tiles) {
     return {place.head, tiles - 1 - place.tile};
 }
 
-/// The rows of a head in qkv or dqkv; part 0 is Q, 1 is K, 2 is V.
+/// The head of samples * key_value_heads whose keys and values a head reads.
+__device__ inline int key_value_head(const AttentionShape& shape, int head) {
+    return head / shape.group();
+}
+
+/// The rows of a head's queries in qkv, or of their gradients in dqkv.
 template <class T>
-__device__ inline Rows<T> qkv_rows(const AttentionShape& shape, T* qkv, int head, int part) {
-    const std::int64_t stride = 3 * std::int64_t{shape.width};
+__device__ inline Rows<T> query_rows(const AttentionShape& shape, T* qkv, int head) {
+    const std::int64_t stride = shape.qkv_width();
     const std::int64_t sample = head / shape.heads;
-    const std::int64_t column =
-        std::int64_t{part} * shape.width + head % shape.heads * (shape.width / shape.heads);
+    const int column = head % shape.heads * shape.head_size;
     return {qkv + sample * shape.positions * stride + column, stride};
+}
+
+/// The rows of the keys of `head`, of samples * key_value_heads, in qkv, or of their gradients in
+/// dqkv.
+template <class T>
+__device__ inline Rows<T> key_rows(const AttentionShape& shape, T* qkv, int head) {
+    const std::int64_t stride = shape.qkv_width();
+    const std::int64_t sample = head / shape.key_value_heads;
+    const std::int64_t column =
+        shape.query_width() + head % shape.key_value_heads * shape.head_size;
+    return {qkv + sample * shape.positions * stride + column, stride};
+}
+
+/// The rows of the values of `head`, of samples * key_value_heads, in qkv, or of their gradients in
+/// dqkv.
+template <class T>
+__device__ inline Rows<T> value_rows(const AttentionShape& shape, T* qkv, int head) {
+    const Rows<T> keys = key_rows(shape, qkv, head);
+    return {keys.data + shape.key_width(), keys.stride};
 }
 
 /// The rows of a head in context or dcontext.
 template <class T>
 __device__ inline Rows<T> context_rows(const AttentionShape& shape, T* context, int head) {
+    const std::int64_t stride = shape.query_width();
     const std::int64_t sample = head / shape.heads;
-    const int column = head % shape.heads * (shape.width / shape.heads);
-    return {context + sample * shape.positions * shape.width + column, shape.width};
+    const int column = head % shape.heads * shape.head_size;
+    return {context + sample * shape.positions * stride + column, stride};
 }
 
 /// A head's part of log_sums or row_dots.
@@ -107,13 +131,18 @@ __device__ inline T* row_numbers(const AttentionShape& shape, T* numbers, int he
 }
 
 /// a / b rounded up; b > 0.
-__host__ __device__ constexpr int ceil_divide(int a, int b) {
+PIPETWIN_BOTH_SIDES constexpr int ceil_divide(int a, int b) {
     return (a + b - 1) / b;
 }
 
+/// What the rows of a block's tile are: a block of queries has one head, a block of keys all heads
+/// of a group.
+enum class TileRows : std::uint8_t { Queries, Keys };
+
 /// Number of blocks for all heads, with `tile_rows` rows to a tile.
-inline unsigned attention_blocks(const AttentionShape& shape, int tile_rows) {
-    return static_cast<unsigned>(shape.samples) * static_cast<unsigned>(shape.heads) *
+inline unsigned attention_blocks(const AttentionShape& shape, TileRows of, int tile_rows) {
+    const int heads = of == TileRows::Queries ? shape.heads : shape.key_value_heads;
+    return static_cast<unsigned>(shape.samples) * static_cast<unsigned>(heads) *
            static_cast<unsigned>(ceil_divide(shape.positions, tile_rows));
 }
 

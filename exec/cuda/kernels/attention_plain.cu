@@ -167,7 +167,7 @@ struct Shared {
     float* right;
 };
 
-/// One sample's head; all that is read of it begins in qkv.
+/// One sample's head, with keys and values of its group; all that is read of it begins in qkv.
 template <class T>
 struct Head {
     int positions;
@@ -179,11 +179,12 @@ struct Head {
 
 template <class T>
 __device__ inline Head<T> head_of(const AttentionShape& shape, const T* qkv, int head) {
+    const int of_keys = key_value_head(shape, head);
     return {shape.positions,
-            shape.width / shape.heads,
-            qkv_rows(shape, qkv, head, 0),
-            qkv_rows(shape, qkv, head, 1),
-            qkv_rows(shape, qkv, head, 2)};
+            shape.head_size,
+            query_rows(shape, qkv, head),
+            key_rows(shape, qkv, of_keys),
+            value_rows(shape, qkv, of_keys)};
 }
 
 /// a b^T over all columns of a head, of the tiles of rows that begin at `row` and `column`.
@@ -365,42 +366,31 @@ struct GradientBlock {
 
 template <class T>
 __device__ inline GradientBlock<T> gradient_block(const AttentionBackward<T>& call,
-                                                  const BlockPlace& place) {
-    return {head_of(call.shape, call.qkv, place.head),
-            context_rows(call.shape, call.dcontext, place.head),
-            row_numbers(call.shape, call.log_sums, place.head),
-            row_numbers(call.shape, call.row_dots, place.head),
-            place.tile * tile};
+                                                  int head,
+                                                  int tile_index) {
+    return {head_of(call.shape, call.qkv, head),
+            context_rows(call.shape, call.dcontext, head),
+            row_numbers(call.shape, call.log_sums, head),
+            row_numbers(call.shape, call.row_dots, head),
+            tile_index * tile};
 }
 
 /// Sums over a head to rows of Q, K or V's gradient, each times `factor`.
 template <class T, int parts>
-__device__ inline void store_gradient(const AttentionBackward<T>& call,
-                                      const HeadSums<parts>& sums,
-                                      float factor,
-                                      const BlockPlace& place,
-                                      int part) {
+__device__ inline void store_gradient(
+    const HeadSums<parts>& sums, float factor, const Head<T>& head, const Rows<T>& to, int row) {
     const float factors[each] = {factor, factor, factor, factor};
-    store_rows(sums,
-               factors,
-               head_of(call.shape, call.qkv, place.head),
-               qkv_rows(call.shape, call.dqkv, place.head, part),
-               place.tile * tile);
+    store_rows(sums, factors, head, to, row);
 }
 
-/// dK = dS^T Q scale and dV = P^T dcontext for a tile of keys; rows are keys, columns queries.
+/// Adds what the queries of a head give to dK = dS^T Q scale and dV = P^T dcontext of a tile of
+/// keys; rows are keys, columns queries.
 template <class T, int parts>
-__global__ void __launch_bounds__(threads)
-    key_gradients_kernel(AttentionBackward<T> call, float scale) {
-    PIPETWIN_SHARED(tiles, float[2][tile_floats]);
-    const Shared shared{tiles[0], tiles[1]};
-    const BlockPlace place = block_from_first(ceil_divide(call.shape.positions, tile));
-    const GradientBlock<T> at = gradient_block(call, place);
-
-    HeadSums<parts> dk;
-    HeadSums<parts> dv;
-    set_zero(dk);
-    set_zero(dv);
+__device__ inline void add_key_gradients(const Shared& shared,
+                                         const GradientBlock<T>& at,
+                                         float scale,
+                                         HeadSums<parts>& dk,
+                                         HeadSums<parts>& dv) {
     for (int column = at.row; column < at.head.positions; column += tile) {
         // P^T = exp(K Q^T scale - log sum), dP^T = V dcontext^T, dS^T = P^T * (dP^T - dot)
         Part p = product_transposed(shared, at.head, at.head.k, at.row, at.head.q, column);
@@ -414,8 +404,30 @@ __global__ void __launch_bounds__(threads)
         add_product(shared, at.head, p, at.dc, column, dv);
         add_product(shared, at.head, ds, at.head.q, column, dk);
     }
-    store_gradient(call, dk, scale, place, 1);
-    store_gradient(call, dv, 1, place, 2);
+}
+
+/// dK and dV of a tile of keys, summed over the heads that share them.
+template <class T, int parts>
+__global__ void __launch_bounds__(threads)
+    key_gradients_kernel(AttentionBackward<T> call, float scale) {
+    PIPETWIN_SHARED(tiles, float[2][tile_floats]);
+    const Shared shared{tiles[0], tiles[1]};
+    const BlockPlace place = block_from_first(ceil_divide(call.shape.positions, tile));
+
+    HeadSums<parts> dk;
+    HeadSums<parts> dv;
+    set_zero(dk);
+    set_zero(dv);
+    const int group = call.shape.group();
+    const int first = place.head * group;
+    PIPETWIN_ROLLED
+    for (int head = first; head < first + group; ++head) {
+        add_key_gradients(shared, gradient_block(call, head, place.tile), scale, dk, dv);
+    }
+    const Head<T> head = head_of(call.shape, call.qkv, first);
+    const int row = place.tile * tile;
+    store_gradient(dk, scale, head, key_rows(call.shape, call.dqkv, place.head), row);
+    store_gradient(dv, 1, head, value_rows(call.shape, call.dqkv, place.head), row);
 }
 
 /// dQ = dS K scale for a tile of queries.
@@ -425,7 +437,7 @@ __global__ void __launch_bounds__(threads)
     PIPETWIN_SHARED(tiles, float[2][tile_floats]);
     const Shared shared{tiles[0], tiles[1]};
     const BlockPlace place = block_from_last(ceil_divide(call.shape.positions, tile));
-    const GradientBlock<T> at = gradient_block(call, place);
+    const GradientBlock<T> at = gradient_block(call, place.head, place.tile);
 
     HeadSums<parts> dq;
     set_zero(dq);
@@ -442,25 +454,31 @@ __global__ void __launch_bounds__(threads)
         });
         add_product(shared, at.head, ds, at.head.k, column, dq);
     }
-    store_gradient(call, dq, scale, place, 0);
+    store_gradient(dq, scale, at.head, query_rows(call.shape, call.dqkv, place.head), at.row);
 }
 
 template <auto kernel, class Call>
-cudaError_t launch_tiles(const Call& call, cudaStream_t stream) {
-    return launch<kernel>(
-        attention_blocks(call.shape, tile), threads, 0, stream, call, attention_scale(call.shape));
+cudaError_t launch_tiles(TileRows of, const Call& call, cudaStream_t stream) {
+    return launch<kernel>(attention_blocks(call.shape, of, tile),
+                          threads,
+                          0,
+                          stream,
+                          call,
+                          attention_scale(call.shape));
 }
 
 template <class T, int parts>
 cudaError_t backward(const AttentionBackward<T>& call, cudaStream_t stream) {
-    const cudaError_t error = launch_tiles<key_gradients_kernel<T, parts>>(call, stream);
-    return error == cudaSuccess ? launch_tiles<query_gradients_kernel<T, parts>>(call, stream)
-                                : error;
+    const cudaError_t error =
+        launch_tiles<key_gradients_kernel<T, parts>>(TileRows::Keys, call, stream);
+    return error == cudaSuccess
+               ? launch_tiles<query_gradients_kernel<T, parts>>(TileRows::Queries, call, stream)
+               : error;
 }
 
 /// Parts of 64 columns that a head has: 1, 2, or 3 to 4.
 int parts_of(const AttentionShape& shape) {
-    return ceil_divide(shape.width / shape.heads, tile);
+    return ceil_divide(shape.head_size, tile);
 }
 
 }  // namespace
@@ -469,11 +487,11 @@ template <class T>
 cudaError_t plain_forward(const AttentionForward<T>& call, cudaStream_t stream) {
     switch (parts_of(call.shape)) {
         case 1:
-            return launch_tiles<forward_kernel<T, 1>>(call, stream);
+            return launch_tiles<forward_kernel<T, 1>>(TileRows::Queries, call, stream);
         case 2:
-            return launch_tiles<forward_kernel<T, 2>>(call, stream);
+            return launch_tiles<forward_kernel<T, 2>>(TileRows::Queries, call, stream);
         default:
-            return launch_tiles<forward_kernel<T, 4>>(call, stream);
+            return launch_tiles<forward_kernel<T, 4>>(TileRows::Queries, call, stream);
     }
 }
 

@@ -345,13 +345,13 @@ struct Columns {
 
 /// Asks for the shared memory, which may be more than a kernel has unasked.
 template <auto kernel, class Tiles, class Call>
-cudaError_t launch_tiles(int shared_bytes, cudaStream_t stream, const Call& call) {
+cudaError_t launch_tiles(TileRows of, int shared_bytes, cudaStream_t stream, const Call& call) {
     const cudaError_t error =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
     if (error != cudaSuccess) {
         return error;
     }
-    return launch<kernel>(attention_blocks(call.shape, Tiles::rows),
+    return launch<kernel>(attention_blocks(call.shape, of, Tiles::rows),
                           threads,
                           static_cast<std::size_t>(shared_bytes),
                           stream,
@@ -362,7 +362,7 @@ cudaError_t launch_tiles(int shared_bytes, cudaStream_t stream, const Call& call
 /// f(std::integral_constant<int, size>) with the size of a head, where there are kernels for it.
 template <class F>
 cudaError_t with_head_size(const AttentionShape& shape, const F& f) {
-    switch (shape.width / shape.heads) {
+    switch (shape.head_size) {
         case 16:
             return f(std::integral_constant<int, 16>{});
         case 32:

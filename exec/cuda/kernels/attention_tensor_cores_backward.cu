@@ -55,9 +55,9 @@ struct QueryNumbers {
     }
 };
 
-/// dK = dS^T Q scale and dV = P^T dcontext for a tile of keys; rows are keys here, and columns
-/// queries. Columns beyond the last have log sum 0, dot 0 and zeros for Q and dcontext: P is 1
-/// there, and what it is multiplied with 0.
+/// dK = dS^T Q scale and dV = P^T dcontext for a tile of keys, summed over the heads that share
+/// them; rows are keys here, and columns queries. Columns beyond the last have log sum 0, dot 0 and
+/// zeros for Q and dcontext: P is 1 there, and what it is multiplied with 0.
 template <class Tiles>
 __global__ void __launch_bounds__(threads)
     key_gradients_kernel(AttentionBackward<Bf16> call, float scale) {
@@ -77,17 +77,9 @@ __global__ void __launch_bounds__(threads)
     set_zero(dv);
 
     copy_tile<size, Tiles::rows>(
-        k_tile, qkv_rows(call.shape, call.qkv, at.head, 1), at.first_row, positions);
+        k_tile, key_rows(call.shape, call.qkv, at.head), at.first_row, positions);
     copy_tile<size, Tiles::rows>(
-        v_tile, qkv_rows(call.shape, call.qkv, at.head, 2), at.first_row, positions);
-    const Columns<Tiles> queries{stages,
-                                 qkv_rows(call.shape, call.qkv, at.head, 0),
-                                 context_rows(call.shape, call.dcontext, at.head),
-                                 positions};
-    const QueryNumbers<Tiles> query_numbers{row_numbers(call.shape, call.log_sums, at.head),
-                                            row_numbers(call.shape, call.row_dots, at.head),
-                                            positions,
-                                            numbers};
+        v_tile, value_rows(call.shape, call.qkv, at.head), at.first_row, positions);
     const auto work = [&](int stage, int column, const Bf16* q_tile, const Bf16* dc_tile) {
         if (column + columns <= at.row) {
             return;
@@ -113,11 +105,24 @@ __global__ void __launch_bounds__(threads)
         multiply<size>(to_operand(ds), q_tile, dk);
     };
     static_assert(Tiles::rows % columns == 0, "a tile of rows begins where one of columns does");
-    queries.for_each(at.first_row, positions, query_numbers, work);
+    const int group = call.shape.group();
+    PIPETWIN_ROLLED
+    for (int head = at.head * group; head < (at.head + 1) * group; ++head) {
+        const Columns<Tiles> queries{stages,
+                                     query_rows(call.shape, call.qkv, head),
+                                     context_rows(call.shape, call.dcontext, head),
+                                     positions};
+        const QueryNumbers<Tiles> query_numbers{row_numbers(call.shape, call.log_sums, head),
+                                                row_numbers(call.shape, call.row_dots, head),
+                                                positions,
+                                                numbers};
+        queries.for_each(at.first_row, positions, query_numbers, work);
+        __syncthreads();  // no warp reads the stages any more
+    }
     const auto scaled = [=](int, int) { return scale; };
     const auto as_is = [](int, int) { return 1.0F; };
-    store_rows(dk, qkv_rows(call.shape, call.dqkv, at.head, 1), at.row, positions, scaled);
-    store_rows(dv, qkv_rows(call.shape, call.dqkv, at.head, 2), at.row, positions, as_is);
+    store_rows(dk, key_rows(call.shape, call.dqkv, at.head), at.row, positions, scaled);
+    store_rows(dv, value_rows(call.shape, call.dqkv, at.head), at.row, positions, as_is);
 }
 
 /// dQ = dS K scale for a tile of queries.
@@ -150,12 +155,13 @@ __global__ void __launch_bounds__(threads)
     set_zero(dq);
 
     copy_tile<size, Tiles::rows>(
-        q_tile, qkv_rows(call.shape, call.qkv, at.head, 0), at.first_row, positions);
+        q_tile, query_rows(call.shape, call.qkv, at.head), at.first_row, positions);
     copy_tile<size, Tiles::rows>(
         dc_tile, context_rows(call.shape, call.dcontext, at.head), at.first_row, positions);
+    const int of_keys = key_value_head(call.shape, at.head);
     const Columns<Tiles> keys{stages,
-                              qkv_rows(call.shape, call.qkv, at.head, 1),
-                              qkv_rows(call.shape, call.qkv, at.head, 2),
+                              key_rows(call.shape, call.qkv, of_keys),
+                              value_rows(call.shape, call.qkv, of_keys),
                               positions};
     keys.for_each(
         0, end_column, NoNumbers{}, [&](int, int column, const Bf16* k_tile, const Bf16* v_tile) {
@@ -177,7 +183,7 @@ __global__ void __launch_bounds__(threads)
             multiply<size>(to_operand(ds), k_tile, dq);
         });
     const auto scaled = [=](int, int) { return scale; };
-    store_rows(dq, qkv_rows(call.shape, call.dqkv, at.head, 0), at.row, positions, scaled);
+    store_rows(dq, query_rows(call.shape, call.dqkv, at.head), at.row, positions, scaled);
 }
 
 template <int size>
@@ -191,13 +197,13 @@ cudaError_t tensor_core_backward(const AttentionBackward<Bf16>& call, cudaStream
     return with_head_size(call.shape, [&](auto size) {
         using Keys = KeyTiles<decltype(size)::value>;
         using Queries = QueryTiles<decltype(size)::value>;
-        const cudaError_t error =
-            launch_tiles<key_gradients_kernel<Keys>, Keys>(backward_bytes<Keys>, stream, call);
+        const cudaError_t error = launch_tiles<key_gradients_kernel<Keys>, Keys>(
+            TileRows::Keys, backward_bytes<Keys>, stream, call);
         if (error != cudaSuccess) {
             return error;
         }
         return launch_tiles<query_gradients_kernel<Queries>, Queries>(
-            backward_bytes<Queries>, stream, call);
+            TileRows::Queries, backward_bytes<Queries>, stream, call);
     });
 }
 

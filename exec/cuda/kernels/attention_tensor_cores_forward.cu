@@ -88,11 +88,11 @@ __global__ void __launch_bounds__(threads)
     }
 
     copy_tile<size, Tiles::rows>(
-        q_tile, qkv_rows(call.shape, call.qkv, at.head, 0), at.first_row, positions);
-    const Rows<const Bf16> k_rows = qkv_rows(call.shape, call.qkv, at.head, 1);
+        q_tile, query_rows(call.shape, call.qkv, at.head), at.first_row, positions);
+    const int of_keys = key_value_head(call.shape, at.head);
     const Columns<Tiles> keys{q_tile + Tiles::row_elements,
-                              k_rows,
-                              {k_rows.data + call.shape.width, k_rows.stride},
+                              key_rows(call.shape, call.qkv, of_keys),
+                              value_rows(call.shape, call.qkv, of_keys),
                               positions};
     keys.for_each(
         0, end_column, NoNumbers{}, [&](int, int column, const Bf16* k_tile, const Bf16* v_tile) {
@@ -139,7 +139,8 @@ bool tensor_cores_take(int head_size) {
 cudaError_t tensor_core_forward(const AttentionForward<Bf16>& call, cudaStream_t stream) {
     return with_head_size(call.shape, [&](auto size) {
         using Tiles = ForwardTiles<decltype(size)::value>;
-        return launch_tiles<forward_kernel<Tiles>, Tiles>(forward_bytes<Tiles>, stream, call);
+        return launch_tiles<forward_kernel<Tiles>, Tiles>(
+            TileRows::Queries, forward_bytes<Tiles>, stream, call);
     });
 }
 

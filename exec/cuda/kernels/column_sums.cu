@@ -1,6 +1,6 @@
 #include "exec/cuda/kernels/dispatch.h"
 
-// Bound by memory: dy is read once, of a layer norm x, too. The rows are cut into slices, one block
+// Bound by memory: dy is read once, of a norm x, too. The rows are cut into slices, one block
 // per slice and tile of columns; a second kernel adds the slices. The order of adding is that of
 // the slices, and which rows are in one follows from the shape.
 namespace pipetwin::cuda {
@@ -17,21 +17,31 @@ std::int64_t slice_count(std::int64_t rows, std::int64_t columns) {
     return wanted < most ? wanted : most;
 }
 
+/// What is added up along the columns.
+enum class Summed : std::uint8_t {
+    Gradient,   ///< dy
+    LayerNorm,  ///< dy z, z = (x - mean) s, and dy
+    RmsNorm     ///< dy z, z = x s
+};
+
+/// Sums per column.
+template <Summed what>
+constexpr int sums_of = what == Summed::LayerNorm ? 2 : 1;
+
 template <class T>
 struct Operands {
     std::int64_t rows;
     std::int64_t columns;
     std::int64_t slice_rows;
     const T* dy;
-    const T* x;               ///< of a layer norm
-    const float* statistics;  ///< of a layer norm
+    const T* x;               ///< of a norm
+    const float* statistics;  ///< of a norm: mean and s of each row, or s
     float* slices;            ///< (slices, sums, columns)
 };
 
-// Of a layer norm two sums per column, dy z and dy; else one, dy.
-template <class T, int pack, bool of_layer_norm>
+template <class T, int pack, Summed what>
 __global__ void __launch_bounds__(column_threads* row_threads) slices_kernel(Operands<T> o) {
-    constexpr int sum_count = of_layer_norm ? 2 : 1;
+    constexpr int sum_count = sums_of<what>;
     constexpr int tile = column_threads * pack;
     const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile;
     const std::int64_t column = first_column + static_cast<std::int64_t>(threadIdx.x) * pack;
@@ -46,17 +56,25 @@ __global__ void __launch_bounds__(column_threads* row_threads) slices_kernel(Ope
             Pack<T, pack> x{};
             float mean = 0;
             float s = 0;
-            if constexpr (of_layer_norm) {
+            if constexpr (what != Summed::Gradient) {
                 x = load_pack<T, pack>(o.x + row * o.columns + column);
+            }
+            if constexpr (what == Summed::LayerNorm) {
                 mean = o.statistics[2 * row];
                 s = o.statistics[2 * row + 1];
+            } else if constexpr (what == Summed::RmsNorm) {
+                s = o.statistics[row];
             }
             PIPETWIN_UNROLL
             for (int k = 0; k < pack; ++k) {
                 const float value = to_float(dy.at[k]);
-                sums[sum_count - 1].at[k] += value;
-                if constexpr (of_layer_norm) {
+                if constexpr (what != Summed::RmsNorm) {
+                    sums[sum_count - 1].at[k] += value;
+                }
+                if constexpr (what == Summed::LayerNorm) {
                     sums[0].at[k] += value * ((to_float(x.at[k]) - mean) * s);
+                } else if constexpr (what == Summed::RmsNorm) {
+                    sums[0].at[k] += value * (to_float(x.at[k]) * s);
                 }
             }
         }
@@ -118,16 +136,16 @@ __global__ void __launch_bounds__(column_threads* slice_threads)
     }
 }
 
-template <bool of_layer_norm, class T>
+template <Summed what, class T>
 cudaError_t sum_rows(Operands<T> o, Totals totals, cudaStream_t stream) {
-    constexpr int sum_count = of_layer_norm ? 2 : 1;
+    constexpr int sum_count = sums_of<what>;
     const std::int64_t slices = slice_count(o.rows, o.columns);
     o.slice_rows = ceil_div(o.rows, slices);
     const auto start = [=](auto size) {
         constexpr int pack = decltype(size)::value;
         const dim3 grid(static_cast<unsigned>(ceil_div(o.columns, column_threads * pack)),
                         static_cast<unsigned>(slices));
-        return launch<slices_kernel<T, pack, of_layer_norm>>(
+        return launch<slices_kernel<T, pack, what>>(
             grid, dim3(column_threads, row_threads), 0, stream, o);
     };
     constexpr int pack = pack_size<T>;
@@ -171,7 +189,7 @@ cudaError_t column_sums(Real real,
     return with_real(real, [=](auto zero) {
         using T = decltype(zero);
         const Operands<T> o{rows, columns, 0, static_cast<const T*>(dy), nullptr, nullptr, scratch};
-        return sum_rows<false>(o, Totals{{db, nullptr}}, stream);
+        return sum_rows<Summed::Gradient>(o, Totals{{db, nullptr}}, stream);
     });
 }
 
@@ -195,7 +213,30 @@ cudaError_t layer_norm_backward_weight(Real real,
                             static_cast<const T*>(norm.x),
                             statistics,
                             scratch};
-        return sum_rows<true>(o, Totals{{dgain, dbias}}, stream);
+        return sum_rows<Summed::LayerNorm>(o, Totals{{dgain, dbias}}, stream);
+    });
+}
+
+cudaError_t rms_norm_backward_weight(Real real,
+                                     const RmsNorm& norm,
+                                     const float* roots,
+                                     const void* dy,
+                                     float* dgain,
+                                     float* scratch,
+                                     cudaStream_t stream) {
+    if (norm.rows <= 0 || norm.width <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        const Operands<T> o{norm.rows,
+                            norm.width,
+                            0,
+                            static_cast<const T*>(dy),
+                            static_cast<const T*>(norm.x),
+                            roots,
+                            scratch};
+        return sum_rows<Summed::RmsNorm>(o, Totals{{dgain, nullptr}}, stream);
     });
 }
 

@@ -1,7 +1,8 @@
 #include "exec/cuda/kernels/dispatch.h"
 
 // All bound by memory: add reads 2 and writes 1 number per element, the others read and write 1, of
-// 4 or 2 bytes each; GELU's gradient reads 2.
+// 4 or 2 bytes each; GELU's gradient reads 2. SwiGLU reads 2 and writes 1, its gradient reads 3 and
+// writes 2.
 namespace pipetwin::cuda {
 namespace {
 
@@ -164,6 +165,88 @@ __global__ void __launch_bounds__(column_threads* row_threads)
     }
 }
 
+// 1 / (1 + exp(-x)); 0 where exp overflows.
+__device__ __forceinline__ float logistic(float x) {
+    return __fdividef(1.0F, 1.0F + __expf(-x));
+}
+
+/// Gates and values side by side, x (rows, 2 width); y or dy (rows, width).
+template <class T>
+struct Gated {
+    std::int64_t rows;
+    std::int64_t width;
+    const T* x;
+};
+
+/// f(row, column) for the thread's `pack` columns of its rows.
+template <int pack, class F>
+__device__ __forceinline__ void for_own_packs(std::int64_t rows, std::int64_t width, const F& f) {
+    const std::int64_t column =
+        (static_cast<std::int64_t>(blockIdx.x) * column_threads + threadIdx.x) * pack;
+    if (column >= width) {
+        return;
+    }
+    const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * row_threads;
+    std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * row_threads + threadIdx.y;
+    for (; row < rows; row += stride) {
+        f(row, column);
+    }
+}
+
+template <class T, int pack>
+__global__ void __launch_bounds__(column_threads* row_threads)
+    swiglu_forward_kernel(Gated<T> o, T* y) {
+    for_own_packs<pack>(o.rows, o.width, [&](std::int64_t row, std::int64_t column) {
+        const T* const x = o.x + 2 * row * o.width + column;
+        const Pack<T, pack> gates = load_pack<T, pack>(x);
+        const Pack<T, pack> values = load_pack<T, pack>(x + o.width);
+        Pack<T, pack> result;
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            const float g = to_float(gates.at[k]);
+            result.at[k] = from_float<T>(to_float(values.at[k]) * (g * logistic(g)));
+        }
+        store_pack<T, pack>(y + row * o.width + column, result);
+    });
+}
+
+// A number of x and its gradient have one thread, which reads before it writes: dx may be x.
+template <class T, int pack>
+__global__ void __launch_bounds__(column_threads* row_threads)
+    swiglu_backward_kernel(Gated<T> o, const T* dy, T* dx) {
+    for_own_packs<pack>(o.rows, o.width, [&](std::int64_t row, std::int64_t column) {
+        const std::int64_t at = 2 * row * o.width + column;
+        const Pack<T, pack> gates = load_pack<T, pack>(o.x + at);
+        const Pack<T, pack> values = load_pack<T, pack>(o.x + at + o.width);
+        const Pack<T, pack> from = load_pack<T, pack>(dy + row * o.width + column);
+        Pack<T, pack> dgates;
+        Pack<T, pack> dvalues;
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            const float g = to_float(gates.at[k]);
+            const float d = to_float(from.at[k]);
+            const float s = logistic(g);
+            dgates.at[k] =
+                from_float<T>(d * to_float(values.at[k]) * (s * (1.0F + g * (1.0F - s))));
+            dvalues.at[k] = from_float<T>(d * (g * s));
+        }
+        store_pack<T, pack>(dx + at, dgates);
+        store_pack<T, pack>(dx + at + o.width, dvalues);
+    });
+}
+
+/// f(std::integral_constant<int, pack>, grid) for a kernel of `for_own_packs`.
+template <class T, class F>
+cudaError_t with_packs(bool aligned, std::int64_t rows, std::int64_t width, const F& f) {
+    const auto start = [&](auto size) {
+        const std::int64_t across = ceil_div(width, column_threads * decltype(size)::value);
+        return f(size, dim3(static_cast<unsigned>(across), grid_for(rows, row_threads)));
+    };
+    constexpr int pack = pack_size<T>;
+    return aligned && width % pack == 0 ? start(std::integral_constant<int, pack>{})
+                                        : start(std::integral_constant<int, 1>{});
+}
+
 template <class T>
 __global__ void __launch_bounds__(block_size)
     copy_columns_kernel(ColumnCopy copy, const T* x, T* y) {
@@ -281,6 +364,47 @@ cudaError_t gelu_forward(
 cudaError_t gelu_backward(
     Real real, std::int64_t size, const void* x, const void* dy, void* dx, cudaStream_t stream) {
     return elementwise<GeluBackward>(real, size, x, dy, dx, stream);
+}
+
+cudaError_t swiglu_forward(
+    Real real, std::int64_t rows, std::int64_t width, const void* x, void* y, cudaStream_t stream) {
+    if (rows <= 0 || width <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        const Gated<T> o{rows, width, static_cast<const T*>(x)};
+        return with_packs<T>(are_aligned({x, y}), rows, width, [=](auto size, dim3 grid) {
+            return launch<swiglu_forward_kernel<T, decltype(size)::value>>(
+                grid, dim3(column_threads, row_threads), 0, stream, o, static_cast<T*>(y));
+        });
+    });
+}
+
+cudaError_t swiglu_backward(Real real,
+                            std::int64_t rows,
+                            std::int64_t width,
+                            const void* x,
+                            const void* dy,
+                            void* dx,
+                            cudaStream_t stream) {
+    if (rows <= 0 || width <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        const Gated<T> o{rows, width, static_cast<const T*>(x)};
+        return with_packs<T>(are_aligned({x, dy, dx}), rows, width, [=](auto size, dim3 grid) {
+            return launch<swiglu_backward_kernel<T, decltype(size)::value>>(
+                grid,
+                dim3(column_threads, row_threads),
+                0,
+                stream,
+                o,
+                static_cast<const T*>(dy),
+                static_cast<T*>(dx));
+        });
+    });
 }
 
 }  // namespace pipetwin::cuda

@@ -74,6 +74,18 @@ cudaError_t gelu_forward(Real real, std::int64_t size, const void* x, void* y, c
 cudaError_t gelu_backward(
     Real real, std::int64_t size, const void* x, const void* dy, void* dx, cudaStream_t stream);
 
+/// y = v g / (1 + exp(-g)) for rows of x (rows, 2 width) = g | v; y (rows, width).
+cudaError_t swiglu_forward(
+    Real real, std::int64_t rows, std::int64_t width, const void* x, void* y, cudaStream_t stream);
+/// dx (rows, 2 width) = dy v s (1 + g (1 - s)) | dy g s, s = 1 / (1 + exp(-g)); dx may be x.
+cudaError_t swiglu_backward(Real real,
+                            std::int64_t rows,
+                            std::int64_t width,
+                            const void* x,
+                            const void* dy,
+                            void* dx,
+                            cudaStream_t stream);
+
 // dropout.cu
 
 /// What a step's dropout has of its own: a graph that was captured in a step before runs again with
@@ -100,7 +112,7 @@ cudaError_t dropout(Real real,
                     void* y,
                     cudaStream_t stream);
 
-// layer_norm.cu; per row z = (x - mean) s, s = 1 / sqrt(variance + 1e-5)
+// layer_norm.cu
 
 /// Operands that the three functions of a layer norm share; per row z = (x - mean) s, s = 1 /
 /// sqrt(variance + 1e-5).
@@ -129,9 +141,31 @@ cudaError_t layer_norm_backward_input(Real real,
                                       void* dx,
                                       cudaStream_t stream);
 
+/// Operands that the functions of an RMS norm share; per row z = x s, s = 1 / sqrt(mean(x^2) +
+/// epsilon).
+struct RmsNorm {
+    std::int64_t rows = 0;
+    std::int64_t width = 0;
+    const void* x = nullptr;
+    const void* gain = nullptr;
+};
+
+/// y = gain z; roots (rows) = s; y may be x.
+cudaError_t rms_norm_forward(
+    Real real, const RmsNorm& norm, float epsilon, void* y, float* roots, cudaStream_t stream);
+
+/// dx = skip + s (g - z mean(g z)), g = gain dy; skip may be null; dx may be x, dy or skip.
+cudaError_t rms_norm_backward_input(Real real,
+                                    const RmsNorm& norm,
+                                    const float* roots,
+                                    const void* dy,
+                                    const void* skip,
+                                    void* dx,
+                                    cudaStream_t stream);
+
 // column_sums.cu
 
-/// Number of fp32 scratch numbers that `column_sums` needs.
+/// Number of fp32 scratch numbers that `column_sums` and `rms_norm_backward_weight` need.
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
 /// Number of fp32 scratch numbers that `layer_norm_backward_weight` needs.
 std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width);
@@ -154,6 +188,37 @@ cudaError_t layer_norm_backward_weight(Real real,
                                        float* dbias,
                                        float* scratch,
                                        cudaStream_t stream);
+
+/// dgain += sum of dy z over the rows; norm.gain is not read. `scratch` has
+/// column_sums_scratch(rows, width) numbers.
+cudaError_t rms_norm_backward_weight(Real real,
+                                     const RmsNorm& norm,
+                                     const float* roots,
+                                     const void* dy,
+                                     float* dgain,
+                                     float* scratch,
+                                     cudaStream_t stream);
+
+// rotary.cu
+
+/// Pairs of the largest head whose queries and keys can be turned.
+constexpr int most_rotary_pairs = 128;
+
+/// Queries and keys that are turned by their positions: numbers i and i + pairs of a head are a
+/// pair. Row r is at position r mod `positions` of its sample.
+struct Rotation {
+    std::int64_t rows = 0;
+    std::int64_t stride = 0;  ///< numbers from one row to the next
+    std::int32_t positions = 1;
+    std::int32_t heads = 0;  ///< of queries and of keys, side by side at the beginning of a row
+    std::int64_t pairs = 0;  ///< of a head: half its size
+    /// [pair] Radians from one position to the next; negative ones turn back.
+    double frequencies[most_rotary_pairs] = {};  // NOLINT(modernize-avoid-c-arrays): the device's
+};
+
+/// (a, b) --> (a cos - b sin, b cos + a sin) for every pair, by its position times its frequency,
+/// in place. Returns cudaErrorInvalidValue for more pairs than most_rotary_pairs.
+cudaError_t rotate(Real real, const Rotation& rotation, void* qkv, cudaStream_t stream);
 
 // embedding.cu
 

@@ -1,8 +1,9 @@
 #include "exec/cuda/kernels/dispatch.h"
 
-// Bound by memory: forward reads and writes a row once, backward reads two or three and writes one.
-// A row is read again for every sum, from the first cache: that is faster than to hold it in
-// registers of a number which must be known when this is compiled.
+// Layer norm, and RMS norm behind it. Bound by memory: forward reads and writes a row once,
+// backward reads two or three and writes one. A row is read again for every sum, from the first
+// cache: that is faster than to hold it in registers of a number which must be known when this is
+// compiled.
 namespace pipetwin::cuda {
 namespace {
 
@@ -134,6 +135,111 @@ __global__ void __launch_bounds__(row_block) backward_input_kernel(BackwardInput
     }
 }
 
+template <class T>
+struct RmsForward {
+    std::int64_t rows;
+    std::int64_t width;
+    const T* x;
+    const T* gain;
+    T* y;
+    float* roots;
+    float epsilon;
+};
+
+template <class T, int pack, int threads>
+__global__ void __launch_bounds__(row_block) rms_forward_kernel(RmsForward<T> o) {
+    const std::int64_t row = row_of_thread<threads>();
+    if (row >= o.rows) {
+        return;
+    }
+    const std::int64_t begin = static_cast<std::int64_t>(threadIdx.x % threads) * pack;
+    constexpr std::int64_t stride = threads * pack;
+    const T* const x = o.x + row * o.width;
+    float squares = 0;
+    PIPETWIN_UNROLL_4
+    for (std::int64_t j = begin; j < o.width; j += stride) {
+        const Pack<T, pack> values = load_pack<T, pack>(x + j);
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            const float value = to_float(values.at[k]);
+            squares += value * value;
+        }
+    }
+    const float mean_square = group_sum<threads>(squares) / static_cast<float>(o.width);
+    const float s = 1.0F / sqrtf(mean_square + o.epsilon);
+    T* const y = o.y + row * o.width;
+    for (std::int64_t j = begin; j < o.width; j += stride) {
+        const Pack<T, pack> values = load_pack<T, pack>(x + j);
+        const Pack<T, pack> gain = load_pack<T, pack>(o.gain + j);
+        Pack<T, pack> result;
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            result.at[k] = from_float<T>(to_float(gain.at[k]) * (to_float(values.at[k]) * s));
+        }
+        store_pack<T, pack>(y + j, result);
+    }
+    if (threadIdx.x % threads == 0) {
+        o.roots[row] = s;
+    }
+}
+
+template <class T>
+struct RmsBackwardInput {
+    std::int64_t rows;
+    std::int64_t width;
+    const T* x;
+    const T* gain;
+    const float* roots;
+    const T* dy;
+    const T* skip;  ///< or null
+    T* dx;
+};
+
+// A number is read and written by one thread only, so dx may be x, dy or skip.
+template <class T, int pack, int threads>
+__global__ void __launch_bounds__(row_block) rms_backward_input_kernel(RmsBackwardInput<T> o) {
+    const std::int64_t row = row_of_thread<threads>();
+    if (row >= o.rows) {
+        return;
+    }
+    const std::int64_t begin = static_cast<std::int64_t>(threadIdx.x % threads) * pack;
+    constexpr std::int64_t stride = threads * pack;
+    const T* const x = o.x + row * o.width;
+    const T* const dy = o.dy + row * o.width;
+    const float s = o.roots[row];
+    float sum_gz = 0;
+    PIPETWIN_UNROLL_4
+    for (std::int64_t j = begin; j < o.width; j += stride) {
+        const Pack<T, pack> of_x = load_pack<T, pack>(x + j);
+        const Pack<T, pack> of_dy = load_pack<T, pack>(dy + j);
+        const Pack<T, pack> gain = load_pack<T, pack>(o.gain + j);
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            sum_gz += to_float(gain.at[k]) * to_float(of_dy.at[k]) * (to_float(of_x.at[k]) * s);
+        }
+    }
+    const float mean_gz = group_sum<threads>(sum_gz) / static_cast<float>(o.width);
+    const T* const skip = o.skip == nullptr ? nullptr : o.skip + row * o.width;
+    T* const dx = o.dx + row * o.width;
+    for (std::int64_t j = begin; j < o.width; j += stride) {
+        const Pack<T, pack> of_x = load_pack<T, pack>(x + j);
+        const Pack<T, pack> of_dy = load_pack<T, pack>(dy + j);
+        const Pack<T, pack> gain = load_pack<T, pack>(o.gain + j);
+        Pack<T, pack> of_skip{};
+        if (skip != nullptr) {
+            of_skip = load_pack<T, pack>(skip + j);
+        }
+        Pack<T, pack> result;
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            const float g = to_float(gain.at[k]) * to_float(of_dy.at[k]);
+            const float own = s * (g - to_float(of_x.at[k]) * s * mean_gz);
+            result.at[k] = from_float<T>(skip == nullptr ? own : to_float(of_skip.at[k]) + own);
+        }
+        store_pack<T, pack>(dx + j, result);
+    }
+}
+
 }  // namespace
 
 cudaError_t layer_norm_forward(Real real,
@@ -189,6 +295,58 @@ cudaError_t layer_norm_backward_input(Real real,
         return in_packs && norm.width % pack == 0
                    ? launch_rows<backward_input_kernel<T, pack, threads>, threads>(o, stream)
                    : launch_rows<backward_input_kernel<T, 1, threads>, threads>(o, stream);
+    });
+}
+
+cudaError_t rms_norm_forward(
+    Real real, const RmsNorm& norm, float epsilon, void* y, float* roots, cudaStream_t stream) {
+    if (norm.rows <= 0 || norm.width <= 0) {
+        return cudaSuccess;
+    }
+    const bool in_packs = are_aligned({norm.x, norm.gain, y});
+    return with_rows(real, norm.width, [=](auto zero, auto count) {
+        using T = decltype(zero);
+        constexpr int threads = decltype(count)::value;
+        constexpr int pack = pack_size<T>;
+        const RmsForward<T> o{norm.rows,
+                              norm.width,
+                              static_cast<const T*>(norm.x),
+                              static_cast<const T*>(norm.gain),
+                              static_cast<T*>(y),
+                              roots,
+                              epsilon};
+        return in_packs && norm.width % pack == 0
+                   ? launch_rows<rms_forward_kernel<T, pack, threads>, threads>(o, stream)
+                   : launch_rows<rms_forward_kernel<T, 1, threads>, threads>(o, stream);
+    });
+}
+
+cudaError_t rms_norm_backward_input(Real real,
+                                    const RmsNorm& norm,
+                                    const float* roots,
+                                    const void* dy,
+                                    const void* skip,
+                                    void* dx,
+                                    cudaStream_t stream) {
+    if (norm.rows <= 0 || norm.width <= 0) {
+        return cudaSuccess;
+    }
+    const bool in_packs = are_aligned({norm.x, norm.gain, dy, skip, dx});
+    return with_rows(real, norm.width, [=](auto zero, auto count) {
+        using T = decltype(zero);
+        constexpr int threads = decltype(count)::value;
+        constexpr int pack = pack_size<T>;
+        const RmsBackwardInput<T> o{norm.rows,
+                                    norm.width,
+                                    static_cast<const T*>(norm.x),
+                                    static_cast<const T*>(norm.gain),
+                                    roots,
+                                    static_cast<const T*>(dy),
+                                    static_cast<const T*>(skip),
+                                    static_cast<T*>(dx)};
+        return in_packs && norm.width % pack == 0
+                   ? launch_rows<rms_backward_input_kernel<T, pack, threads>, threads>(o, stream)
+                   : launch_rows<rms_backward_input_kernel<T, 1, threads>, threads>(o, stream);
     });
 }
 

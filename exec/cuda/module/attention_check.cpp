@@ -28,8 +28,12 @@ std::size_t rows_of(const AttentionShape& shape) {
     return as_index(shape.samples) * as_index(shape.positions);
 }
 
-std::size_t width_of(const AttentionShape& shape) {
-    return as_index(shape.width);
+std::size_t size_of_qkv(const AttentionShape& shape) {
+    return rows_of(shape) * static_cast<std::size_t>(shape.qkv_width());
+}
+
+std::size_t size_of_context(const AttentionShape& shape) {
+    return rows_of(shape) * static_cast<std::size_t>(shape.query_width());
 }
 
 /// On the device.
@@ -136,8 +140,8 @@ void add(double factor, const float* x, std::size_t size, float* y) {
 }
 
 /// One query of one head: P = softmax(Q K^T scale), dS = P * (dP - rowsum(dP * P)), dP = dC V^T.
-/// `q`, `dq` are its rows; `keys` those of the sample's first key, 3 width apart; V lies `width`
-/// behind K.
+/// `q`, `dq` are its rows; `keys` those of the sample's first key, `stride` apart; V lies
+/// `key_width` behind K.
 struct Query {
     const float* q;
     const float* keys;
@@ -148,7 +152,8 @@ struct Query {
     float* log_sum;
     std::size_t count;  ///< of keys that do not come after it
     std::size_t size;
-    std::size_t width;
+    std::size_t stride;
+    std::size_t key_width;
 };
 
 void attend(const Query& query) {
@@ -157,9 +162,9 @@ void attend(const Query& query) {
     std::vector<double> dp;
     double sum = 0;
     for (std::size_t u = 0; u < query.count; ++u) {
-        const float* const k = query.keys + u * 3 * query.width;
+        const float* const k = query.keys + u * query.stride;
         p.push_back(std::exp(dot(query.q, k, query.size) * scale));
-        dp.push_back(dot(query.dcontext, k + query.width, query.size));
+        dp.push_back(dot(query.dcontext, k + query.key_width, query.size));
         sum += p.back();
     }
     *query.log_sum = static_cast<float>(std::log(sum));
@@ -169,21 +174,24 @@ void attend(const Query& query) {
         mean += p[u] * dp[u];
     }
     for (std::size_t u = 0; u < query.count; ++u) {
-        const std::size_t row = u * 3 * query.width;
+        const std::size_t row = u * query.stride;
         const double ds = p[u] * (dp[u] - mean) * scale;
-        add(p[u], query.keys + row + query.width, query.size, query.context);
+        add(p[u], query.keys + row + query.key_width, query.size, query.context);
         add(ds, query.keys + row, query.size, query.dq);
         add(ds, query.q, query.size, query.dkeys + row);
-        add(p[u], query.dcontext, query.size, query.dkeys + row + query.width);
+        add(p[u], query.dcontext, query.size, query.dkeys + row + query.key_width);
     }
 }
 
 Attention on_cpu(const AttentionShape& shape,
                  const std::vector<float>& qkv,
                  const std::vector<float>& dcontext) {
-    const std::size_t width = width_of(shape);
     const std::size_t heads = as_index(shape.heads);
     const std::size_t positions = as_index(shape.positions);
+    const std::size_t size = as_index(shape.head_size);
+    const std::size_t width = heads * size;
+    const std::size_t key_width = as_index(shape.key_value_heads) * size;
+    const std::size_t stride = width + 2 * key_width;
     Attention result{std::vector<float>(dcontext.size()),
                      std::vector<float>(rows_of(shape) * heads),
                      std::vector<float>(qkv.size())};
@@ -191,18 +199,20 @@ Attention on_cpu(const AttentionShape& shape,
         const std::size_t sample = row / positions;
         const std::size_t position = row % positions;
         for (std::size_t h = 0; h < heads; ++h) {
-            const std::size_t column = h * (width / heads);
-            const std::size_t first_key = sample * positions * 3 * width + width + column;
-            attend({.q = qkv.data() + row * 3 * width + column,
+            const std::size_t column = h * size;
+            const std::size_t first_key =
+                sample * positions * stride + width + h / as_index(shape.group()) * size;
+            attend({.q = qkv.data() + row * stride + column,
                     .keys = qkv.data() + first_key,
                     .dcontext = dcontext.data() + row * width + column,
-                    .dq = result.dqkv.data() + row * 3 * width + column,
+                    .dq = result.dqkv.data() + row * stride + column,
                     .dkeys = result.dqkv.data() + first_key,
                     .context = result.context.data() + row * width + column,
                     .log_sum = result.log_sums.data() + (sample * heads + h) * positions + position,
                     .count = position + 1,
-                    .size = width / heads,
-                    .width = width});
+                    .size = size,
+                    .stride = stride,
+                    .key_width = key_width});
         }
     }
     return result;
@@ -213,9 +223,12 @@ struct Case {
     Real real;
     int head_size;
     double tolerance;
+    int heads = 3;
+    int key_value_heads = 3;
 };
 
-// Of bf16 one head for each instance of the tensor cores' kernels, and one for the plain path.
+// Of bf16 one head for each instance of the tensor cores' kernels, and one for the plain path; both
+// types with heads in groups, too.
 constexpr std::array cases{Case{"fp32, 64", Real::F32, 64, 1e-5},
                            Case{"fp32, 200", Real::F32, 200, 1e-5},
                            Case{"bf16, 16", Real::BF16, 16, 1e-2},
@@ -223,16 +236,20 @@ constexpr std::array cases{Case{"fp32, 64", Real::F32, 64, 1e-5},
                            Case{"bf16, 40", Real::BF16, 40, 1e-2},
                            Case{"bf16, 64", Real::BF16, 64, 1e-2},
                            Case{"bf16, 96", Real::BF16, 96, 1e-2},
-                           Case{"bf16, 128", Real::BF16, 128, 1e-2}};
+                           Case{"bf16, 128", Real::BF16, 128, 1e-2},
+                           Case{"fp32, 64 in groups of 4", Real::F32, 64, 1e-5, 4, 1},
+                           Case{"bf16, 40 in groups of 3", Real::BF16, 40, 1e-2, 3, 1},
+                           Case{"bf16, 64 in groups of 2", Real::BF16, 64, 1e-2, 4, 2},
+                           Case{"bf16, 128 in groups of 4", Real::BF16, 128, 1e-2, 4, 1}};
 
 AttentionShape shape_of(const Case& one) {
-    return {2, 300, 3, 3 * one.head_size};
+    return {2, 300, one.heads, one.key_value_heads, one.head_size};
 }
 
 void check_case(CudnnAttention& cudnn, const Case& one) {
     const AttentionShape shape = shape_of(one);
-    const std::vector<float> qkv = sixteenths(rows_of(shape) * 3 * width_of(shape), 1);
-    const std::vector<float> dcontext = sixteenths(rows_of(shape) * width_of(shape), 2);
+    const std::vector<float> qkv = sixteenths(size_of_qkv(shape), 1);
+    const std::vector<float> dcontext = sixteenths(size_of_context(shape), 2);
     const Attention found = on_device(cudnn, one.real, shape, qkv, dcontext);
     const Attention again = on_device(cudnn, one.real, shape, qkv, dcontext);
     const Attention expected = on_cpu(shape, qkv, dcontext);

@@ -16,7 +16,7 @@ class GpuTraffic;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 10;
+inline constexpr int pipetwin_cuda_interface = 11;
 
 /// Versions of the libraries that the module uses.
 struct PipetwinCudaVersions {

@@ -513,6 +513,42 @@ TEST_F(Exchange, MegatronsFlagsSayWhatTheScenarioSays) {
                           "stages alike"));
 }
 
+// A plan reads back from them: --swiglu and others say what a Llama is in Megatron's arguments.py.
+TEST_F(Exchange, MegatronsFlagsSayWhatALlamaIs) {
+    const std::string llama =
+        file("llama.toml",
+             "[model]\nkind = \"llama\"\nlayers = 4\nd_model = 64\nheads = 8\n"
+             "key_value_heads = 2\nhead_size = 16\ncontext = 32\n"
+             "vocabulary = 256\nfeed_forward = 96\nepsilon = 1e-6\n"
+             "rotary_base = 500000\nrotary_factor = 32\n"
+             "rotary_context = 16\n"
+             "[training]\nbatch = 8\n"
+             "[pipeline]\nstages = 2\nmicro_batches = 4\n"
+             "schedule = \"1f1b\"\npartition = [2, 2]\n");
+    const std::string out = path("llama.sh");
+    const Outcome exported = pipetwin({"export", "megatron-flags", llama, "--out", out});
+    ASSERT_EQ(exported.code, 0) << exported.err;
+    const std::string flags = content_of(out);
+    for (const std::string_view flag : {"--num-layers 4 ",
+                                        "--hidden-size 64 ",
+                                        "--ffn-hidden-size 96 ",
+                                        "--num-attention-heads 8 ",
+                                        "--group-query-attention",
+                                        "--num-query-groups 2 ",
+                                        "--kv-channels 16 ",
+                                        "--swiglu",
+                                        "--disable-bias-linear",
+                                        "--normalization RMSNorm",
+                                        "--position-embedding-type rope",
+                                        "--untie-embeddings-and-output-weights",
+                                        "--hidden-dropout 0"}) {
+        EXPECT_THAT(flags, HasSubstr(flag));
+    }
+    EXPECT_THAT(exported.out + exported.err,
+                HasSubstr("add --rotary-base 500000 --use-rope-scaling --rope-scaling-factor 32 "
+                          "--norm-epsilon 1e-06"));
+}
+
 TEST_F(Exchange, MegatronsFlagsBecomeAScenarioAndComeBack) {
     const std::string script =
         "#!/bin/bash\ntorchrun --nproc_per_node 8 pretrain_gpt.py \\\n"

@@ -216,6 +216,25 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
     expect_refused(cases);
 }
 
+TEST(ParseScenario, RefusesSizesOfLlamasThatThereAreNot) {
+#define PIPETWIN_LLAMA \
+    "[model]\nkind = \"llama\"\nlayers = 2\nd_model = 16\nheads = 4\ncontext = 8\n"
+    const std::vector<Refusal> cases{
+        {PIPETWIN_LLAMA, "", "model.feed_forward is missing"},
+        {PIPETWIN_LLAMA "feed_forward = 24\nkey_value_heads = 0",
+         "",
+         "key_value_heads = 0, expected"},
+        {PIPETWIN_LLAMA "feed_forward = 24\nrotary_base = 0", "", "expected a number above 0"},
+        {PIPETWIN_LLAMA "feed_forward = 24\nepsilon = -1", "", "epsilon = -1, expected"},
+        {PIPETWIN_LLAMA
+         "feed_forward = 24\nvocabulary = 255\n[data]\nkind = \"text\"\npath = \"x\"",
+         "",
+         "at least 256"},
+        {PIPETWIN_LLAMA "feed_forward = 24\ndropout = 0.1", "", "unknown key 'dropout'"}};
+#undef PIPETWIN_LLAMA
+    expect_refused(cases);
+}
+
 TEST(ParseScenario, RefusesSizesOfImageModelsThatThereAreNot) {
     const std::vector<Refusal> cases{
         {"[model]\nkind = \"vgg\"", "", "expected one of gpt, mlp, layers, profile, amoebanet-d"},

@@ -230,7 +230,7 @@ TEST(ParseScenario, ListsOfRanksArePrintedAndReadAgain) {
 
 TEST(ParseScenario, ReadsEveryExampleOfItsDocumentation) {
     const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
-    EXPECT_EQ(blocks.size(), 5U);
+    EXPECT_EQ(blocks.size(), 7U);
     for (const std::string& block : blocks) {
         EXPECT_NO_THROW(parse(block)) << block;
     }
@@ -267,6 +267,31 @@ TEST(ParseScenario, ReadsGPipesRecipeForAmoebaNetInItsDocumentation) {
     EXPECT_EQ(parameters, 81'140'766 + 644'400);
 }
 
+// Touvron et al., arXiv 2307.09288, section 2.2 and table 1.
+TEST(ParseScenario, ReadsTheRecipeOfLlama2InItsDocumentation) {
+    const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
+    const auto recipe = std::ranges::find_if(
+        blocks, [](const std::string& block) { return block.find("betas") != std::string::npos; });
+    ASSERT_NE(recipe, blocks.end());
+    const Scenario s = parse(*recipe);
+    EXPECT_EQ(s.training.batch * s.model.tokens_per_sample(), 4 * 1024 * 1024);
+    EXPECT_EQ(s.training.betas, (std::vector{0.9, 0.95}));
+    EXPECT_EQ(s.training.epsilon, 1e-5);
+    EXPECT_EQ(s.training.learning_rate, 3e-4);
+    EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Cosine);
+    EXPECT_EQ(s.training.warmup_steps, 2000);
+    EXPECT_DOUBLE_EQ(s.training.final_learning_rate, 0.1 * s.training.learning_rate);
+    EXPECT_EQ(s.training.weight_decay, 0.1);
+    EXPECT_EQ(s.training.weight_decay_of, WeightDecayOf::Weights);
+    EXPECT_EQ(s.training.clip_norm, 1.0);
+    const Model model = scenario_model(s);
+    std::int64_t parameters = 0;
+    for (int unit = 0; unit < model.layer_count(); ++unit) {
+        parameters += model.layer(unit).parameter_count;
+    }
+    EXPECT_EQ(parameters, 6'738'415'616);
+}
+
 TEST(PrintScenario, ParsesBackToTheSame) {
     const std::vector<std::string> texts{
         std::string(gpt),
@@ -289,6 +314,17 @@ TEST(PrintScenario, ParsesBackToTheSame) {
              "noise = 0.5\npad_and_crop = 4\nmirror = true"),
         with(mlp, "[training]\nlearning_rate = 1e-300\nseed = 9007199254740992"),
         "[model]\nkind = \"profile\"\nfile = \"x.profile.json\"\n",
+        "[model]\nkind = \"llama\"\nlayers = 2\nd_model = 16\nheads = 4\ncontext = 8\n"
+        "feed_forward = 24\n",
+        "[model]\nkind = \"llama\"\nlayers = 2\nd_model = 16\nheads = 4\nkey_value_heads = 2\n"
+        "head_size = 6\ncontext = 8\nvocabulary = 300\nfeed_forward = 24\ntied = true\n"
+        "epsilon = 1e-6\nrotary_base = 500000\nrotary_factor = 32\nrotary_context = 4\n"
+        "rotary_low_frequency = 2\nrotary_high_frequency = 8\n",
+        "[model]\nkind = \"layers\"\nlayer = [{type = \"embedding\", outputs = 8, context = 4, "
+        "learned_positions = false}, {type = \"rms_norm\", epsilon = 1e-6}, {type = "
+        "\"attention\", heads = 4, key_value_heads = 2, head_size = 6, bias = false, rotary_base = "
+        "10000, rotary_factor = 2.5, rotary_context = 64}, {type = \"linear\", outputs = 8}, {type "
+        "= \"swiglu\"}, {type = \"cross_entropy\"}]\n",
         "[model]\nkind = \"layers\"\nlayer = [{type = \"embedding\", outputs = 8, context = 4}, "
         "{type = \"attention\", heads = 2}, {type = \"cross_entropy\"}]\n"};
     for (const std::string& text : texts) {

@@ -57,6 +57,19 @@ LayerSpec simple(LayerType type) {
 LayerSpec attention_spec(int heads) {
     return {.name = {}, .type = LayerType::Attention, .heads = heads};
 }
+/// Heads as Llama has them: `groups` of keys and values, turned by their positions, no biases.
+LayerSpec rotary_spec(int heads, int groups, int head_size) {
+    LayerSpec spec = attention_spec(heads);
+    spec.key_value_heads = groups;
+    spec.head_size = head_size;
+    spec.rotary.base = 100;
+    spec.bias = false;
+    return spec;
+}
+LayerSpec without_places(LayerSpec embedding) {
+    embedding.learned_positions = false;
+    return embedding;
+}
 LayerSpec embedding_spec(int vocabulary, int outputs, int context) {
     return {.name = {},
             .type = LayerType::Embedding,
@@ -203,6 +216,61 @@ std::vector<Case> text_cases() {
          3,
          numbers(5, 4),
          testing::naive_embedding},
+        {"EmbeddingWithoutLearnedPlaces",
+         without_places(embedding_spec(7, 4, 6)),
+         ids,
+         3,
+         numbers(5, 4),
+         testing::naive_embedding},
+        {"RmsNorm",
+         simple(LayerType::RmsNorm),
+         numbers(3, 21),
+         2,
+         numbers(3, 21),
+         testing::naive_rms_norm},
+        {"RmsNormOfTwo",
+         simple(LayerType::RmsNorm),
+         numbers(1, 2),
+         2,
+         numbers(1, 2),
+         testing::naive_rms_norm},
+        {"SwiGlu",
+         simple(LayerType::SwiGlu),
+         numbers(2, 38),
+         2,
+         numbers(2, 19),
+         testing::naive_swiglu},
+        {"AttentionRotary",
+         rotary_spec(2, 2, 4),
+         numbers(5, 8),
+         2,
+         numbers(5, 8),
+         testing::naive_attention},
+        {"AttentionGrouped",
+         rotary_spec(4, 2, 2),
+         numbers(5, 8),
+         2,
+         numbers(5, 8),
+         testing::naive_attention},
+        {"AttentionOfOneKey",
+         rotary_spec(3, 1, 6),
+         numbers(4, 5),
+         2,
+         numbers(4, 5),
+         testing::naive_attention},
+        {"AttentionGroupedManyPositions",
+         rotary_spec(4, 2, 2),
+         numbers(70, 4),
+         1,
+         numbers(70, 4),
+         testing::naive_attention},
+        // More pairs than sines and cosines are found for at a time.
+        {"AttentionOfLongHeads",
+         rotary_spec(1, 1, 150),
+         numbers(3, 4),
+         1,
+         numbers(3, 4),
+         testing::naive_attention},
         {"LayerNorm", norm, numbers(3, 21), 2, numbers(3, 21), testing::naive_layer_norm},
         {"LayerNormOfTwo", norm, numbers(1, 2), 2, numbers(1, 2), testing::naive_layer_norm},
         {"Linear", linear_spec(5), numbers(4, 3), 2, numbers(4, 5), testing::naive_linear},
@@ -238,6 +306,15 @@ std::vector<Case> text_cases() {
          2,
          numbers(1, 4),
          testing::naive_attention},
+        {"FeedForwardOfLlama",
+         group(LayerType::Residual,
+               {simple(LayerType::RmsNorm),
+                linear_spec(12, false),
+                simple(LayerType::SwiGlu),
+                linear_spec(4, false)}),
+         numbers(2, 4),
+         3,
+         numbers(2, 4)},
         {"CrossEntropy", loss, numbers(3, 9), 4, no_output, testing::naive_cross_entropy},
         {"Sequence",
          group(LayerType::Sequence, {linear_spec(6), gelu, norm, linear_spec(3)}),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <complex>
 #include <vector>
 
 #include "tests/exec/layers/layer_run.h"
@@ -14,7 +15,7 @@ struct NaiveInput {
     int positions = 0;
     int inputs = 0;   ///< width of x
     int outputs = 0;  ///< width of y
-    int heads = 1;
+    LayerSpec spec;
     Numbers x;  ///< (samples * positions, inputs)
     std::vector<std::int32_t> tokens;
     std::vector<std::int32_t> targets;
@@ -28,7 +29,7 @@ inline NaiveInput naive_input(LayerRun& run, const LayerSpec& spec) {
                      .positions = run.layer->input().positions,
                      .inputs = run.layer->input().width,
                      .outputs = run.layer->output().width,
-                     .heads = spec.heads,
+                     .spec = spec,
                      .x = {},
                      .tokens = run.batch.tokens,
                      .targets = run.batch.targets,
@@ -194,13 +195,67 @@ inline Numbers naive_gelu(const NaiveInput& in) {
     return y;
 }
 
+inline Numbers naive_rms_norm(const NaiveInput& in) {
+    Numbers y;
+    for (int r = 0; r < in.rows(); ++r) {
+        double mean_square = 0;
+        for (int j = 0; j < in.inputs; ++j) {
+            mean_square += std::pow(at(in.x, r, in.inputs, j), 2) / in.inputs;
+        }
+        for (int j = 0; j < in.inputs; ++j) {
+            y.push_back(in.parameters[0][static_cast<std::size_t>(j)] * at(in.x, r, in.inputs, j) /
+                        std::sqrt(mean_square + in.spec.epsilon));
+        }
+    }
+    return y;
+}
+
+inline Numbers naive_swiglu(const NaiveInput& in) {
+    Numbers y;
+    for (int r = 0; r < in.rows(); ++r) {
+        for (int j = 0; j < in.outputs; ++j) {
+            const double gate = at(in.x, r, in.inputs, j);
+            y.push_back(at(in.x, r, in.inputs, in.outputs + j) * gate / (1 + std::exp(-gate)));
+        }
+    }
+    return y;
+}
+
+/// Turns the pairs (i, i + half) of every head of queries and keys, as complex numbers.
+inline void naive_rotate(Numbers& qkv, const NaiveInput& in, int heads, int size, int columns) {
+    for (int r = 0; r < in.rows(); ++r) {
+        for (int h = 0; h < heads; ++h) {
+            for (int i = 0; i < size / 2; ++i) {
+                const double angle =
+                    r % in.positions * std::pow(in.spec.rotary.base, -2.0 * i / size);
+                const auto first = static_cast<std::size_t>(r * columns + h * size + i);
+                const auto second = first + static_cast<std::size_t>(size / 2);
+                const std::complex<double> turned =
+                    std::complex<double>(qkv[first], qkv[second]) * std::polar(1.0, angle);
+                qkv[first] = turned.real();
+                qkv[second] = turned.imag();
+            }
+        }
+    }
+}
+
 inline Numbers naive_attention(const NaiveInput& in) {
-    const int width = in.inputs;
-    const int size = width / in.heads;
-    const Numbers qkv = naive_product(in.x, in.rows(), width, in.parameters[0], &in.parameters[1]);
+    const int heads = in.spec.heads;
+    const int groups = in.spec.key_value_heads == 0 ? heads : in.spec.key_value_heads;
+    const int size = in.spec.head_size == 0 ? in.inputs / heads : in.spec.head_size;
+    const int width = heads * size;
+    const int columns = (heads + 2 * groups) * size;
+    const bool bias = in.spec.bias;
+    Numbers qkv = naive_product(
+        in.x, in.rows(), in.inputs, in.parameters[0], bias ? &in.parameters[1] : nullptr);
+    if (in.spec.rotary.base > 0) {
+        naive_rotate(qkv, in, heads + groups, size, columns);
+    }
     Numbers context(static_cast<std::size_t>(in.rows() * width));
     for (int s = 0; s < in.samples; ++s) {
-        for (int h = 0; h < in.heads; ++h) {
+        for (int h = 0; h < heads; ++h) {
+            const int key = (heads + h * groups / heads) * size;
+            const int value_of = key + groups * size;
             for (int t = 0; t < in.positions; ++t) {
                 const int row = s * in.positions + t;
                 Numbers weights;
@@ -208,8 +263,8 @@ inline Numbers naive_attention(const NaiveInput& in) {
                 for (int u = 0; u <= t; ++u) {
                     double score = 0;
                     for (int k = 0; k < size; ++k) {
-                        score += at(qkv, row, 3 * width, h * size + k) *
-                                 at(qkv, s * in.positions + u, 3 * width, width + h * size + k);
+                        score += at(qkv, row, columns, h * size + k) *
+                                 at(qkv, s * in.positions + u, columns, key + k);
                     }
                     weights.push_back(std::exp(score / std::sqrt(size)));
                     sum += weights.back();
@@ -218,14 +273,15 @@ inline Numbers naive_attention(const NaiveInput& in) {
                     double value = 0;
                     for (int u = 0; u <= t; ++u) {
                         value += weights[static_cast<std::size_t>(u)] / sum *
-                                 at(qkv, s * in.positions + u, 3 * width, 2 * width + h * size + k);
+                                 at(qkv, s * in.positions + u, columns, value_of + k);
                     }
                     context[static_cast<std::size_t>(row * width + h * size + k)] = value;
                 }
             }
         }
     }
-    return naive_product(context, in.rows(), width, in.parameters[2], &in.parameters[3]);
+    return naive_product(
+        context, in.rows(), width, in.parameters[bias ? 2 : 1], bias ? &in.parameters[3] : nullptr);
 }
 
 inline Numbers naive_cross_entropy(const NaiveInput& in) {

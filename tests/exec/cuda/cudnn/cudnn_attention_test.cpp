@@ -28,7 +28,7 @@ using test::new_fake_cudnn;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr AttentionShape shape{2, 256, 3, 192};
+constexpr AttentionShape shape{2, 256, 3, 3, 64};
 constexpr std::array directions{AttentionDirection::Forward, AttentionDirection::Backward};
 constexpr int forever = std::numeric_limits<int>::max();
 
@@ -134,13 +134,20 @@ TEST(CudnnAttention, GivesEveryTensorOfTheGraphThatLiesInMemory) {
     }
 }
 
-TEST(CudnnAttention, FindsQueriesKeysAndValuesSideBySide) {
+/// Four queries share a key.
+constexpr AttentionShape grouped{2, 256, 8, 2, 64};
+
+void expect_parts_side_by_side(const AttentionShape& wanted) {
     const FakeCudnn& cudnn = new_fake_cudnn();
     CudnnAttention attention = attention_on_fake();
     Operands operands;
-    ASSERT_NO_FATAL_FAILURE(run(attention, AttentionDirection::Backward, operands));
-    const auto at = [](const std::vector<std::uint16_t>& data, int part) -> const void* {
-        return data.data() + std::ptrdiff_t{part} * shape.width;
+    const int number = number_of(attention, AttentionDirection::Backward, wanted);
+    attention.backward(number, operands.backward(), nullptr);
+    const auto at = [&](const std::vector<std::uint16_t>& data, int part) -> const void* {
+        const std::int64_t behind = part == 0   ? 0
+                                    : part == 1 ? wanted.query_width()
+                                                : wanted.query_width() + wanted.key_width();
+        return data.data() + behind;
     };
     using enum AttentionTensor;
     EXPECT_EQ(given(cudnn, Q), at(operands.qkv, 0));
@@ -153,6 +160,11 @@ TEST(CudnnAttention, FindsQueriesKeysAndValuesSideBySide) {
     EXPECT_EQ(given(cudnn, DContext), operands.dcontext.data());
     EXPECT_EQ(given(cudnn, LogSums), operands.log_sums.data());
     EXPECT_EQ(given(cudnn, RowDots), operands.row_dots.data());
+}
+
+TEST(CudnnAttention, FindsQueriesKeysAndValuesSideBySide) {
+    expect_parts_side_by_side(shape);
+    expect_parts_side_by_side(grouped);
 }
 
 TEST(CudnnAttention, AsksOnceForEachShapeAndDirection) {
@@ -169,6 +181,9 @@ TEST(CudnnAttention, AsksOnceForEachShapeAndDirection) {
     other.samples = 5;
     EXPECT_NE(number_of(attention, AttentionDirection::Forward, other), forward);
     EXPECT_GT(cudnn.calls, calls);
+    AttentionShape shared = shape;
+    shared.key_value_heads = 1;
+    EXPECT_NE(number_of(attention, AttentionDirection::Forward, shared), forward);
 }
 
 /// Calls that can fail until there is a plan.
@@ -267,10 +282,10 @@ TEST(CudnnAttention, DoesNotGoBackOnBlackwellWhereItsBitsNeedNotRepeat) {
 
 TEST(CudnnAttention, IsNotAskedForHeadsThatItDoesNotTake) {
     const FakeCudnn& cudnn = new_fake_cudnn();
-    for (const AttentionShape& refused : {AttentionShape{2, 256, 3, 36},
-                                          AttentionShape{0, 256, 3, 192},
-                                          AttentionShape{2, 1, 3, 192},
-                                          AttentionShape{2, 256, 5, 192}}) {
+    for (const AttentionShape& refused : {AttentionShape{2, 256, 3, 3, 12},
+                                          AttentionShape{0, 256, 3, 3, 64},
+                                          AttentionShape{2, 1, 3, 3, 64},
+                                          AttentionShape{2, 256, 5, 2, 64}}) {
         EXPECT_THAT(described(AttentionDirection::Forward, refused), StartsWith("own kernels: "));
     }
     EXPECT_EQ(cudnn.calls, 0);
@@ -306,10 +321,11 @@ TEST(CudnnAttention, MovesToAnotherStreamOnlyWhereItIsAnother) {
 
 /// What the graphs say must be attention: computed operation by operation, against our own kernels,
 /// which other tests hold to the formulas.
-TEST(CudnnAttention, ComputesWhatOurKernelsCompute) {
-    constexpr AttentionShape small{2, 19, 3, 48};
-    constexpr std::size_t elements = std::size_t{2} * 19 * 48;
-    constexpr std::size_t rows = std::size_t{2} * 19 * 3;
+void expect_what_our_kernels_compute(const AttentionShape& small) {
+    const auto tokens = static_cast<std::size_t>(small.samples * small.positions);
+    const std::size_t elements = tokens * static_cast<std::size_t>(small.query_width());
+    const std::size_t of_qkv = tokens * static_cast<std::size_t>(small.qkv_width());
+    const std::size_t rows = tokens * static_cast<std::size_t>(small.heads);
     using Matrix = std::vector<__nv_bfloat16>;
     std::mt19937 random(1);
     const auto random_matrix = [&](std::size_t size) {
@@ -318,10 +334,10 @@ TEST(CudnnAttention, ComputesWhatOurKernelsCompute) {
         std::ranges::generate(matrix, [&] { return __float2bfloat16(number(random)); });
         return matrix;
     };
-    const Matrix qkv = random_matrix(3 * elements);
+    const Matrix qkv = random_matrix(of_qkv);
     const Matrix dcontext = random_matrix(elements);
     Matrix context(elements);
-    Matrix dqkv(3 * elements);
+    Matrix dqkv(of_qkv);
     std::vector<float> log_sums(rows);
     std::vector<float> row_dots(rows);
     ASSERT_EQ(
@@ -341,7 +357,7 @@ TEST(CudnnAttention, ComputesWhatOurKernelsCompute) {
     new_fake_cudnn().computes = true;
     CudnnAttention attention = attention_on_fake();
     Matrix its_context(elements);
-    Matrix its_dqkv(3 * elements);
+    Matrix its_dqkv(of_qkv);
     std::vector<float> its_log_sums(rows);
     std::vector<float> its_row_dots(rows);
     attention.forward(number_of(attention, AttentionDirection::Forward, small),
@@ -365,10 +381,20 @@ TEST(CudnnAttention, ComputesWhatOurKernelsCompute) {
         std::ranges::transform(from, std::back_inserter(result), __bfloat162float);
         return result;
     };
-    // Each of context, P and dS is rounded to bf16 by one of the two: 2^-9 each.
+    // Each of context, P and dS, and what each head gives to dK and dV, is rounded to bf16 by one
+    // of the two: 2^-9 each.
     EXPECT_LT(relative_error(floats(its_context), floats(context)), 1e-2);
     EXPECT_LT(relative_error(floats(its_dqkv), floats(dqkv)), 1e-2);
     EXPECT_LT(relative_error(its_log_sums, log_sums), 1e-5);
+}
+
+TEST(CudnnAttention, ComputesWhatOurKernelsCompute) {
+    expect_what_our_kernels_compute({2, 19, 3, 3, 16});
+}
+
+TEST(CudnnAttention, ComputesWhatOurKernelsComputeOfGroups) {
+    expect_what_our_kernels_compute({2, 19, 4, 2, 16});
+    expect_what_our_kernels_compute({1, 33, 4, 1, 24});
 }
 
 }  // namespace cudnn_attention_test

@@ -125,27 +125,46 @@ TEST_F(RealCudnn, TakesTheGraphs) {
     for (const int head_size : {16, 64, 128, 200}) {
         for (const AttentionDirection direction : directions) {
             EXPECT_NO_THROW(
-                attention_graph(cudnn(), nullptr, {3, 300, 5, 5 * head_size}, direction));
+                attention_graph(cudnn(), nullptr, {3, 300, 5, 5, head_size}, direction));
+            EXPECT_NO_THROW(
+                attention_graph(cudnn(), nullptr, {3, 300, 6, 2, head_size}, direction));
         }
     }
 }
 
 TEST_F(RealCudnn, RefusesAGraphThatIsNone) {
     // What is seen to be accepted above would mean little if everything was.
-    EXPECT_THROW(attention_graph(cudnn(), nullptr, {3, -300, 5, 320}, AttentionDirection::Forward),
-                 CudaFailure);
+    EXPECT_THROW(
+        attention_graph(cudnn(), nullptr, {3, -300, 5, 5, 64}, AttentionDirection::Forward),
+        CudaFailure);
 }
 
 TEST_F(RealCudnn, HasPlansForAmpereAndHopper) {
     for (const std::string& properties : {a100(), h100()}) {
         for (const AttentionDirection direction : directions) {
-            EXPECT_NO_THROW(workspace_of_plan(properties, {2, 300, 3, 192}, direction));
+            EXPECT_NO_THROW(workspace_of_plan(properties, {2, 300, 3, 3, 64}, direction));
+        }
+    }
+}
+
+/// Of Llama 2 7B, Llama 3.2 1B and Llama 3 8B; and one group of all heads.
+TEST_F(RealCudnn, HasPlansForHeadsInGroups) {
+    for (const std::string& properties : {a100(), h100()}) {
+        for (const AttentionDirection direction : directions) {
+            for (const AttentionShape& shape : {AttentionShape{2, 300, 32, 32, 128},
+                                                AttentionShape{2, 2048, 32, 8, 64},
+                                                AttentionShape{1, 2048, 32, 8, 128},
+                                                AttentionShape{2, 300, 4, 1, 64}}) {
+                EXPECT_NO_THROW(workspace_of_plan(properties, shape, direction))
+                    << shape.heads << " heads in " << shape.key_value_heads << ", "
+                    << static_cast<int>(direction);
+            }
         }
     }
 }
 
 TEST_F(RealCudnn, KeepsTheGradientsOfAllScoresForABackwardThatRepeatsItsBits) {
-    const AttentionShape shape{8, 1024, 12, 768};
+    const AttentionShape shape{8, 1024, 12, 12, 64};
     const std::size_t scores = std::size_t{8} * 12 * 1024 * 1024;
     for (const std::string& properties : {a100(), h100()}) {
         EXPECT_GE(workspace_of_plan(properties, shape, AttentionDirection::Backward),
@@ -158,7 +177,7 @@ TEST_F(RealCudnn, SaysWhatIsAgainstAPlan) {
     const std::string properties = a100();
     const CudnnDescriptor target = device(properties);
     const CudnnGraph graph =
-        attention_graph(cudnn(), nullptr, {2, 300, 3, 192}, AttentionDirection::Backward);
+        attention_graph(cudnn(), nullptr, {2, 300, 3, 3, 64}, AttentionDirection::Backward);
     try {
         choose_plan(cudnn(), {.device = &target}, graph.graph, {.workspace_bytes = 1000});
         FAIL() << "a backward in 1000 bytes";
@@ -259,7 +278,7 @@ TEST_F(RealCudnn, RefusesAConvolutionWhoseResultHasAnotherSize) {
 
 TEST_F(RealCudnn, IsPassedOverWhereItFindsNoGpu) {
     CudnnAttention attention(load_cudnn(), {.compute_capability = 90});
-    EXPECT_THAT(attention.describe({2, 300, 3, 192}, AttentionDirection::Forward),
+    EXPECT_THAT(attention.describe({2, 300, 3, 3, 64}, AttentionDirection::Forward),
                 HasSubstr("own kernels: cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED"));
 }
 

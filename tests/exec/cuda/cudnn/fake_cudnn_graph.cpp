@@ -229,9 +229,11 @@ class Evaluation {
         const Elements b = input(operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC);
         Elements c = output(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
         for_each_index(c.sizes(), [&](const Index& at) {
+            // Matrices of which b has fewer are shared by neighbours.
+            const std::int64_t of_b = at[1] * b.sizes()[1] / c.sizes()[1];
             double sum = 0;
             for (std::int64_t k = 0; k < a.sizes()[3]; ++k) {
-                sum += a.at({at[0], at[1], at[2], k}) * b.at({at[0], at[1], k, at[3]});
+                sum += a.at({at[0], at[1], at[2], k}) * b.at({at[0], of_b, k, at[3]});
             }
             c.at(at) = sum;
         });
@@ -270,13 +272,14 @@ class Evaluation {
         const FakeDescriptor& kind = operation.descriptor(CUDNN_ATTR_OPERATION_REDUCTION_DESC);
         const bool is_sum = kind.one<cudnnReduceTensorOp_t>(CUDNN_ATTR_REDUCTION_OPERATOR) ==
                             CUDNN_REDUCE_TENSOR_ADD;
+        // Neighbours along the heads are reduced together, and along the columns all.
         const Elements x = input(operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC);
         Elements y = output(operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
         for_each_index(y.sizes(), [&](const Index& at) {
             y.at(at) = is_sum ? 0 : -std::numeric_limits<double>::infinity();
         });
         for_each_index(x.sizes(), [&](const Index& at) {
-            double& result = y.at({at[0], at[1], at[2], 0});
+            double& result = y.at({at[0], at[1] * y.sizes()[1] / x.sizes()[1], at[2], at[3]});
             result = is_sum ? result + x.at(at) : std::max(result, x.at(at));
         });
         keep(y);

@@ -30,7 +30,7 @@ double norm(const Doubles& x) {
 
 std::ostream& operator<<(std::ostream& out, const Sizes& sizes) {
     return out << sizes.samples << " samples, " << sizes.positions << " positions, " << sizes.heads
-               << " heads of " << sizes.head_size;
+               << " heads in " << sizes.key_value_heads << " groups of size " << sizes.head_size;
 }
 
 double dot(const double* a, const double* b, int size) {
@@ -52,8 +52,11 @@ Exact exact(const Sizes& sizes, Doubles qkv, Doubles dcontext) {
             const auto row = [&](int position) {
                 return std::size_t(s) * std::size_t(sizes.positions) + std::size_t(position);
             };
+            const auto group = std::size_t(h / (sizes.heads / sizes.key_value_heads));
             const auto part = [&](Doubles& of, int position, std::size_t which) {
-                return row_of(of, row(position), 3 * width, which * width + column);
+                const std::size_t keys =
+                    width + (which - 1) * sizes.key_width() + group * std::size_t(size);
+                return row_of(of, row(position), sizes.qkv_width(), which == 0 ? column : keys);
             };
             for (int t = 0; t < sizes.positions; ++t) {
                 Doubles p;
@@ -101,9 +104,11 @@ double relative_error(const Doubles& found, const Doubles& expected) {
     return norm(difference) / norm(expected);
 }
 
-Doubles part_of(const Doubles& qkv, std::size_t width, std::size_t part) {
+Doubles part_of(const Doubles& qkv, const Sizes& sizes, std::size_t part) {
     Doubles result;
-    for (std::size_t begin = part * width; begin < qkv.size(); begin += 3 * width) {
+    const std::size_t width = part == 0 ? sizes.width() : sizes.key_width();
+    const std::size_t first_column = part == 0 ? 0 : sizes.width() + (part - 1) * width;
+    for (std::size_t begin = first_column; begin < qkv.size(); begin += sizes.qkv_width()) {
         const auto first = qkv.begin() + static_cast<std::ptrdiff_t>(begin);
         result.insert(result.end(), first, first + static_cast<std::ptrdiff_t>(width));
     }

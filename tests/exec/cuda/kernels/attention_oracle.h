@@ -16,11 +16,17 @@ struct Sizes {
     int samples;
     int positions;
     int heads;
+    int key_value_heads;
     int head_size;
 
-    AttentionShape shape() const { return {samples, positions, heads, heads * head_size}; }
+    AttentionShape shape() const { return {samples, positions, heads, key_value_heads, head_size}; }
     std::size_t rows() const { return std::size_t(samples) * std::size_t(positions); }
+    /// Columns of Q and of the context.
     std::size_t width() const { return std::size_t(heads) * std::size_t(head_size); }
+    /// Columns of K, and of V.
+    std::size_t key_width() const { return std::size_t(key_value_heads) * std::size_t(head_size); }
+    /// Columns of Q | K | V.
+    std::size_t qkv_width() const { return width() + 2 * key_width(); }
 };
 std::ostream& operator<<(std::ostream& out, const Sizes& sizes);
 
@@ -31,7 +37,8 @@ struct Exact {
 };
 
 /// P = softmax(S) over the keys that do not come after the query, S = Q K^T / sqrt(size);
-/// dS = P * (dP - rowsum(dP * P)), dP = dC V^T.
+/// dS = P * (dP - rowsum(dP * P)), dP = dC V^T. Head h reads keys and values number h / (heads /
+/// key_value_heads).
 Exact exact(const Sizes& sizes, Doubles qkv, Doubles dcontext);
 
 double dot(const double* a, const double* b, int size);
@@ -40,7 +47,7 @@ double dot(const double* a, const double* b, int size);
 /// not.
 double relative_error(const Doubles& found, const Doubles& expected);
 
-/// Q's, K's or V's columns.
-Doubles part_of(const Doubles& qkv, std::size_t width, std::size_t part);
+/// Q's, K's or V's columns: part 0, 1 or 2.
+Doubles part_of(const Doubles& qkv, const Sizes& sizes, std::size_t part);
 
 }  // namespace pipetwin::cuda::test

@@ -81,12 +81,12 @@ template <class T>
 struct Problem {
     explicit Problem(const Sizes& of, double largest = 2)
         : sizes(of),
-          qkv(of.rows() * 3 * of.width()),
+          qkv(of.rows() * of.qkv_width()),
           dcontext(of.rows() * of.width()),
           context(of.rows() * of.width()),
           log_sums(of.rows() * std::size_t(of.heads)),
           scratch(std::size_t(attention_backward_scratch(of.shape()))),
-          dqkv(of.rows() * 3 * of.width()) {
+          dqkv(of.rows() * of.qkv_width()) {
         qkv.fill(largest, 1);
         dcontext.fill(1, 2);
     }
@@ -150,8 +150,8 @@ void expect_exact(const Problem<T>& run, double tolerance) {
     EXPECT_LE(relative_error(run.dqkv.numbers(), expected.dqkv), tolerance);
     if (run.sizes.positions > 1) {  // dQ and dK of a single position are 0
         for (std::size_t part = 0; part < 3; ++part) {
-            EXPECT_LE(relative_error(part_of(run.dqkv.numbers(), run.sizes.width(), part),
-                                     part_of(expected.dqkv, run.sizes.width(), part)),
+            EXPECT_LE(relative_error(part_of(run.dqkv.numbers(), run.sizes, part),
+                                     part_of(expected.dqkv, run.sizes, part)),
                       tolerance)
                 << "part " << part;
         }
@@ -159,7 +159,7 @@ void expect_exact(const Problem<T>& run, double tolerance) {
 }
 
 TEST(AttentionOracle, GradientsAreTheSlopesOfTheForward) {
-    const Sizes sizes{2, 4, 2, 3};
+    const Sizes sizes{2, 4, 2, 2, 3};
     const Doubles qkv = Problem<float>(sizes).qkv.numbers();
     const Doubles dcontext = Problem<float>(sizes).dcontext.numbers();
     const Doubles dqkv = exact(sizes, qkv, dcontext).dqkv;
@@ -195,39 +195,96 @@ TEST_P(CudaAttention, InBf16AgreesWithTheFormulas) {
 // Every size with every edge of the tiles of 16, 32, 64 and 128.
 INSTANTIATE_TEST_SUITE_P(Shapes,
                          CudaAttention,
-                         ::testing::Values(Sizes{2, 1, 3, 8},
-                                           Sizes{1, 7, 2, 8},
-                                           Sizes{1, 16, 3, 8},
-                                           Sizes{2, 33, 1, 8},
-                                           Sizes{1, 64, 1, 8},
-                                           Sizes{1, 100, 2, 8},
-                                           Sizes{1, 129, 1, 8},
-                                           Sizes{1, 1, 2, 16},
-                                           Sizes{2, 7, 3, 16},
-                                           Sizes{1, 16, 1, 16},
-                                           Sizes{1, 33, 2, 16},
-                                           Sizes{1, 64, 1, 16},
-                                           Sizes{1, 100, 1, 16},
-                                           Sizes{1, 129, 1, 16},
-                                           Sizes{1, 1, 1, 64},
-                                           Sizes{1, 7, 1, 64},
-                                           Sizes{1, 16, 2, 64},
-                                           Sizes{2, 33, 1, 64},
-                                           Sizes{1, 64, 1, 64},
-                                           Sizes{1, 100, 1, 64},
-                                           Sizes{1, 129, 2, 64},
-                                           Sizes{2, 1, 1, 128},
-                                           Sizes{1, 7, 2, 128},
-                                           Sizes{1, 16, 1, 128},
-                                           Sizes{1, 33, 3, 128},
-                                           Sizes{1, 64, 1, 128},
-                                           Sizes{1, 100, 1, 128},
-                                           Sizes{1, 129, 1, 128},
-                                           Sizes{1, 200, 1, 32},
-                                           Sizes{1, 40, 1, 96},
-                                           Sizes{1, 70, 1, 80},
-                                           Sizes{1, 20, 1, 200},
-                                           Sizes{1, 70, 1, 256}));
+                         ::testing::Values(Sizes{2, 1, 3, 3, 8},
+                                           Sizes{1, 7, 2, 2, 8},
+                                           Sizes{1, 16, 3, 3, 8},
+                                           Sizes{2, 33, 1, 1, 8},
+                                           Sizes{1, 64, 1, 1, 8},
+                                           Sizes{1, 100, 2, 2, 8},
+                                           Sizes{1, 129, 1, 1, 8},
+                                           Sizes{1, 1, 2, 2, 16},
+                                           Sizes{2, 7, 3, 3, 16},
+                                           Sizes{1, 16, 1, 1, 16},
+                                           Sizes{1, 33, 2, 2, 16},
+                                           Sizes{1, 64, 1, 1, 16},
+                                           Sizes{1, 100, 1, 1, 16},
+                                           Sizes{1, 129, 1, 1, 16},
+                                           Sizes{1, 1, 1, 1, 64},
+                                           Sizes{1, 7, 1, 1, 64},
+                                           Sizes{1, 16, 2, 2, 64},
+                                           Sizes{2, 33, 1, 1, 64},
+                                           Sizes{1, 64, 1, 1, 64},
+                                           Sizes{1, 100, 1, 1, 64},
+                                           Sizes{1, 129, 2, 2, 64},
+                                           Sizes{2, 1, 1, 1, 128},
+                                           Sizes{1, 7, 2, 2, 128},
+                                           Sizes{1, 16, 1, 1, 128},
+                                           Sizes{1, 33, 3, 3, 128},
+                                           Sizes{1, 64, 1, 1, 128},
+                                           Sizes{1, 100, 1, 1, 128},
+                                           Sizes{1, 129, 1, 1, 128},
+                                           Sizes{1, 200, 1, 1, 32},
+                                           Sizes{1, 40, 1, 1, 96},
+                                           Sizes{1, 70, 1, 1, 80},
+                                           Sizes{1, 20, 1, 1, 200},
+                                           Sizes{1, 70, 1, 1, 256}));
+
+// Groups of 2 and of 4 heads, and one of all, on both paths and with tiles that are not full.
+INSTANTIATE_TEST_SUITE_P(Groups,
+                         CudaAttention,
+                         ::testing::Values(Sizes{2, 33, 4, 2, 8},
+                                           Sizes{1, 100, 4, 1, 8},
+                                           Sizes{2, 7, 4, 2, 16},
+                                           Sizes{2, 129, 4, 1, 16},
+                                           Sizes{1, 1, 4, 2, 64},
+                                           Sizes{2, 33, 4, 2, 64},
+                                           Sizes{1, 129, 4, 1, 64},
+                                           Sizes{1, 100, 2, 1, 128},
+                                           Sizes{1, 33, 8, 2, 128},
+                                           Sizes{1, 70, 3, 1, 80},
+                                           Sizes{1, 70, 2, 1, 256}));
+
+/// Bit by bit, of matrices as numbers.
+bool same_columns(const Doubles& a, const Sizes& of_a, const Doubles& b, const Sizes& of_b) {
+    return part_of(a, of_a, 0) == part_of(b, of_b, 0);
+}
+
+template <class T>
+void expect_bits_of_repeated_keys(const Sizes& sizes) {
+    const Problem<T> grouped = both_ways<T>(sizes);
+    Sizes own = sizes;
+    own.key_value_heads = own.heads;
+    Problem<T> repeated(own);
+    const std::vector<T> from = grouped.qkv.elements();
+    std::vector<T> to;
+    const auto size = static_cast<std::ptrdiff_t>(sizes.head_size);
+    for (std::size_t row = 0; row < sizes.rows(); ++row) {
+        const auto begin = from.begin() + static_cast<std::ptrdiff_t>(row * sizes.qkv_width());
+        to.insert(to.end(), begin, begin + sizes.heads * size);
+        for (const int part : {0, 1}) {
+            for (int head = 0; head < sizes.heads; ++head) {
+                const int of_keys = head / (sizes.heads / sizes.key_value_heads);
+                const auto key =
+                    begin + (sizes.heads + part * sizes.key_value_heads + of_keys) * size;
+                to.insert(to.end(), key, key + size);
+            }
+        }
+    }
+    repeated.qkv.put(0, to);
+    repeated.forward();
+    repeated.backward();
+    EXPECT_EQ(repeated.context.numbers(), grouped.context.numbers());
+    EXPECT_EQ(repeated.log_sums.numbers(), grouped.log_sums.numbers());
+    EXPECT_TRUE(same_columns(repeated.dqkv.numbers(), own, grouped.dqkv.numbers(), sizes)) << "dQ";
+}
+
+TEST(CudaAttentionGroups, ReadTheirKeysAsIfEachHeadHadThem) {
+    for (const Sizes& sizes :
+         {Sizes{2, 40, 4, 2, 8}, Sizes{2, 70, 4, 2, 64}, Sizes{1, 40, 3, 1, 128}}) {
+        expect_bits_of_repeated_keys<float>(sizes);
+        expect_bits_of_repeated_keys<Bf16>(sizes);
+    }
+}
 
 class CudaAttentionOrders : public ::testing::TestWithParam<Sizes> {};
 
@@ -239,23 +296,27 @@ TEST_P(CudaAttentionOrders, DoNotShow) {
 // Tiles of columns come into each of the two stages of shared memory again and again.
 INSTANTIATE_TEST_SUITE_P(Shapes,
                          CudaAttentionOrders,
-                         ::testing::Values(Sizes{2, 33, 2, 8},
-                                           Sizes{1, 200, 1, 16},
-                                           Sizes{1, 129, 1, 64},
-                                           Sizes{1, 100, 1, 128},
-                                           Sizes{1, 65, 1, 200}));
+                         ::testing::Values(Sizes{2, 33, 2, 2, 8},
+                                           Sizes{1, 200, 1, 1, 16},
+                                           Sizes{1, 129, 1, 1, 64},
+                                           Sizes{1, 100, 1, 1, 128},
+                                           Sizes{1, 65, 1, 1, 200},
+                                           Sizes{1, 70, 4, 2, 8},
+                                           Sizes{1, 129, 4, 2, 16},
+                                           Sizes{1, 129, 2, 1, 64},
+                                           Sizes{1, 100, 4, 1, 128}));
 
 // 20 times the input is 400 times the score: up to 1500 here, where exp without its largest
 // subtracted is infinite. An error of 1500 * 6e-8 in a score is one of 1e-4 in its exponential.
 TEST(CudaAttentionScores, MayBeLarge) {
-    expect_exact(both_ways<float>({1, 70, 1, 32}, 20), 1e-3);
-    const Problem<Bf16> run = both_ways<Bf16>({1, 70, 1, 32}, 20);
+    expect_exact(both_ways<float>({1, 70, 1, 1, 32}, 20), 1e-3);
+    const Problem<Bf16> run = both_ways<Bf16>({1, 70, 1, 1, 32}, 20);
     const Exact expected = exact(run.sizes, run.qkv.numbers(), run.dcontext.numbers());
     EXPECT_LE(relative_error(run.context.numbers(), expected.context), bf16_tolerance);
 }
 
 TEST(CudaAttentionAlignment, DecidesThePathNotTheResult) {
-    const Sizes sizes{1, 33, 1, 64};
+    const Sizes sizes{1, 33, 1, 1, 64};
     const Problem<Bf16> aligned = both_ways<Bf16>(sizes);
     Problem<Bf16> moved(sizes);
     Buffer<Bf16> qkv(moved.qkv.size() + 1);
@@ -327,7 +388,7 @@ using RealTypes = ::testing::Types<float, Bf16>;
 TYPED_TEST_SUITE(CudaAttentionCausality, RealTypes);
 
 TYPED_TEST(CudaAttentionCausality, LaterPositionsChangeNoBitOfEarlierRows) {
-    const Sizes sizes{1, 100, 1, 64};
+    const Sizes sizes{1, 100, 1, 1, 64};
     const std::size_t width = sizes.width();
     const Problem<TypeParam> before = both_ways<TypeParam>(sizes);
     Problem<TypeParam> after(sizes);
@@ -345,7 +406,7 @@ TYPED_TEST(CudaAttentionCausality, LaterPositionsChangeNoBitOfEarlierRows) {
 }
 
 TYPED_TEST(CudaAttentionCausality, EarlierQueriesChangeNoBitOfLaterKeys) {
-    const Sizes sizes{1, 100, 1, 64};
+    const Sizes sizes{1, 100, 1, 1, 64};
     const std::size_t width = sizes.width();
     const Problem<TypeParam> before = both_ways<TypeParam>(sizes);
     Problem<TypeParam> after = before;
@@ -375,14 +436,16 @@ cudaError_t backward_of(Real real, const AttentionShape& shape) {
 
 TEST(CudaAttentionRefusal, NamesAnInvalidValue) {
     constexpr int largest = std::numeric_limits<int>::max();
-    for (const AttentionShape& shape : {AttentionShape{1, 4, 3, 64},
-                                        AttentionShape{1, 4, 1, 257},
-                                        AttentionShape{1, 4, 0, 64},
-                                        AttentionShape{1, 4, 1, 0},
-                                        AttentionShape{-1, 4, 1, 64},
-                                        AttentionShape{1, -4, 1, 64},
-                                        AttentionShape{1, largest, 1, 64},
-                                        AttentionShape{largest, 9, 1, 64}}) {
+    for (const AttentionShape& shape : {AttentionShape{1, 4, 3, 2, 64},
+                                        AttentionShape{1, 4, 2, 4, 64},
+                                        AttentionShape{1, 4, 1, 1, 257},
+                                        AttentionShape{1, 4, 0, 1, 64},
+                                        AttentionShape{1, 4, 1, 0, 64},
+                                        AttentionShape{1, 4, 1, 1, 0},
+                                        AttentionShape{-1, 4, 1, 1, 64},
+                                        AttentionShape{1, -4, 1, 1, 64},
+                                        AttentionShape{1, largest, 1, 1, 64},
+                                        AttentionShape{largest, 9, 1, 1, 64}}) {
         for (const Real real : {Real::F32, Real::BF16}) {
             EXPECT_EQ(forward_of(real, shape), cudaErrorInvalidValue);
             EXPECT_EQ(backward_of(real, shape), cudaErrorInvalidValue);
@@ -391,7 +454,8 @@ TEST(CudaAttentionRefusal, NamesAnInvalidValue) {
 }
 
 TEST(CudaAttentionRefusal, SparesNothingToDo) {
-    for (const AttentionShape& shape : {AttentionShape{0, 4, 1, 64}, AttentionShape{1, 0, 1, 64}}) {
+    for (const AttentionShape& shape :
+         {AttentionShape{0, 4, 1, 1, 64}, AttentionShape{1, 0, 1, 1, 64}}) {
         EXPECT_EQ(forward_of(Real::BF16, shape), cudaSuccess);
         EXPECT_EQ(backward_of(Real::F32, shape), cudaSuccess);
     }

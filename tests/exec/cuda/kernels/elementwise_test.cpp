@@ -165,6 +165,62 @@ TEST_P(CudaElementwise, LayOutAddsTheBiasToEveryRow) {
     }
 }
 
+TEST_P(CudaElementwise, SwiGluAndItsGradient) {
+    for (const Shape& shape :
+         {Shape{0, 4}, {1, 1}, {3, 7}, {5, 32}, {70, 40}, {2, 999}, {3, 776}}) {
+        SCOPED_TRACE(shape.text());
+        Numbers x = random(2 * shape.size(), 1);
+        std::for_each(x.begin(), x.end(), [](float& value) { value *= 4; });  // the tails, too
+        const Numbers dy = random(shape.size(), 2);
+        Numbers y(index(shape.size()));
+        Numbers dx(index(2 * shape.size()));
+        const exec::ConstView of_x = view(std::as_const(x), shape.rows, 2 * shape.width);
+        cpu().swiglu_forward(of_x, view(y, shape.rows, shape.width));
+        cpu().swiglu_backward(
+            of_x, view(dy, shape.rows, shape.width), view(dx, shape.rows, 2 * shape.width));
+        const Numbers found = run([&] {
+            const Operand from(way(), x);
+            const Operand of_dy(way(), dy);
+            const Operand to(way(), shape.size());
+            const Operand beside(way(), 2 * shape.size());
+            expect_ok(
+                swiglu_forward(real(), shape.rows, shape.width, from.data(), to.data(), nullptr));
+            expect_ok(swiglu_backward(real(),
+                                      shape.rows,
+                                      shape.width,
+                                      from.data(),
+                                      of_dy.data(),
+                                      beside.data(),
+                                      nullptr));
+            expect_ok(swiglu_backward(
+                real(), shape.rows, shape.width, from.data(), of_dy.data(), from.data(), nullptr));
+            return joined({to.numbers(), beside.numbers(), from.numbers()});
+        });
+        const std::vector<Numbers> parts =
+            split(found, {shape.size(), 2 * shape.size(), 2 * shape.size()});
+        EXPECT_TRUE(close(parts[0], y, way().bound()));
+        EXPECT_TRUE(close(parts[1], dx, way().bound()));
+        EXPECT_EQ(parts[2], parts[1]) << "in place";
+    }
+}
+
+// exp(-g) is infinite below -88.7, and the sigmoid 0.
+TEST_P(CudaElementwise, SwiGluOfGatesFarFromZeroHasNoNan) {
+    const Numbers x{-1000, -100, 100, 1000, 1, 2, 3, 4};
+    const Numbers found = run([&] {
+        const Operand from(way(), x);
+        const Operand dy(way(), Numbers{1, 1, 1, 1});
+        const Operand to(way(), 4);
+        expect_ok(swiglu_forward(real(), 1, 4, from.data(), to.data(), nullptr));
+        expect_ok(swiglu_backward(real(), 1, 4, from.data(), dy.data(), from.data(), nullptr));
+        return joined({to.numbers(), from.numbers()});
+    });
+    const Numbers expected = rounded(real(), {0, 0, 300, 4000, 0, 0, 3, 4, 0, 0, 100, 1000});
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_NEAR(found[i], expected[i], 1e-6) << i;
+    }
+}
+
 TEST_P(CudaElementwise, GeluAndItsGradient) {
     for (const std::int64_t size : {0, 1, 7, 8, 999, 4096}) {
         SCOPED_TRACE(size);

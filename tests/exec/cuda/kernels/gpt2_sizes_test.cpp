@@ -338,7 +338,8 @@ TEST_P(CudaGpt2, AdamOnTheLargestParameter) {
 
 TEST_P(CudaGpt2, AttentionAndItsGradient) {
     const auto of = [](std::int64_t n) { return static_cast<int>(n); };
-    const AttentionShape shape{of(m.samples), of(m.positions), of(m.heads), of(m.width)};
+    const AttentionShape shape{
+        of(m.samples), of(m.positions), of(m.heads), of(m.heads), of(m.width / m.heads)};
     const Operand qkv = x.operand(real(), m.rows() * 3 * m.width);
     const Operand dcontext = dy.operand(real(), m.rows() * m.width);
     const Operand context({real()}, m.rows() * m.width);
@@ -381,8 +382,8 @@ TEST_P(CudaGpt2, AttentionAndItsGradient) {
             return
                 [&](std::int64_t row, std::int64_t width) { return row_of(operand, row, width); };
         };
-        const Exact expected =
-            exact({1, of(m.positions), 1, of(size)}, cut(3, of_pattern(x)), cut(1, of_pattern(dy)));
+        const Exact expected = exact(
+            {1, of(m.positions), 1, 1, of(size)}, cut(3, of_pattern(x)), cut(1, of_pattern(dy)));
         const Numbers of_head = log_sums.elements(index(head * m.positions), index(m.positions));
         EXPECT_LE(relative_error(cut(1, of_operand(context)), expected.context), bound());
         EXPECT_LE(relative_error(cut(3, of_operand(dqkv)), expected.dqkv), bound());

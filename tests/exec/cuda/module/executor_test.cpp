@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/model/llama.h"
 #include "core/timeline/footprint.h"
 #include "exec/data/random_batch.h"
 #include "exec/gpu/cuda_module.h"
@@ -103,6 +104,19 @@ Model gpt_with_heads_of_8(double dropout = 0, bool tied = false) {
                       .dropout = dropout});
 }
 
+/// Two queries share a key; a head is not the width divided by their number.
+Model small_llama(bool tied = true) {
+    return llama_model({.layers = 2,
+                        .d_model = 16,
+                        .heads = 4,
+                        .key_value_heads = 2,
+                        .head_size = 8,
+                        .context = 6,
+                        .vocabulary = 11,
+                        .feed_forward = 12,
+                        .tied = tied});
+}
+
 class CudaExecutor : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -127,8 +141,11 @@ class CudaExecutor : public ::testing::Test {
 };
 
 TEST_F(CudaExecutor, TrainsAsTheCpuDoes) {
-    for (const Model& model :
-         {test::small_gpt(), test::small_mlp(), test::small_gpt_with(0.25, true)}) {
+    for (const Model& model : {test::small_gpt(),
+                               test::small_mlp(),
+                               test::small_gpt_with(0.25, true),
+                               small_llama(),
+                               small_llama(false)}) {
         for (const OptimizerKind optimizer : {OptimizerKind::Sgd,
                                               OptimizerKind::Momentum,
                                               OptimizerKind::RmsProp,
@@ -453,19 +470,42 @@ TEST_F(CudaExecutor, FindsTheFirstLayerThatIsNotFiniteAcrossGpus) {
 #endif
 
 TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
-    const Model model = gpt_with_heads_of_8(0.25, true);
-    for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
-        const Shape whole{.schedule = "1f1b", .precision = precision, .clip_norm = 0.1};
-        const Outcome expected = train(model, on_cuda(whole), 3);
-        Shape two = whole;
-        two.stages = 2;
-        two.recompute = Recompute::ExceptLast;
-        Shape four = whole;
-        four.stages = 4;
-        four.schedule = "zb-h1";
-        for (const Shape& shape : {two, four}) {
-            EXPECT_EQ(train(model, on_cuda(shape), 3), expected) << test::to_string(shape);
+    for (const Model& model : {gpt_with_heads_of_8(0.25, true), small_llama()}) {
+        for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
+            const Shape whole{.schedule = "1f1b", .precision = precision, .clip_norm = 0.1};
+            const Outcome expected = train(model, on_cuda(whole), 3);
+            Shape two = whole;
+            two.stages = 2;
+            two.recompute = Recompute::ExceptLast;
+            Shape four = whole;
+            four.stages = 4;
+            four.schedule = "zb-h1";
+            for (const Shape& shape : {two, four}) {
+                EXPECT_EQ(train(model, on_cuda(shape), 3), expected) << test::to_string(shape);
+            }
         }
+    }
+}
+
+TEST_F(CudaExecutor, RefusesHeadsThatNoKernelTakes) {
+    const auto model_of = [](int head_size) {
+        return llama_model({.layers = 1,
+                            .d_model = 8,
+                            .heads = 1,
+                            .head_size = head_size,
+                            .context = 2,
+                            .vocabulary = 5,
+                            .feed_forward = 8});
+    };
+    const Shape shape{.micro_batches = 1, .batch = 1, .optimizer = OptimizerKind::Sgd};
+    train(model_of(256), on_cuda(shape), 1);
+    train(model_of(258), shape, 1);
+    try {
+        train(model_of(258), on_cuda(shape), 1);
+        FAIL() << "a head of 258 numbers";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("have 258 numbers each"));
     }
 }
 
@@ -504,20 +544,22 @@ TEST_F(CudaExecutor, GivesTheSameBitsWhereStashesGoToHostMemory) {
 // With cuDNN's attention where it is there, and with our own kernels. In the emulation it is a fake
 // cuDNN's, which computes what our graphs say.
 TEST_F(CudaExecutor, TrainsInHalfPrecisionNearlyAsInSingle) {
-    const Model model = gpt_with_heads_of_8();
     const Shape single{.stages = 2, .schedule = "1f1b"};
     Shape half = single;
     half.precision = Precision::Bf16;
-    const Outcome expected = train(model, on_cuda(single), 4);
-    for (const char* own_attention : {"", "1"}) {
-        ::setenv("PIPETWIN_OWN_ATTENTION", own_attention, 1);
-        const int calls = cudnn_calls();
-        const Outcome found = train(model, on_cuda(half), 4);
-        if (has_fake_cudnn()) {
-            EXPECT_EQ(cudnn_calls() > calls, *own_attention == '\0');
-        }
-        for (std::size_t step = 0; step < expected.losses.size(); ++step) {
-            EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-2 * expected.losses[step]);
+    for (const Model& model : {gpt_with_heads_of_8(), small_llama()}) {
+        const Outcome expected = train(model, on_cuda(single), 4);
+        for (const char* own_attention : {"", "1"}) {
+            ::setenv("PIPETWIN_OWN_ATTENTION", own_attention, 1);
+            const int calls = cudnn_calls();
+            const Outcome found = train(model, on_cuda(half), 4);
+            if (has_fake_cudnn()) {
+                EXPECT_EQ(cudnn_calls() > calls, *own_attention == '\0');
+            }
+            for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+                EXPECT_NEAR(
+                    found.losses[step], expected.losses[step], 1e-2 * expected.losses[step]);
+            }
         }
     }
     ::unsetenv("PIPETWIN_OWN_ATTENTION");

@@ -1,4 +1,4 @@
-#include "exec/cpu/onednn_products.h"
+#include "exec/cpu/products/onednn_products.h"
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -12,7 +12,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products/product_scratch.h"
 
 // This is OpenMP's, which Debian's oneDNN runs on; its header comes with a compiler, not with the
 // library.
@@ -157,16 +157,16 @@ bool has_onednn() {
     return true;
 }
 
-bool onednn_is_faster_in_bf16() {
-    static const bool faster = has_instructions_for_bf16();
-    return faster;
+bool onednn_has_bf16() {
+    static const bool has = has_instructions_for_bf16();
+    return has;
 }
 
 bool can_compute_by_onednn(const Product& p) {
     const bool whole = p.causal == Causal::No || p.causal == Causal::Result;
     const bool half = p.a.type == DType::BF16 && p.b.type == DType::BF16;
     const bool single = p.a.type == DType::F32 && p.b.type == DType::F32 && p.c_type == DType::F32;
-    return whole && (single || (half && onednn_is_faster_in_bf16()));
+    return whole && (single || (half && onednn_has_bf16()));
 }
 
 void compute_by_onednn(const Product& p) {
@@ -196,7 +196,7 @@ namespace pipetwin::exec {
 bool has_onednn() {
     return false;
 }
-bool onednn_is_faster_in_bf16() {
+bool onednn_has_bf16() {
     return false;
 }
 bool can_compute_by_onednn(const Product& /*product*/) {

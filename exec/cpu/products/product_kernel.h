@@ -14,18 +14,20 @@
 //   +---+      +-+-+-+-+                       (column of a's panel) x (row of b's panel)
 //   ^ panels of a, tile rows x depth: second cache
 //
-// Copying converts bf16 to fp32, so the innermost loop knows one type.
+// Copying converts bf16 to fp32, so the innermost loop knows one type. Where the machine multiplies
+// bf16, panels hold pairs of neighbours of the depth instead (product_pairs.h).
 
 // No include guard: see above.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/base/error.h"
 #include "core/base/simd_targets.h"
-#include "exec/cpu/bfloat16.h"
-#include "exec/cpu/product_scratch.h"
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/bfloat16.h"
+#include "exec/cpu/products/product_scratch.h"
+#include "exec/cpu/products/products.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -34,13 +36,38 @@ using Index = std::int64_t;
 
 #define PIPETWIN_INLINE_TARGET [[gnu::always_inline]] PIPETWIN_TARGET inline
 
-template <class Real>
+/// Two numbers of bf16 that are neighbours in the depth of a product, the first in the low half.
+struct BFloat16Pair {
+    std::uint32_t bits;
+};
+
+/// A tile of c in registers. `Cell` is what a panel holds for one step of the depth.
+template <class Cell>
 struct Tile {
+    using Real = Cell;  ///< the type of the sums
     typedef Real Vector __attribute__((vector_size(vector_bytes)));
+    using Line = Vector;                           ///< of b
+    static constexpr Index numbers = 1;            ///< of a cell
+    static constexpr Index deepest = block_depth;  ///< block of the depth, in numbers
+    /// Rows of a that are packed at a time: a block of them fits into half of the second cache.
+    static constexpr Index block_rows = 144;
     static constexpr Index lanes = vector_bytes / static_cast<Index>(sizeof(Real));
     static constexpr Index rows = tile_rows;
     static constexpr Index columns = tile_vectors * lanes;
 };
+template <>
+struct Tile<BFloat16Pair> : Tile<float> {
+    typedef std::uint32_t Line __attribute__((vector_size(vector_bytes)));
+    static constexpr Index numbers = 2;
+    static constexpr Index deepest = 2048;
+    static constexpr Index block_rows = 72;
+};
+
+/// Cells that hold so many numbers of the depth.
+template <class Cell>
+constexpr Index cells(Index depth) {
+    return (depth + Tile<Cell>::numbers - 1) / Tile<Cell>::numbers;
+}
 
 template <class Vector, class Real>
 PIPETWIN_INLINE_TARGET Vector load(const Real* from) {
@@ -200,21 +227,21 @@ PIPETWIN_TARGET void make_panels(const Factor& factor,
     }
 }
 
-template <Index width, class Real>
+template <Index width, class Cell>
 PIPETWIN_TARGET void pack(const Factor& factor,
                           bool across,
                           Index line,
                           Index lines,
                           Index begin,
                           Index depth,
-                          Real* panels) {
-    if constexpr (sizeof(Real) == sizeof(float)) {
-        if (factor.type == DType::BF16) {
-            make_panels<width, Real, BFloat16>(factor, across, line, lines, begin, depth, panels);
-            return;
-        }
+                          Cell* panels) {
+    if constexpr (std::is_same_v<Cell, BFloat16Pair>) {
+        make_pair_panels<width>(factor, across, line, lines, begin, depth, panels);
+    } else if (std::is_same_v<Cell, float> && factor.type == DType::BF16) {
+        make_panels<width, Cell, BFloat16>(factor, across, line, lines, begin, depth, panels);
+    } else {
+        make_panels<width, Cell, Cell>(factor, across, line, lines, begin, depth, panels);
     }
-    make_panels<width, Real, Real>(factor, across, line, lines, begin, depth, panels);
 }
 
 /// Destination of a tile of c, and what is added on its way: `c`, `skip` and `bias` where the depth
@@ -299,15 +326,22 @@ PIPETWIN_TARGET void put_part(const Goal<Real, Storage>& goal,
     }
 }
 
-template <Added added, class Real, class Storage>
+/// sum + x y.
+template <class Sum, class Real>
+PIPETWIN_INLINE_TARGET Sum multiply_add(Sum sum, Real x, Sum y) {
+    return sum + x * y;
+}
+
+/// `depth`: in cells.
+template <Added added, class Cell, class Real, class Storage>
 PIPETWIN_TARGET void make_tile(Index depth,
-                               const Real* a,
-                               const Real* b,
+                               const Cell* a,
+                               const Cell* b,
                                const Goal<Real, Storage>& goal,
                                Index rows,
                                Index columns) {
-    using T = Tile<Real>;
-    using Vector = typename T::Vector;
+    using T = Tile<Cell>;
+    using Line = typename T::Line;
 #pragma GCC unroll 32
     for (Index i = 0; i < T::rows; ++i) {
         __builtin_prefetch(added == Added::Partial
@@ -317,17 +351,17 @@ PIPETWIN_TARGET void make_tile(Index depth,
     Sums<Real> sum = {};
 #pragma GCC unroll 4
     for (Index p = 0; p < depth; ++p) {
-        Vector line[tile_vectors];
+        Line line[tile_vectors];
 #pragma GCC unroll 8
         for (Index v = 0; v < tile_vectors; ++v) {
-            line[v] = load<Vector>(b + v * T::lanes);
+            line[v] = load<Line>(b + v * T::lanes);
         }
 #pragma GCC unroll 32
         for (Index i = 0; i < T::rows; ++i) {
-            const Real x = a[i];
+            const Cell x = a[i];
 #pragma GCC unroll 8
             for (Index v = 0; v < tile_vectors; ++v) {
-                sum[i][v] += x * line[v];
+                sum[i][v] = multiply_add(sum[i][v], x, line[v]);
             }
         }
         a += T::rows;
@@ -358,13 +392,14 @@ struct Part {
     Index depth = 0;
 };
 
-template <Added added, class Real, class Storage>
+template <Added added, class Cell, class Real, class Storage>
 PIPETWIN_TARGET void make_tiles(const Part& part,
                                 Causal causal,
-                                const Real* a,
-                                const Real* b,
+                                const Cell* a,
+                                const Cell* b,
                                 const Goal<Real, Storage>& goal) {
-    using T = Tile<Real>;
+    using T = Tile<Cell>;
+    const Index depth = cells<Cell>(part.depth);
     for (Index j = 0; j < part.columns; j += T::columns) {
         for (Index i = 0; i < part.rows; i += T::rows) {
             const Index row = part.row + i;
@@ -373,16 +408,16 @@ PIPETWIN_TARGET void make_tiles(const Part& part,
                 continue;
             }
             Index begin = 0;
-            Index end = part.depth;
+            Index end = depth;
             if (causal == Causal::A) {
-                end = std::clamp<Index>(end_row - part.begin, 0, part.depth);
+                end = cells<Cell>(std::clamp<Index>(end_row - part.begin, 0, part.depth));
             }
             if (causal == Causal::ATransposed) {
-                begin = std::clamp<Index>(row - part.begin, 0, part.depth);
+                begin = std::clamp<Index>(row - part.begin, 0, part.depth) / T::numbers;
             }
             make_tile<added>(end - begin,
-                             a + i * part.depth + begin * T::rows,
-                             b + j * part.depth + begin * T::columns,
+                             a + i * depth + begin * T::rows,
+                             b + j * depth + begin * T::columns,
                              at(goal, i, j),
                              std::min(T::rows, part.rows - i),
                              std::min(T::columns, part.columns - j));
@@ -390,11 +425,11 @@ PIPETWIN_TARGET void make_tiles(const Part& part,
     }
 }
 
-template <class Real, class Storage>
+template <class Cell, class Real, class Storage>
 PIPETWIN_TARGET void make_part(const Part& part,
                                Causal causal,
-                               const Real* a,
-                               const Real* b,
+                               const Cell* a,
+                               const Cell* b,
                                const Goal<Real, Storage>& goal) {
     if (!goal.first) {
         make_tiles<Added::Partial>(part, causal, a, b, goal);
@@ -413,8 +448,6 @@ Index rounded_up(Index value, Index to) {
     return (value + to - 1) / to * to;
 }
 
-/// Rows of a that are packed at a time: a block of them fits into half of the second cache.
-constexpr Index a_rows = 144;
 /// With at most `a_numbers` numbers all of a is kept in panels, so that b may be cut small: they
 /// share the last cache. Else b is cut as little as that cache allows, since a is copied again for
 /// each part of it. A panel of b is used once for each panel of a: where those are few, the copy of
@@ -426,30 +459,35 @@ constexpr Index b_numbers_few_rows = Index{1} << 14U;
 constexpr Index b_numbers_small = Index{1} << 19U;
 constexpr Index b_numbers = Index{1} << 21U;
 
-template <class Real, class Storage>
+template <class Cell, class Storage>
 PIPETWIN_TARGET void multiply(const Product& p) {
-    using T = Tile<Real>;
+    using T = Tile<Cell>;
+    using Real = typename T::Real;
     constexpr bool rounds = sizeof(Real) != sizeof(Storage);
+    constexpr Index deepest = T::deepest;
+    constexpr Index a_rows = T::block_rows;
+    const Index depth_of_all = cells<Cell>(p.k);
     const bool a_across = p.a.transposed == Transposed::No;
     const bool b_across = p.b.transposed == Transposed::Yes;
-    const bool all_of_a = p.m * p.k <= a_numbers;
+    const bool all_of_a = p.m * depth_of_all <= a_numbers;
     const Index numbers_of_b = !all_of_a         ? b_numbers
                                : p.m <= few_rows ? b_numbers_few_rows
                                                  : b_numbers_small;
     const Index columns_at_once =
         std::min(rounded_up(p.n, T::columns),
-                 std::max(T::columns, numbers_of_b / p.k / T::columns * T::columns));
-    Real* const b = b_scratch<Real>(columns_at_once * p.k);
-    Real* const a =
-        a_scratch<Real>(all_of_a ? rounded_up(p.m, T::rows) * p.k : a_rows * block_depth);
+                 std::max(T::columns, numbers_of_b / depth_of_all / T::columns * T::columns));
+    Cell* const b = b_scratch<Cell>(columns_at_once * depth_of_all);
+    Cell* const a = a_scratch<Cell>(all_of_a ? rounded_up(p.m, T::rows) * depth_of_all
+                                             : a_rows * cells<Cell>(deepest));
     Real* const partial =
-        rounds && p.k > block_depth ? c_scratch<Real>(a_rows * columns_at_once) : nullptr;
+        rounds && p.k > deepest ? c_scratch<Real>(a_rows * columns_at_once) : nullptr;
     for (Index column = 0; column < p.n; column += columns_at_once) {
         const Index columns = std::min(columns_at_once, p.n - column);
         const Index padded = rounded_up(columns, T::columns);
-        for (Index begin = 0; begin < p.k; begin += block_depth) {
-            const Index depth = std::min(block_depth, p.k - begin);
-            pack<T::columns>(p.b, b_across, column, columns, begin, depth, b + begin * padded);
+        for (Index begin = 0; begin < p.k; begin += deepest) {
+            const Index depth = std::min(deepest, p.k - begin);
+            Cell* const panels = b + begin / T::numbers * padded;
+            pack<T::columns>(p.b, b_across, column, columns, begin, depth, panels);
         }
         for (Index row = 0; row < p.m; row += a_rows) {
             const Index rows = std::min(a_rows, p.m - row);
@@ -467,33 +505,38 @@ PIPETWIN_TARGET void multiply(const Product& p) {
                 goal.partial = goal.c;
                 goal.partial_stride = goal.stride;
             }
-            for (Index begin = 0; begin < p.k; begin += block_depth) {
+            for (Index begin = 0; begin < p.k; begin += deepest) {
                 const Part part{.row = row,
                                 .rows = rows,
                                 .column = column,
                                 .columns = columns,
                                 .begin = begin,
-                                .depth = std::min(block_depth, p.k - begin)};
-                Real* const panels =
-                    all_of_a ? a + row * p.k + begin * rounded_up(rows, T::rows) : a;
+                                .depth = std::min(deepest, p.k - begin)};
+                const Index first_cell = begin / T::numbers;
+                Cell* const panels =
+                    all_of_a ? a + row * depth_of_all + first_cell * rounded_up(rows, T::rows) : a;
                 if (!all_of_a || column == 0) {
                     pack<T::rows>(p.a, a_across, row, rows, begin, part.depth, panels);
                 }
                 goal.first = begin == 0;
                 goal.last = begin + part.depth == p.k;
-                make_part(part, p.causal, panels, b + begin * padded, goal);
+                make_part(part, p.causal, panels, b + first_cell * padded, goal);
             }
         }
     }
 }
 
+/// `Single`: a panel's cell for sums in fp32.
+template <class Single>
 PIPETWIN_TARGET void multiply_any(const Product& p) {
     if (p.c_type == DType::F64) {
-        multiply<double, double>(p);
+        if constexpr (std::is_same_v<Single, float>) {
+            multiply<double, double>(p);
+        }
     } else if (p.c_type == DType::BF16) {
-        multiply<float, BFloat16>(p);
+        multiply<Single, BFloat16>(p);
     } else {
-        multiply<float, float>(p);
+        multiply<Single, float>(p);
     }
 }
 

@@ -1,12 +1,12 @@
-#include "exec/cpu/products.h"
+#include "exec/cpu/products/products.h"
 
 #include <array>
 #include <memory>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "exec/cpu/onednn_products.h"
-#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products/onednn_products.h"
+#include "exec/cpu/products/product_scratch.h"
 #include "exec/device/memory.h"
 
 namespace pipetwin::exec {
@@ -15,6 +15,7 @@ void multiply_baseline(const Product& product);
 #if defined(__x86_64__)
 void multiply_avx2(const Product& product);
 void multiply_avx512(const Product& product);
+void multiply_avx512_bf16(const Product& product);
 #endif
 
 namespace {
@@ -106,11 +107,32 @@ void* product_scratch(ScratchUse use, std::size_t bytes) {
 void compute(const Product& product) {
     check(product);
     const bool half = product.a.type == DType::BF16 && product.b.type == DType::BF16;
-    if (half && onednn_is_faster_in_bf16() && can_compute_by_onednn(product)) {
+    if (half && onednn_has_bf16() && product.causal == Causal::No) {
         compute_by_onednn(product);
-        return;
+    } else if (half && multiplies_bf16()) {
+        compute_by_pairs(product);
+    } else {
+        best().multiply(product);
     }
-    best().multiply(product);
+}
+
+bool multiplies_bf16() {
+#if defined(__x86_64__)
+    static const bool can = kernels().front().can_run && __builtin_cpu_supports("avx512bf16") != 0;
+    return can;
+#else
+    return false;
+#endif
+}
+
+void compute_by_pairs(const Product& product) {
+    check(product);
+    PIPETWIN_EXPECT(
+        multiplies_bf16() && product.a.type == DType::BF16 && product.b.type == DType::BF16,
+        "factors in bf16, on a machine that multiplies them");
+#if defined(__x86_64__)
+    multiply_avx512_bf16(product);
+#endif
 }
 
 std::string_view product_kernel() {

@@ -7,10 +7,10 @@ constexpr int tile_vectors = 2;
 }  // namespace
 }  // namespace pipetwin::exec
 #define PIPETWIN_TARGET
-#include "exec/cpu/product_kernel.h"
+#include "exec/cpu/products/product_kernel.h"
 
 namespace pipetwin::exec {
 void multiply_baseline(const Product& product) {
-    multiply_any(product);
+    multiply_any<float>(product);
 }
 }  // namespace pipetwin::exec

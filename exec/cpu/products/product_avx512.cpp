@@ -7,10 +7,10 @@ constexpr int tile_vectors = 2;
 }  // namespace
 }  // namespace pipetwin::exec
 #define PIPETWIN_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")))
-#include "exec/cpu/product_kernel.h"
+#include "exec/cpu/products/product_kernel.h"
 
 namespace pipetwin::exec {
 void multiply_avx512(const Product& product) {
-    multiply_any(product);
+    multiply_any<float>(product);
 }
 }  // namespace pipetwin::exec

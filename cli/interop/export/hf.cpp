@@ -1,0 +1,145 @@
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/base/input.h"
+#include "cli/interop/export/exporters.h"
+#include "cli/run_folder/run_folder.h"
+#include "core/base/error.h"
+#include "core/base/number_text.h"
+#include "core/interop/hf_folder.h"
+#include "core/model/model.h"
+#include "core/scenario/settled_scenario.h"
+#include "exec/training/exported_weights.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Throws Error(Io) if something stands where the folder shall be written and may not be replaced.
+void require_free_folder(const fs::path& out, bool force) {
+    std::error_code ignored;
+    if (fs::exists(out, ignored) && !fs::is_directory(out, ignored)) {
+        throw Error(ErrorKind::Io,
+                    out.string(),
+                    "a file stands there, expected the name of a folder",
+                    "name another folder with --out FOLDER");
+    }
+    if (!force && fs::is_directory(out, ignored) && !fs::is_empty(out, ignored)) {
+        throw Error(ErrorKind::Io,
+                    out.string(),
+                    "the folder is there already and is not empty",
+                    "name another folder with --out FOLDER, or replace its weights and its "
+                    "config.json with --force");
+    }
+}
+
+/// The value of --shard-size. Throws Error(Usage) where it is no size.
+Bytes shard_bytes(const std::optional<std::string>& text) {
+    try {
+        return text ? parse_bytes(*text) : exec::hf_shard_bytes;
+    } catch (const Error& error) {
+        throw Error(ErrorKind::Usage, "--shard-size", error.what(), "as in --shard-size \"2 GB\"");
+    }
+}
+
+/// Whether a file is one that an export writes, whatever the number of its shards.
+bool is_exported(const fs::path& file) {
+    const std::string name = file.filename().string();
+    return name == hf_file::config || name == hf_file::weights || name == hf_file::index ||
+           (name.starts_with("model-") && name.ends_with(".safetensors"));
+}
+
+/// A folder beside the one that is to be written; it goes unless it is moved there.
+class UnfinishedFolder {
+  public:
+    explicit UnfinishedFolder(const fs::path& out)
+        : out_(out.has_filename() ? out : out.parent_path()),
+          path_(out_.parent_path() / ("." + out_.filename().string() + ".unfinished")) {
+        fs::remove_all(path_);  // of an export that was killed here
+        fs::create_directories(path_);
+    }
+    UnfinishedFolder(const UnfinishedFolder&) = delete;
+    UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
+    ~UnfinishedFolder() {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+
+    const fs::path& path() const { return path_; }
+
+    /// Puts its files in the place of those of an earlier export; what else lies there stays.
+    void move_files() const {
+        fs::create_directories(out_);
+        std::vector<fs::path> old;
+        for (const fs::directory_entry& entry : fs::directory_iterator(out_)) {
+            if (is_exported(entry.path())) {
+                old.push_back(entry.path());
+            }
+        }
+        for (const fs::path& file : old) {
+            fs::remove(file);
+        }
+        for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+            fs::rename(entry.path(), out_ / entry.path().filename());
+        }
+    }
+
+  private:
+    fs::path out_;
+    fs::path path_;
+};
+
+}  // namespace
+
+Exchanged export_hf(const ExportOptions& options, Console& console) {
+    std::error_code ignored;
+    if (!fs::is_directory(options.source, ignored)) {
+        throw Error(ErrorKind::BadInput,
+                    options.source.string(),
+                    "weights are exported of a run folder, expected one with checkpoints",
+                    "name the --out DIR of a training, or the folder in runs/ that it has named");
+    }
+    if (!options.common.overrides.empty() || !options.profile.empty()) {
+        throw Error(
+            ErrorKind::Usage,
+            options.profile.empty() ? "--set " + options.common.overrides.front().key
+                                    : std::string("--profile"),
+            fmt::format("'{}' is no scenario: what it holds is settled", options.source.string()),
+            "leave the option out");
+    }
+    require_free_folder(options.common.out, options.common.force);
+    const Scenario scenario = read_scenario(options.source / run_file::scenario, {});
+    const Model model = scenario_model(scenario);
+    try {
+        const UnfinishedFolder unfinished(options.common.out);
+        const exec::ExportedWeights written =
+            exec::export_weights(scenario,
+                                 model,
+                                 options.source / run_file::checkpoints,
+                                 unfinished.path(),
+                                 shard_bytes(options.shard_size));
+        unfinished.move_files();
+        for (const std::string& damaged : written.damaged) {
+            console.note(fmt::format("a damaged checkpoint is left out: {}", damaged));
+        }
+        console.note(fmt::format("weights after {}, from {}",
+                                 counted(written.steps_done, "step"),
+                                 written.checkpoint.string()));
+        if (scenario.training.average_decay > 0) {
+            console.note("the weights themselves; their averages stay in the checkpoint");
+        }
+        Exchanged result;
+        result.layers = model.layer_count();
+        result.parameters = written.numbers;
+        return result;
+    } catch (const fs::filesystem_error& error) {
+        throw Error(ErrorKind::Io, error.path1().string(), error.code().message());
+    }
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,142 @@
+#include "core/interop/hf_names.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// Adds the parameters of a model in the order in which it has them.
+class HfNamesMaker {
+  public:
+    explicit HfNamesMaker(HfNames& names) : names_(names) {}
+
+    /// A row of numbers, such as a bias or the gain of a norm.
+    void row(const std::string& name, const std::string& tensor, std::int64_t size) {
+        add(name, 1, size, {{.tensor = tensor, .shape = {size}}});
+    }
+    /// A matrix that the files have as it is ours.
+    void matrix(const std::string& name,
+                const std::string& tensor,
+                std::int64_t rows,
+                std::int64_t columns,
+                HfSlice::Rows free = HfSlice::Rows::Fixed) {
+        add(name, rows, columns, {{.tensor = tensor, .shape = {rows, columns}, .rows = free}});
+    }
+    /// Parts of a matrix, each (outputs, inputs) in the files, side by side in ours.
+    struct Part {
+        std::string tensor{};
+        std::int64_t outputs = 0;
+        HfSlice::Rows rows = HfSlice::Rows::Fixed;
+    };
+    void transposed(const std::string& name, std::int64_t inputs, const std::vector<Part>& parts) {
+        std::vector<HfSlice> slices;
+        std::int64_t columns = 0;
+        for (const Part& part : parts) {
+            slices.push_back({.tensor = part.tensor,
+                              .shape = {part.outputs, inputs},
+                              .transposed = true,
+                              .first_column = columns,
+                              .rows = part.rows});
+            columns += part.outputs;
+        }
+        add(name, inputs, columns, std::move(slices));
+    }
+
+  private:
+    void add(std::string name,
+             std::int64_t rows,
+             std::int64_t columns,
+             std::vector<HfSlice> slices) {
+        names_.parameters.push_back({.name = std::move(name),
+                                     .rows = rows,
+                                     .columns = columns,
+                                     .slices = std::move(slices)});
+    }
+
+    HfNames& names_;
+};
+
+/// GPT-2 keeps matrices as (inputs, outputs), and queries, keys and values in one.
+HfNames gpt2_names(const GptSizes& sizes) {
+    HfNames names{.family = "gpt2",
+                  .prefix = "transformer.",
+                  .table = "transformer.wte.weight",
+                  .head = "lm_head.weight"};
+    HfNamesMaker make(names);
+    const std::int64_t width = sizes.d_model;
+    const std::int64_t inner = sizes.feed_forward > 0 ? sizes.feed_forward : 4 * width;
+    const auto norm = [&](const std::string& name, const std::string& tensor) {
+        make.row(name + ".gain", tensor + ".weight", width);
+        make.row(name + ".bias", tensor + ".bias", width);
+    };
+    const auto linear = [&](const std::string& name,
+                            const std::string& tensor,
+                            std::int64_t inputs,
+                            std::int64_t outputs) {
+        make.matrix(name + ".weight", tensor + ".weight", inputs, outputs);
+        make.row(name + ".bias", tensor + ".bias", outputs);
+    };
+    make.matrix("embedding.tokens",
+                std::string(names.table),
+                sizes.vocabulary,
+                width,
+                HfSlice::Rows::Vocabulary);
+    make.matrix("embedding.places",
+                "transformer.wpe.weight",
+                sizes.context,
+                width,
+                HfSlice::Rows::Positions);
+    for (int block = 0; block < sizes.layers; ++block) {
+        const std::string ours = fmt::format("block{}", block);
+        const std::string theirs = fmt::format("transformer.h.{}", block);
+        norm(ours + ".attention.norm", theirs + ".ln_1");
+        linear(ours + ".attention.attention.qkv", theirs + ".attn.c_attn", width, 3 * width);
+        linear(ours + ".attention.attention.out", theirs + ".attn.c_proj", width, width);
+        norm(ours + ".feed_forward.norm", theirs + ".ln_2");
+        linear(ours + ".feed_forward.up", theirs + ".mlp.c_fc", width, inner);
+        linear(ours + ".feed_forward.down", theirs + ".mlp.c_proj", inner, width);
+    }
+    norm("head.norm", "transformer.ln_f");
+    if (!sizes.tied) {
+        make.transposed("head.projection.weight",
+                        width,
+                        {{.tensor = std::string(names.head),
+                          .outputs = sizes.vocabulary,
+                          .rows = HfSlice::Rows::Vocabulary}});
+    }
+    return names;
+}
+
+}  // namespace
+
+HfNames hf_names(const ScenarioParts::ModelPart& model) {
+    if (model.kind == ModelKind::Gpt) {
+        return gpt2_names(model.gpt);
+    }
+    throw Error(ErrorKind::BadInput,
+                "model.kind",
+                fmt::format("\"{}\": weights of Hugging Face's are read and written for gpt (their "
+                            "gpt2) alone",
+                            to_string(model.kind)),
+                "describe the model as kind = \"gpt\"");
+}
+
+bool is_hf_buffer(std::string_view name) {
+    constexpr std::array<std::string_view, 7> ends{".attn.bias",
+                                                   ".attn.masked_bias",
+                                                   ".attention.bias",
+                                                   ".attention.masked_bias",
+                                                   ".rotary_emb.inv_freq",
+                                                   ".rotary_pos_emb.inv_freq",
+                                                   "rotary_emb.inv_freq"};
+    return std::ranges::any_of(ends, [name](std::string_view end) { return name.ends_with(end); });
+}
+
+}  // namespace pipetwin

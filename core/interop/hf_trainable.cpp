@@ -1,0 +1,196 @@
+#include "core/interop/hf_trainable.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/interop/hf_config.h"
+#include "core/interop/hf_names.h"
+#include "core/text/json_object.h"
+#include "core/text/json_text.h"
+
+namespace pipetwin {
+
+namespace {
+
+using std::string_view;
+
+constexpr double gpt_epsilon = 1e-5;
+constexpr string_view word_of_no(bool answer) {
+    return answer ? "true" : "false";
+}
+
+/// Reads what `parse_hf_config` does not: keys that change no size.
+class FurtherKeys {
+  public:
+    FurtherKeys(const JsonObject& object, HfTrainable& found) : object_(object), found_(found) {}
+
+    /// A key that may have one value alone, which it also has where it is missing.
+    void expect(string_view key, bool only) {
+        if (has(key) && (!is_flag(key) || object_.flag(key) != only)) {
+            lack(key, word_of_no(only));
+        }
+    }
+    void expect(string_view key, double only) {
+        if (has(key) && object_.number_or(key, only) != only) {
+            lack(key, fmt::format("{}", only));
+        }
+    }
+    /// A key of which nothing may be said.
+    void expect_none(string_view key) {
+        if (has(key) && object_.says_something(key)) {
+            lack(key, "none");
+        }
+    }
+    void lack(string_view key, string_view expected) {
+        found_.lacks.push_back(
+            {.where = std::string(key),
+             .what = fmt::format(
+                 "{}, expected {}: nothing else is trained here", object_.shown(key), expected)});
+    }
+    bool has(string_view key) const { return object_.has(key) && !object_.is_null(key); }
+
+  private:
+    bool is_flag(string_view key) const {
+        const std::string word = object_.shown(key);
+        return word == "true" || word == "false";
+    }
+
+    const JsonObject& object_;
+    HfTrainable& found_;
+};
+
+/// Probabilities of dropout; those of attention have none here.
+double dropout_of_gpt2(const JsonObject& object, std::vector<std::string>& notes) {
+    const double dropout = object.number_or("resid_pdrop", 0.1);
+    const double of_attention = object.number_or("attn_pdrop", 0.1);
+    if (of_attention > 0 && dropout > 0) {
+        notes.push_back(fmt::format(
+            "attn_pdrop is {}, but probabilities of attention are not dropped here", of_attention));
+    }
+    if (object.number_or("embd_pdrop", 0.1) != dropout) {
+        notes.push_back(fmt::format("embd_pdrop is {}, but one dropout is that of all places: {}",
+                                    object.number_or("embd_pdrop", 0.1),
+                                    dropout));
+    }
+    return dropout;
+}
+
+void read_gpt2(const DecoderModel& sizes, const JsonObject& object, HfTrainable& found) {
+    GptSizes& gpt = found.model.gpt;
+    gpt = {.layers = sizes.blocks,
+           .d_model = sizes.width,
+           .heads = sizes.attention.heads,
+           .context = sizes.context,
+           .vocabulary = sizes.vocabulary,
+           .feed_forward = sizes.feed_forward,
+           .tied = sizes.tied,
+           .dropout = dropout_of_gpt2(object, found.notes)};
+    FurtherKeys keys(object, found);
+    constexpr string_view activation = "activation_function";
+    const std::string function = object.text_or(activation, "gelu_new");
+    constexpr std::array<string_view, 4> approximations{
+        "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate"};
+    if (std::ranges::find(approximations, function) != approximations.end()) {
+        found.notes.push_back(
+            fmt::format("{} is {}, an approximation of GELU: here it is GELU itself, so that "
+                        "logits differ by about a thousandth",
+                        activation,
+                        function));
+    } else if (function != "gelu") {
+        keys.lack(activation, "\"gelu\", or an approximation of it");
+    }
+    keys.expect("layer_norm_epsilon", gpt_epsilon);
+    keys.expect("scale_attn_weights", true);
+    keys.expect("scale_attn_by_inverse_layer_idx", false);
+    keys.expect("add_cross_attention", false);
+}
+
+nlohmann::ordered_json gpt2_config(const GptSizes& sizes) {
+    return {{"architectures", {"GPT2LMHeadModel"}},
+            {"model_type", "gpt2"},
+            {"vocab_size", sizes.vocabulary},
+            {"n_positions", sizes.context},
+            {"n_embd", sizes.d_model},
+            {"n_layer", sizes.layers},
+            {"n_head", sizes.heads},
+            {"n_inner", sizes.feed_forward > 0 ? sizes.feed_forward : 4 * sizes.d_model},
+            {"activation_function", "gelu"},
+            {"layer_norm_epsilon", gpt_epsilon},
+            {"resid_pdrop", sizes.dropout},
+            {"embd_pdrop", sizes.dropout},
+            {"attn_pdrop", 0.0},
+            {"scale_attn_weights", true},
+            {"tie_word_embeddings", sizes.tied}};
+}
+
+std::vector<HfModelKey> gpt_model_keys(const GptSizes& sizes) {
+    const auto number = [](int value) { return fmt::to_string(value); };
+    return {{"layers", number(sizes.layers), "n_layer"},
+            {"d_model", number(sizes.d_model), "n_embd"},
+            {"heads", number(sizes.heads), "n_head"},
+            {"context", number(sizes.context), "n_positions"},
+            {"vocabulary", number(sizes.vocabulary), "vocab_size"},
+            {"feed_forward",
+             number(sizes.feed_forward > 0 ? sizes.feed_forward : 4 * sizes.d_model),
+             "n_inner"},
+            {"tied", std::string(word_of_no(sizes.tied)), "tie_word_embeddings"},
+            {"dropout", fmt::format("{}", sizes.dropout), "resid_pdrop"}};
+}
+
+/// A family that is a kind of model here.
+struct TrainedFamily {
+    string_view family{};
+    ModelKind kind{};
+    void (*read)(const DecoderModel& sizes, const JsonObject& object, HfTrainable& found) = nullptr;
+};
+
+constexpr std::array trained_families{
+    TrainedFamily{.family = "gpt2", .kind = ModelKind::Gpt, .read = read_gpt2}};
+
+}  // namespace
+
+std::vector<HfModelKey> hf_model_keys(const ScenarioParts::ModelPart& model) {
+    if (model.kind == ModelKind::Gpt) {
+        return gpt_model_keys(model.gpt);
+    }
+    return {};
+}
+
+HfTrainable parse_hf_trainable(string_view text, string_view place) {
+    const DecoderModel sizes = parse_hf_config(text, place);
+    const nlohmann::json root = parse_python_json(text, place);
+    const JsonObject object(root, place, "");
+    const auto* const family =
+        std::ranges::find(trained_families, sizes.family, &TrainedFamily::family);
+    if (family == trained_families.end() || sizes.is_part) {
+        std::vector<string_view> known;
+        for (const TrainedFamily& one : trained_families) {
+            known.push_back(one.family);
+        }
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("{}: /model_type", place),
+                    fmt::format("\"{}\", expected {}, the families whose models are trained here",
+                                sizes.family,
+                                fmt::join(known, " or ")),
+                    "'pipetwin import hf' makes a profile of it, to plan and to simulate with");
+    }
+    HfTrainable found{.family = sizes.family, .precision = sizes.precision};
+    found.model.kind = family->kind;
+    family->read(sizes, object, found);
+    return found;
+}
+
+std::string print_hf_config(const ScenarioParts::ModelPart& model, string_view dtype) {
+    static_cast<void>(hf_names(model));
+    nlohmann::ordered_json config = gpt2_config(model.gpt);
+    config["torch_dtype"] = dtype;
+    return config.dump(2) + '\n';
+}
+
+}  // namespace pipetwin
