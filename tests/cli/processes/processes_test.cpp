@@ -145,6 +145,31 @@ INSTANTIATE_TEST_SUITE_P(
                                                "--set",
                                                "pipeline.recompute=always"}));
 
+class SameBitsOfALlama : public SeveralProcesses,
+                         public ::testing::WithParamInterface<std::vector<std::string>> {};
+
+TEST_P(SameBitsOfALlama, AsThreadsOfOneProcess) {
+    scenario_ = llama;
+    train_in_threads(GetParam());
+    const Outcome outcome = run(launch(3, "processes", GetParam()));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("processes"), series("threads"));
+    EXPECT_TRUE(checkpoint("processes") == checkpoint("threads"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    SeveralProcesses,
+    SameBitsOfALlama,
+    ::testing::Values(std::vector<std::string>{"--set", "model.tied=true"},
+                      std::vector<std::string>{
+                          "--set", "pipeline.schedule=zb-h1", "--set", "training.precision=bf16"},
+                      std::vector<std::string>{"--set",
+                                               "pipeline.schedule=gpipe",
+                                               "--set",
+                                               "pipeline.channel_capacity=0",
+                                               "--set",
+                                               "pipeline.recompute=always"}));
+
 class SameBitsOfNorms : public SeveralProcesses, public ::testing::WithParamInterface<Grid> {};
 
 /// Running statistics are those of all replicas, and of both copies of a stage: what their norms
