@@ -452,16 +452,15 @@ void Grammar::add_simulate() {
 void Grammar::add_question(CLI::App& plan) {
     const std::map<std::string, double> units{
         {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}};
-    const auto tokens = [&](const std::string& name,
-                            std::optional<double>& number,
-                            const std::string& text) {
-        plan.add_option(name, number, text)
-            ->transform(CLI::AsNumberWithUnit(
-                units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|B|T]"))
-            ->check(CLI::PositiveNumber)
-            ->type_name("N[k|M|B|T]")
-            ->needs("--cluster");
-    };
+    const auto tokens =
+        [&](const std::string& name, std::optional<double>& number, const std::string& text) {
+            plan.add_option(name, number, text)
+                ->transform(CLI::AsNumberWithUnit(
+                    units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|B|T]"))
+                ->check(CLI::PositiveNumber)
+                ->type_name("N[k|M|B|T]")
+                ->needs("--cluster");
+        };
     plan.add_option("--cluster",
                     plan_.cluster,
                     "Plan a model on such nodes: a name of profiles/clusters, or a file")

@@ -307,12 +307,13 @@ void execute(const PlanOptions& options, Console& console) {
         console.result(json_text(json));
         return;
     }
-    console.result((question.is_model ? answer_text(answer, console) + "\nThe fastest plans\n" : "") +
-                   calibration_text(calibration, console) + search_text(scenario, result, console) +
-                   '\n' + (heat ? heat_map_text(picture, result) + '\n' : "") +
-                   (hybrid ? hybrid_text(*hybrid, best, plan.profile, console) + '\n' : "") +
-                   "The best plan\n" + prediction_text(prediction, console) + '\n' +
-                   pipeline_keys(scenario, best.candidate, best.partition, best.recompute));
+    console.result(
+        (question.is_model ? answer_text(answer, console) + "\nThe fastest plans\n" : "") +
+        calibration_text(calibration, console) + search_text(scenario, result, console) + '\n' +
+        (heat ? heat_map_text(picture, result) + '\n' : "") +
+        (hybrid ? hybrid_text(*hybrid, best, plan.profile, console) + '\n' : "") +
+        "The best plan\n" + prediction_text(prediction, console) + '\n' +
+        pipeline_keys(scenario, best.candidate, best.partition, best.recompute));
     if (heat) {
         console.note(fmt::format("heat map: {}", options.heat_map.string()));
     }

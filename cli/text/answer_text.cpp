@@ -83,11 +83,10 @@ std::vector<std::string> memory_lines(const Answer& answer) {
     if (!headroom) {
         return {fmt::format("memory {} on the fullest device", format_bytes(answer.peak))};
     }
-    std::vector<std::string> lines{
-        fmt::format("memory {} of {} on the fullest device: {} are left",
-                    format_bytes(answer.peak),
-                    format_bytes(*answer.memory),
-                    rounded_percent(*headroom))};
+    std::vector<std::string> lines{fmt::format("memory {} of {} on the fullest device: {} are left",
+                                               format_bytes(answer.peak),
+                                               format_bytes(*answer.memory),
+                                               rounded_percent(*headroom))};
     if (*headroom < least_headroom) {
         lines.push_back(fmt::format(
             "warning: less than {:.0f} % are left; fragments of an allocator alone may take that. "
@@ -136,8 +135,8 @@ std::string shapes_text(const AnswerParts& parts, const Console& console) {
                                     format_duration(plan.step),
                                     format_bytes(plan.peak)));
     }
-    below.lines.push_back(fmt::format("No shape is both faster and smaller than these: {}",
-                                      fmt::join(front, "; ")));
+    below.lines.push_back(
+        fmt::format("No shape is both faster and smaller than these: {}", fmt::join(front, "; ")));
     if (!shapes.without_plan.empty()) {
         std::vector<std::string> names;
         std::ranges::transform(shapes.without_plan, std::back_inserter(names), shape_text);
@@ -185,22 +184,20 @@ Answer answer_of(const AnswerParts& parts) {
 
 std::string answer_text(const AnswerParts& parts, const Console& console) {
     const Answer answer = answer_of(parts);
-    std::string text =
-        fmt::format("{} on {}, {} tokens per step ({} of {})\n",
-                    parts.model,
-                    devices_text(parts, answer),
-                    rounded(answer.tokens_per_step),
-                    counted(parts.scenario.training.batch, "sample"),
-                    rounded(parts.sequence));
-    Paragraph head{.heading = "The answer",
-                   .lines = {candidate_text(
-                       parts.scenario, parts.plan.candidate, parts.plan.recompute)}};
+    std::string text = fmt::format("{} on {}, {} tokens per step ({} of {})\n",
+                                   parts.model,
+                                   devices_text(parts, answer),
+                                   rounded(answer.tokens_per_step),
+                                   counted(parts.scenario.training.batch, "sample"),
+                                   rounded(parts.sequence));
+    Paragraph head{
+        .heading = "The answer",
+        .lines = {candidate_text(parts.scenario, parts.plan.candidate, parts.plan.recompute)}};
     for (const auto& lines :
          {throughput_lines(parts, answer), memory_lines(answer), bill_lines(parts, answer)}) {
         head.lines.insert(head.lines.end(), lines.begin(), lines.end());
     }
-    return text + '\n' + paragraph_text(head, console.width()) + '\n' +
-           shapes_text(parts, console);
+    return text + '\n' + paragraph_text(head, console.width()) + '\n' + shapes_text(parts, console);
 }
 
 Json answer_json(const AnswerParts& parts) {

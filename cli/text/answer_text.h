@@ -17,10 +17,10 @@ struct AnswerParts {
     std::string model;    ///< as it was named
     std::string cluster;  ///< as it was named
     int nodes = 1;
-    int sequence = 0;                     ///< tokens of a sample
-    std::optional<double> tokens{};       ///< of the whole training; none: not asked
-    std::optional<double> price{};        ///< of one device for an hour, in any currency
-    const Scenario& scenario;             ///< open keys and all
+    int sequence = 0;                ///< tokens of a sample
+    std::optional<double> tokens{};  ///< of the whole training; none: not asked
+    std::optional<double> price{};   ///< of one device for an hour, in any currency
+    const Scenario& scenario;        ///< open keys and all
     const Profile& profile;
     const Prediction& best;
     const sim::FoundPlan& plan;

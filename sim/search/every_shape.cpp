@@ -39,8 +39,10 @@ EveryShape best_of_every_shape(const Scenario& scenario,
                                const SearchResult& found,
                                const std::function<bool(double share)>& progress) {
     // One shape among many needs no proof: what is within 2 % of its best plan may be left out.
-    const SearchOptions quick{
-        .exact_actions = 0, .most_actions = 2'000'000, .most_partition_actions = 0, .least_ranked = 1};
+    const SearchOptions quick{.exact_actions = 0,
+                              .most_actions = 2'000'000,
+                              .most_partition_actions = 0,
+                              .least_ranked = 1};
     EveryShape every;
     const std::set<Shape> shapes = whole_shapes(found);
     double done = 0;

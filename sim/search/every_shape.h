@@ -9,9 +9,9 @@ namespace pipetwin::sim {
 
 /// The fastest plan of each way to share out all devices.
 struct EveryShape {
-    std::vector<FoundPlan> plans;    ///< one for each shape that fits, the fastest first
-    std::vector<Shape> without_plan; ///< micro_batches is 0: those in which nothing fits
-    bool complete = false;           ///< false: the caller ended it early
+    std::vector<FoundPlan> plans;     ///< one for each shape that fits, the fastest first
+    std::vector<Shape> without_plan;  ///< micro_batches is 0: those in which nothing fits
+    bool complete = false;            ///< false: the caller ended it early
 };
 
 /// Searches every number of stages, of replicas and of devices per layer that together take as many

@@ -17,19 +17,19 @@ struct ModelQuestion {
     std::filesystem::path model;  ///< a name, a config.json or its folder, or a *.profile.json
     std::string cluster;          ///< a name, or a file as in profiles/clusters
     int nodes = 1;
-    std::optional<int> sequence{};             ///< tokens per sample
-    std::optional<double> batch_tokens{};      ///< tokens per step, about
-    /// Of the estimate; none: bf16, where the device has it and the costs are estimated.
+    std::optional<int> sequence{};         ///< tokens per sample
+    std::optional<double> batch_tokens{};  ///< tokens per step, about
+    /// Number type of the estimate; none: bf16, where the device has it.
     std::optional<std::string> precision{};
-    std::vector<Override> overrides{};         ///< of keys of the scenario
-    std::filesystem::path costs_file{};        ///< where the costs will be, for the scenario
+    std::vector<Override> overrides{};   ///< of keys of the scenario
+    std::filesystem::path costs_file{};  ///< where the costs will be, for the scenario
 };
 
 /// The scenario of a question, and the costs of its model.
 struct AskedModel {
     Scenario scenario;
     FoundProfile found;
-    int samples = 0;                  ///< of a step
+    int samples = 0;                   ///< of a step
     std::vector<std::string> notes{};  ///< what the reader should know, for stderr
 };
 
