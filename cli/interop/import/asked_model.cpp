@@ -135,11 +135,11 @@ AskedModel asked_model(const ModelQuestion& question) {
     const double tokens = question.batch_tokens.value_or(usual_batch_tokens);
     asked.samples = samples_for(tokens, sequence);
     if (!question.sequence || !question.batch_tokens) {
-        asked.notes.push_back(fmt::format(
-            "taken where nothing was named: samples of {} tokens, {} of them per step; "
-            "--sequence and --batch-tokens say otherwise",
-            with_separators(sequence),
-            with_separators(asked.samples)));
+        asked.notes.push_back(
+            fmt::format("taken where nothing was named: samples of {} tokens, {} of them per step; "
+                        "--sequence and --batch-tokens say otherwise",
+                        with_separators(sequence),
+                        with_separators(asked.samples)));
     }
     const int devices = question.nodes * std::max(1, node.cluster.count);
     asked.scenario = open_scenario(
