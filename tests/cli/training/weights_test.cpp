@@ -35,6 +35,8 @@ context = 8
 vocabulary = 32
 feed_forward = 48
 tied = true
+[data]
+kind = "synthetic"
 [training]
 batch = 4
 steps = 2
@@ -61,6 +63,8 @@ tied = false
 rotary_base = 500000
 rotary_factor = 8
 rotary_context = 16
+[data]
+kind = "synthetic"
 [training]
 batch = 4
 steps = 2
