@@ -82,6 +82,7 @@ double schedule_bound(const Plan& plan, const std::vector<Timeline>& steps) {
 /// What of a plan differs from one runner to the next.
 struct Shape {
     int stages = 1;
+    int chunks = 1;
     int micro_batches = 1;
     std::string schedule = "gpipe";
     std::optional<std::vector<int>> partition{};
@@ -94,6 +95,7 @@ SettledScenario scenario_of(const Shape& shape) {
     scenario.training.precision = shape.precision;
     scenario.training.learning_rate = 3e-4;
     scenario.pipeline.stages = shape.stages;
+    scenario.pipeline.chunks = shape.chunks;
     scenario.pipeline.micro_batches = shape.micro_batches;
     scenario.pipeline.schedule = shape.schedule;
     scenario.pipeline.recompute = Recompute::None;
@@ -228,13 +230,17 @@ void two_threads(const Arguments& arguments, Precision precision) {
         int micro_batches;
         std::vector<int> cut;
     };
+    // The head alone is a quarter of the step: in a V, with it and the first layers on one rank,
+    // both ranks have the same work.
     const std::vector<Way> ways{{"1f1b", 8, {6, 4}},
-                                {"1f1b", 8, {7, 3}},
-                                {"zb-h1", 8, {7, 3}},
-                                {"zb-h1", 4, {7, 3}},
-                                {"gpipe", 8, {7, 3}}};
+                                {"zb-h1", 8, {6, 4}},
+                                {"zb-v", 4, {2, 3, 2, 3}},
+                                {"zb-v", 8, {2, 3, 2, 3}},
+                                {"dualpipe-v", 4, {2, 3, 2, 3}},
+                                {"zb-v", 4, {2, 2, 3, 3}}};
     for (const Way& way : ways) {
         runners.push_back(ours({.stages = 2,
+                                .chunks = static_cast<int>(way.cut.size()) / 2,
                                 .micro_batches = way.micro_batches,
                                 .schedule = way.schedule,
                                 .partition = way.cut,
