@@ -246,7 +246,9 @@ void Ceiling::measure(Gemm& p) {
                                 .c_type = a_turned ? exec::DType::F32 : real_,
                                 .c_stride = p.n,
                                 .skip = a_turned ? c_.data() : nullptr};
-    p.own.push_back(time_of([&] { exec::compute(product); }));
+    const bool by_pairs = real_ == exec::DType::BF16 && exec::multiplies_bf16();
+    p.own.push_back(
+        time_of([&] { by_pairs ? exec::compute_by_pairs(product) : exec::compute(product); }));
     if (exec::has_onednn() && exec::can_compute_by_onednn(product)) {
         if (p.onednn.empty()) {
             exec::compute_by_onednn(product);  // makes its code

@@ -188,6 +188,7 @@ class Grammar {
     CLI::App& add_command(const std::string& name, const std::string& text);
     void add_training(CLI::App& app, RunOptions& options);
     void add_simulate();
+    void add_question(CLI::App& plan);
     void add_plan();
     void add_model();
     void add_launch();
@@ -306,6 +307,9 @@ void Grammar::add_hf_options(CLI::App& app) {
     app.add_flag("--whole-blocks",
                  hf.whole_blocks,
                  "hf, megatron: one layer per block, for systems that do not cut it in two");
+    app.add_flag("--trainable",
+                 hf.trainable,
+                 "hf: write a scenario that trains the model, with costs beside it");
 }
 
 void Grammar::add_range_names(CLI::App& app) {
@@ -444,12 +448,51 @@ void Grammar::add_simulate() {
     add_uncertain(simulate, simulate_.uncertainty);
 }
 
+/// The options of `plan` that say what a scenario would say of a model by its name.
+void Grammar::add_question(CLI::App& plan) {
+    const std::map<std::string, double> units{
+        {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}};
+    const auto tokens =
+        [&](const std::string& name, std::optional<double>& number, const std::string& text) {
+            plan.add_option(name, number, text)
+                ->transform(CLI::AsNumberWithUnit(
+                    units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|B|T]"))
+                ->check(CLI::PositiveNumber)
+                ->type_name("N[k|M|B|T]")
+                ->needs("--cluster");
+        };
+    plan.add_option("--cluster",
+                    plan_.cluster,
+                    "Plan a model on such nodes: a name of profiles/clusters, or a file")
+        ->type_name("NAME");
+    plan.add_option("--nodes", plan_.nodes, "How many nodes (default 1)")
+        ->check(CLI::Range(1, 1 << 16))
+        ->type_name("N")
+        ->needs("--cluster");
+    plan.add_option("--sequence", plan_.sequence, "Tokens of a sample (default 4096)")
+        ->check(CLI::Range(1, 1 << 26))
+        ->type_name("N")
+        ->needs("--cluster");
+    tokens("--batch-tokens", plan_.batch_tokens, "Tokens of a step, about (default 4M)");
+    plan.add_option("--precision", plan_.precision, "bf16 (default), fp16, fp32 or fp8")
+        ->type_name("NAME")
+        ->needs("--cluster");
+    tokens("--tokens", plan_.tokens, "Tokens of the whole training: adds days, device hours, cost");
+    plan.add_option("--price", plan_.price, "Price of one device for an hour")
+        ->check(CLI::PositiveNumber)
+        ->type_name("X")
+        ->needs("--tokens");
+}
+
 void Grammar::add_plan() {
     CLI::App& plan = add_command(
         "plan", "Find the fastest plan for everything that the scenario leaves open, and prove it");
-    plan.add_option("scenario", plan_.scenario, "Scenario file")
-        ->type_name("SCENARIO.toml")
+    plan.add_option("scenario",
+                    plan_.scenario,
+                    "Scenario file; or with --cluster a model: its name, config.json or costs")
+        ->type_name("SCENARIO.toml|MODEL")
         ->required();
+    add_question(plan);
     plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
     add_run_calibration(plan, plan_.calibration);
@@ -471,7 +514,8 @@ void Grammar::add_plan() {
         ->type_name("layers")
         ->excludes("--heatmap")
         ->excludes("--hybrid")
-        ->excludes("--order-out");
+        ->excludes("--order-out")
+        ->excludes("--cluster");
 }
 
 void Grammar::add_model() {
@@ -851,6 +895,7 @@ std::string_view HfOptions::given() const {
            : !calibration.empty() ? "--calibrate"
            : !weights.empty()     ? "--weights"
            : whole_blocks         ? "--whole-blocks"
+           : trainable            ? "--trainable"
                                   : "";
 }
 

@@ -104,7 +104,15 @@ struct SimulateOptions {
 /// Options of `plan`.
 struct PlanOptions {
     CommonOptions common;
+    /// A scenario; or a model: its name, its config.json or folder, or its *.profile.json.
     std::filesystem::path scenario;
+    std::string cluster;  ///< of a model: the nodes, as in profiles/clusters; empty: none
+    int nodes = 1;
+    std::optional<int> sequence;           ///< tokens per sample
+    std::optional<double> batch_tokens;    ///< tokens per step
+    std::optional<std::string> precision;  ///< of the estimate
+    std::optional<double> tokens;          ///< of the whole training
+    std::optional<double> price;           ///< of one device for an hour
     std::filesystem::path profile;
     std::filesystem::path calibration;  ///< measured runs; empty: none
     std::filesystem::path heat_map;     ///< *.svg; empty: not asked for
@@ -159,6 +167,7 @@ struct HfOptions {
     std::filesystem::path calibration;     ///< empty: none
     std::vector<std::filesystem::path> weights;
     bool whole_blocks = false;  ///< a layer per block, not per half
+    bool trainable = false;     ///< a scenario of the model, in place of a profile
 
     /// The first option that was given; empty: none was.
     std::string_view given() const;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/base/as_index.h"
 #include "core/base/simd_targets.h"
@@ -85,7 +86,15 @@ PIPETWIN_INLINE void end_row(T* row, std::int64_t count, std::int64_t positions)
     std::fill(row + count, row + std::min(positions, count + causal_margin), T{});
 }
 
-/// Scores become probabilities, row by row over columns 0..row; both may be one.
+/// Numbers of a row that loops go over, so that they end in no part of a vector: a few more than
+/// those up to the diagonal, `count`, of `positions`.
+PIPETWIN_INLINE std::size_t whole_vectors(std::size_t count, std::int64_t positions) {
+    constexpr auto lanes = static_cast<std::size_t>(causal_margin);
+    return std::min(as_index(positions), (count + lanes - 1) / lanes * lanes);
+}
+
+/// Scores become probabilities, row by row over columns 0..row; both may be one. Numbers right of
+/// the diagonal count as the smallest exponential, which no sum notices.
 template <class T>
 PIPETWIN_SIMD_TARGETS void causal_softmax(Computed<T>* scores,
                                           T* probabilities,
@@ -95,7 +104,8 @@ PIPETWIN_SIMD_TARGETS void causal_softmax(Computed<T>* scores,
     for (std::int64_t r = 0; r < positions; ++r) {
         C* const row = scores + r * positions;
         T* const p = probabilities + r * positions;
-        const auto count = as_index(r) + 1;
+        const std::size_t count = whole_vectors(as_index(r) + 1, positions);
+        std::fill(row + r + 1, row + count, -std::numeric_limits<C>::infinity());
         const C largest = largest_of(row, count);
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < count; ++j) {
@@ -110,23 +120,33 @@ PIPETWIN_SIMD_TARGETS void causal_softmax(Computed<T>* scores,
     }
 }
 
-/// dS = P * (dP - rowsum(dP * P)) scale, in the place of dP.
+/// dS = P * (dP - rowsum(dP * P)) scale; dS may be in the place of dP.
 template <class T>
-PIPETWIN_SIMD_TARGETS void causal_softmax_backward(const T* probabilities,
-                                                   Computed<T>* dp,
-                                                   std::int64_t positions,
-                                                   Computed<T> scale) {
+PIPETWIN_SIMD_TARGETS void causal_softmax_backward(
+    const T* probabilities, Computed<T>* dp, T* ds, std::int64_t positions, Computed<T> scale) {
     using C = Computed<T>;
     for (std::int64_t r = 0; r < positions; ++r) {
         const T* const p = probabilities + r * positions;
         C* const row = dp + r * positions;
-        const auto count = as_index(r) + 1;
+        T* const to = ds + r * positions;
+        const std::size_t count = whole_vectors(as_index(r) + 1, positions);
+        std::fill(row + r + 1, row + count, C(0));
         const C dot = sum_of<C>(count, [=](std::size_t j) { return computed(p[j]) * row[j]; });
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < count; ++j) {
-            row[j] = computed(p[j]) * (row[j] - dot) * scale;
+            to[j] = stored<T>(computed(p[j]) * (row[j] - dot) * scale);
         }
-        end_row(row, r + 1, positions);
+        end_row(to, r + 1, positions);
+    }
+}
+
+/// Memory of a head's scores, or of their gradients: `rounded` itself where nothing is rounded.
+template <class T>
+Computed<T>* scores_of(T* rounded, std::int64_t positions) {
+    if constexpr (std::is_same_v<T, Computed<T>>) {
+        return rounded;
+    } else {
+        return score_scratch<Computed<T>>(positions * positions);
     }
 }
 
@@ -134,12 +154,7 @@ template <class T>
 void head_forward(const Head<const T>& head, T* probabilities, Block<T> context) {
     using C = Computed<T>;
     const std::int64_t positions = head.positions;
-    C* scores = nullptr;
-    if constexpr (std::is_same_v<T, C>) {
-        scores = probabilities;
-    } else {
-        scores = score_scratch<C>(positions * positions);
-    }
+    C* const scores = scores_of(probabilities, positions);
     // S = Q K^T
     multiply({positions, positions, head.size},
              head.q.factor(),
@@ -158,7 +173,7 @@ void head_forward(const Head<const T>& head, T* probabilities, Block<T> context)
 /// Scratch of a backward.
 template <class T>
 struct BackwardScratch {
-    Computed<T>* ds = nullptr;      ///< (positions, positions)
+    T* ds = nullptr;                ///< (positions, positions)
     T* dq = nullptr;                ///< (positions, size)
     Computed<T>* dk_sum = nullptr;  ///< (positions, size), of a group of several heads
     Computed<T>* dv_sum = nullptr;  ///< as `dk_sum`
@@ -176,15 +191,16 @@ void head_backward(const Head<T>& head,
                    bool adds) {
     using C = Computed<T>;
     const std::int64_t positions = head.positions;
-    const Block<C> scores{scratch.ds, positions};
+    C* const dp = scores_of(scratch.ds, positions);
+    const Block<T> ds{scratch.ds, positions};
     const Sizes to_head{positions, head.size, positions};
     // dP = dc V^T, then dS
     multiply({positions, positions, head.size},
              dcontext.factor(),
              head.v.factor(Transposed::Yes),
              Causal::Result,
-             scores);
-    causal_softmax_backward(probabilities, scratch.ds, positions, static_cast<C>(head.scale));
+             Block<C>{dp, positions});
+    causal_softmax_backward(probabilities, dp, scratch.ds, positions, static_cast<C>(head.scale));
     // dV = P^T dc; this head does not need V any more
     multiply(to_head,
              Block<const T>{probabilities, positions}.factor(Transposed::Yes),
@@ -193,10 +209,9 @@ void head_backward(const Head<T>& head,
              dv,
              adds);
     // dQ = dS K, beside Q, which is needed for dK
-    multiply(to_head, scores.factor(), head.k.factor(), Causal::A, Block<T>{scratch.dq, head.size});
+    multiply(to_head, ds.factor(), head.k.factor(), Causal::A, Block<T>{scratch.dq, head.size});
     // dK = dS^T Q
-    multiply(
-        to_head, scores.factor(Transposed::Yes), head.q.factor(), Causal::ATransposed, dk, adds);
+    multiply(to_head, ds.factor(Transposed::Yes), head.q.factor(), Causal::ATransposed, dk, adds);
     for (std::int64_t r = 0; r < positions; ++r) {
         std::copy_n(scratch.dq + r * head.size, head.size, head.q.data + r * head.q.stride);
     }
@@ -216,14 +231,15 @@ void store_sums(const Computed<T>* sums, const Head<T>& head, Block<T> place) {
 template <class T>
 BackwardScratch<T> scratch_of(const AttentionShape& shape, std::byte* memory) {
     const std::int64_t positions = shape.positions;
-    BackwardScratch<T> scratch{.ds = reinterpret_cast<Computed<T>*>(memory)};
-    Computed<T>* next = scratch.ds + positions * positions;
+    BackwardScratch<T> scratch;
+    auto* next = reinterpret_cast<Computed<T>*>(memory);
     if (shape.group() > 1) {
         scratch.dk_sum = next;
         scratch.dv_sum = next + positions * shape.head_size;
         next = scratch.dv_sum + positions * shape.head_size;
     }
-    scratch.dq = reinterpret_cast<T*>(next);
+    scratch.ds = reinterpret_cast<T*>(next);
+    scratch.dq = scratch.ds + positions * positions;
     return scratch;
 }
 

@@ -50,8 +50,8 @@ Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format)
     const std::int64_t positions = shape.positions;
     if (format.softmax == SoftmaxKept::Probabilities) {
         const std::int64_t sums = shape.group() > 1 ? 2 * positions * shape.head_size : 0;
-        return bytes_of(positions * positions + sums, format.exact()) +
-               bytes_of(positions * shape.head_size, format.real);
+        const Bytes rounded = bytes_of(positions * (positions + shape.head_size), format.real);
+        return bytes_of(sums, format.exact()) + Bytes{(rounded.count + 3) / 4 * 4};
     }
     const std::int64_t rows = shape.samples * positions;
     return aligned(bytes_of(rows * shape.qkv_width(), format.real)) +

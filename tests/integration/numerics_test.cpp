@@ -51,6 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Numerics,
                                            NamedModel{"gpt_with_dropout",
                                                       test::small_gpt_with(0.25, false)},
                                            NamedModel{"tied_gpt", test::small_gpt_with(0, true)},
+                                           NamedModel{"llama", test::small_llama()},
+                                           NamedModel{"tied_llama", test::small_llama_with(true)},
                                            NamedModel{"norms", test::small_norms()}),
                          name_of);
 
@@ -62,7 +64,9 @@ INSTANTIATE_TEST_SUITE_P(Numerics,
                                            NamedModel{"gpt", test::small_gpt()},
                                            NamedModel{"gpt_with_dropout",
                                                       test::small_gpt_with(0.25, false)},
-                                           NamedModel{"tied_gpt", test::small_gpt_with(0, true)}),
+                                           NamedModel{"tied_gpt", test::small_gpt_with(0, true)},
+                                           NamedModel{"llama", test::small_llama()},
+                                           NamedModel{"tied_llama", test::small_llama_with(true)}),
                          name_of);
 
 TEST_P(EveryModel, LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
@@ -143,9 +147,11 @@ TEST_P(EveryModel, HalfPrecisionTrainsAsWellAsSingle) {
     const std::vector<double> single = losses(Precision::Fp32);
     EXPECT_LT(half.back(), half.front());
     // A table that both ends read is rounded for both; a norm over 12 numbers divides what they
-    // were rounded by, too, by their small deviation.
+    // were rounded by, too, by their small deviation. PyTorch's bf16 (bench/peers/token_models.py)
+    // of this Llama, 20 steps on one batch of random targets, is up to 0.032 off its fp32.
     const bool has_norms = std::string_view(GetParam().name) == "norms";
-    const double bound = model.tied_count() > 0 || has_norms ? 0.02 : 0.01;
+    const bool is_llama = std::string_view(GetParam().name) == "llama";
+    const double bound = is_llama ? 0.04 : model.tied_count() > 0 || has_norms ? 0.02 : 0.01;
     for (std::size_t step = 0; step < half.size(); ++step) {
         EXPECT_NEAR(half[step], single[step], bound * single.front()) << "step " << step;
     }

@@ -160,7 +160,11 @@ class Part {
 };
 
 TEST(RandomRuns, HaveTheBitsOfTheRunWithoutAPipeline) {
-    const std::array models{test::small_mlp(), test::small_gpt(), test::small_gpt_with(0.25, true)};
+    const std::array models{test::small_mlp(),
+                            test::small_gpt(),
+                            test::small_gpt_with(0.25, true),
+                            test::small_llama(),
+                            test::small_llama_with(true)};
     for (int number = 0; number < tests::soaked(2); ++number) {
         const std::uint64_t seed = 1000 * tests::seed() + static_cast<std::uint64_t>(number);
         Random random(seed);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/model/llama.h"
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"
 #include "exec/executor/backend.h"
@@ -30,6 +31,23 @@ Model small_gpt_with(double dropout, bool tied) {
                       .feed_forward = 16,
                       .tied = tied,
                       .dropout = dropout});
+}
+
+Model small_llama() {
+    return small_llama_with(false);
+}
+
+Model small_llama_with(bool tied) {
+    return llama_model({.layers = 2,
+                        .d_model = 10,
+                        .heads = 4,
+                        .key_value_heads = 2,
+                        .head_size = 6,
+                        .context = 7,
+                        .vocabulary = 11,
+                        .feed_forward = 14,
+                        .tied = tied,
+                        .rotary = {.base = 30, .factor = 8, .context = 30}});
 }
 
 Model small_norms() {

@@ -21,6 +21,12 @@ Model small_gpt();
 /// The same with dropout, and with a head that shares the embedding's table.
 Model small_gpt_with(double dropout, bool tied);
 
+/// Two blocks, so six units, in which everything of Llama counts: 4 heads of 6 numbers in 2 groups,
+/// a width of 10, positions whose frequencies are scaled in part; 11 tokens, 7 positions.
+Model small_llama();
+/// A small Llama whose head shares the embedding's table, or does not.
+Model small_llama_with(bool tied);
+
 /// Ten units of images of 3 x 2 pixels, 6 numbers each: every kind of norm, alone and inside
 /// others, and layers that drop or rectify; 5 classes.
 Model small_norms();

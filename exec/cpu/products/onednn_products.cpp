@@ -136,6 +136,11 @@ struct OfThread {
     std::map<Shape, Made> made;
 };
 
+bool has_instructions_for_bf16() {
+    const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+    return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+}
+
 void copy_rows(const Product& p) {
     const auto row_bytes = as_index(p.n) * size_of(p.c_type);
     const auto stride = as_index(p.c_stride) * size_of(p.c_type);
@@ -153,12 +158,7 @@ bool has_onednn() {
 }
 
 bool onednn_has_bf16() {
-    static const bool has =
-        onednn_has_amx() || dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_bf16;
-    return has;
-}
-bool onednn_has_amx() {
-    static const bool has = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+    static const bool has = has_instructions_for_bf16();
     return has;
 }
 
@@ -197,9 +197,6 @@ bool has_onednn() {
     return false;
 }
 bool onednn_has_bf16() {
-    return false;
-}
-bool onednn_has_amx() {
     return false;
 }
 bool can_compute_by_onednn(const Product& /*product*/) {

@@ -41,8 +41,8 @@ inline constexpr std::int64_t causal_margin = 16;
 /// m, n, strides, addresses, or the machine as long as it has fused multiply-add: k is cut into
 /// blocks of 384, a block is summed in order with fused multiply-add, skip and bias are added to
 /// the first, and then the others in order. Products of bf16 with bf16 are exceptions on machines
-/// with instructions for them: `compute_by_pairs`, and oneDNN where there is AMX
-/// (exec/cpu/products/onednn_products.h).
+/// with instructions for them: oneDNN's, where the build has it and the product is no part of a
+/// triangle (exec/cpu/products/onednn_products.h), else `compute_by_pairs`.
 struct Product {
     std::int64_t m = 0;
     std::int64_t n = 0;
@@ -62,10 +62,10 @@ void compute(const Product& product);
 
 /// True if the processor multiplies pairs of bf16 (AVX512-BF16).
 bool multiplies_bf16();
-/// Computes a product of bf16 with bf16 by pairs, as `compute` does where the machine can and has
-/// no AMX. An instruction adds the two products of a pair to the sum, and counts denormals as zero.
-/// The bits of a number of c depend on its row of a, its column of b and k alone here, too: blocks
-/// have a depth of 2048, and a pair begins at an even place.
+/// Computes a product of bf16 with bf16 by pairs. An instruction adds the two products of a pair to
+/// the sum, and counts denormals as zero. The bits of a number of c depend on its row of a, its
+/// column of b and k alone here, too: blocks have a depth of 2048, and a pair begins at an even
+/// place.
 void compute_by_pairs(const Product& product);
 
 /// Name of the kernels that this machine uses: "avx512f", "avx2", "baseline".

@@ -51,6 +51,42 @@ channel_capacity = 2
 checkpoint_every = 2
 )";
 
+/// A Llama by a recipe: groups, scaled positions, a decay of weights alone, a rate that rises and
+/// falls, clipped gradients.
+inline constexpr std::string_view llama = R"([model]
+kind = "llama"
+layers = 2
+d_model = 10
+heads = 4
+key_value_heads = 2
+head_size = 6
+context = 8
+vocabulary = 11
+feed_forward = 14
+rotary_base = 30
+rotary_factor = 8
+rotary_context = 30
+[data]
+kind = "synthetic"
+[training]
+batch = 8
+steps = 4
+learning_rate_schedule = "cosine"
+warmup_steps = 2
+betas = [0.9, 0.95]
+weight_decay = 0.1
+weight_decay_of = "weights"
+clip_norm = 0.5
+[pipeline]
+stages = 3
+partition = [2, 2, 2]
+micro_batches = 2
+schedule = "1f1b"
+channel_capacity = 2
+[output]
+checkpoint_every = 2
+)";
+
 /// A model in which outputs go past a stage, in three stages that are written down.
 inline constexpr std::string_view skips = R"([model]
 kind = "layers"
