@@ -361,7 +361,7 @@ cudaError_t launch_tiles(TileRows of, int shared_bytes, cudaStream_t stream, con
 
 /// f(std::integral_constant<int, size>) with the size of a head, where there are kernels for it.
 template <class F>
-cudaError_t with_head_size(const AttentionShape& shape, const F& f) {
+cudaError_t with_head_size(const AttentionLayout& shape, const F& f) {
     switch (shape.head_size) {
         case 16:
             return f(std::integral_constant<int, 16>{});
