@@ -22,7 +22,7 @@
 #include <fmt/format.h>
 
 #include "exec/cuda/device/products.h"
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 #include "exec/cuda/runtime/green_context.h"
 #include "exec/cuda/runtime/owned.h"
 

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "exec/cuda/kernels/attention.h"
-#include "exec/cuda/kernels/attention_paths.h"
+#include "exec/cuda/kernels/attention/attention.h"
+#include "exec/cuda/kernels/attention/attention_paths.h"
 #include "exec/cuda/kernels/dispatch.h"
 
 namespace pipetwin::cuda {

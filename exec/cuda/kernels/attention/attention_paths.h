@@ -1,6 +1,6 @@
 #pragma once
 
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 #include "exec/cuda/kernels/device_math.h"
 #include "exec/cuda/kernels/launch.h"
 
@@ -11,7 +11,8 @@
 #define PIPETWIN_ROLLED
 #endif
 
-/// Parts that the kernels of attention share; see exec/cuda/kernels/attention.h for the shapes.
+/// Parts that the kernels of attention share; see exec/cuda/kernels/attention/attention.h for the
+/// shapes.
 namespace pipetwin::cuda {
 
 /// log2(e): exp(x) is computed as exp2(x log2(e)).

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "exec/cuda/kernels/attention_paths.h"
-#include "exec/cuda/kernels/mma.h"
+#include "exec/cuda/kernels/attention/attention_paths.h"
+#include "exec/cuda/kernels/attention/mma.h"
 
 /// Attention in bf16 on the tensor cores, as in FlashAttention-2 (Dao, arXiv 2307.08691, section
 /// 3): a block of 4 warps keeps a tile of rows, of which each warp owns 16 or 32, and walks over

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "exec/cuda/kernels/attention_paths.h"
+#include "exec/cuda/kernels/attention/attention_paths.h"
 
 // Attention in fp32 for any size of a head: what the tensor cores' path is measured against, and
 // what takes the cases that it does not.
