@@ -105,18 +105,21 @@ struct GroupedOptions {
     }
 };
 
-void add_plain(CLI::App& app, PlainOptions& plain) {
+void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     const GroupedOptions add{app, "Plain numbers instead of a scenario"};
-    add("--schedule", plain.schedule, schedule_help(), "NAME");
+    add("--schedule", sweep.schedules, schedule_help(), "NAME[,NAME...]")->delimiter(',');
     add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
     add("--receives",
         plain.receives,
         "Receives of the CSV: posted (wait where the tensor is used, as PyTorch does; default) or "
         "blocking",
         "HOW");
-    add("--stages", plain.stages, "Stages along the pipeline", "P");
+    add("--stages", sweep.stages, "Stages along the pipeline", "P[,P...]")->delimiter(',');
     add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
-    add("--micro-batches", plain.micro_batches, "Micro-batches per step", "M");
+    add("--micro-batches", sweep.micro_batches, "Micro-batches per step", "M[,M...]")
+        ->delimiter(',');
+    add("--svg", sweep.svg, "Of several plans: draw them below each other", "FILE.svg");
+    add("--csv", sweep.csv, "Of several plans: their table", "FILE.csv");
     add("--group-size",
         plain.group_size,
         "interleaved-1f1b: micro-batches that a chunk takes in turn (default: stages)",
@@ -444,7 +447,7 @@ void Grammar::add_simulate() {
         .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
     add_run_calibration(simulate, simulate_.calibration);
-    add_plain(simulate, simulate_.plain);
+    add_plain(simulate, simulate_.plain, simulate_.sweep);
     add_uncertain(simulate, simulate_.uncertainty);
 }
 
@@ -666,6 +669,19 @@ bool is_largest_layers(const std::optional<std::string>& word) {
     return word.has_value();
 }
 
+/// A list of one is the number itself.
+SimulateOptions with_single_values(SimulateOptions options) {
+    const auto take = [](const auto& list, auto& value) {
+        if (list.size() == 1) {
+            value = list.front();
+        }
+    };
+    take(options.sweep.schedules, options.plain.schedule);
+    take(options.sweep.stages, options.plain.stages);
+    take(options.sweep.micro_batches, options.plain.micro_batches);
+    return options;
+}
+
 Command Grammar::selected() const {
     const std::string name = app_.get_subcommands().front()->get_name();
     const auto with_common = [this](auto options) {
@@ -684,7 +700,7 @@ Command Grammar::selected() const {
         return options;
     }
     if (name == "simulate") {
-        return with_common(simulate_);
+        return with_single_values(with_common(simulate_));
     }
     if (name == "plan") {
         PlanOptions options = with_common(plan_);
@@ -912,6 +928,11 @@ bool PlainOptions::any() const {
            group_size || deferred_weights || message_order || forward_ms || backward_ms ||
            backward_input_ms || backward_weight_ms || recompute || recompute_ms ||
            recompute_timing || latency_ms || bandwidth_gbps || boundary_bytes || skips;
+}
+
+bool UncertaintyOptions::any() const {
+    return samples || jitter || transfer_jitter || device_jitter || spikes || straggler ||
+           mtbf_hours || devices || checkpoint_every || checkpoint_s || restart_s;
 }
 
 const CommonOptions& common_options(const Command& command) {

@@ -66,6 +66,9 @@ struct UncertaintyOptions {
     std::optional<int> checkpoint_every;
     std::optional<double> checkpoint_s;
     std::optional<double> restart_s;
+
+    /// True if any of them was given.
+    bool any() const;
 };
 
 /// Options of `run`.
@@ -91,6 +94,20 @@ struct LaunchOptions {
     std::vector<std::string> train;  ///< the words of `train` for each process
 };
 
+/// Lists of plain numbers, and where the plans that they make are written to; each may be empty.
+struct SweepOptions {
+    std::vector<std::string> schedules;
+    std::vector<int> stages;
+    std::vector<int> micro_batches;
+    std::filesystem::path svg;
+    std::filesystem::path csv;
+
+    /// True if there is more than one plan.
+    bool any() const {
+        return schedules.size() > 1 || stages.size() > 1 || micro_batches.size() > 1;
+    }
+};
+
 /// Options of `simulate`.
 struct SimulateOptions {
     CommonOptions common;
@@ -98,6 +115,7 @@ struct SimulateOptions {
     std::filesystem::path profile;
     std::filesystem::path calibration;  ///< measured runs; empty: none
     PlainOptions plain;
+    SweepOptions sweep{};
     UncertaintyOptions uncertainty;
 };
 
