@@ -357,18 +357,6 @@ void Executor::Impl::work(std::size_t rank) {
     progress[rank].cell = end;
 }
 
-/// Tells the profiler when the device turns to an action.
-void Executor::Impl::mark_begin(std::size_t rank, Op op) {
-    if (!options.action_begun || (options.times_layers && !options.times_layers())) {
-        return;
-    }
-    if (is_compute(op) || op == Op::Optimizer) {
-        workers[rank]->device().mark([this, rank, op](TimePoint begin) {
-            options.action_begun(static_cast<int>(rank), op, begin);
-        });
-    }
-}
-
 /// False if the row was not walked to its end, because an action of it or of another rank failed.
 bool Executor::Impl::walk_row(std::size_t rank) {
     const std::vector<Action>& row = plan->schedule.ranks[rank];
@@ -386,7 +374,6 @@ bool Executor::Impl::walk_row(std::size_t rank) {
             if (options.before_action) {
                 options.before_action(static_cast<int>(rank), row[cell]);
             }
-            mark_begin(rank, row[cell].op);
             if (input.evaluation) {
                 workers[rank]->evaluate(row[cell], input);
             } else {

@@ -114,7 +114,6 @@ struct Executor::Impl {
     /// Prepares the rank's worker, then walks its row. Runs on the rank's thread.
     void work(std::size_t rank);
     /// Walks a row. False if it ended early, as an action of it or of another rank failed.
-    void mark_begin(std::size_t rank, Op op);
     bool walk_row(std::size_t rank);
     /// Reports the hang as the failure of its rank, and closes all channels.
     void stop_all(const Hang& hang);

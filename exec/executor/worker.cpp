@@ -92,6 +92,8 @@ Worker::Worker(const Plan& plan,
       rank_(rank),
       edges_(edges),
       emulates_links_(settings.options->emulate_links),
+      action_begun_(settings.options->action_begun),
+      times_layers_(settings.options->times_layers),
       group_(*settings.options->place.group),
       cores_(settings.cores),
       device_(std::move(device)),
@@ -360,6 +362,9 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
     arena_.turn_to(cell);
     const TimePoint begin = device_->now();
     TimePoint ready = offload_ ? turn_to(cell, action, begin) : begin;
+    if (is_compute(action.op)) {
+        mark_begin(action.op);
+    }
     switch (action.op) {
         case Op::RecvForward:
         case Op::RecvBackward:
@@ -675,6 +680,7 @@ TimePoint Worker::update(int stage, const StepInput& step) {
     } else {
         ready = complete_gradients(stage);
     }
+    mark_begin(Op::Optimizer);
     local_stage(stage).stage->update(step.optimizer, step.step + 1, scale);
     share_squares(stage);
     if (GradientAllReduce* const sum = all_reduce(stage)) {
@@ -685,6 +691,13 @@ TimePoint Worker::update(int stage, const StepInput& step) {
         }
     }
     return ready;
+}
+
+/// Tells the profiler when the device begins with an action: nothing is waited for any more.
+void Worker::mark_begin(Op op) {
+    if (action_begun_ && (!times_layers_ || times_layers_())) {
+        device_->mark([this, op](TimePoint begin) { action_begun_(rank_, op, begin); });
+    }
 }
 
 /// Where links are emulated, what goes between replicas takes as long as the plan says, too; gives

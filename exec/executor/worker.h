@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -195,6 +196,7 @@ class Worker {
     TimePoint complete_gradients(int stage);
     void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);
+    void mark_begin(Op op);
     TimePoint await_emulated(TimePoint moment);
     void refuse_what_is_not_finite(const Action& action);
     bool is_last(int stage) const { return !has_next_stage(plan_->schedule, stage); }
@@ -212,6 +214,8 @@ class Worker {
     const int rank_;
     Edges& edges_;
     const bool emulates_links_;  ///< messages take no less than the plan says
+    const std::function<void(int rank, Op, TimePoint)> action_begun_;  ///< as ExecutorOptions
+    const std::function<bool()> times_layers_;                         ///< as ExecutorOptions
     ProcessGroup& group_;
     const std::vector<int> cores_;
     std::unique_ptr<Device> device_;

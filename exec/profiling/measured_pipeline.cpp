@@ -144,7 +144,7 @@ void MeasuredPipeline::fit_to_actions(std::vector<LayerClock::Laps>& layers,
             Duration of_actions{};
             for (const Span& span : timeline.ranks[as_index(rank)]) {
                 const bool counts = std::ranges::count(part.ops, span.action.op) > 0;
-                of_actions += counts ? span.end - span.begin : Duration{};
+                of_actions += counts ? span.end - span.ready : Duration{};
             }
             const double factor =
                 of_layers > Duration{} ? to_seconds(of_actions) / to_seconds(of_layers) : 1;
@@ -163,8 +163,12 @@ Duration MeasuredPipeline::dispatch_of(const Timeline& timeline,
     for (const std::vector<Span>& row : timeline.ranks) {
         rest += row.back().end - row.front().begin;
         for (const Span& span : row) {
-            const bool waited = is_receive(span.action.op) && span.ready > span.begin;
-            rest -= waited ? span.end - span.begin : Duration{};
+            const bool waited = span.ready > span.begin;
+            if (is_receive(span.action.op)) {
+                rest -= waited ? span.end - span.begin : Duration{};
+            } else if (!is_send(span.action.op)) {
+                rest -= span.ready - span.begin;
+            }
             actions += is_compute(span.action.op) || uses_gradients(span.action.op) ? 1 : 0;
         }
     }
