@@ -1,6 +1,7 @@
 #include "cli/predict/plain_sweep.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include <fmt/format.h>
 
@@ -70,13 +71,9 @@ void divide(std::optional<std::string>& text, std::string_view option, int piece
         return;
     }
     double value = 0;
-    try {
-        std::size_t end = 0;
-        value = std::stod(*text, &end);
-        if (end != text->size()) {
-            throw std::invalid_argument(*text);
-        }
-    } catch (const std::exception&) {
+    const char* const end = text->data() + text->size();
+    const auto [rest, status] = std::from_chars(text->data(), end, value);
+    if (status != std::errc{} || rest != end) {
         throw Error(ErrorKind::Usage,
                     std::string(option),
                     fmt::format("'{}', expected one number where plans are compared", *text),

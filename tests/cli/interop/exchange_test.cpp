@@ -771,7 +771,7 @@ TEST_F(Exchange, UnknownFormatsNameTheNearestAndWhatThereIs) {
     EXPECT_EQ(misspelt.err,
               "error: 'torch-cvs' is not a format that can be exported\n"
               "hint: did you mean 'torch-csv'? this version can export torch-csv, chrome-trace, "
-              "megatron-layout, megatron-flags, torchtitan, json, svg\n");
+              "megatron-layout, megatron-flags, torchtitan, json, svg, hf\n");
     EXPECT_THAT(refused({"export", "megatron", csv}).err,
                 HasSubstr("did you mean 'megatron-layout'?"));
     const Outcome strange = refused({"import", "visio", csv});

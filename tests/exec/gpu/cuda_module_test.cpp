@@ -57,7 +57,7 @@ TEST_F(CudaModule, AModuleOfAnotherVersionIsRefusedWithBothNumbers) {
     set("FAKE_CUDA_INTERFACE", "77");
     const CudaProbe probe = probe_cuda();
     EXPECT_EQ(probe.state, CudaState::LibrariesMissing);
-    EXPECT_THAT(probe.detail, HasSubstr("interface version 77, this program needs 10"));
+    EXPECT_THAT(probe.detail, HasSubstr("interface version 77, this program needs 11"));
 }
 
 TEST_F(CudaModule, Error35IsAMachineWithoutADriver) {
