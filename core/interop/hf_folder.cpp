@@ -132,7 +132,7 @@ std::map<std::string, std::vector<std::string>> read_hf_index(const std::filesys
 void refuse_index_entry(const std::filesystem::path& index, string_view tensor, string_view file) {
     throw Error(ErrorKind::BadInput,
                 fmt::format("{}: /weight_map/{}", index.string(), tensor),
-                fmt::format("'{}', expected a file that holds this tensor", file),
+                fmt::format("\"{}\", expected a file that holds this tensor", file),
                 "the index and the files are of two downloads: take both from one");
 }
 

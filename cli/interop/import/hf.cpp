@@ -266,12 +266,13 @@ void note_what_is_not_trained(std::string_view text,
     if (sizes.is_part || (sizes.family != "gpt2" && sizes.family != "llama")) {
         return;
     }
-    for (const HfFault& lack : parse_hf_trainable(text, place).lacks) {
-        notes.push_back(
-            fmt::format("this model is planned and simulated, but not trained here: {} "
-                        "is {}",
-                        lack.where,
-                        lack.what));
+    constexpr std::string_view lead = "this model is planned and simulated, but not trained here: ";
+    try {
+        for (const HfFault& lack : parse_hf_trainable(text, place).lacks) {
+            notes.push_back(fmt::format("{}{} is {}", lead, lack.where, lack.what));
+        }
+    } catch (const Error& error) {  // a key that says nothing about costs
+        notes.push_back(fmt::format("{}{}: {}", lead, error.place(), error.text()));
     }
 }
 

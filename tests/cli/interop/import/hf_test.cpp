@@ -526,6 +526,19 @@ TEST_F(ImportTrainable, RefusesEveryKeyThatAsksForMore) {
                                       path("x.profile.json")});
     EXPECT_EQ(profile.code, 0);
     EXPECT_THAT(profile.err, HasSubstr("not trained here: attention_bias is true"));
+    const Outcome odd = pipetwin({"import",
+                                  "hf",
+                                  config({{"rope_scaling", {{"rope_type", "llama3"}}}}),
+                                  "--device",
+                                  "h100-sxm",
+                                  "--sequence",
+                                  "256",
+                                  "--micro-batch-size",
+                                  "1",
+                                  "--out",
+                                  path("odd.profile.json")});
+    EXPECT_EQ(odd.code, 0);
+    EXPECT_THAT(odd.err, HasSubstr("original_max_position_embeddings: missing"));
 }
 
 }  // namespace hf_test
