@@ -2,9 +2,10 @@
 // best.
 //
 //   build/release/bench/cpu_training [rounds] [--threads 1|2] [--precision fp32|bf16]
-//                                    [--peer-bf16] [--peer bench/peers/torch_gpt.py]
+//                                    [--llama] [--peer-bf16] [--peer bench/peers/torch_gpt.py]
 //
-// GPT with 4 layers, d 512, 8 heads, 256 positions, 8 samples, vocabulary 8192, AdamW. All take
+// GPT with 4 layers, d 512, 8 heads, 256 positions, 8 samples, vocabulary 8192, AdamW; with --llama
+// a Llama as wide: 2 heads of keys and values, 1408 numbers between gates and values. All take
 // turns step by step, so that a slow minute slows all; only ratios of one run mean something. One
 // thread is measured in processor time, two in wall time. PIPETWIN_PEER_PYTHON is the program that
 // runs the peer's script; without it Debian's Python does. Each precision has PyTorch's in turn,
@@ -32,6 +33,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/median.h"
+#include "core/model/llama.h"
 #include "exec/cpu/products/products.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
@@ -50,13 +52,22 @@ struct Runner {
     std::function<double()> bound{};  ///< seconds; none: of no pipeline
 };
 
-Model model() {
+Model model(const Sizes& sizes) {
+    if (sizes.llama) {
+        return llama_model({.layers = sizes.layers,
+                            .d_model = sizes.width,
+                            .heads = sizes.heads,
+                            .key_value_heads = sizes.key_value_heads,
+                            .context = sizes.positions,
+                            .vocabulary = sizes.vocabulary,
+                            .feed_forward = sizes.feed_forward});
+    }
     return gpt_model({.layers = sizes.layers,
                       .d_model = sizes.width,
                       .heads = sizes.heads,
                       .context = sizes.positions,
                       .vocabulary = sizes.vocabulary,
-                      .feed_forward = 4 * sizes.width});
+                      .feed_forward = sizes.feed_forward});
 }
 
 /// The seconds of a step whose actions last as long as theirs did in the middle one of these steps,
@@ -81,7 +92,9 @@ double schedule_bound(const Plan& plan, const std::vector<Timeline>& steps) {
 
 /// What of a plan differs from one runner to the next.
 struct Shape {
+    Sizes sizes;
     int stages = 1;
+    int chunks = 1;
     int micro_batches = 1;
     std::string schedule = "gpipe";
     std::optional<std::vector<int>> partition{};
@@ -90,10 +103,11 @@ struct Shape {
 
 SettledScenario scenario_of(const Shape& shape) {
     SettledScenario scenario;
-    scenario.training.batch = sizes.batch;
+    scenario.training.batch = shape.sizes.batch;
     scenario.training.precision = shape.precision;
     scenario.training.learning_rate = 3e-4;
     scenario.pipeline.stages = shape.stages;
+    scenario.pipeline.chunks = shape.chunks;
     scenario.pipeline.micro_batches = shape.micro_batches;
     scenario.pipeline.schedule = shape.schedule;
     scenario.pipeline.recompute = Recompute::None;
@@ -102,13 +116,13 @@ SettledScenario scenario_of(const Shape& shape) {
 }
 
 Runner ours(const Shape& shape) {
-    const Model gpt = model();
+    const Model gpt = model(shape.sizes);
     const SettledScenario scenario = scenario_of(shape);
     const exec::ExecutorOptions options = exec::executor_options(scenario);
     const Plan plan = exec::unmeasured_plan(scenario, gpt);
     const auto executor = std::make_shared<exec::Executor>(plan, gpt, options);
     const auto timelines = std::make_shared<std::vector<Timeline>>();
-    const auto batch = std::make_shared<exec::Batch>(exec::random_batch(gpt, sizes.batch, 1));
+    const auto batch = std::make_shared<exec::Batch>(exec::random_batch(gpt, shape.sizes.batch, 1));
     const auto result = std::make_shared<exec::StepResult>();
     const auto count = std::make_shared<int>(0);
     const auto step = [executor, batch, result, count, timelines] {
@@ -154,7 +168,7 @@ void take_turns(std::vector<Runner>& runners, int rounds, const std::function<vo
 using Seconds = std::vector<double> Runner::*;
 
 void print(const std::vector<Runner>& runners, Seconds seconds, const Runner& against) {
-    const double tokens = sizes.batch * sizes.positions;
+    const double tokens = gpt_sizes.batch * gpt_sizes.positions;
     const double base = median(against.*seconds);
     for (const Runner& runner : runners) {
         const double time = median(runner.*seconds);
@@ -172,6 +186,7 @@ struct Arguments {
     int threads = 0;  ///< 0: one, and then two
     bool peer_bf16 = exec::multiplies_bf16();
     std::vector<Precision> precisions{Precision::Fp32, Precision::Bf16};
+    Sizes sizes = gpt_sizes;
     std::string peer = "bench/peers/torch_gpt.py";
 };
 
@@ -204,10 +219,11 @@ exec::DType type_of(Precision precision) {
 
 void one_thread(const Arguments& arguments, Precision precision) {
     const Peer peer(arguments, 1, precision);
-    Ceiling ceiling(peer.torch->parameters, type_of(precision));
+    Ceiling ceiling(arguments.sizes, peer.torch->parameters, type_of(precision));
     std::vector<Runner> runners{peer.runner()};
     for (const int micro_batches : {1, 8}) {
-        runners.push_back(ours({.stages = 1,
+        runners.push_back(ours({.sizes = arguments.sizes,
+                                .stages = 1,
                                 .micro_batches = micro_batches,
                                 .schedule = "1f1b",
                                 .precision = precision}));
@@ -221,20 +237,23 @@ void one_thread(const Arguments& arguments, Precision precision) {
 
 void two_threads(const Arguments& arguments, Precision precision) {
     const Peer peer(arguments, 2, precision);
-    Ceiling ceiling(peer.torch->parameters, type_of(precision));
+    Ceiling ceiling(arguments.sizes, peer.torch->parameters, type_of(precision));
     std::vector<Runner> runners{peer.runner()};
     struct Way {
         const char* schedule;
         int micro_batches;
         std::vector<int> cut;
     };
+    // The head alone is a quarter of the step: in a V, with it and the first layers on one rank,
+    // both ranks have the same work.
     const std::vector<Way> ways{{"1f1b", 8, {6, 4}},
-                                {"1f1b", 8, {7, 3}},
-                                {"zb-h1", 8, {7, 3}},
-                                {"zb-h1", 4, {7, 3}},
-                                {"gpipe", 8, {7, 3}}};
+                                {"zb-h1", 8, {6, 4}},
+                                {"zb-v", 8, {2, 3, 2, 3}},
+                                {"zb-v", 4, {2, 3, 2, 3}}};
     for (const Way& way : ways) {
-        runners.push_back(ours({.stages = 2,
+        runners.push_back(ours({.sizes = arguments.sizes,
+                                .stages = 2,
+                                .chunks = static_cast<int>(way.cut.size()) / 2,
                                 .micro_batches = way.micro_batches,
                                 .schedule = way.schedule,
                                 .partition = way.cut,
@@ -269,6 +288,9 @@ int main(int argc, char** argv) {
         } else if (argument == "--precision" && i + 1 < argc) {
             arguments.precisions = {std::string_view(argv[++i]) == "bf16" ? Precision::Bf16
                                                                           : Precision::Fp32};
+        } else if (argument == "--llama") {
+            arguments.sizes = bench::llama_sizes;
+            arguments.peer = "bench/peers/torch_llama.py";
         } else if (argument == "--threads" && i + 1 < argc) {
             arguments.threads = std::atoi(argv[++i]);
         } else if (argument == "--peer" && i + 1 < argc) {

@@ -34,7 +34,7 @@ double middle(const std::vector<double>& seconds) {
 }
 
 /// All products of weights in one step, M = 1. Those of the attention are `attention_products`.
-std::vector<Gemm> products() {
+std::vector<Gemm> products(const Sizes& sizes) {
     using exec::Transposed;
     const int rows = sizes.batch * sizes.positions;
     std::vector<Gemm> all;
@@ -43,10 +43,10 @@ std::vector<Gemm> products() {
         all.push_back({name, rows, inputs, outputs, Transposed::No, Transposed::Yes, times});
         all.push_back({name, inputs, outputs, rows, Transposed::Yes, Transposed::No, times});
     };
-    layer("qkv", sizes.width, 3 * sizes.width, sizes.layers);
+    layer("qkv", sizes.width, sizes.qkv_width(), sizes.layers);
     layer("out", sizes.width, sizes.width, sizes.layers);
-    layer("up", sizes.width, 4 * sizes.width, sizes.layers);
-    layer("down", 4 * sizes.width, sizes.width, sizes.layers);
+    layer("up", sizes.width, (sizes.llama ? 2 : 1) * sizes.feed_forward, sizes.layers);
+    layer("down", sizes.feed_forward, sizes.width, sizes.layers);
     layer("head", sizes.width, sizes.vocabulary, 1);
     return all;
 }
@@ -58,12 +58,15 @@ double time_of(const std::function<void()>& call) {
 }
 
 /// Bytes that a step must move beside its products, each tensor once and far from any cache: GELU
-/// 2 + 3 of 4 d, two layer norms 2 + 3 (with the skip) of d each, softmax and cross-entropy 1 + 2
-/// of the vocabulary, probabilities of the attention written, read, and read, and AdamW 7 numbers
-/// of fp32 for each parameter and, in bf16, the rounded weight.
-double bytes_of_passes(long parameters, exec::DType real) {
+/// 2 + 3 of its width or SwiGLU 3 + 5, two norms 2 + 4 (with the skip) of d each, rotary positions
+/// of queries and keys 2 + 2, softmax and cross-entropy 1 + 2 of the vocabulary, probabilities of
+/// the attention written, read, and read, and AdamW 7 numbers of fp32 for each parameter and, in
+/// bf16, the rounded weight.
+double bytes_of_passes(const Sizes& sizes, long parameters, exec::DType real) {
     const double rows = sizes.batch * sizes.positions;
-    const double layer = (2 + 3) * 4.0 * sizes.width + 2 * (2 + 4) * 1.0 * sizes.width +
+    const double between = (sizes.llama ? 3 + 5 : 2 + 3) * 1.0 * sizes.feed_forward;
+    const double turned = sizes.llama ? 4.0 * (sizes.heads + sizes.key_value_heads) : 0;
+    const double layer = between + 2 * (2 + 4) * 1.0 * sizes.width + turned * sizes.head_size() +
                          3.0 * sizes.heads * sizes.positions;
     const auto size = static_cast<double>(exec::size_of(real));
     const double update = 7 * sizeof(float) + (real == exec::DType::BF16 ? size : 0);
@@ -82,14 +85,14 @@ struct AttentionRoom {
 
 /// Seconds of one layer's products of scores, probabilities and their gradients, head by head, of
 /// which only the half below the diagonal is computed.
-double attention_products(const AttentionRoom& room) {
+double attention_products(const Sizes& sizes, const AttentionRoom& room) {
     using exec::Causal;
     using exec::DType;
     using exec::Factor;
     using exec::Transposed;
     const int positions = sizes.positions;
-    const int size = sizes.width / sizes.heads;
-    const int stride = 3 * sizes.width;
+    const int size = sizes.head_size();
+    const int stride = sizes.qkv_width();
     const auto bytes = static_cast<std::ptrdiff_t>(exec::size_of(room.real));
     const auto of_head = [&](std::byte* data, Transposed transposed = Transposed::No) {
         return Factor{data, room.real, stride, transposed};
@@ -123,8 +126,9 @@ double attention_products(const AttentionRoom& room) {
         for (int head = 0; head < sizes.heads; ++head) {
             std::byte* const q =
                 room.qkv + bytes * (std::ptrdiff_t{sample} * positions * stride + head * size);
-            std::byte* const k = q + bytes * sizes.width;
-            std::byte* const v = k + bytes * sizes.width;
+            const int shared = head / (sizes.heads / sizes.key_value_heads);
+            std::byte* const k = q + bytes * (sizes.width + (shared - head) * size);
+            std::byte* const v = k + bytes * sizes.key_value_heads * size;
             std::byte* const p =
                 room.probabilities +
                 bytes * ((std::ptrdiff_t{sample} * sizes.heads + head) * positions * positions);
@@ -157,11 +161,12 @@ const char* direction(const Gemm& p) {
 
 }  // namespace
 
-Ceiling::Ceiling(long parameters, exec::DType real)
-    : real_(real),
-      bytes_(bytes_of_passes(parameters, real)),
+Ceiling::Ceiling(const Sizes& sizes, long parameters, exec::DType real)
+    : sizes_(sizes),
+      real_(real),
+      bytes_(bytes_of_passes(sizes, parameters, real)),
       sgemm_(real == exec::DType::F32 ? open_blas() : nullptr),
-      gemms_(products()) {
+      gemms_(products(sizes)) {
     exec::prepare_cpu_thread();
 }
 
@@ -172,10 +177,9 @@ void Ceiling::measure() {
     for (Gemm& gemm : gemms_) {
         measure(gemm);
     }
-    attention_.push_back(sizes.layers * attention_products({.real = real_,
-                                                            .qkv = bytes_of(a_),
-                                                            .probabilities = bytes_of(b_),
-                                                            .scores = bytes_of(c_)}));
+    const AttentionRoom memory{
+        .real = real_, .qkv = bytes_of(a_), .probabilities = bytes_of(b_), .scores = bytes_of(c_)};
+    attention_.push_back(sizes_.layers * attention_products(sizes_, memory));
     copy_.push_back(time_of([&] { std::memcpy(c_.data(), a_.data(), room * sizeof(float)); }));
 }
 

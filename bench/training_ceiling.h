@@ -34,7 +34,7 @@ struct Gemm {
 class Ceiling {
   public:
     /// `real`: the type of activations and weights, fp32 or bf16.
-    Ceiling(long parameters, exec::DType real);
+    Ceiling(const Sizes& sizes, long parameters, exec::DType real);
 
     void measure();
     /// Seconds of processor time.
@@ -47,6 +47,7 @@ class Ceiling {
     double passes() const;
     void measure(Gemm& p);
 
+    Sizes sizes_;
     exec::DType real_;
     double bytes_;
     Sgemm sgemm_;

@@ -22,7 +22,7 @@
 #include <fmt/format.h>
 
 #include "exec/cuda/device/products.h"
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 #include "exec/cuda/runtime/green_context.h"
 #include "exec/cuda/runtime/owned.h"
 
@@ -93,6 +93,53 @@ void rows_and_elements(cudaStream_t stream) {
     }
 }
 
+constexpr std::int64_t key_value_heads = 4;
+
+/// What a Llama of this size has in the places of layer norm and GELU, and its rotary positions.
+void rows_and_elements_of_llama(cudaStream_t stream) {
+    constexpr Real real = Real::BF16;
+    const Memory x = Memory::of_numbers(real, rows * 4 * width);
+    const Memory dy = Memory::of_numbers(real, rows * 2 * width);
+    const Memory y(2 * rows * 4 * width);
+    const Memory gain = Memory::of_numbers(real, width);
+    const Memory roots = Memory::of_numbers(Real::F32, rows);
+    const Memory sums = Memory::of_numbers(Real::F32, width);
+    const Memory scratch(4 * column_sums_scratch(rows, width));
+    const RmsNorm norm{rows, width, x.at(0), gain.at(0)};
+    const auto time = [&](const char* name, std::int64_t bytes, const auto& call) {
+        print_moved(name, seconds(stream, call), bytes);
+    };
+    constexpr std::int64_t narrow = rows * width;
+    time("RMS norm forward", 4 * narrow, [&](cudaStream_t s) {
+        return rms_norm_forward(real, norm, 1e-5F, y.at(0), roots.as<float>(), s);
+    });
+    time("RMS norm backward, input, with skip", 8 * narrow, [&](cudaStream_t s) {
+        return rms_norm_backward_input(
+            real, norm, roots.as<float>(), dy.at(0), dy.at(0), y.at(0), s);
+    });
+    time("RMS norm backward, gain", 4 * narrow, [&](cudaStream_t s) {
+        return rms_norm_backward_weight(
+            real, norm, roots.as<float>(), dy.at(0), sums.as<float>(), scratch.as<float>(), s);
+    });
+    time("SwiGLU forward", 12 * narrow, [&](cudaStream_t s) {
+        return swiglu_forward(real, rows, 2 * width, x.at(0), y.at(0), s);
+    });
+    time("SwiGLU backward", 20 * narrow, [&](cudaStream_t s) {
+        return swiglu_backward(real, rows, 2 * width, x.at(0), dy.at(0), y.at(0), s);
+    });
+    Rotation rotation{.rows = rows,
+                      .stride = width + 2 * key_value_heads * (width / heads),
+                      .positions = static_cast<std::int32_t>(positions),
+                      .heads = static_cast<std::int32_t>(heads + key_value_heads),
+                      .pairs = width / heads / 2};
+    for (std::int64_t pair = 0; pair < rotation.pairs; ++pair) {
+        rotation.frequencies[pair] = 1.0 / static_cast<double>(1 + pair);
+    }
+    time("rotary positions", 4 * rows * rotation.heads * 2 * rotation.pairs, [&](cudaStream_t s) {
+        return rotate(real, rotation, x.at(0), s);
+    });
+}
+
 void vocabulary_wide(cudaStream_t stream) {
     constexpr Real real = Real::BF16;
     const Memory x = Memory::of_numbers(real, rows * vocabulary);
@@ -140,15 +187,15 @@ void vocabulary_wide(cudaStream_t stream) {
         20 * rows * width);
 }
 
-void attention(cudaStream_t stream) {
+void attention(cudaStream_t stream, std::int64_t of_keys, std::string_view suffix) {
     constexpr Real real = Real::BF16;
     const AttentionShape shape{static_cast<int>(samples),
                                static_cast<int>(positions),
                                static_cast<int>(heads),
-                               static_cast<int>(heads),
+                               static_cast<int>(of_keys),
                                static_cast<int>(width / heads)};
-    const Memory qkv = Memory::of_numbers(real, 3 * rows * width);
-    const Memory dqkv(6 * rows * width);
+    const Memory qkv = Memory::of_numbers(real, rows * shape.qkv_width());
+    const Memory dqkv(2 * rows * shape.qkv_width());
     const Memory context(2 * rows * width);
     const Memory dcontext = Memory::of_numbers(real, rows * width);
     const Memory log_sums(4 * rows * heads);
@@ -169,8 +216,11 @@ void attention(cudaStream_t stream) {
                                   scratch.as<float>(),
                                   s);
     });
-    const auto print = [](const char* name, double time, double flops) {
-        fmt::print("{:<44}{:9.1f} us{:9.1f} TFLOP/s\n", name, 1e6 * time, 1e-12 * flops / time);
+    const auto print = [suffix](std::string_view direction, double time, double flops) {
+        fmt::print("{:<44}{:9.1f} us{:9.1f} TFLOP/s\n",
+                   fmt::format("{}{}", direction, suffix),
+                   1e6 * time,
+                   1e-12 * flops / time);
     };
     print("attention forward", forward, forward_flops);
     print("attention backward", backward, 2.5 * forward_flops);
@@ -319,8 +369,10 @@ void run() {
     const int all = properties.multiProcessorCount;
     fmt::print("{}, {} multiprocessors\n", properties.name, all);
     rows_and_elements(stream.get());
+    rows_and_elements_of_llama(stream.get());
     vocabulary_wide(stream.get());
-    attention(stream.get());
+    attention(stream.get(), heads, "");
+    attention(stream.get(), key_value_heads, ", 3 heads in a group");
     products_on(stream.get(), {{"whole device", all}});
     for (const int ranks : {2, 4}) {
         const auto parts = cut_device(0, shares(units_of_device(0), ranks, {}));

@@ -319,7 +319,9 @@ class FileExpectation {
         profile(options.profile);
     }
     void operator()(const PlanOptions& options) const {
-        scenario(options.scenario);
+        if (options.cluster.empty()) {  // else it is a model
+            scenario(options.scenario);
+        }
         profile(options.profile);
     }
     void operator()(const SimulateOptions& options) const {

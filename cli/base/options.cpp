@@ -105,18 +105,21 @@ struct GroupedOptions {
     }
 };
 
-void add_plain(CLI::App& app, PlainOptions& plain) {
+void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     const GroupedOptions add{app, "Plain numbers instead of a scenario"};
-    add("--schedule", plain.schedule, schedule_help(), "NAME");
+    add("--schedule", sweep.schedules, schedule_help(), "NAME[,NAME...]")->delimiter(',');
     add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
     add("--receives",
         plain.receives,
         "Receives of the CSV: posted (wait where the tensor is used, as PyTorch does; default) or "
         "blocking",
         "HOW");
-    add("--stages", plain.stages, "Stages along the pipeline", "P");
+    add("--stages", sweep.stages, "Stages along the pipeline", "P[,P...]")->delimiter(',');
     add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
-    add("--micro-batches", plain.micro_batches, "Micro-batches per step", "M");
+    add("--micro-batches", sweep.micro_batches, "Micro-batches per step", "M[,M...]")
+        ->delimiter(',');
+    add("--svg", sweep.svg, "Of several plans: draw them below each other", "FILE.svg");
+    add("--csv", sweep.csv, "Of several plans: their table", "FILE.csv");
     add("--group-size",
         plain.group_size,
         "interleaved-1f1b: micro-batches that a chunk takes in turn (default: stages)",
@@ -188,6 +191,7 @@ class Grammar {
     CLI::App& add_command(const std::string& name, const std::string& text);
     void add_training(CLI::App& app, RunOptions& options);
     void add_simulate();
+    void add_question(CLI::App& plan);
     void add_plan();
     void add_model();
     void add_launch();
@@ -306,6 +310,9 @@ void Grammar::add_hf_options(CLI::App& app) {
     app.add_flag("--whole-blocks",
                  hf.whole_blocks,
                  "hf, megatron: one layer per block, for systems that do not cut it in two");
+    app.add_flag("--trainable",
+                 hf.trainable,
+                 "hf: write a scenario that trains the model, with costs beside it");
 }
 
 void Grammar::add_range_names(CLI::App& app) {
@@ -440,16 +447,55 @@ void Grammar::add_simulate() {
         .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
     add_run_calibration(simulate, simulate_.calibration);
-    add_plain(simulate, simulate_.plain);
+    add_plain(simulate, simulate_.plain, simulate_.sweep);
     add_uncertain(simulate, simulate_.uncertainty);
+}
+
+/// The options of `plan` that say what a scenario would say of a model by its name.
+void Grammar::add_question(CLI::App& plan) {
+    const std::map<std::string, double> units{
+        {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}};
+    const auto tokens =
+        [&](const std::string& name, std::optional<double>& number, const std::string& text) {
+            plan.add_option(name, number, text)
+                ->transform(CLI::AsNumberWithUnit(
+                    units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|B|T]"))
+                ->check(CLI::PositiveNumber)
+                ->type_name("N[k|M|B|T]")
+                ->needs("--cluster");
+        };
+    plan.add_option("--cluster",
+                    plan_.cluster,
+                    "Plan a model on such nodes: a name of profiles/clusters, or a file")
+        ->type_name("NAME");
+    plan.add_option("--nodes", plan_.nodes, "How many nodes (default 1)")
+        ->check(CLI::Range(1, 1 << 16))
+        ->type_name("N")
+        ->needs("--cluster");
+    plan.add_option("--sequence", plan_.sequence, "Tokens of a sample (default 4096)")
+        ->check(CLI::Range(1, 1 << 26))
+        ->type_name("N")
+        ->needs("--cluster");
+    tokens("--batch-tokens", plan_.batch_tokens, "Tokens of a step, about (default 4M)");
+    plan.add_option("--precision", plan_.precision, "bf16 (default), fp16, fp32 or fp8")
+        ->type_name("NAME")
+        ->needs("--cluster");
+    tokens("--tokens", plan_.tokens, "Tokens of the whole training: adds days, device hours, cost");
+    plan.add_option("--price", plan_.price, "Price of one device for an hour")
+        ->check(CLI::PositiveNumber)
+        ->type_name("X")
+        ->needs("--tokens");
 }
 
 void Grammar::add_plan() {
     CLI::App& plan = add_command(
         "plan", "Find the fastest plan for everything that the scenario leaves open, and prove it");
-    plan.add_option("scenario", plan_.scenario, "Scenario file")
-        ->type_name("SCENARIO.toml")
+    plan.add_option("scenario",
+                    plan_.scenario,
+                    "Scenario file; or with --cluster a model: its name, config.json or costs")
+        ->type_name("SCENARIO.toml|MODEL")
         ->required();
+    add_question(plan);
     plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
     add_run_calibration(plan, plan_.calibration);
@@ -471,7 +517,8 @@ void Grammar::add_plan() {
         ->type_name("layers")
         ->excludes("--heatmap")
         ->excludes("--hybrid")
-        ->excludes("--order-out");
+        ->excludes("--order-out")
+        ->excludes("--cluster");
 }
 
 void Grammar::add_model() {
@@ -622,6 +669,19 @@ bool is_largest_layers(const std::optional<std::string>& word) {
     return word.has_value();
 }
 
+/// A list of one is the number itself.
+SimulateOptions with_single_values(SimulateOptions options) {
+    const auto take = [](const auto& list, auto& value) {
+        if (list.size() == 1) {
+            value = list.front();
+        }
+    };
+    take(options.sweep.schedules, options.plain.schedule);
+    take(options.sweep.stages, options.plain.stages);
+    take(options.sweep.micro_batches, options.plain.micro_batches);
+    return options;
+}
+
 Command Grammar::selected() const {
     const std::string name = app_.get_subcommands().front()->get_name();
     const auto with_common = [this](auto options) {
@@ -640,7 +700,7 @@ Command Grammar::selected() const {
         return options;
     }
     if (name == "simulate") {
-        return with_common(simulate_);
+        return with_single_values(with_common(simulate_));
     }
     if (name == "plan") {
         PlanOptions options = with_common(plan_);
@@ -851,6 +911,7 @@ std::string_view HfOptions::given() const {
            : !calibration.empty() ? "--calibrate"
            : !weights.empty()     ? "--weights"
            : whole_blocks         ? "--whole-blocks"
+           : trainable            ? "--trainable"
                                   : "";
 }
 
@@ -867,6 +928,11 @@ bool PlainOptions::any() const {
            group_size || deferred_weights || message_order || forward_ms || backward_ms ||
            backward_input_ms || backward_weight_ms || recompute || recompute_ms ||
            recompute_timing || latency_ms || bandwidth_gbps || boundary_bytes || skips;
+}
+
+bool UncertaintyOptions::any() const {
+    return samples || jitter || transfer_jitter || device_jitter || spikes || straggler ||
+           mtbf_hours || devices || checkpoint_every || checkpoint_s || restart_s;
 }
 
 const CommonOptions& common_options(const Command& command) {

@@ -66,6 +66,9 @@ struct UncertaintyOptions {
     std::optional<int> checkpoint_every;
     std::optional<double> checkpoint_s;
     std::optional<double> restart_s;
+
+    /// True if any of them was given.
+    bool any() const;
 };
 
 /// Options of `run`.
@@ -91,6 +94,20 @@ struct LaunchOptions {
     std::vector<std::string> train;  ///< the words of `train` for each process
 };
 
+/// Lists of plain numbers, and where the plans that they make are written to; each may be empty.
+struct SweepOptions {
+    std::vector<std::string> schedules;
+    std::vector<int> stages;
+    std::vector<int> micro_batches;
+    std::filesystem::path svg;
+    std::filesystem::path csv;
+
+    /// True if there is more than one plan.
+    bool any() const {
+        return schedules.size() > 1 || stages.size() > 1 || micro_batches.size() > 1;
+    }
+};
+
 /// Options of `simulate`.
 struct SimulateOptions {
     CommonOptions common;
@@ -98,13 +115,22 @@ struct SimulateOptions {
     std::filesystem::path profile;
     std::filesystem::path calibration;  ///< measured runs; empty: none
     PlainOptions plain;
+    SweepOptions sweep{};
     UncertaintyOptions uncertainty;
 };
 
 /// Options of `plan`.
 struct PlanOptions {
     CommonOptions common;
+    /// A scenario; or a model: its name, its config.json or folder, or its *.profile.json.
     std::filesystem::path scenario;
+    std::string cluster;  ///< of a model: the nodes, as in profiles/clusters; empty: none
+    int nodes = 1;
+    std::optional<int> sequence;           ///< tokens per sample
+    std::optional<double> batch_tokens;    ///< tokens per step
+    std::optional<std::string> precision;  ///< of the estimate
+    std::optional<double> tokens;          ///< of the whole training
+    std::optional<double> price;           ///< of one device for an hour
     std::filesystem::path profile;
     std::filesystem::path calibration;  ///< measured runs; empty: none
     std::filesystem::path heat_map;     ///< *.svg; empty: not asked for
@@ -159,6 +185,7 @@ struct HfOptions {
     std::filesystem::path calibration;     ///< empty: none
     std::vector<std::filesystem::path> weights;
     bool whole_blocks = false;  ///< a layer per block, not per half
+    bool trainable = false;     ///< a scenario of the model, in place of a profile
 
     /// The first option that was given; empty: none was.
     std::string_view given() const;

@@ -10,9 +10,11 @@
 #include "cli/base/stop_signal.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
+#include "cli/interop/import/asked_model.h"
 #include "cli/predict/prediction.h"
 #include "cli/predict/run_calibration.h"
 #include "cli/run_folder/run_folder.h"
+#include "cli/text/answer_text.h"
 #include "cli/text/calibration_text.h"
 #include "cli/text/heat_map.h"
 #include "cli/text/hybrid_text.h"
@@ -22,12 +24,15 @@
 #include "cli/text/text_output.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/artifacts/plan_json.h"
+#include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/repeated_layers.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/partition/layer_order.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
+#include "sim/search/every_shape.h"
 #include "sim/search/hybrid.h"
 #include "sim/search/largest_model.h"
 #include "sim/search/plan_search.h"
@@ -161,13 +166,78 @@ void write_best(RunFolder& folder,
     folder.finish(exec::disk_patience);
 }
 
+/// Whether the positional names a model, and not a scenario.
+bool names_model(const PlanOptions& options) {
+    const std::filesystem::path& file = options.scenario;
+    const bool is_scenario = file == "-" || file.extension() == ".toml";
+    if (!options.cluster.empty() && is_scenario) {
+        throw Error(ErrorKind::Usage,
+                    "--cluster",
+                    fmt::format("goes with a model, but '{}' is a scenario", file.string()),
+                    fmt::format("--set cluster.profile={} says it there", options.cluster));
+    }
+    std::error_code ignored;
+    return !is_scenario && (!options.cluster.empty() || file.extension() == ".json" ||
+                            std::filesystem::is_directory(file, ignored) ||
+                            std::ranges::count(model_names(), file.string()) > 0);
+}
+
+ModelQuestion question_of(const PlanOptions& options) {
+    const std::string name = options.scenario.filename().string();
+    const std::filesystem::path costs =
+        options.common.out.empty()
+            ? std::filesystem::path(name + ".profile.json")
+            : std::filesystem::absolute(options.common.out) / run_file::profile;
+    return {.model = options.scenario,
+            .cluster = options.cluster,
+            .nodes = options.nodes,
+            .sequence = options.sequence,
+            .batch_tokens = options.batch_tokens,
+            .precision = options.precision,
+            .overrides = options.common.overrides,
+            .costs_file = costs};
+}
+
+/// What a search plans for: a scenario, or what follows from a model's name.
+struct Asked {
+    Scenario scenario;
+    FoundProfile found;
+    bool is_model = false;
+};
+
+Asked asked(const PlanOptions& options, Console& console) {
+    if (!names_model(options)) {
+        Scenario scenario =
+            read_scenario(options.scenario, options.common.overrides, Unwritten::Auto);
+        FoundProfile found = find_profile(scenario, options.profile, options.common.out);
+        console.note(fmt::format("costs: {}", found.file.string()));
+        return {std::move(scenario), std::move(found)};
+    }
+    AskedModel model = asked_model(question_of(options));
+    for (const std::string& note : model.notes) {
+        console.note(note);
+    }
+    return {std::move(model.scenario), std::move(model.found), true};
+}
+
+sim::EveryShape shapes_with_progress(const Scenario& scenario,
+                                     const Planned& plan,
+                                     Console& console) {
+    const StopSignal stop;
+    Progress progress(console, "every shape");
+    return sim::best_of_every_shape(
+        scenario, plan.model, plan.profile, plan.result, [&progress](double share) {
+            progress.update(share, "");
+            return StopSignal::received() == 0;
+        });
+}
+
 }  // namespace
 
 void execute(const PlanOptions& options, Console& console) {
-    const Scenario scenario =
-        read_scenario(options.scenario, options.common.overrides, Unwritten::Auto);
-    FoundProfile found = find_profile(scenario, options.profile, options.common.out);
-    console.note(fmt::format("costs: {}", found.file.string()));
+    Asked question = asked(options, console);
+    const Scenario& scenario = question.scenario;
+    FoundProfile& found = question.found;
     const std::optional<sim::Calibration> calibration =
         calibrate_by_file(options.calibration,
                           {.file = options.scenario,
@@ -207,6 +277,19 @@ void execute(const PlanOptions& options, Console& console) {
     if (options.hybrid) {
         hybrid = sim::hybrid_like(scenario, plan.model, plan.profile, best);
     }
+    const sim::EveryShape shapes =
+        question.is_model ? shapes_with_progress(scenario, plan, console) : sim::EveryShape{};
+    const AnswerParts answer{.model = options.scenario.filename().string(),
+                             .cluster = options.cluster,
+                             .nodes = options.nodes,
+                             .sequence = static_cast<int>(plan.profile.tokens_per_sample),
+                             .tokens = options.tokens,
+                             .price = options.price,
+                             .scenario = scenario,
+                             .profile = plan.profile,
+                             .best = prediction,
+                             .plan = best,
+                             .shapes = shapes};
     const HeatMapPicture picture = heat ? heat_map(scenario, result) : HeatMapPicture{};
     if (heat) {
         write_output(options.heat_map, render_heat_map(picture), console);
@@ -220,14 +303,17 @@ void execute(const PlanOptions& options, Console& console) {
             json["hybrid"] = hybrid_json(*hybrid);
         }
         json["calibration"] = calibration_json(calibration);
+        json["answer"] = question.is_model ? answer_json(answer) : Json(nullptr);
         console.result(json_text(json));
         return;
     }
-    console.result(calibration_text(calibration, console) + search_text(scenario, result, console) +
-                   '\n' + (heat ? heat_map_text(picture, result) + '\n' : "") +
-                   (hybrid ? hybrid_text(*hybrid, best, plan.profile, console) + '\n' : "") +
-                   "The best plan\n" + prediction_text(prediction, console) + '\n' +
-                   pipeline_keys(scenario, best.candidate, best.partition, best.recompute));
+    console.result(
+        (question.is_model ? answer_text(answer, console) + "\nThe fastest plans\n" : "") +
+        calibration_text(calibration, console) + search_text(scenario, result, console) + '\n' +
+        (heat ? heat_map_text(picture, result) + '\n' : "") +
+        (hybrid ? hybrid_text(*hybrid, best, plan.profile, console) + '\n' : "") +
+        "The best plan\n" + prediction_text(prediction, console) + '\n' +
+        pipeline_keys(scenario, best.candidate, best.partition, best.recompute));
     if (heat) {
         console.note(fmt::format("heat map: {}", options.heat_map.string()));
     }

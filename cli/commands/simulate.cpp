@@ -7,14 +7,17 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/predict/memory_need.h"
 #include "cli/predict/plain_numbers.h"
+#include "cli/predict/plain_sweep.h"
 #include "cli/predict/prediction.h"
 #include "cli/predict/run_calibration.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/calibration_text.h"
 #include "cli/text/json_output.h"
+#include "cli/text/sweep_text.h"
 #include "cli/text/text_output.h"
 #include "cli/text/uncertainty.h"
 #include "core/artifacts/plan_json.h"
@@ -165,9 +168,52 @@ std::uint64_t seed_of(const SimulateOptions& options) {
     return given == options.common.overrides.end() ? 1 : std::stoull(given->value);
 }
 
+/// Compares the plans of several lists.
+void show_sweep(const SimulateOptions& options, Console& console) {
+    refuse_keys(options.common.overrides);
+    for (const std::filesystem::path& file : {options.sweep.svg, options.sweep.csv}) {
+        if (!file.empty()) {
+            require_free(file, options.common.force);
+        }
+    }
+    const std::vector<SweepCell> cells = sweep(options);
+    if (!options.sweep.svg.empty()) {
+        write_output(options.sweep.svg, sweep_svg(cells), console);
+    }
+    if (!options.sweep.csv.empty()) {
+        write_output(options.sweep.csv, sweep_csv(cells), console);
+    }
+    console.result(options.common.json ? json_text(sweep_json(cells)) : sweep_text(cells));
+}
+
+/// Throws Error(Usage) for what several plans at once cannot have, and one alone cannot.
+void check_sweep(const SimulateOptions& options) {
+    if (!options.sweep.any()) {
+        if (!options.sweep.svg.empty() || !options.sweep.csv.empty()) {
+            throw Error(ErrorKind::Usage,
+                        options.sweep.svg.empty() ? "--csv" : "--svg",
+                        "is for several plans, but there is one",
+                        "name more, as in --schedule gpipe,1f1b; 'pipetwin export svg' draws one");
+        }
+        return;
+    }
+    if (!options.scenario.empty() || !options.common.out.empty() || options.uncertainty.any()) {
+        throw Error(ErrorKind::Usage,
+                    "",
+                    "several plans are compared by plain numbers alone: without a scenario, --out "
+                    "and what varies",
+                    "leave these out, or name one plan");
+    }
+}
+
 }  // namespace
 
 void execute(const SimulateOptions& options, Console& console) {
+    check_sweep(options);
+    if (options.sweep.any()) {
+        show_sweep(options, console);
+        return;
+    }
     const bool numbers = options.plain.any();
     if (numbers == !options.scenario.empty()) {
         throw Error(

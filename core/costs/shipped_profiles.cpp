@@ -112,12 +112,16 @@ std::filesystem::path profiles_folder() {
     if (const char* chosen = std::getenv("PIPETWIN_PROFILES")) {  // NOLINT(concurrency-mt-unsafe)
         return chosen;
     }
-    std::error_code ignored;
-    const std::filesystem::path installed =
-        installed_profiles(std::filesystem::read_symlink("/proc/self/exe", ignored));
-    return std::filesystem::is_directory(installed, ignored)
-               ? installed
-               : std::filesystem::path(PIPETWIN_SOURCE_PROFILES);
+    // A program stays where it is; a plan search asks thousands of times.
+    static const std::filesystem::path folder = [] {
+        std::error_code ignored;
+        std::filesystem::path installed =
+            installed_profiles(std::filesystem::read_symlink("/proc/self/exe", ignored));
+        return std::filesystem::is_directory(installed, ignored)
+                   ? std::move(installed)
+                   : std::filesystem::path(PIPETWIN_SOURCE_PROFILES);
+    }();
+    return folder;
 }
 
 std::vector<std::string> device_names() {

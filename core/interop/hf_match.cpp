@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstring>
+#include <limits>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -39,7 +41,8 @@ int number_behind(string_view name, string_view begin) {
         name.remove_prefix(begin.size());
         std::from_chars(name.data(), name.data() + name.size(), number);
     }
-    return number;
+    constexpr int largest = 1 << 20;
+    return number < largest ? number : -1;
 }
 
 /// Compares a folder with a model.
@@ -99,11 +102,16 @@ class HfMatcher {
     void compare_config() {
         const std::optional<std::string> text = folder_.config();
         if (!text) {
+            match_.notes.push_back(fmt::format(
+                "{} has no {}: what no shape of a tensor tells, such as the number of heads, is "
+                "what the scenario says",
+                folder_.path().string(),
+                hf_file::config));
             return;
         }
         const std::string place = (folder_.path() / hf_file::config).string();
         HfTrainable theirs = parse_hf_trainable(*text, place);
-        if (theirs.family != match_.names.family) {
+        if (theirs.model.kind != model_.kind) {
             throw Error(
                 ErrorKind::BadInput,
                 fmt::format("{}: /model_type", place),
@@ -327,19 +335,29 @@ class HfMatcher {
             return *published_;
         }
         ScenarioParts::ModelPart model = model_;
-        GptSizes& gpt = model.gpt;
-        gpt.layers = 0;
+        const bool is_llama = model.kind == ModelKind::Llama;
+        int& layers = is_llama ? model.llama.layers : model.gpt.layers;
+        int& width = is_llama ? model.llama.d_model : model.gpt.d_model;
+        int& inner = is_llama ? model.llama.feed_forward : model.gpt.feed_forward;
+        bool& tied = is_llama ? model.llama.tied : model.gpt.tied;
+        layers = 0;
         for (const auto& [name, tensor] : by_name_) {
-            const std::vector<std::int64_t>& shape = tensor->entry.shape;
-            gpt.layers = std::max(gpt.layers, 1 + number_behind(name, "h."));
-            if (name == "wte.weight" && shape.size() == 2) {
-                gpt.d_model = static_cast<int>(shape[1]);
-            } else if (name == "h.0.mlp.c_fc.weight" && shape.size() == 2) {
-                gpt.feed_forward = static_cast<int>(shape[1]);
-            }
+            layers = std::max(layers, 1 + number_behind(name, is_llama ? "layers." : "h."));
         }
-        gpt.tied = !by_name_.contains(match_.names.head);
-        return gpt.layers > 0 ? model : model_;
+        width = size_of(without_prefix(match_.names.table), 1, width);
+        inner = is_llama ? size_of("layers.0.mlp.gate_proj.weight", 0, inner)
+                         : size_of("h.0.mlp.c_fc.weight", 1, inner);
+        tied = !by_name_.contains(match_.names.head);
+        return layers > 0 ? model : model_;
+    }
+
+    /// A dimension of a matrix of the folder; `otherwise` where there is no such matrix.
+    int size_of(string_view name, std::size_t dimension, int otherwise) const {
+        const auto found = by_name_.find(name);
+        return found != by_name_.end() && found->second->entry.shape.size() == 2
+                   ? static_cast<int>(std::min<std::int64_t>(found->second->entry.shape[dimension],
+                                                             std::numeric_limits<int>::max()))
+                   : otherwise;
     }
 
     std::string hint() const {

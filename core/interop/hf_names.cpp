@@ -114,18 +114,72 @@ HfNames gpt2_names(const GptSizes& sizes) {
     return names;
 }
 
+/// Llama keeps matrices as (outputs, inputs), and queries, keys, values, gates and the values that
+/// they gate apart.
+HfNames llama_names(const LlamaSizes& sizes) {
+    HfNames names{.family = "llama",
+                  .prefix = "model.",
+                  .table = "model.embed_tokens.weight",
+                  .head = "lm_head.weight"};
+    HfNamesMaker make(names);
+    const std::int64_t width = sizes.d_model;
+    const std::int64_t head = sizes.head_size > 0 ? sizes.head_size : width / sizes.heads;
+    const std::int64_t queries = head * sizes.heads;
+    const std::int64_t keys =
+        head * (sizes.key_value_heads > 0 ? sizes.key_value_heads : sizes.heads);
+    const std::int64_t inner = sizes.feed_forward;
+    make.matrix("embedding.tokens",
+                std::string(names.table),
+                sizes.vocabulary,
+                width,
+                HfSlice::Rows::Vocabulary);
+    for (int block = 0; block < sizes.layers; ++block) {
+        const std::string attention = fmt::format("block{}.attention", block);
+        const std::string feed_forward = fmt::format("block{}.feed_forward", block);
+        const std::string theirs = fmt::format("model.layers.{}", block);
+        make.row(attention + ".norm.gain", theirs + ".input_layernorm.weight", width);
+        make.transposed(attention + ".attention.qkv.weight",
+                        width,
+                        {{theirs + ".self_attn.q_proj.weight", queries},
+                         {theirs + ".self_attn.k_proj.weight", keys},
+                         {theirs + ".self_attn.v_proj.weight", keys}});
+        make.transposed(attention + ".attention.out.weight",
+                        queries,
+                        {{theirs + ".self_attn.o_proj.weight", width}});
+        make.row(feed_forward + ".norm.gain", theirs + ".post_attention_layernorm.weight", width);
+        make.transposed(
+            feed_forward + ".gate_up.weight",
+            width,
+            {{theirs + ".mlp.gate_proj.weight", inner}, {theirs + ".mlp.up_proj.weight", inner}});
+        make.transposed(
+            feed_forward + ".down.weight", inner, {{theirs + ".mlp.down_proj.weight", width}});
+    }
+    make.row("head.norm.gain", "model.norm.weight", width);
+    if (!sizes.tied) {
+        make.transposed("head.projection.weight",
+                        width,
+                        {{.tensor = std::string(names.head),
+                          .outputs = sizes.vocabulary,
+                          .rows = HfSlice::Rows::Vocabulary}});
+    }
+    return names;
+}
+
 }  // namespace
 
 HfNames hf_names(const ScenarioParts::ModelPart& model) {
     if (model.kind == ModelKind::Gpt) {
         return gpt2_names(model.gpt);
     }
+    if (model.kind == ModelKind::Llama) {
+        return llama_names(model.llama);
+    }
     throw Error(ErrorKind::BadInput,
                 "model.kind",
                 fmt::format("\"{}\": weights of Hugging Face's are read and written for gpt (their "
-                            "gpt2) alone",
+                            "gpt2) and llama alone",
                             to_string(model.kind)),
-                "describe the model as kind = \"gpt\"");
+                "describe the model as kind = \"gpt\" or \"llama\"");
 }
 
 bool is_hf_buffer(std::string_view name) {

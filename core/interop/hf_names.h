@@ -46,7 +46,7 @@ struct HfNames {
 };
 
 /// The names of a model's parameters. Throws Error(BadInput) for a model that no family of Hugging
-/// Face's is: of another kind than "gpt".
+/// Face's is: of another kind than "gpt" and "llama".
 HfNames hf_names(const ScenarioParts::ModelPart& model);
 
 /// Whether a tensor of the files is no weight: a mask of attention, frequencies of positions.

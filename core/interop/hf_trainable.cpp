@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,6 +24,14 @@ using std::string_view;
 constexpr double gpt_epsilon = 1e-5;
 constexpr string_view word_of_no(bool answer) {
     return answer ? "true" : "false";
+}
+
+int key_value_heads_of(const LlamaSizes& sizes) {
+    return sizes.key_value_heads > 0 ? sizes.key_value_heads : sizes.heads;
+}
+
+int head_size_of(const LlamaSizes& sizes) {
+    return sizes.head_size > 0 ? sizes.head_size : sizes.d_model / std::max(1, sizes.heads);
 }
 
 /// Reads what `parse_hf_config` does not: keys that change no size.
@@ -143,6 +152,122 @@ std::vector<HfModelKey> gpt_model_keys(const GptSizes& sizes) {
             {"dropout", fmt::format("{}", sizes.dropout), "resid_pdrop"}};
 }
 
+/// Turned positions: "rope_theta" and "rope_scaling", or "rope_parameters" with both.
+void read_rotary(const JsonObject& object, FurtherKeys& keys, Rotary& rotary) {
+    constexpr string_view together = "rope_parameters";
+    const string_view scaling = keys.has(together) ? together : "rope_scaling";
+    rotary.base = object.number_or("rope_theta", LlamaSizes{}.rotary.base);
+    if (!keys.has(scaling)) {
+        return;
+    }
+    const JsonObject scaled = object.object(scaling);
+    rotary.base = scaled.number_or("rope_theta", rotary.base);
+    const std::string type = scaled.text_or("rope_type", scaled.text_or("type", "default"));
+    if (type == "default") {
+        return;
+    }
+    if (type != "linear" && type != "llama3") {
+        keys.lack(scaling, "rope_type \"default\", \"linear\" or \"llama3\"");
+        return;
+    }
+    rotary.factor = scaled.number_or("factor", 1);
+    if (type == "llama3") {
+        rotary.context = static_cast<int>(std::min<std::int64_t>(
+            scaled.whole("original_max_position_embeddings"), std::numeric_limits<int>::max()));
+        rotary.low_frequency = scaled.number_or("low_freq_factor", rotary.low_frequency);
+        rotary.high_frequency = scaled.number_or("high_freq_factor", rotary.high_frequency);
+    }
+}
+
+void read_llama(const DecoderModel& sizes, const JsonObject& object, HfTrainable& found) {
+    LlamaSizes& llama = found.model.llama;
+    llama = {.layers = sizes.blocks,
+             .d_model = sizes.width,
+             .heads = sizes.attention.heads,
+             .key_value_heads = sizes.attention.key_value_heads,
+             .head_size = sizes.attention.key_width,
+             .context = sizes.context > 0 ? sizes.context : 2048,
+             .vocabulary = sizes.vocabulary,
+             .feed_forward = sizes.feed_forward,
+             .tied = sizes.tied,
+             .epsilon = object.number_or("rms_norm_eps", 1e-6)};
+    FurtherKeys keys(object, found);
+    if (object.text_or("hidden_act", "silu") != "silu") {
+        keys.lack("hidden_act", "\"silu\"");
+    }
+    keys.expect("attention_bias", false);
+    keys.expect("mlp_bias", false);
+    keys.expect("partial_rotary_factor", 1.0);
+    keys.expect_none("sliding_window");
+    keys.expect_none("quantization_config");
+    read_rotary(object, keys, llama.rotary);
+    if (object.number_or("attention_dropout", 0) > 0) {
+        found.notes.push_back(
+            fmt::format("attention_dropout is {}, but probabilities of attention are not dropped "
+                        "here",
+                        object.number_or("attention_dropout", 0)));
+    }
+}
+
+nlohmann::ordered_json llama_config(const LlamaSizes& sizes) {
+    nlohmann::ordered_json config{{"architectures", {"LlamaForCausalLM"}},
+                                  {"model_type", "llama"},
+                                  {"vocab_size", sizes.vocabulary},
+                                  {"max_position_embeddings", sizes.context},
+                                  {"hidden_size", sizes.d_model},
+                                  {"num_hidden_layers", sizes.layers},
+                                  {"num_attention_heads", sizes.heads},
+                                  {"num_key_value_heads", key_value_heads_of(sizes)},
+                                  {"head_dim", head_size_of(sizes)},
+                                  {"intermediate_size", sizes.feed_forward},
+                                  {"hidden_act", "silu"},
+                                  {"rms_norm_eps", sizes.epsilon},
+                                  {"attention_bias", false},
+                                  {"mlp_bias", false},
+                                  {"attention_dropout", 0.0},
+                                  {"rope_theta", sizes.rotary.base},
+                                  {"rope_scaling", nullptr},
+                                  {"tie_word_embeddings", sizes.tied}};
+    const Rotary& rotary = sizes.rotary;
+    if (rotary.factor != 1 && rotary.context > 0) {
+        config["rope_scaling"] = {{"rope_type", "llama3"},
+                                  {"factor", rotary.factor},
+                                  {"low_freq_factor", rotary.low_frequency},
+                                  {"high_freq_factor", rotary.high_frequency},
+                                  {"original_max_position_embeddings", rotary.context}};
+    } else if (rotary.factor != 1) {
+        config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", rotary.factor}};
+    }
+    return config;
+}
+
+std::vector<HfModelKey> llama_model_keys(const LlamaSizes& sizes) {
+    const auto number = [](auto value) { return fmt::format("{}", value); };
+    std::vector<HfModelKey> keys{
+        {"layers", number(sizes.layers), "num_hidden_layers"},
+        {"d_model", number(sizes.d_model), "hidden_size"},
+        {"heads", number(sizes.heads), "num_attention_heads"},
+        {"key_value_heads", number(key_value_heads_of(sizes)), "num_key_value_heads"},
+        {"head_size", number(head_size_of(sizes)), "head_dim"},
+        {"context", number(sizes.context), "max_position_embeddings"},
+        {"vocabulary", number(sizes.vocabulary), "vocab_size"},
+        {"feed_forward", number(sizes.feed_forward), "intermediate_size"},
+        {"tied", std::string(word_of_no(sizes.tied)), "tie_word_embeddings"},
+        {"epsilon", number(sizes.epsilon), "rms_norm_eps"},
+        {"rotary_base", number(sizes.rotary.base), "rope_theta"}};
+    const Rotary& rotary = sizes.rotary;
+    keys.push_back({"rotary_factor", number(rotary.factor), "rope_scaling/factor"});
+    const bool is_gradual = rotary.factor != 1 && rotary.context > 0;
+    const Rotary used = is_gradual ? rotary : Rotary{};
+    keys.push_back(
+        {"rotary_context", number(used.context), "rope_scaling/original_max_position_embeddings"});
+    keys.push_back(
+        {"rotary_low_frequency", number(used.low_frequency), "rope_scaling/low_freq_factor"});
+    keys.push_back(
+        {"rotary_high_frequency", number(used.high_frequency), "rope_scaling/high_freq_factor"});
+    return keys;
+}
+
 /// A family that is a kind of model here.
 struct TrainedFamily {
     string_view family{};
@@ -151,13 +276,18 @@ struct TrainedFamily {
 };
 
 constexpr std::array trained_families{
-    TrainedFamily{.family = "gpt2", .kind = ModelKind::Gpt, .read = read_gpt2}};
+    TrainedFamily{.family = "gpt2", .kind = ModelKind::Gpt, .read = read_gpt2},
+    TrainedFamily{.family = "llama", .kind = ModelKind::Llama, .read = read_llama},
+    TrainedFamily{.family = "mistral", .kind = ModelKind::Llama, .read = read_llama}};
 
 }  // namespace
 
 std::vector<HfModelKey> hf_model_keys(const ScenarioParts::ModelPart& model) {
     if (model.kind == ModelKind::Gpt) {
         return gpt_model_keys(model.gpt);
+    }
+    if (model.kind == ModelKind::Llama) {
+        return llama_model_keys(model.llama);
     }
     return {};
 }
@@ -188,7 +318,8 @@ HfTrainable parse_hf_trainable(string_view text, string_view place) {
 
 std::string print_hf_config(const ScenarioParts::ModelPart& model, string_view dtype) {
     static_cast<void>(hf_names(model));
-    nlohmann::ordered_json config = gpt2_config(model.gpt);
+    nlohmann::ordered_json config =
+        model.kind == ModelKind::Llama ? llama_config(model.llama) : gpt2_config(model.gpt);
     config["torch_dtype"] = dtype;
     return config.dump(2) + '\n';
 }

@@ -407,4 +407,31 @@ std::string render_svg_pair(const Timeline& predicted,
     return picture.finish();
 }
 
+std::string render_svg_list(const std::vector<NamedTimeline>& timelines,
+                            const SvgOptions& options) {
+    std::vector<Timeline> shown;
+    Duration longest{};
+    bool has_skips = false;
+    for (const NamedTimeline& named : timelines) {
+        shown.push_back(aligned(*named.timeline));
+        longest = std::max(longest, step_time(shown.back()));
+        has_skips = has_skips || has_skip_messages(shown.back());
+    }
+    Picture picture(options, options.span > Duration{} ? options.span : longest, 54, has_skips);
+    picture.header(shown.empty() ? "" : to_string(shown.front().origin));
+    constexpr double name_height = 20;
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+        picture.label(margin, name_height, timelines[i].name, {.bold = true});
+        picture.skip(name_height);
+        for (std::size_t rank = 0; rank < shown[i].ranks.size(); ++rank) {
+            picture.background(picture.row_height());
+            picture.label(margin, picture.row_height(), rank_label(rank), {});
+            picture.row(shown[i].ranks[rank]);
+            picture.skip(2);
+        }
+        picture.skip(8);
+    }
+    return picture.finish();
+}
+
 }  // namespace pipetwin

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/timeline/timeline.h"
 
@@ -30,5 +31,14 @@ std::string render_svg(const Timeline& timeline, const SvgOptions& options);
 std::string render_svg_pair(const Timeline& predicted,
                             const Timeline& measured,
                             const SvgOptions& options);
+
+/// A timeline of a list, and the line above it.
+struct NamedTimeline {
+    std::string name;
+    const Timeline* timeline = nullptr;
+};
+
+/// Timelines below each other on one time axis, each with its name above it.
+std::string render_svg_list(const std::vector<NamedTimeline>& timelines, const SvgOptions& options);
 
 }  // namespace pipetwin

@@ -3,10 +3,10 @@
 set(PIPETWIN_CUDA_KERNELS
     columns/column_elementwise.cu
     columns/column_norms.cu
-    kernels/attention.cu
-    kernels/attention_plain.cu
-    kernels/attention_tensor_cores_backward.cu
-    kernels/attention_tensor_cores_forward.cu
+    kernels/attention/attention.cu
+    kernels/attention/attention_plain.cu
+    kernels/attention/attention_tensor_cores_backward.cu
+    kernels/attention/attention_tensor_cores_forward.cu
     kernels/column_sums.cu
     kernels/cross_entropy.cu
     kernels/dropout.cu

@@ -13,7 +13,7 @@ constexpr std::size_t softmax_slot = 1;
 constexpr std::size_t context_slot = 2;
 
 /// Most numbers of a head where log sums are kept: a GPU's kernels hold sums of a head in registers
-/// (exec/cuda/kernels/attention.h).
+/// (exec/cuda/kernels/attention/attention.h).
 constexpr int largest_head_of_log_sums = 256;
 
 void expect_head_that_kernels_take(const LayerSpec& spec,

@@ -491,6 +491,12 @@ Duration Search::try_partitions(Duration best) {
     Duration bound = Duration::max();
     std::int64_t room = options_.most_partition_actions;
     std::vector<Contender> too_many;
+    if (room == 0 && best < Duration::max()) {
+        for (const Contender& contender : std::exchange(all_.contenders, {})) {
+            bound = std::min(bound, contender.least);
+        }
+        return bound;
+    }
     std::int64_t looked_at = 0;
     for (const Contender& contender : in_turn(std::exchange(all_.contenders, {}))) {
         if (contender.least >= best) {

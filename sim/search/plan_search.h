@@ -31,7 +31,7 @@ struct SearchOptions {
     /// Ends after so many, with what it has by then.
     std::int64_t most_actions = 2'000'000'000;
     /// In the end, further partitions that could beat the best plan are simulated where all of a
-    /// candidate's have so many actions together at the most.
+    /// candidate's have so many actions together at the most. 0: none is, once a plan is found.
     std::int64_t most_partition_actions = 20'000'000;
     /// Where fewer plans were simulated, some of those that were left out are, too, as far as their
     /// bound is within 5 % of the best plan.

@@ -152,6 +152,70 @@ inline nlohmann::json gpt2_config(const Gpt2Sizes& sizes = {}) {
             {"attn_pdrop", 0.0}};
 }
 
+/// Sizes of a published Llama; a head is as wide as it says, and two share keys and values.
+struct LlamaTensorSizes {
+    std::int64_t layers = 2;
+    std::int64_t width = 16;
+    std::int64_t heads = 4;
+    std::int64_t key_value_heads = 2;
+    std::int64_t head_width = 6;
+    std::int64_t words = 32;
+    std::int64_t inner = 24;
+};
+
+/// The tensors of LlamaForCausalLM.
+inline std::vector<PublishedTensor> llama_tensors(const std::string& dtype = "F32",
+                                                  bool tied = false,
+                                                  const LlamaTensorSizes& sizes = {}) {
+    const std::int64_t d = sizes.width;
+    const std::int64_t queries = sizes.heads * sizes.head_width;
+    const std::int64_t keys = sizes.key_value_heads * sizes.head_width;
+    std::vector<PublishedTensor> all{{"model.embed_tokens.weight", dtype, {sizes.words, d}}};
+    for (std::int64_t block = 0; block < sizes.layers; ++block) {
+        const std::string layer = "model.layers." + std::to_string(block);
+        const std::vector<PublishedTensor> of_block{
+            {layer + ".input_layernorm.weight", dtype, {d}},
+            {layer + ".self_attn.q_proj.weight", dtype, {queries, d}},
+            {layer + ".self_attn.k_proj.weight", dtype, {keys, d}},
+            {layer + ".self_attn.v_proj.weight", dtype, {keys, d}},
+            {layer + ".self_attn.o_proj.weight", dtype, {d, queries}},
+            {layer + ".post_attention_layernorm.weight", dtype, {d}},
+            {layer + ".mlp.gate_proj.weight", dtype, {sizes.inner, d}},
+            {layer + ".mlp.up_proj.weight", dtype, {sizes.inner, d}},
+            {layer + ".mlp.down_proj.weight", dtype, {d, sizes.inner}}};
+        all.insert(all.end(), of_block.begin(), of_block.end());
+    }
+    all.push_back({"model.norm.weight", dtype, {d}});
+    if (!tied) {
+        all.push_back({"lm_head.weight", dtype, {sizes.words, d}});
+    }
+    return with_bytes(std::move(all));
+}
+
+/// A published Llama's config.json, with the positions of Llama 3.1.
+inline nlohmann::json small_llama_config(bool tied = false, const LlamaTensorSizes& sizes = {}) {
+    return {{"architectures", {"LlamaForCausalLM"}},
+            {"model_type", "llama"},
+            {"hidden_act", "silu"},
+            {"num_hidden_layers", sizes.layers},
+            {"hidden_size", sizes.width},
+            {"num_attention_heads", sizes.heads},
+            {"num_key_value_heads", sizes.key_value_heads},
+            {"head_dim", sizes.head_width},
+            {"intermediate_size", sizes.inner},
+            {"vocab_size", sizes.words},
+            {"max_position_embeddings", 64},
+            {"rms_norm_eps", 1e-5},
+            {"rope_theta", 500000.0},
+            {"rope_scaling",
+             {{"rope_type", "llama3"},
+              {"factor", 8.0},
+              {"low_freq_factor", 1.0},
+              {"high_freq_factor", 4.0},
+              {"original_max_position_embeddings", 16}}},
+            {"tie_word_embeddings", tied}};
+}
+
 inline void write_bytes(const std::filesystem::path& file, std::string_view bytes) {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file, std::ios::binary) << bytes;

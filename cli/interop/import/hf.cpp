@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/base/input.h"
+#include "cli/interop/import/hf_scenario.h"
 #include "cli/interop/import/importers.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
@@ -17,6 +18,7 @@
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
 #include "core/interop/hf_config.h"
+#include "core/interop/hf_trainable.h"
 #include "core/interop/hf_weights.h"
 #include "core/text/json_text.h"
 
@@ -256,6 +258,23 @@ void add_model_notes(const DecoderModel& model, std::vector<std::string>& notes)
     }
 }
 
+/// Says of a family that is trained here why this model of it is not.
+void note_what_is_not_trained(std::string_view text,
+                              std::string_view place,
+                              std::vector<std::string>& notes) {
+    const DecoderModel sizes = parse_hf_config(text, place);
+    if (sizes.is_part || (sizes.family != "gpt2" && sizes.family != "llama")) {
+        return;
+    }
+    for (const HfFault& lack : parse_hf_trainable(text, place).lacks) {
+        notes.push_back(
+            fmt::format("this model is planned and simulated, but not trained here: {} "
+                        "is {}",
+                        lack.where,
+                        lack.what));
+    }
+}
+
 }  // namespace
 
 void set_rates(const HfOptions& options, EstimateOptions& estimate) {
@@ -274,7 +293,9 @@ void set_rates(const HfOptions& options, EstimateOptions& estimate) {
 Imported import_hf(const ImportOptions& options) {
     EstimateOptions estimate;
     const std::string device_name =
-        required(options.hf.device, "--device NAME", "'pipetwin devices' lists the names");
+        options.hf.trainable
+            ? options.hf.device.value_or("")
+            : required(options.hf.device, "--device NAME", "'pipetwin devices' lists the names");
     estimate.sequence =
         required(options.hf.sequence, "--sequence N", "the tokens of a sample, such as 4096");
     estimate.micro_batch_size = required(options.micro_batch_size,
@@ -284,9 +305,14 @@ Imported import_hf(const ImportOptions& options) {
 
     const std::filesystem::path file = config_file(options.file);
     const std::string place = input_name(file);
-    const DecoderModel model = parse_hf_config(read_input(file, JsonLimits{}.max_bytes), place);
-    const DeviceProfile device = find_device(device_name);
+    const std::string text = read_input(file, JsonLimits{}.max_bytes);
+    const DecoderModel model = parse_hf_config(text, place);
     Imported imported;
+    if (options.hf.trainable) {
+        check_sequence(model, estimate.sequence, place, imported.notes);
+        return hf_scenario(options, text, place);
+    }
+    const DeviceProfile device = find_device(device_name);
     estimate.precision = precision_of(model, options, place, imported.notes);
     const double rate = matrix_rate(
         device, estimate.precision, "choose one of them with --precision, or another device");
@@ -305,6 +331,7 @@ Imported import_hf(const ImportOptions& options) {
     }
     check_size(profile, place, estimate);
     add_model_notes(model, imported.notes);
+    note_what_is_not_trained(text, place, imported.notes);
     imported.content = print_profile(profile);
     imported.result.layers = static_cast<int>(profile.layers.size());
     imported.result.parameters = parameter_count(model);

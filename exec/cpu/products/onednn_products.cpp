@@ -162,6 +162,13 @@ bool onednn_has_bf16() {
     return has;
 }
 
+bool onednn_is_faster_in_bf16(const Product& p) {
+    static const bool has_amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+    constexpr std::int64_t few_rows = 512;
+    const bool is_small = p.m <= few_rows && p.a.transposed == Transposed::No;
+    return onednn_has_bf16() && p.causal == Causal::No && (has_amx || is_small);
+}
+
 bool can_compute_by_onednn(const Product& p) {
     const bool whole = p.causal == Causal::No || p.causal == Causal::Result;
     const bool half = p.a.type == DType::BF16 && p.b.type == DType::BF16;
@@ -197,6 +204,9 @@ bool has_onednn() {
     return false;
 }
 bool onednn_has_bf16() {
+    return false;
+}
+bool onednn_is_faster_in_bf16(const Product& /*product*/) {
     return false;
 }
 bool can_compute_by_onednn(const Product& /*product*/) {

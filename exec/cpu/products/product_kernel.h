@@ -23,6 +23,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/simd_targets.h"
 #include "exec/cpu/products/bfloat16.h"
@@ -267,9 +268,9 @@ PIPETWIN_INLINE_TARGET Goal<Real, Storage> at(Goal<Real, Storage> goal, Index ro
     return goal;
 }
 
-/// The sums of a tile: in registers, row by row.
-template <class Real>
-using Sums = typename Tile<Real>::Vector[tile_rows][tile_vectors];
+/// The sums of `count` rows of a tile: in registers, row by row.
+template <class Real, std::size_t count>
+using Sums = typename Tile<Real>::Vector[count][tile_vectors];
 
 enum class Added { Nothing, Skip, Bias, Both, Partial };
 
@@ -288,11 +289,11 @@ with_added(const Goal<Real, Storage>& goal, Index row, Index column, Value sum) 
     return sum;
 }
 
-template <Added added, class Real, class Storage>
-PIPETWIN_INLINE_TARGET void put(const Goal<Real, Storage>& goal, Sums<Real>& sums) {
+template <Added added, std::size_t count, class Real, class Storage>
+PIPETWIN_INLINE_TARGET void put(const Goal<Real, Storage>& goal, Sums<Real, count>& sums) {
     using T = Tile<Real>;
 #pragma GCC unroll 32
-    for (Index i = 0; i < T::rows; ++i) {
+    for (Index i = 0; i < static_cast<Index>(count); ++i) {
 #pragma GCC unroll 8
         for (Index v = 0; v < tile_vectors; ++v) {
             const Index j = v * T::lanes;
@@ -332,10 +333,47 @@ PIPETWIN_INLINE_TARGET Sum multiply_add(Sum sum, Real x, Sum y) {
     return sum + x * y;
 }
 
-/// `depth`: in cells.
-template <Added added, class Cell, class Real, class Storage>
+/// The left factor of a tile: a panel.
+template <class Cell>
+struct Panel {
+    const Cell* cells;
+
+    PIPETWIN_INLINE_TARGET Cell at(Index row) const { return cells[row]; }
+    PIPETWIN_INLINE_TARGET void go_on() { cells += Tile<Cell>::rows; }
+};
+
+/// The left factor of a tile: rows of the matrix itself, which hold a tile's rows three by three.
+template <class Cell>
+struct Rows {
+    static constexpr Index together = 3;  // a machine's address is a place and twice a stride
+    static constexpr Index groups = (tile_rows + together - 1) / together;
+
+    PIPETWIN_INLINE_TARGET Rows(const std::byte* first, Index row_stride) : stride(row_stride) {
+#pragma GCC unroll 8
+        for (Index i = 0; i < groups; ++i) {
+            place[i] = first + together * i * row_stride;
+        }
+    }
+    PIPETWIN_INLINE_TARGET Cell at(Index row) const {
+        Cell cell;
+        std::memcpy(&cell, place[row / together] + row % together * stride, sizeof(Cell));
+        return cell;
+    }
+    PIPETWIN_INLINE_TARGET void go_on() {
+#pragma GCC unroll 8
+        for (Index i = 0; i < groups; ++i) {
+            place[i] += sizeof(Cell);
+        }
+    }
+
+    const std::byte* place[groups];
+    Index stride;  ///< bytes
+};
+
+/// Makes `count` rows of a tile, of which `rows` exist; `depth`: in cells.
+template <Added added, Index count, class Left, class Cell, class Real, class Storage>
 PIPETWIN_TARGET void make_tile(Index depth,
-                               const Cell* a,
+                               Left a,
                                const Cell* b,
                                const Goal<Real, Storage>& goal,
                                Index rows,
@@ -343,12 +381,12 @@ PIPETWIN_TARGET void make_tile(Index depth,
     using T = Tile<Cell>;
     using Line = typename T::Line;
 #pragma GCC unroll 32
-    for (Index i = 0; i < T::rows; ++i) {
+    for (Index i = 0; i < count; ++i) {
         __builtin_prefetch(added == Added::Partial
                                ? static_cast<const void*>(goal.partial + i * goal.partial_stride)
                                : goal.c + i * goal.stride);
     }
-    Sums<Real> sum = {};
+    Sums<Real, as_index(count)> sum = {};
 #pragma GCC unroll 4
     for (Index p = 0; p < depth; ++p) {
         Line line[tile_vectors];
@@ -357,29 +395,47 @@ PIPETWIN_TARGET void make_tile(Index depth,
             line[v] = load<Line>(b + v * T::lanes);
         }
 #pragma GCC unroll 32
-        for (Index i = 0; i < T::rows; ++i) {
-            const Cell x = a[i];
+        for (Index i = 0; i < count; ++i) {
+            const Cell x = a.at(i);
 #pragma GCC unroll 8
             for (Index v = 0; v < tile_vectors; ++v) {
                 sum[i][v] = multiply_add(sum[i][v], x, line[v]);
             }
         }
-        a += T::rows;
+        a.go_on();
         b += T::columns;
     }
-    if (rows == T::rows && columns == T::columns) {
-        put<added>(goal, sum);
+    if (rows == count && columns == T::columns) {
+        put<added, as_index(count)>(goal, sum);
         return;
     }
-    alignas(64) Real sums[T::rows * T::columns];
+    alignas(64) Real sums[count * T::columns];
 #pragma GCC unroll 32
-    for (Index i = 0; i < T::rows; ++i) {
+    for (Index i = 0; i < count; ++i) {
 #pragma GCC unroll 8
         for (Index v = 0; v < tile_vectors; ++v) {
             store(sum[i][v], sums + i * T::columns + v * T::lanes);
         }
     }
     put_part<added>(goal, sums, rows, columns);
+}
+
+/// Makes a tile, or a third or two of it, if no more rows exist.
+template <Added added, class Cell, class Real, class Storage>
+PIPETWIN_INLINE_TARGET void make_panel_tile(Index depth,
+                                            const Panel<Cell>& a,
+                                            const Cell* b,
+                                            const Goal<Real, Storage>& goal,
+                                            Index rows,
+                                            Index columns) {
+    constexpr Index third = tile_rows / 3;
+    if (rows <= third) {
+        make_tile<added, third>(depth, a, b, goal, rows, columns);
+    } else if (rows <= 2 * third) {
+        make_tile<added, 2 * third>(depth, a, b, goal, rows, columns);
+    } else {
+        make_tile<added, tile_rows>(depth, a, b, goal, rows, columns);
+    }
 }
 
 /// A part of c, and how deep the part of a and b is that belongs to it.
@@ -392,10 +448,19 @@ struct Part {
     Index depth = 0;
 };
 
+/// The left factor of a part: panels, but for what is read in its place.
+template <class Cell>
+struct LeftFactor {
+    const Cell* panels;
+    /// Null: all of it lies in panels. Else the last tile does, if its rows are few.
+    const std::byte* rows = nullptr;
+    Index stride = 0;  ///< bytes
+};
+
 template <Added added, class Cell, class Real, class Storage>
 PIPETWIN_TARGET void make_tiles(const Part& part,
                                 Causal causal,
-                                const Cell* a,
+                                const LeftFactor<Cell>& a,
                                 const Cell* b,
                                 const Goal<Real, Storage>& goal) {
     using T = Tile<Cell>;
@@ -415,12 +480,23 @@ PIPETWIN_TARGET void make_tiles(const Part& part,
             if (causal == Causal::ATransposed) {
                 begin = std::clamp<Index>(row - part.begin, 0, part.depth) / T::numbers;
             }
-            make_tile<added>(end - begin,
-                             a + i * depth + begin * T::rows,
-                             b + j * depth + begin * T::columns,
-                             at(goal, i, j),
-                             std::min(T::rows, part.rows - i),
-                             std::min(T::columns, part.columns - j));
+            const Cell* const line = b + j * depth + begin * T::columns;
+            const Index rows = std::min(T::rows, part.rows - i);
+            const Index columns = std::min(T::columns, part.columns - j);
+            if (a.rows != nullptr && rows == T::rows) {
+                const std::byte* const first =
+                    a.rows + i * a.stride + begin * static_cast<Index>(sizeof(Cell));
+                make_tile<added, T::rows>(
+                    end - begin, Rows<Cell>(first, a.stride), line, at(goal, i, j), rows, columns);
+                continue;
+            }
+            const Cell* const panel = a.panels + (a.rows == nullptr ? i * depth : 0);
+            make_panel_tile<added>(end - begin,
+                                   Panel<Cell>{panel + begin * T::rows},
+                                   line,
+                                   at(goal, i, j),
+                                   rows,
+                                   columns);
         }
     }
 }
@@ -428,7 +504,7 @@ PIPETWIN_TARGET void make_tiles(const Part& part,
 template <class Cell, class Real, class Storage>
 PIPETWIN_TARGET void make_part(const Part& part,
                                Causal causal,
-                               const Cell* a,
+                               const LeftFactor<Cell>& a,
                                const Cell* b,
                                const Goal<Real, Storage>& goal) {
     if (!goal.first) {
@@ -459,6 +535,20 @@ constexpr Index b_numbers_few_rows = Index{1} << 14U;
 constexpr Index b_numbers_small = Index{1} << 19U;
 constexpr Index b_numbers = Index{1} << 21U;
 
+/// Whether tiles read rows of a as they lie, so that no panel is made of them: where few columns
+/// read them, a row holds cells one behind the other, and rows of a tile do not all meet in one
+/// place of the first cache.
+template <class Cell>
+bool reads_rows(const Product& p) {
+    constexpr Index cache_way = 4096;
+    const bool cells_lie_there = std::is_same_v<Cell, BFloat16Pair>
+                                     ? p.a.type == DType::BF16 && p.k % 2 == 0
+                                     : std::is_same_v<Cell, float> && p.a.type == DType::F32;
+    const Index row_bytes = p.a.stride * static_cast<Index>(size_of(p.a.type));
+    return p.n <= 2 * Tile<Cell>::columns && cells_lie_there && p.a.transposed == Transposed::No &&
+           row_bytes % cache_way != 0;
+}
+
 template <class Cell, class Storage>
 PIPETWIN_TARGET void multiply(const Product& p) {
     using T = Tile<Cell>;
@@ -469,6 +559,7 @@ PIPETWIN_TARGET void multiply(const Product& p) {
     const Index depth_of_all = cells<Cell>(p.k);
     const bool a_across = p.a.transposed == Transposed::No;
     const bool b_across = p.b.transposed == Transposed::Yes;
+    const bool in_place = reads_rows<Cell>(p);
     const bool all_of_a = p.m * depth_of_all <= a_numbers;
     const Index numbers_of_b = !all_of_a         ? b_numbers
                                : p.m <= few_rows ? b_numbers_few_rows
@@ -515,12 +606,20 @@ PIPETWIN_TARGET void multiply(const Product& p) {
                 const Index first_cell = begin / T::numbers;
                 Cell* const panels =
                     all_of_a ? a + row * depth_of_all + first_cell * rounded_up(rows, T::rows) : a;
-                if (!all_of_a || column == 0) {
-                    pack<T::rows>(p.a, a_across, row, rows, begin, part.depth, panels);
+                LeftFactor<Cell> left{.panels = panels};
+                const Index in_panels = in_place ? rows % T::rows : rows;
+                if (in_place) {
+                    left.stride = p.a.stride * static_cast<Index>(size_of(p.a.type));
+                    left.rows = static_cast<const std::byte*>(p.a.data) + row * left.stride +
+                                first_cell * static_cast<Index>(sizeof(Cell));
+                }
+                if (in_panels > 0 && (!all_of_a || column == 0)) {
+                    const Index line = row + rows - in_panels;
+                    pack<T::rows>(p.a, a_across, line, in_panels, begin, part.depth, panels);
                 }
                 goal.first = begin == 0;
                 goal.last = begin + part.depth == p.k;
-                make_part(part, p.causal, panels, b + first_cell * padded, goal);
+                make_part(part, p.causal, left, b + first_cell * padded, goal);
             }
         }
     }

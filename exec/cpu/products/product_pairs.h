@@ -80,6 +80,36 @@ PIPETWIN_TARGET void turn_pair_panel(const BFloat16* from,
     }
 }
 
+typedef std::uint16_t Halves __attribute__((vector_size(32)));
+
+/// Pairs of two rows' numbers.
+PIPETWIN_INLINE_TARGET Pairs paired(Halves first, Halves second) {
+    return __builtin_convertvector(first, Pairs) | (__builtin_convertvector(second, Pairs) << 16);
+}
+
+/// Cells of a row of a panel from two rows of memory, of which `used` numbers exist; a null
+/// `second` counts as zeros.
+template <std::int64_t width>
+PIPETWIN_TARGET void copy_some_pairs(const BFloat16* first,
+                                     const BFloat16* second,
+                                     std::int64_t used,
+                                     BFloat16Pair* to) {
+    constexpr std::int64_t lanes = 16;
+    for (std::int64_t line = 0; line < width; line += lanes) {
+        const std::int64_t wide = std::min(lanes, width - line);
+        const std::int64_t count = std::clamp<std::int64_t>(used - line, 0, wide);
+        const auto exist = static_cast<__mmask16>((1U << count) - 1);
+        const auto low = std::bit_cast<Halves>(_mm256_maskz_loadu_epi16(exist, first + line));
+        const auto high =
+            second == nullptr
+                ? Halves{}
+                : std::bit_cast<Halves>(_mm256_maskz_loadu_epi16(exist, second + line));
+        _mm512_mask_storeu_epi32(to + line,
+                                 static_cast<__mmask16>((1U << wide) - 1),
+                                 std::bit_cast<__m512i>(paired(low, high)));
+    }
+}
+
 /// Panel where neighbours of a line's direction are neighbours in memory.
 template <std::int64_t width>
 PIPETWIN_TARGET void copy_pair_panel(const BFloat16* from,
@@ -87,27 +117,26 @@ PIPETWIN_TARGET void copy_pair_panel(const BFloat16* from,
                                      std::int64_t depth,
                                      std::int64_t used,
                                      BFloat16Pair* panel) {
-    typedef std::uint16_t Halves __attribute__((vector_size(32)));
     constexpr std::int64_t lanes = 16;
     constexpr std::int64_t ahead = 8;  // rows lie far apart: the machine does not foresee them
+    const bool whole_vectors = used == width && width % lanes == 0;
     for (std::int64_t p = 0; p < depth; p += 2) {
-        const BFloat16* const row = from + p * stride;
-        const bool is_pair = p + 1 < depth;
-        __builtin_prefetch(row + ahead * stride);
-        __builtin_prefetch(row + (ahead + 1) * stride);
+        const BFloat16* const first = from + p * stride;
+        const BFloat16* const second = p + 1 < depth ? first + stride : nullptr;
+        BFloat16Pair* const to = panel + p / 2 * width;
+        __builtin_prefetch(first + ahead * stride);
+        __builtin_prefetch(first + (ahead + 1) * stride);
+        if (whole_vectors && second != nullptr) {
 #pragma GCC unroll 4
-        for (std::int64_t line = 0; line < width; line += lanes) {
-            const std::int64_t wide = std::min(lanes, width - line);
-            const std::int64_t count = std::clamp<std::int64_t>(used - line, 0, wide);
-            const auto exist = static_cast<__mmask16>((1U << count) - 1);
-            const auto first = std::bit_cast<Halves>(_mm256_maskz_loadu_epi16(exist, row + line));
-            const auto second = std::bit_cast<Halves>(_mm256_maskz_loadu_epi16(
-                is_pair ? exist : __mmask16{0}, row + (is_pair ? stride : 0) + line));
-            const Pairs pairs = __builtin_convertvector(first, Pairs) |
-                                (__builtin_convertvector(second, Pairs) << 16);
-            _mm512_mask_storeu_epi32(panel + p / 2 * width + line,
-                                     static_cast<__mmask16>((1U << wide) - 1),
-                                     std::bit_cast<__m512i>(pairs));
+            for (std::int64_t line = 0; line < width; line += lanes) {
+                Halves low;
+                Halves high;
+                std::memcpy(&low, first + line, sizeof(low));
+                std::memcpy(&high, second + line, sizeof(high));
+                store(paired(low, high), to + line);
+            }
+        } else {
+            copy_some_pairs<width>(first, second, used, to);
         }
     }
 }

@@ -107,7 +107,7 @@ void* product_scratch(ScratchUse use, std::size_t bytes) {
 void compute(const Product& product) {
     check(product);
     const bool half = product.a.type == DType::BF16 && product.b.type == DType::BF16;
-    if (half && onednn_has_bf16() && product.causal == Causal::No) {
+    if (half && onednn_is_faster_in_bf16(product)) {
         compute_by_onednn(product);
     } else if (half && multiplies_bf16()) {
         compute_by_pairs(product);

@@ -41,8 +41,8 @@ inline constexpr std::int64_t causal_margin = 16;
 /// m, n, strides, addresses, or the machine as long as it has fused multiply-add: k is cut into
 /// blocks of 384, a block is summed in order with fused multiply-add, skip and bias are added to
 /// the first, and then the others in order. Products of bf16 with bf16 are exceptions on machines
-/// with instructions for them: oneDNN's, where the build has it and the product is no part of a
-/// triangle (exec/cpu/products/onednn_products.h), else `compute_by_pairs`.
+/// with instructions for them: `compute_by_pairs`, or oneDNN where it is faster
+/// (exec/cpu/products/onednn_products.h).
 struct Product {
     std::int64_t m = 0;
     std::int64_t n = 0;

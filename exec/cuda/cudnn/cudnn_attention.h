@@ -7,12 +7,12 @@
 #include <string>
 
 #include "exec/cuda/cudnn/cudnn_loaded.h"
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 
-/// Causal self-attention in bf16 by cuDNN's flash attention, for what exec/cuda/kernels/attention.h
-/// describes: the same operands, the same log sums, so that each direction may be cuDNN's or our
-/// own. cuDNN is looked for at run time; where it is missing, or knows no plan that repeats its
-/// bits, our own kernels are taken and `describe` says why.
+/// Causal self-attention in bf16 by cuDNN's flash attention, for what
+/// exec/cuda/kernels/attention/attention.h describes: the same operands, the same log sums, so that
+/// each direction may be cuDNN's or our own. cuDNN is looked for at run time; where it is missing,
+/// or knows no plan that repeats its bits, our own kernels are taken and `describe` says why.
 ///
 /// Nothing here needs cuDNN's headers: without them exec/cuda/cudnn/cudnn_absent.cpp takes the
 /// places of the files that do.

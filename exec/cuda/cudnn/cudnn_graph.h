@@ -19,7 +19,8 @@
 namespace pipetwin::cuda {
 
 /// Tensors that a plan reads and writes, by the numbers that name them in a variant pack. Shapes
-/// are those of exec/cuda/kernels/attention.h; the last three are fp32 numbers in host memory.
+/// are those of exec/cuda/kernels/attention/attention.h; the last three are fp32 numbers in host
+/// memory.
 enum class AttentionTensor : std::int64_t {
     Q = 1,
     K,

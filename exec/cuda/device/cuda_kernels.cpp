@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "exec/cuda/device/real_of.h"
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 
 namespace pipetwin::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "exec/cuda/cudnn/cudnn_attention.h"
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 #include "exec/cuda/module/check_numbers.h"
 #include "exec/cuda/module/self_test.h"
 #include "exec/cuda/runtime/check.h"

@@ -19,6 +19,7 @@
 #include "core/schedule/edge.h"
 #include "tests/cli/processes/several_processes.h"
 #include "tests/cli/support.h"
+#include "tests/support/published_models.h"
 
 namespace pipetwin::cli {
 namespace processes_test {
@@ -200,6 +201,32 @@ INSTANTIATE_TEST_SUITE_P(SeveralProcesses,
                                                 .more = {"--set", "pipeline.shard_optimizer=true"}},
                                            Grid{.stages = 2,
                                                 .more = {"--set", "pipeline.schedule=chimera"}}));
+
+TEST_F(SeveralProcesses, BeginWithPublishedWeightsAsThreadsDo) {
+    const tests::Gpt2Sizes sizes{.layers = 4, .words = 11, .inner = 64};
+    tests::write_published(
+        folder() / "published", tests::gpt2_tensors("BF16", sizes), tests::gpt2_config(sizes));
+    const std::vector<std::string> settings{"--weights",
+                                            path("published"),
+                                            "--set",
+                                            "model.tied=true",
+                                            "--set",
+                                            "training.precision=bf16",
+                                            "--set",
+                                            "pipeline.data_parallel=2",
+                                            "--set",
+                                            "pipeline.shard_optimizer=true"};
+    train_in_threads(settings);
+    const Outcome outcome = run(launch(4, "processes", settings));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("processes"), series("threads"));
+    EXPECT_TRUE(checkpoint("processes") == checkpoint("threads"));
+    // A folder that does not fit ends all of them.
+    std::filesystem::remove(folder() / "published/model.safetensors");
+    const Outcome refused = run(launch(2, "refused", {"--weights", path("published")}));
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_THAT(refused.err, HasSubstr("neither model.safetensors nor"));
+}
 
 TEST_F(SeveralProcesses, GoOnFromACheckpointAsIfNothingHadHappened) {
     train_in_threads();

@@ -35,6 +35,8 @@ context = 8
 vocabulary = 32
 feed_forward = 48
 tied = true
+[data]
+kind = "synthetic"
 [training]
 batch = 4
 steps = 2
@@ -44,6 +46,34 @@ optimizer = "adamw"
 checkpoint_every = 2
 [pipeline]
 stages = 2
+micro_batches = 2
+)";
+
+constexpr std::string_view llama_scenario = R"([model]
+kind = "llama"
+layers = 2
+d_model = 16
+heads = 4
+key_value_heads = 2
+head_size = 6
+context = 8
+vocabulary = 32
+feed_forward = 24
+tied = false
+rotary_base = 500000
+rotary_factor = 8
+rotary_context = 16
+[data]
+kind = "synthetic"
+[training]
+batch = 4
+steps = 2
+learning_rate = 0
+optimizer = "adamw"
+[output]
+checkpoint_every = 2
+[pipeline]
+stages = 3
 micro_batches = 2
 )";
 
@@ -64,7 +94,10 @@ std::vector<PublishedTensor> untied_tensors(const std::string& dtype) {
 
 class Weights : public InFolder {
   protected:
-    Weights() { file("gpt.toml", gpt_scenario); }
+    Weights() {
+        file("gpt.toml", gpt_scenario);
+        file("llama.toml", llama_scenario);
+    }
 
     std::string published(const std::vector<PublishedTensor>& tensors,
                           const nlohmann::json& config = gpt2_config()) const {
@@ -133,6 +166,64 @@ TEST_F(Weights, ComeBackBitForBitWhereNothingIsTrained) {
         ASSERT_EQ(written.code, 0) << written.err;
         EXPECT_EQ(read_published(folder() / (run + "-hf")), by_name(tensors));
     }
+}
+
+TEST_F(Weights, OfALlamaComeBackBitForBit) {
+    for (const bool tied : {false, true}) {
+        for (const auto& [dtype, precision] :
+             {std::pair("F32", "fp32"), std::pair("BF16", "bf16")}) {
+            const std::string run = std::string(dtype) + (tied ? "-tied" : "-untied");
+            SCOPED_TRACE(run);
+            const std::vector<PublishedTensor> tensors = tests::llama_tensors(dtype, tied);
+            const std::string from = published(tensors, tests::small_llama_config(tied));
+            const Outcome trained = pipetwin({"train",
+                                              path("llama.toml"),
+                                              "--weights",
+                                              from,
+                                              "--set",
+                                              std::string("training.precision=") + precision,
+                                              "--set",
+                                              tied ? "model.tied=true" : "model.tied=false",
+                                              "--out",
+                                              path(run)});
+            ASSERT_EQ(trained.code, 0) << trained.err;
+            const Outcome written = exported(run, run + "-hf");
+            ASSERT_EQ(written.code, 0) << written.err;
+            EXPECT_EQ(read_published(folder() / (run + "-hf")), by_name(tensors));
+            // The folder begins a training of the same scenario, config.json included.
+            const Outcome again = pipetwin({"train",
+                                            path(run) + "/scenario.toml",
+                                            "--weights",
+                                            path(run + "-hf"),
+                                            "--set",
+                                            "pipeline.stages=1",
+                                            "--out",
+                                            path(run + "-again")});
+            ASSERT_EQ(again.code, 0) << again.err;
+            EXPECT_EQ(losses(run + "-again"), losses(run));
+        }
+    }
+}
+
+TEST_F(Weights, OfALlamaAreRefusedWhereConfigJsonHasOtherPositions) {
+    published(tests::llama_tensors(), tests::small_llama_config());
+    const auto refused = [&](const Words& sets) {
+        Words args{"train", path("llama.toml"), "--weights", path("published"), "--out", path("x")};
+        for (const std::string& set : sets) {
+            args = joined(std::move(args), {"--set", set});
+        }
+        const Outcome outcome = pipetwin(args);
+        EXPECT_EQ(outcome.code, 3);
+        return outcome.err;
+    };
+    EXPECT_THAT(refused({"model.rotary_base=10000", "model.rotary_factor=1", "model.epsilon=1e-6"}),
+                AllOf(HasSubstr("config.json: rope_theta: 500000, but model.rotary_base = 10000"),
+                      HasSubstr("config.json: rms_norm_eps: 1e-05, but model.epsilon = 1e-06"),
+                      HasSubstr("hint: as the folder's model is, set model.epsilon = 1e-05, "
+                                "model.rotary_base = 500000, model.rotary_factor = 8")));
+    // A gpt2 is no llama.
+    published(gpt2_tensors());
+    EXPECT_THAT(refused({}), HasSubstr("\"gpt2\", expected \"llama\""));
 }
 
 TEST_F(Weights, OfHalfPrecisionAreTrainedExactly) {

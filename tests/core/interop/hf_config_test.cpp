@@ -45,7 +45,9 @@ TEST(HfConfig, ShippedModelsHaveThePublishedNumbersOfParameters) {
                                                         {"gpt2-774m", 774'030'080},
                                                         {"gpt2-1.5b", 1'557'611'200},
                                                         {"llama-3-8b", 8'030'261'248},
-                                                        {"llama-3-70b", 70'553'706'496}};
+                                                        {"llama-3-70b", 70'553'706'496},
+                                                        {"llama-3.2-1b", 1'235'814'400},
+                                                        {"tinyllama-1.1b", 1'100'048'384}};
     EXPECT_EQ(model_names().size(), published.size());
     for (const auto& [name, count] : published) {
         const std::filesystem::path file = find_model(name);

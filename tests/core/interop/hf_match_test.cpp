@@ -227,13 +227,16 @@ TEST_F(HfMatches, ConfigJsonSaysWhatNoShapeDoes) {
 }
 
 TEST_F(HfMatches, AnotherFamilyIsRefused) {
-    nlohmann::json mistral = testing::llama_config();
-    mistral["model_type"] = "mistral";
-    write_config(mistral.dump());
-    const Error error = refusal();
-    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-    EXPECT_THAT(error.place(), HasSubstr("config.json: /model_type"));
-    EXPECT_THAT(error.text(), HasSubstr("\"mistral\", expected"));
+    nlohmann::json other = testing::llama_config();
+    for (const char* family : {"qwen2", "mistral", "llama", "bert"}) {
+        other["model_type"] = family;
+        write_config(other.dump());
+        const Error error = refusal();
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.place(), HasSubstr("config.json: /model_type"));
+        EXPECT_THAT(error.text(), HasSubstr("\"" + std::string(family) + "\", expected"));
+        EXPECT_FALSE(error.hint().empty());
+    }
 }
 
 TEST_F(HfMatches, AnotherFamilyIsRefusedByItsTensors) {
@@ -345,6 +348,92 @@ TEST(HfTrainable, WhatIsPrintedIsRead) {
         EXPECT_THAT(read.lacks, IsEmpty());
         EXPECT_THAT(read.notes, IsEmpty());
     }
+}
+
+nlohmann::json llama32_1b() {
+    return testing::with(testing::llama_config(),
+                         {{"num_hidden_layers", 16},
+                          {"hidden_size", 2048},
+                          {"intermediate_size", 8192},
+                          {"head_dim", 64},
+                          {"max_position_embeddings", 131072},
+                          {"rms_norm_eps", 1e-5},
+                          {"rope_theta", 500000.0},
+                          {"rope_scaling",
+                           {{"factor", 32.0},
+                            {"high_freq_factor", 4.0},
+                            {"low_freq_factor", 1.0},
+                            {"original_max_position_embeddings", 8192},
+                            {"rope_type", "llama3"}}},
+                          {"tie_word_embeddings", true}});
+}
+
+const LlamaSizes llama32_sizes{
+    .layers = 16,
+    .d_model = 2048,
+    .heads = 32,
+    .key_value_heads = 8,
+    .head_size = 64,
+    .context = 131072,
+    .vocabulary = 128256,
+    .feed_forward = 8192,
+    .tied = true,
+    .epsilon = 1e-5,
+    .rotary = {
+        .base = 500000, .factor = 32, .context = 8192, .low_frequency = 1, .high_frequency = 4}};
+
+TEST(HfTrainable, ReadsLlama32) {
+    const HfTrainable read = parse_hf_trainable(llama32_1b().dump(), "config.json");
+    EXPECT_EQ(read.model.kind, ModelKind::Llama);
+    EXPECT_EQ(read.model.llama, llama32_sizes);
+    EXPECT_EQ(read.precision, "bf16");
+    EXPECT_THAT(read.lacks, IsEmpty());
+    EXPECT_THAT(read.notes, IsEmpty());
+    EXPECT_EQ(parse_hf_trainable(print_hf_config(read.model, "bfloat16"), "it").model, read.model);
+    // As transformers 5 writes it.
+    nlohmann::json together = llama32_1b();
+    together["rope_parameters"] = together["rope_scaling"];
+    together["rope_parameters"]["rope_theta"] = together["rope_theta"];
+    together.erase("rope_theta");
+    together.erase("rope_scaling");
+    EXPECT_EQ(parse_hf_trainable(together.dump(), "config.json").model.llama, llama32_sizes);
+    // Mistral's layers are Llama's where it has no window.
+    const auto mistral = testing::with(llama32_1b(), {{"model_type", "mistral"}});
+    EXPECT_EQ(parse_hf_trainable(mistral.dump(), "config.json").model.llama, llama32_sizes);
+}
+
+TEST(HfTrainable, LinearPositionsAreDividedByOneFactor) {
+    const auto config =
+        testing::with(llama32_1b(), {{"rope_scaling", nullptr}, {"num_key_value_heads", nullptr}});
+    EXPECT_EQ(parse_hf_trainable(config.dump(), "it").model.llama.rotary, (Rotary{.base = 500000}));
+    EXPECT_EQ(parse_hf_trainable(config.dump(), "it").model.llama.key_value_heads, 32);
+    nlohmann::json linear = config;
+    linear["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+    const HfTrainable read = parse_hf_trainable(linear.dump(), "it");
+    EXPECT_EQ(read.model.llama.rotary, (Rotary{.base = 500000, .factor = 4}));
+    EXPECT_EQ(parse_hf_trainable(print_hf_config(read.model, "float32"), "it").model, read.model);
+}
+
+TEST(HfTrainable, NamesEveryKeyThatAsksForMore) {
+    const auto lacks = [](const nlohmann::json& changes) {
+        std::vector<std::string> keys;
+        for (const HfFault& lack :
+             parse_hf_trainable(testing::with(llama32_1b(), changes).dump(), "it").lacks) {
+            keys.push_back(lack.where);
+        }
+        return keys;
+    };
+    EXPECT_EQ(
+        lacks({{"attention_bias", true},
+               {"mlp_bias", true},
+               {"hidden_act", "gelu"},
+               {"partial_rotary_factor", 0.5},
+               {"rope_scaling", {{"rope_type", "yarn"}}}}),
+        (std::vector<std::string>{
+            "hidden_act", "attention_bias", "mlp_bias", "partial_rotary_factor", "rope_scaling"}));
+    EXPECT_EQ(lacks({{"model_type", "mistral"}, {"sliding_window", 4096}}),
+              std::vector<std::string>{"sliding_window"});
+    EXPECT_THAT(lacks({{"sliding_window", nullptr}, {"partial_rotary_factor", 1.0}}), IsEmpty());
 }
 
 /// openai-community/gpt2, without what is for generating text.

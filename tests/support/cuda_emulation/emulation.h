@@ -38,7 +38,8 @@ constexpr std::size_t most_shared_bytes = 232'448;
 /// What a launch may ask for without cudaFuncSetAttribute, and the most for arrays of fixed size.
 constexpr std::size_t usual_shared_bytes = 49'152;
 
-// Below: for the headers of this folder, exec/cuda/kernels/launch.h and exec/cuda/kernels/mma.h.
+// Below: for the headers of this folder, exec/cuda/kernels/launch.h and
+// exec/cuda/kernels/attention/mma.h.
 
 struct Launch {
     const char* function = "";  ///< what called it: its text names the kernel
@@ -114,8 +115,9 @@ int checked_source(unsigned mask, int source);
 void expect_aligned(const void* address, std::size_t alignment);
 void expect_in_shared(const void* address, std::size_t bytes);
 
-// Tensor-core instructions by the fragment layouts of the PTX ISA; see exec/cuda/kernels/mma.h.
-// NOLINTBEGIN(modernize-avoid-c-arrays): the signature of exec/cuda/kernels/mma.h
+// Tensor-core instructions by the fragment layouts of the PTX ISA; see
+// exec/cuda/kernels/attention/mma.h. NOLINTBEGIN(modernize-avoid-c-arrays): the signature of
+// exec/cuda/kernels/attention/mma.h
 void multiply_16x8x16(float (&c)[4],
                       const std::uint32_t (&a)[4],
                       const std::uint32_t (&b)[2],

@@ -28,7 +28,7 @@ struct Fragments {
 //   a[1] row g + 8, columns 2t, 2t+1       b[1] rows 2t+8, 2t+9,   column g
 //   a[2] row g,     columns 2t+8, 2t+9     c[0], c[1] row g,       columns 2t, 2t+1
 //   a[3] row g + 8, columns 2t+8, 2t+9     c[2], c[3] row g + 8,   columns 2t, 2t+1
-// NOLINTBEGIN(modernize-avoid-c-arrays): the signature of exec/cuda/kernels/mma.h
+// NOLINTBEGIN(modernize-avoid-c-arrays): the signature of exec/cuda/kernels/attention/mma.h
 void multiply_16x8x16(float (&c)[4],
                       const std::uint32_t (&a)[4],
                       const std::uint32_t (&b)[2],

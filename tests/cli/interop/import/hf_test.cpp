@@ -1,4 +1,5 @@
 #include <numeric>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -397,6 +398,134 @@ count = 3
     EXPECT_EQ(expanded(layout), expected_layout);
     EXPECT_THAT(exported("megatron-flags"),
                 AllOf(HasSubstr("--num-layers 6"), HasSubstr("--pipeline-model-parallel-size 3")));
+}
+
+// --- Scenarios that train. ---
+
+class ImportTrainable : public InFolder {
+  protected:
+    Outcome import(const std::string& model, const std::vector<std::string>& more = {}) const {
+        return pipetwin(joined({"import",
+                                "hf",
+                                model,
+                                "--trainable",
+                                "--sequence",
+                                "256",
+                                "--micro-batch-size",
+                                "1",
+                                "--force",
+                                "--out",
+                                path("model.toml")},
+                               more));
+    }
+    std::string config(const nlohmann::json& changes) const {
+        return file("config.json", testing::with(testing::llama_config(), changes).dump());
+    }
+};
+
+/// The options of a comment that begins with `lead`.
+std::vector<std::string> options_in_comment(const std::string& scenario, const std::string& lead) {
+    const std::size_t begin = scenario.find(lead);
+    std::istringstream words(scenario.substr(begin, scenario.find('\n', begin) - begin));
+    std::vector<std::string> options;
+    for (std::string word; words >> word;) {
+        if (word == "--set" && words >> word) {
+            options.insert(options.end(), {"--set", word});
+        }
+    }
+    return options;
+}
+
+TEST_F(ImportTrainable, AModelOfABillionIsPlannedAndTrainedSmallWithOneScenario) {
+    for (const auto& [model, parameters] :
+         {std::pair("llama-3.2-1b", 1'235'814'400), std::pair("tinyllama-1.1b", 1'100'048'384)}) {
+        SCOPED_TRACE(model);
+        const Outcome imported = import(model, {"--device", "h100-sxm", "--json"});
+        ASSERT_EQ(imported.code, 0) << imported.err;
+        EXPECT_EQ(imported.json()["parameters"], parameters);
+        const Outcome planned = pipetwin({"simulate",
+                                          path("model.toml"),
+                                          "--profile",
+                                          path("model.profile.json"),
+                                          "--set",
+                                          "pipeline.stages=4",
+                                          "--set",
+                                          "pipeline.micro_batches=8",
+                                          "--set",
+                                          "pipeline.schedule=1f1b"});
+        ASSERT_EQ(planned.code, 0) << planned.err;
+        const Outcome trained =
+            pipetwin(joined({"train", path("model.toml"), "--out", path(model)},
+                            joined(options_in_comment(content_of(path("model.toml")), "# Train"),
+                                   {"--set",
+                                    "pipeline.stages=2",
+                                    "--set",
+                                    "pipeline.micro_batches=4",
+                                    "--set",
+                                    "pipeline.schedule=1f1b",
+                                    "--set",
+                                    "training.steps=2",
+                                    "--set",
+                                    "model.context=16"})));
+        ASSERT_EQ(trained.code, 0) << trained.err;
+    }
+}
+
+TEST_F(ImportTrainable, WritesTheKeysOfTheFile) {
+    ASSERT_EQ(import("llama-3.2-1b").code, 0);
+    const std::string text = content_of(path("model.toml"));
+    for (const char* line : {"kind = \"llama\"\n",
+                             "layers = 16\n",
+                             "d_model = 2048\n",
+                             "heads = 32\n",
+                             "key_value_heads = 8\n",
+                             "context = 256\n",
+                             "vocabulary = 128256\n",
+                             "feed_forward = 8192\n",
+                             "tied = true\n",
+                             "rotary_base = 500000\n",
+                             "rotary_factor = 32\n",
+                             "rotary_context = 8192\n",
+                             "precision = \"bf16\"\n"}) {
+        EXPECT_THAT(text, HasSubstr(line));
+    }
+    EXPECT_THAT(text, Not(HasSubstr("\nhead_size")));
+    ASSERT_EQ(import(config({{"head_dim", 96}, {"rms_norm_eps", 1e-6}})).code, 0);
+    EXPECT_THAT(content_of(path("model.toml")),
+                AllOf(HasSubstr("head_size = 96\n"), HasSubstr("epsilon = 1e-06\n")));
+    ASSERT_EQ(import("gpt2-124m", {"--precision", "bf16"}).code, 0);
+    EXPECT_THAT(content_of(path("model.toml")),
+                AllOf(HasSubstr("kind = \"gpt\"\n"), HasSubstr("dropout = 0.1\n")));
+}
+
+TEST_F(ImportTrainable, RefusesEveryKeyThatAsksForMore) {
+    const Outcome refused = import(config({{"attention_bias", true},
+                                           {"rope_scaling", {{"rope_type", "yarn"}}},
+                                           {"hidden_act", "gelu"}}));
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("3 faults"),
+                      HasSubstr("attention_bias: true, expected false"),
+                      HasSubstr("rope_scaling: "),
+                      HasSubstr("hidden_act: \"gelu\", expected \"silu\""),
+                      HasSubstr("leave --trainable out")));
+    EXPECT_EQ(import(config({{"model_type", "qwen2"}})).code, 3);
+    EXPECT_EQ(import("llama-3.2-1b", {"--whole-blocks"}).code, 2);
+    EXPECT_EQ(import("llama-3.2-1b", {"--precision", "fp16"}).code, 2);
+    // As a profile it can be planned, and a note says that this is all.
+    const Outcome profile = pipetwin({"import",
+                                      "hf",
+                                      config({{"attention_bias", true}}),
+                                      "--device",
+                                      "h100-sxm",
+                                      "--sequence",
+                                      "256",
+                                      "--micro-batch-size",
+                                      "1",
+                                      "--out",
+                                      path("x.profile.json")});
+    EXPECT_EQ(profile.code, 0);
+    EXPECT_THAT(profile.err, HasSubstr("not trained here: attention_bias is true"));
 }
 
 }  // namespace hf_test

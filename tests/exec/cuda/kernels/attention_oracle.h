@@ -5,7 +5,7 @@
 #include <ostream>
 #include <vector>
 
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 
 /// Attention's formulas in plain loops and double precision.
 namespace pipetwin::cuda::test {

@@ -1,4 +1,4 @@
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>

@@ -13,9 +13,9 @@
 #include <gtest/gtest.h>
 
 #include "exec/base/random.h"
+#include "exec/cuda/kernels/attention/mma.h"
 #include "exec/cuda/kernels/device_math.h"
 #include "exec/cuda/kernels/launch.h"
-#include "exec/cuda/kernels/mma.h"
 #include "tests/exec/cuda/kernels/device_array.h"
 
 // The emulation finds the mistakes that it is there for, and its instructions do what CUDA's do.

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 #include "tests/exec/cuda/kernels/attention_oracle.h"
 #include "tests/exec/cuda/kernels/kernel_test.h"
 

@@ -1,4 +1,4 @@
-#include "exec/cuda/kernels/attention_tensor_cores.h"
+#include "exec/cuda/kernels/attention/attention_tensor_cores.h"
 
 namespace pipetwin::cuda {
 namespace {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(threads)
         multiply<size>(to_operand(ds), q_tile, dk);
     };
     static_assert(Tiles::rows % columns == 0, "a tile of rows begins where one of columns does");
-    const int group = call.shape.group();
+    const int group = call.shape.group;
     PIPETWIN_ROLLED
     for (int head = at.head * group; head < (at.head + 1) * group; ++head) {
         const Columns<Tiles> queries{stages,

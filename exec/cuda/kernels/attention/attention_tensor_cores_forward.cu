@@ -1,4 +1,4 @@
-#include "exec/cuda/kernels/attention_tensor_cores.h"
+#include "exec/cuda/kernels/attention/attention_tensor_cores.h"
 
 namespace pipetwin::cuda {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "exec/cuda/kernels/attention.h"
-#include "exec/cuda/kernels/attention_paths.h"
+#include "exec/cuda/kernels/attention/attention.h"
+#include "exec/cuda/kernels/attention/attention_paths.h"
 #include "exec/cuda/kernels/dispatch.h"
 
 namespace pipetwin::cuda {
@@ -33,7 +33,7 @@ bool empty(const AttentionShape& shape) {
 /// FLOP for each pair.
 template <class T>
 __global__ void __launch_bounds__(row_block)
-    row_dots_kernel(AttentionShape shape, const T* context, const T* dcontext, float* row_dots) {
+    row_dots_kernel(AttentionLayout shape, const T* context, const T* dcontext, float* row_dots) {
     const std::int64_t index =
         std::int64_t{blockIdx.x} * dots_per_block + static_cast<int>(threadIdx.x) / warp_lanes;
     const std::int64_t rows = std::int64_t{shape.samples} * shape.heads * shape.positions;
@@ -64,7 +64,7 @@ cudaError_t find_row_dots(const AttentionShape& shape,
     const auto blocks =
         static_cast<unsigned>(ceil_div(attention_backward_scratch(shape), dots_per_block));
     return launch<row_dots_kernel<T>>(
-        blocks, row_block, 0, stream, shape, context, dcontext, row_dots);
+        blocks, row_block, 0, stream, layout_of(shape), context, dcontext, row_dots);
 }
 
 template <class T>
@@ -72,12 +72,12 @@ AttentionForward<T> forward_call(const AttentionShape& shape,
                                  const void* qkv,
                                  void* context,
                                  float* log_sums) {
-    return {shape, static_cast<const T*>(qkv), static_cast<T*>(context), log_sums};
+    return {layout_of(shape), static_cast<const T*>(qkv), static_cast<T*>(context), log_sums};
 }
 
 }  // namespace
 
-float attention_scale(const AttentionShape& shape) {
+float attention_scale(const AttentionLayout& shape) {
     return static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size)));
 }
 
@@ -124,8 +124,12 @@ cudaError_t attention_backward(Real real,
         if (error != cudaSuccess) {
             return error;
         }
-        const AttentionBackward<T> call{
-            shape, static_cast<const T*>(qkv), log_sums, dc, static_cast<T*>(dqkv), scratch};
+        const AttentionBackward<T> call{layout_of(shape),
+                                        static_cast<const T*>(qkv),
+                                        log_sums,
+                                        dc,
+                                        static_cast<T*>(dqkv),
+                                        scratch};
         return gradients(call, stream);
     };
     if (real == Real::F32) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention/attention.h"
 #include "exec/cuda/kernels/device_math.h"
 #include "exec/cuda/kernels/launch.h"
 
@@ -11,16 +11,44 @@
 #define PIPETWIN_ROLLED
 #endif
 
-/// Parts that the kernels of attention share; see exec/cuda/kernels/attention.h for the shapes.
+/// Parts that the kernels of attention share; see exec/cuda/kernels/attention/attention.h for the
+/// shapes.
 namespace pipetwin::cuda {
 
 /// log2(e): exp(x) is computed as exp2(x log2(e)).
 constexpr float log2_e = 1.44269504088896341F;
 
+/// An AttentionShape with what follows from it, which is read where it is needed and takes no
+/// registers of a kernel.
+struct AttentionLayout {
+    int samples;
+    int positions;
+    int heads;
+    int key_value_heads;
+    int group;
+    int head_size;
+    std::int64_t qkv_width;
+    std::int64_t query_width;
+    std::int64_t key_width;
+};
+
+/// The layout of a shape.
+inline AttentionLayout layout_of(const AttentionShape& shape) {
+    return {shape.samples,
+            shape.positions,
+            shape.heads,
+            shape.key_value_heads,
+            shape.group(),
+            shape.head_size,
+            shape.qkv_width(),
+            shape.query_width(),
+            shape.key_width()};
+}
+
 /// The operands of one forward, as its kernels take them.
 template <class T>
 struct AttentionForward {
-    AttentionShape shape;
+    AttentionLayout shape;
     const T* qkv;
     T* context;
     float* log_sums;
@@ -29,7 +57,7 @@ struct AttentionForward {
 /// The operands of one backward, as its kernels take them.
 template <class T>
 struct AttentionBackward {
-    AttentionShape shape;
+    AttentionLayout shape;
     const T* qkv;
     const float* log_sums;
     const T* dcontext;
@@ -38,7 +66,7 @@ struct AttentionBackward {
 };
 
 /// 1 / sqrt(size of a head), what scores are multiplied by.
-float attention_scale(const AttentionShape& shape);
+float attention_scale(const AttentionLayout& shape);
 
 /// True if the kernels for tensor cores can compute heads of this size.
 bool tensor_cores_take(int head_size);
@@ -83,14 +111,14 @@ __device__ inline BlockPlace block_from_last(int tiles) {
 }
 
 /// The head of samples * key_value_heads whose keys and values a head reads.
-__device__ inline int key_value_head(const AttentionShape& shape, int head) {
-    return head / shape.group();
+__device__ inline int key_value_head(const AttentionLayout& shape, int head) {
+    return head / shape.group;
 }
 
 /// The rows of a head's queries in qkv, or of their gradients in dqkv.
 template <class T>
-__device__ inline Rows<T> query_rows(const AttentionShape& shape, T* qkv, int head) {
-    const std::int64_t stride = shape.qkv_width();
+__device__ inline Rows<T> query_rows(const AttentionLayout& shape, T* qkv, int head) {
+    const std::int64_t stride = shape.qkv_width;
     const std::int64_t sample = head / shape.heads;
     const int column = head % shape.heads * shape.head_size;
     return {qkv + sample * shape.positions * stride + column, stride};
@@ -99,26 +127,25 @@ __device__ inline Rows<T> query_rows(const AttentionShape& shape, T* qkv, int he
 /// The rows of the keys of `head`, of samples * key_value_heads, in qkv, or of their gradients in
 /// dqkv.
 template <class T>
-__device__ inline Rows<T> key_rows(const AttentionShape& shape, T* qkv, int head) {
-    const std::int64_t stride = shape.qkv_width();
+__device__ inline Rows<T> key_rows(const AttentionLayout& shape, T* qkv, int head) {
+    const std::int64_t stride = shape.qkv_width;
     const std::int64_t sample = head / shape.key_value_heads;
-    const std::int64_t column =
-        shape.query_width() + head % shape.key_value_heads * shape.head_size;
+    const std::int64_t column = shape.query_width + head % shape.key_value_heads * shape.head_size;
     return {qkv + sample * shape.positions * stride + column, stride};
 }
 
 /// The rows of the values of `head`, of samples * key_value_heads, in qkv, or of their gradients in
 /// dqkv.
 template <class T>
-__device__ inline Rows<T> value_rows(const AttentionShape& shape, T* qkv, int head) {
+__device__ inline Rows<T> value_rows(const AttentionLayout& shape, T* qkv, int head) {
     const Rows<T> keys = key_rows(shape, qkv, head);
-    return {keys.data + shape.key_width(), keys.stride};
+    return {keys.data + shape.key_width, keys.stride};
 }
 
 /// The rows of a head in context or dcontext.
 template <class T>
-__device__ inline Rows<T> context_rows(const AttentionShape& shape, T* context, int head) {
-    const std::int64_t stride = shape.query_width();
+__device__ inline Rows<T> context_rows(const AttentionLayout& shape, T* context, int head) {
+    const std::int64_t stride = shape.query_width;
     const std::int64_t sample = head / shape.heads;
     const int column = head % shape.heads * shape.head_size;
     return {context + sample * shape.positions * stride + column, stride};
@@ -126,7 +153,7 @@ __device__ inline Rows<T> context_rows(const AttentionShape& shape, T* context, 
 
 /// A head's part of log_sums or row_dots.
 template <class T>
-__device__ inline T* row_numbers(const AttentionShape& shape, T* numbers, int head) {
+__device__ inline T* row_numbers(const AttentionLayout& shape, T* numbers, int head) {
     return numbers + std::int64_t{head} * shape.positions;
 }
 
@@ -140,7 +167,7 @@ PIPETWIN_BOTH_SIDES constexpr int ceil_divide(int a, int b) {
 enum class TileRows : std::uint8_t { Queries, Keys };
 
 /// Number of blocks for all heads, with `tile_rows` rows to a tile.
-inline unsigned attention_blocks(const AttentionShape& shape, TileRows of, int tile_rows) {
+inline unsigned attention_blocks(const AttentionLayout& shape, TileRows of, int tile_rows) {
     const int heads = of == TileRows::Queries ? shape.heads : shape.key_value_heads;
     return static_cast<unsigned>(shape.samples) * static_cast<unsigned>(heads) *
            static_cast<unsigned>(ceil_divide(shape.positions, tile_rows));

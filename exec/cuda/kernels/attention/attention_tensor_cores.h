@@ -5,8 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "exec/cuda/kernels/attention_paths.h"
-#include "exec/cuda/kernels/mma.h"
+#include "exec/cuda/kernels/attention/attention_paths.h"
+#include "exec/cuda/kernels/attention/mma.h"
 
 /// Attention in bf16 on the tensor cores, as in FlashAttention-2 (Dao, arXiv 2307.08691, section
 /// 3): a block of 4 warps keeps a tile of rows, of which each warp owns 16 or 32, and walks over
@@ -361,7 +361,7 @@ cudaError_t launch_tiles(TileRows of, int shared_bytes, cudaStream_t stream, con
 
 /// f(std::integral_constant<int, size>) with the size of a head, where there are kernels for it.
 template <class F>
-cudaError_t with_head_size(const AttentionShape& shape, const F& f) {
+cudaError_t with_head_size(const AttentionLayout& shape, const F& f) {
     switch (shape.head_size) {
         case 16:
             return f(std::integral_constant<int, 16>{});

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "exec/cuda/kernels/attention_paths.h"
+#include "exec/cuda/kernels/attention/attention_paths.h"
 
 // Attention in fp32 for any size of a head: what the tensor cores' path is measured against, and
 // what takes the cases that it does not.
@@ -178,7 +178,7 @@ struct Head {
 };
 
 template <class T>
-__device__ inline Head<T> head_of(const AttentionShape& shape, const T* qkv, int head) {
+__device__ inline Head<T> head_of(const AttentionLayout& shape, const T* qkv, int head) {
     const int of_keys = key_value_head(shape, head);
     return {shape.positions,
             shape.head_size,
@@ -418,7 +418,7 @@ __global__ void __launch_bounds__(threads)
     HeadSums<parts> dv;
     set_zero(dk);
     set_zero(dv);
-    const int group = call.shape.group();
+    const int group = call.shape.group;
     const int first = place.head * group;
     PIPETWIN_ROLLED
     for (int head = first; head < first + group; ++head) {
@@ -477,7 +477,7 @@ cudaError_t backward(const AttentionBackward<T>& call, cudaStream_t stream) {
 }
 
 /// Parts of 64 columns that a head has: 1, 2, or 3 to 4.
-int parts_of(const AttentionShape& shape) {
+int parts_of(const AttentionLayout& shape) {
     return ceil_divide(shape.head_size, tile);
 }
 

@@ -1,0 +1,150 @@
+#include "cli/interop/import/asked_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/interop/exchange.h"
+#include "cli/interop/import/importers.h"
+#include "core/base/error.h"
+#include "core/base/number_text.h"
+#include "core/costs/device_profile.h"
+#include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr int usual_sequence = 4096;
+constexpr double usual_batch_tokens = 4e6;
+
+bool is_profile(const std::filesystem::path& file) {
+    return file.string().ends_with(".profile.json");
+}
+
+/// The scenario with so many devices; none: as many as the cluster's file has.
+Scenario open_scenario(const ModelQuestion& question,
+                       int samples,
+                       std::string_view precision,
+                       std::optional<int> devices) {
+    const std::string text = fmt::format(
+        "[model]\nkind = \"profile\"\nfile = \"{}\"\n"
+        "[training]\nbatch = {}\nprecision = \"{}\"\n"
+        "[pipeline]\nstages = \"auto\"\nmicro_batches = \"auto\"\nschedule = \"auto\"\n"
+        "chunks = \"auto\"\nrecompute = \"auto\"\ndata_parallel = \"auto\"\n"
+        "tensor_parallel = \"auto\"\nshard = \"auto\"\nsequence_parallel = \"auto\"\n"
+        "scatter_boundaries = \"auto\"\n"
+        "[cluster]\nprofile = \"{}\"\n{}",
+        question.costs_file.string(),
+        samples,
+        precision,
+        question.cluster,
+        devices ? fmt::format("count = {}\n", *devices) : "");
+    return parse_scenario(text,
+                          std::filesystem::current_path() / "the question",
+                          question.overrides,
+                          Unwritten::Auto);
+}
+
+/// Costs of the model on the device, from its name or config.json: in bf16, as models are trained
+/// whatever they are published in.
+Imported estimated(const ModelQuestion& question, const std::string& device, int sequence) {
+    ImportOptions options;
+    const bool has_bf16 = find_device(device).matrix_rates.contains("bf16");
+    options.file = question.model;
+    options.micro_batch_size = 1;
+    options.hf.device = device;
+    options.hf.sequence = sequence;
+    options.hf.precision =
+        question.precision || !has_bf16 ? question.precision : std::optional<std::string>("bf16");
+    return import_hf(options);
+}
+
+FoundProfile costs_of(const ModelQuestion& question,
+                      const std::string& device,
+                      int sequence,
+                      std::vector<std::string>& notes) {
+    if (is_profile(question.model)) {
+        return {.profile = read_profile(question.model), .file = question.model};
+    }
+    const Imported imported = estimated(question, device, sequence);
+    notes.insert(notes.end(), imported.notes.begin(), imported.notes.end());
+    return {.profile = parse_profile(imported.content, question.model.string()),
+            .file = question.costs_file};
+}
+
+}  // namespace
+
+int samples_for(double batch_tokens, int sequence) {
+    constexpr double most_off = 0.05;
+    const double wanted = batch_tokens / sequence;
+    const auto lowest = static_cast<std::int64_t>(std::ceil(wanted * (1 - most_off)));
+    const auto highest = static_cast<std::int64_t>(std::floor(wanted * (1 + most_off)));
+    constexpr std::int64_t most_samples = 1 << 30;
+    if (wanted > static_cast<double>(most_samples)) {
+        throw Error(ErrorKind::Usage,
+                    "--batch-tokens",
+                    fmt::format("{} tokens are {} samples of {}, expected at most {}",
+                                batch_tokens,
+                                wanted,
+                                sequence,
+                                most_samples),
+                    "name the tokens of one step, such as 4M");
+    }
+    for (std::int64_t power = most_samples; power > 1; power /= 2) {
+        const std::int64_t nearest =
+            static_cast<std::int64_t>(std::llround(wanted / static_cast<double>(power))) * power;
+        if (nearest >= std::max<std::int64_t>(1, lowest) && nearest <= highest) {
+            return static_cast<int>(nearest);
+        }
+    }
+    return std::max(1, static_cast<int>(std::llround(wanted)));
+}
+
+AskedModel asked_model(const ModelQuestion& question) {
+    if (question.cluster.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "plan",
+                    fmt::format("'{}' is a model, not a scenario, and --cluster is missing",
+                                question.model.string()),
+                    fmt::format("name the nodes that it is to be trained on, as in --cluster {}; "
+                                "known: {}",
+                                cluster_names().front(),
+                                fmt::join(cluster_names(), ", ")));
+    }
+    AskedModel asked;
+    const Scenario node = open_scenario(question, 1, "bf16", std::nullopt);
+    int sequence = question.sequence.value_or(usual_sequence);
+    asked.found = costs_of(question, node.cluster.device, sequence, asked.notes);
+    const Profile& profile = asked.found.profile;
+    if (profile.tokens_per_sample > 0) {
+        if (question.sequence && *question.sequence != profile.tokens_per_sample) {
+            throw Error(ErrorKind::BadInput,
+                        question.model.string(),
+                        fmt::format("its costs are of samples of {} tokens, but --sequence is {}",
+                                    profile.tokens_per_sample,
+                                    *question.sequence),
+                        "leave --sequence out, or name the model: then costs are estimated anew");
+        }
+        sequence = static_cast<int>(profile.tokens_per_sample);
+    }
+    const double tokens = question.batch_tokens.value_or(usual_batch_tokens);
+    asked.samples = samples_for(tokens, sequence);
+    if (!question.sequence || !question.batch_tokens) {
+        asked.notes.push_back(
+            fmt::format("taken where nothing was named: samples of {} tokens, {} of them per step; "
+                        "--sequence and --batch-tokens say otherwise",
+                        with_separators(sequence),
+                        with_separators(asked.samples)));
+    }
+    const int devices = question.nodes * std::max(1, node.cluster.count);
+    asked.scenario = open_scenario(
+        question, asked.samples, profile.precision == "fp8" ? "bf16" : profile.precision, devices);
+    return asked;
+}
+
+}  // namespace pipetwin::cli

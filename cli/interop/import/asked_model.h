@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/predict/prediction.h"
+#include "core/scenario/scenario.h"
+#include "core/text/override.h"
+
+/// A model by its name on a cluster by its name, as a scenario that leaves everything else open.
+namespace pipetwin::cli {
+
+/// What `plan MODEL --cluster NAME` asks.
+struct ModelQuestion {
+    std::filesystem::path model;  ///< a name, a config.json or its folder, or a *.profile.json
+    std::string cluster;          ///< a name, or a file as in profiles/clusters
+    int nodes = 1;
+    std::optional<int> sequence{};         ///< tokens per sample
+    std::optional<double> batch_tokens{};  ///< tokens per step, about
+    /// Number type of the estimate; none: bf16, where the device has it.
+    std::optional<std::string> precision{};
+    std::vector<Override> overrides{};   ///< of keys of the scenario
+    std::filesystem::path costs_file{};  ///< where the costs will be, for the scenario
+};
+
+/// The scenario of a question, and the costs of its model.
+struct AskedModel {
+    Scenario scenario;
+    FoundProfile found;
+    int samples = 0;                   ///< of a step
+    std::vector<std::string> notes{};  ///< what the reader should know, for stderr
+};
+
+/// Samples of `sequence` tokens for about `batch_tokens` tokens per step: of all numbers within 5 %
+/// of it the one that most powers of two divide, so that replicas can share it out.
+int samples_for(double batch_tokens, int sequence);
+
+/// Estimates the model's costs on the cluster's device and leaves the pipeline open. Throws
+/// Error(Usage) where the question lacks what it needs, and as `import_hf` and `parse_scenario`.
+AskedModel asked_model(const ModelQuestion& question);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,223 @@
+#include "cli/text/answer_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/text/plan_text.h"
+#include "cli/text/ranked_table.h"
+#include "cli/text/sentences.h"
+#include "cli/text/text_output.h"
+#include "core/base/number_text.h"
+#include "core/scenario/rank_device.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr double least_headroom = 0.05;
+
+/// Numbers of a bill, with as many digits as they mean: "57,100", "4.67 million".
+std::string rounded(double number) {
+    if (number >= 1e12) {
+        return fmt::format("{:.3g} trillion", number / 1e12);
+    }
+    if (number >= 1e9) {
+        return fmt::format("{:.3g} billion", number / 1e9);
+    }
+    if (number >= 1e6) {
+        return fmt::format("{:.3g} million", number / 1e6);
+    }
+    const double unit = number >= 1e4 ? 100 : number >= 100 ? 1 : 0.01;
+    const double whole = std::round(number / unit) * unit;
+    std::string text = fmt::format("{:.0f}", whole);
+    if (number < 100) {
+        return fmt::format("{:.3g}", number);
+    }
+    for (int place = static_cast<int>(text.size()) - 3; place > 0; place -= 3) {
+        text.insert(static_cast<std::size_t>(place), ",");
+    }
+    return text;
+}
+
+double ratio(Bytes part, Bytes whole) {
+    return static_cast<double>(part.count) / static_cast<double>(whole.count);
+}
+
+/// "64 x h100-sxm (8 nodes of 8x-h100-sxm)".
+std::string devices_text(const AnswerParts& parts, const Answer& answer) {
+    return fmt::format("{} x {} ({} of {})",
+                       answer.devices,
+                       answer.device,
+                       counted(parts.nodes, "node"),
+                       parts.cluster);
+}
+
+std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer& answer) {
+    std::vector<std::string> lines;
+    std::string step = format_duration(parts.plan.step);
+    if (const auto& error = parts.best.outlook.error) {
+        step += fmt::format(" ({} to {} where nine of ten published runs lie)",
+                            format_duration(scaled(parts.plan.step, error->low)),
+                            format_duration(scaled(parts.plan.step, error->high)));
+    }
+    lines.push_back("step " + step);
+    lines.push_back(fmt::format("{} tokens/s, {} per device",
+                                rounded(answer.tokens_per_second),
+                                rounded(answer.tokens_per_second / answer.devices)));
+    if (answer.utilisation) {
+        lines.push_back(fmt::format(
+            "{} MFU: the operations of the model's matrix products, without what is computed "
+            "again, as a share of what the devices' dense {} rate allows",
+            rounded_percent(*answer.utilisation),
+            parts.profile.precision));
+    }
+    return lines;
+}
+
+std::vector<std::string> memory_lines(const Answer& answer) {
+    const std::optional<double> headroom = answer.headroom();
+    if (!headroom) {
+        return {fmt::format("memory {} on the fullest device", format_bytes(answer.peak))};
+    }
+    std::vector<std::string> lines{fmt::format("memory {} of {} on the fullest device: {} are left",
+                                               format_bytes(answer.peak),
+                                               format_bytes(*answer.memory),
+                                               rounded_percent(*headroom))};
+    if (*headroom < least_headroom) {
+        lines.push_back(fmt::format(
+            "warning: less than {:.0f} % are left; fragments of an allocator alone may take that. "
+            "A plan with more room is in the list below",
+            100 * least_headroom));
+    }
+    return lines;
+}
+
+std::vector<std::string> bill_lines(const AnswerParts& parts, const Answer& answer) {
+    if (!answer.days) {
+        return {"--tokens N, such as 15T, adds days, device hours and, with --price, the cost"};
+    }
+    std::string line = fmt::format("{} tokens: {} days, {} device hours",
+                                   rounded(*parts.tokens),
+                                   rounded(*answer.days),
+                                   rounded(*answer.device_hours));
+    if (answer.cost) {
+        line += fmt::format(", {} at {:g} an hour", rounded(*answer.cost), *parts.price);
+    }
+    return {line};
+}
+
+/// "2 x 8 x 4", as the head of the table says.
+std::string shape_text(const sim::Shape& shape) {
+    return fmt::format("{}x{}x{}", shape.stages, shape.data_parallel, shape.tensor_parallel);
+}
+
+std::string shapes_text(const AnswerParts& parts, const Console& console) {
+    const sim::EveryShape& shapes = parts.shapes;
+    if (shapes.plans.empty()) {
+        return "";
+    }
+    std::string text = "The best plan of every shape\n" +
+                       ranked_table(parts.scenario, shapes.plans, console.width());
+    if (shapes.plans.size() > most_ranked) {
+        text += fmt::format("  not shown: {} more; --json lists all\n",
+                            counted(shapes.plans.size() - most_ranked, "shape"));
+    }
+    Paragraph below{.heading = "Memory against time", .lines = {}};
+    std::vector<std::string> front;
+    for (const std::size_t index : sim::time_memory_front(shapes.plans)) {
+        const sim::FoundPlan& plan = shapes.plans[index];
+        front.push_back(fmt::format("{} {} {}",
+                                    shape_text(plan.candidate.shape),
+                                    format_duration(plan.step),
+                                    format_bytes(plan.peak)));
+    }
+    below.lines.push_back(
+        fmt::format("No shape is both faster and smaller than these: {}", fmt::join(front, "; ")));
+    if (!shapes.without_plan.empty()) {
+        std::vector<std::string> names;
+        std::ranges::transform(shapes.without_plan, std::back_inserter(names), shape_text);
+        below.lines.push_back(fmt::format("Nothing fits in these: {}", fmt::join(names, ", ")));
+    }
+    return text + '\n' + paragraph_text(below, console.width());
+}
+
+Json number_json(const std::optional<double>& number) {
+    return number ? Json(*number) : Json(nullptr);
+}
+
+}  // namespace
+
+std::optional<double> Answer::headroom() const {
+    return memory ? std::optional(1 - ratio(peak, *memory)) : std::nullopt;
+}
+
+Answer answer_of(const AnswerParts& parts) {
+    const SettledScenario settled = sim::with_plan(parts.scenario, parts.plan);
+    const sim::Shape& shape = parts.plan.candidate.shape;
+    const std::vector<RankDevice> devices = rank_devices(settled, parts.profile, shape.stages);
+    Answer answer{.devices = shape.devices(),
+                  .device = parts.scenario.cluster.device,
+                  .peak = parts.plan.peak};
+    if (devices.front().memory_limit) {
+        answer.memory = devices.front().memory_limit;
+    }
+    answer.seconds_per_step = to_seconds(parts.plan.step);
+    answer.tokens_per_step = double{1} * parts.scenario.training.batch * parts.sequence;
+    answer.tokens_per_second = answer.tokens_per_step / answer.seconds_per_step;
+    answer.utilisation = parts.best.outlook.model_flops_utilisation;
+    if (parts.tokens) {
+        constexpr double seconds_of_a_day = 86'400;
+        constexpr double seconds_of_an_hour = 3600;
+        const double seconds = *parts.tokens / answer.tokens_per_second;
+        answer.days = seconds / seconds_of_a_day;
+        answer.device_hours = seconds / seconds_of_an_hour * answer.devices;
+        if (parts.price) {
+            answer.cost = *answer.device_hours * *parts.price;
+        }
+    }
+    return answer;
+}
+
+std::string answer_text(const AnswerParts& parts, const Console& console) {
+    const Answer answer = answer_of(parts);
+    std::string text = fmt::format("{} on {}, {} tokens per step ({} of {})\n",
+                                   parts.model,
+                                   devices_text(parts, answer),
+                                   rounded(answer.tokens_per_step),
+                                   counted(parts.scenario.training.batch, "sample"),
+                                   rounded(parts.sequence));
+    Paragraph head{
+        .heading = "The answer",
+        .lines = {candidate_text(parts.scenario, parts.plan.candidate, parts.plan.recompute)}};
+    for (const auto& lines :
+         {throughput_lines(parts, answer), memory_lines(answer), bill_lines(parts, answer)}) {
+        head.lines.insert(head.lines.end(), lines.begin(), lines.end());
+    }
+    return text + '\n' + paragraph_text(head, console.width()) + '\n' + shapes_text(parts, console);
+}
+
+Json answer_json(const AnswerParts& parts) {
+    const Answer answer = answer_of(parts);
+    Json shapes = Json::array();
+    for (const sim::FoundPlan& plan : parts.shapes.plans) {
+        shapes.push_back(found_plan_json(plan));
+    }
+    return {{"devices", answer.devices},
+            {"device", answer.device},
+            {"tokens_per_step", answer.tokens_per_step},
+            {"tokens_per_second", answer.tokens_per_second},
+            {"tokens_per_second_per_device", answer.tokens_per_second / answer.devices},
+            {"model_flops_utilisation", number_json(answer.utilisation)},
+            {"headroom", number_json(answer.headroom())},
+            {"days", number_json(answer.days)},
+            {"device_hours", number_json(answer.device_hours)},
+            {"cost", number_json(answer.cost)},
+            {"shapes", std::move(shapes)},
+            {"front", sim::time_memory_front(parts.shapes.plans)}};
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "sim/search/plan_search.h"
+
+namespace pipetwin::sim {
+
+/// The fastest plan of each way to share out all devices.
+struct EveryShape {
+    std::vector<FoundPlan> plans;     ///< one for each shape that fits, the fastest first
+    std::vector<Shape> without_plan;  ///< micro_batches is 0: those in which nothing fits
+    bool complete = false;            ///< false: the caller ended it early
+};
+
+/// Searches every number of stages, of replicas and of devices per layer that together take as many
+/// devices as `found` has in its largest shape, each by a search of its own; `found` is a search of
+/// the same scenario. `progress` is called before each with the share that is done; it ends the
+/// search where it returns false.
+EveryShape best_of_every_shape(const Scenario& scenario,
+                               const Model& model,
+                               const Profile& profile,
+                               const SearchResult& found,
+                               const std::function<bool(double share)>& progress = {});
+
+/// Indices of the plans that no other one beats in both step and memory, as they stand.
+std::vector<std::size_t> time_memory_front(const std::vector<FoundPlan>& plans);
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/interop/import/asked_model.h"
+#include "core/scenario/scenario.h"
+#include "tests/cli/support.h"
+
+/// `plan MODEL --cluster NAME`.
+namespace pipetwin::cli {
+namespace plan_of_model_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class PlanOfModel : public InFolder {
+  protected:
+    static std::vector<std::string> question(const std::vector<std::string>& more = {}) {
+        // Few devices and whole stages: nothing here is about how plans are found.
+        return joined({"plan",
+                       "gpt2-1.5b",
+                       "--cluster",
+                       "8x-h100-sxm",
+                       "--sequence",
+                       "1024",
+                       "--batch-tokens",
+                       "64k",
+                       "--set",
+                       "pipeline.chunks=1",
+                       "--quiet"},
+                      more);
+    }
+};
+
+TEST(SamplesFor, AreNearTheTokensAndDividedByManyPowersOfTwo) {
+    EXPECT_EQ(samples_for(4e6, 8192), 512);
+    EXPECT_EQ(samples_for(4e6, 4096), 1024);
+    EXPECT_EQ(samples_for(4'194'304, 8192), 512);
+    EXPECT_EQ(samples_for(1000, 100), 10);
+    EXPECT_EQ(samples_for(10, 100), 1);
+    for (double tokens = 5e3; tokens < 1e8; tokens *= 1.7) {
+        const int samples = samples_for(tokens, 512);
+        EXPECT_LE(std::abs(samples * 512.0 - tokens), std::max(0.05 * tokens, 256.0)) << tokens;
+    }
+}
+
+TEST_F(PlanOfModel, AnswersInTheUnitsOfABill) {
+    const Outcome outcome =
+        pipetwin(question({"--nodes", "2", "--tokens", "15T", "--price", "2.5", "--json"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto result = nlohmann::json::parse(outcome.out);
+    const auto& answer = result["answer"];
+    EXPECT_EQ(answer["devices"], 16);
+    EXPECT_EQ(answer["device"], "h100-sxm");
+    EXPECT_EQ(answer["tokens_per_step"], 64 * 1024);
+    const double rate = answer["tokens_per_second"];
+    EXPECT_NEAR(rate, 64 * 1024 / (result["best"]["step_ms"].get<double>() / 1e3), 1e-6 * rate);
+    EXPECT_NEAR(answer["tokens_per_second_per_device"].get<double>(), rate / 16, 1e-6 * rate);
+    const double hours = answer["device_hours"];
+    EXPECT_NEAR(hours, 15e12 / rate / 3600 * 16, 1e-6 * hours);
+    EXPECT_NEAR(answer["days"].get<double>(), hours / 16 / 24, 1e-6 * hours);
+    EXPECT_NEAR(answer["cost"].get<double>(), 2.5 * hours, 1e-6 * hours);
+    // A share of the dense rate, which no training reaches and no useful one is far below.
+    EXPECT_GT(answer["model_flops_utilisation"], 0.1);
+    EXPECT_LT(answer["model_flops_utilisation"], 0.8);
+}
+
+TEST_F(PlanOfModel, KnowsTheBestOfEveryShape) {
+    const Outcome outcome = pipetwin(question({"--json"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto result = nlohmann::json::parse(outcome.out);
+    const auto& shapes = result["answer"]["shapes"];
+    std::vector<std::array<int, 3>> seen;
+    double before = 0;
+    for (const auto& plan : shapes) {
+        const std::array<int, 3> shape{
+            plan["stages"], plan["data_parallel"], plan["tensor_parallel"]};
+        EXPECT_EQ(shape[0] * shape[1] * shape[2], 8);
+        EXPECT_EQ(std::ranges::count(seen, shape), 0);
+        seen.push_back(shape);
+        EXPECT_GE(plan["step_ms"].get<double>(), before);
+        before = plan["step_ms"];
+    }
+    // 8 = stages x replicas x devices of a layer, each a power of two.
+    EXPECT_EQ(shapes.size(), 10U);
+    // Each is searched more coarsely than all together.
+    EXPECT_GE(shapes[0]["step_ms"].get<double>(), result["best"]["step_ms"].get<double>());
+    EXPECT_LE(shapes[0]["step_ms"].get<double>(), 1.02 * result["best"]["step_ms"].get<double>());
+    // The fastest plan of all is on the front of time and memory.
+    EXPECT_EQ(result["answer"]["front"][0], 0);
+}
+
+TEST_F(PlanOfModel, SaysTheAnswerFirst) {
+    const Outcome outcome = pipetwin(question());
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out,
+                AllOf(StartsWith("gpt2-1.5b on 8 x h100-sxm (1 node of 8x-h100-sxm), 65,500 tokens "
+                                 "per step (64 samples of 1,024)"),
+                      HasSubstr("The answer\n"),
+                      HasSubstr(" tokens/s, "),
+                      HasSubstr("% MFU: the operations of the model's matrix products"),
+                      HasSubstr("--tokens N, such as 15T"),
+                      HasSubstr("The best plan of every shape\n"),
+                      HasSubstr("Memory against time\n"),
+                      HasSubstr("What is proven\n")));
+}
+
+TEST_F(PlanOfModel, WritesAScenarioThatIsSimulatedAlike) {
+    const Outcome planned = pipetwin(question({"--out", path("answer"), "--json"}));
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    const Outcome simulated =
+        pipetwin({"simulate", path("answer/scenario.toml"), "--json", "--quiet"});
+    ASSERT_EQ(simulated.code, 0) << simulated.err;
+    EXPECT_EQ(nlohmann::json::parse(simulated.out)["step_ms"],
+              nlohmann::json::parse(planned.out)["best"]["step_ms"]);
+}
+
+TEST_F(PlanOfModel, TakesKeysOfAScenarioAndCostsOfAModel) {
+    const Outcome fixed = pipetwin(question({"--json", "--set", "pipeline.stages=4"}));
+    ASSERT_EQ(fixed.code, 0) << fixed.err;
+    for (const auto& plan : nlohmann::json::parse(fixed.out)["answer"]["shapes"]) {
+        EXPECT_EQ(plan["stages"], 4);
+    }
+    const std::string costs = path("own.profile.json");
+    ASSERT_EQ(pipetwin({"import",
+                        "hf",
+                        "gpt2-1.5b",
+                        "--device",
+                        "h100-sxm",
+                        "--sequence",
+                        "1024",
+                        "--micro-batch-size",
+                        "1",
+                        "--precision",
+                        "bf16",
+                        "--out",
+                        costs})
+                  .code,
+              0);
+    const Outcome own = pipetwin({"plan",
+                                  costs,
+                                  "--cluster",
+                                  "8x-h100-sxm",
+                                  "--batch-tokens",
+                                  "64k",
+                                  "--set",
+                                  "pipeline.chunks=1",
+                                  "--json",
+                                  "--quiet"});
+    ASSERT_EQ(own.code, 0) << own.err;
+    EXPECT_EQ(nlohmann::json::parse(own.out)["step_ms"],
+              nlohmann::json::parse(pipetwin(question({"--json"})).out)["step_ms"]);
+}
+
+TEST_F(PlanOfModel, RefusesWhatIsNoQuestion) {
+    struct Case {
+        std::vector<std::string> args;
+        int code;
+        std::string text;
+    };
+    const std::string scenario = file("s.toml", "[model]\nkind = \"mlp\"\nsizes = [4, 2]\n");
+    for (const Case& one : std::vector<Case>{
+             {{"plan", "gpt2-1.5b"}, 2, "is a model, not a scenario, and --cluster is missing"},
+             {{"plan", "gpt2-1.5b"}, 2, "known: 8x-a100-sxm-80, 8x-h100-sxm"},
+             {{"plan", scenario, "--cluster", "8x-h100-sxm"}, 2, "goes with a model"},
+             {{"plan", scenario, "--nodes", "2"}, 2, "--cluster"},
+             {{"plan", "gpt2-1.6b", "--cluster", "8x-h100-sxm"}, 3, "gpt2-1.5b"},
+             {{"plan", "gpt2-1.5b", "--cluster", "8x-h100"}, 3, "8x-h100-sxm"},
+             {question({"--batch-tokens", "many"}), 2, "--batch-tokens"},
+             {question({"--price", "2"}), 2, "--tokens"},
+             {question({"--precision", "bf17"}), 2, "bf16"}}) {
+        const Outcome outcome = pipetwin(one.args);
+        EXPECT_EQ(outcome.code, one.code) << one.args[1] << ": " << outcome.err;
+        EXPECT_THAT(outcome.err, HasSubstr(one.text));
+    }
+}
+
+}  // namespace plan_of_model_test
+}  // namespace pipetwin::cli

@@ -1,0 +1,134 @@
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/support.h"
+
+/// `simulate` with lists of plain numbers.
+namespace pipetwin::cli {
+namespace sweep_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Sweep : public InFolder {
+  protected:
+    static nlohmann::json plans(const std::vector<std::string>& more) {
+        const Outcome outcome = pipetwin(
+            joined({"simulate", "--json", "--forward-ms", "1", "--backward-ms", "2"}, more));
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return nlohmann::json::parse(outcome.out)["plans"];
+    }
+};
+
+// gpipe and 1f1b: (M + K - 1)(F + B); zb-h1: M (F + B) + (K - 1)(F + B - 2 W); interleaved with V
+// chunks: M (F + B) + (K - 1)(F + B) / V. Huang et al. 2019, Narayanan et al. 2021, Qi et al. 2023.
+TEST_F(Sweep, HasTheStepsOfThePapers) {
+    const auto found = plans({"--schedule",
+                              "gpipe,1f1b,zb-h1,interleaved-1f1b",
+                              "--stages",
+                              "4,8",
+                              "--micro-batches",
+                              "8,16"});
+    ASSERT_EQ(found.size(), 16U);
+    for (const auto& plan : found) {
+        const double k = plan["stages"];
+        const double m = plan["micro_batches"];
+        const std::string schedule = plan["schedule"];
+        const double expected = schedule == "zb-h1"              ? 3 * m + (k - 1)
+                                : schedule == "interleaved-1f1b" ? 3 * m + (k - 1) * 1.5
+                                                                 : 3 * (m + k - 1);
+        EXPECT_NEAR(plan["step_ms"].get<double>(), expected, 1e-6) << plan;
+        EXPECT_NEAR(plan["bubble_total"].get<double>(), 1 - 3 * m / expected, 1e-6) << plan;
+        if (schedule == "gpipe" || schedule == "1f1b") {
+            EXPECT_EQ(plan["live_stashes"], schedule == "gpipe" ? m : std::min(m, k));
+        }
+    }
+}
+
+TEST_F(Sweep, SaysWhyACombinationIsNoPlan) {
+    const auto found =
+        plans({"--schedule", "naive,gpipe", "--stages", "2", "--micro-batches", "4"});
+    EXPECT_EQ(found[0]["step_ms"], nullptr);
+    EXPECT_THAT(found[0]["why_not"], HasSubstr("one micro-batch"));
+    EXPECT_EQ(found[1]["step_ms"], 15);
+    const Outcome text = pipetwin({"simulate",
+                                   "--schedule",
+                                   "naive,gpipe",
+                                   "--stages",
+                                   "2",
+                                   "--micro-batches",
+                                   "4",
+                                   "--forward-ms",
+                                   "1",
+                                   "--backward-ms",
+                                   "2"});
+    EXPECT_THAT(text.out, AllOf(HasSubstr("fastest"), HasSubstr("no plan: naive, 2 stages")));
+}
+
+TEST_F(Sweep, WritesOnePictureAndATable) {
+    const std::vector<std::string> args{"simulate",
+                                        "--schedule",
+                                        "gpipe,zb-v",
+                                        "--stages",
+                                        "4",
+                                        "--micro-batches",
+                                        "8",
+                                        "--forward-ms",
+                                        "1",
+                                        "--backward-ms",
+                                        "2",
+                                        "--svg",
+                                        path("all.svg"),
+                                        "--csv",
+                                        path("all.csv")};
+    ASSERT_EQ(pipetwin(args).code, 0);
+    EXPECT_THAT(content_of(path("all.svg")),
+                AllOf(HasSubstr("gpipe, 4 stages, 8 micro-batches: 33.000 ms, bubble 27.27 %"),
+                      HasSubstr("zb-v x2, 4 stages, 8 micro-batches: ")));
+    EXPECT_THAT(content_of(path("all.csv")),
+                HasSubstr("schedule,stages,chunks,micro_batches,step_ms,bubble_total,live_stashes\n"
+                          "gpipe,4,1,8,33,"));
+    EXPECT_EQ(pipetwin(args).code, 6);  // the files are there
+}
+
+TEST_F(Sweep, RefusesWhatCannotBeCompared) {
+    struct Case {
+        std::vector<std::string> args;
+        int code;
+        std::string text;
+    };
+    const std::vector<std::string> numbers{
+        "--stages", "4", "--micro-batches", "8", "--forward-ms", "1", "--backward-ms", "2"};
+    const std::string scenario = file("s.toml", "[model]\nkind = \"mlp\"\nsizes = [4, 2]\n");
+    for (const Case& one : std::vector<Case>{
+             {joined({"simulate", "--schedule", "gpipe,1f1c"}, numbers), 2, "1f1b"},
+             {joined({"simulate", "--schedule", "gpipe", "--svg", path("x.svg")}, numbers),
+              2,
+              "is for several plans"},
+             {joined({"simulate", "--schedule", "gpipe,1f1b", "--out", path("x")}, numbers),
+              2,
+              "plain numbers alone"},
+             {{"simulate", scenario, "--schedule", "gpipe,1f1b"}, 2, "plain numbers alone"},
+             {{"simulate", "--schedule", "gpipe,1f1b", "--stages", "4"}, 2, "micro-batches"},
+             {joined({"simulate", "--schedule", "naive,chimera"}, numbers), 4, "none of the plans"},
+             {{"simulate",
+               "--schedule",
+               "gpipe,zb-v",
+               "--stages",
+               "2",
+               "--micro-batches",
+               "4",
+               "--forward-ms",
+               "1,2",
+               "--backward-ms",
+               "2"},
+              2,
+              "expected one number"}}) {
+        const Outcome outcome = pipetwin(one.args);
+        EXPECT_EQ(outcome.code, one.code) << outcome.err;
+        EXPECT_THAT(outcome.err, HasSubstr(one.text));
+    }
+}
+
+}  // namespace sweep_test
+}  // namespace pipetwin::cli
