@@ -51,8 +51,7 @@ PIPETWIN_INLINE BFloat16 stored<BFloat16>(float x) {
     const auto bits = std::bit_cast<std::uint32_t>(x);
     const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16U) & 1U);
     const std::uint32_t quiet = bits | 0x400000U;
-    const bool number = (bits & 0x7FFFFFFFU) <= 0x7F800000U;
-    return {static_cast<std::uint16_t>((number ? rounded : quiet) >> 16U)};
+    return {static_cast<std::uint16_t>((std::isnan(x) ? quiet : rounded) >> 16U)};
 }
 
 }  // namespace pipetwin::exec
