@@ -13,7 +13,6 @@ set(PIPETWIN_CUDA_KERNELS
     kernels/elementwise.cu
     kernels/embedding.cu
     kernels/layer_norm.cu
-    kernels/rotary.cu
     kernels/updates.cu
     kernels/windows/convolution.cu
     kernels/windows/filters.cu

@@ -86,4 +86,23 @@ cudaError_t attention_backward(Real real,
                                float* scratch,
                                cudaStream_t stream);
 
+/// Pairs of the largest head whose queries and keys can be turned.
+constexpr int most_rotary_pairs = largest_head / 2;
+
+/// Queries and keys that are turned by their positions: numbers i and i + pairs of a head are a
+/// pair. Row r is at position r mod `positions` of its sample.
+struct Rotation {
+    std::int64_t rows = 0;
+    std::int64_t stride = 0;  ///< numbers from one row to the next
+    std::int32_t positions = 1;
+    std::int32_t heads = 0;  ///< of queries and of keys, side by side at the beginning of a row
+    std::int64_t pairs = 0;  ///< of a head: half its size
+    /// [pair] Radians from one position to the next; negative ones turn back.
+    double frequencies[most_rotary_pairs] = {};  // NOLINT(modernize-avoid-c-arrays): the device's
+};
+
+/// (a, b) --> (a cos - b sin, b cos + a sin) for every pair, by its position times its frequency,
+/// in place. Returns cudaErrorInvalidValue for more pairs than most_rotary_pairs.
+cudaError_t rotate(Real real, const Rotation& rotation, void* qkv, cudaStream_t stream);
+
 }  // namespace pipetwin::cuda

@@ -20,6 +20,9 @@
 ///           |   | \ |
 ///           +---+---+
 ///
+/// Heads of a group share their keys: a block of key gradients goes through the queries of all of
+/// them, one head after the other.
+///
 /// Work below the diagonal, per head of size d with T positions: 2 d T^2 FLOP forward, and 7 d T^2
 /// backward, where 5 would do with atomic additions to dQ: S and dP are computed once along the
 /// keys and once along the queries. Bytes: forward, a block of R rows reads the 4 d bytes of a
