@@ -147,13 +147,19 @@ TEST_P(EveryModel, HalfPrecisionTrainsAsWellAsSingle) {
     const std::vector<double> single = losses(Precision::Fp32);
     EXPECT_LT(half.back(), half.front());
     // A table that both ends read is rounded for both; a norm over 12 numbers divides what they
-    // were rounded by, too, by their small deviation. PyTorch's bf16 (bench/peers/token_models.py)
-    // of this Llama, 20 steps on one batch of random targets, is up to 0.032 off its fp32.
+    // were rounded by, too, by their small deviation.
     const bool has_norms = std::string_view(GetParam().name) == "norms";
+    const double bound = model.tied_count() > 0 || has_norms ? 0.02 : 0.01;
+    // The Llama learns these random targets by heart fastest. From step 12 on its loss in fp32 goes
+    // up in some steps, and what rounding does is a matter of luck: PyTorch's bf16
+    // (bench/peers/token_models.py) is up to 0.032 off its fp32 then. Half must not be worse.
     const bool is_llama = std::string_view(GetParam().name) == "llama";
-    const double bound = is_llama ? 0.04 : model.tied_count() > 0 || has_norms ? 0.02 : 0.01;
-    for (std::size_t step = 0; step < half.size(); ++step) {
+    const std::size_t compared = is_llama ? 12 : half.size();
+    for (std::size_t step = 0; step < compared; ++step) {
         EXPECT_NEAR(half[step], single[step], bound * single.front()) << "step " << step;
+    }
+    for (std::size_t step = compared; step < half.size(); ++step) {
+        EXPECT_LT(half[step], single[step] + 0.032 * single.front()) << "step " << step;
     }
 }
 
