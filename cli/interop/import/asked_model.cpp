@@ -116,6 +116,9 @@ AskedModel asked_model(const ModelQuestion& question) {
                                 cluster_names().front(),
                                 fmt::join(cluster_names(), ", ")));
     }
+    if (!question.cluster.ends_with(".toml")) {
+        find_cluster(question.cluster);  // the error names the folder, not a line of our own text
+    }
     AskedModel asked;
     const Scenario node = open_scenario(question, 1, "bf16", std::nullopt);
     int sequence = question.sequence.value_or(usual_sequence);
