@@ -111,6 +111,28 @@ void expect_epsilon(const std::string& name, double epsilon) {
     }
 }
 
+void expect_blocks(int layers) {
+    constexpr int most_blocks = (static_cast<int>(most_layers) - 2) / 2;
+    if (layers < 1 || layers > most_blocks) {
+        throw Error(ErrorKind::BadInput,
+                    "model.layers",
+                    fmt::format("{}, expected 1 to {}", layers, most_blocks),
+                    "is there a digit too many?");
+    }
+}
+
+LayerSpec language_head(const LayerSpec& norm, int vocabulary, bool tied) {
+    return {.name = "head",
+            .type = LayerType::Sequence,
+            .inner = {norm,
+                      {.name = "projection",
+                       .type = LayerType::Linear,
+                       .outputs = vocabulary,
+                       .bias = false,
+                       .tied = tied},
+                      {.name = "loss", .type = LayerType::CrossEntropy}}};
+}
+
 std::int64_t checked_sum(const std::string& name, std::int64_t a, std::int64_t b) {
     if (a > most_numbers - b) {
         refuse_layer(name, "more than 2^50 numbers", "check the sizes");

@@ -28,6 +28,12 @@ void expect_positive(const std::string& name, std::string_view what, int value);
 /// Throws Error(BadInput) naming the layer unless what a norm adds below its root is above 0.
 void expect_epsilon(const std::string& name, double epsilon);
 
+/// Throws Error(BadInput) unless a model can have so many blocks of two units, an embedding and a
+/// head.
+void expect_blocks(int layers);
+/// The last unit of a language model: a norm, a product with an output for each word, and the loss.
+LayerSpec language_head(const LayerSpec& norm, int vocabulary, bool tied);
+
 /// a + b, for numbers of a model. Throws Error(BadInput) naming the layer if no model has so many.
 std::int64_t checked_sum(const std::string& name, std::int64_t a, std::int64_t b);
 /// a * b, for numbers of a model. Throws Error(BadInput) naming the layer if no model has so many.

@@ -10,13 +10,7 @@
 namespace pipetwin {
 
 Model llama_model(const LlamaSizes& sizes) {
-    constexpr int most_blocks = (static_cast<int>(most_layers) - 2) / 2;
-    if (sizes.layers < 1 || sizes.layers > most_blocks) {
-        throw Error(ErrorKind::BadInput,
-                    "model.layers",
-                    fmt::format("{}, expected 1 to {}", sizes.layers, most_blocks),
-                    "is there a digit too many?");
-    }
+    expect_blocks(sizes.layers);
     constexpr int widest = std::numeric_limits<int>::max() / 2;
     if (sizes.feed_forward < 1 || sizes.feed_forward > widest) {
         throw Error(ErrorKind::BadInput,
@@ -59,15 +53,7 @@ Model llama_model(const LlamaSizes& sizes) {
                                     .outputs = sizes.d_model,
                                     .bias = false}}});
     }
-    units.push_back({.name = "head",
-                     .type = LayerType::Sequence,
-                     .inner = {norm,
-                               {.name = "projection",
-                                .type = LayerType::Linear,
-                                .outputs = sizes.vocabulary,
-                                .bias = false,
-                                .tied = sizes.tied},
-                               {.name = "loss", .type = LayerType::CrossEntropy}}});
+    units.push_back(language_head(norm, sizes.vocabulary, sizes.tied));
     return Model::chain({.token_ids = true, .positions = sizes.context}, std::move(units));
 }
 

@@ -233,13 +233,7 @@ AttentionSizes attention_sizes(const LayerSpec& spec, int width) {
 }
 
 Model gpt_model(const GptSizes& sizes) {
-    constexpr int most_blocks = (static_cast<int>(most_layers) - 2) / 2;
-    if (sizes.layers < 1 || sizes.layers > most_blocks) {
-        throw Error(ErrorKind::BadInput,
-                    "model.layers",
-                    fmt::format("{}, expected 1 to {}", sizes.layers, most_blocks),
-                    "is there a digit too many?");
-    }
+    expect_blocks(sizes.layers);
     const int feed_forward =
         sizes.feed_forward == 0
             ? static_cast<int>(std::min<std::int64_t>(4 * std::int64_t{sizes.d_model},
@@ -274,15 +268,7 @@ Model gpt_model(const GptSizes& sizes) {
                         .outputs = sizes.d_model,
                         .dropout = sizes.dropout}}});
     }
-    units.push_back({.name = "head",
-                     .type = LayerType::Sequence,
-                     .inner = {norm,
-                               {.name = "projection",
-                                .type = LayerType::Linear,
-                                .outputs = sizes.vocabulary,
-                                .bias = false,
-                                .tied = sizes.tied},
-                               {.name = "loss", .type = LayerType::CrossEntropy}}});
+    units.push_back(language_head(norm, sizes.vocabulary, sizes.tied));
     return Model::chain({.token_ids = true, .positions = sizes.context}, std::move(units));
 }
 

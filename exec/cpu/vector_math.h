@@ -51,7 +51,7 @@ PIPETWIN_INLINE double exponential(double x) {
 
 /// 1 / (1 + e^-x), exactly 0 or nearly so below -87.
 PIPETWIN_INLINE float logistic(float x) {
-    // Of the larger exponential alone: it stays finite on both sides.
+    // e^-|x| is at most 1, so nothing overflows, whatever the sign of x.
     const float e = exponential(-std::fabs(x));
     const float share = 1.0F / (1.0F + e);
     return x < 0.0F ? e * share : share;

@@ -227,8 +227,8 @@ struct Case {
     int key_value_heads = 3;
 };
 
-// Of bf16 one head for each instance of the tensor cores' kernels, and one for the plain path; both
-// types with heads in groups, too.
+// The cases in bf16 cover each instance of the tensor cores' kernels and the plain path; heads in
+// groups are there in both types.
 constexpr std::array cases{Case{"fp32, 64", Real::F32, 64, 1e-5},
                            Case{"fp32, 200", Real::F32, 200, 1e-5},
                            Case{"bf16, 16", Real::BF16, 16, 1e-2},

@@ -80,8 +80,8 @@ class EveryCutOfALlama : public ::testing::TestWithParam<Case> {
     const Model model = test::small_llama_with(GetParam().tied);
 };
 
-/// Of one to four pieces, two of them on each rank where the schedule has chunks. The peaks are
-/// those of the plan, to the byte.
+/// Cuts the model into one to four pieces, two of them on each rank where the schedule has chunks.
+/// The peaks are those of the plan, to the byte.
 TEST_P(EveryCutOfALlama, HasTheBitsOfTheWholeModelAndTheBytesOfThePlanInEveryScheduleAndMode) {
     const StepOutcome descending = whole(BackwardOrder::Descending);
     const StepOutcome ascending = whole(BackwardOrder::Ascending);
@@ -107,7 +107,7 @@ TEST_P(EveryCutOfALlama, HasTheBitsOfTheWholeModelAndTheBytesOfThePlanInEverySch
             }
         }
     }
-    // Of 6 layers there are 1 + 5 + 10 + 10 cuts into one to four pieces, 5 + 10 into two or four.
+    // Six layers have 1 + 5 + 10 + 10 cuts into one to four pieces, 5 + 10 into two or four.
     EXPECT_EQ(steps, 4 * (4 * 26 + 3 * 15));
 }
 

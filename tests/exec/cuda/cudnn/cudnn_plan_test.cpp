@@ -147,9 +147,9 @@ TEST_F(RealCudnn, HasPlansForAmpereAndHopper) {
     }
 }
 
-/// Of Llama 3.2 1B, Llama 3 8B, and one group of all heads. What each head gives to dK and dV lies
-/// in the workspace beside the gradients of the scores, and is added up by a pass of its own: no
-/// engine adds to dK and dV in the order in which blocks happen to end.
+/// Tries the heads of Llama 3.2 1B and of Llama 3 8B, and one group of all heads. What each head
+/// gives to dK and dV lies in the workspace beside the gradients of the scores, and is added up by
+/// a pass of its own: no engine adds to dK and dV in the order in which blocks happen to end.
 TEST_F(RealCudnn, KeepsWhatEachHeadGivesToTheGradientsOfItsGroup) {
     for (const std::string& properties : {a100(), h100()}) {
         for (const AttentionShape& shape : {AttentionShape{2, 2048, 32, 8, 64},

@@ -197,7 +197,7 @@ TEST_P(CudaRmsNorm, BackwardOfTheInput) {
                 return in_place ? x.numbers() : dx.numbers();
             });
         };
-        // Of one number little but rounding error is left: z is nearly 1 or -1, whatever x is.
+        // A row of one number has z of nearly 1 or -1, whatever x is: dx is rounding error alone.
         if (shape.width > 1) {
             EXPECT_TRUE(close(backward(false, false), c.dx_without_skip, way().bound()));
         }
