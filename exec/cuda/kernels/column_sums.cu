@@ -193,14 +193,17 @@ cudaError_t column_sums(Real real,
     });
 }
 
-cudaError_t layer_norm_backward_weight(Real real,
-                                       const LayerNorm& norm,
-                                       const float* statistics,
-                                       const void* dy,
-                                       float* dgain,
-                                       float* dbias,
-                                       float* scratch,
-                                       cudaStream_t stream) {
+namespace {
+
+/// Sums of the gradients of a norm's parameters; `numbers` of each row are what its forward kept.
+template <Summed what, class Norm>
+cudaError_t norm_backward_weight(Real real,
+                                 const Norm& norm,
+                                 const float* numbers,
+                                 const void* dy,
+                                 Totals totals,
+                                 float* scratch,
+                                 cudaStream_t stream) {
     if (norm.rows <= 0 || norm.width <= 0) {
         return cudaSuccess;
     }
@@ -211,10 +214,24 @@ cudaError_t layer_norm_backward_weight(Real real,
                             0,
                             static_cast<const T*>(dy),
                             static_cast<const T*>(norm.x),
-                            statistics,
+                            numbers,
                             scratch};
-        return sum_rows<Summed::LayerNorm>(o, Totals{{dgain, dbias}}, stream);
+        return sum_rows<what>(o, totals, stream);
     });
+}
+
+}  // namespace
+
+cudaError_t layer_norm_backward_weight(Real real,
+                                       const LayerNorm& norm,
+                                       const float* statistics,
+                                       const void* dy,
+                                       float* dgain,
+                                       float* dbias,
+                                       float* scratch,
+                                       cudaStream_t stream) {
+    return norm_backward_weight<Summed::LayerNorm>(
+        real, norm, statistics, dy, Totals{{dgain, dbias}}, scratch, stream);
 }
 
 cudaError_t rms_norm_backward_weight(Real real,
@@ -224,20 +241,8 @@ cudaError_t rms_norm_backward_weight(Real real,
                                      float* dgain,
                                      float* scratch,
                                      cudaStream_t stream) {
-    if (norm.rows <= 0 || norm.width <= 0) {
-        return cudaSuccess;
-    }
-    return with_real(real, [=](auto zero) {
-        using T = decltype(zero);
-        const Operands<T> o{norm.rows,
-                            norm.width,
-                            0,
-                            static_cast<const T*>(dy),
-                            static_cast<const T*>(norm.x),
-                            roots,
-                            scratch};
-        return sum_rows<Summed::RmsNorm>(o, Totals{{dgain, nullptr}}, stream);
-    });
+    return norm_backward_weight<Summed::RmsNorm>(
+        real, norm, roots, dy, Totals{{dgain, nullptr}}, scratch, stream);
 }
 
 }  // namespace pipetwin::cuda
