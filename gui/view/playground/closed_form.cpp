@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/short_number.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -230,16 +232,6 @@ double ClosedForm::bubble() const {
 
 ClosedForm closed_form(ScheduleKind kind, const EvenCosts& costs) {
     return Formula(kind, costs).form();
-}
-
-std::string short_time(Duration time) {
-    const double ms = to_milliseconds(time);
-    const double size = std::max(ms, -ms);
-    if (size >= 10'000) {
-        return fmt::format("{:.5g} s", ms / 1000);
-    }
-    return size == 0 || size >= 0.1 ? fmt::format("{:.5g} ms", ms)
-                                    : fmt::format("{:.4g} \u00b5s", 1000 * ms);
 }
 
 }  // namespace pipetwin::gui

@@ -37,7 +37,4 @@ struct ClosedForm {
 /// The closed form of a schedule of docs/schedules.md, at costs for which it holds.
 ClosedForm closed_form(ScheduleKind kind, const EvenCosts& costs);
 
-/// A time with the digits that it has, of five at most: "9 ms", "0.25 ms", "33.333 ms".
-std::string short_time(Duration time);
-
 }  // namespace pipetwin::gui

@@ -13,10 +13,12 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/short_number.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "gui/view/what_if/what_if.h"
 #include "sim/explain/breakdown.h"
+#include "sim/explain/rank_waits.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
@@ -196,15 +198,14 @@ RunData run_of(const PlaygroundSettings& settings, const Plan& plan, const Timel
     return run;
 }
 
-void add_ranks(PlaygroundStep& step, const Plan& plan) {
-    const StepAnalysis analysis(step.run, Side::Predicted, 0);
-    const std::vector<RankWaits> waits = rank_waits(analysis);
+void add_ranks(PlaygroundStep& step, const Plan& plan, const Timeline& timeline) {
     const std::vector<int> stashed = peak_live_activations(plan->schedule);
-    for (std::size_t rank = 0; rank < waits.size(); ++rank) {
+    for (const sim::RankWaits& waits : sim::rank_waits(plan, timeline)) {
+        const std::size_t rank = step.ranks.size();
         step.ranks.push_back({.busy = step.run->predicted->ranks[rank].busy,
-                              .idle = waits[rank].wait,
+                              .idle = waits.wait,
                               .stashed = stashed[rank],
-                              .why = rank_sentence(waits[rank], analysis.length())});
+                              .why = sim::rank_wait_sentence(waits)});
     }
 }
 
@@ -247,7 +248,7 @@ PlaygroundStep play(const PlaygroundSettings& settings) {
         step.step = metrics.step;
         step.bubble = metrics.bubble.total;
         step.form = form_of(settings);
-        add_ranks(step, plan);
+        add_ranks(step, plan, timeline);
         step.headline = headline_of(settings, plan, timeline, step);
     } catch (const std::exception& error) {
         step.run = nullptr;

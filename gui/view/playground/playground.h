@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "gui/view/playground/closed_form.h"
-#include "gui/view/playground/rank_waits.h"
 #include "gui/view/run/run_data.h"
 
 /// A pipeline of plain numbers to try schedules with: no file, no model.

@@ -67,15 +67,15 @@ TEST(Playground, FactorsThatAreAllAlikeAreEvenStages) {
 
 TEST(Playground, NamesMessagesAsTheLargestCause) {
     const PlaygroundStep step = play({.factors = {}, .latency_ms = 5, .transfer_ms = 1});
-    EXPECT_THAT(step.headline, HasSubstr("messages: each takes 6 ms from rank to rank"));
+    EXPECT_THAT(step.headline, HasSubstr("messages: each takes 6.00 ms from rank to rank"));
     // Without them it is the step of 1f1b: 11 x 3 ms.
-    EXPECT_THAT(step.headline, HasSubstr("the step would take 33 ms"));
+    EXPECT_THAT(step.headline, HasSubstr("the step would take 33.0 ms"));
 }
 
 TEST(Playground, OneRankIsNeverIdle) {
     const PlaygroundStep step = play({.stages = 1, .factors = {}});
     EXPECT_EQ(step.headline, "No rank is ever idle.");
-    EXPECT_EQ(step.ranks[0].why, "Rank 0 never waits.");
+    EXPECT_EQ(step.ranks[0].why, "Rank 0 does not wait.");
 }
 
 TEST(Playground, FindsTheNearestShapeThatTheScheduleTakes) {
