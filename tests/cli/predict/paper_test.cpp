@@ -355,7 +355,7 @@ TEST_F(ValidationPage, EveryCommandRuns) {
     EXPECT_GE(run, 10);
 }
 
-// --- One NVIDIA H100, cut into shares: docs/gpu-results.md. ---
+// --- One NVIDIA H100, cut into shares: docs/internals/gpu-results.md. ---
 
 struct MeasuredStep {
     const char* profile;
