@@ -390,6 +390,7 @@ class FileExpectation {
     }
     void operator()(const DevicesOptions&) const {}
     void operator()(const ViewOptions&) const {}
+    void operator()(const DemoOptions&) const {}
 
   private:
     static void scenario(const std::filesystem::path& file) {
