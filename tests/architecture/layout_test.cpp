@@ -106,7 +106,7 @@ const std::vector<House>& houses() {
           {"cli/predict", "cli/processes"},
           {"cli/text"},
           {"cli/run_folder"},
-          {"cli/training", "cli/interop"},
+          {"cli/training", "cli/interop", "cli/tour"},
           {"cli/interop/import", "cli/interop/export"},
           {"cli/commands"},
           {"cli"}}},
