@@ -177,6 +177,7 @@ class FileExpectation {
     }
     void operator()(const DevicesOptions&) const {}
     void operator()(const ViewOptions&) const {}
+    void operator()(const DemoOptions&) const {}
 
   private:
     static void scenario(const std::filesystem::path& file) {
