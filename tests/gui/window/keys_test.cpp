@@ -158,6 +158,7 @@ TEST_F(KeysTest, EveryKeyReachesItsCommand) {
         for (const QKeySequence& keys : action->shortcuts()) {
             window_.show();
             QApplication::setActiveWindow(&window_);
+            window_.show_view("timeline");  // the key before may have led to another page
             window_.timeline().setFocus();
             QSignalSpy triggered(action, &QAction::triggered);
             // Dialogs for files keep the key waiting until they are answered.
@@ -454,7 +455,7 @@ TEST_F(KeysTest, OpensFoldersAndFilesLaysOverAndReadsAgain) {
     const QString other = trace_file("other.json", 7);
     expect_opened([&] {
         answer(other);
-        key(Qt::Key_O, Qt::ControlModifier | Qt::ShiftModifier);
+        key(Qt::Key_O, Qt::ControlModifier);
     });
     EXPECT_EQ(step_in_ms(), 7);
     expect_opened([&] {
@@ -515,10 +516,10 @@ TEST_F(KeysTest, EveryPanelIsReachedByAKeyAndShownWhereItWasHidden) {
     int number = 0;
     for (const std::string& name : view_names()) {
         auto* const panel = window_.findChild<QWidget*>(QString::fromStdString(name));
-        if (name == "timeline") {
-            continue;
+        if (panel == nullptr ||
+            qobject_cast<QTabWidget*>(panel->parentWidget()->parentWidget()) == nullptr) {
+            continue;  // a page
         }
-        ASSERT_NE(panel, nullptr) << name;
         window_.timeline().setFocus();
         action("right_panels")->setChecked(false);
         action("panels_below")->setChecked(false);
@@ -590,7 +591,7 @@ TEST_F(KeysTest, EscLeavesTheListOfKeysAsItIs) {
     ASSERT_NE(QApplication::focusWidget(), nullptr);
     QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
     EXPECT_FALSE(dialog->isVisible());
-    EXPECT_EQ(action("open_folder")->shortcut(), QKeySequence(Qt::CTRL | Qt::Key_O));
+    EXPECT_EQ(action("open")->shortcut(), QKeySequence(Qt::CTRL | Qt::Key_O));
     EXPECT_EQ(action("clear")->shortcut(), QKeySequence(Qt::Key_Escape));
 }
 
