@@ -368,7 +368,7 @@ void WhatIfPanel::show_run(std::shared_ptr<const RunData> run) {
     own_.reset();
     shown_.reset();
     drawn_ = run;
-    say(run == nullptr ? tr("There is no run.") : tr("Reading the scenario of the run ..."));
+    say(run == nullptr ? tr("No run is open.") : tr("Reading the scenario of the run ..."));
     controller_->show_run(std::move(run));
 }
 
@@ -391,7 +391,7 @@ void WhatIfPanel::take_source() {
     area_->setVisible(usable);
     note_->setText(usable ? text_of(source()->note()) : QString());
     if (!usable) {
-        say(source() == nullptr ? tr("There is no run.") : text_of(source()->why_not()));
+        say(source() == nullptr ? tr("No run is open.") : text_of(source()->why_not()));
         emit settings_changed();
         emit settled();
         return;

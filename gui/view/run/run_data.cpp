@@ -438,7 +438,7 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
         compare_or_note(run, *predicted, *measured);
         note_alone(run);
     }
-    if (has_predicted) {
+    if (has_predicted && sides.plan) {
         run.own_plan = std::move(sides.plan);
     }
     return run;
