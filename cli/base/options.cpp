@@ -40,7 +40,8 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"export"},
                                    std::string_view{"calibrate"},
                                    std::string_view{"devices"},
-                                   std::string_view{"view"}};
+                                   std::string_view{"view"},
+                                   std::string_view{"demo"}};
 
 /// Common options in types that CLI11 can read, before they become CommonOptions.
 struct RawCommon {
@@ -201,6 +202,7 @@ class Grammar {
     void add_exchange();
     void add_calibrate();
     void add_devices();
+    void add_demo();
     void add_hf_options(CLI::App& app);
     void add_range_names(CLI::App& app);
     Command selected() const;
@@ -222,6 +224,7 @@ class Grammar {
     ExportOptions export_;
     CalibrateOptions calibrate_;
     ViewOptions view_;
+    DemoOptions demo_;
 };
 
 CLI::App& Grammar::add_command(const std::string& name, const std::string& text) {
@@ -481,6 +484,10 @@ void Grammar::add_question(CLI::App& plan) {
     plan.add_option("--precision", plan_.precision, "bf16 (default), fp16, fp32 or fp8")
         ->type_name("NAME")
         ->needs("--cluster");
+    plan.add_flag("--whole-blocks",
+                  plan_.whole_blocks,
+                  "Cut no block in two, as Megatron and torchtitan cannot")
+        ->needs("--cluster");
     tokens("--tokens", plan_.tokens, "Tokens of the whole training: adds days, device hours, cost");
     plan.add_option("--price", plan_.price, "Price of one device for an hour")
         ->check(CLI::PositiveNumber)
@@ -604,6 +611,19 @@ void Grammar::add_devices() {
         ->needs(measure);
 }
 
+void Grammar::add_demo() {
+    CLI::App& demo = add_command(
+        "demo", "A guided tour: seven steps from plain numbers to a trained and measured model");
+    demo.get_option("--out")->description("Folder of the tour (default: pipetwin-demo)");
+    demo.add_option("--from",
+                    demo_.from,
+                    "Begin at step N, and do it again if it is done (default: the first step that "
+                    "is not done)")
+        ->type_name("N");
+    demo.add_option("--to", demo_.to, "End after step N (default: the last step)")->type_name("N");
+    demo.add_flag("--list", demo_.list, "List the steps, and which of them are done");
+}
+
 /// Commands stand in the order in which --help lists them.
 Grammar::Grammar() {
     app_.require_subcommand(1);
@@ -636,6 +656,7 @@ Grammar::Grammar() {
     add_command("view", "Open the desktop program (pipetwin-gui)")
         .add_option("file", view_.file, "A run folder or a trace")
         ->type_name("RUN or FILE");
+    add_demo();
 }
 
 CommonOptions Grammar::common() const {
@@ -736,6 +757,9 @@ Command Grammar::selected() const {
     }
     if (name == "devices") {
         return with_common(devices_);
+    }
+    if (name == "demo") {
+        return with_common(demo_);
     }
     return with_common(view_);
 }
@@ -853,7 +877,8 @@ void refuse_without_effect(const Command& command) {
     };
     const bool shows = std::holds_alternative<CompareOptions>(command) ||
                        std::holds_alternative<DevicesOptions>(command) ||
-                       std::holds_alternative<ViewOptions>(command);
+                       std::holds_alternative<ViewOptions>(command) ||
+                       std::holds_alternative<DemoOptions>(command);
     const bool reads_no_scenario = shows || std::holds_alternative<ImportOptions>(command) ||
                                    std::holds_alternative<CalibrateOptions>(command);
     if (reads_no_scenario && !common.overrides.empty()) {

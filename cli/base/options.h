@@ -129,6 +129,7 @@ struct PlanOptions {
     std::optional<int> sequence;           ///< tokens per sample
     std::optional<double> batch_tokens;    ///< tokens per step
     std::optional<std::string> precision;  ///< of the estimate
+    bool whole_blocks = false;             ///< no block is cut in two
     std::optional<double> tokens;          ///< of the whole training
     std::optional<double> price;           ///< of one device for an hour
     std::filesystem::path profile;
@@ -247,6 +248,14 @@ struct ViewOptions {
     std::filesystem::path file;
 };
 
+/// Options of `demo`.
+struct DemoOptions {
+    CommonOptions common;
+    std::optional<int> from;  ///< number of the first step; none: the first that is not done
+    std::optional<int> to;    ///< number of the last step; none: the last there is
+    bool list = false;        ///< list the steps, do none
+};
+
 /// The options of the command that was given.
 using Command = std::variant<RunOptions,
                              SimulateOptions,
@@ -261,7 +270,8 @@ using Command = std::variant<RunOptions,
                              CalibrateOptions,
                              DevicesOptions,
                              ViewOptions,
-                             ModelOptions>;
+                             ModelOptions,
+                             DemoOptions>;
 
 /// The options that every command has.
 const CommonOptions& common_options(const Command& command);

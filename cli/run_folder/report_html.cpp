@@ -8,6 +8,7 @@
 
 #include "cli/run_folder/finished_run.h"
 #include "cli/run_folder/learning_curve.h"
+#include "cli/run_folder/page.h"
 #include "cli/text/gpu_text.h"
 #include "cli/text/text_output.h"
 #include "core/base/as_index.h"
@@ -19,66 +20,6 @@
 namespace pipetwin::cli {
 
 namespace {
-
-constexpr std::string_view style = R"css(
-:root { color-scheme: light dark; --ink: #1d2127; --faint: #646b75; --line: #dcdfe4; --page: #ffffff;
-        --panel: #f6f7f9; --accent: #0072b2; --second: #b45309; --good: #1a7f4b; --bad: #b42318; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e7eb; --faint: #9aa2ad; --line: #363c45; --page: #16191d; --panel: #1e2227;
-          --accent: #56b4e9; --second: #e69f00; --good: #4cc38a; --bad: #ff8a7a; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 84rem; padding: 2.5rem 2rem 4rem; background: var(--page); color: var(--ink);
-       font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif;
-       font-variant-numeric: tabular-nums; }
-h1 { margin: 0; font-size: 1.7rem; font-weight: 650; letter-spacing: -0.01em; }
-h2 { margin: 0 0 .6rem; font-size: 1rem; font-weight: 650; }
-.about { margin: .2rem 0 0; color: var(--faint); }
-.headline { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); margin: 1.8rem 0 2.2rem;
-            padding: 1.1rem 0; border-block: 1px solid var(--line); gap: 1rem; }
-.figure b { display: block; font-size: 1.65rem; font-weight: 600; line-height: 1.25; letter-spacing: -0.01em; }
-.figure span { color: var(--faint); font-size: .88rem; }
-.good b { color: var(--good); } .bad b { color: var(--bad); }
-.top { display: grid; grid-template-columns: minmax(0, 1fr); gap: 2.2rem; }
-.column { display: grid; gap: 2.2rem; align-content: start; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(25rem, 100%), 1fr)); gap: 2.2rem 3rem;
-         margin-top: 2.4rem; }
-@media (min-width: 72rem) { .top { grid-template-columns: minmax(0, 1fr) 25rem; } }
-figure { margin: 0; } figure svg { display: block; width: 100%; height: auto; }
-figure.paper svg { background: #ffffff; border-radius: 4px; }
-figcaption { margin-top: .5rem; color: var(--faint); font-size: .88rem; }
-table { width: 100%; border-collapse: collapse; font-size: .92rem; }
-th, td { padding: .28rem .1rem .28rem .9rem; text-align: right; border-bottom: 1px solid var(--line);
-         white-space: nowrap; vertical-align: top; }
-th { color: var(--faint); font-weight: 500; font-size: .84rem; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-.note { color: var(--faint); font-size: .88rem; margin: .6rem 0 0; }
-pre { margin: 0; padding: 1rem 1.1rem; overflow-x: auto; background: var(--panel); border-radius: 6px;
-      font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
-summary { cursor: pointer; font-weight: 650; margin-bottom: .6rem; }
-details { margin-top: 2.4rem; }
-@media print { body { padding: 0; max-width: none; font-size: 11px; }
-  .cards { grid-template-columns: 1fr 1fr; gap: 1.2rem 2rem; } section, figure { break-inside: avoid; } }
-)css";
-
-using Row = std::vector<std::string>;
-
-/// The first row is the head. Cells are plain text.
-std::string html_table(const std::vector<Row>& rows) {
-    std::string html = "<table>\n";
-    for (std::size_t index = 0; index < rows.size(); ++index) {
-        const std::string_view tag = index == 0 ? "th" : "td";
-        html += "<tr>";
-        for (const std::string& cell : rows[index]) {
-            html += fmt::format("<{0}>{1}</{0}>", tag, html_escaped(cell));
-        }
-        html += "</tr>\n";
-    }
-    return html + "</table>\n";
-}
-
-std::string section(std::string_view title, const std::string& content) {
-    return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", html_escaped(title), content);
-}
 
 /// "measured", or "emulated" where the paced device stood in for the hardware.
 std::string_view measured_word(const FinishedRun& run) {
@@ -166,7 +107,7 @@ std::string timelines(const FinishedRun& run) {
 
 std::string summary_table(const FinishedRun& run) {
     const Comparison& both = run.comparison;
-    std::vector<Row> rows{{"", "predicted", std::string(measured_word(run)), "error"}};
+    std::vector<HtmlRow> rows{{"", "predicted", std::string(measured_word(run)), "error"}};
     rows.push_back(pair_row("step", both.step));
     rows.push_back(pair_row("pipeline", both.makespan));
     rows.push_back({"bubble (total)",
@@ -176,7 +117,7 @@ std::string summary_table(const FinishedRun& run) {
     for (const Comparison::ByOp& by_op : both.by_op) {
         rows.push_back(pair_row(fmt::format("all {}", op_words(by_op.op)), by_op.total));
     }
-    return section("Predicted and " + std::string(measured_word(run)), html_table(rows));
+    return html_section("Predicted and " + std::string(measured_word(run)), html_table(rows));
 }
 
 std::string breakdown_table(const FinishedRun& run) {
@@ -185,7 +126,8 @@ std::string breakdown_table(const FinishedRun& run) {
     if (!predicted || !measured) {
         return {};
     }
-    std::vector<Row> rows{{"mean over ranks, ms", "predicted", std::string(measured_word(run))}};
+    std::vector<HtmlRow> rows{
+        {"mean over ranks, ms", "predicted", std::string(measured_word(run))}};
     for (const BreakdownPart& part : breakdown_parts) {
         if (*predicted.*part.value != Duration{} || *measured.*part.value != Duration{}) {
             rows.push_back({std::string(part.word),
@@ -196,7 +138,7 @@ std::string breakdown_table(const FinishedRun& run) {
     rows.push_back({"step",
                     fmt::format("{:.3f}", to_milliseconds(predicted->sum())),
                     fmt::format("{:.3f}", to_milliseconds(measured->sum()))});
-    return section("Where a step's time goes", html_table(rows));
+    return html_section("Where a step's time goes", html_table(rows));
 }
 
 /// "5 879 808", with spaces that do not break.
@@ -209,7 +151,7 @@ std::string grouped(std::int64_t number) {
 }
 
 std::string memory_table(const FinishedRun& run) {
-    std::vector<Row> rows{{"bytes", "predicted", "counted", "error"}};
+    std::vector<HtmlRow> rows{{"bytes", "predicted", "counted", "error"}};
     for (const PeakDelta& peak : run.comparison.peaks) {
         rows.push_back({fmt::format("rank {}", peak.rank),
                         grouped(peak.predicted.count),
@@ -221,12 +163,12 @@ std::string memory_table(const FinishedRun& run) {
     if (!beside.empty()) {
         html += fmt::format("<p class=\"note\">{}.</p>\n", html_escaped(beside));
     }
-    return section("Peak memory", html);
+    return html_section("Peak memory", html);
 }
 
 std::string rank_table(const FinishedRun& run) {
     const Prediction& prediction = run.prediction;
-    std::vector<Row> rows{{"rank", "busy", "idle", "live micro-batches"}};
+    std::vector<HtmlRow> rows{{"rank", "busy", "idle", "live micro-batches"}};
     for (const DeviceMetrics& device : prediction.metrics.devices) {
         rows.push_back({std::to_string(device.rank),
                         format_duration(device.busy),
@@ -241,7 +183,7 @@ std::string rank_table(const FinishedRun& run) {
         }
         html += fmt::format("<p class=\"note\">Layers per stage: {}.</p>\n", cut);
     }
-    return section("Ranks, predicted", html);
+    return html_section("Ranks, predicted", html);
 }
 
 std::string noise_table(const FinishedRun& run) {
@@ -262,56 +204,22 @@ std::string noise_table(const FinishedRun& run) {
             "{}.</p>\n",
             *why);
     }
-    return section("Noise of the machine", html);
+    return html_section("Noise of the machine", html);
 }
 
 }  // namespace
 
-std::string html_escaped(std::string_view text) {
-    std::string html;
-    html.reserve(text.size());
-    for (const char letter : printable_lines(text)) {
-        switch (letter) {
-            case '&':
-                html += "&amp;";
-                break;
-            case '<':
-                html += "&lt;";
-                break;
-            case '>':
-                html += "&gt;";
-                break;
-            case '"':
-                html += "&quot;";
-                break;
-            case '\'':
-                html += "&#39;";
-                break;
-            default:
-                html += letter;
-        }
-    }
-    return html;
-}
-
 std::string report_html(const FinishedRun& run) {
-    const std::string name = html_escaped(printable(run.scenario.file.stem().string()));
-    std::string html = fmt::format(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-        "<title>{} - pipetwin</title>\n<style>{}</style>\n</head>\n<body>\n<h1>{}</h1>\n<p "
-        "class=\"about\">{}</p>\n",
-        name,
-        style,
-        name,
-        html_escaped(about(run)));
+    const std::string name = printable(run.scenario.file.stem().string());
+    std::string html =
+        page_begin(name) + fmt::format("<p class=\"about\">{}</p>\n", html_escaped(about(run)));
     html += headline(run);
     for (const std::string& note : notes_of(run)) {
         html += fmt::format("<p class=\"note\">Note: {}.</p>\n", html_escaped(note));
     }
     html += "<div class=\"top\">\n<div class=\"column\">\n" + timelines(run);
-    html +=
-        section("Learning", "<figure>" + learning_curve_svg(run.training.steps) + "</figure>\n");
+    html += html_section("Learning",
+                         "<figure>" + learning_curve_svg(run.training.steps) + "</figure>\n");
     html += "</div>\n<div class=\"column\">\n" + summary_table(run) + noise_table(run);
     html += "</div>\n</div>\n<div class=\"cards\">\n";
     html += breakdown_table(run) + memory_table(run) + rank_table(run) + "</div>\n";
@@ -319,10 +227,10 @@ std::string report_html(const FinishedRun& run) {
         "<details open>\n<summary>Scenario, every default written "
         "out</summary>\n<pre>{}</pre>\n</details>\n",
         html_escaped(print_scenario(run.scenario.as_scenario())));
-    html += fmt::format("<p class=\"note\">pipetwin {}, plan {}</p>\n</body>\n</html>\n",
+    html += fmt::format("<p class=\"note\">pipetwin {}, plan {}</p>\n",
                         PIPETWIN_VERSION,
                         run.prediction.plan.hash());
-    return html;
+    return html + page_end();
 }
 
 }  // namespace pipetwin::cli

@@ -6,6 +6,7 @@
 
 #include "cli/run_folder/finished_run.h"
 #include "cli/run_folder/learning_curve.h"
+#include "cli/run_folder/page.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/builders.h"
 
