@@ -915,7 +915,7 @@ void check_command_word(const std::vector<std::string>& args) {
         if (word != "--help" && word != "-h" && word != "--version") {
             throw Error(ErrorKind::Usage,
                         "",
-                        fmt::format("'{}' stands before the command", word),
+                        fmt::format("'{}' comes before the command", word),
                         "pipetwin <command> [SCENARIO.toml] [options]");
         }
         return;
