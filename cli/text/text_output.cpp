@@ -404,17 +404,24 @@ std::string comparison_text(const Comparison& comparison,
                         fmt::format("{} B", peak.measured.count),
                         error_text(peak.error_percent())});
     }
-    std::string text = text_table(rows);
     const Noise& noise = comparison.noise;
+    const std::optional<std::string> not_valid = noise.not_measurable();
+    std::string text;
+    if (not_valid) {
+        text += fmt::format(
+            "  {}: the errors below say nothing about the prediction, as {}\n\n",
+            console.styled(Style::Bad,
+                           noise.machine_was_busy() ? "The machine was busy"
+                                                    : "The run is too short to be compared"),
+            *not_valid);
+    }
+    text += text_table(rows);
     text +=
         fmt::format("\n  noise: {:.2f} % of the time stolen, p90/p10 {:.3f}, {} kept, {} dropped\n",
                     noise.stolen_percent,
                     noise.p90_over_p10,
                     counted(noise.steps, "step"),
                     noise.dropped_steps);
-    if (const auto why = noise.not_measurable()) {
-        text += fmt::format("  not measurable here, so this error says nothing: {}\n", *why);
-    }
     if (expected) {
         text +=
             fmt::format("  a measured step was to be expected at {}, where nine of ten {} lie\n",
@@ -427,10 +434,11 @@ std::string comparison_text(const Comparison& comparison,
     }
     const double error = comparison.step.error_percent();
     constexpr double good_percent = 5;
-    text += "  " +
-            console.styled(error < good_percent && error > -good_percent ? Style::Good : Style::Bad,
-                           "the step was predicted to " + error_text(error)) +
-            '\n';
+    const bool is_good = error < good_percent && error > -good_percent;
+    text += fmt::format(
+        "  error of the predicted step: {}\n",
+        not_valid ? error_text(error) + ", which says nothing here"
+                  : console.styled(is_good ? Style::Good : Style::Bad, error_text(error)));
     return text;
 }
 
