@@ -265,20 +265,45 @@ void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std
     }
 }
 
+/// "33.000 ms" as "33 ms".
+std::string without_zeros(std::string text) {
+    const std::size_t unit = text.find(' ');
+    std::string number = text.substr(0, unit);
+    if (number.find('.') != std::string::npos) {
+        number.erase(number.find_last_not_of('0') + 1);
+        number.erase(number.find_last_not_of('.') + 1);
+    }
+    return number + text.substr(unit);
+}
+
+/// What a column of a timeline is, as the end of its legend.
+std::string columns_text(const TimelineColumns& columns) {
+    const std::string column = format_duration(columns.column);
+    if (columns.are_units()) {
+        return fmt::format("; each column is {}", without_zeros(column));
+    }
+    if (columns.unit) {
+        return fmt::format("\nscaled to fit: a column is {}, as {} of {} are too wide",
+                           column,
+                           counted(columns.units, "column"),
+                           without_zeros(format_duration(*columns.unit)));
+    }
+    return fmt::format("\nscaled: a column is {}, as the times have no common unit", column);
+}
+
 }  // namespace
 
-std::string timeline_text(const Timeline& timeline, int width, Duration least_column) {
+std::string timeline_text(const Timeline& timeline, int width) {
     if (timeline.ranks.size() > most_ranks_shown) {
         return fmt::format("  {} ranks: too many to draw here; 'pipetwin export svg' draws them\n",
                            timeline.ranks.size());
     }
     constexpr int label_width = 10;
-    const Duration column =
-        fitted_column(timeline, std::max(20, width - label_width), least_column);
-    return fmt::format("{}{}; a column is {}\n",
-                       render_timeline(timeline, column),
+    const TimelineColumns columns = timeline_columns(timeline, std::max(20, width - label_width));
+    return fmt::format("{}{}{}\n",
+                       render_timeline(timeline, columns.column),
                        timeline_legend(timeline),
-                       format_duration(column));
+                       columns_text(columns));
 }
 
 std::string text_table(const std::vector<std::vector<std::string>>& cells) {
