@@ -483,6 +483,10 @@ void Grammar::add_question(CLI::App& plan) {
     plan.add_option("--precision", plan_.precision, "bf16 (default), fp16, fp32 or fp8")
         ->type_name("NAME")
         ->needs("--cluster");
+    plan.add_flag("--whole-blocks",
+                  plan_.whole_blocks,
+                  "Cut no block in two, as Megatron and torchtitan cannot")
+        ->needs("--cluster");
     tokens("--tokens", plan_.tokens, "Tokens of the whole training: adds days, device hours, cost");
     plan.add_option("--price", plan_.price, "Price of one device for an hour")
         ->check(CLI::PositiveNumber)

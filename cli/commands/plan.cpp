@@ -10,6 +10,7 @@
 #include "cli/base/stop_signal.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
+#include "cli/interop/export/plan_exports.h"
 #include "cli/interop/import/asked_model.h"
 #include "cli/predict/prediction.h"
 #include "cli/predict/run_calibration.h"
@@ -78,11 +79,17 @@ struct Planned {
     const sim::FoundPlan& best() const { return result.ranked.front(); }
 };
 
-Planned planned(const Scenario& scenario, Profile profile, bool every_cell, Console& console) {
+Planned planned(
+    const Scenario& scenario, Profile profile, bool is_model, bool every_cell, Console& console) {
     Model model = scenario_model(scenario, &profile);
     sim::SearchResult result = search_with_progress(scenario, model, profile, every_cell, console);
     if (result.ranked.empty()) {
-        throw nothing_fits(scenario, profile, result);
+        const Error lacking = nothing_fits(scenario, profile, result);
+        throw is_model ? Error(lacking.kind(),
+                               lacking.place(),
+                               lacking.text(),
+                               "more nodes (--nodes), or a smaller model or sequence (--sequence)")
+                       : lacking;
     }
     return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
 }
@@ -113,6 +120,7 @@ std::optional<NamedOrder> better_order_for(const Scenario& scenario, const Plann
 /// Takes the other order where the user asked for it and it is faster; else says that there is one.
 Planned in_the_better_order(const Scenario& scenario,
                             Planned first,
+                            bool is_model,
                             const PlanOptions& options,
                             Console& console) {
     const std::optional<NamedOrder> found = better_order_for(scenario, first);
@@ -133,7 +141,7 @@ Planned in_the_better_order(const Scenario& scenario,
         console.note(smaller + "; --order-out FILE.profile.json plans with it");
         return first;
     }
-    Planned second = planned(scenario, order.profile, !options.heat_map.empty(), console);
+    Planned second = planned(scenario, order.profile, is_model, !options.heat_map.empty(), console);
     const bool is_faster = second.best().step < first.best().step;
     console.note(fmt::format("{}: a step takes {}, {} in the model's own",
                              smaller,
@@ -154,8 +162,11 @@ void write_best(RunFolder& folder,
                 const Planned& plan,
                 const Prediction& prediction,
                 Console& console) {
-    folder.write(run_file::scenario,
-                 print_scenario(sim::with_plan(scenario, plan.best()).as_scenario()));
+    Scenario written = sim::with_plan(scenario, plan.best()).as_scenario();
+    if (written.model.kind == ModelKind::Profile) {
+        written.model.profile = run_file::profile;  // the folder may move
+    }
+    folder.write(run_file::scenario, print_scenario(written));
     folder.write(run_file::profile, print_profile(plan.profile));
     folder.write(run_file::search,
                  json_text(search_json(scenario, plan.result, prediction_json(prediction))));
@@ -164,6 +175,19 @@ void write_best(RunFolder& folder,
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
     folder.keep_on(exec::disk_patience, [&](const std::string& line) { console.note(line); });
     folder.finish(exec::disk_patience);
+}
+
+/// Writes the plan in the words of other systems beside it.
+std::vector<PlanExport> write_exports(RunFolder& folder,
+                                      const std::optional<ScenarioParts::ModelPart>& sizes) {
+    std::vector<PlanExport> exports = plan_exports(folder.path(), sizes);
+    for (const PlanExport& one : exports) {
+        if (!one.content.empty()) {
+            folder.write(one.file, one.content);
+        }
+    }
+    folder.finish(exec::disk_patience);
+    return exports;
 }
 
 /// Whether the positional names a model, and not a scenario.
@@ -194,6 +218,7 @@ ModelQuestion question_of(const PlanOptions& options) {
             .sequence = options.sequence,
             .batch_tokens = options.batch_tokens,
             .precision = options.precision,
+            .whole_blocks = options.whole_blocks,
             .overrides = options.common.overrides,
             .costs_file = costs};
 }
@@ -203,6 +228,7 @@ struct Asked {
     Scenario scenario;
     FoundProfile found;
     bool is_model = false;
+    std::optional<ScenarioParts::ModelPart> sizes{};  ///< of the model, where they are known
 };
 
 Asked asked(const PlanOptions& options, Console& console) {
@@ -211,13 +237,16 @@ Asked asked(const PlanOptions& options, Console& console) {
             read_scenario(options.scenario, options.common.overrides, Unwritten::Auto);
         FoundProfile found = find_profile(scenario, options.profile, options.common.out);
         console.note(fmt::format("costs: {}", found.file.string()));
-        return {std::move(scenario), std::move(found)};
+        return {.scenario = std::move(scenario), .found = std::move(found)};
     }
     AskedModel model = asked_model(question_of(options));
     for (const std::string& note : model.notes) {
         console.note(note);
     }
-    return {std::move(model.scenario), std::move(model.found), true};
+    return {.scenario = std::move(model.scenario),
+            .found = std::move(model.found),
+            .is_model = true,
+            .sizes = std::move(model.sizes)};
 }
 
 sim::EveryShape shapes_with_progress(const Scenario& scenario,
@@ -232,88 +261,151 @@ sim::EveryShape shapes_with_progress(const Scenario& scenario,
         });
 }
 
+/// Throws Error(Io) for a file that stands where one is to be written.
+void require_free_files(const PlanOptions& options) {
+    for (const std::filesystem::path& file : {options.heat_map, options.order_out}) {
+        if (!file.empty()) {
+            require_free(file, options.common.force);
+        }
+    }
+}
+
+/// Everything that a search has found, to be shown.
+struct Findings {
+    const PlanOptions& options;
+    const Asked& question;
+    const Planned& plan;
+    const Prediction& prediction;
+    std::optional<sim::Calibration> calibration;
+    std::optional<sim::Hybrid> hybrid{};
+    HeatMapPicture picture{};
+    sim::EveryShape shapes{};
+    std::vector<PlanExport> exports{};  ///< of a model, with --out
+
+    bool has_heat_map() const { return !options.heat_map.empty(); }
+    bool has_exports() const { return question.is_model && !options.common.out.empty(); }
+    AnswerParts answer() const;
+};
+
+AnswerParts Findings::answer() const {
+    return {.model = options.scenario.filename().string(),
+            .cluster = options.cluster,
+            .nodes = options.nodes,
+            .sequence = static_cast<int>(plan.profile.tokens_per_sample),
+            .tokens = options.tokens,
+            .price = options.price,
+            .scenario = question.scenario,
+            .profile = plan.profile,
+            .best = prediction,
+            .plan = plan.best(),
+            .shapes = shapes,
+            .search = plan.result};
+}
+
+Json findings_json(const Findings& found) {
+    Json json =
+        search_json(found.question.scenario, found.plan.result, prediction_json(found.prediction));
+    if (found.has_heat_map()) {
+        json["heat_map"] = heat_map_json(found.plan.result);
+    }
+    if (found.hybrid) {
+        json["hybrid"] = hybrid_json(*found.hybrid);
+    }
+    json["calibration"] = calibration_json(found.calibration);
+    json["answer"] = nullptr;
+    if (found.question.is_model) {
+        json["answer"] = answer_json(found.answer());
+        json["answer"]["written"] = found.has_exports()
+                                        ? written_json(found.options.common.out, found.exports)
+                                        : Json(nullptr);
+    }
+    return json;
+}
+
+std::string findings_text(const Findings& found, const Console& console) {
+    const Scenario& scenario = found.question.scenario;
+    const sim::FoundPlan& best = found.plan.best();
+    std::string text;
+    if (found.question.is_model) {
+        text += answer_text(found.answer(), console) + "\nThe fastest plans\n";
+    }
+    text += calibration_text(found.calibration, console) +
+            search_text(scenario, found.plan.result, console) + '\n';
+    if (found.has_heat_map()) {
+        text += heat_map_text(found.picture, found.plan.result) + '\n';
+    }
+    if (found.hybrid) {
+        text += hybrid_text(*found.hybrid, best, found.plan.profile, console) + '\n';
+    }
+    text += "The best plan\n" + prediction_text(found.prediction, console) + '\n' +
+            pipeline_keys(scenario, best.candidate, best.partition, best.recompute);
+    if (found.has_exports()) {
+        text += '\n' + written_text(found.options.common.out, found.exports, console.width());
+    }
+    return text;
+}
+
 }  // namespace
 
 void execute(const PlanOptions& options, Console& console) {
     Asked question = asked(options, console);
     const Scenario& scenario = question.scenario;
-    FoundProfile& found = question.found;
-    const std::optional<sim::Calibration> calibration =
+    std::optional<sim::Calibration> calibration =
         calibrate_by_file(options.calibration,
                           {.file = options.scenario,
                            .overrides = options.common.overrides,
                            .unwritten = Unwritten::Auto},
-                          found,
+                          question.found,
                           console);
     if (options.largest_layers) {
-        show_largest(scenario, found, calibration, options.common.json, console);
+        show_largest(scenario, question.found, calibration, options.common.json, console);
         return;
     }
-    const bool heat = !options.heat_map.empty();
-    if (heat) {
-        require_free(options.heat_map, options.common.force);
-    }
-    if (!options.order_out.empty()) {
-        require_free(options.order_out, options.common.force);
-    }
+    require_free_files(options);
     std::optional<RunFolder> folder;
     if (!options.common.out.empty()) {
         folder.emplace(options.common.out, unless_forced(options.common.force));
     }
+    const bool heat = !options.heat_map.empty();
     Planned plan = in_the_better_order(
-        scenario, planned(scenario, found.profile, heat, console), options, console);
-    const sim::FoundPlan& best = plan.best();
-    const Prediction prediction = predict(sim::with_plan(scenario, best), plan.model, plan.profile);
+        scenario,
+        planned(scenario, question.found.profile, question.is_model, heat, console),
+        question.is_model,
+        options,
+        console);
+    const Prediction prediction =
+        predict(sim::with_plan(scenario, plan.best()), plan.model, plan.profile);
     // Costs of other devices than the profile's are estimated, too.
     plan.result.cost_source = prediction.plan->cost_source.value_or(plan.profile.source);
-    const sim::SearchResult& result = plan.result;
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
+    Findings found{.options = options,
+                   .question = question,
+                   .plan = plan,
+                   .prediction = prediction,
+                   .calibration = std::move(calibration)};
     if (folder) {
         write_best(*folder, scenario, plan, prediction, console);
+        if (question.is_model) {
+            found.exports = write_exports(*folder, question.sizes);
+        }
     }
-    std::optional<sim::Hybrid> hybrid;
     if (options.hybrid) {
-        hybrid = sim::hybrid_like(scenario, plan.model, plan.profile, best);
+        found.hybrid = sim::hybrid_like(scenario, plan.model, plan.profile, plan.best());
     }
-    const sim::EveryShape shapes =
-        question.is_model ? shapes_with_progress(scenario, plan, console) : sim::EveryShape{};
-    const AnswerParts answer{.model = options.scenario.filename().string(),
-                             .cluster = options.cluster,
-                             .nodes = options.nodes,
-                             .sequence = static_cast<int>(plan.profile.tokens_per_sample),
-                             .tokens = options.tokens,
-                             .price = options.price,
-                             .scenario = scenario,
-                             .profile = plan.profile,
-                             .best = prediction,
-                             .plan = best,
-                             .shapes = shapes};
-    const HeatMapPicture picture = heat ? heat_map(scenario, result) : HeatMapPicture{};
+    if (question.is_model) {
+        found.shapes = shapes_with_progress(scenario, plan, console);
+    }
     if (heat) {
-        write_output(options.heat_map, render_heat_map(picture), console);
+        found.picture = heat_map(scenario, plan.result);
+        write_output(options.heat_map, render_heat_map(found.picture), console);
     }
     if (options.common.json) {
-        Json json = search_json(scenario, result, prediction_json(prediction));
-        if (heat) {
-            json["heat_map"] = heat_map_json(result);
-        }
-        if (hybrid) {
-            json["hybrid"] = hybrid_json(*hybrid);
-        }
-        json["calibration"] = calibration_json(calibration);
-        json["answer"] = question.is_model ? answer_json(answer) : Json(nullptr);
-        console.result(json_text(json));
+        console.result(json_text(findings_json(found)));
         return;
     }
-    console.result(
-        (question.is_model ? answer_text(answer, console) + "\nThe fastest plans\n" : "") +
-        calibration_text(calibration, console) + search_text(scenario, result, console) + '\n' +
-        (heat ? heat_map_text(picture, result) + '\n' : "") +
-        (hybrid ? hybrid_text(*hybrid, best, plan.profile, console) + '\n' : "") +
-        "The best plan\n" + prediction_text(prediction, console) + '\n' +
-        pipeline_keys(scenario, best.candidate, best.partition, best.recompute));
+    console.result(findings_text(found, console));
     if (heat) {
         console.note(fmt::format("heat map: {}", options.heat_map.string()));
     }

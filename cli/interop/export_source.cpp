@@ -170,7 +170,8 @@ ExportSource::Placed ExportSource::placed() const {
     }
     return {.scenario = settled,
             .schedule = scenario_rows(settled, found ? &found->profile : nullptr),
-            .partition = partition_in_halves(*partition, names)};
+            .partition = partition_in_halves(*partition, names),
+            .model = sizes_.value_or(settled.model)};
 }
 
 namespace {

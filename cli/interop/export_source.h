@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/base/console.h"
@@ -24,6 +26,9 @@ class ExportSource {
                  std::vector<Override> overrides,
                  std::filesystem::path profile);
 
+    /// Says what the sizes of the model are, which a profile does not hold.
+    void know_sizes(ScenarioParts::ModelPart sizes) { sizes_ = std::move(sizes); }
+
     Kind kind() const { return kind_; }
     const std::filesystem::path& path() const { return path_; }
 
@@ -45,6 +50,8 @@ class ExportSource {
         SettledScenario scenario;
         Schedule schedule;
         Partition partition;  ///< in halves of blocks
+        /// Sizes of the model: the scenario's own, or those of `know_sizes`.
+        ScenarioParts::ModelPart model;
     };
     /// The layers that a scenario or run puts on each stage, of a model whose layers are those of a
     /// decoder-only transformer (see core/interop/torchtitan.h): a gpt, or a profile with such
@@ -66,6 +73,7 @@ class ExportSource {
     std::vector<Override> overrides_;
     std::filesystem::path profile_;
     Kind kind_;
+    std::optional<ScenarioParts::ModelPart> sizes_{};
 };
 
 }  // namespace pipetwin::cli

@@ -39,7 +39,9 @@ constexpr std::array run_files{run_file::plan,
                                run_file::metrics,
                                run_file::live,
                                run_file::report_json,
-                               run_file::report_html};
+                               run_file::report_html,
+                               run_file::megatron_flags,
+                               run_file::torchtitan};
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
     throw Error(ErrorKind::Io,

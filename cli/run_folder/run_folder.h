@@ -28,6 +28,8 @@ constexpr std::string_view report_json = "report.json";
 constexpr std::string_view report_html = "report.html";
 constexpr std::string_view checkpoints = "checkpoints";  ///< a folder
 constexpr std::string_view flight = "flight";            ///< a folder, of several processes
+constexpr std::string_view megatron_flags = "megatron-flags.txt";  ///< of `plan MODEL`, as is:
+constexpr std::string_view torchtitan = "torchtitan.json";
 }  // namespace run_file
 
 /// A folder that this process alone writes to: it holds a lock on the file `lock` in it, with its

@@ -197,6 +197,7 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
          {throughput_lines(parts, answer), memory_lines(answer), bill_lines(parts, answer)}) {
         head.lines.insert(head.lines.end(), lines.begin(), lines.end());
     }
+    head.lines.push_back(not_tried_text(parts.scenario, parts.search));
     return text + '\n' + paragraph_text(head, console.width()) + '\n' + shapes_text(parts, console);
 }
 

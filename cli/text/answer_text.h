@@ -25,6 +25,7 @@ struct AnswerParts {
     const Prediction& best;
     const sim::FoundPlan& plan;
     const sim::EveryShape& shapes;
+    const sim::SearchResult& search;
 };
 
 /// The numbers of an answer.

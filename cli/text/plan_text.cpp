@@ -23,6 +23,7 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t most_in_json = 50;
+constexpr std::string_view no_costs_text = "no cost at micro-batch size";
 
 using sim::Candidate;
 using sim::FoundPlan;
@@ -338,6 +339,39 @@ std::string search_text(const Scenario& scenario,
     return text + '\n' + paragraph_text(proof, console.width());
 }
 
+std::string not_tried_text(const Scenario& scenario, const sim::SearchResult& result) {
+    std::int64_t without_costs = 0;
+    std::int64_t infeasible = 0;
+    for (const sim::Infeasible& entry : result.infeasible) {
+        infeasible += entry.count;
+        without_costs += entry.why.starts_with(no_costs_text) ? entry.count : 0;
+    }
+    std::string text = "not tried: context and expert parallelism (not modelled)";
+    if (std::vector<std::string> axes = not_tried(scenario, result); !axes.empty()) {
+        constexpr std::size_t most_named = 3;
+        const double saving =
+            1 - to_seconds(result.any_order_bound) / to_seconds(result.ranked.front().step);
+        const std::size_t more = axes.size() - std::min(most_named, axes.size());
+        axes.resize(axes.size() - more);
+        if (more > 0) {
+            axes.push_back(fmt::format("{} more", more));
+        }
+        text += fmt::format("; {} (could save {} at most, see What is proven)",
+                            enumerated(std::move(axes)),
+                            rounded_percent(std::max(0.0, saving)));
+    }
+    text += fmt::format("; {} of {} {} simulated: {} cannot be faster, {} do not fit",
+                        result.searched,
+                        counted(result.candidates, "combination"),
+                        verb_for(result.searched, "was", "were"),
+                        result.pruned,
+                        infeasible - without_costs);
+    if (without_costs > 0) {
+        text += fmt::format(", {} have larger micro-batches than the costs know", without_costs);
+    }
+    return text;
+}
+
 Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json best) {
     const FoundPlan& first = result.ranked.front();
     best["partition"] = first.partition;
@@ -393,7 +427,7 @@ Error nothing_fits(const Scenario& scenario,
         memory = memory || entry.why.find("memory") != std::string::npos;
     }
     const bool no_costs = std::ranges::all_of(result.infeasible, [](const sim::Infeasible& entry) {
-        return entry.why.starts_with("no cost at micro-batch size");
+        return entry.why.starts_with(no_costs_text);
     });
     if (no_costs && !result.infeasible.empty()) {
         return {ErrorKind::BadInput,

@@ -16,6 +16,10 @@ std::string search_text(const Scenario& scenario,
                         const sim::SearchResult& result,
                         const Console& console);
 
+/// One line: what a scenario can say and the search did not try, what it could save at most, and
+/// how many of the plans that are open were not simulated, with the reasons.
+std::string not_tried_text(const Scenario& scenario, const sim::SearchResult& result);
+
 /// Results of a search; `best` is the prediction of the best plan, as of `simulate`.
 Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json best);
 

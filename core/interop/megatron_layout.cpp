@@ -262,7 +262,8 @@ void require_whole_blocks(const Partition& partition) {
                             "Megatron layout has whole blocks only",
                             stage,
                             first / 2 - 1),
-                "write whole blocks: pipeline.partition with one number of blocks per stage");
+                "plan with whole blocks: --whole-blocks of 'pipetwin plan MODEL' and of 'pipetwin "
+                "import hf'; or write pipeline.partition with one number of blocks per stage");
         }
     }
 }

@@ -92,8 +92,8 @@ std::vector<std::vector<std::string>> torchtitan_modules(const Partition& partit
                                         "does not cut a block in two",
                                         stage,
                                         layer / 2 - 1),
-                            "set pipeline.partition so that stages begin with an attention, or "
-                            "plan with whole blocks: 'pipetwin import hf ... --whole-blocks'");
+                            "plan with whole blocks: --whole-blocks of 'pipetwin plan MODEL' and "
+                            "of 'pipetwin import hf'");
             }
         }
     }

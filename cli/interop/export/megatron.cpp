@@ -150,17 +150,17 @@ void set_llama(const LlamaSizes& llama, MegatronFlags& flags, Console& console) 
 }
 
 /// Sizes of a gpt or a llama. Of a profile they are not known, which a note says.
-void set_model(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
-    const Scenario::ModelPart& model = scenario.model;
+void set_model(const ExportSource::Placed& placed, MegatronFlags& flags, Console& console) {
+    const Scenario::ModelPart& model = placed.model;
+    const int devices = placed.scenario.pipeline.tensor_parallel;
     switch (model.kind) {
         case ModelKind::Gpt:
             set_gpt(model.gpt, flags);
-            set_vocabulary(model.gpt.vocabulary, scenario.pipeline.tensor_parallel, flags, console);
+            set_vocabulary(model.gpt.vocabulary, devices, flags, console);
             break;
         case ModelKind::Llama:
             set_llama(model.llama, flags, console);
-            set_vocabulary(
-                model.llama.vocabulary, scenario.pipeline.tensor_parallel, flags, console);
+            set_vocabulary(model.llama.vocabulary, devices, flags, console);
             break;
         default:
             console.note(
@@ -394,7 +394,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     if (chunks > 1 && scenario.pipeline.group_size > 0) {
         flags.group_size = scenario.pipeline.group_size;
     }
-    set_model(scenario, flags, console);
+    set_model(placed, flags, console);
     set_training(scenario, flags, console);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags, console);

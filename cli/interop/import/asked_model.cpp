@@ -14,6 +14,7 @@
 #include "core/costs/device_profile.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/whole_blocks.h"
 
 namespace pipetwin::cli {
 
@@ -50,9 +51,9 @@ Scenario open_scenario(const ModelQuestion& question,
                           Unwritten::Auto);
 }
 
-/// Costs of the model on the device, from its name or config.json: in bf16, as models are trained
-/// whatever they are published in.
-Imported estimated(const ModelQuestion& question, const std::string& device, int sequence) {
+/// How costs of the model on the device are estimated from its name or config.json: in bf16, as
+/// models are trained whatever they are published in.
+ImportOptions estimate_of(const ModelQuestion& question, const std::string& device, int sequence) {
     ImportOptions options;
     const bool has_bf16 = find_device(device).matrix_rates.contains("bf16");
     options.file = question.model;
@@ -61,20 +62,28 @@ Imported estimated(const ModelQuestion& question, const std::string& device, int
     options.hf.sequence = sequence;
     options.hf.precision =
         question.precision || !has_bf16 ? question.precision : std::optional<std::string>("bf16");
-    return import_hf(options);
+    options.hf.whole_blocks = question.whole_blocks;
+    return options;
 }
 
-FoundProfile costs_of(const ModelQuestion& question,
-                      const std::string& device,
-                      int sequence,
-                      std::vector<std::string>& notes) {
+/// Reads or estimates the costs of the model.
+void find_costs(const ModelQuestion& question,
+                const std::string& device,
+                int sequence,
+                AskedModel& asked) {
     if (is_profile(question.model)) {
-        return {.profile = read_profile(question.model), .file = question.model};
+        asked.found = {.profile = read_profile(question.model), .file = question.model};
+        if (question.whole_blocks) {
+            asked.found.profile = with_whole_blocks(asked.found.profile);
+        }
+        return;
     }
-    const Imported imported = estimated(question, device, sequence);
-    notes.insert(notes.end(), imported.notes.begin(), imported.notes.end());
-    return {.profile = parse_profile(imported.content, question.model.string()),
-            .file = question.costs_file};
+    const ImportOptions options = estimate_of(question, device, sequence);
+    const Imported imported = import_hf(options);
+    asked.notes.insert(asked.notes.end(), imported.notes.begin(), imported.notes.end());
+    asked.found = {.profile = parse_profile(imported.content, question.model.string()),
+                   .file = question.costs_file};
+    asked.sizes = hf_sizes(options);
 }
 
 }  // namespace
@@ -122,7 +131,7 @@ AskedModel asked_model(const ModelQuestion& question) {
     AskedModel asked;
     const Scenario node = open_scenario(question, 1, "bf16", std::nullopt);
     int sequence = question.sequence.value_or(usual_sequence);
-    asked.found = costs_of(question, node.cluster.device, sequence, asked.notes);
+    find_costs(question, node.cluster.device, sequence, asked);
     const Profile& profile = asked.found.profile;
     if (profile.tokens_per_sample > 0) {
         if (question.sequence && *question.sequence != profile.tokens_per_sample) {
@@ -147,6 +156,7 @@ AskedModel asked_model(const ModelQuestion& question) {
     const int devices = question.nodes * std::max(1, node.cluster.count);
     asked.scenario = open_scenario(
         question, asked.samples, profile.precision == "fp8" ? "bf16" : profile.precision, devices);
+    asked.scenario.file = question.model;  // of which errors speak
     return asked;
 }
 

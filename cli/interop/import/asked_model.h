@@ -21,6 +21,7 @@ struct ModelQuestion {
     std::optional<double> batch_tokens{};  ///< tokens per step, about
     /// Number type of the estimate; none: bf16, where the device has it.
     std::optional<std::string> precision{};
+    bool whole_blocks = false;           ///< attention and feed-forward stay in one stage
     std::vector<Override> overrides{};   ///< of keys of the scenario
     std::filesystem::path costs_file{};  ///< where the costs will be, for the scenario
 };
@@ -29,7 +30,9 @@ struct ModelQuestion {
 struct AskedModel {
     Scenario scenario;
     FoundProfile found;
-    int samples = 0;                   ///< of a step
+    int samples = 0;  ///< of a step
+    /// Sizes of the model, for exports; none where only its costs are known.
+    std::optional<ScenarioParts::ModelPart> sizes{};
     std::vector<std::string> notes{};  ///< what the reader should know, for stderr
 };
 

@@ -7,6 +7,7 @@
 #include "cli/base/options.h"
 #include "cli/interop/exchange.h"
 #include "core/costs/estimate.h"
+#include "core/scenario/scenario.h"
 
 /// The formats that `import` reads, one file each.
 namespace pipetwin::cli {
@@ -35,6 +36,11 @@ Imported import_csv(const ImportOptions& options);
 /// Hugging Face's config.json, or the name of a model in profiles/models: a profile with estimated
 /// costs.
 Imported import_hf(const ImportOptions& options);
+
+/// The sizes of a model that Hugging Face's config.json or a name describes, with --sequence as the
+/// context; none for a model that this program has no layers of. Throws Error(BadInput) as
+/// `import_hf`.
+std::optional<ScenarioParts::ModelPart> hf_sizes(const ImportOptions& options);
 
 /// Megatron's layout, the flags of its command line, or a YAML file with them: tables of a
 /// scenario, and with --device the costs of the model.

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/artifacts/chrome_trace.h"
+#include "core/artifacts/file_kinds.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
@@ -17,6 +18,7 @@
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 #include "core/text/input_file.h"
+#include "gui/view/run/scenario_run.h"
 #include "sim/explain/breakdown.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"
@@ -37,7 +39,9 @@ constexpr std::size_t most_violations = 10;
 struct Sides {
     std::optional<Trace> predicted;
     std::optional<Trace> measured;
-    std::vector<TorchTrace> ranks;  ///< of PyTorch's profiler, which writes a file per rank
+    std::vector<TorchTrace> ranks;         ///< of PyTorch's profiler, which writes a file per rank
+    std::optional<ScenarioRun> simulated;  ///< a scenario, or a profile
+    fs::path scenario;                     ///< the file of `simulated`, where it is a scenario
 };
 
 /// A later file takes the place of an earlier one.
@@ -109,10 +113,45 @@ void read_trace(const fs::path& file, Sides& sides, std::vector<std::string>& pr
     std::ranges::move(ranks, std::back_inserter(sides.ranks));
 }
 
+/// The simulated step of a scenario or a profile becomes the predicted side.
+void read_simulated(const fs::path& file, FileKind kind, Sides& sides) {
+    sides.simulated = kind == FileKind::Scenario ? simulate_scenario(file) : simulate_profile(file);
+    sides.scenario = kind == FileKind::Scenario ? file : fs::path();
+    sides.predicted = std::move(sides.simulated->trace);
+}
+
+/// Throws Error(BadInput) for a file of a kind that has no step to show.
+void refuse_other_kinds(const fs::path& file, FileKind kind) {
+    switch (kind) {
+        case FileKind::HfConfig:
+        case FileKind::WeightIndex:
+        case FileKind::Device:
+        case FileKind::Graph:
+        case FileKind::Cluster:
+        case FileKind::Torchtitan:
+        case FileKind::DeepSpeed:
+        case FileKind::Megatron:
+        case FileKind::Nsys:
+            throw Error(ErrorKind::BadInput,
+                        file.string(),
+                        fmt::format("this is {}, expected a scenario, a schedule, a trace, a "
+                                    "profile or a run folder",
+                                    pipetwin::words(kind)),
+                        "'pipetwin import' makes a scenario or a profile of other programs' files");
+        default:
+            return;
+    }
+}
+
 /// Anything a reader throws is something to show: a broken file must not take the window with it.
 void read_or_note(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {
     try {
-        if (!is_schedule_file(file.string())) {
+        const FileKind kind = kind_of_file(file);
+        refuse_other_kinds(file, kind);
+        if (kind == FileKind::Scenario || kind == FileKind::Profile ||
+            kind == FileKind::CostTable) {
+            read_simulated(file, kind, sides);
+        } else if (kind != FileKind::Schedule && !is_schedule_file(file.string())) {
             read_trace(file, sides, problems);
         } else if (std::optional<Trace> trace = simulated(file, problems)) {
             put(sides, std::move(*trace));
@@ -293,6 +332,16 @@ void merge_ranks(Sides& sides, std::vector<std::string>& problems) {
     }
 }
 
+/// What a simulated scenario knows beside its step.
+void take_simulated(RunData& run, Sides& sides) {
+    if (sides.simulated) {
+        run.scenario = sides.scenario;
+        run.planned = sides.simulated->planned;
+        run.own_plan = sides.simulated->plan;
+        run.notes = std::move(sides.simulated->notes);
+    }
+}
+
 /// From here on the trace is that of one replica.
 void choose_replica(RunData& run, Trace& trace, int replica) {
     std::vector<Timeline>& steps = trace.timelines.steps;
@@ -349,7 +398,9 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     }
     Sides sides;
     fs::path planned_in;
-    for (const fs::path& path : paths) {
+    for (const fs::path& named : paths) {
+        // A plan has no rows: these stand beside it.
+        const fs::path path = kind_of_file(named) == FileKind::Plan ? named.parent_path() : named;
         std::error_code ignored;
         if (fs::is_directory(path, ignored)) {
             read_folder(path, sides, run.problems);
@@ -358,6 +409,7 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
             read_or_note(path, sides, run.problems);
         }
     }
+    take_simulated(run, sides);
     merge_ranks(sides, run.problems);
     if (!planned_in.empty() && (sides.predicted || sides.measured)) {
         take_plan(run, planned_in, (sides.predicted ? sides.predicted : sides.measured)->plan_hash);
@@ -366,7 +418,8 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
         choose_replica(run, *sides.measured, replica);
         break_down(run, *sides.measured);
     }
-    const auto& [predicted, measured, ranks] = sides;
+    const std::optional<Trace>& predicted = sides.predicted;
+    const std::optional<Trace>& measured = sides.measured;
     const bool has_predicted = predicted && take_side(run, *predicted, Side::Predicted);
     const bool has_measured = measured && take_side(run, *measured, Side::Measured);
     if (has_predicted && has_measured) {

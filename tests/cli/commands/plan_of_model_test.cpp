@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@ namespace plan_of_model_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class PlanOfModel : public InFolder {
@@ -103,6 +105,8 @@ TEST_F(PlanOfModel, SaysTheAnswerFirst) {
                       HasSubstr(" tokens/s, "),
                       HasSubstr("% MFU: the operations of the model's matrix products"),
                       HasSubstr("--tokens N, such as 15T"),
+                      HasSubstr("not tried: context and expert parallelism (not modelled); naive"),
+                      Not(HasSubstr("warning: less than 5 % are left")),
                       HasSubstr("The best plan of every shape\n"),
                       HasSubstr("Memory against time\n"),
                       HasSubstr("What is proven\n")));
@@ -116,6 +120,106 @@ TEST_F(PlanOfModel, WritesAScenarioThatIsSimulatedAlike) {
     ASSERT_EQ(simulated.code, 0) << simulated.err;
     EXPECT_EQ(nlohmann::json::parse(simulated.out)["step_ms"],
               nlohmann::json::parse(planned.out)["best"]["step_ms"]);
+}
+
+TEST_F(PlanOfModel, WritesWhatOtherSystemsReadOrSaysWhyNot) {
+    const Outcome planned = pipetwin(question({"--out",
+                                               path("answer"),
+                                               "--whole-blocks",
+                                               "--set",
+                                               "pipeline.stages=4",
+                                               "--set",
+                                               "pipeline.schedule=1f1b",
+                                               "--json"}));
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    const auto result = planned.json();
+    for (const auto& one : result["answer"]["written"]["exports"]) {
+        EXPECT_EQ(one["why_not"], nullptr) << one;
+    }
+    // GPT-2 XL: 48 blocks of 1600 with 25 heads (Radford et al. 2019).
+    EXPECT_THAT(content_of(path("answer/megatron-flags.txt")),
+                AllOf(HasSubstr("--num-layers 48 --hidden-size 1600"),
+                      HasSubstr("--num-attention-heads 25"),
+                      HasSubstr("--seq-length 1024"),
+                      HasSubstr("--pipeline-model-parallel-size 4"),
+                      HasSubstr("--global-batch-size 64")));
+    // What the flags say is read back as the plan that was written.
+    ASSERT_EQ(pipetwin({"import",
+                        "megatron",
+                        path("answer/megatron-flags.txt"),
+                        "--out",
+                        path("back.toml"),
+                        "--quiet"})
+                  .code,
+              0);
+    const std::string back = content_of(path("back.toml"));
+    const auto& best = result["best"];
+    EXPECT_THAT(back, HasSubstr("stages = 4"));
+    EXPECT_THAT(back,
+                HasSubstr("micro_batches = " + std::to_string(best["micro_batches"].get<int>() *
+                                                              best["data_parallel"].get<int>())));
+    const auto modules = nlohmann::json::parse(content_of(path("answer/torchtitan.json")));
+    EXPECT_EQ(modules.size(), 4U);
+}
+
+// A folder that was planned again must not keep the exports of the plan before.
+TEST_F(PlanOfModel, LeavesNoExportsOfAnEarlierPlan) {
+    const std::string folder = path("answer");
+    ASSERT_EQ(pipetwin(question({"--out", folder, "--set", "pipeline.stages=1"})).code, 0);
+    ASSERT_TRUE(std::filesystem::exists(folder + "/torchtitan.json"));
+    const Outcome cut = pipetwin(question({"--out",
+                                           folder,
+                                           "--force",
+                                           "--json",
+                                           "--set",
+                                           "pipeline.stages=2",
+                                           "--set",
+                                           "pipeline.partition=[2,96]",
+                                           "--set",
+                                           "pipeline.schedule=1f1b"}));
+    ASSERT_EQ(cut.code, 0) << cut.err;
+    // Two layers are the embedding and an attention half: no whole blocks.
+    EXPECT_THAT(cut.json()["answer"]["written"]["exports"][1]["why_not"].get<std::string>(),
+                HasSubstr("does not cut a block in two"));
+    EXPECT_FALSE(std::filesystem::exists(folder + "/torchtitan.json"));
+    EXPECT_FALSE(std::filesystem::exists(folder + "/megatron-flags.txt"));
+}
+
+TEST_F(PlanOfModel, WritesAFolderThatMayBeMoved) {
+    const Outcome planned = pipetwin(question({"--out", path("before"), "--json"}));
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    std::filesystem::rename(path("before"), path("after"));
+    const Outcome simulated =
+        pipetwin({"simulate", path("after/scenario.toml"), "--json", "--quiet"});
+    ASSERT_EQ(simulated.code, 0) << simulated.err;
+    const auto best = planned.json()["best"];
+    const auto again = simulated.json();
+    for (const char* key : {"step_ms", "bubble", "devices", "model_flops_utilisation"}) {
+        EXPECT_EQ(again[key], best[key]) << key;
+    }
+    EXPECT_EQ(pipetwin({"check", path("after/scenario.toml"), "--quiet"}).code, 0);
+}
+
+TEST_F(PlanOfModel, WarnsWhereLessThanOneTwentiethOfTheMemoryIsLeft) {
+    const auto best = pipetwin(question({"--json"})).json()["best"];
+    std::int64_t peak = 0;
+    for (const auto& device : best["devices"]) {
+        peak = std::max(peak, device["peak_bytes"]["total"].get<std::int64_t>());
+    }
+    // The plan fits into what it needs and 1 % more, so it stays the fastest.
+    const std::string limit =
+        "cluster.memory_limit=\"" + std::to_string(peak + peak / 100) + " B\"";
+    const Outcome narrow = pipetwin(question({"--set", limit}));
+    ASSERT_EQ(narrow.code, 0) << narrow.err;
+    EXPECT_THAT(narrow.out,
+                AllOf(HasSubstr("1.0 % are left"), HasSubstr("warning: less than 5 % are left")));
+}
+
+TEST_F(PlanOfModel, NamesTheModelWhereNothingFits) {
+    const Outcome none = pipetwin(question({"--set", "cluster.memory_limit=\"1 GiB\""}));
+    EXPECT_EQ(none.code, 4);
+    EXPECT_THAT(none.err,
+                AllOf(StartsWith("error: gpt2-1.5b: none of "), HasSubstr("more nodes (--nodes)")));
 }
 
 TEST_F(PlanOfModel, TakesKeysOfAScenarioAndCostsOfAModel) {

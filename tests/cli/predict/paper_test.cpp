@@ -1,7 +1,6 @@
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
-#include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,7 +10,6 @@
 #include "core/base/as_index.h"
 #include "core/costs/profile_json.h"
 #include "tests/cli/support.h"
-#include "tests/support/code_blocks.h"
 #include "tests/support/places.h"
 
 /// Published results of pipeline-parallel training, from the command lines of docs/validation.md.
@@ -309,53 +307,7 @@ TEST(Torchgpipe, OneStageLosesTheRecomputeOfEveryMicroBatchButTheLast) {
     EXPECT_NEAR(ours, 0.853, 0.005);  // ResNet-101
 }
 
-// --- The page. ---
-
-/// The words of a command line of the page, continued lines joined, files found from anywhere:
-/// scenarios in the source, costs without a folder in `scratch`.
-std::vector<std::vector<std::string>> commands_of(const std::string& block,
-                                                  const std::filesystem::path& scratch) {
-    const auto found = [&scratch](const std::string& word) {
-        if (word.starts_with("scenarios/")) {
-            return source + word;
-        }
-        return word.ends_with(".profile.json") ? (scratch / word).string() : word;
-    };
-    std::vector<std::vector<std::string>> commands(1);
-    std::istringstream stream(block);
-    for (std::string line; std::getline(stream, line);) {
-        std::istringstream words(line);
-        std::string last;
-        for (std::string word; words >> word; last = word) {
-            if (word != "\\") {
-                commands.back().push_back(found(word));
-            }
-        }
-        if (last != "\\") {
-            commands.emplace_back();
-        }
-    }
-    commands.pop_back();
-    return commands;
-}
-
-class ValidationPage : public InFolder {};
-
-TEST_F(ValidationPage, EveryCommandRuns) {
-    int run = 0;
-    for (const std::string& block : testing::code_blocks("docs/validation.md", "sh")) {
-        for (std::vector<std::string> command : commands_of(block, folder())) {
-            ASSERT_EQ(command.front(), "pipetwin");
-            command.erase(command.begin());
-            const Outcome outcome = pipetwin(command);
-            EXPECT_EQ(outcome.code, 0) << outcome.err;
-            ++run;
-        }
-    }
-    EXPECT_GE(run, 10);
-}
-
-// --- One NVIDIA H100, cut into shares: docs/gpu-results.md. ---
+// --- One NVIDIA H100, cut into shares: docs/internals/gpu-results.md. ---
 
 struct MeasuredStep {
     const char* profile;
