@@ -97,8 +97,7 @@ std::string grid_text(const Schedule& schedule,
     }
     return '\n' + timeline_text(
                       unit_timeline(schedule, preposted_receives ? std::nullopt : result.capacity),
-                      console.width(),
-                      cost_unit);
+                      console.width());
 }
 
 Error deadlock_error(const std::string& place, const CheckResult& result) {

@@ -49,7 +49,10 @@ const std::vector<std::string>& view_names() {
                                                 "heat-map",
                                                 "critical-path",
                                                 "runs",
-                                                "run"};
+                                                "run",
+                                                "start",
+                                                "playground",
+                                                "side-by-side"};
     return names;
 }
 

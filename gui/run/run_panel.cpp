@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <QCoreApplication>
+#include <QDir>
 #include <QFile>
 #include <QFileDialog>
 #include <QFileInfo>
@@ -29,6 +30,17 @@ QString command_line() {
     return QFileInfo(beside).isExecutable()
                ? beside
                : QStandardPaths::findExecutable(QStringLiteral("pipetwin"));
+}
+
+/// The first of runs/NAME-1, runs/NAME-2, ... that is not there.
+QString free_folder(const QString& name) {
+    const bool can_write = QFileInfo(QDir::currentPath()).isWritable();
+    const QDir runs((can_write ? QDir::currentPath() : QDir::homePath()) + QStringLiteral("/runs"));
+    int number = 1;
+    while (runs.exists(QStringLiteral("%1-%2").arg(name).arg(number))) {
+        ++number;
+    }
+    return runs.filePath(QStringLiteral("%1-%2").arg(name).arg(number));
 }
 
 }  // namespace
@@ -147,6 +159,17 @@ void RunPanel::set_scenario(const QString& file) {
 
 void RunPanel::set_folder(const QString& folder) {
     folder_->setText(folder);
+}
+
+void RunPanel::prepare(const std::filesystem::path& scenario) {
+    if (is_training()) {
+        return;
+    }
+    const QString file = QFile::decodeName(QByteArray::fromStdString(scenario.string()));
+    if (scenario_->text() != file || QFileInfo::exists(folder_->text())) {
+        folder_->setText(free_folder(QFileInfo(file).completeBaseName()));
+    }
+    scenario_->setText(file);
 }
 
 std::filesystem::path RunPanel::folder() const {

@@ -65,7 +65,9 @@ class ScenePainter {
             paint_labels(scene_.ruler_height, border, true);
             painter_.fillRect(0, border - 1, scene_.size.width(), 1, palette().faint_text);
         }
-        paint_ruler();
+        if (scene_.ruler_height > 0) {
+            paint_ruler();
+        }
     }
 
   private:

@@ -12,8 +12,10 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QMimeData>
+#include <QPushButton>
 #include <QSettings>
 #include <QSplitter>
+#include <QStackedWidget>
 #include <QStatusBar>
 #include <QTabWidget>
 #include <QThreadPool>
@@ -29,8 +31,11 @@
 #include "gui/panels/error_panel.h"
 #include "gui/panels/op_table.h"
 #include "gui/panels/why_panel.h"
+#include "gui/playground/playground_page.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
+#include "gui/side_by_side/side_by_side_page.h"
+#include "gui/start/start_page.h"
 #include "gui/timeline/export_view.h"
 #include "gui/timeline/legend.h"
 #include "gui/timeline/minimap_view.h"
@@ -50,7 +55,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int max_recent = 8;
 constexpr int margin = 14;
 constexpr int max_title_width = 260;
 
@@ -208,14 +212,19 @@ void MainWindow::build_panels() {
     down->setStretchFactor(0, 1);
     down->setCollapsible(0, false);
     down->setSizes({5, 2});
+    auto* const run = new QWidget(this);
+    auto* const rows = new QVBoxLayout(run);
+    rows->setContentsMargins(0, 0, 0, 0);
+    rows->setSpacing(0);
+    rows->addWidget(build_header());
+    rows->addWidget(minimap_);
+    rows->addWidget(down, 1);
     auto* const center = new QWidget(this);
     auto* const column = new QVBoxLayout(center);
     column->setContentsMargins(0, 0, 0, 0);
     column->setSpacing(0);
     column->addWidget(build_banner());
-    column->addWidget(build_header());
-    column->addWidget(minimap_);
-    column->addWidget(down, 1);
+    column->addWidget(build_pages(run), 1);
     setCentralWidget(center);
     for (QTabWidget* const tabs : {right_, below_}) {
         tabs->setDocumentMode(true);
@@ -234,6 +243,7 @@ void MainWindow::add_panel(QTabWidget* tabs,
 }
 
 void MainWindow::show_view(const QString& name) {
+    show_page(name);
     for (QTabWidget* const tabs : {right_, below_}) {
         for (int i = 0; i < tabs->count(); ++i) {
             if (tabs->widget(i)->objectName() == name) {
@@ -275,6 +285,9 @@ void MainWindow::tell_problems(const RunData& run) {
     for (const std::string& problem : run.problems) {
         problems += QString::fromStdString(problem);
     }
+    for (const std::string& note : run.notes) {
+        problems += QString::fromStdString(note);
+    }
     show_banner(problems.join('\n'));
 }
 
@@ -285,8 +298,11 @@ void MainWindow::show_run(RunData run) {
         run_ = std::make_shared<const RunData>(std::move(run));
         timeline_->show_run(run_);
         take_run(run_);
-        runs_->add(*run_);
+        if (!run_->path.empty()) {  // else it is from the playground
+            runs_->add(*run_);
+        }
         what_if_->show_run(run_);
+        show_page(QStringLiteral("timeline"));
         right_->show();
         minimap_->show();
         below_->show();
@@ -310,7 +326,8 @@ void MainWindow::exchange_run(RunData run) {
 }
 
 void MainWindow::name_run() {
-    const QString name = name_of(paths_of(*run_));
+    const QString name = run_->path.empty() ? tr("Playground") : name_of(paths_of(*run_));
+    train_->setVisible(!run_->scenario.empty());
     title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
     set_tip(*title_, whole_paths(paths_of(*run_)));
     setWindowTitle(tr("%1 - pipetwin").arg(name));
@@ -404,6 +421,13 @@ void MainWindow::set_theme(Theme theme) {
     critical_path_->set_colors(palette);
     training_->set_colors(palette);
     legend_->set_colors(palette);
+    start_->set_colors(palette);
+    if (playground_ != nullptr) {
+        playground_->set_colors(palette);
+    }
+    if (side_by_side_ != nullptr) {
+        side_by_side_->set_colors(palette);
+    }
 }
 
 void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
@@ -428,8 +452,12 @@ QWidget* MainWindow::build_header() {
     auto* const row = new QHBoxLayout(header);
     row->setContentsMargins(margin, 6, margin, 6);
     row->setSpacing(margin);
+    train_ = new QPushButton(tr("Train..."), header);
+    train_->hide();
+    connect(train_, &QPushButton::clicked, this, &MainWindow::show_training);
     row->addWidget(title_);
     row->addWidget(plan_);
+    row->addWidget(train_);
     row->addStretch(1);
     row->addWidget(legend_);
     return header;
@@ -463,15 +491,7 @@ QString MainWindow::shown_folder() const {
 
 void MainWindow::choose_folder() {
     const QString chosen =
-        QFileDialog::getExistingDirectory(this, tr("Open a run folder"), shown_folder());
-    if (!chosen.isEmpty()) {
-        open(to_path(chosen));
-    }
-}
-
-void MainWindow::choose_file() {
-    const QString chosen =
-        QFileDialog::getOpenFileName(this, tr("Open a file"), shown_folder(), file_kinds());
+        QFileDialog::getExistingDirectory(this, tr("Open a folder"), shown_folder());
     if (!chosen.isEmpty()) {
         open(to_path(chosen));
     }
@@ -490,15 +510,7 @@ void MainWindow::choose_overlay() {
 }
 
 void MainWindow::remember(const fs::path& path) {
-    if (settings_ == nullptr) {
-        return;
-    }
-    std::error_code failed;
-    const fs::path whole = fs::absolute(path, failed);
-    QStringList recent = settings_->value(QStringLiteral("recent")).toStringList();
-    recent.removeAll(to_text(whole));
-    recent.prepend(to_text(whole));
-    settings_->setValue(QStringLiteral("recent"), recent.mid(0, max_recent));
+    RecentFiles(settings_).add(path);
 }
 
 void MainWindow::show_banner(const QString& text) {
@@ -552,7 +564,7 @@ void MainWindow::show_range() {
 void MainWindow::build_search() {
     finder_ = new Finder(centralWidget());
     search_ = new SearchLine(centralWidget());
-    auto* const column = static_cast<QVBoxLayout*>(centralWidget()->layout());
+    auto* const column = static_cast<QVBoxLayout*>(minimap_->parentWidget()->layout());
     column->insertWidget(column->indexOf(minimap_) + 1, search_);
     connect(search_, &SearchLine::typed, this, &MainWindow::search);
     connect(search_, &SearchLine::next_wanted, this, &MainWindow::go_to_found);

@@ -21,6 +21,7 @@
 #include "gui/panels/why_panel.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
+#include "gui/start/recent_files.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/what_if/what_if_panel.h"
 #include "gui/window/main_window.h"
@@ -45,6 +46,7 @@ void MainWindow::build_menus() {
     build_go_menu();
     build_run_menu();
     build_help_menu();
+    build_corner();
 }
 
 QAction* MainWindow::add_action(QMenu* menu,
@@ -83,11 +85,7 @@ void MainWindow::only_in_timeline(QAction* action) {
 
 void MainWindow::build_run_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Run"));
-    add_action(menu, "train", tr("&Train..."), {Qt::CTRL | Qt::Key_T}, [this] {
-        below_->show();
-        show_view(QStringLiteral("run"));
-        training_->setFocus();
-    });
+    add_action(menu, "train", tr("&Train..."), {Qt::CTRL | Qt::Key_T}, [this] { show_training(); });
     QAction* const stop = add_action(
         menu, "stop", tr("&Stop the training"), {}, [this] { training_->stop_training(); });
     connect(menu, &QMenu::aboutToShow, stop, [this, stop] {
@@ -103,12 +101,14 @@ void MainWindow::build_run_menu() {
 
 void MainWindow::build_file_menu() {
     auto* const menu = menuBar()->addMenu(tr("&File"));
-    add_action(menu, "open_folder", tr("&Open run folder..."), {Qt::CTRL | Qt::Key_O}, [this] {
-        choose_folder();
-    });
+    add_action(menu, "open", tr("&Open..."), {Qt::CTRL | Qt::Key_O}, [this] { choose_files(); });
     add_action(
-        menu, "open_file", tr("Open &trace file..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_O}, [this] {
-            choose_file();
+        menu, "open_folder", tr("Open &folder..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_O}, [this] {
+            choose_folder();
+        });
+    add_action(
+        menu, "compare", tr("Open &side by side..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_D}, [this] {
+            choose_to_compare();
         });
     add_action(menu, "overlay", tr("&Lay a file over..."), {Qt::CTRL | Qt::Key_D}, [this] {
         choose_overlay();
@@ -166,6 +166,8 @@ void MainWindow::build_edit_menu() {
 
 void MainWindow::build_view_menu() {
     auto* const menu = menuBar()->addMenu(tr("&View"));
+    build_page_entries(menu);
+    menu->addSeparator();
     build_zoom_entries(menu);
     menu->addSeparator();
     build_mode_menu(menu);
@@ -397,22 +399,35 @@ void MainWindow::build_help_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Help"));
     add_action(menu, "keys", tr("&Keys"), {Qt::Key_F1, Qt::Key_Question}, [this] { show_keys(); });
     add_action(menu, "words", tr("&Words"), {Qt::SHIFT | Qt::Key_F1}, [this] { show_words(); });
+    build_examples_menu(menu);
+    add_action(menu, "about", tr("&About pipetwin"), {}, [this] { show_about(); });
 }
 
 void MainWindow::fill_recent_menu() {
     recent_->clear();
-    const QStringList recent = settings_ == nullptr
-                                   ? QStringList()
-                                   : settings_->value(QStringLiteral("recent")).toStringList();
+    const QStringList recent = RecentFiles(settings_).paths();
     for (const QString& path : recent) {
         // A single '&' would underline the letter behind it.
         QString text = path;
         text.replace('&', QLatin1String("&&"));
-        connect(recent_->addAction(text), &QAction::triggered, this, [this, path] {
+        const bool there = RecentFiles::is_there(path);
+        QAction* const action = recent_->addAction(there ? text : tr("%1 (missing)").arg(text));
+        action->setEnabled(there);
+        connect(action, &QAction::triggered, this, [this, path] {
             open(QFile::encodeName(path).toStdString());
         });
     }
+    recent_->addSeparator();
+    connect(recent_->addAction(tr("Clear the list")), &QAction::triggered, this, [this] {
+        clear_recent();
+    });
     recent_->menuAction()->setEnabled(!recent.isEmpty());
+}
+
+void MainWindow::clear_recent() {
+    RecentFiles(settings_).clear();
+    fill_recent_menu();
+    show_page(page() == QLatin1String("start") ? page() : QString());
 }
 
 /// Words at the left, what they mean at the right; longer than a low screen, and so scrolled.

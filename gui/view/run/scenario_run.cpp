@@ -81,8 +81,7 @@ FoundCosts costs_of(const Scenario& scenario) {
     const fs::path folder = scenario.file.parent_path();
     const fs::path file = first_file({folder / "profile.json", folder / name, name});
     return file.empty() ? estimated_costs(scenario)
-                        : FoundCosts{.profile = read_profile(file),
-                                     .note = fmt::format("Costs: {}", file.string())};
+                        : FoundCosts{.profile = read_profile(file), .note = {}};
 }
 
 Trace predicted_trace(const Plan& plan, bool knows_bytes) {
@@ -107,9 +106,12 @@ ScenarioRun simulated(const Scenario& written, FoundCosts costs) {
     ScenarioRun run{.trace = predicted_trace(plan, !costs.estimated),
                     .planned = nullptr,
                     .plan = plan,
-                    .notes = plan->notes};
+                    .notes = {}};
     if (!costs.note.empty()) {
-        run.notes.insert(run.notes.begin(), std::move(costs.note));
+        run.notes.push_back(std::move(costs.note));
+    }
+    if (!costs.estimated) {  // else the plan says once more that its costs are not this machine's
+        run.notes.insert(run.notes.end(), plan->notes.begin(), plan->notes.end());
     }
     if (!costs.estimated) {
         run.planned = std::make_shared<const PlannedRun>(

@@ -15,7 +15,7 @@ struct ScenarioRun {
     Trace trace;  ///< predicted; with memory where the bytes of the layers are known
     std::shared_ptr<const PlannedRun> planned;  ///< null where the costs are estimated
     Plan plan;
-    std::vector<std::string> notes;  ///< where the costs come from, in sentences
+    std::vector<std::string> notes;  ///< what a reader has to know of the costs, in sentences
 };
 
 /// Simulates a scenario. The costs of its layers are those of its own profile (model.kind =
