@@ -143,7 +143,7 @@ void execute(const CheckOptions& options, Console& console) {
                     place,
                     fmt::format("not a valid schedule, {} broken",
                                 counted(result.violations.size(), "rule")),
-                    "mend the first one and check again: one mistake may break several rules");
+                    "correct the first one and check again: one mistake may break several rules");
     }
     if (deadlock) {
         throw deadlock_error(place, result);

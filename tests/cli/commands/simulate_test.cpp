@@ -446,7 +446,7 @@ TEST(Simulate, VariationIsToldInWordsThatAgree) {
     EXPECT_THAT(one, HasSubstr("the one device fails every 5.0 hours on average"));
     EXPECT_THAT(one, HasSubstr("with a checkpoint after every step,"));
     EXPECT_THAT(text({.stages = 4, .micro_batches = 8}, {"--jitter", "0.1"}),
-                HasSubstr("as ranks wait for whoever is late;\n"));
+                HasSubstr("as ranks wait for the slowest one;\n"));
 }
 
 class SimulateFiles : public InFolder {};
