@@ -8,7 +8,7 @@
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 
-/// The same plan with twice as many micro-batches, which shows what more of them would bring.
+/// The plan with twice as many micro-batches, which shows what more of them would bring.
 namespace pipetwin::cli {
 
 /// Returns what `make` makes of twice the micro-batches of `plan`; null where there is no such
