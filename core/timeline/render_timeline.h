@@ -27,7 +27,7 @@ struct TimelineColumns {
     Duration column{1};  ///< time of one column
     /// The longest time of which the begin and the end of everything that is drawn are multiples,
     /// to a thousandth; null where there is none, or it is a small part of all that is drawn.
-    std::optional<Duration> unit;
+    std::optional<Duration> unit{};
     std::int64_t units = 0;  ///< number of them in the timeline; 0 without a unit
 
     /// True if each column is one unit, so that equal times have equal numbers of columns.
