@@ -61,7 +61,7 @@ std::string outlook_text(const Prediction& prediction) {
             return format_duration(scaled(prediction.metrics.step, factor));
         };
         text += fmt::format(
-            "  a measured step is to be expected between {} and {}: nine of ten {} lie in\n"
+            "  expect a measured step between {} and {}: nine of ten {} lie in\n"
             "  such a range around their estimate\n",
             times(outlook.error->low),
             times(outlook.error->high),
@@ -77,10 +77,10 @@ std::string bubble_text(const Bubble& bubble) {
     return "  bubble\n" + line("total", bubble.total, "idle share of all device time (GPipe)") +
            line("total_without_recompute",
                 bubble.total_without_recompute,
-                "the same, with recompute counted as idle") +
+                "idle share of all device time, with recompute counted as idle") +
            line("ideal",
                 bubble.ideal,
-                "time beyond the busiest rank's work, over that work (Megatron)") +
+                "time beyond the busiest rank's work, as a share of that work (Megatron)") +
            line("span",
                 bubble.span,
                 "idle share between the first and the last action of a rank (zero bubble)");
@@ -180,7 +180,7 @@ std::string device_table(const Prediction& prediction) {
         text += fmt::format("  not shown: {} more; --json lists all\n",
                             counted(devices.size() - most_ranks_shown, "rank"));
     }
-    text += "  live: the most forwards whose results a rank holds at once\n";
+    text += "  live: the largest number of forwards whose results a rank holds at once\n";
     if (bytes_known) {
         text += peak_text(prediction);
     }
@@ -265,28 +265,17 @@ void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std
     }
 }
 
-/// "33.000 ms" as "33 ms".
-std::string without_zeros(std::string text) {
-    const std::size_t unit = text.find(' ');
-    std::string number = text.substr(0, unit);
-    if (number.find('.') != std::string::npos) {
-        number.erase(number.find_last_not_of('0') + 1);
-        number.erase(number.find_last_not_of('.') + 1);
-    }
-    return number + text.substr(unit);
-}
-
 /// What a column of a timeline is, as the end of its legend.
 std::string columns_text(const TimelineColumns& columns) {
     const std::string column = format_duration(columns.column);
     if (columns.are_units()) {
-        return fmt::format("; each column is {}", without_zeros(column));
+        return fmt::format("; a column is {}", column);
     }
     if (columns.unit) {
         return fmt::format("\nscaled to fit: a column is {}, as {} of {} are too wide",
                            column,
                            counted(columns.units, "column"),
-                           without_zeros(format_duration(*columns.unit)));
+                           format_duration(*columns.unit));
     }
     return fmt::format("\nscaled: a column is {}, as the times have no common unit", column);
 }
@@ -441,20 +430,22 @@ std::string comparison_text(const Comparison& comparison,
             *not_valid);
     }
     text += text_table(rows);
-    text +=
-        fmt::format("\n  noise: {:.2f} % of the time stolen, p90/p10 {:.3f}, {} kept, {} dropped\n",
-                    noise.stolen_percent,
-                    noise.p90_over_p10,
-                    counted(noise.steps, "step"),
-                    noise.dropped_steps);
+    text += fmt::format(
+        "\n  noise: other programs took {:.2f} % of the time; p90/p10 of the steps {:.3f}; {} "
+        "compared, "
+        "{} left out\n",
+        noise.stolen_percent,
+        noise.p90_over_p10,
+        counted(noise.steps, "quiet step"),
+        noise.dropped_steps);
     if (expected) {
         text +=
-            fmt::format("  a measured step was to be expected at {}, where nine of ten {} lie\n",
+            fmt::format("  a measured step was expected at {}: nine of ten {} lie in that range\n",
                         sim::range_text(comparison.step.predicted, *expected),
                         expected->of);
     }
     if (comparison.replay) {
-        text += fmt::format("  a replay of the run's own durations gives the step to {}\n",
+        text += fmt::format("  error of a simulation with the run's own durations: {}\n",
                             error_text(comparison.replay->error_percent()));
     }
     const double error = comparison.step.error_percent();

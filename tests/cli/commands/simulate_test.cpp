@@ -364,7 +364,7 @@ TEST(Simulate, HeadingAndLegendSpeakOfWhatThereIs) {
     EXPECT_THAT(chunks, HasSubstr("interleaved-1f1b, 2 ranks with 2 stages each, 2 micro-batches"));
     const std::string equal = pipetwin(simulate_args({.stages = 4, .micro_batches = 4})).out;
     EXPECT_THAT(equal,
-                HasSubstr("\ndigits forward, letters backward, '.' idle; each column is 1 ms\n"));
+                HasSubstr("\ndigits forward, letters backward, '.' idle; a column is 1.000 ms\n"));
 }
 
 /// The rows of the picture that `simulate` prints, without their labels.
@@ -427,8 +427,8 @@ TEST(SimulatePicture, SaysWhereItIsScaled) {
     const std::string wide =
         pipetwin(simulate_args({.stages = 4, .micro_batches = 40}, {"--schedule", "gpipe"})).out;
     EXPECT_THAT(wide,
-                HasSubstr("\nscaled to fit: a column is 1.433 ms, as 129 columns of 1 ms are too "
-                          "wide\n"));
+                HasSubstr("\nscaled to fit: a column is 1.433 ms, as 129 columns of 1.000 ms are "
+                          "too wide\n"));
     const std::string uneven =
         pipetwin(simulate_args({.stages = 2, .micro_batches = 2, .backward = "2.71828"})).out;
     EXPECT_THAT(uneven, HasSubstr(", as the times have no common unit\n"));
