@@ -86,7 +86,8 @@ std::string schedule_help() {
         list += fmt::format("{}{}", list.empty() ? "" : between, known.name);
     }
     return fmt::format(
-        "Order of the actions (default {}):\n{};\nsimulated only, as gradients are stale: {}",
+        "Order of the actions, or a schedule file, FILE.csv (default {}):\n{};\n"
+        "simulated only, as gradients are stale: {}",
         default_schedule,
         trained,
         stale);
@@ -697,6 +698,11 @@ SimulateOptions with_single_values(SimulateOptions options) {
             value = list.front();
         }
     };
+    const bool is_one = !options.sweep.any() && options.sweep.schedules.size() == 1;
+    if (is_one && options.sweep.schedules.front().ends_with(".csv")) {
+        options.plain.schedule_file = options.sweep.schedules.front();
+        options.sweep.schedules.clear();
+    }
     take(options.sweep.schedules, options.plain.schedule);
     take(options.sweep.stages, options.plain.stages);
     take(options.sweep.micro_batches, options.plain.micro_batches);
@@ -909,7 +915,7 @@ void check_command_word(const std::vector<std::string>& args) {
         if (word != "--help" && word != "-h" && word != "--version") {
             throw Error(ErrorKind::Usage,
                         "",
-                        fmt::format("'{}' stands before the command", word),
+                        fmt::format("'{}' comes before the command", word),
                         "pipetwin <command> [SCENARIO.toml] [options]");
         }
         return;

@@ -22,13 +22,14 @@ double tokens_per_sample(const SettledScenario& scenario, const Profile& profile
     return scenario.model.tokens_per_sample();
 }
 
-/// The device that a rank computes on; none where nothing is known of it.
-std::optional<DeviceProfile> known_device(const RankDevice& device, const Profile& profile) {
+/// The device that a rank computes on; null where nothing is known of it.
+std::shared_ptr<const DeviceProfile> known_device(const RankDevice& device,
+                                                  const Profile& profile) {
     const std::vector<std::string> known = device_names();
     if (device.profile || std::ranges::find(known, profile.device) == known.end()) {
         return device.profile;
     }
-    return find_device(profile.device);
+    return shared_device(profile.device);
 }
 
 /// Operations per second of all devices at their dense rates; none where one is not known.
@@ -37,7 +38,7 @@ std::optional<double> dense_rate(const Plan& plan,
                                  const Profile& profile) {
     double sum = 0;
     for (const RankDevice& device : rank_devices(scenario, profile, plan.rank_count())) {
-        const std::optional<DeviceProfile> known = known_device(device, profile);
+        const std::shared_ptr<const DeviceProfile> known = known_device(device, profile);
         const auto rate = known ? known->matrix_rates.find(profile.precision)
                                 : decltype(known->matrix_rates.end()){};
         if (!known || rate == known->matrix_rates.end()) {

@@ -265,20 +265,45 @@ void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std
     }
 }
 
+/// "33.000 ms" as "33 ms".
+std::string without_zeros(std::string text) {
+    const std::size_t unit = text.find(' ');
+    std::string number = text.substr(0, unit);
+    if (number.find('.') != std::string::npos) {
+        number.erase(number.find_last_not_of('0') + 1);
+        number.erase(number.find_last_not_of('.') + 1);
+    }
+    return number + text.substr(unit);
+}
+
+/// What a column of a timeline is, as the end of its legend.
+std::string columns_text(const TimelineColumns& columns) {
+    const std::string column = format_duration(columns.column);
+    if (columns.are_units()) {
+        return fmt::format("; each column is {}", without_zeros(column));
+    }
+    if (columns.unit) {
+        return fmt::format("\nscaled to fit: a column is {}, as {} of {} are too wide",
+                           column,
+                           counted(columns.units, "column"),
+                           without_zeros(format_duration(*columns.unit)));
+    }
+    return fmt::format("\nscaled: a column is {}, as the times have no common unit", column);
+}
+
 }  // namespace
 
-std::string timeline_text(const Timeline& timeline, int width, Duration least_column) {
+std::string timeline_text(const Timeline& timeline, int width) {
     if (timeline.ranks.size() > most_ranks_shown) {
         return fmt::format("  {} ranks: too many to draw here; 'pipetwin export svg' draws them\n",
                            timeline.ranks.size());
     }
     constexpr int label_width = 10;
-    const Duration column =
-        fitted_column(timeline, std::max(20, width - label_width), least_column);
-    return fmt::format("{}{}; a column is {}\n",
-                       render_timeline(timeline, column),
+    const TimelineColumns columns = timeline_columns(timeline, std::max(20, width - label_width));
+    return fmt::format("{}{}{}\n",
+                       render_timeline(timeline, columns.column),
                        timeline_legend(timeline),
-                       format_duration(column));
+                       columns_text(columns));
 }
 
 std::string text_table(const std::vector<std::vector<std::string>>& cells) {
@@ -404,17 +429,24 @@ std::string comparison_text(const Comparison& comparison,
                         fmt::format("{} B", peak.measured.count),
                         error_text(peak.error_percent())});
     }
-    std::string text = text_table(rows);
     const Noise& noise = comparison.noise;
+    const std::optional<std::string> not_valid = noise.not_measurable();
+    std::string text;
+    if (not_valid) {
+        text += fmt::format(
+            "  {}: the errors below say nothing about the prediction, as {}\n\n",
+            console.styled(Style::Bad,
+                           noise.machine_was_busy() ? "The machine was busy"
+                                                    : "The run is too short to be compared"),
+            *not_valid);
+    }
+    text += text_table(rows);
     text +=
         fmt::format("\n  noise: {:.2f} % of the time stolen, p90/p10 {:.3f}, {} kept, {} dropped\n",
                     noise.stolen_percent,
                     noise.p90_over_p10,
                     counted(noise.steps, "step"),
                     noise.dropped_steps);
-    if (const auto why = noise.not_measurable()) {
-        text += fmt::format("  not measurable here, so this error says nothing: {}\n", *why);
-    }
     if (expected) {
         text +=
             fmt::format("  a measured step was to be expected at {}, where nine of ten {} lie\n",
@@ -427,10 +459,11 @@ std::string comparison_text(const Comparison& comparison,
     }
     const double error = comparison.step.error_percent();
     constexpr double good_percent = 5;
-    text += "  " +
-            console.styled(error < good_percent && error > -good_percent ? Style::Good : Style::Bad,
-                           "the step was predicted to " + error_text(error)) +
-            '\n';
+    const bool is_good = error < good_percent && error > -good_percent;
+    text += fmt::format(
+        "  error of the predicted step: {}\n",
+        not_valid ? error_text(error) + ", which says nothing here"
+                  : console.styled(is_good ? Style::Good : Style::Bad, error_text(error)));
     return text;
 }
 

@@ -11,6 +11,8 @@ namespace pipetwin {
 namespace {
 
 constexpr int significant = 3;
+constexpr std::array units{"ns", "us", "ms", "s"};
+constexpr double next_unit = 1000;
 
 /// Decimals that leave three significant digits of a number, which may be rounded up to a power of
 /// ten by them.
@@ -39,8 +41,6 @@ std::string short_number(double number) {
 }
 
 std::string short_time(Duration duration) {
-    constexpr double next_unit = 1000;
-    constexpr std::array units{"ns", "us", "ms", "s"};
     auto number = static_cast<double>(duration.count());
     std::size_t unit = 0;
     // 999.6 us is rounded to three digits, which are those of 1.00 ms.
@@ -49,6 +49,20 @@ std::string short_time(Duration duration) {
         ++unit;
     }
     return fmt::format("{} {}", unit == 0 ? fixed(number, 0) : short_number(number), units[unit]);
+}
+
+std::string time_within(Duration time, Duration whole, int digits) {
+    auto longest = std::abs(static_cast<double>(whole.count()));
+    auto number = static_cast<double>(time.count());
+    std::size_t unit = 0;
+    for (; unit + 1 < units.size() && longest >= next_unit; ++unit) {
+        longest /= next_unit;
+        number /= next_unit;
+    }
+    const int before_point =
+        longest < 1 ? 1 : static_cast<int>(std::floor(std::log10(longest))) + 1;
+    const int decimals = unit == 0 ? 0 : std::max(0, digits - before_point);
+    return fmt::format("{} {}", fixed(number, decimals), units[unit]);
 }
 
 std::string short_percent(double share) {

@@ -73,16 +73,15 @@ template <class Value>
 class KnownFiles {
   public:
     template <class Read>
-    Value get(const std::filesystem::path& file, const Read& read_file) {
+    const Value& get(const std::filesystem::path& file, const Read& read_file) {
         std::error_code ignored;
         const auto changed = std::filesystem::last_write_time(file, ignored);
         const auto known = files_.find(file.string());
         if (known != files_.end() && known->second.first == changed) {
             return known->second.second;
         }
-        Value value = read_file(file);
-        files_.insert_or_assign(file.string(), std::pair(changed, value));
-        return value;
+        return files_.insert_or_assign(file.string(), std::pair(changed, read_file(file)))
+            .first->second.second;
     }
 
   private:
@@ -144,20 +143,35 @@ std::filesystem::path find_cluster(std::string_view name) {
     return find_file("cluster", name, "clusters", ".toml");
 }
 
-DeviceProfile find_device(std::string_view name) {
-    thread_local KnownFiles<DeviceProfile> known;
-    return known.get(find_file("device profile", name, "devices", ".json"), read_device);
+std::shared_ptr<const DeviceProfile> shared_device(std::string_view name) {
+    thread_local KnownFiles<std::shared_ptr<const DeviceProfile>> known;
+    return known.get(find_file("device profile", name, "devices", ".json"),
+                     [](const std::filesystem::path& file) {
+                         return std::make_shared<const DeviceProfile>(read_device(file));
+                     });
 }
 
-std::vector<LinkProfile> all_links() {
+DeviceProfile find_device(std::string_view name) {
+    return *shared_device(name);
+}
+
+namespace {
+
+const std::vector<LinkProfile>& known_links() {
     thread_local KnownFiles<std::vector<LinkProfile>> known;
     return known.get(profiles_folder() / "links.json", [](const std::filesystem::path& file) {
         return parse_link_profiles(read(file), file.string());
     });
 }
 
+}  // namespace
+
+std::vector<LinkProfile> all_links() {
+    return known_links();
+}
+
 LinkProfile find_link(std::string_view name) {
-    const std::vector<LinkProfile> links = all_links();
+    const std::vector<LinkProfile>& links = known_links();
     const auto found = std::ranges::find(links, name, &LinkProfile::name);
     if (found == links.end()) {
         std::vector<std::string> names;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,10 +26,13 @@ std::vector<std::string> device_names();
 /// file, or as `parse_device_profile`.
 DeviceProfile find_device(std::string_view name);
 
+/// The device profile of this name as `find_device` finds it, without a copy: a plan search asks
+/// thousands of times.
+std::shared_ptr<const DeviceProfile> shared_device(std::string_view name);
+
 /// Names of models/*.json in that folder: Hugging Face's config.json of published models.
 std::vector<std::string> model_names();
 
-/// Throws Error(BadInput) with the names known if there is no such file.
 /// The file of the model of this name. Throws Error(BadInput) with the names known if there is
 /// none.
 std::filesystem::path find_model(std::string_view name);
@@ -36,7 +40,6 @@ std::filesystem::path find_model(std::string_view name);
 /// Names of clusters/*.toml in that folder.
 std::vector<std::string> cluster_names();
 
-/// Throws Error(BadInput) with the names known if there is no such file.
 /// The file of the cluster of this name. Throws Error(BadInput) with the names known if there is
 /// none.
 std::filesystem::path find_cluster(std::string_view name);

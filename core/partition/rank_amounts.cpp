@@ -18,11 +18,27 @@ RankAmounts::RankAmounts(const RankChain& chain)
         second_piece_[rank] = first_piece_[rank];
         first_piece_[rank] = piece;
     }
+    const auto data_of = [](const std::vector<std::int64_t>& list) {
+        return list.empty() ? nullptr : list.data();
+    };
     for (const RankQuantity& quantity : chain.quantities) {
         has_alternatives_ = has_alternatives_ || quantity.alternative >= 0;
-        of_quantity_.push_back(quantity.fixed.empty()
-                                   ? std::vector<std::int64_t>(first_piece_.size())
-                                   : quantity.fixed);
+        Source& source =
+            sources_.emplace_back(Source{.before = {},
+                                         .delay = data_of(quantity.delay),
+                                         .second_delay = data_of(quantity.second_delay),
+                                         .limits = data_of(quantity.limits),
+                                         .alternative = quantity.alternative});
+        for (int piece = 0; piece < chain.pieces(); ++piece) {
+            source.before.push_back(quantity.sums_of(piece).data());
+        }
+    }
+    amounts_.resize(first_piece_.size() * sources_.size());
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        const std::vector<std::int64_t>& fixed = chain.quantities[i].fixed;
+        for (std::size_t rank = 0; rank < fixed.size(); ++rank) {
+            of_rank(rank)[i] = fixed[rank];
+        }
     }
 }
 
@@ -38,37 +54,41 @@ RankAmounts::RankAmounts(const RankChain& chain, const std::vector<int>& sizes)
 
 void RankAmounts::add(int piece, int first, int end, int sign) {
     const std::size_t rank = as_index(chain_.rank_of_piece[as_index(piece)]);
-    for (std::size_t i = 0; i < of_quantity_.size(); ++i) {
-        const RankQuantity& quantity = chain_.quantities[i];
-        const std::vector<std::int64_t>& before = quantity.sums_of(piece);
-        std::int64_t amount = before[as_index(end)] - before[as_index(first)];
-        if (!quantity.delay.empty() && first_piece_[rank] == piece) {
-            amount += quantity.delay[as_index(first)];
+    const bool is_first = first_piece_[rank] == piece;
+    const bool is_second = second_piece_[rank] == piece;
+    std::int64_t* const amounts = of_rank(rank);
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        const Source& source = sources_[i];
+        const std::int64_t* const before = source.before[as_index(piece)];
+        std::int64_t amount = before[end] - before[first];
+        if (is_first && source.delay != nullptr) {
+            amount += source.delay[first];
         }
-        if (!quantity.second_delay.empty() && second_piece_[rank] == piece) {
-            amount += quantity.second_delay[as_index(first)];
+        if (is_second && source.second_delay != nullptr) {
+            amount += source.second_delay[first];
         }
-        of_quantity_[i][rank] += sign * amount;
+        amounts[i] += sign * amount;
     }
 }
 
 bool RankAmounts::keeps(int rank, std::int64_t most) const {
     std::array<bool, 2> keeps_alternative{true, true};
-    for (std::size_t i = 0; i < of_quantity_.size(); ++i) {
-        const RankQuantity& quantity = chain_.quantities[i];
-        const std::int64_t limit = quantity.limits.empty() ? most : quantity.limits[as_index(rank)];
-        if (of_quantity_[i][as_index(rank)] > limit) {
-            if (quantity.alternative < 0) {
+    const std::int64_t* const amounts = of_rank(as_index(rank));
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        const Source& source = sources_[i];
+        if (amounts[i] > (source.limits == nullptr ? most : source.limits[rank])) {
+            if (source.alternative < 0) {
                 return false;
             }
-            keeps_alternative[as_index(quantity.alternative)] = false;
+            keeps_alternative[as_index(source.alternative)] = false;
         }
     }
     return !has_alternatives_ || keeps_alternative[0] || keeps_alternative[1];
 }
 
 bool RankAmounts::has_room(std::int64_t most, std::int64_t more) const {
-    for (const std::int64_t amount : of_quantity_.front()) {
+    for (std::size_t rank = 0; rank < first_piece_.size(); ++rank) {
+        const std::int64_t amount = of_rank(rank)[0];
         if (more <= most - amount) {
             return true;
         }
@@ -79,11 +99,11 @@ bool RankAmounts::has_room(std::int64_t most, std::int64_t more) const {
 
 RankScore RankAmounts::score() const {
     RankScore score;
-    for (std::size_t i = 0; i < of_quantity_.size(); ++i) {
-        const std::vector<std::int64_t>& limits = chain_.quantities[i].limits;
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        const std::int64_t* const limits = sources_[i].limits;
         for (std::size_t rank = 0; rank < first_piece_.size(); ++rank) {
-            const std::int64_t amount = of_quantity_[i][rank];
-            if (!limits.empty()) {
+            const std::int64_t amount = of_rank(rank)[i];
+            if (limits != nullptr) {
                 score.excess +=
                     static_cast<double>(std::max<std::int64_t>(amount - limits[rank], 0));
                 continue;

@@ -40,11 +40,26 @@ class RankAmounts {
     RankScore score() const;
 
   private:
+    /// Where a quantity of the chain is found, without looking through its lists each time.
+    struct Source {
+        std::vector<const std::int64_t*> before;     ///< [piece] -> [layer]
+        const std::int64_t* delay = nullptr;         ///< [layer]; null: none
+        const std::int64_t* second_delay = nullptr;  ///< [layer]; null: none
+        const std::int64_t* limits = nullptr;        ///< [rank]; null: none
+        int alternative = -1;
+    };
+
+    std::int64_t* of_rank(std::size_t rank) { return amounts_.data() + rank * sources_.size(); }
+    const std::int64_t* of_rank(std::size_t rank) const {
+        return amounts_.data() + rank * sources_.size();
+    }
+
     const RankChain& chain_;
     std::vector<int> first_piece_;   ///< [rank]
     std::vector<int> second_piece_;  ///< [rank]; -1: none
     bool has_alternatives_ = false;
-    std::vector<std::vector<std::int64_t>> of_quantity_;  ///< [quantity][rank]
+    std::vector<Source> sources_{};        ///< [quantity]
+    std::vector<std::int64_t> amounts_{};  ///< [rank * quantities + quantity]
 };
 
 }  // namespace pipetwin

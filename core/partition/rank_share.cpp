@@ -11,7 +11,8 @@ namespace pipetwin {
 namespace {
 
 constexpr std::size_t values_tried = 9;
-constexpr int halvings = 40;
+constexpr int shrinkings = 34;                ///< by the golden ratio: to 1e-7 of the interval
+constexpr double golden = 0.618033988749895;  ///< (sqrt(5) - 1) / 2
 constexpr double never_reached = std::numeric_limits<double>::infinity();
 constexpr double rounding = 1 + 1e-9;  ///< by which a sum of doubles may be too small
 
@@ -164,16 +165,30 @@ double RankShare::worth_of(const Room& work,
             high = held > 0 ? std::max(high, kinds_[kind].worth[values] / held) : high;
         }
     }
-    double least = std::min(worth(low), worth(high));
-    for (int i = 0; i < halvings; ++i) {
-        const double a = low + (high - low) / 3;
-        const double b = high - (high - low) / 3;
-        const double of_a = worth(a);
-        const double of_b = worth(b);
-        least = std::min({least, of_a, of_b});
+    // Golden section: of the two points inside, one is kept when the interval shrinks. What is
+    // bounded is convex, so the least is not beyond the worse of the two.
+    double a = high - golden * (high - low);
+    double b = low + golden * (high - low);
+    double of_a = worth(a);
+    double of_b = worth(b);
+    double least = std::min({worth(low), worth(high), of_a, of_b});
+    for (int i = 0; i < shrinkings; ++i) {
         // Where a is too little for a layer without work, so is everything below it.
-        (of_a == never_reached || of_a > of_b ? low : high) =
-            of_a == never_reached || of_a > of_b ? a : b;
+        if (of_a == never_reached || of_a > of_b) {
+            low = a;
+            a = b;
+            of_a = of_b;
+            b = low + golden * (high - low);
+            of_b = worth(b);
+            least = std::min(least, of_b);
+        } else {
+            high = b;
+            b = a;
+            of_b = of_a;
+            a = high - golden * (high - low);
+            of_a = worth(a);
+            least = std::min(least, of_a);
+        }
     }
     return least;
 }
@@ -235,7 +250,7 @@ double RankShare::steps() const {
             }
         }
     }
-    return rooms * 2 * halvings * static_cast<double>(kinds_.front().worth.size());
+    return rooms * shrinkings * static_cast<double>(kinds_.front().worth.size());
 }
 
 }  // namespace pipetwin

@@ -131,7 +131,7 @@ LinkCost Cluster::between(int rank, int other) const {
     if (profiled_between_) {
         return written_between_.put_over(*profiled_between_);
     }
-    const bool has_profile = devices_.at(as_index(rank)).profile.has_value();
+    const bool has_profile = devices_.at(as_index(rank)).profile != nullptr;
     if (has_profile && !written_between_.is_anything()) {
         throw Error(ErrorKind::BadInput,
                     scenario_.file.string(),

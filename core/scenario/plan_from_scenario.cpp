@@ -284,7 +284,7 @@ void add_memory(PlanParts& parts, const SettledScenario& scenario, const Cluster
     for (const RankDevice& device : cluster.devices()) {
         parts.context.push_back(device.context);
         parts.communication.push_back(device.communication);
-        any_profile = any_profile || device.profile.has_value();
+        any_profile = any_profile || device.profile != nullptr;
         any_context = any_context || device.context > Bytes{};
     }
     if (!any_profile && !any_context) {

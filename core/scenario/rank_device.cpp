@@ -83,14 +83,14 @@ DeviceProfile device_to_scale_from(const Profile& profile) {
 /// Device profiles, each read once.
 class Devices {
   public:
-    const DeviceProfile& named(const std::string& name) {
+    std::shared_ptr<const DeviceProfile> named(const std::string& name) {
         const auto found = known_.find(name);
         return found != known_.end() ? found->second
-                                     : known_.emplace(name, find_device(name)).first->second;
+                                     : known_.emplace(name, shared_device(name)).first->second;
     }
 
   private:
-    std::map<std::string, DeviceProfile> known_;
+    std::map<std::string, std::shared_ptr<const DeviceProfile>> known_;
 };
 
 /// Process groups that each device is in: of its pipeline, of the replicas of its rank, and of the

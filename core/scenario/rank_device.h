@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct DeviceSpeed {
 
 /// The device that a rank computes on.
 struct RankDevice {
-    std::optional<DeviceProfile> profile;  ///< none for "this-machine"
+    std::shared_ptr<const DeviceProfile> profile;  ///< null for "this-machine"
     DeviceSpeed speed;
     /// As written, or all that the device has, without what `allocator_reserve` takes of it.
     std::optional<Bytes> memory_limit;

@@ -10,6 +10,7 @@
 
 #include "core/base/printable.h"
 #include "core/text/open_file.h"
+#include "gui/base/application_icon.h"
 #include "gui/base/options.h"
 #include "gui/base/widget_style.h"
 #include "gui/timeline/export_view.h"
@@ -98,6 +99,8 @@ int run_program(int argc, char** argv, const Options& options) {
     QApplication::setOrganizationName(QStringLiteral("pipetwin"));
     QApplication::setStyle(make_widget_style());
     QApplication const application(argc, argv);
+    QGuiApplication::setDesktopFileName(QStringLiteral("pipetwin-gui"));  // the application's id
+    QApplication::setWindowIcon(application_icon());
     use_plain_numbers();
     QSettings settings;
     MainWindow window(options.screenshot ? nullptr : &settings);

@@ -18,6 +18,7 @@
 #include <QSplitter>
 #include <QStackedWidget>
 #include <QStatusBar>
+#include <QTabBar>
 #include <QTabWidget>
 #include <QThreadPool>
 #include <QToolButton>
@@ -25,6 +26,7 @@
 #include <QtConcurrentRun>
 
 #include "core/artifacts/file_kinds.h"
+#include "core/base/short_number.h"
 #include "gui/base/finder.h"
 #include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
@@ -170,6 +172,7 @@ void MainWindow::connect_panels() {
         timeline_->setFocus();  // the list is another one now: on with the keys of the timeline
     });
     connect(why_, &WhyPanel::look_at, timeline_, &TimelineView::look_at);
+    connect(timeline_, &TimelineView::end_of_step_clicked, why_, &WhyPanel::explain_end);
     connect(actions_, &OpTablePanel::go_to, timeline_, &TimelineView::show_action);
     connect(errors_, &ErrorPanel::go_to, timeline_, &TimelineView::show_action);
     connect(critical_path_, &CriticalPathPanel::go_to, timeline_, &TimelineView::show_action);
@@ -261,9 +264,34 @@ void MainWindow::show_view(const QString& name) {
         for (int i = 0; i < tabs->count(); ++i) {
             if (tabs->widget(i)->objectName() == name) {
                 tabs->setCurrentIndex(i);
+                (tabs == right_ ? right_shown_ : below_shown_)->setChecked(true);
             }
         }
     }
+}
+
+void MainWindow::show_panels(QTabWidget* tabs, bool shown) {
+    tabs->setVisible(shown && !run_->empty());
+    auto* const splitter = qobject_cast<QSplitter*>(tabs->parentWidget());
+    QList<int> sizes = splitter == nullptr ? QList<int>() : splitter->sizes();
+    if (tabs->isVisible() && sizes.value(1) == 0) {  // its handle was dragged to the edge
+        const QSize wanted = tabs->sizeHint();
+        splitter->setSizes(
+            {sizes[0],
+             splitter->orientation() == Qt::Horizontal ? wanted.width() : wanted.height()});
+    }
+    if (!tabs->isVisible() && focusWidget() == nullptr) {
+        timeline_->setFocus();
+    }
+}
+
+/// Brings a panel to the front, shows it where it was hidden, and gives it the keys.
+void MainWindow::open_panel(QTabWidget* tabs, int number) {
+    show_page(QStringLiteral("timeline"));
+    tabs->setCurrentIndex(number);
+    (tabs == right_ ? right_shown_ : below_shown_)->setChecked(true);
+    show_panels(tabs, true);
+    tabs->tabBar()->setFocus();
 }
 
 void MainWindow::wait_for_workers() {
@@ -316,9 +344,9 @@ void MainWindow::show_run(RunData run) {
         }
         what_if_->show_run(run_);
         show_page(QStringLiteral("timeline"));
-        right_->show();
+        show_panels(right_, right_shown_->isChecked());
         minimap_->show();
-        below_->show();
+        show_panels(below_, below_shown_->isChecked());
         search_->hide();
         name_run();
     }
@@ -490,7 +518,7 @@ QFrame* MainWindow::build_banner() {
     auto* const dismiss = new QToolButton(banner_);
     dismiss->setText(QStringLiteral("\u00d7"));
     dismiss->setAutoRaise(true);
-    dismiss->setAccessibleName(tr("Dismiss the message"));
+    dismiss->setAccessibleName(tr("Close the message"));
     connect(dismiss, &QToolButton::clicked, banner_, &QWidget::hide);
     auto* const row = new QHBoxLayout(banner_);
     row->setContentsMargins(margin, 8, margin, 8);
@@ -516,8 +544,8 @@ void MainWindow::choose_folder() {
 }
 
 void MainWindow::choose_overlay() {
-    const QStringList chosen = QFileDialog::getOpenFileNames(
-        this, tr("Lay over what is shown"), shown_folder(), file_kinds());
+    const QStringList chosen =
+        QFileDialog::getOpenFileNames(this, tr("Overlay files"), shown_folder(), file_kinds());
     std::vector<fs::path> paths = paths_;
     for (const QString& file : chosen) {
         paths.push_back(to_path(file));
@@ -566,14 +594,14 @@ void MainWindow::show_range() {
     const TimeRange& range = *selection_->range();
     const StepPlaces& places = timeline_->scene().places;
     QStringList parts{
-        tr("selected %1").arg(QString::fromStdString(format_duration(range.end - range.begin)))};
+        tr("selected %1").arg(QString::fromStdString(short_time(range.end - range.begin)))};
     for (const Side side : {Side::Predicted, Side::Measured}) {
         if (run_->twin.has(side)) {
             const RangeUse use = use_of_range(run_->twin, places, side, range.begin, range.end);
-            parts += tr("%1: busy %2 %, bubble %3 %")
-                         .arg(QString::fromStdString(side_name(*run_, side)))
-                         .arg(100 * use.busy_share(), 0, 'f', 1)
-                         .arg(100 * use.bubble_share(), 0, 'f', 1);
+            parts += tr("%1: busy %2, bubble %3")
+                         .arg(QString::fromStdString(side_name(*run_, side)),
+                              QString::fromStdString(short_percent(use.busy_share())),
+                              QString::fromStdString(short_percent(use.bubble_share())));
         }
     }
     range_->setText(parts.join(QStringLiteral("   ")));
@@ -605,7 +633,7 @@ void MainWindow::search(const QString& text) {
     }
     timeline_->set_found(found_);
     search_->show_count(text.isEmpty()   ? QString()
-                        : !query         ? tr("not understood")
+                        : !query         ? tr("unknown search; try 1F2 or rank 1")
                         : found_.empty() ? tr("none")
                                          : tr("%1 in this step").arg(found_.size()));
 }
@@ -669,7 +697,7 @@ void MainWindow::go_to_rank(int rank) {
 void MainWindow::choose_export() {
     const QString chosen =
         QFileDialog::getSaveFileName(this,
-                                     tr("Export what the timeline shows"),
+                                     tr("Export the timeline"),
                                      name_of(paths_of(*run_)) + QStringLiteral(".svg"),
                                      tr("Pictures (*.png *.svg *.pdf)"));
     if (!chosen.isEmpty()) {

@@ -130,6 +130,10 @@ class MainWindow : public QMainWindow {
     void build_replica_menu(QMenu* view_menu);
     void build_theme_menu(QMenu* view_menu);
     void build_panel_menu(QMenu* view_menu);
+    void build_collapse_entries(QMenu* view_menu);
+    /// Shows or hides the panels at the right or below; they are hidden while there is no run.
+    void show_panels(QTabWidget* tabs, bool shown);
+    void open_panel(QTabWidget* tabs, int number);
     void build_chain_entries(QMenu* menu);
     void build_marks(QMenu* menu);
     void build_go_menu();
@@ -143,7 +147,7 @@ class MainWindow : public QMainWindow {
     void rebind_keys();
     void restore_keys();
     void bind_key(QAction* action, const QKeySequence& key);
-    /// Name of an entry with its menu, "Rows: Ghost of the prediction", as an entry of a menu of a
+    /// Name of an entry with its menu, "Rows: Ghost outlines", as an entry of a menu of a
     /// menu says too little by itself.
     static QString words_of(const QAction& action);
     std::vector<QAction*> commands() const;
@@ -230,6 +234,8 @@ class MainWindow : public QMainWindow {
     QLabel* range_ = nullptr;
     QLabel* live_ = nullptr;
     QAction* follow_ = nullptr;
+    QAction* right_shown_ = nullptr;  ///< whether the panels at the right are to be seen
+    QAction* below_shown_ = nullptr;
     std::vector<SpanRef> critical_;  ///< of both sides of the step that is spoken of
     bool marks_critical_ = false;
     int step_in_words_ = 0;

@@ -224,8 +224,8 @@ void MainWindow::show_training() {
         training_->prepare(run_->scenario);
     }
     show_page(run_page);
-    below_->show();
     show_view(QStringLiteral("run"));
+    below_->show();  // without a run, too
     training_->setFocus();
 }
 

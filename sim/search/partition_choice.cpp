@@ -400,7 +400,7 @@ ChosenPartition chosen_partition(const SettledScenario& scenario,
     if (!first.empty()) {
         with_first.pipeline.partition = first;
     }
-    const Plan plan = make_plan(with_first, model, profile);
+    const Plan plan = make_plan(with_first, model, profile, RowsFrom::Generator);
     const bool is_open = !scenario.pipeline.partition && plan->partition->stage_count() > 1 &&
                          plan->partition->stage_count() < plan->partition->layer_count();
     return is_open ? Choice(scenario, model, profile, plan, actions).best()

@@ -72,6 +72,13 @@ struct Step {
     std::vector<std::pair<Bytes, Candidate>> too_large{};
 };
 
+/// The partitions of a candidate that could be faster than the best plan.
+struct FasterPartitions {
+    bool may_be_any = false;
+    /// None where they are too many, or would take long to find.
+    std::optional<std::vector<std::vector<int>>> all{};
+};
+
 class Search {
   public:
     Search(const SearchSpace& space, const SearchOptions& options)
@@ -86,6 +93,25 @@ class Search {
     SearchResult run();
 
   private:
+    /// Looks for the faster partitions of the contenders that come next at the same time, as long
+    /// as the best plan stays the best.
+    class LookedAhead {
+      public:
+        LookedAhead(const Search& search, const std::vector<Contender>& contenders)
+            : search_(search), contenders_(contenders) {}
+
+        /// As `faster_partitions` of the contender, but that with more room there may be more of
+        /// them: those of less room are the same ones, or none.
+        const FasterPartitions& of(std::size_t index, Duration best, std::int64_t room);
+
+      private:
+        const Search& search_;
+        const std::vector<Contender>& contenders_;
+        std::size_t first_ = 0;  ///< contender of the first of `found_`
+        Duration best_{};        ///< for which they were found
+        std::vector<FasterPartitions> found_{};
+    };
+
     OpenQueue open_shapes();
     bool is_slower(const Open& open) const;
     bool is_known(const Open& open) const;
@@ -103,6 +129,9 @@ class Search {
     void take(Step step, OpenQueue& queue);
     bool goes_on(std::size_t left, Duration bound);
     bool is_quick_to_count(const Candidate& candidate) const;
+    FasterPartitions faster_partitions(const Contender& contender,
+                                       Duration best,
+                                       std::int64_t room) const;
     Duration try_partitions(Duration best);
     void try_each(const Contender& contender,
                   const std::vector<std::vector<int>>& partitions,
@@ -485,6 +514,37 @@ std::vector<Contender> in_turn(std::vector<Contender> contenders) {
     return result;
 }
 
+/// `room`: actions that may be simulated.
+FasterPartitions Search::faster_partitions(const Contender& contender,
+                                           Duration best,
+                                           std::int64_t room) const {
+    const Candidate& candidate = contender.candidate;
+    if (contender.least >= best) {
+        return {};
+    }
+    const ShapeBounds bounds = bounds_.of(candidate.shape, candidate.choice);
+    FasterPartitions faster{.may_be_any = bounds.may_be_faster(candidate.choice, best)};
+    if (faster.may_be_any && (best < Duration::max() || is_quick_to_count(candidate))) {
+        faster.all = bounds.faster_partitions(candidate.choice, best, room / actions_of(candidate));
+    }
+    return faster;
+}
+
+const FasterPartitions& Search::LookedAhead::of(std::size_t index,
+                                                Duration best,
+                                                std::int64_t room) {
+    if (best != best_ || index >= first_ + found_.size()) {
+        constexpr std::size_t at_once = 16;
+        first_ = index;
+        best_ = best;
+        found_.assign(std::min(at_once, contenders_.size() - index), {});
+        tbb::parallel_for(std::size_t{0}, found_.size(), [&](std::size_t i) {
+            found_[i] = search_.faster_partitions(contenders_[index + i], best, room);
+        });
+    }
+    return found_[index - first_];
+}
+
 /// Simulates what is left of the partitions of the contenders; returns what bounds the candidates
 /// that have too many.
 Duration Search::try_partitions(Duration best) {
@@ -498,7 +558,10 @@ Duration Search::try_partitions(Duration best) {
         return bound;
     }
     std::int64_t looked_at = 0;
-    for (const Contender& contender : in_turn(std::exchange(all_.contenders, {}))) {
+    const std::vector<Contender> contenders = in_turn(std::exchange(all_.contenders, {}));
+    LookedAhead ahead(*this, contenders);
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+        const Contender& contender = contenders[i];
         if (contender.least >= best) {
             continue;
         }
@@ -509,18 +572,14 @@ Duration Search::try_partitions(Duration best) {
             bound = std::min(bound, contender.least);
             continue;
         }
-        const ShapeBounds bounds = bounds_.of(candidate.shape, candidate.choice);
-        if (!bounds.may_be_faster(candidate.choice, best)) {
+        const FasterPartitions& faster = ahead.of(i, best, room);
+        if (!faster.may_be_any) {
             continue;
         }
-        const bool can_count = best < Duration::max() || is_quick_to_count(candidate);
-        const auto partitions =
-            can_count
-                ? bounds.faster_partitions(candidate.choice, best, room / actions_of(candidate))
-                : std::nullopt;
-        if (partitions) {
-            room -= std::ssize(*partitions) * actions_of(candidate);
-            try_each(contender, *partitions, best);
+        const std::int64_t most = room / actions_of(candidate);
+        if (faster.all && std::ssize(*faster.all) <= most) {
+            room -= std::ssize(*faster.all) * actions_of(candidate);
+            try_each(contender, *faster.all, best);
             continue;
         }
         too_many.push_back(contender);

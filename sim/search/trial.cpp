@@ -54,7 +54,7 @@ std::optional<RecomputeRules> as_needed(const SearchSpace& space,
     settled.pipeline.recompute = Recompute::None;
     bool own_room = false;
     while (true) {
-        Plan plan = make_plan(settled, space.model, space.profile);
+        Plan plan = make_plan(settled, space.model, space.profile, RowsFrom::Generator);
         outcome.actions += static_cast<std::int64_t>(action_count(plan));
         const RecomputeRules rules = rules_of(of_rank, plan->schedule);
         plan = own_room || plan->channel_capacity ? with_settled_capacity(std::move(plan))
@@ -162,7 +162,7 @@ void try_partition(const SearchSpace& space,
         }
         settled.pipeline.recompute = *rules;
     }
-    Plan plan = make_plan(settled, space.model, space.profile);
+    Plan plan = make_plan(settled, space.model, space.profile, RowsFrom::Generator);
     outcome.actions += static_cast<std::int64_t>(action_count(plan));
     std::vector<MemoryUse> peaks;
     if (!plan->host_link) {  // with one, times decide

@@ -31,6 +31,10 @@ struct SideData {
     Duration pipeline{};  ///< of the median step
     std::vector<RankSummary> ranks{};
     std::vector<MemoryRow> memory{};  ///< [rank]; empty where bytes are not known
+    /// The schedule of its rows, without the rows: which rank has which stage. None where no file
+    /// says it.
+    std::optional<Schedule> form{};
+    std::optional<int> channel_capacity{};  ///< none: not known, or unbounded
 };
 
 /// The scenario, model, profile and plan of a run, from which what-ifs are made.
@@ -55,7 +59,7 @@ struct RunData {
     std::optional<SideData> measured;
     std::optional<Comparison> comparison;  ///< where both sides are there and have the same rows
     std::shared_ptr<const PlannedRun> planned;  ///< null where the folder does not say
-    std::optional<Plan> own_plan;               ///< of a what-if of such a run
+    std::optional<Plan> own_plan;       ///< of a what-if of such a run, and of a schedule file
     std::vector<std::string> problems;  ///< what could not be read or compared, in sentences
     std::filesystem::path scenario{};   ///< that it was simulated from; empty for any other run
     std::vector<std::string> notes{};   ///< what a reader of the run has to know, in sentences
@@ -89,6 +93,9 @@ RunData load_run(const std::filesystem::path& path, int replica = 0);
 /// measured the measured one, and a later one takes the place of an earlier one. Traces of
 /// PyTorch's profiler are merged by rank and brought into the rows of the prediction.
 RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica = 0);
+
+/// The schedule without its rows: which rank has which stage, and which stages share weights.
+Schedule form_of(const Schedule& schedule);
 
 /// Name of a side: "measured", "emulated" or "predicted"; "" where it is missing.
 std::string side_name(const RunData& run, Side side);

@@ -54,6 +54,17 @@ TEST(ShortTime, ThatIsRoundedUpTakesTheNextUnit) {
     EXPECT_EQ(short_time(nanoseconds(999'600)), "1.00 ms");
 }
 
+TEST(TimeWithin, HasTheUnitAndTheDecimalsOfTheWhole) {
+    const Duration step = microseconds(211'400);
+    EXPECT_EQ(time_within(microseconds(203'706), step), "203.7 ms");
+    EXPECT_EQ(time_within(microseconds(2'417), step), "2.4 ms");
+    EXPECT_EQ(time_within(nanoseconds(0), step), "0.0 ms");
+    EXPECT_EQ(time_within(microseconds(2'417), step, 6), "2.417 ms");
+    EXPECT_EQ(time_within(milliseconds(6), milliseconds(9)), "6.000 ms");
+    EXPECT_EQ(time_within(nanoseconds(17), nanoseconds(400)), "17 ns");
+    EXPECT_EQ(time_within(nanoseconds(17), nanoseconds(0)), "17 ns");
+}
+
 TEST(ShortPercent, HasAtMostTwoDecimals) {
     EXPECT_EQ(short_percent(1), "100 %");
     EXPECT_EQ(short_percent(0.9996), "100 %");

@@ -82,7 +82,7 @@ TEST_F(OpTableTest, FiltersWhatIsTyped) {
     EXPECT_EQ(cell(1, OpColumn::Step), "1");
     EXPECT_TRUE(count().startsWith(QLatin1String("2 of ")));
     panel_.findChild<QLineEdit*>()->setText(QStringLiteral("gibberish"));
-    EXPECT_EQ(count(), "not understood");
+    EXPECT_EQ(count(), "unknown filter; try 1F2 or wait > 0.2");
     EXPECT_EQ(view()->model()->rowCount(), 2);  // as before
     type("");
     EXPECT_EQ(view()->model()->rowCount(), OpRows(run_).size());
