@@ -82,6 +82,12 @@ PlaygroundPage::PlaygroundPage(QWidget* parent)
     connect(controls_, &PlaygroundControls::changed, &wait_, qOverload<>(&QTimer::start));
     connect(&worker_, &QFutureWatcher<StepPointer>::finished, this, &PlaygroundPage::finish);
     connect(selection_, &Selection::span_changed, this, &PlaygroundPage::say_why);
+    connect(timeline_, &TimelineView::end_of_step_clicked, this, [this](const SpanRef& end) {
+        if (step_ != nullptr && step_->run != nullptr) {
+            why_->setText(
+                text_of(wait_sentence(*analysis_of(step_->run, end.side, end.step), end)));
+        }
+    });
 }
 
 /// The sentence on idle time, the bubble, the timeline, and a line on every rank.
@@ -258,11 +264,11 @@ void PlaygroundPage::show_ranks() {
 void PlaygroundPage::say_why() {
     const std::optional<SpanRef>& selected = selection_->span();
     if (step_ == nullptr || step_->run == nullptr || !selected) {
-        why_->setText(tr("Click an action to see what it waited for."));
+        why_->setText(tr("Click an action or idle time to see its causes."));
         return;
     }
-    why_->setText(text_of(
-        wait_sentence(*analysis_of(step_->run, selected->side, selected->step), *selected)));
+    const auto analysis = analysis_of(step_->run, selected->side, selected->step);
+    why_->setText(text_of(wait_sentence(*analysis, analysis->whose_wait(*selected))));
 }
 
 }  // namespace pipetwin::gui

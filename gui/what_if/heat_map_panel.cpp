@@ -286,7 +286,7 @@ QString HeatMapView::summary() const {
         text = tr("No combination is feasible on this machine");
     }
     if (!map_.is_on_machine(map_.stages.size() - 1)) {
-        text += tr(" (devices for %1)").arg(stages_text(map_.machine_stages));
+        text += tr("; the machine has devices for %1").arg(stages_text(map_.machine_stages));
     }
     const QString dot = measured_ ? tr("; dot: %1").arg(measured_name_) : QString();
     return text + tr(". Ring: current settings%1; hatched: infeasible.").arg(dot);
@@ -499,6 +499,7 @@ HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
       view_(new HeatMapView(this)) {
     setAccessibleName(tr("Heat map"));
     value_->addItems({tr("Throughput"), tr("Bubble (total)"), tr("Peak memory")});
+    value_->setSizeAdjustPolicy(QComboBox::AdjustToContents);
     value_->setAccessibleName(tr("Quantity of the heat map"));
     text_->setWordWrap(true);
     auto* const row = new QHBoxLayout;

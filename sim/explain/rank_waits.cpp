@@ -163,7 +163,7 @@ std::string rank_wait_sentence(const RankWaits& waits, std::size_t most) {
     std::vector<std::string> parts;
     Duration rest{};
     for (const WaitedFor& reason : waits.reasons) {
-        if (parts.size() < most) {
+        if (parts.size() < most || waits.reasons.size() == most + 1) {
             parts.push_back(fmt::format("{} for {}", short_time(reason.time), words_of(reason)));
         } else {
             rest += reason.time;

@@ -42,7 +42,7 @@ std::string words_of(const WaitedFor& waited_for);
 
 /// "Rank 2 waits 9.00 ms of 21.0 ms (42.9 %): 5.00 ms for backwards of rank 3, 4.00 ms for forwards
 /// of rank 1. It waits 3.00 ms before its first action and 2.00 ms after its last." Names the
-/// `most` longest reasons, and sums up the others.
+/// `most` longest reasons, and sums up the others where they are several.
 std::string rank_wait_sentence(const RankWaits& waits, std::size_t most = 3);
 
 }  // namespace pipetwin::sim

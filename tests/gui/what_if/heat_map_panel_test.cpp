@@ -124,7 +124,7 @@ TEST_F(HeatMapPanelTest, TheBestCellIsOneThatTheMachineHasDevicesFor) {
     EXPECT_LE(view.map().stages[view.best()->row], 2);
     EXPECT_TRUE(view.sentence_of(*view.best()).contains("(best)"));
     EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("has devices for 2 stages"));
-    EXPECT_TRUE(panel.findChild<QLabel*>()->text().contains("(devices for 2 stages)"));
+    EXPECT_TRUE(panel.findChild<QLabel*>()->text().contains("has devices for 2 stages"));
 }
 
 /// Numbers are read in every cell that fits, however small the view is: it shows fewer of them.
