@@ -60,10 +60,11 @@ std::string step_html(const fs::path& folder, int number, const TourStep& step) 
 }  // namespace
 
 std::string tour_page(const fs::path& folder) {
-    std::string html = page_begin("A tour of pipetwin") +
-                       "<p class=\"about\">What 'pipetwin demo' has done so far, step by step; "
-                       "started again, it goes on behind the last step here.</p>\n"
-                       "<div class=\"column wide\">\n";
+    std::string html =
+        page_begin("A tour of pipetwin") +
+        "<p class=\"about\">The steps that 'pipetwin demo' has done. Started again, it goes on "
+        "with the first step that is missing here.</p>\n"
+        "<div class=\"column wide\">\n";
     int number = 0;
     for (const TourStep& step : tour_steps(folder)) {
         std::error_code ignored;
