@@ -495,10 +495,10 @@ TEST_F(KeysTest, PanelsCollapseByKeyAndComeBack) {
     key(Qt::Key_K, Qt::ControlModifier);
     EXPECT_FALSE(seen("step"));
     EXPECT_TRUE(seen("why"));
-    EXPECT_GT(window_.timeline().width(), width);
+    EXPECT_TRUE(QTest::qWaitFor([&] { return window_.timeline().width() > width; }));
     key(Qt::Key_J, Qt::ControlModifier);
     EXPECT_FALSE(seen("why"));
-    EXPECT_GT(window_.timeline().height(), height);
+    EXPECT_TRUE(QTest::qWaitFor([&] { return window_.timeline().height() > height; }));
     key(Qt::Key_Right);
     EXPECT_FALSE(selected().empty()) << "the timeline has the keys";
     key(Qt::Key_K, Qt::ControlModifier);

@@ -1,18 +1,17 @@
-#include "gui/view/playground/closed_form.h"
-
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/schedule/generators/closed_form.h"
 #include "core/timeline/metrics.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"
 
-namespace pipetwin::gui {
-namespace closed_form_test {
+namespace pipetwin {
+namespace bubble_formula_test {
 
 using testing::milliseconds;
 
@@ -134,5 +133,5 @@ TEST(ClosedForm, SaysWhyThereIsNone) {
     }
 }
 
-}  // namespace closed_form_test
-}  // namespace pipetwin::gui
+}  // namespace bubble_formula_test
+}  // namespace pipetwin
