@@ -249,7 +249,7 @@ TEST(InnerLayers, RefusesShapesCirclesAndNamesAsThoseOfAModel) {
               "it in the inputs of a layer inside, or read one output fewer\n"
               "  model, layer 'cell.out': reads 'input1' twice; name every input once");
     EXPECT_EQ(
-        error_of([] { model_of(with_cell({linear("x", 3, {"input"})})); }).hint().substr(0, 9),
+        error_of([] { model_of(with_cell({linear("x", 3, {"input"})})); }).hint().substr(0, 12),
         "correct the ");
     EXPECT_THAT(fault_of(with_cell({linear("x", 3, {"input"})})),
                 HasSubstr("reads 'input', which is no layer; what 'cell' reads is 'input0', "
