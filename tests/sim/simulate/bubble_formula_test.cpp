@@ -1,3 +1,4 @@
+#include <chrono>
 #include <map>
 #include <string>
 
@@ -13,7 +14,7 @@
 namespace pipetwin {
 namespace bubble_formula_test {
 
-using testing::milliseconds;
+using std::chrono::milliseconds;
 
 /// Forward, input part and weight part of a backward, and the latency, in ms.
 struct Costs {
