@@ -505,7 +505,8 @@ TEST_F(KeysTest, PanelsCollapseByKeyAndComeBack) {
     key(Qt::Key_K, Qt::ControlModifier);
     key(Qt::Key_J, Qt::ControlModifier);
     EXPECT_TRUE(seen("step") && seen("why"));
-    EXPECT_EQ(window_.timeline().size(), QSize(width, height));
+    EXPECT_TRUE(
+        QTest::qWaitFor([&] { return window_.timeline().size() == QSize(width, height); }));
     key(Qt::Key_F11);
     EXPECT_FALSE(seen("step") || seen("why"));
     key(Qt::Key_F11);
