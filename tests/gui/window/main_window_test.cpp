@@ -485,7 +485,7 @@ TEST_F(MainWindowTest, RSelectsTheRangeOfTheActionAndItsUseIsShown) {
     const TimeRange range = *window_.selection().range();
     EXPECT_EQ(range.end - range.begin, std::chrono::milliseconds(1));
     const QString text = visible_text(*window_.statusBar());
-    EXPECT_TRUE(text.contains("selected 1.000 ms")) << text.toStdString();
+    EXPECT_TRUE(text.contains("selected 1.00 ms")) << text.toStdString();
     EXPECT_TRUE(text.contains("predicted: busy 50.0 %")) << text.toStdString();
     key(Qt::Key_Escape);
     EXPECT_FALSE(visible_text(*window_.statusBar()).contains("selected"));

@@ -1,5 +1,7 @@
 #include "gui/view/playground/playground.h"
 
+#include <chrono>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,11 +10,11 @@
 namespace pipetwin::gui {
 namespace playground_test {
 
+using std::chrono::milliseconds;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::milliseconds;
 
 TEST(Playground, EveryScheduleCanBePlayedWithFromTheFirstSettings) {
     for (const ScheduleName& known : known_schedules()) {

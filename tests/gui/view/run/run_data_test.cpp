@@ -268,7 +268,7 @@ TEST_F(RunFolder, AScheduleFileSaysWhatItsRanksWaitFor) {
     EXPECT_TRUE(analysis.as_planned());
     const SpanRef b0 = find(*run, Side::Predicted, {.op = Op::Backward});
     EXPECT_EQ(wait_sentence(analysis, b0),
-              "0B0 waited 2.00 ms: 2.00 ms for 1B0 on rank 1 (compute). Slack 0 ns.");
+              "0B0 waited 2.00 ms: 2.00 ms for 1B0 on rank 1 (compute). Slack 1.00 ms.");
     const SpanRef end{
         .side = Side::Predicted, .rank = 1, .cell = run->twin.row(Side::Predicted, 0, 1)->size()};
     EXPECT_EQ(wait_sentence(analysis, end),
