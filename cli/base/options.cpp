@@ -86,7 +86,8 @@ std::string schedule_help() {
         list += fmt::format("{}{}", list.empty() ? "" : between, known.name);
     }
     return fmt::format(
-        "Order of the actions (default {}):\n{};\nsimulated only, as gradients are stale: {}",
+        "Order of the actions, or a schedule file, FILE.csv (default {}):\n{};\n"
+        "simulated only, as gradients are stale: {}",
         default_schedule,
         trained,
         stale);
@@ -119,8 +120,8 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
     add("--micro-batches", sweep.micro_batches, "Micro-batches per step", "M[,M...]")
         ->delimiter(',');
-    add("--svg", sweep.svg, "Of several plans: draw them below each other", "FILE.svg");
-    add("--csv", sweep.csv, "Of several plans: their table", "FILE.csv");
+    add("--svg", sweep.svg, "Draw the compared plans below each other", "FILE.svg");
+    add("--csv", sweep.csv, "Write the table of the compared plans", "FILE.csv");
     add("--group-size",
         plain.group_size,
         "interleaved-1f1b: micro-batches that a chunk takes in turn (default: stages)",
@@ -153,7 +154,7 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     add("--boundary-bytes", plain.boundary_bytes, "Size of what one piece hands to the next", "N");
     add("--skips",
         plain.skips,
-        "Pieces whose output a later one reads that is not the next: 0:3,1:2",
+        "Piece B reads the output of piece A, past the pieces between: 0:3,1:2",
         "A:B[,A:B...]");
 }
 
@@ -162,11 +163,11 @@ void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
     add("--jitter", options.jitter, "How much actions vary: 0.05 is about 5 %", "X");
     add("--transfer-jitter",
         options.transfer_jitter,
-        "The same of messages (default: as actions)",
+        "How much messages vary (default: as actions)",
         "X");
     add("--device-jitter",
         options.device_jitter,
-        "The same of devices: one factor each per step",
+        "How much devices vary: one factor for each in a step",
         "X");
     add("--spikes", options.spikes, "A share P of actions lasts F times as long", "P:F");
     add("--samples", options.samples, "Steps to draw (default 256)", "N")
@@ -243,11 +244,11 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
     app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --out");
     app.add_option("--weights",
                    options.weights,
-                   "Begin with the weights of a folder of Hugging Face's (safetensors)")
+                   "Begin with the weights of a Hugging Face folder (safetensors)")
         ->type_name("FOLDER");
     app.add_flag("--live",
                  options.live,
-                 "Write live.jsonl, too: what every rank did, for pipetwin-gui to look on");
+                 "Write live.jsonl, too, so that pipetwin-gui can follow the training");
 }
 
 /// Makes --out a required file: for `import` and `export`.
@@ -337,7 +338,7 @@ void Grammar::add_range_names(CLI::App& app) {
 }
 
 void Grammar::add_exchange() {
-    CLI::App& import = add_command("import", "Another tool's file into ours");
+    CLI::App& import = add_command("import", "Convert another tool's file into ours");
     import
         .add_option(
             "format",
@@ -371,7 +372,8 @@ void Grammar::add_exchange() {
     add_range_names(import);
     needs_out_file(import);
 
-    CLI::App& exporter = add_command("export", "Ours into another tool's, or into a picture");
+    CLI::App& exporter =
+        add_command("export", "Convert ours into another tool's file, or into a picture");
     exporter
         .add_option(
             "format",
@@ -399,7 +401,8 @@ void Grammar::add_exchange() {
 
 void Grammar::add_calibrate() {
     CLI::App& calibrate = add_command(
-        "calibrate", "Measured times per kind of layer, from a trace of one rank, for import hf");
+        "calibrate",
+        "Measure the time of each kind of layer from a trace of one rank, for import hf");
     calibrate
         .add_option("trace", calibrate_.trace, "A trace of PyTorch's profiler, or an nsys export")
         ->type_name("TRACE")
@@ -631,8 +634,9 @@ Grammar::Grammar() {
                 std::string(exit_code_text));
 
     add_training(
-        add_command("run",
-                    "The whole loop: profile, plan, simulate, train, compare; writes a run folder"),
+        add_command(
+            "run",
+            "Run the whole loop: profile, plan, simulate, train, compare; writes a run folder"),
         run_);
     add_simulate();
     add_plan();
@@ -697,6 +701,11 @@ SimulateOptions with_single_values(SimulateOptions options) {
             value = list.front();
         }
     };
+    const bool is_one = !options.sweep.any() && options.sweep.schedules.size() == 1;
+    if (is_one && options.sweep.schedules.front().ends_with(".csv")) {
+        options.plain.schedule_file = options.sweep.schedules.front();
+        options.sweep.schedules.clear();
+    }
     take(options.sweep.schedules, options.plain.schedule);
     take(options.sweep.stages, options.plain.stages);
     take(options.sweep.micro_batches, options.plain.micro_batches);
@@ -909,7 +918,7 @@ void check_command_word(const std::vector<std::string>& args) {
         if (word != "--help" && word != "-h" && word != "--version") {
             throw Error(ErrorKind::Usage,
                         "",
-                        fmt::format("'{}' stands before the command", word),
+                        fmt::format("'{}' comes before the command", word),
                         "pipetwin <command> [SCENARIO.toml] [options]");
         }
         return;

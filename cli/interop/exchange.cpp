@@ -67,7 +67,7 @@ void require_free(const std::filesystem::path& out, bool force) {
     if (std::filesystem::is_directory(out, ignored)) {
         throw Error(ErrorKind::Io,
                     out.string(),
-                    "a folder stands there, expected the name of a file",
+                    "there is a folder of this name, expected the name of a file",
                     "name a file with --out FILE");
     }
     if (!force && std::filesystem::exists(out, ignored)) {

@@ -1,5 +1,7 @@
 #include "cli/run_folder/page.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "core/base/printable.h"
@@ -10,10 +12,12 @@ namespace {
 
 constexpr std::string_view page_style = R"css(
 :root { color-scheme: light dark; --ink: #1d2127; --faint: #646b75; --line: #dcdfe4; --page: #ffffff;
-        --panel: #f6f7f9; --accent: #0072b2; --second: #b45309; --good: #1a7f4b; --bad: #b42318; }
+        --panel: #f6f7f9; --accent: #0072b2; --second: #b45309; --good: #1a7f4b; --bad: #b42318;
+        --warn: #fdf0d9; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e7eb; --faint: #9aa2ad; --line: #363c45; --page: #16191d; --panel: #1e2227;
-          --accent: #56b4e9; --second: #e69f00; --good: #4cc38a; --bad: #ff8a7a; } }
+          --accent: #56b4e9; --second: #e69f00; --good: #4cc38a; --bad: #ff8a7a;
+          --warn: #3d2c0c; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 84rem; padding: 2.5rem 2rem 4rem; background: var(--page); color: var(--ink);
        font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif;
@@ -32,13 +36,22 @@ h2 { margin: 0 0 .6rem; font-size: 1rem; font-weight: 650; }
          margin-top: 2.4rem; }
 @media (min-width: 72rem) { .top { grid-template-columns: minmax(0, 1fr) 25rem; } }
 figure { margin: 0; } figure svg { display: block; width: 100%; height: auto; }
-figure.paper svg { background: #ffffff; border-radius: 4px; }
+figure.paper svg, figure.paper img { max-width: 100%; background: #ffffff; border-radius: 4px; }
 figcaption { margin-top: .5rem; color: var(--faint); font-size: .88rem; }
 table { width: 100%; border-collapse: collapse; font-size: .92rem; }
 th, td { padding: .28rem .1rem .28rem .9rem; text-align: right; border-bottom: 1px solid var(--line);
          white-space: nowrap; vertical-align: top; }
 th { color: var(--faint); font-weight: 500; font-size: .84rem; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+a { color: var(--accent); }
+code { font: .92em ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+.warning { margin: 1.4rem 0 0; padding: .8rem 1.1rem; background: var(--warn); border-left: 4px solid var(--second);
+           border-radius: 4px; max-width: 60rem; }
+.sentences { margin: 0 0 1rem; padding-left: 1.1rem; max-width: 46rem; } .sentences li { margin-bottom: .45rem; }
+h3 { margin: 1rem 0 .4rem; font-size: .92rem; font-weight: 650; }
+dl { columns: 26rem 2; column-gap: 3rem; margin: 0; font-size: .92rem; } dl div { break-inside: avoid; margin-bottom: .55rem; }
+dt { font-weight: 600; } dd { margin: 0; color: var(--faint); }
+.wide { margin-top: 2.4rem; }
 .note { color: var(--faint); font-size: .88rem; margin: .6rem 0 0; }
 pre { margin: 0; padding: 1rem 1.1rem; overflow-x: auto; background: var(--panel); border-radius: 6px;
       font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
@@ -50,18 +63,35 @@ details { margin-top: 2.4rem; }
 
 }  // namespace
 
-/// The first row is the head. Cells are plain text.
 std::string html_table(const std::vector<HtmlRow>& rows) {
     std::string html = "<table>\n";
     for (std::size_t index = 0; index < rows.size(); ++index) {
         const std::string_view tag = index == 0 ? "th" : "td";
         html += "<tr>";
-        for (const std::string& cell : rows[index]) {
-            html += fmt::format("<{0}>{1}</{0}>", tag, html_escaped(cell));
+        for (const HtmlCell& cell : rows[index]) {
+            const std::string title =
+                cell.title.empty() ? "" : fmt::format(" title=\"{}\"", html_escaped(cell.title));
+            html += fmt::format("<{0}{1}>{2}</{0}>", tag, title, html_escaped(cell.text));
         }
         html += "</tr>\n";
     }
     return html + "</table>\n";
+}
+
+HtmlRow html_row(std::vector<std::string> texts) {
+    HtmlRow row;
+    for (std::string& text : texts) {
+        row.push_back({.text = std::move(text)});
+    }
+    return row;
+}
+
+std::string html_sentences(const std::vector<std::string>& sentences) {
+    std::string html = "<ul class=\"sentences\">\n";
+    for (const std::string& sentence : sentences) {
+        html += fmt::format("<li>{}</li>\n", html_escaped(sentence));
+    }
+    return html + "</ul>\n";
 }
 
 std::string html_section(std::string_view title, const std::string& content) {

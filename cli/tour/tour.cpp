@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/shell_word.h"
 #include "cli/run_folder/run_folder.h"
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
@@ -147,7 +148,7 @@ TourStep report_step(const fs::path& folder) {
             .why =
                 "One page shows both timelines, explains in sentences where the time goes, and "
                 "needs nothing but a browser.",
-            .by_hand = "xdg-open " + typed_line({report.string()}).substr(sizeof("pipetwin")),
+            .by_hand = "xdg-open " + shell_word(report.string()),
             .files = {report},
             .needs = 4};
 }
@@ -160,20 +161,6 @@ TourStep window_step(const fs::path& folder) {
                 "another plan.",
             .by_hand = typed_line({"view", folder.string()}),
             .needs = 4};
-}
-
-/// A word that a shell takes as it is, in quotes where it has to.
-std::string shell_word(const std::string& word) {
-    constexpr std::string_view plain =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,=:+-";
-    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
-        return word;
-    }
-    std::string quoted = "'";
-    for (const char letter : word) {
-        quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-    }
-    return quoted + "'";
 }
 
 }  // namespace

@@ -60,7 +60,11 @@ std::string step_html(const fs::path& folder, int number, const TourStep& step) 
 }  // namespace
 
 std::string tour_page(const fs::path& folder) {
-    std::string html = page_begin("A tour of pipetwin");
+    std::string html =
+        page_begin("A tour of pipetwin") +
+        "<p class=\"about\">The steps that 'pipetwin demo' has done. Started again, it goes on "
+        "with the first step that is missing here.</p>\n"
+        "<div class=\"column wide\">\n";
     int number = 0;
     for (const TourStep& step : tour_steps(folder)) {
         std::error_code ignored;
@@ -68,7 +72,7 @@ std::string tour_page(const fs::path& folder) {
             html += step_html(folder, number, step);
         }
     }
-    return html + page_end();
+    return html + "</div>\n" + page_end();
 }
 
 }  // namespace pipetwin::cli

@@ -1,5 +1,8 @@
 #include "gui/playground/playground_controls.h"
 
+#include <charconv>
+#include <string>
+
 #include <QComboBox>
 #include <QDoubleSpinBox>
 #include <QFormLayout>
@@ -34,9 +37,11 @@ std::optional<std::vector<double>> parsed_factors(const QString& text) {
     std::vector<double> factors;
     const QString plain = QString(text).replace(',', ' ');
     for (const QString& part : plain.split(' ', Qt::SkipEmptyParts)) {
-        bool is_number = false;
-        const double factor = part.toDouble(&is_number);
-        if (!is_number || !(factor > 0) || factor > largest_factor) {
+        const std::string digits = part.toStdString();
+        const char* const end = digits.data() + digits.size();
+        double factor = 0;
+        const auto [rest, failed] = std::from_chars(digits.data(), end, factor);
+        if (failed != std::errc() || rest != end || !(factor > 0) || factor > largest_factor) {
             return std::nullopt;
         }
         factors.push_back(factor);

@@ -26,8 +26,6 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr double small_text = 0.85;
-constexpr double highest_row = 26;
-constexpr int row_gap = 3;
 constexpr double share_per_notch = 0.1;
 
 /// Steps of the side that tells how long a run took.
@@ -52,8 +50,7 @@ RunPicture::RunPicture(std::shared_ptr<const RunData> run, QWidget* parent)
     scene_.mode = shown_side(*run_) == Side::Measured ? Mode::Measured : Mode::Predicted;
     scene_.tracks = tracks_of(run_->twin.rank_count());
     scene_.places = StepPlaces(run_->twin, Alignment::Start);
-    setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Preferred);
-    setMinimumHeight(least_height());
+    setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
     setCursor(Qt::PointingHandCursor);
     setAccessibleName(tr("Timeline of %1").arg(name_of(paths_of(*run_))));
 }
@@ -67,49 +64,36 @@ int RunPicture::needed_label_width() const {
     return label_width_for(*run_, font());
 }
 
-void RunPicture::show_part(const TimeRange& part, int label_width, bool has_ruler) {
-    part_ = part;
-    label_width_ = label_width;
-    if (has_ruler_ != has_ruler) {
-        has_ruler_ = has_ruler;
-        setMinimumHeight(least_height());
-        updateGeometry();
-    }
-    lay_out();
-}
-
-QSize RunPicture::sizeHint() const {
-    return {0, minimumHeight()};
+int RunPicture::least_row_height() const {
+    return fontMetrics().height();
 }
 
 int RunPicture::ruler_height() const {
-    return has_ruler_ ? ruler_height_for(run_.get(), font()) : 0;
+    return ruler_height_for(run_.get(), font());
 }
 
-/// Room for the ruler and for rows as high as their text.
-int RunPicture::least_height() const {
-    return run_->twin.rank_count() * (fontMetrics().height() + row_gap) + row_gap + ruler_height();
+void RunPicture::show_as(const Look& look) {
+    look_ = look;
+    setFixedHeight(run_->twin.rank_count() * (look.row_height + picture_gap) + picture_gap +
+                   (look.has_ruler ? ruler_height() : 0));
+    lay_out();
 }
 
 void RunPicture::lay_out() {
     scene_.size = size();
-    scene_.label_width = label_width_;
-    scene_.ruler_height = ruler_height();
-    const int ranks = std::max(1, run_->twin.rank_count());
-    const double room = (height() - scene_.ruler_height - row_gap) / static_cast<double>(ranks);
-    const double row =
-        std::clamp(room - row_gap, static_cast<double>(fontMetrics().height()), highest_row);
+    scene_.label_width = look_.label_width;
+    scene_.ruler_height = look_.has_ruler ? ruler_height() : 0;
     scene_.layout = layout_rows(run_->twin,
                                 scene_.mode,
                                 scene_.tracks,
-                                {.row_height = row,
+                                {.row_height = static_cast<double>(look_.row_height),
                                  .strip_height = 0,
                                  .memory_height = 0,
                                  .link_height = 0,
-                                 .gap = row_gap});
+                                 .gap = picture_gap});
     const Duration begin = scene_.places.begin(run_->main_step());
-    const auto length = static_cast<double>((part_.end - part_.begin).count());
-    scene_.view = {.origin = begin + part_.begin,
+    const auto length = static_cast<double>((look_.part.end - look_.part.begin).count());
+    scene_.view = {.origin = begin + look_.part.begin,
                    .ns_per_pixel = std::max(1.0, length / std::max(1, scene_.time_width()))};
     update();
 }
@@ -155,11 +139,12 @@ RunTile::RunTile(std::shared_ptr<const RunData> run, QWidget* parent)
     auto* const column = new QVBoxLayout(this);
     column->setContentsMargins(0, 0, 0, 0);
     column->setSpacing(0);
-    column->addWidget(build_head());
+    head_ = build_head();
+    column->addWidget(head_);
     if (!run_->empty()) {
         picture_ = new RunPicture(run_, this);
         connect(picture_, &RunPicture::clicked, this, &RunTile::chosen);
-        column->addWidget(picture_, 1);
+        column->addWidget(picture_);
     }
     compare_with({});
 }
@@ -193,6 +178,10 @@ void RunTile::set_colors(const Palette& palette) {
     if (picture_ != nullptr) {
         picture_->set_colors(palette);
     }
+}
+
+int RunTile::head_height() const {
+    return head_->sizeHint().height();
 }
 
 Duration RunTile::step() const {

@@ -23,16 +23,23 @@ class RunPicture : public QWidget {
 
     void set_colors(const Palette& palette);
 
-    /// Shows this part of the step, with names of ranks that take `label_width` pixels, and with
-    /// the times above the rows or without.
-    void show_part(const TimeRange& part, int label_width, bool has_ruler);
+    /// Shows this part of the step. The picture becomes as high as its rows need.
+    struct Look {
+        TimeRange part{};
+        int label_width = 0;     ///< pixels for the names of the ranks
+        bool has_ruler = false;  ///< the times stand above the rows
+        int row_height = 0;      ///< pixels
+    };
+    void show_as(const Look& look);
 
     /// Width in pixels that the names of the ranks need.
     int needed_label_width() const;
+    /// Height in pixels that a row needs for its text.
+    int least_row_height() const;
+    /// Height in pixels of the times above the rows.
+    int ruler_height() const;
 
     const TimelineScene& scene() const { return scene_; }
-
-    QSize sizeHint() const override;
 
   signals:
     void clicked();
@@ -48,15 +55,11 @@ class RunPicture : public QWidget {
     void wheelEvent(QWheelEvent* event) override;
 
   private:
-    int ruler_height() const;
-    int least_height() const;
     void lay_out();
 
     std::shared_ptr<const RunData> run_;
     TimelineScene scene_;
-    TimeRange part_;
-    int label_width_ = 0;
-    bool has_ruler_ = false;
+    Look look_;
 };
 
 /// One run of several: a line with its name and figures, and below it the rows, or why there are
@@ -79,6 +82,9 @@ class RunTile : public QWidget {
     /// Length of the step that is shown; zero where there is none.
     Duration step() const;
 
+    /// Height in pixels of the line above the rows.
+    int head_height() const;
+
   signals:
     /// The run was clicked: it becomes the main one.
     void chosen();
@@ -88,10 +94,14 @@ class RunTile : public QWidget {
     QWidget* build_head();
 
     std::shared_ptr<const RunData> run_;
+    QWidget* head_ = nullptr;
     QPushButton* name_ = nullptr;
     QLabel* figures_ = nullptr;
     RunPicture* picture_ = nullptr;
 };
+
+/// Pixels between two rows of a picture, and above the first and below the last.
+inline constexpr int picture_gap = 3;
 
 /// The side of a run that is shown beside other runs: the measured one, else the predicted one.
 Side shown_side(const RunData& run);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <QEvent>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QPushButton>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr int head_margin = 10;
 constexpr int tile_gap = 4;
+constexpr int highest_row = 40;
 constexpr Duration shortest_part{1000};
 
 }  // namespace
@@ -35,10 +37,12 @@ SideBySidePage::SideBySidePage(QWidget* parent)
     column_ = new QVBoxLayout(list);
     column_->setContentsMargins(head_margin, 0, head_margin, head_margin);
     column_->setSpacing(tile_gap);
+    column_->addStretch(1);
     area_->setWidget(list);
     area_->setWidgetResizable(true);
     area_->setFrameShape(QFrame::NoFrame);
     area_->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+    area_->viewport()->installEventFilter(this);
     auto* const whole = new QVBoxLayout(this);
     whole->setContentsMargins(0, 0, 0, 0);
     whole->setSpacing(0);
@@ -114,7 +118,7 @@ void SideBySidePage::add(RunPointer run) {
         return paths_of(*other->run()) == paths_of(*tile->run());
     });
     if (same == tiles_.end()) {
-        column_->addWidget(tile, tile->picture() == nullptr ? 0 : tile->run()->twin.rank_count());
+        column_->insertWidget(static_cast<int>(tiles_.size()), tile);
         tiles_.push_back(tile);
     } else {
         RunTile* const old = std::exchange(*same, tile);
@@ -175,6 +179,31 @@ void SideBySidePage::pan(double share) {
     show_part();
 }
 
+/// The rows follow the height of the list.
+bool SideBySidePage::eventFilter(QObject* watched, QEvent* event) {
+    if (event->type() == QEvent::Resize) {
+        show_part();
+    }
+    return QWidget::eventFilter(watched, event);
+}
+
+/// Height of every row in pixels: the pictures fill the window as far as rows stay between the
+/// least and the largest height.
+int SideBySidePage::row_height() const {
+    int least = 1;
+    int rows = 0;
+    int room = area_->viewport()->height() - column_->contentsMargins().bottom();
+    for (const RunTile* const tile : tiles_) {
+        room -= tile->head_height() + tile_gap;
+        if (const RunPicture* const picture = tile->picture()) {
+            room -= picture_gap + (rows == 0 ? picture->ruler_height() : 0);
+            rows += tile->run()->twin.rank_count();
+            least = std::max(least, picture->least_row_height());
+        }
+    }
+    return rows == 0 ? least : std::clamp(room / rows - picture_gap, least, highest_row);
+}
+
 /// The times stand above the first rows.
 void SideBySidePage::show_part() {
     int label_width = 0;
@@ -183,11 +212,15 @@ void SideBySidePage::show_part() {
             label_width = std::max(label_width, tile->picture()->needed_label_width());
         }
     }
+    const int height = row_height();
     bool is_first = true;
     Duration first_step{};
     for (RunTile* const tile : tiles_) {
         if (tile->picture() != nullptr) {
-            tile->picture()->show_part(part_, label_width, is_first);
+            tile->picture()->show_as({.part = part_,
+                                      .label_width = label_width,
+                                      .has_ruler = is_first,
+                                      .row_height = height});
             first_step = is_first ? tile->step() : first_step;
             is_first = false;
         }

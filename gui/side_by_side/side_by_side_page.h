@@ -48,6 +48,9 @@ class SideBySidePage : public QWidget {
     /// All runs that were asked for have been read.
     void settled();
 
+  protected:
+    bool eventFilter(QObject* watched, QEvent* event) override;
+
   private:
     using RunPointer = std::shared_ptr<const RunData>;
 
@@ -58,6 +61,7 @@ class SideBySidePage : public QWidget {
     void zoom(double factor, double share);
     void pan(double share);
     void show_part();
+    int row_height() const;
     void say_how_many();
     Duration longest() const;
 

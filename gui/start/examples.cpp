@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <sstream>
 #include <string>
 #include <system_error>
 
+#include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/text/input_file.h"
 
 namespace pipetwin::gui {
 
@@ -15,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int most_comment_lines = 4;
+constexpr std::size_t most_comment_bytes = 4096;
 
 bool is_there(const fs::path& path) {
     std::error_code ignored;
@@ -24,7 +27,12 @@ bool is_there(const fs::path& path) {
 /// The begin of the comment at the top of a file, up to the end of its first sentence or, where
 /// that is a list or an explanation, up to the colon or semicolon.
 QString first_words(const fs::path& file) {
-    std::ifstream lines(file);
+    std::istringstream lines;
+    try {
+        lines.str(InputFile(file).read_up_to(most_comment_bytes));
+    } catch (const Error&) {
+        return {};  // opening the example says what is wrong
+    }
     std::string text;
     std::string line;
     for (int read = 0;

@@ -126,11 +126,6 @@ QWidget* StartPage::build_buttons() {
     const auto add = [&](const QString& text, const QString& about, auto signal) {
         auto* const button = new QCommandLinkButton(text, about, left);
         button->setIcon(QIcon());
-        button->setStyleSheet(QStringLiteral(
-            "QCommandLinkButton { border: 1px solid palette(placeholder-text); border-radius: 5px;"
-            "background: palette(base); }"
-            "QCommandLinkButton:focus, QCommandLinkButton:hover { border: 2px solid palette(link); "
-            "}"));
         button->setAccessibleName(text);
         connect(button, &QCommandLinkButton::clicked, this, signal);
         column->addWidget(button);
@@ -231,9 +226,15 @@ void StartPage::show_recent() {
 }
 
 void StartPage::set_colors(const Palette& palette) {
-    QPalette colors = area_->palette();
-    colors.setColor(QPalette::Window, palette.window);
-    area_->setPalette(colors);
+    const QPalette colors = widget_palette(palette);
+    setStyleSheet(QStringLiteral("QCommandLinkButton { border: 1px solid %1; border-radius: 5px;"
+                                 "background: %2; color: %3; }"
+                                 "QCommandLinkButton:focus, QCommandLinkButton:hover {"
+                                 "border: 2px solid %4; }")
+                      .arg(edge_color(colors).name(),
+                           palette.background.name(),
+                           palette.text.name(),
+                           colors.color(QPalette::Link).name()));
 }
 
 }  // namespace pipetwin::gui

@@ -1,5 +1,6 @@
 #include "gui/window/main_window.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -24,6 +25,7 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
+#include "core/artifacts/file_kinds.h"
 #include "core/base/short_number.h"
 #include "gui/base/finder.h"
 #include "gui/base/plain_text.h"
@@ -78,6 +80,17 @@ std::vector<fs::path> dropped_paths(const QMimeData& data) {
         paths.push_back(to_path(url.toLocalFile()));
     }
     return paths;
+}
+
+/// Whether several of the files each have a step of their own, so that one laid over another would
+/// hide it: scenarios, schedules, profiles and run folders, but no traces.
+bool are_runs_of_their_own(const std::vector<fs::path>& paths) {
+    const auto has_own_step = [](const fs::path& path) {
+        const FileKind kind = kind_of_file(path);
+        return kind == FileKind::Scenario || kind == FileKind::Schedule ||
+               kind == FileKind::Profile || kind == FileKind::RunFolder;
+    };
+    return std::ranges::count_if(paths, has_own_step) > 1;
 }
 
 QString file_kinds() {
@@ -466,7 +479,12 @@ void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
 
 void MainWindow::dropEvent(QDropEvent* event) {
     event->acceptProposedAction();
-    open_all(dropped_paths(*event->mimeData()));
+    std::vector<fs::path> paths = dropped_paths(*event->mimeData());
+    if (are_runs_of_their_own(paths)) {
+        compare(std::move(paths));
+    } else {
+        open_all(std::move(paths));
+    }
 }
 
 QWidget* MainWindow::build_header() {

@@ -178,6 +178,9 @@ void MainWindow::build_page_entries(QMenu* menu) {
     });
     add_action(menu, "side_by_side", tr("Side by side"), {Qt::CTRL | Qt::Key_3}, [this] {
         show_page(side_by_side_page);
+        if (side_by_side().tiles().empty() && !run_->empty()) {
+            side_by_side().add(run_);  // to begin with
+        }
     });
 }
 

@@ -123,8 +123,8 @@ std::optional<double> bubble_with_more(PlaygroundSettings settings) {
 
 std::string bubble_words(const PlaygroundSettings& settings, double bubble) {
     std::string text =
-        "the order of the schedule, even with equal stages and instant messages: ranks wait while "
-        "the pipeline fills at the start of a step and drains at its end.";
+        "the bubble: ranks wait while the pipeline fills at the start of a step and drains at its "
+        "end, even with equal stages and instant messages.";
     if (const auto more = bubble_with_more(settings); more && *more < bubble - 0.0005) {
         text += fmt::format(" With {} micro-batches the bubble would be {}.",
                             2 * settings.micro_batches,
@@ -140,7 +140,7 @@ std::string imbalance_words(const std::vector<PlaygroundRank>& ranks) {
         sum += rank.busy;
     }
     return fmt::format(
-        "unequal stages: rank {} computes {}, a rank on average {}, and the others wait for it.",
+        "imbalance: rank {} computes {}, a rank on average {}, and the others wait for it.",
         busiest - ranks.begin(),
         short_time(busiest->busy),
         short_time(sum / static_cast<std::int64_t>(ranks.size())));
@@ -150,7 +150,8 @@ std::string message_words(const PlaygroundSettings& settings, Duration instant_s
     const Duration each =
         from_milliseconds(settings.latency_ms + settings.transfer_ms, "a message");
     return fmt::format(
-        "messages: each takes {} from rank to rank. If they took no time, the step would take {}.",
+        "communication: a message takes {} from rank to rank. If messages took no time, the step "
+        "would take {}.",
         short_time(each),
         short_time(instant_step));
 }
@@ -181,7 +182,7 @@ std::string headline_of(const PlaygroundSettings& settings,
             words = message_words(settings, step.step - parts.communication_wait);
             break;
     }
-    return fmt::format("A rank is idle {} of the time on average. The largest cause ({}): {}",
+    return fmt::format("A rank is idle {} of the time on average. The largest cause ({}) is {}",
                        rounded_percent(step.bubble),
                        of_idle(most.time, idle),
                        words);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/view/playground/closed_form.h"
+#include "core/schedule/generators/closed_form.h"
 #include "gui/view/run/run_data.h"
 
 /// A pipeline of plain numbers to try schedules with: no file, no model.

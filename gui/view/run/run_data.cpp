@@ -52,6 +52,7 @@ void put(Sides& sides, Trace trace) {
     (predicted ? sides.predicted : sides.measured) = std::move(trace);
     if (predicted) {
         sides.plan.reset();
+        sides.simulated.reset();
     }
 }
 
@@ -128,6 +129,7 @@ void read_simulated(const fs::path& file, FileKind kind, Sides& sides) {
     sides.simulated = kind == FileKind::Scenario ? simulate_scenario(file) : simulate_profile(file);
     sides.scenario = kind == FileKind::Scenario ? file : fs::path();
     sides.predicted = std::move(sides.simulated->trace);
+    sides.plan = sides.simulated->plan;
 }
 
 /// Throws Error(BadInput) for a file of a kind that has no step to show.
@@ -348,7 +350,6 @@ void take_simulated(RunData& run, Sides& sides) {
     if (sides.simulated) {
         run.scenario = sides.scenario;
         run.planned = sides.simulated->planned;
-        run.own_plan = sides.simulated->plan;
         run.notes = std::move(sides.simulated->notes);
     }
 }

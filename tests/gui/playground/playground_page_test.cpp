@@ -122,7 +122,7 @@ TEST_F(PlaygroundPageTest, UnevenStagesHaveNoClosedFormAndAreNamed) {
         emit factors.editingFinished();
     });
     EXPECT_THAT(text_of_label("Bubble by the formula"), HasSubstr("No closed form"));
-    EXPECT_THAT(text_of_label("Largest cause of idle time"), HasSubstr("unequal stages: rank 2"));
+    EXPECT_THAT(text_of_label("Largest cause of idle time"), HasSubstr("is imbalance: rank 2"));
 }
 
 TEST_F(PlaygroundPageTest, FactorsThatAreNotUnderstoodAreNamedAndChangeNothing) {
@@ -139,7 +139,8 @@ TEST_F(PlaygroundPageTest, FactorsThatAreNotUnderstoodAreNamedAndChangeNothing) 
 
 TEST_F(PlaygroundPageTest, LatencyBecomesTheLargestCauseWhenItIs) {
     change([&] { control<QDoubleSpinBox>("Link latency").setValue(5); });
-    EXPECT_THAT(text_of_label("Largest cause of idle time"), HasSubstr("messages: each takes"));
+    EXPECT_THAT(text_of_label("Largest cause of idle time"),
+                HasSubstr("is communication: a message takes"));
 }
 
 TEST_F(PlaygroundPageTest, AClickedActionSaysWhyItWaited) {

@@ -56,6 +56,9 @@ TEST_F(SideBySideTest, SixRunsAreSixPicturesThatFitAWindow) {
         EXPECT_THAT(figures_of(*tile), HasSubstr("bubble"));
         EXPECT_THAT(figures_of(*tile), HasSubstr("step"));
     }
+    const double row = page_.tiles()[0]->picture()->scene().layout.rows.front().height;
+    EXPECT_GT(row, page_.tiles()[0]->picture()->least_row_height()) << "they fill the window";
+    EXPECT_EQ(page_.tiles()[5]->picture()->scene().layout.rows.front().height, row);
     EXPECT_THAT(figures_of(*page_.tiles()[1]), HasSubstr("1f1b, 4 ranks, 8 micro-batches"));
     EXPECT_THAT(figures_of(*page_.tiles()[1]), HasSubstr("bubble 27.3 %"));
 }

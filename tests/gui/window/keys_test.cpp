@@ -490,24 +490,26 @@ TEST_F(KeysTest, PanelsCollapseByKeyAndComeBack) {
         }
         return tabs->isVisible();
     };
+    QTest::qWait(100);  // until the run's panels have their sizes
     const int width = window_.timeline().width();
     const int height = window_.timeline().height();
     key(Qt::Key_K, Qt::ControlModifier);
     QApplication::processEvents();
     EXPECT_FALSE(seen("step"));
     EXPECT_TRUE(seen("why"));
-    EXPECT_GT(window_.timeline().width(), width);
+    EXPECT_TRUE(QTest::qWaitFor([&] { return window_.timeline().width() > width + 50; }));
     key(Qt::Key_J, Qt::ControlModifier);
     QApplication::processEvents();
     EXPECT_FALSE(seen("why"));
-    EXPECT_GT(window_.timeline().height(), height);
+    EXPECT_TRUE(QTest::qWaitFor([&] { return window_.timeline().height() > height + 50; }));
     key(Qt::Key_Right);
     EXPECT_FALSE(selected().empty()) << "the timeline has the keys";
     key(Qt::Key_K, Qt::ControlModifier);
     key(Qt::Key_J, Qt::ControlModifier);
     QApplication::processEvents();
     EXPECT_TRUE(seen("step") && seen("why"));
-    EXPECT_EQ(window_.timeline().size(), QSize(width, height));
+    EXPECT_TRUE(
+        QTest::qWaitFor([&] { return window_.timeline().size() == QSize(width, height); }));
     key(Qt::Key_F11);
     EXPECT_FALSE(seen("step") || seen("why"));
     key(Qt::Key_F11);

@@ -1,13 +1,13 @@
-#include <algorithm>
-#include <fstream>
+#include <ctime>
 
 #include <QApplication>
-#include <QElapsedTimer>
+#include <QDropEvent>
 #include <QFileDialog>
 #include <QLabel>
 #include <QLineEdit>
 #include <QMenu>
 #include <QMessageBox>
+#include <QMimeData>
 #include <QPushButton>
 #include <QSettings>
 #include <QSignalSpy>
@@ -141,6 +141,28 @@ TEST_F(PagesTest, TheToolButtonsLeadToThePages) {
     EXPECT_EQ(window_.page(), "side-by-side");
     press("Start");
     EXPECT_EQ(window_.page(), "start");
+}
+
+TEST_F(PagesTest, SideBySideBeginsWithTheRunThatIsShown) {
+    window_.show_run(canned_run());
+    action("side_by_side")->trigger();
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(1));
+    action("side_by_side")->trigger();
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(1));
+}
+
+TEST_F(PagesTest, SeveralScenariosThatAreDroppedAreShownSideBySide) {
+    QMimeData data;
+    data.setUrls({QUrl::fromLocalFile(shipped("mlp-synthetic.toml")),
+                  QUrl::fromLocalFile(shipped("own-schedule.csv"))});
+    QDragEnterEvent enter({100, 100}, Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+    QApplication::sendEvent(&window_, &enter);
+    QDropEvent drop({100, 100}, Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+    QApplication::sendEvent(&window_, &drop);
+    EXPECT_EQ(window_.page(), "side-by-side");
+    QSignalSpy settled(&window_.side_by_side(), &SideBySidePage::settled);
+    EXPECT_TRUE(settled.wait(20'000));
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(2));
 }
 
 TEST_F(PagesTest, AStepOfThePlaygroundIsShownWithAllPanels) {

@@ -1,5 +1,7 @@
 #include "gui/view/playground/playground.h"
 
+#include <chrono>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,11 +10,11 @@
 namespace pipetwin::gui {
 namespace playground_test {
 
+using std::chrono::milliseconds;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::milliseconds;
 
 TEST(Playground, EveryScheduleCanBePlayedWithFromTheFirstSettings) {
     for (const ScheduleName& known : known_schedules()) {
@@ -40,7 +42,7 @@ TEST(Playground, ShowsTheBubbleOfTheFormulaAndTheStashesOf1F1B) {
     }
     EXPECT_THAT(stashed, ElementsAre(4, 3, 2, 1));
     EXPECT_THAT(step.headline, HasSubstr("idle 27.3 % of the time"));
-    EXPECT_THAT(step.headline, HasSubstr("The largest cause (100 % of it): the order"));
+    EXPECT_THAT(step.headline, HasSubstr("The largest cause (100 % of it) is the bubble: "));
     // (4 - 1) / (16 + 4 - 1)
     EXPECT_THAT(step.headline, HasSubstr("With 16 micro-batches the bubble would be 15.8 %"));
 }
@@ -55,7 +57,7 @@ TEST(Playground, ChunksCutTheSameWorkInMorePieces) {
 
 TEST(Playground, NamesTheSlowStageAsTheLargestCause) {
     const PlaygroundStep step = play({.micro_batches = 64, .factors = {1, 1, 2, 1}});
-    EXPECT_THAT(step.headline, HasSubstr("unequal stages: rank 2 computes 384 ms"));
+    EXPECT_THAT(step.headline, HasSubstr("imbalance: rank 2 computes 384 ms"));
     // (3 x 192 + 384) / 4
     EXPECT_THAT(step.headline, HasSubstr("on average 240 ms"));
     EXPECT_EQ(step.form.why_not, "No closed form: the stages are uneven.");
@@ -67,7 +69,8 @@ TEST(Playground, FactorsThatAreAllAlikeAreEvenStages) {
 
 TEST(Playground, NamesMessagesAsTheLargestCause) {
     const PlaygroundStep step = play({.factors = {}, .latency_ms = 5, .transfer_ms = 1});
-    EXPECT_THAT(step.headline, HasSubstr("messages: each takes 6.00 ms from rank to rank"));
+    EXPECT_THAT(step.headline,
+                HasSubstr("communication: a message takes 6.00 ms from rank to rank"));
     // Without them it is the step of 1f1b: 11 x 3 ms.
     EXPECT_THAT(step.headline, HasSubstr("the step would take 33.0 ms"));
 }

@@ -1,4 +1,4 @@
-#include "gui/view/playground/closed_form.h"
+#include "core/schedule/generators/closed_form.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "core/base/short_number.h"
 
-namespace pipetwin::gui {
+namespace pipetwin {
 
 namespace {
 
@@ -234,4 +234,4 @@ ClosedForm closed_form(ScheduleKind kind, const EvenCosts& costs) {
     return Formula(kind, costs).form();
 }
 
-}  // namespace pipetwin::gui
+}  // namespace pipetwin

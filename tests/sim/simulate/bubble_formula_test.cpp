@@ -1,20 +1,20 @@
-#include "gui/view/playground/closed_form.h"
-
+#include <chrono>
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/schedule/generators/closed_form.h"
 #include "core/timeline/metrics.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"
 
-namespace pipetwin::gui {
-namespace closed_form_test {
+namespace pipetwin {
+namespace bubble_formula_test {
 
-using testing::milliseconds;
+using std::chrono::milliseconds;
 
 /// Forward, input part and weight part of a backward, and the latency, in ms.
 struct Costs {
@@ -134,5 +134,5 @@ TEST(ClosedForm, SaysWhyThereIsNone) {
     }
 }
 
-}  // namespace closed_form_test
-}  // namespace pipetwin::gui
+}  // namespace bubble_formula_test
+}  // namespace pipetwin

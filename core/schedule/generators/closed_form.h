@@ -5,7 +5,7 @@
 #include "core/base/units.h"
 #include "core/schedule/generators/generate.h"
 
-namespace pipetwin::gui {
+namespace pipetwin {
 
 /// Shape and costs of a step whose stages are alike, in the symbols of docs/schedules.md. Times are
 /// those of one stage and one micro-batch; a rank has `chunks` stages.
@@ -37,4 +37,4 @@ struct ClosedForm {
 /// The closed form of a schedule of docs/schedules.md, at costs for which it holds.
 ClosedForm closed_form(ScheduleKind kind, const EvenCosts& costs);
 
-}  // namespace pipetwin::gui
+}  // namespace pipetwin
