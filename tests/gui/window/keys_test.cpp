@@ -508,8 +508,7 @@ TEST_F(KeysTest, PanelsCollapseByKeyAndComeBack) {
     key(Qt::Key_J, Qt::ControlModifier);
     QApplication::processEvents();
     EXPECT_TRUE(seen("step") && seen("why"));
-    EXPECT_TRUE(
-        QTest::qWaitFor([&] { return window_.timeline().size() == QSize(width, height); }));
+    EXPECT_TRUE(QTest::qWaitFor([&] { return window_.timeline().size() == QSize(width, height); }));
     key(Qt::Key_F11);
     EXPECT_FALSE(seen("step") || seen("why"));
     key(Qt::Key_F11);
