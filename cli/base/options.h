@@ -119,6 +119,15 @@ struct SimulateOptions {
     UncertaintyOptions uncertainty;
 };
 
+/// Options of `sweep`.
+struct SweepCommand {
+    CommonOptions common;
+    std::vector<std::filesystem::path> scenarios;  ///< empty: plain numbers
+    std::filesystem::path profile;                 ///< of all scenarios
+    PlainOptions plain;
+    SweepOptions lists{};
+};
+
 /// Options of `plan`.
 struct PlanOptions {
     CommonOptions common;
@@ -262,7 +271,8 @@ using Command = std::variant<RunOptions,
                              CalibrateOptions,
                              DevicesOptions,
                              ViewOptions,
-                             ModelOptions>;
+                             ModelOptions,
+                             SweepCommand>;
 
 /// The options that every command has.
 const CommonOptions& common_options(const Command& command);

@@ -45,12 +45,7 @@ Lists lists_of(const SimulateOptions& options) {
     }
     const std::size_t cells =
         lists.schedules.size() * lists.stages.size() * lists.micro_batches.size();
-    if (cells > most_cells) {
-        throw Error(ErrorKind::Usage,
-                    "",
-                    fmt::format("{} plans, expected at most {}", cells, most_cells),
-                    "shorten one of the lists");
-    }
+    expect_few_cells(cells);
     return lists;
 }
 
@@ -114,6 +109,34 @@ void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
 
 }  // namespace
 
+int sweep_chunks(const std::string& schedule, const std::optional<int>& asked) {
+    try {
+        return chunks_of(schedule_traits(schedule_kind(schedule)), asked);
+    } catch (const Error& error) {
+        throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
+    }
+}
+
+void expect_few_cells(std::size_t cells) {
+    if (cells > most_cells) {
+        throw Error(ErrorKind::Usage,
+                    "",
+                    fmt::format("{} plans, expected at most {}", cells, most_cells),
+                    "shorten one of the lists");
+    }
+}
+
+void expect_any_plan(const std::vector<SweepCell>& cells) {
+    if (std::ranges::none_of(cells,
+                             [](const SweepCell& cell) { return cell.prediction.has_value(); })) {
+        throw Error(
+            ErrorKind::Infeasible,
+            cells.front().scenario.empty() ? cells.front().schedule : cells.front().scenario,
+            cells.front().why_not,
+            "none of the plans is one; other stages or micro-batches may be");
+    }
+}
+
 std::vector<SweepCell> sweep(const SimulateOptions& options) {
     const Lists lists = lists_of(options);
     std::vector<SweepCell> cells;
@@ -122,23 +145,12 @@ std::vector<SweepCell> sweep(const SimulateOptions& options) {
             for (const int micro_batches : lists.micro_batches) {
                 SweepCell& cell = cells.emplace_back(SweepCell{
                     .schedule = schedule, .stages = stages, .micro_batches = micro_batches});
-                try {
-                    cell.chunks =
-                        chunks_of(schedule_traits(schedule_kind(schedule)), options.plain.chunks);
-                } catch (const Error& error) {
-                    throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
-                }
+                cell.chunks = sweep_chunks(schedule, options.plain.chunks);
                 simulate_cell(cell, options.plain);
             }
         }
     }
-    if (std::ranges::none_of(cells,
-                             [](const SweepCell& cell) { return cell.prediction.has_value(); })) {
-        throw Error(ErrorKind::Infeasible,
-                    cells.front().schedule,
-                    cells.front().why_not,
-                    "none of the plans is one; other stages or micro-batches may be");
-    }
+    expect_any_plan(cells);
     return cells;
 }
 
