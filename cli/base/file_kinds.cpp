@@ -116,6 +116,12 @@ class FileExpectation {
         profile(options.profile);
         expect(options.plain.schedule_file, {FileKind::Schedule}, "a schedule");
     }
+    void operator()(const SweepCommand& options) const {
+        for (const std::filesystem::path& file : options.scenarios) {
+            scenario(file);
+        }
+        profile(options.profile);
+    }
     void operator()(const CompareOptions& options) const {
         for (const std::filesystem::path& file : {options.predicted, options.measured}) {
             expect(file,

@@ -10,8 +10,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/base/usage_error.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "core/scenario/scenario_tables.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule.h"
 #include "sim/variation/jitter.h"
@@ -41,7 +43,8 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"calibrate"},
                                    std::string_view{"devices"},
                                    std::string_view{"view"},
-                                   std::string_view{"demo"}};
+                                   std::string_view{"demo"},
+                                   std::string_view{"sweep"}};
 
 /// Common options in types that CLI11 can read, before they become CommonOptions.
 struct RawCommon {
@@ -193,6 +196,7 @@ class Grammar {
     CLI::App& add_command(const std::string& name, const std::string& text);
     void add_training(CLI::App& app, RunOptions& options);
     void add_simulate();
+    void add_sweep();
     void add_question(CLI::App& plan);
     void add_plan();
     void add_model();
@@ -212,6 +216,7 @@ class Grammar {
     RawCommon raw_;
     RunOptions run_;
     SimulateOptions simulate_;
+    SweepCommand sweep_;
     PlanOptions plan_;
     std::optional<std::string> largest_;  ///< of `plan`, as written
     ProfileOptions profile_;
@@ -457,6 +462,15 @@ void Grammar::add_simulate() {
     add_uncertain(simulate, simulate_.uncertainty);
 }
 
+void Grammar::add_sweep() {
+    CLI::App& sweep = add_command("sweep", "Predict several plans and show them side by side");
+    sweep.add_option("scenarios", sweep_.scenarios, "Scenario files; left out with plain numbers")
+        ->type_name("SCENARIO.toml...");
+    sweep.add_option("--profile", sweep_.profile, "Costs of the layers: *.profile.json or .csv")
+        ->type_name("FILE");
+    add_plain(sweep, sweep_.plain, sweep_.lists);
+}
+
 /// The options of `plan` that say what a scenario would say of a model by its name.
 void Grammar::add_question(CLI::App& plan) {
     const std::map<std::string, double> units{
@@ -467,8 +481,7 @@ void Grammar::add_question(CLI::App& plan) {
                 ->transform(CLI::AsNumberWithUnit(
                     units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|B|T]"))
                 ->check(CLI::PositiveNumber)
-                ->type_name("N[k|M|B|T]")
-                ->needs("--cluster");
+                ->type_name("N[k|M|B|T]");
         };
     plan.add_option("--cluster",
                     plan_.cluster,
@@ -476,20 +489,16 @@ void Grammar::add_question(CLI::App& plan) {
         ->type_name("NAME");
     plan.add_option("--nodes", plan_.nodes, "How many nodes (default 1)")
         ->check(CLI::Range(1, 1 << 16))
-        ->type_name("N")
-        ->needs("--cluster");
+        ->type_name("N");
     plan.add_option("--sequence", plan_.sequence, "Tokens of a sample (default 4096)")
         ->check(CLI::Range(1, 1 << 26))
-        ->type_name("N")
-        ->needs("--cluster");
+        ->type_name("N");
     tokens("--batch-tokens", plan_.batch_tokens, "Tokens of a step, about (default 4M)");
     plan.add_option("--precision", plan_.precision, "bf16 (default), fp16, fp32 or fp8")
-        ->type_name("NAME")
-        ->needs("--cluster");
+        ->type_name("NAME");
     plan.add_flag("--whole-blocks",
                   plan_.whole_blocks,
-                  "Cut no block in two, as Megatron and torchtitan cannot")
-        ->needs("--cluster");
+                  "Cut no block in two, as Megatron and torchtitan cannot");
     tokens("--tokens", plan_.tokens, "Tokens of the whole training: adds days, device hours, cost");
     plan.add_option("--price", plan_.price, "Price of one device for an hour")
         ->check(CLI::PositiveNumber)
@@ -639,6 +648,7 @@ Grammar::Grammar() {
             "Run the whole loop: profile, plan, simulate, train, compare; writes a run folder"),
         run_);
     add_simulate();
+    add_sweep();
     add_plan();
     add_command("profile",
                 "Measure the costs of every layer on this machine; writes NAME.profile.json")
@@ -662,6 +672,23 @@ Grammar::Grammar() {
     add_demo();
 }
 
+/// Throws Error(Usage) for a key of --set that stands in a table which is not named.
+void refuse_key_without_table(const std::string& key, const std::string& value) {
+    if (key.find('.') != std::string::npos) {
+        return;
+    }
+    for (const KeyGroup& group : all_key_groups()) {
+        const bool is_table = group.where.starts_with('[');
+        if (is_table && std::ranges::find(group.keys, key, &KeyFacts::name) != group.keys.end()) {
+            const std::string table = group.where.substr(1, group.where.find(']') - 1);
+            throw Error(ErrorKind::Usage,
+                        "--set " + key,
+                        fmt::format("the table of the key is missing, expected {}.{}", table, key),
+                        fmt::format("--set {}.{}={}", table, key, value));
+        }
+    }
+}
+
 CommonOptions Grammar::common() const {
     CommonOptions options = raw_.options;
     for (const std::string& setting : raw_.settings) {
@@ -673,6 +700,7 @@ CommonOptions Grammar::common() const {
                 fmt::format("'{}' is not of the form key=value", setting),
                 "write the key as in the scenario, with its table: --set pipeline.stages=4");
         }
+        refuse_key_without_table(setting.substr(0, equals), setting.substr(equals + 1));
         options.overrides.push_back(
             {.key = setting.substr(0, equals), .value = setting.substr(equals + 1)});
     }
@@ -694,22 +722,20 @@ bool is_largest_layers(const std::optional<std::string>& word) {
     return word.has_value();
 }
 
-/// A list of one is the number itself.
-SimulateOptions with_single_values(SimulateOptions options) {
+/// Takes lists of one as the number itself, and a schedule file that is alone as that file.
+void take_single_values(SweepOptions& lists, PlainOptions& plain) {
     const auto take = [](const auto& list, auto& value) {
         if (list.size() == 1) {
             value = list.front();
         }
     };
-    const bool is_one = !options.sweep.any() && options.sweep.schedules.size() == 1;
-    if (is_one && options.sweep.schedules.front().ends_with(".csv")) {
-        options.plain.schedule_file = options.sweep.schedules.front();
-        options.sweep.schedules.clear();
+    if (!lists.any() && lists.schedules.size() == 1 && lists.schedules.front().ends_with(".csv")) {
+        plain.schedule_file = lists.schedules.front();
+        lists.schedules.clear();
     }
-    take(options.sweep.schedules, options.plain.schedule);
-    take(options.sweep.stages, options.plain.stages);
-    take(options.sweep.micro_batches, options.plain.micro_batches);
-    return options;
+    take(lists.schedules, plain.schedule);
+    take(lists.stages, plain.stages);
+    take(lists.micro_batches, plain.micro_batches);
 }
 
 Command Grammar::selected() const {
@@ -730,7 +756,14 @@ Command Grammar::selected() const {
         return options;
     }
     if (name == "simulate") {
-        return with_single_values(with_common(simulate_));
+        SimulateOptions options = with_common(simulate_);
+        take_single_values(options.sweep, options.plain);
+        return options;
+    }
+    if (name == "sweep") {
+        SweepCommand options = with_common(sweep_);
+        take_single_values(options.lists, options.plain);
+        return options;
     }
     if (name == "plan") {
         PlanOptions options = with_common(plan_);
@@ -821,7 +854,8 @@ Parsed Grammar::parse(const std::vector<std::string>& args) {
             refuse_extras(
                 *command);  // a misspelt option explains better than the value that it left over
         }
-        throw Error(ErrorKind::Usage, "", error.what(), "pipetwin --help");
+        const std::vector<CLI::App*> commands = app_.get_subcommands();
+        throw usage_error(error, commands.empty() ? nullptr : commands.front(), args);
     }
     refuse_extras(*app_.get_subcommands().front());
     return selected();
@@ -857,6 +891,40 @@ void refuse_costs_beside_numbers(const Command& command) {
                     "plain numbers have no layers whose costs it could correct",
                     "leave it out, or simulate a scenario with it");
     }
+}
+
+/// The first option that says something of a model by its name; empty: none is given.
+std::string_view option_of_question(const PlanOptions& plan) {
+    return plan.nodes != 1     ? "--nodes"
+           : plan.sequence     ? "--sequence"
+           : plan.batch_tokens ? "--batch-tokens"
+           : plan.precision    ? "--precision"
+           : plan.whole_blocks ? "--whole-blocks"
+           : plan.tokens       ? "--tokens"
+                               : "";
+}
+
+/// Throws Error(Usage) for options of a model without the cluster that it is to be trained on.
+void refuse_question_without_cluster(const Command& command) {
+    const auto* const plan = std::get_if<PlanOptions>(&command);
+    if (plan == nullptr || !plan->cluster.empty()) {
+        return;
+    }
+    const std::string_view option = option_of_question(*plan);
+    if (option.empty()) {
+        return;
+    }
+    if (plan->scenario.extension() == ".toml" || plan->scenario == "-") {
+        throw Error(ErrorKind::Usage,
+                    std::string(option),
+                    fmt::format("goes with a model and --cluster, but '{}' is a scenario",
+                                plan->scenario.string()),
+                    fmt::format("leave {} out: the scenario's keys say it", option));
+    }
+    throw Error(ErrorKind::Usage,
+                std::string(option),
+                "--cluster is missing, which it goes with",
+                "add --cluster 8x-h100-sxm, or another name that 'pipetwin devices' lists");
 }
 
 /// Throws Error(Usage) for a picture whose name says that it is of another kind.
@@ -906,6 +974,7 @@ void refuse_without_effect(const Command& command) {
         refuse_other_picture("--svg", model->svg);
     }
     refuse_costs_beside_numbers(command);
+    refuse_question_without_cluster(command);
 }
 
 /// The first word must be a command, or an option of the program itself.

@@ -119,6 +119,15 @@ struct SimulateOptions {
     UncertaintyOptions uncertainty;
 };
 
+/// Options of `sweep`.
+struct SweepCommand {
+    CommonOptions common;
+    std::vector<std::filesystem::path> scenarios;  ///< empty: plain numbers
+    std::filesystem::path profile;                 ///< of all scenarios
+    PlainOptions plain;
+    SweepOptions lists{};
+};
+
 /// Options of `plan`.
 struct PlanOptions {
     CommonOptions common;
@@ -271,7 +280,8 @@ using Command = std::variant<RunOptions,
                              DevicesOptions,
                              ViewOptions,
                              ModelOptions,
-                             DemoOptions>;
+                             DemoOptions,
+                             SweepCommand>;
 
 /// The options that every command has.
 const CommonOptions& common_options(const Command& command);

@@ -67,6 +67,9 @@ std::optional<string_view> rest_of_place(string_view place, string_view file) {
     if (place.starts_with(file) && place.substr(file.size()).starts_with(": ")) {
         return place.substr(file.size() + 2);
     }
+    if (place == "memory" || place == "partition") {
+        return place;
+    }
     const std::optional<ScenarioKey> key = key_in(place);
     const bool is_key = key && place.starts_with(key->table + "." + key->key);
     return is_key || place == "model" || is_schedule_name(place) ? std::optional(place)
@@ -127,6 +130,12 @@ Error with_scenario_place(const Error& error,
     }
     for (const std::string* text : {&error.text(), &error.hint()}) {
         key = key ? key : key_in(*text);
+    }
+    if (!key && error.text().find(" cannot fill ") != std::string::npos) {  // fewer layers
+        key = ScenarioKey{.table = "pipeline", .key = "stages"};
+    }
+    if (!key && (*rest == "memory" || *rest == "partition")) {
+        return error;
     }
     try {
         const std::string place = place_of_key(key, scenario, overrides);

@@ -11,6 +11,8 @@ namespace pipetwin::cli {
 void execute(const RunOptions& options, Console& console);
 /// Predicts a step from a scenario or from plain numbers.
 void execute(const SimulateOptions& options, Console& console);
+/// Predicts the steps of several plans side by side.
+void execute(const SweepCommand& options, Console& console);
 /// Throws Error(Infeasible) with the plan that misses by the least where nothing fits.
 void execute(const PlanOptions& options, Console& console);
 /// Measures the costs of a scenario's layers.

@@ -1,5 +1,6 @@
 #include "core/timeline/compare.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "cli/text/text_output.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/base/error.h"
+#include "core/base/io_hint.h"
 #include "core/costs/profile_json.h"
 #include "core/scenario/scenario.h"
 #include "sim/calibration/step_range.h"
@@ -107,6 +109,13 @@ BothSides sides_of_two(const CompareOptions& options, Console& console) {
 }  // namespace
 
 void execute(const CompareOptions& options, Console& console) {
+    std::error_code ignored;
+    if (options.measured.empty() && !std::filesystem::exists(options.predicted, ignored)) {
+        throw Error(ErrorKind::Io,
+                    options.predicted.string(),
+                    "cannot open: No such file or directory",
+                    io_hint(ENOENT));
+    }
     if (options.measured.empty() && !is_folder(options.predicted)) {
         throw Error(
             ErrorKind::Usage,

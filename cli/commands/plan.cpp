@@ -357,6 +357,7 @@ void execute(const PlanOptions& options, Console& console) {
                            .unwritten = Unwritten::Auto},
                           question.found,
                           console);
+    static_cast<void>(model_with_costs(scenario, question.found));
     if (options.largest_layers) {
         show_largest(scenario, question.found, calibration, options.common.json, console);
         return;

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/show_sweep.h"
 #include "cli/predict/doubled_plan.h"
 #include "cli/predict/memory_need.h"
 #include "cli/predict/plain_numbers.h"
@@ -18,7 +18,6 @@
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/calibration_text.h"
 #include "cli/text/json_output.h"
-#include "cli/text/sweep_text.h"
 #include "cli/text/text_output.h"
 #include "cli/text/uncertainty.h"
 #include "core/artifacts/plan_json.h"
@@ -111,7 +110,7 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
     if (has_schedule_file(scenario)) {
         note_receives(scenario, console);
     }
-    const Model model = scenario_model(scenario, &found.profile);
+    const Model model = model_with_costs(scenario, found);
     Prediction prediction = predict(scenario, model, found.profile);
     if (!options.common.out.empty()) {
         RunFolder folder(options.common.out, unless_forced(options.common.force));
@@ -135,24 +134,6 @@ std::uint64_t seed_of(const SimulateOptions& options) {
     return given == options.common.overrides.end() ? 1 : std::stoull(given->value);
 }
 
-/// Compares the plans of several lists.
-void show_sweep(const SimulateOptions& options, Console& console) {
-    refuse_keys(options.common.overrides);
-    for (const std::filesystem::path& file : {options.sweep.svg, options.sweep.csv}) {
-        if (!file.empty()) {
-            require_free(file, options.common.force);
-        }
-    }
-    const std::vector<SweepCell> cells = sweep(options);
-    if (!options.sweep.svg.empty()) {
-        write_output(options.sweep.svg, sweep_svg(cells), console);
-    }
-    if (!options.sweep.csv.empty()) {
-        write_output(options.sweep.csv, sweep_csv(cells), console);
-    }
-    console.result(options.common.json ? json_text(sweep_json(cells)) : sweep_text(cells));
-}
-
 /// Throws Error(Usage) for what several plans at once cannot have, and one alone cannot.
 void check_sweep(const SimulateOptions& options) {
     if (!options.sweep.any()) {
@@ -169,7 +150,8 @@ void check_sweep(const SimulateOptions& options) {
                     "",
                     "several plans are compared by plain numbers alone: without a scenario, --out "
                     "and what varies",
-                    "leave these out, or name one plan");
+                    options.scenario.empty() ? "leave these out, or name one plan"
+                                             : "pipetwin sweep compares plans of scenarios");
     }
 }
 
@@ -178,7 +160,8 @@ void check_sweep(const SimulateOptions& options) {
 void execute(const SimulateOptions& options, Console& console) {
     check_sweep(options);
     if (options.sweep.any()) {
-        show_sweep(options, console);
+        refuse_keys(options.common.overrides);
+        show_sweep([&options] { return sweep(options); }, options.sweep, options.common, console);
         return;
     }
     const bool numbers = options.plain.any();

@@ -45,15 +45,8 @@ Lists lists_of(const SimulateOptions& options) {
                     "as in --schedule gpipe,1f1b --stages 4 --micro-batches 8,16 --forward-ms 1 "
                     "--backward-ms 2");
     }
-    const std::size_t cells = lists.schedules.size() *
-                              std::max<std::size_t>(lists.stages.size(), 1) *
-                              std::max<std::size_t>(lists.micro_batches.size(), 1);
-    if (cells > most_cells) {
-        throw Error(ErrorKind::Usage,
-                    "",
-                    fmt::format("{} plans, expected at most {}", cells, most_cells),
-                    "shorten one of the lists");
-    }
+    expect_few_cells(lists.schedules.size() * std::max<std::size_t>(lists.stages.size(), 1) *
+                     std::max<std::size_t>(lists.micro_batches.size(), 1));
     return lists;
 }
 
@@ -143,14 +136,10 @@ SweepCell generated_cell(const std::string& schedule,
                          int stages,
                          int micro_batches,
                          const std::optional<int>& chunks) {
-    try {
-        return {.schedule = schedule,
-                .stages = stages,
-                .chunks = chunks_of(schedule_traits(schedule_kind(schedule)), chunks),
-                .micro_batches = micro_batches};
-    } catch (const Error& error) {
-        throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
-    }
+    return {.schedule = schedule,
+            .stages = stages,
+            .chunks = sweep_chunks(schedule, chunks),
+            .micro_batches = micro_batches};
 }
 
 std::vector<SweepCell> cells_of(const Lists& lists, const std::optional<int>& chunks) {
@@ -175,18 +164,40 @@ bool is_schedule_file(std::string_view schedule) {
     return schedule.ends_with(".csv");
 }
 
+int sweep_chunks(const std::string& schedule, const std::optional<int>& asked) {
+    try {
+        return chunks_of(schedule_traits(schedule_kind(schedule)), asked);
+    } catch (const Error& error) {
+        throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
+    }
+}
+
+void expect_few_cells(std::size_t cells) {
+    if (cells > most_cells) {
+        throw Error(ErrorKind::Usage,
+                    "",
+                    fmt::format("{} plans, expected at most {}", cells, most_cells),
+                    "shorten one of the lists");
+    }
+}
+
+void expect_any_plan(const std::vector<SweepCell>& cells) {
+    if (std::ranges::none_of(cells,
+                             [](const SweepCell& cell) { return cell.prediction.has_value(); })) {
+        throw Error(
+            ErrorKind::Infeasible,
+            cells.front().scenario.empty() ? cells.front().schedule : cells.front().scenario,
+            cells.front().why_not,
+            "no plan of the list is possible; try other stages or micro-batches");
+    }
+}
+
 std::vector<SweepCell> sweep(const SimulateOptions& options) {
     std::vector<SweepCell> cells = cells_of(lists_of(options), options.plain.chunks);
     for (SweepCell& cell : cells) {
         simulate_cell(cell, options.plain);
     }
-    if (std::ranges::none_of(cells,
-                             [](const SweepCell& cell) { return cell.prediction.has_value(); })) {
-        throw Error(ErrorKind::Infeasible,
-                    cells.front().schedule,
-                    cells.front().why_not,
-                    "none of the plans is one; other stages or micro-batches may be");
-    }
+    expect_any_plan(cells);
     return cells;
 }
 

@@ -18,11 +18,22 @@ struct SweepCell {
     int chunks = 1;        ///< pieces on each of them
     int micro_batches = 1;
     std::optional<Prediction> prediction{};
-    std::string why_not{};  ///< where there is no such plan
+    std::string why_not{};   ///< where there is no such plan
+    std::string scenario{};  ///< its name; empty: plain numbers
 };
 
 /// True for an entry of --schedule that is a file in place of a name: "mine.csv".
 bool is_schedule_file(std::string_view schedule);
+
+/// Chunks that a schedule of a list has: one, two, or as many as are asked for, else two. Throws
+/// Error(Usage) for a schedule that there is none of.
+int sweep_chunks(const std::string& schedule, const std::optional<int>& asked);
+
+/// Throws Error(Usage) for more plans than one table can have.
+void expect_few_cells(std::size_t cells);
+
+/// Throws Error(Infeasible) with the first reason where none of the cells has a plan.
+void expect_any_plan(const std::vector<SweepCell>& cells);
 
 /// Every combination of the lists, schedules outermost; a schedule file is one plan, of the stages
 /// and micro-batches that it has. The times are those of a rank's share of

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
 #include "core/plan/offload.h"
+#include "core/scenario/cost_table.h"
 #include "core/timeline/memory_limits.h"
 #include "sim/explain/breakdown.h"
 #include "sim/search/partition_choice.h"
@@ -118,6 +119,16 @@ FoundProfile find_profile(const ScenarioParts& scenario,
                         scenario.file.string()));
     }
     return *std::move(found);
+}
+
+Model model_with_costs(const ScenarioParts& scenario, const FoundProfile& found) {
+    Model model = scenario_model(scenario, &found.profile);
+    try {
+        require_same_layers(model, found.profile);
+    } catch (const Error& error) {
+        throw Error(error.kind(), found.file.string(), error.text(), error.hint());
+    }
+    return model;
 }
 
 Plan settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile) {

@@ -61,6 +61,10 @@ std::optional<FoundProfile> known_profile(const ScenarioParts& scenario,
                                           const std::filesystem::path& option,
                                           const std::filesystem::path& folder);
 
+/// The scenario's model, which has to be the one that the costs are of. Throws Error(BadInput) with
+/// the file of the costs where it is not.
+Model model_with_costs(const ScenarioParts& scenario, const FoundProfile& found);
+
 /// "gpt-text.profile.json" for scenarios/gpt-text.toml.
 std::filesystem::path profile_name(const ScenarioParts& scenario);
 

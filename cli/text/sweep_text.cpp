@@ -39,48 +39,126 @@ Duration fastest(const std::vector<SweepCell>& cells) {
     return least;
 }
 
+bool is_of_scenarios(const std::vector<SweepCell>& cells) {
+    return !cells.front().scenario.empty();
+}
+
+/// Peak of the fullest rank.
+Bytes peak_of(const SweepCell& cell) {
+    Bytes most{};
+    for (const DeviceMetrics& device : cell.prediction->metrics.devices) {
+        most = std::max(most, device.peak.use.total());
+    }
+    return most;
+}
+
+/// Plans whose layers are known have samples and bytes; plain numbers have none.
+bool knows_layers(const SweepCell& cell) {
+    return cell.prediction && cell.prediction->plan->partition.has_value();
+}
+
+std::string samples_text(const SweepCell& cell) {
+    const std::optional<double> rate = cell.prediction->metrics.samples_per_second;
+    return rate ? fmt::format("{:.4g}", *rate) : "";
+}
+
+/// A field of CSV, in quotes where it needs them.
+std::string csv_field(const std::string& text) {
+    if (text.find_first_of(",\"\n") == std::string::npos) {
+        return text;
+    }
+    std::string quoted = "\"";
+    for (const char c : text) {
+        quoted += c == '"' ? "\"\"" : std::string(1, c);
+    }
+    return quoted + '"';
+}
+
+/// "llama-8b: ", or nothing for plain numbers.
+std::string lead_of(const SweepCell& cell) {
+    return cell.scenario.empty() ? "" : cell.scenario + ": ";
+}
+
+std::vector<std::string> row_of(const SweepCell& cell, Duration best) {
+    const Duration step = step_of(cell);
+    std::vector<std::string> row{
+        name_of(cell),
+        fmt::to_string(cell.stages),
+        fmt::to_string(cell.micro_batches),
+        format_duration(step),
+        step == best ? "fastest" : percent_text(to_seconds(step) / to_seconds(best) - 1),
+        percent_text(cell.prediction->metrics.bubble.total),
+        fmt::format("{:g}", live_stashes(cell))};
+    if (!cell.scenario.empty()) {
+        row.insert(row.begin(), cell.scenario);
+        row.push_back(to_string(cell.prediction->plan->recompute));
+        row.push_back(samples_text(cell));
+        row.push_back(format_bytes(peak_of(cell)));
+    }
+    return row;
+}
+
+std::string missing_text(const SweepCell& cell) {
+    if (cell.stages == 0 || cell.micro_batches == 0) {
+        return fmt::format("  no plan: {}{}: {}\n", lead_of(cell), name_of(cell), cell.why_not);
+    }
+    return fmt::format("  no plan: {}{}, {}, {}: {}\n",
+                       lead_of(cell),
+                       name_of(cell),
+                       counted(cell.stages, "stage"),
+                       counted(cell.micro_batches, "micro-batch"),
+                       cell.why_not);
+}
+
 }  // namespace
 
 std::string sweep_text(const std::vector<SweepCell>& cells) {
-    std::vector<std::vector<std::string>> rows{
-        {"schedule", "stages", "micro-batches", "step", "slower", "bubble", "stashes"}};
+    std::vector<std::string> head{
+        "schedule", "stages", "micro-batches", "step", "slower", "bubble", "stashes"};
+    if (is_of_scenarios(cells)) {
+        head.insert(head.begin(), "scenario");
+        head.insert(head.end(), {"recompute", "samples/s", "memory"});
+    }
+    std::vector<std::vector<std::string>> rows{std::move(head)};
     const Duration best = fastest(cells);
     std::string missing;
     for (const SweepCell& cell : cells) {
-        if (!cell.prediction) {
-            missing += fmt::format("  no plan: {}, {}, {}: {}\n",
-                                   name_of(cell),
-                                   counted(cell.stages, "stage"),
-                                   counted(cell.micro_batches, "micro-batch"),
-                                   cell.why_not);
-            continue;
+        if (cell.prediction) {
+            rows.push_back(row_of(cell, best));
+        } else {
+            missing += missing_text(cell);
         }
-        const Duration step = step_of(cell);
-        rows.push_back(
-            {name_of(cell),
-             fmt::to_string(cell.stages),
-             fmt::to_string(cell.micro_batches),
-             format_duration(step),
-             step == best ? "fastest" : percent_text(to_seconds(step) / to_seconds(best) - 1),
-             percent_text(cell.prediction->metrics.bubble.total),
-             fmt::format("{:g}", live_stashes(cell))});
     }
     return text_table(rows) +
            "  bubble: idle share of all device time; stashes: forwards whose results the fullest "
            "rank holds at once\n" +
-           missing;
+           (is_of_scenarios(cells) ? "  memory: peak of the fullest rank\n" : "") + missing;
 }
 
 std::string sweep_csv(const std::vector<SweepCell>& cells) {
-    std::string text = "schedule,stages,chunks,micro_batches,step_ms,bubble_total,live_stashes\n";
+    const bool of_scenarios = is_of_scenarios(cells);
+    std::string text = of_scenarios ? "scenario," : "";
+    text += "schedule,stages,chunks,micro_batches,step_ms,bubble_total,live_stashes";
+    text += of_scenarios ? ",recompute,samples_per_second,peak_bytes\n" : "\n";
     for (const SweepCell& cell : cells) {
+        text += of_scenarios ? csv_field(cell.scenario) + ',' : "";
         text += fmt::format(
-            "{},{},{},{},", cell.schedule, cell.stages, cell.chunks, cell.micro_batches);
-        text += cell.prediction ? fmt::format("{},{},{}\n",
+            "{},{},{},{},", csv_field(cell.schedule), cell.stages, cell.chunks, cell.micro_batches);
+        text += cell.prediction ? fmt::format("{},{},{}",
                                               to_milliseconds(step_of(cell)),
                                               cell.prediction->metrics.bubble.total,
                                               live_stashes(cell))
-                                : ",,\n";
+                                : ",,";
+        if (of_scenarios && cell.prediction) {
+            const std::optional<double> rate = cell.prediction->metrics.samples_per_second;
+            text += fmt::format(",{},{},{}",
+                                csv_field(to_string(cell.prediction->plan->recompute)),
+                                rate ? fmt::to_string(*rate) : "",
+                                peak_of(cell).count);
+        } else if (of_scenarios) {
+            text += ",,,";
+        }
+        text += '\n';
     }
     return text;
 }
@@ -89,14 +167,23 @@ Json sweep_json(const std::vector<SweepCell>& cells) {
     Json plans = Json::array();
     for (const SweepCell& cell : cells) {
         const bool known = cell.prediction.has_value();
+        const bool layers = knows_layers(cell);
+        Json rate;
+        if (known && cell.prediction->metrics.samples_per_second) {
+            rate = *cell.prediction->metrics.samples_per_second;
+        }
         plans.push_back(
-            {{"schedule", cell.schedule},
+            {{"scenario", cell.scenario.empty() ? Json(nullptr) : Json(cell.scenario)},
+             {"schedule", cell.schedule},
              {"stages", cell.stages},
              {"chunks", cell.chunks},
              {"micro_batches", cell.micro_batches},
+             {"recompute", layers ? Json(to_string(cell.prediction->plan->recompute)) : Json()},
              {"step_ms", known ? Json(to_milliseconds(step_of(cell))) : Json(nullptr)},
              {"bubble_total", known ? Json(cell.prediction->metrics.bubble.total) : Json(nullptr)},
              {"live_stashes", known ? Json(live_stashes(cell)) : Json(nullptr)},
+             {"samples_per_second", std::move(rate)},
+             {"peak_bytes", layers ? Json(peak_of(cell).count) : Json(nullptr)},
              {"why_not", known ? Json(nullptr) : Json(cell.why_not)}});
     }
     Json json = json_head();
@@ -109,7 +196,8 @@ std::string sweep_svg(const std::vector<SweepCell>& cells) {
     for (const SweepCell& cell : cells) {
         if (cell.prediction) {
             timelines.push_back(
-                {.name = fmt::format("{}, {}, {}: {}, bubble {}",
+                {.name = fmt::format("{}{}, {}, {}: {}, bubble {}",
+                                     lead_of(cell),
                                      name_of(cell),
                                      counted(cell.stages, "stage"),
                                      counted(cell.micro_batches, "micro-batch"),

@@ -13,7 +13,8 @@ namespace pipetwin::cli {
 std::string sweep_text(const std::vector<SweepCell>& cells);
 
 /// A line for each plan: schedule, stages, chunks, micro_batches, step_ms, bubble_total,
-/// live_stashes. What has no plan has empty fields.
+/// live_stashes; of scenarios also their names in front, and recompute, samples_per_second and
+/// peak_bytes behind. What has no plan has empty fields.
 std::string sweep_csv(const std::vector<SweepCell>& cells);
 
 /// One object for each plan: what `sweep_csv` has, `schedule_name` and `why_not`.

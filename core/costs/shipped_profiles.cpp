@@ -24,19 +24,35 @@ std::string read(const std::filesystem::path& file) {
     return read_file(file, largest_file);
 }
 
+/// A name without signs and capitals: people leave them out, or put others there.
+std::string letters_of(std::string_view name) {
+    std::string letters;
+    for (const char c : name) {
+        const bool is_capital = c >= 'A' && c <= 'Z';
+        const bool is_kept = is_capital || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (is_kept) {
+            letters += is_capital ? static_cast<char>(c - 'A' + 'a') : c;
+        }
+    }
+    return letters;
+}
+
 [[noreturn]] void refuse_name(std::string_view what,
                               std::string_view name,
                               const std::filesystem::path& place,
                               const std::vector<std::string>& known) {
-    const auto longer = std::ranges::find_if(known, [name](const std::string& one) {
-        return !name.empty() && one.starts_with(name);  // "h100" for "h100-sxm"
+    const std::string letters = letters_of(name);
+    const auto longer = std::ranges::find_if(known, [&letters](const std::string& one) {
+        return !letters.empty() && letters_of(one).starts_with(letters);  // "h100" for "h100-sxm"
     });
     const std::vector<std::string_view> names(known.begin(), known.end());
+    const std::string_view near =
+        longer != known.end() ? std::string_view(*longer) : nearest_word(name, names);
     throw Error(ErrorKind::BadInput,
                 place.string(),
                 fmt::format("no {} '{}'; known: {}", what, name, fmt::join(known, ", ")),
-                longer != known.end() ? fmt::format("did you mean '{}'?", *longer)
-                                      : suggestion(name, names));
+                near.empty() ? "name one of these; 'pipetwin devices' says more about them"
+                             : fmt::format("did you mean '{}'?", near));
 }
 
 /// Names of the files of one kind in a folder of the profiles, in alphabetical order.

@@ -516,13 +516,40 @@ std::string hint_for_unknown(string_view type) {
            "CSV by hand";
 }
 
+/// The family that the class of the model is named after: "LlamaForCausalLM" is a llama's,
+/// "GPT2LMHeadModel" a gpt2's. Null
+/// where the file names no class, or one of no family here.
+const HfFamily* family_of_class(const JsonObject& object) {
+    constexpr const char* key = "architectures";
+    if (!object.is_list(key)) {
+        return nullptr;
+    }
+    for (const std::string& name : object.texts(key)) {
+        const std::size_t end = std::min(name.find("For"), name.find("LMHead"));
+        const std::string letters = letters_of(name.substr(0, end));
+        const auto same = std::ranges::find_if(hf_families(), [&letters](const HfFamily& family) {
+            return letters_of(family.type) == letters;
+        });
+        if (same != hf_families().end()) {
+            return &*same;
+        }
+    }
+    return nullptr;
+}
+
 const HfFamily& family_of(const JsonObject& object, string_view otherwise) {
     std::vector<string_view> types;
     std::ranges::transform(hf_families(), std::back_inserter(types), &HfFamily::type);
     const std::string known = fmt::format("one of {}", fmt::join(types, ", "));
     constexpr const char* key = "model_type";
     if ((!object.has(key) || object.is_null(key)) && otherwise.empty()) {
-        object.missing(key, known, "Hugging Face's config.json names the family there");
+        if (const HfFamily* const family = family_of_class(object)) {
+            return *family;
+        }
+        object.missing(key,
+                       known,
+                       "write \"model_type\": \"llama\" into the config.json, or the word of the "
+                       "model's own family");
     }
     const std::string type =
         object.has(key) && !object.is_null(key) ? object.text(key) : std::string(otherwise);

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -18,6 +19,8 @@
 #include "core/base/suggest.h"
 #include "core/interop/hf_faults.h"
 #include "core/interop/hf_trainable.h"
+#include "core/text/json_object.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin {
 
@@ -99,6 +102,30 @@ class HfMatcher {
 
     // --- config.json. ---
 
+    /// The model of a config.json. Throws Error(BadInput) for a family that no kind of model is,
+    /// naming the one that the scenario's is.
+    HfTrainable trainable(const std::string& text, const std::string& place) const {
+        try {
+            return parse_hf_trainable(text, place);
+        } catch (const Error&) {
+            const nlohmann::json config = parse_json(text, place);
+            const JsonObject object(config, place, "");
+            const bool is_named = object.is_text("model_type");
+            const std::string type = is_named ? object.text("model_type") : std::string();
+            if (!is_named || type == match_.names.family) {
+                throw;
+            }
+            throw Error(ErrorKind::BadInput,
+                        fmt::format("{}: /model_type", place),
+                        fmt::format("\"{}\", expected \"{}\", as model.kind = \"{}\" is",
+                                    type,
+                                    match_.names.family,
+                                    to_string(model_.kind)),
+                        fmt::format("name the folder of a model with \"model_type\": \"{}\"",
+                                    match_.names.family));
+        }
+    }
+
     void compare_config() {
         const std::optional<std::string> text = folder_.config();
         if (!text) {
@@ -110,7 +137,7 @@ class HfMatcher {
             return;
         }
         const std::string place = (folder_.path() / hf_file::config).string();
-        HfTrainable theirs = parse_hf_trainable(*text, place);
+        HfTrainable theirs = trainable(*text, place);
         if (theirs.model.kind != model_.kind) {
             throw Error(
                 ErrorKind::BadInput,

@@ -48,10 +48,13 @@ void refuse_io(const std::filesystem::path& file, std::string_view what) {
     const int code = errno;
     const bool may_pass = code == ENOSPC || code == EDQUOT || code == EIO || code == EFBIG ||
                           code == EAGAIN || code == ENOMEM || code == ENFILE || code == EMFILE;
-    const LastingIoError error(ErrorKind::Io,
-                               file.string(),
-                               fmt::format("{}: {}", what, std::generic_category().message(code)),
-                               io_hint(code));
+    const LastingIoError error(
+        ErrorKind::Io,
+        file.string(),
+        fmt::format("{}: {}", what, std::generic_category().message(code)),
+        code == ENOENT && what == "cannot write" && file.has_parent_path()
+            ? fmt::format("make the folder first: mkdir -p {}", file.parent_path().string())
+            : io_hint(code));
     if (may_pass) {
         throw Error(error);  // NOLINT(cppcoreguidelines-slicing): the type is what differs
     }

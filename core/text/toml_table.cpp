@@ -1,6 +1,7 @@
 #include "core/text/toml_table.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -130,6 +131,19 @@ toml::table parse_value(const std::string& text, const std::string& place) {
                 "repeat --set for each key");
 }
 
+std::string describe(const toml::node& node);
+
+/// "[0.9, 0.95]", or where that is long the number of entries.
+std::string describe_list(const toml::array& list) {
+    constexpr std::size_t longest = 60;
+    std::string text = "[";
+    for (const toml::node& entry : list) {
+        text += fmt::format("{}{}", text.size() > 1 ? ", " : "", describe(entry));
+    }
+    text += ']';
+    return text.size() <= longest ? text : fmt::format("[a list of {} entries]", list.size());
+}
+
 /// Text of a value in errors: short values as they are, others by their type.
 std::string describe(const toml::node& node) {
     constexpr std::size_t longest = 60;
@@ -146,12 +160,24 @@ std::string describe(const toml::node& node) {
         case toml::node_type::boolean:
             return fmt::format("{}", node.as_boolean()->get());
         case toml::node_type::array:
-            return "[a list]";
+            return describe_list(*node.as_array());
         case toml::node_type::table:
             return "{a table}";
         default:
             return "a date or time";
     }
+}
+
+/// Whether a string holds what would be a number without quotes.
+bool is_quoted_number(const toml::node& node) {
+    if (!node.is_string()) {
+        return false;
+    }
+    const std::string& text = node.as_string()->get();
+    double number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, status] = std::from_chars(text.data(), end, number);
+    return !text.empty() && status == std::errc{} && rest == end;
 }
 
 std::string describe(Range range) {
@@ -315,7 +341,10 @@ void TomlTable::refuse(std::string_view key, std::string_view expected, std::str
                             path_of(key),
                             node == nullptr ? "nothing" : describe(*node),
                             expected),
-                hint.empty() ? where_keys_are(path_of(key)) : std::move(hint));
+                !hint.empty() ? std::move(hint)
+                : node != nullptr && is_quoted_number(*node) && !place(key).starts_with("--set")
+                    ? fmt::format("leave the quotes out: {} = {}", key, node->as_string()->get())
+                    : where_keys_are(path_of(key)));
 }
 
 void TomlTable::missing(std::string_view key, std::string_view expected) const {

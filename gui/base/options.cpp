@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <sstream>
 #include <tuple>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "core/base/suggest.h"
 
 namespace pipetwin::gui {
 
@@ -34,6 +38,75 @@ std::optional<std::pair<int, int>> parse_size(const std::string& text) {
 
 std::string check_size(const std::string& text) {
     return parse_size(text) ? "" : "'" + text + "', expected WIDTHxHEIGHT such as 1920x1080";
+}
+
+/// "--theme" of "--theme: x not in {light,dark}", and of every text that names an option.
+std::string option_in(const std::string& text) {
+    const std::size_t begin = text.find("--");
+    const std::size_t end = text.find_first_of(": ,=", begin);
+    return begin == std::string::npos ? "" : text.substr(begin, end - begin);
+}
+
+/// What stands behind an option; empty where nothing does.
+std::string written_for(const std::string& option, const std::vector<std::string>& words) {
+    const auto found = std::ranges::find_if(words, [&option](const std::string& word) {
+        return word == option || word.starts_with(option + "=");
+    });
+    if (found == words.end()) {
+        return "";
+    }
+    if (*found != option) {
+        return found->substr(option.size() + 1);
+    }
+    return found + 1 == words.end() ? "" : *(found + 1);
+}
+
+std::string usage_text(const std::string& place, const std::string& what, const std::string& hint) {
+    return fmt::format("error: {}: {}\nhint: {}\n", place, what, hint);
+}
+
+/// Error of a command line in the words of those of `pipetwin`: the option, what stands there, what
+/// was expected, and one thing to do. `words` are the arguments as they were given.
+std::string text_of(const CLI::ParseError& error,
+                    const CLI::App& app,
+                    const std::vector<std::string>& words) {
+    const std::string name = option_in(error.what());
+    const std::string help = "pipetwin-gui --help lists the options";
+    const CLI::Option* const option = name.empty() ? nullptr : app.get_option_no_throw(name);
+    if (option == nullptr) {
+        std::vector<std::string> names;
+        for (const CLI::Option* one : app.get_options()) {
+            names.push_back(one->get_name());
+        }
+        const std::vector<std::string_view> known(names.begin(), names.end());
+        const std::string_view near = nearest_word(name, known);
+        return name.empty()
+                   ? usage_text("pipetwin-gui", error.what(), help)
+                   : usage_text("pipetwin-gui",
+                                fmt::format("it has no option '{}'", name),
+                                near.empty() ? help : fmt::format("did you mean '{}'?", near));
+    }
+    static const std::map<std::string, std::vector<std::string>> choices{
+        {"--theme", {"light", "dark", "high-contrast", "print"}}, {"--view", view_names()}};
+    const std::string written = written_for(name, words);
+    const auto words_of_option = choices.find(name);
+    const std::string expected =
+        words_of_option != choices.end()
+            ? fmt::format("one of {}", fmt::join(words_of_option->second, ", "))
+        : name == "--size"    ? "WIDTHxHEIGHT from 200 to 16384, such as 1920x1080"
+        : name == "--replica" ? "a whole number of zero or more"
+                              : "the name of a file";
+    std::string_view near;
+    if (words_of_option != choices.end()) {
+        const std::vector<std::string_view> known(words_of_option->second.begin(),
+                                                  words_of_option->second.end());
+        near = nearest_word(written, known);
+    }
+    return usage_text(name,
+                      written.empty()
+                          ? fmt::format("nothing stands behind it, expected {}", expected)
+                          : fmt::format("'{}', expected {}", written, expected),
+                      near.empty() ? help : fmt::format("did you mean '{}'?", near));
 }
 
 }  // namespace
@@ -88,13 +161,15 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.set_version_flag("--version", "pipetwin-gui " PIPETWIN_VERSION);
 
     ParsedOptions parsed;
+    const std::vector<std::string> words = arguments;
     try {
         std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
         app.parse(arguments);
     } catch (const CLI::ParseError& error) {
         std::ostringstream text;
         const int code = app.exit(error, text, text);
-        parsed.end = EarlyEnd{.exit_code = code == 0 ? 0 : usage_exit, .text = text.str()};
+        parsed.end = EarlyEnd{.exit_code = code == 0 ? 0 : usage_exit,
+                              .text = code == 0 ? text.str() : text_of(error, app, words)};
         return parsed;
     }
     parsed.options.runs.assign(runs.begin(), runs.end());

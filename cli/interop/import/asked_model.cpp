@@ -66,6 +66,13 @@ ImportOptions estimate_of(const ModelQuestion& question, const std::string& devi
     return options;
 }
 
+/// Tokens of a sample where nothing says it.
+int usual_tokens(const ModelQuestion& question) {
+    return is_profile(question.model)
+               ? usual_sequence
+               : std::min(usual_sequence, hf_most_tokens(question.model).value_or(usual_sequence));
+}
+
 /// Reads or estimates the costs of the model.
 void find_costs(const ModelQuestion& question,
                 const std::string& device,
@@ -130,7 +137,7 @@ AskedModel asked_model(const ModelQuestion& question) {
     }
     AskedModel asked;
     const Scenario node = open_scenario(question, 1, "bf16", std::nullopt);
-    int sequence = question.sequence.value_or(usual_sequence);
+    int sequence = question.sequence.value_or(usual_tokens(question));
     find_costs(question, node.cluster.device, sequence, asked);
     const Profile& profile = asked.found.profile;
     if (profile.tokens_per_sample > 0) {

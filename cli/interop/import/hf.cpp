@@ -362,4 +362,11 @@ std::optional<ScenarioParts::ModelPart> hf_sizes(const ImportOptions& options) {
     return sizes.model;
 }
 
+std::optional<int> hf_most_tokens(const std::filesystem::path& model) {
+    const std::filesystem::path file = config_file(model);
+    const int learned = parse_hf_config(read_input(file, JsonLimits{}.max_bytes), input_name(file))
+                            .learned_positions;
+    return learned > 0 ? std::optional(learned) : std::nullopt;
+}
+
 }  // namespace pipetwin::cli

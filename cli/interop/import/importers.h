@@ -42,6 +42,10 @@ Imported import_hf(const ImportOptions& options);
 /// `import_hf`.
 std::optional<ScenarioParts::ModelPart> hf_sizes(const ImportOptions& options);
 
+/// Tokens that a sample of the model can have at most, as it learned positions for so many; none
+/// where its positions do not end. Throws Error(BadInput) as `import_hf`.
+std::optional<int> hf_most_tokens(const std::filesystem::path& model);
+
 /// Megatron's layout, the flags of its command line, or a YAML file with them: tables of a
 /// scenario, and with --device the costs of the model.
 Imported import_megatron(const ImportOptions& options);

@@ -198,5 +198,109 @@ TEST_F(Sweep, RefusesWhatCannotBeCompared) {
     }
 }
 
+// What `sweep` says of a cell is what `simulate` says of the same scenario.
+TEST_F(Sweep, OfAScenarioSaysWhatSimulateSays) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string costs = file("small.csv", small_profile);
+    const Outcome swept = pipetwin({"sweep",
+                                    scenario,
+                                    "--profile",
+                                    costs,
+                                    "--schedule",
+                                    "gpipe,1f1b",
+                                    "--micro-batches",
+                                    "4,8",
+                                    "--json"});
+    ASSERT_EQ(swept.code, 0) << swept.err;
+    const auto plans = swept.json()["plans"];
+    ASSERT_EQ(plans.size(), 4U);
+    for (const auto& plan : plans) {
+        const std::string schedule = plan["schedule"];
+        const Outcome one = pipetwin(
+            {"simulate",
+             scenario,
+             "--profile",
+             costs,
+             "--json",
+             "--set",
+             "pipeline.chunks=1",
+             "--set",
+             "pipeline.schedule=" + schedule,
+             "--set",
+             "pipeline.micro_batches=" + std::to_string(plan["micro_batches"].get<int>())});
+        ASSERT_EQ(one.code, 0) << one.err;
+        const auto simulated = one.json();
+        for (const char* key : {"step_ms", "samples_per_second", "stages", "micro_batches"}) {
+            EXPECT_EQ(plan[key], simulated[key]) << key;
+        }
+        EXPECT_EQ(plan["bubble_total"], simulated["bubble"]["total"]);
+        std::int64_t peak = 0;
+        for (const auto& device : simulated["devices"]) {
+            peak = std::max(peak, device["peak_bytes"]["total"].get<std::int64_t>());
+        }
+        EXPECT_EQ(plan["peak_bytes"], peak);
+        EXPECT_EQ(plan["scenario"], "small");
+    }
+}
+
+TEST_F(Sweep, OfSeveralScenariosIsOneTableAndOnePicture) {
+    const std::string one = file("one.toml", small_scenario);
+    const std::string two = file("two, and.toml", small_scenario);
+    const std::string costs = file("small.csv", small_profile);
+    const Outcome swept = pipetwin({"sweep",
+                                    one,
+                                    two,
+                                    "--profile",
+                                    costs,
+                                    "--svg",
+                                    path("all.svg"),
+                                    "--csv",
+                                    path("all.csv")});
+    ASSERT_EQ(swept.code, 0) << swept.err;
+    EXPECT_THAT(swept.out, AllOf(HasSubstr("scenario"), HasSubstr("one"), HasSubstr("two, and")));
+    EXPECT_THAT(content_of(path("all.svg")), AllOf(HasSubstr("one: "), HasSubstr("two, and: ")));
+    EXPECT_THAT(content_of(path("all.csv")),
+                AllOf(HasSubstr("scenario,schedule,stages,"), HasSubstr("\n\"two, and\",")));
+}
+
+TEST_F(Sweep, OfPlainNumbersIsThatOfSimulate) {
+    const std::vector<std::string> numbers{"--schedule",
+                                           "gpipe,1f1b",
+                                           "--stages",
+                                           "4",
+                                           "--micro-batches",
+                                           "8",
+                                           "--forward-ms",
+                                           "1",
+                                           "--backward-ms",
+                                           "2"};
+    EXPECT_EQ(pipetwin(joined({"sweep"}, numbers)).out,
+              pipetwin(joined({"simulate"}, numbers)).out);
+}
+
+TEST_F(Sweep, OfScenariosRefusesWhatIsNoComparison) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string costs = file("small.csv", small_profile);
+    struct Case {
+        std::vector<std::string> args;
+        int code;
+        std::string text;
+    };
+    for (const Case& one : std::vector<Case>{
+             {{"sweep"}, 2, "nothing to compare"},
+             {{"sweep", scenario, "--forward-ms", "1"}, 2, "exclude each other"},
+             {{"sweep", scenario, "--out", path("x")}, 2, "--csv FILE.csv"},
+             {{"sweep", path("none.toml")}, 6, "none.toml"},
+             {{"sweep", scenario}, 3, "pipetwin profile"},
+             {{"sweep", scenario, "--profile", costs, "--schedule", "1fb1"}, 2, "'1f1b'"},
+             {{"sweep", scenario, "--profile", costs, "--stages", "100"},
+              4,
+              "none of the plans"}}) {
+        const Outcome outcome = pipetwin(one.args);
+        EXPECT_EQ(outcome.code, one.code) << outcome.err;
+        EXPECT_THAT(outcome.err, HasSubstr(one.text));
+    }
+}
+
 }  // namespace sweep_test
 }  // namespace pipetwin::cli

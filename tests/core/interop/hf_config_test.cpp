@@ -352,6 +352,17 @@ TEST(HfConfig, AnUnknownFamilyListsTheKnown) {
     EXPECT_THAT(refusal({{"model_type", nullptr}}).text(), HasSubstr("missing, expected one of"));
 }
 
+// A config.json written by hand often names the class alone.
+TEST(HfConfig, AFamilyIsAlsoThatOfTheClass) {
+    json by_class = with(llama_config(), {{"architectures", {"LlamaForCausalLM"}}});
+    by_class.erase("model_type");
+    EXPECT_EQ(parameters(parse(by_class)), parameters(parse(llama_config())));
+    by_class["architectures"] = {"FlaxWhisperForAudio"};
+    const Error refused = error_of([&] { parse(by_class); });
+    EXPECT_THAT(refused.text(), HasSubstr("missing, expected one of llama"));
+    EXPECT_THAT(refused.hint(), HasSubstr("write \"model_type\": \"llama\" into the config.json"));
+}
+
 TEST(HfConfig, SizesThatCannotBeAreRefusedWithTheirKey) {
     struct Case {
         json changes;

@@ -202,7 +202,7 @@ TEST(LayersModel, OfBranchesRefusesWhatNoLayerCanRead) {
     expect_refused({
         {head,
          "layer = [{type = \"gelu\", inputs = []}, {type = \"cross_entropy\"}]",
-         "model.layer[0].inputs = [a list], expected the name of at least one layer"},
+         "model.layer[0].inputs = [], expected the name of at least one layer"},
         {head,
          "layer = [{type = \"gelu\", inputs = \"a\"}, {type = \"cross_entropy\"}]",
          "model.layer[0].inputs = \"a\", expected"},

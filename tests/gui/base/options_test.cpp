@@ -77,5 +77,35 @@ TEST(Options, WrongOnesAreUsageErrors) {
     }
 }
 
+// As `pipetwin` says it: the option, what stands there, what was expected, one thing to do.
+TEST(Options, WrongOnesAreToldInFull) {
+    struct Case {
+        std::vector<std::string> arguments;
+        std::string text;
+    };
+    for (const Case& one : std::vector<Case>{
+             {{"--hlep"},
+              "error: pipetwin-gui: it has no option '--hlep'\nhint: did you mean '--help'?\n"},
+             {{"--theme", "drak"},
+              "error: --theme: 'drak', expected one of light, dark, high-contrast, print\n"
+              "hint: did you mean 'dark'?\n"},
+             {{"--replica", "-1"},
+              "error: --replica: '-1', expected a whole number of zero or more\n"
+              "hint: pipetwin-gui --help lists the options\n"},
+             {{"--size", "12"},
+              "error: --size: '12', expected WIDTHxHEIGHT from 200 to 16384, such as 1920x1080\n"
+              "hint: pipetwin-gui --help lists the options\n"},
+             {{"--screenshot"},
+              "error: --screenshot: nothing stands behind it, expected the name of a file\n"
+              "hint: pipetwin-gui --help lists the options\n"}}) {
+        const ParsedOptions parsed = parse_options(one.arguments);
+        ASSERT_TRUE(parsed.end) << one.text;
+        EXPECT_EQ(parsed.end->text, one.text);
+    }
+    const ParsedOptions view = parse_options({"--view", "timelin"});
+    ASSERT_TRUE(view.end);
+    EXPECT_THAT(view.end->text, HasSubstr("did you mean 'timeline'?"));
+}
+
 }  // namespace options_test
 }  // namespace pipetwin::gui

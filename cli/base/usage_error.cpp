@@ -1,0 +1,178 @@
+#include "cli/base/usage_error.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/suggest.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// The first word of a text that is an option: "--nodes" of "--nodes: Value 0 not in range".
+std::string option_in(std::string_view text) {
+    const std::size_t begin = text.find("--");
+    if (begin == std::string_view::npos) {
+        return "";
+    }
+    const std::size_t end = text.find_first_of(": ,=", begin);
+    return std::string(text.substr(begin, end - begin));
+}
+
+/// What the user wrote for an option; none where it stands last.
+std::optional<std::string> written_for(const std::string& option,
+                                       const std::vector<std::string>& args) {
+    for (std::size_t i = 0; i < args.size(); ++i) {
+        if (args[i].starts_with(option + "=")) {
+            return args[i].substr(option.size() + 1);
+        }
+        if (args[i] == option && i + 1 < args.size()) {
+            return args[i + 1];
+        }
+    }
+    return std::nullopt;
+}
+
+/// The words of "N:{fused,standard}"; empty: it is no list of words.
+std::vector<std::string> words_of(std::string_view type) {
+    const std::size_t open = type.find('{');
+    const std::size_t close = type.find('}');
+    std::vector<std::string> words;
+    if (open == std::string_view::npos || close == std::string_view::npos) {
+        return words;
+    }
+    std::string_view rest = type.substr(open + 1, close - open - 1);
+    while (!rest.empty()) {
+        const std::size_t comma = std::min(rest.find(','), rest.size());
+        words.emplace_back(rest.substr(0, comma));
+        rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
+    return words;
+}
+
+/// The words that an option takes; empty: any.
+std::vector<std::string> choices_of(const CLI::Option& option) {
+    if (option.get_name() == "--color") {
+        return {"auto", "always", "never"};
+    }
+    return words_of(option.get_type_name());
+}
+
+/// "a whole number from 1 to 65536", as the type of an option says: "N:INT in [1 - 65536]".
+std::string expected_of(const CLI::Option& option) {
+    const std::string type = option.get_type_name();
+    if (const std::vector<std::string> words = choices_of(option); !words.empty()) {
+        return fmt::format("one of {}", fmt::join(words, ", "));
+    }
+    if (type.starts_with("N[k|M|B|T]")) {
+        return "a number above zero, such as 4M; k, M, B or T may stand behind it";
+    }
+    if (type.find("NONNEGATIVE") != std::string::npos) {
+        return "a whole number of zero or more";
+    }
+    if (type.find("POSITIVE") != std::string::npos) {
+        return "a number above zero";
+    }
+    const std::size_t open = type.find('[');
+    const std::size_t close = type.find(']');
+    const std::size_t dash = type.find(" - ");
+    if (type.find(" in [") != std::string::npos && dash != std::string::npos && dash < close) {
+        return fmt::format("{} from {} to {}",
+                           type.find("INT") != std::string::npos ? "a whole number" : "a number",
+                           type.substr(open + 1, dash - open - 1),
+                           type.substr(dash + 3, close - dash - 3));
+    }
+    return type.starts_with('X') ? "a number" : "a whole number";
+}
+
+std::string help_of(const CLI::App* command) {
+    return command == nullptr || command->get_parent() == nullptr
+               ? "pipetwin --help"
+               : fmt::format("pipetwin {} --help", command->get_name());
+}
+
+/// "FILE" of an option that takes one, for "add --out FILE".
+std::string kind_of(const CLI::Option& option) {
+    const std::string type = option.get_type_name();
+    return type.substr(0, type.find(':'));
+}
+
+Error missing_error(const CLI::App& command, std::string_view message) {
+    const std::string name(message.substr(0, message.find(' ')));
+    const CLI::Option* const option = command.get_option_no_throw(name);
+    if (option == nullptr) {
+        return {ErrorKind::Usage, command.get_name(), std::string(message), help_of(&command)};
+    }
+    const std::string kind = kind_of(*option);
+    if (name.starts_with("--")) {
+        return {ErrorKind::Usage,
+                command.get_name(),
+                fmt::format("{} is missing", name),
+                fmt::format("add {} {}", name, kind)};
+    }
+    std::string all = fmt::format("pipetwin {}", command.get_name());
+    for (const CLI::Option* one : command.get_options()) {
+        if (one->get_positional() && one->get_required()) {
+            all += ' ' + kind_of(*one);
+        }
+    }
+    return {ErrorKind::Usage,
+            command.get_name(),
+            fmt::format("no {} is given, expected {}", name, kind),
+            all};
+}
+
+}  // namespace
+
+Error usage_error(const CLI::ParseError& error,
+                  const CLI::App* command,
+                  const std::vector<std::string>& args) {
+    const std::string message = error.what();
+    const Error plain(ErrorKind::Usage, "", message, help_of(command));
+    if (command == nullptr || command->get_parent() == nullptr) {
+        return plain;
+    }
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError)) {
+        return missing_error(*command, message);
+    }
+    const std::string name = option_in(message);
+    const CLI::Option* const option = name.empty() ? nullptr : command->get_option_no_throw(name);
+    if (option == nullptr) {
+        return plain;
+    }
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiresError)) {
+        const std::string other = option_in(message.substr(message.find(name) + name.size()));
+        const CLI::Option* const needed = command->get_option_no_throw(other);
+        return needed == nullptr ? plain
+                                 : Error(ErrorKind::Usage,
+                                         name,
+                                         fmt::format("{} is missing, which it goes with", other),
+                                         needed->get_items_expected_max() == 0
+                                             ? fmt::format("add {}", other)
+                                             : fmt::format("add {} {}", other, kind_of(*needed)));
+    }
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExcludesError)) {
+        return {ErrorKind::Usage, name, message, "leave one of the two out"};
+    }
+    const std::optional<std::string> written = written_for(name, args);
+    if (!written || written->starts_with("--")) {
+        return {ErrorKind::Usage,
+                name,
+                fmt::format("nothing stands behind it, expected {}", kind_of(*option)),
+                fmt::format("write {} {}", name, kind_of(*option))};
+    }
+    const std::vector<std::string> words = choices_of(*option);
+    const std::vector<std::string_view> known(words.begin(), words.end());
+    const std::string_view near = known.empty() ? "" : nearest_word(*written, known);
+    return {ErrorKind::Usage,
+            name,
+            fmt::format("'{}', expected {}", *written, expected_of(*option)),
+            near.empty() ? fmt::format("{} says what {} means", help_of(command), name)
+                         : fmt::format("did you mean '{}'?", near)};
+}
+
+}  // namespace pipetwin::cli

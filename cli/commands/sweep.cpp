@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/base/output_file.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/show_sweep.h"
+#include "cli/interop/exchange.h"
+#include "cli/predict/scenario_sweep.h"
+#include "cli/text/sweep_text.h"
+#include "core/base/error.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// True if costs are given as plain numbers.
+bool has_costs(const PlainOptions& plain) {
+    PlainOptions costs = plain;
+    costs.schedule.reset();
+    costs.stages.reset();
+    costs.micro_batches.reset();
+    costs.chunks.reset();
+    return costs.any();
+}
+
+/// Throws Error(Usage) for what plans side by side cannot have.
+void check(const SweepCommand& options) {
+    if (!options.common.out.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--out",
+                    "several plans have no one folder",
+                    "--csv FILE.csv and --svg FILE.svg write the table and the picture");
+    }
+    if (options.scenarios.empty() && !has_costs(options.plain)) {
+        throw Error(ErrorKind::Usage,
+                    "sweep",
+                    "nothing to compare, expected scenarios or plain numbers",
+                    "pipetwin sweep SCENARIO.toml --schedule gpipe,1f1b, or pipetwin sweep "
+                    "--schedule gpipe,1f1b --stages 4 --micro-batches 8 --forward-ms 1 "
+                    "--backward-ms 2");
+    }
+    if (!options.scenarios.empty() && has_costs(options.plain)) {
+        throw Error(ErrorKind::Usage,
+                    "sweep",
+                    "a scenario and plain numbers exclude each other",
+                    "of the plain numbers scenarios take --schedule, --stages, --chunks and "
+                    "--micro-batches alone");
+    }
+    if (options.scenarios.empty() && !options.common.overrides.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--set " + options.common.overrides.front().key,
+                    "plain numbers have no scenario whose key it could set",
+                    "pipetwin sweep --help lists the options for plain numbers");
+    }
+}
+
+}  // namespace
+
+void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
+                const SweepOptions& lists,
+                const CommonOptions& common,
+                Console& console) {
+    for (const std::filesystem::path& file : {lists.svg, lists.csv}) {
+        if (!file.empty()) {
+            require_free(file, common.force);
+        }
+    }
+    const std::vector<SweepCell> cells = make_cells();
+    if (!lists.svg.empty()) {
+        write_output(lists.svg, sweep_svg(cells), console);
+    }
+    if (!lists.csv.empty()) {
+        write_output(lists.csv, sweep_csv(cells), console);
+    }
+    console.result(common.json ? json_text(sweep_json(cells)) : sweep_text(cells));
+}
+
+void execute(const SweepCommand& options, Console& console) {
+    check(options);
+    const auto make_cells = [&options] {
+        if (!options.scenarios.empty()) {
+            return sweep_scenarios(options);
+        }
+        SimulateOptions numbers;
+        numbers.plain = options.plain;
+        numbers.sweep = options.lists;
+        return sweep(numbers);
+    };
+    show_sweep(make_cells, options.lists, options.common, console);
+}
+
+}  // namespace pipetwin::cli

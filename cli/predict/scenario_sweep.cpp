@@ -1,0 +1,127 @@
+#include "cli/predict/scenario_sweep.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/base/scenario_place.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// What a cell has in place of the scenario's keys; none: as the scenario says.
+struct Asked {
+    std::optional<std::string> schedule{};
+    std::optional<int> stages{};
+    std::optional<int> micro_batches{};
+};
+
+template <class Value>
+std::vector<std::optional<Value>> or_as_written(const std::vector<Value>& list) {
+    return list.empty() ? std::vector<std::optional<Value>>{std::nullopt}
+                        : std::vector<std::optional<Value>>(list.begin(), list.end());
+}
+
+std::vector<Asked> combinations(const SweepOptions& lists) {
+    std::vector<Asked> all;
+    for (const auto& schedule : or_as_written(lists.schedules)) {
+        for (const auto& stages : or_as_written(lists.stages)) {
+            for (const auto& micro_batches : or_as_written(lists.micro_batches)) {
+                all.push_back({schedule, stages, micro_batches});
+            }
+        }
+    }
+    return all;
+}
+
+int chunks_of(const std::string& schedule, const SweepCommand& options, const Scenario& written) {
+    return sweep_chunks(schedule,
+                        options.plain.chunks                      ? options.plain.chunks
+                        : written.pipeline.chunks.value_or(1) > 1 ? written.pipeline.chunks
+                                                                  : std::nullopt);
+}
+
+std::vector<Override> overrides_of(const Asked& asked,
+                                   const SweepCommand& options,
+                                   const Scenario& written) {
+    std::vector<Override> overrides = options.common.overrides;
+    const auto set = [&overrides](std::string key, const auto& value) {
+        overrides.push_back({.key = std::move(key), .value = fmt::format("{}", value)});
+    };
+    if (asked.schedule) {
+        set("pipeline.schedule", *asked.schedule);
+        set("pipeline.chunks", chunks_of(*asked.schedule, options, written));
+    }
+    if (asked.stages) {
+        set("pipeline.stages", *asked.stages);
+    }
+    if (asked.micro_batches) {
+        set("pipeline.micro_batches", *asked.micro_batches);
+    }
+    return overrides;
+}
+
+void simulate_cell(SweepCell& cell,
+                   const std::filesystem::path& file,
+                   const std::vector<Override>& overrides,
+                   const std::filesystem::path& profile) {
+    const SettledScenario scenario = settle(read_scenario(file, overrides));
+    cell.schedule = has_schedule_file(scenario)
+                        ? std::filesystem::path(scenario.pipeline.schedule).filename().string()
+                        : scenario.pipeline.schedule;
+    cell.stages = scenario.pipeline.stages;
+    cell.chunks = scenario.pipeline.chunks;
+    cell.micro_batches = scenario.pipeline.micro_batches;
+    const FoundProfile found = find_profile(scenario, profile, {});
+    const Model model = model_with_costs(scenario, found);
+    cell.prediction = predict(scenario, model, found.profile);
+}
+
+/// Costs are looked for first: without them no cell has a plan.
+Scenario read_with_costs(const std::filesystem::path& file, const SweepCommand& options) {
+    const std::vector<Override>& overrides = options.common.overrides;
+    try {
+        Scenario written = read_scenario(file, overrides);
+        find_profile(written, options.profile, {});
+        return written;
+    } catch (const Error& error) {
+        throw with_scenario_place(error, file, overrides);
+    }
+}
+
+}  // namespace
+
+std::vector<SweepCell> sweep_scenarios(const SweepCommand& options) {
+    const std::vector<Asked> all = combinations(options.lists);
+    expect_few_cells(options.scenarios.size() * all.size());
+    std::vector<SweepCell> cells;
+    for (const std::filesystem::path& file : options.scenarios) {
+        const Scenario written = read_with_costs(file, options);
+        for (const Asked& asked : all) {
+            SweepCell& cell =
+                cells.emplace_back(SweepCell{.schedule = asked.schedule.value_or("-"),
+                                             .stages = asked.stages.value_or(0),
+                                             .micro_batches = asked.micro_batches.value_or(0),
+                                             .scenario = file.stem().string()});
+            const std::vector<Override> overrides = overrides_of(asked, options, written);
+            try {
+                simulate_cell(cell, file, overrides, options.profile);
+            } catch (const Error& error) {
+                if (error.kind() != ErrorKind::Infeasible && error.kind() != ErrorKind::BadInput) {
+                    throw;
+                }
+                cell.why_not = error.text();
+            }
+        }
+    }
+    expect_any_plan(cells);
+    return cells;
+}
+
+}  // namespace pipetwin::cli

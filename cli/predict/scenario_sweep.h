@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "cli/base/options.h"
+#include "cli/predict/plain_sweep.h"
+
+/// Several scenarios, or a scenario with lists of schedules, stages and micro-batches, side by
+/// side.
+namespace pipetwin::cli {
+
+/// Every scenario with every combination of the lists, in the order of the command line; what is
+/// not listed is as the scenario says. A schedule of a list has as many chunks as it needs: one,
+/// two, or those of --chunks, else of the scenario, else two. Throws Error(BadInput) where a
+/// scenario cannot be read, Error(Usage) for schedules that there are none of, and
+/// Error(Infeasible) where no combination is a plan.
+std::vector<SweepCell> sweep_scenarios(const SweepCommand& options);
+
+}  // namespace pipetwin::cli
