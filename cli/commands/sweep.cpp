@@ -63,9 +63,10 @@ void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
                 const SweepOptions& lists,
                 const CommonOptions& common,
                 Console& console) {
-    for (const std::filesystem::path& file : {lists.svg, lists.csv}) {
+    for (const auto& [file, option] :
+         {std::pair(lists.svg, "--svg"), std::pair(lists.csv, "--csv")}) {
         if (!file.empty()) {
-            require_free(file, common.force);
+            require_free(file, common.force, option);
         }
     }
     const std::vector<SweepCell> cells = make_cells();
