@@ -93,7 +93,8 @@ std::vector<std::vector<std::string>> torchtitan_modules(const Partition& partit
                                         stage,
                                         layer / 2 - 1),
                             "plan with whole blocks: --whole-blocks of 'pipetwin plan MODEL' and "
-                            "of 'pipetwin import hf'");
+                            "of 'pipetwin import hf'; or set pipeline.partition so that stages "
+                            "begin with an attention");
             }
         }
     }
