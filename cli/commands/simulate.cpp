@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
-#include "cli/commands/show_sweep.h"
+#include "cli/commands/sweep.h"
 #include "cli/predict/doubled_plan.h"
 #include "cli/predict/memory_need.h"
 #include "cli/predict/plain_numbers.h"

@@ -1,3 +1,5 @@
+#include "cli/commands/sweep.h"
+
 #include <algorithm>
 #include <filesystem>
 
@@ -6,7 +8,6 @@
 
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/show_sweep.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/scenario_sweep.h"
 #include "cli/text/sweep_text.h"

@@ -84,7 +84,7 @@ PlaygroundControls::PlaygroundControls(QWidget* parent)
                          &PlaygroundSettings::chunks);
     forward_ = add_time(form,
                         tr("&Forward (F)"),
-                        tr("Of all stages of a rank, for one micro-batch"),
+                        tr("Time of the forwards of all stages of a rank, for one micro-batch"),
                         &PlaygroundSettings::forward_ms);
     backward_input_ = add_time(form,
                                tr("&Input gradient (I)"),
@@ -97,12 +97,13 @@ PlaygroundControls::PlaygroundControls(QWidget* parent)
     add_factors(form);
     latency_ = add_time(form,
                         tr("Link &latency"),
-                        tr("Between the send of a message and its receive"),
+                        tr("Time from the send of a message to its receive"),
                         &PlaygroundSettings::latency_ms);
-    transfer_ = add_time(form,
-                         tr("Link &time"),
-                         tr("For which a message occupies its link: its bytes by the bandwidth"),
-                         &PlaygroundSettings::transfer_ms);
+    transfer_ = add_time(
+        form,
+        tr("Link &time"),
+        tr("Time for which a message occupies its link: its bytes divided by the bandwidth"),
+        &PlaygroundSettings::transfer_ms);
     auto* const reset = new QPushButton(tr("Reset"), this);
     connect(reset, &QPushButton::clicked, this, [this] { set_settings({}); });
     auto* const column = new QVBoxLayout(this);

@@ -252,9 +252,11 @@ void WhatIfSource::take_trace() {
                  .recompute = costs.recompute,
                  .partition = {}};
     plain_ = std::move(costs);
-    note_ =
-        "The run has no scenario. Costs are the medians of its stages, updates take no time, and a "
-        "micro-batch is one sample.";
+    note_ = fmt::format(
+        "{} Costs are the medians of the stages, updates take no time, and a micro-batch is one "
+        "sample.",
+        run_->scenario.empty() ? "The run has no scenario."
+                               : "The costs of single layers are not measured.");
 }
 
 int WhatIfSource::stages_of_machine() const {
