@@ -30,13 +30,6 @@ ExportSource::Kind kind_of(const std::filesystem::path& path) {
     if (std::filesystem::is_directory(path, ignored)) {
         return ExportSource::Kind::Run;
     }
-    if (!std::filesystem::exists(path, ignored)) {
-        throw Error(ErrorKind::Io,
-                    path.string(),
-                    "there is no such file or folder, expected a run folder, a scenario or a "
-                    "schedule file",
-                    "pipetwin plan SCENARIO --out FOLDER writes one");
-    }
     return path.extension() == ".toml" ? ExportSource::Kind::Scenario : ExportSource::Kind::File;
 }
 
@@ -58,6 +51,14 @@ ExportSource::ExportSource(std::filesystem::path path,
                     overrides_.empty() ? "--profile" : "--set " + overrides_.front().key,
                     fmt::format("'{}' is no scenario: what it holds is settled", path_.string()),
                     "leave the option out, or export a scenario");
+    }
+    std::error_code ignored;
+    if (!std::filesystem::exists(path_, ignored)) {
+        throw Error(ErrorKind::Io,
+                    path_.string(),
+                    "there is no such file or folder, expected a run folder, a scenario or a "
+                    "schedule file",
+                    "pipetwin plan SCENARIO --out FOLDER writes one");
     }
 }
 

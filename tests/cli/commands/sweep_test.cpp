@@ -178,7 +178,9 @@ TEST_F(Sweep, RefusesWhatCannotBeCompared) {
               "plain numbers alone"},
              {{"simulate", scenario, "--schedule", "gpipe,1f1b"}, 2, "plain numbers alone"},
              {{"simulate", "--schedule", "gpipe,1f1b", "--stages", "4"}, 2, "micro-batches"},
-             {joined({"simulate", "--schedule", "naive,chimera"}, numbers), 4, "none of the plans"},
+             {joined({"simulate", "--schedule", "naive,chimera"}, numbers),
+              4,
+              "no plan of the list is possible"},
              {{"simulate",
                "--schedule",
                "gpipe,zb-v",
@@ -295,7 +297,7 @@ TEST_F(Sweep, OfScenariosRefusesWhatIsNoComparison) {
              {{"sweep", scenario, "--profile", costs, "--schedule", "1fb1"}, 2, "'1f1b'"},
              {{"sweep", scenario, "--profile", costs, "--stages", "100"},
               4,
-              "none of the plans"}}) {
+              "no plan of the list is possible"}}) {
         const Outcome outcome = pipetwin(one.args);
         EXPECT_EQ(outcome.code, one.code) << outcome.err;
         EXPECT_THAT(outcome.err, HasSubstr(one.text));

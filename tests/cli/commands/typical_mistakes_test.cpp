@@ -256,7 +256,7 @@ TEST_F(TypicalMistakes, OfFiles) {  // 1 to 17
          {"export", "svg", "{}/s.toml", "--out", "{}/empty"},
          6,
          "{}/empty",
-         "a folder stands there",
+         "there is a folder of this name",
          "expected the name of a file",
          "--out FILE"},
         {"an output in a folder that is missing",
