@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{{"export", "svg", "x.toml", "--out", "x.png"}, "the picture is an SVG"},
         Misuse{{"check", "a.csv", "--set", "a.b=1"}, "'a.csv' is no scenario"},
         Misuse{{"simulate", "--stages", "2", "--profile", "x"}, "costs already"},
-        Misuse{{"compare", "no-such-file"}, "no second timeline"},
+        Misuse{{"compare", "/proc/self/comm"}, "no second timeline"},
         Misuse{{"simulate"}, "nothing to simulate"},
         Misuse{{"simulate", "x.toml", "--stages", "4"}, "exclude each other"}));
 
