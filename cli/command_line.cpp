@@ -4,22 +4,12 @@
 #include <variant>
 
 #include "cli/base/exit.h"
-#include "cli/base/file_kinds.h"
 #include "cli/base/options.h"
-#include "cli/base/scenario_place.h"
 #include "cli/commands/commands.h"
 
 namespace pipetwin::cli {
 
 namespace {
-
-void execute_command(const Command& command, Console& console) {
-    try {
-        std::visit([&console](const auto& options) { execute(options, console); }, command);
-    } catch (const Error& error) {
-        throw with_scenario_place(error, scenario_of(command), common_options(command).overrides);
-    }
-}
 
 void run(const std::vector<std::string>& args, Console& console) {
     const Parsed parsed = parse_options(args);
@@ -28,7 +18,6 @@ void run(const std::vector<std::string>& args, Console& console) {
     } else {
         const Command& command = std::get<Command>(parsed);
         console.configure(common_options(command));
-        expect_kinds_of_files(command);
         execute_command(command, console);
     }
     console.finish();

@@ -69,7 +69,8 @@ SettledScenario scenario_of(const GridCell& cell, const GridOptions& options) {
     scenario.pipeline.micro_batches = cell.micro_batches;
     scenario.pipeline.schedule = cell.schedule;
     scenario.pipeline.recompute = cell.recompute;
-    scenario.pipeline.recompute_timing = RecomputeTiming::Eager;  // as docs/accuracy.md has it
+    scenario.pipeline.recompute_timing =
+        RecomputeTiming::Eager;  // as docs/internals/accuracy.md has it
     scenario.pipeline.partition =
         layers_per_piece(2 * options.model.layers + 2, cell.stages * cell.chunks, cell.partition);
     return scenario;

@@ -273,8 +273,7 @@ std::uint64_t product_on(cudaStream_t stream,
                                       .b = b.at(0),
                                       .c = product.adds ? d.at(0) : nullptr,
                                       .bias = product.has_bias ? row.at(0) : nullptr,
-                                      .d = d.at(0),
-                                      .sums = row.at(0)};
+                                      .d = d.at(0)};
     const double flops = 2.0 * product.m * product.n * product.k;
     const auto print = [&](const char* what, double time) {
         fmt::print("{:<14}{:<30}{:9.1f} us{:9.1f} TFLOP/s  {}\n",
@@ -305,15 +304,6 @@ std::uint64_t product_on(cudaStream_t stream,
                                                         scratch.as<float>(),
                                                         s);
           }));
-    Product summing = product;
-    summing.sums_b = true;
-    const std::optional<int> fused = products.number_of_summing(summing);
-    if (!fused) {
-        fmt::print("{:<14}sums rows in a pass of its own   {}\n", name, choice.name);
-        return bits;
-    }
-    print("product that sums rows",
-          seconds(stream, [&](cudaStream_t s) { return products.multiply(*fused, operands, s); }));
     return bits;
 }
 
@@ -375,7 +365,7 @@ void run() {
     attention(stream.get(), key_value_heads, ", 3 heads in a group");
     products_on(stream.get(), {{"whole device", all}});
     for (const int ranks : {2, 4}) {
-        const auto parts = cut_device(0, shares(units_of_device(0), ranks, {}));
+        const auto parts = cut_evenly(0, ranks);
         fmt::print("one of {} ranks: {} multiprocessors\n", ranks, parts[0]->multiprocessors());
         parts[0]->enter();
         products_on(parts[0]->stream(),

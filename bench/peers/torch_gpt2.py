@@ -6,7 +6,7 @@ second by the median step, between CUDA events, after warm-up steps that compile
 untied head, exact GELU, AdamW on every parameter; weights are fp32 and autocast to bf16, as is usual in PyTorch. A way that fails
 says why, and the next one is tried. Exit code: 0 at least one was measured, 1 none, 5 no GPU.
 
-    python3 bench/peers/torch_gpt2.py [--batch 32] [--steps 20]
+    python3 bench/peers/torch_gpt2.py [--batch 32] [--micro-batches 1] [--steps 20]
 """
 import argparse
 import json
@@ -54,13 +54,14 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
 
 
-def train_step(model, optimizer, tokens):
+def train_step(model, optimizer, tokens, micro_batches):
     optimizer.zero_grad(set_to_none=True)
-    with torch.autocast(tokens.device.type, dtype=torch.bfloat16):
-        loss = model(tokens[:, :-1], tokens[:, 1:])
-    loss.backward()
+    for samples in tokens.chunk(micro_batches):
+        with torch.autocast(tokens.device.type, dtype=torch.bfloat16):
+            loss = model(samples[:, :-1], samples[:, 1:]) / micro_batches
+        loss.backward()
     optimizer.step()
-    return loss
+    return loss * micro_batches
 
 
 def only(backend):
@@ -80,13 +81,13 @@ def measure(args, name, attention, compile_it):
         for _ in range(args.warm_up + args.steps):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
-            loss = train_step(runnable, optimizer, tokens)
+            loss = train_step(runnable, optimizer, tokens, args.micro_batches)
             end.record()
             torch.cuda.synchronize()
             times.append(begin.elapsed_time(end))
     times = times[args.warm_up:]
     step = statistics.median(times)
-    print(json.dumps({"peer": name, "torch": torch.__version__, "device": torch.cuda.get_device_name(),
+    print(json.dumps({"peer": name, "micro_batches": args.micro_batches, "torch": torch.__version__, "device": torch.cuda.get_device_name(),
                       "tokens_per_second": round(1e3 * args.batch * args.context / step), "step_ms": round(step, 3),
                       "fastest_ms": round(min(times), 3), "slowest_ms": round(max(times), 3),
                       "loss": round(loss.item(), 5)}), flush=True)
@@ -100,6 +101,7 @@ def main():
     parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--vocab", type=int, default=50304)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--micro-batches", type=int, default=1, help="whose gradients are summed before the update")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=5)
     args = parser.parse_args()

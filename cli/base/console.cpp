@@ -176,6 +176,16 @@ void Console::redraw(std::string_view line) {
     *err_ << "\r\x1b[K" << printable(line) << std::flush;
 }
 
+Console Console::with_results_in(std::ostream& out) const {
+    Console other = *this;
+    other.out_ = &out;
+    other.terminal_.out_file = -1;
+    other.unwritten_.clear();
+    other.place_.reset();
+    other.is_lost_ = false;
+    return other;
+}
+
 void Console::keep_results() {
     out_->flush();
     keeps_ = true;

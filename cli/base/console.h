@@ -63,6 +63,9 @@ class Console {
     /// Writes over the current line of the terminal behind stderr; empty: only wipes it.
     void redraw(std::string_view line);
 
+    /// A console that is like this one, but for its results, which go to `out`.
+    Console with_results_in(std::ostream& out) const;
+
     /// Throws Error(Io) if a result could not be written (a full disk behind a redirection).
     void finish();
     /// Shows what was printed so far.

@@ -36,7 +36,7 @@ std::string hint_of(ErrorKind kind) {
         case ErrorKind::Hang:
         case ErrorKind::NotFinite:
         case ErrorKind::Disagreement:
-            return "--resume goes on from the last checkpoint once the cause is mended";
+            return "--resume continues from the last checkpoint once the cause is gone";
         case ErrorKind::Other:
             break;
     }

@@ -1,40 +1,9 @@
 #pragma once
 
-#include <filesystem>
-#include <string_view>
-
 #include "cli/base/options.h"
+#include "core/artifacts/file_kinds.h"
 
 namespace pipetwin::cli {
-
-/// What a file is, as its first bytes tell it.
-enum class FileKind {
-    Unknown,
-    Scenario,
-    Schedule,     ///< PyTorch's CSV
-    Profile,      ///< costs as JSON
-    CostTable,    ///< costs as CSV
-    OurTrace,     ///< Chrome trace JSON with our metadata
-    TorchTrace,   ///< Chrome trace JSON of another program
-    Nsys,         ///< an SQLite database
-    Plan,         ///< plan.json of a run folder
-    HfConfig,     ///< Hugging Face's config.json
-    WeightIndex,  ///< the index.json of safetensors files
-    Device,       ///< a device profile
-    Graph,        ///< PipeDream's graph.txt
-    Cluster,      ///< a cluster, which a scenario names
-    Torchtitan,   ///< torchtitan's TOML
-    DeepSpeed,    ///< DeepSpeed's JSON
-    Megatron,     ///< a script, an argument file or YAML with Megatron's flags
-    RunFolder,
-};
-
-/// The kind of a file's content, of which `head` is the beginning. Unknown where nothing says it
-/// for certain.
-FileKind kind_of_content(std::string_view head);
-
-/// The kind of a file or folder; Unknown where it cannot be read.
-FileKind kind_of_file(const std::filesystem::path& file);
 
 /// Throws Error(BadInput) for the first file of a command line that is of another kind than its
 /// place is for, saying what it is and which command takes it. Files that are not there, or are not

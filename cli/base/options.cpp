@@ -43,6 +43,7 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"calibrate"},
                                    std::string_view{"devices"},
                                    std::string_view{"view"},
+                                   std::string_view{"demo"},
                                    std::string_view{"sweep"}};
 
 /// Common options in types that CLI11 can read, before they become CommonOptions.
@@ -88,7 +89,8 @@ std::string schedule_help() {
         list += fmt::format("{}{}", list.empty() ? "" : between, known.name);
     }
     return fmt::format(
-        "Order of the actions (default {}):\n{};\nsimulated only, as gradients are stale: {}",
+        "Order of the actions, or a schedule file, FILE.csv (default {}):\n{};\n"
+        "simulated only, as gradients are stale: {}",
         default_schedule,
         trained,
         stale);
@@ -121,8 +123,8 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
     add("--micro-batches", sweep.micro_batches, "Micro-batches per step", "M[,M...]")
         ->delimiter(',');
-    add("--svg", sweep.svg, "Of several plans: draw them below each other", "FILE.svg");
-    add("--csv", sweep.csv, "Of several plans: their table", "FILE.csv");
+    add("--svg", sweep.svg, "Draw the compared plans below each other", "FILE.svg");
+    add("--csv", sweep.csv, "Write the table of the compared plans", "FILE.csv");
     add("--group-size",
         plain.group_size,
         "interleaved-1f1b: micro-batches that a chunk takes in turn (default: stages)",
@@ -155,7 +157,7 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     add("--boundary-bytes", plain.boundary_bytes, "Size of what one piece hands to the next", "N");
     add("--skips",
         plain.skips,
-        "Pieces whose output a later one reads that is not the next: 0:3,1:2",
+        "Piece B reads the output of piece A, past the pieces between: 0:3,1:2",
         "A:B[,A:B...]");
 }
 
@@ -164,11 +166,11 @@ void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
     add("--jitter", options.jitter, "How much actions vary: 0.05 is about 5 %", "X");
     add("--transfer-jitter",
         options.transfer_jitter,
-        "The same of messages (default: as actions)",
+        "How much messages vary (default: as actions)",
         "X");
     add("--device-jitter",
         options.device_jitter,
-        "The same of devices: one factor each per step",
+        "How much devices vary: one factor for each in a step",
         "X");
     add("--spikes", options.spikes, "A share P of actions lasts F times as long", "P:F");
     add("--samples", options.samples, "Steps to draw (default 256)", "N")
@@ -204,6 +206,7 @@ class Grammar {
     void add_exchange();
     void add_calibrate();
     void add_devices();
+    void add_demo();
     void add_hf_options(CLI::App& app);
     void add_range_names(CLI::App& app);
     Command selected() const;
@@ -226,6 +229,7 @@ class Grammar {
     ExportOptions export_;
     CalibrateOptions calibrate_;
     ViewOptions view_;
+    DemoOptions demo_;
 };
 
 CLI::App& Grammar::add_command(const std::string& name, const std::string& text) {
@@ -245,11 +249,11 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
     app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --out");
     app.add_option("--weights",
                    options.weights,
-                   "Begin with the weights of a folder of Hugging Face's (safetensors)")
+                   "Begin with the weights of a Hugging Face folder (safetensors)")
         ->type_name("FOLDER");
     app.add_flag("--live",
                  options.live,
-                 "Write live.jsonl, too: what every rank did, for pipetwin-gui to look on");
+                 "Write live.jsonl, too, so that pipetwin-gui can follow the training");
 }
 
 /// Makes --out a required file: for `import` and `export`.
@@ -339,7 +343,7 @@ void Grammar::add_range_names(CLI::App& app) {
 }
 
 void Grammar::add_exchange() {
-    CLI::App& import = add_command("import", "Another tool's file into ours");
+    CLI::App& import = add_command("import", "Convert another tool's file into ours");
     import
         .add_option(
             "format",
@@ -373,7 +377,8 @@ void Grammar::add_exchange() {
     add_range_names(import);
     needs_out_file(import);
 
-    CLI::App& exporter = add_command("export", "Ours into another tool's, or into a picture");
+    CLI::App& exporter =
+        add_command("export", "Convert ours into another tool's file, or into a picture");
     exporter
         .add_option(
             "format",
@@ -401,7 +406,8 @@ void Grammar::add_exchange() {
 
 void Grammar::add_calibrate() {
     CLI::App& calibrate = add_command(
-        "calibrate", "Measured times per kind of layer, from a trace of one rank, for import hf");
+        "calibrate",
+        "Measure the time of each kind of layer from a trace of one rank, for import hf");
     calibrate
         .add_option("trace", calibrate_.trace, "A trace of PyTorch's profiler, or an nsys export")
         ->type_name("TRACE")
@@ -616,6 +622,19 @@ void Grammar::add_devices() {
         ->needs(measure);
 }
 
+void Grammar::add_demo() {
+    CLI::App& demo = add_command(
+        "demo", "A guided tour: seven steps from plain numbers to a trained and measured model");
+    demo.get_option("--out")->description("Folder of the tour (default: pipetwin-demo)");
+    demo.add_option("--from",
+                    demo_.from,
+                    "Begin at step N, and do it again if it is done (default: the first step that "
+                    "is not done)")
+        ->type_name("N");
+    demo.add_option("--to", demo_.to, "End after step N (default: the last step)")->type_name("N");
+    demo.add_flag("--list", demo_.list, "List the steps, and which of them are done");
+}
+
 /// Commands stand in the order in which --help lists them.
 Grammar::Grammar() {
     app_.require_subcommand(1);
@@ -624,8 +643,9 @@ Grammar::Grammar() {
                 std::string(exit_code_text));
 
     add_training(
-        add_command("run",
-                    "The whole loop: profile, plan, simulate, train, compare; writes a run folder"),
+        add_command(
+            "run",
+            "Run the whole loop: profile, plan, simulate, train, compare; writes a run folder"),
         run_);
     add_simulate();
     add_sweep();
@@ -649,6 +669,7 @@ Grammar::Grammar() {
     add_command("view", "Open the desktop program (pipetwin-gui)")
         .add_option("file", view_.file, "A run folder or a trace")
         ->type_name("RUN or FILE");
+    add_demo();
 }
 
 /// Throws Error(Usage) for a key of --set that stands in a table which is not named.
@@ -701,13 +722,17 @@ bool is_largest_layers(const std::optional<std::string>& word) {
     return word.has_value();
 }
 
-/// Takes lists of one as the number itself.
-void take_single_values(const SweepOptions& lists, PlainOptions& plain) {
+/// Takes lists of one as the number itself, and a schedule file that is alone as that file.
+void take_single_values(SweepOptions& lists, PlainOptions& plain) {
     const auto take = [](const auto& list, auto& value) {
         if (list.size() == 1) {
             value = list.front();
         }
     };
+    if (!lists.any() && lists.schedules.size() == 1 && lists.schedules.front().ends_with(".csv")) {
+        plain.schedule_file = lists.schedules.front();
+        lists.schedules.clear();
+    }
     take(lists.schedules, plain.schedule);
     take(lists.stages, plain.stages);
     take(lists.micro_batches, plain.micro_batches);
@@ -768,6 +793,9 @@ Command Grammar::selected() const {
     }
     if (name == "devices") {
         return with_common(devices_);
+    }
+    if (name == "demo") {
+        return with_common(demo_);
     }
     return with_common(view_);
 }
@@ -920,7 +948,8 @@ void refuse_without_effect(const Command& command) {
     };
     const bool shows = std::holds_alternative<CompareOptions>(command) ||
                        std::holds_alternative<DevicesOptions>(command) ||
-                       std::holds_alternative<ViewOptions>(command);
+                       std::holds_alternative<ViewOptions>(command) ||
+                       std::holds_alternative<DemoOptions>(command);
     const bool reads_no_scenario = shows || std::holds_alternative<ImportOptions>(command) ||
                                    std::holds_alternative<CalibrateOptions>(command);
     if (reads_no_scenario && !common.overrides.empty()) {
@@ -958,7 +987,7 @@ void check_command_word(const std::vector<std::string>& args) {
         if (word != "--help" && word != "-h" && word != "--version") {
             throw Error(ErrorKind::Usage,
                         "",
-                        fmt::format("'{}' stands before the command", word),
+                        fmt::format("'{}' comes before the command", word),
                         "pipetwin <command> [SCENARIO.toml] [options]");
         }
         return;

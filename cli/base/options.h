@@ -257,6 +257,14 @@ struct ViewOptions {
     std::filesystem::path file;
 };
 
+/// Options of `demo`.
+struct DemoOptions {
+    CommonOptions common;
+    std::optional<int> from;  ///< number of the first step; none: the first that is not done
+    std::optional<int> to;    ///< number of the last step; none: the last there is
+    bool list = false;        ///< list the steps, do none
+};
+
 /// The options of the command that was given.
 using Command = std::variant<RunOptions,
                              SimulateOptions,
@@ -272,6 +280,7 @@ using Command = std::variant<RunOptions,
                              DevicesOptions,
                              ViewOptions,
                              ModelOptions,
+                             DemoOptions,
                              SweepCommand>;
 
 /// The options that every command has.

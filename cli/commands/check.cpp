@@ -97,8 +97,7 @@ std::string grid_text(const Schedule& schedule,
     }
     return '\n' + timeline_text(
                       unit_timeline(schedule, preposted_receives ? std::nullopt : result.capacity),
-                      console.width(),
-                      cost_unit);
+                      console.width());
 }
 
 Error deadlock_error(const std::string& place, const CheckResult& result) {
@@ -144,7 +143,7 @@ void execute(const CheckOptions& options, Console& console) {
                     place,
                     fmt::format("not a valid schedule, {} broken",
                                 counted(result.violations.size(), "rule")),
-                    "mend the first one and check again: one mistake may break several rules");
+                    "correct the first one and check again: one mistake may break several rules");
     }
     if (deadlock) {
         throw deadlock_error(place, result);

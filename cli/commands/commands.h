@@ -37,5 +37,11 @@ void execute(const CalibrateOptions& options, Console& console);
 void execute(const DevicesOptions& options, Console& console);
 /// Does not return where the desktop program was found.
 void execute(const ViewOptions& options, Console& console);
+/// Runs the commands of the guided tour, each as if it had been typed.
+void execute(const DemoOptions& options, Console& console);
+
+/// Executes any command, once its files are found to be of the right kind. An error about a
+/// scenario as a whole gets the line of the key that it names.
+void execute_command(const Command& command, Console& console);
 
 }  // namespace pipetwin::cli

@@ -94,7 +94,7 @@ BothSides sides_of_two(const CompareOptions& options, Console& console) {
         std::swap(first, second);
     } else if (is_predicted(*first) == is_predicted(*second)) {
         console.note(
-            fmt::format("both traces are {}: {} stands under \"predicted\", {} under "
+            fmt::format("both traces are {}: {} is shown as \"predicted\", {} as "
                         "\"measured\"",
                         is_predicted(*first) ? "predicted" : "measured",
                         options.predicted.string(),

@@ -263,10 +263,11 @@ sim::EveryShape shapes_with_progress(const Scenario& scenario,
 
 /// Throws Error(Io) for a file that stands where one is to be written.
 void require_free_files(const PlanOptions& options) {
-    for (const std::filesystem::path& file : {options.heat_map, options.order_out}) {
-        if (!file.empty()) {
-            require_free(file, options.common.force);
-        }
+    if (!options.heat_map.empty()) {
+        require_free(options.heat_map, options.common.force, "--heatmap");
+    }
+    if (!options.order_out.empty()) {
+        require_free(options.order_out, options.common.force, "--order-out");
     }
 }
 

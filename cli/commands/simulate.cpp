@@ -8,7 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
-#include "cli/commands/show_sweep.h"
+#include "cli/commands/sweep.h"
+#include "cli/predict/doubled_plan.h"
 #include "cli/predict/memory_need.h"
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/plain_sweep.h"
@@ -22,7 +23,6 @@
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
-#include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
 #include "sim/explain/explanation.h"
@@ -30,10 +30,6 @@
 namespace pipetwin::cli {
 
 namespace {
-
-/// Actions of a plan that is made and simulated a second time, only to say what more micro-batches
-/// would bring.
-constexpr std::size_t largest_doubled = 200'000;
 
 void write_plan(RunFolder& folder, const Prediction& prediction, Console& console) {
     folder.write(run_file::plan, print_plan(prediction.plan));
@@ -49,23 +45,6 @@ struct Predicted {
     std::optional<Plan> more;
     std::optional<sim::Calibration> calibration{};
 };
-
-/// The plan with twice as many micro-batches; none where there is no such plan, or making it would
-/// take long: an order that is searched for.
-template <class Make>
-std::optional<Plan> with_more(const Plan& plan, Make make) {
-    if (sim::action_count(plan) > largest_doubled ||
-        schedule_traits(plan->schedule_name).order_from_costs) {
-        return std::nullopt;
-    }
-    try {
-        Plan more = sim::with_settled_capacity(make(2 * plan.micro_batches()));
-        return more.micro_batches() == 2 * plan.micro_batches() ? std::optional(std::move(more))
-                                                                : std::nullopt;
-    } catch (const Error&) {
-        return std::nullopt;  // naive has one micro-batch only, a batch that many samples, ...
-    }
-}
 
 /// Keys are those of a scenario; that of --seed says which steps are drawn.
 void refuse_keys(const std::vector<Override>& overrides) {
@@ -94,7 +73,7 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
     Prediction prediction = predict(sim::with_settled_capacity(make_plan(costs)));
     std::optional<Plan> more;
     if (!costs.schedule_from_file) {
-        more = with_more(prediction.plan, [&costs](int micro_batches) {
+        more = with_doubled_micro_batches(prediction.plan, [&costs](int micro_batches) {
             costs.shape.micro_batches = micro_batches;
             return make_plan(costs);
         });
@@ -139,20 +118,8 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
         folder.write(run_file::profile, print_profile(found.profile));
         write_plan(folder, prediction, console);
     }
-    std::optional<Plan> more;
-    if (has_schedule_file(scenario)) {  // which has as many micro-batches as it has
-        return {.prediction = std::move(prediction),
-                .more = std::move(more),
-                .calibration = std::move(calibration)};
-    }
-    more = with_more(prediction.plan, [&](int micro_batches) {
-        SettledScenario doubled = scenario;
-        doubled.pipeline.micro_batches = micro_batches;
-        if (prediction.plan->partition) {
-            doubled.pipeline.partition = prediction.plan->partition->layers_per_stage();
-        }
-        return make_plan(doubled, model, found.profile);
-    });
+    std::optional<Plan> more =
+        with_doubled_micro_batches(prediction.plan, scenario, model, found.profile);
     return {.prediction = std::move(prediction),
             .more = std::move(more),
             .calibration = std::move(calibration)};

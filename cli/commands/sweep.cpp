@@ -1,3 +1,5 @@
+#include "cli/commands/sweep.h"
+
 #include <algorithm>
 #include <filesystem>
 
@@ -6,7 +8,6 @@
 
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/show_sweep.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/scenario_sweep.h"
 #include "cli/text/sweep_text.h"
@@ -63,9 +64,10 @@ void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
                 const SweepOptions& lists,
                 const CommonOptions& common,
                 Console& console) {
-    for (const std::filesystem::path& file : {lists.svg, lists.csv}) {
+    for (const auto& [file, option] :
+         {std::pair(lists.svg, "--svg"), std::pair(lists.csv, "--csv")}) {
         if (!file.empty()) {
-            require_free(file, common.force);
+            require_free(file, common.force, option);
         }
     }
     const std::vector<SweepCell> cells = make_cells();

@@ -62,19 +62,20 @@ std::size_t format_index(std::string_view command,
                 near.empty() ? those : fmt::format("did you mean '{}'? {}", near, those));
 }
 
-void require_free(const std::filesystem::path& out, bool force) {
+void require_free(const std::filesystem::path& out, bool force, std::string_view option) {
     std::error_code ignored;
     if (std::filesystem::is_directory(out, ignored)) {
         throw Error(ErrorKind::Io,
                     out.string(),
-                    "a folder stands there, expected the name of a file",
-                    "name a file with --out FILE");
+                    "there is a folder of this name, expected the name of a file",
+                    fmt::format("name a file with {} FILE", option));
     }
     if (!force && std::filesystem::exists(out, ignored)) {
-        throw Error(ErrorKind::Io,
-                    out.string(),
-                    "the file is there already",
-                    "name another file with --out FILE, or overwrite it with --force");
+        throw Error(
+            ErrorKind::Io,
+            out.string(),
+            "the file is there already",
+            fmt::format("name another file with {} FILE, or overwrite it with --force", option));
     }
 }
 

@@ -30,6 +30,13 @@ ExportSource::Kind kind_of(const std::filesystem::path& path) {
     if (std::filesystem::is_directory(path, ignored)) {
         return ExportSource::Kind::Run;
     }
+    if (!std::filesystem::exists(path, ignored)) {
+        throw Error(ErrorKind::Io,
+                    path.string(),
+                    "there is no such file or folder, expected a run folder, a scenario or a "
+                    "schedule file",
+                    "pipetwin plan SCENARIO --out FOLDER writes one");
+    }
     return path.extension() == ".toml" ? ExportSource::Kind::Scenario : ExportSource::Kind::File;
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cli/predict/plain_numbers.h"
+#include "cli/predict/schedule_source.h"
 #include "core/base/error.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
@@ -35,17 +36,17 @@ Lists lists_of(const SimulateOptions& options) {
     if (lists.schedules.empty()) {
         lists.schedules.emplace_back(to_string(PlainCosts{}.schedule));
     }
-    if (!options.plain.schedule_file.empty() || lists.stages.empty() ||
-        lists.micro_batches.empty()) {
+    const bool needs_shape = !std::ranges::all_of(lists.schedules, is_schedule_file);
+    if (!options.plain.schedule_file.empty() ||
+        (needs_shape && (lists.stages.empty() || lists.micro_batches.empty()))) {
         throw Error(ErrorKind::Usage,
                     "",
                     "several plans are compared by their stages and micro-batches",
                     "as in --schedule gpipe,1f1b --stages 4 --micro-batches 8,16 --forward-ms 1 "
                     "--backward-ms 2");
     }
-    const std::size_t cells =
-        lists.schedules.size() * lists.stages.size() * lists.micro_batches.size();
-    expect_few_cells(cells);
+    expect_few_cells(lists.schedules.size() * std::max<std::size_t>(lists.stages.size(), 1) *
+                     std::max<std::size_t>(lists.micro_batches.size(), 1));
     return lists;
 }
 
@@ -77,27 +78,41 @@ void divide(std::optional<std::string>& text, std::string_view option, int piece
     text = fmt::format("{}", value / pieces);
 }
 
+/// The options of a cell, whose pieces each take a share of the rank's times.
+PlainOptions with_shares(PlainOptions plain, int pieces) {
+    divide(plain.forward_ms, "--forward-ms", pieces);
+    divide(plain.backward_ms, "--backward-ms", pieces);
+    divide(plain.backward_input_ms, "--backward-input-ms", pieces);
+    divide(plain.backward_weight_ms, "--backward-weight-ms", pieces);
+    divide(plain.recompute_ms, "--recompute-ms", pieces);
+    return plain;
+}
+
 PlainOptions plain_of(const SweepCell& cell, PlainOptions plain) {
+    if (is_schedule_file(cell.schedule)) {
+        plain.schedule_file = cell.schedule;
+        plain.schedule.reset();
+        plain.stages.reset();
+        plain.chunks.reset();
+        plain.micro_batches.reset();
+        plain.group_size.reset();
+        return with_shares(std::move(plain), cell.chunks);
+    }
     const ScheduleTraits& row = schedule_traits(schedule_kind(cell.schedule));
     const int pieces = row.placement == StagePlacement::BothWays ? 1 : cell.chunks;
     plain.schedule = cell.schedule;
     plain.stages = cell.stages;
     plain.chunks = cell.chunks;
     plain.micro_batches = cell.micro_batches;
-    divide(plain.forward_ms, "--forward-ms", pieces);
-    divide(plain.backward_ms, "--backward-ms", pieces);
-    divide(plain.backward_input_ms, "--backward-input-ms", pieces);
-    divide(plain.backward_weight_ms, "--backward-weight-ms", pieces);
-    divide(plain.recompute_ms, "--recompute-ms", pieces);
     if (!row.has_groups) {
         plain.group_size.reset();
     }
-    return plain;
+    return with_shares(std::move(plain), pieces);
 }
 
 void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
-    const PlainCosts costs = plain_costs(plain_of(cell, plain));
     try {
+        const PlainCosts costs = plain_costs(plain_of(cell, plain));
         cell.prediction = predict(sim::with_settled_capacity(make_plan(costs)));
     } catch (const Error& error) {
         if (error.kind() != ErrorKind::Infeasible) {
@@ -107,7 +122,47 @@ void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
     }
 }
 
+/// The plan of a schedule file, which says its own shape.
+SweepCell file_cell(const std::string& file) {
+    const Schedule schedule = read_schedule_file(file);
+    const int ranks = std::max(1, schedule.rank_count());
+    return {.schedule = file,
+            .stages = ranks,
+            .chunks = std::max(1, schedule.stage_count() / ranks),
+            .micro_batches = schedule.micro_batches};
+}
+
+SweepCell generated_cell(const std::string& schedule,
+                         int stages,
+                         int micro_batches,
+                         const std::optional<int>& chunks) {
+    return {.schedule = schedule,
+            .stages = stages,
+            .chunks = sweep_chunks(schedule, chunks),
+            .micro_batches = micro_batches};
+}
+
+std::vector<SweepCell> cells_of(const Lists& lists, const std::optional<int>& chunks) {
+    std::vector<SweepCell> cells;
+    for (const std::string& schedule : lists.schedules) {
+        if (is_schedule_file(schedule)) {
+            cells.push_back(file_cell(schedule));
+            continue;
+        }
+        for (const int stages : lists.stages) {
+            for (const int micro_batches : lists.micro_batches) {
+                cells.push_back(generated_cell(schedule, stages, micro_batches, chunks));
+            }
+        }
+    }
+    return cells;
+}
+
 }  // namespace
+
+bool is_schedule_file(std::string_view schedule) {
+    return schedule.ends_with(".csv");
+}
 
 int sweep_chunks(const std::string& schedule, const std::optional<int>& asked) {
     try {
@@ -133,22 +188,14 @@ void expect_any_plan(const std::vector<SweepCell>& cells) {
             ErrorKind::Infeasible,
             cells.front().scenario.empty() ? cells.front().schedule : cells.front().scenario,
             cells.front().why_not,
-            "none of the plans is one; other stages or micro-batches may be");
+            "no plan of the list is possible; try other stages or micro-batches");
     }
 }
 
 std::vector<SweepCell> sweep(const SimulateOptions& options) {
-    const Lists lists = lists_of(options);
-    std::vector<SweepCell> cells;
-    for (const std::string& schedule : lists.schedules) {
-        for (const int stages : lists.stages) {
-            for (const int micro_batches : lists.micro_batches) {
-                SweepCell& cell = cells.emplace_back(SweepCell{
-                    .schedule = schedule, .stages = stages, .micro_batches = micro_batches});
-                cell.chunks = sweep_chunks(schedule, options.plain.chunks);
-                simulate_cell(cell, options.plain);
-            }
-        }
+    std::vector<SweepCell> cells = cells_of(lists_of(options), options.plain.chunks);
+    for (SweepCell& cell : cells) {
+        simulate_cell(cell, options.plain);
     }
     expect_any_plan(cells);
     return cells;

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/base/options.h"
@@ -12,14 +13,17 @@ namespace pipetwin::cli {
 
 /// One of the plans that are compared.
 struct SweepCell {
-    std::string schedule;
-    int stages = 1;  ///< ranks
-    int chunks = 1;  ///< pieces on each of them
+    std::string schedule;  ///< a name, or a schedule file
+    int stages = 1;        ///< ranks
+    int chunks = 1;        ///< pieces on each of them
     int micro_batches = 1;
     std::optional<Prediction> prediction{};
     std::string why_not{};   ///< where there is no such plan
     std::string scenario{};  ///< its name; empty: plain numbers
 };
+
+/// True for an entry of --schedule that is a file in place of a name: "mine.csv".
+bool is_schedule_file(std::string_view schedule);
 
 /// Chunks that a schedule of a list has: one, two, or as many as are asked for, else two. Throws
 /// Error(Usage) for a schedule that there is none of.
@@ -31,10 +35,12 @@ void expect_few_cells(std::size_t cells);
 /// Throws Error(Infeasible) with the first reason where none of the cells has a plan.
 void expect_any_plan(const std::vector<SweepCell>& cells);
 
-/// Every combination of the lists, schedules outermost. The times are those of a rank's share of
+/// Every combination of the lists, schedules outermost; a schedule file is one plan, of the stages
+/// and micro-batches that it has. The times are those of a rank's share of
 /// the model: where a rank has V pieces, each takes a V-th of them, so that all plans do the same
 /// work. Schedules of two chunks have two; those of several as --chunks says, or two. Throws
-/// Error(Usage) for what no plan could have, and where none of them is one.
+/// Error(Usage) for what no plan could have, Error(Infeasible) where none of them is one, and as
+/// `read_schedule_file`.
 std::vector<SweepCell> sweep(const SimulateOptions& options);
 
 }  // namespace pipetwin::cli

@@ -365,7 +365,7 @@ std::exception_ptr Processes::loss() const {
               monitor_->lost().value_or("another process") +
                   " has not been heard of for too long: it was stopped, it died, or the network to "
                   "its host is cut",
-              "look at that host; 'pipetwin train --resume' goes on from the last checkpoint"));
+              "look at that host; 'pipetwin train --resume' continues from the last checkpoint"));
 }
 
 void Processes::run(Console& console, const std::function<void()>& work) {

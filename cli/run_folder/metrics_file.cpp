@@ -106,7 +106,7 @@ void MetricsFile::add(const exec::StepReport& step) {
         try {
             file_.expect_written();
         } catch (const Error& error) {
-            tell_(fmt::format("{}: {}; training goes on, its lines are written later",
+            tell_(fmt::format("{}: {}; training continues, its lines are written later",
                               error.place(),
                               error.text()));
         }
@@ -138,7 +138,7 @@ void MetricsFile::bring_to_disk() {
         file_.write_kept();
         file_.bring_to_disk();
     } catch (const Error& error) {
-        tell_(fmt::format("{}: {}; training goes on", error.place(), error.text()));
+        tell_(fmt::format("{}: {}; training continues", error.place(), error.text()));
     }
 }
 

@@ -24,15 +24,15 @@ std::string target_text(const sim::Target& target) {
         case Part::Backward:
             return of_stage("backward", "backward");
         case Part::BackwardInput:
-            return "the input part of every backward";
+            return "the input gradient of every backward";
         case Part::BackwardWeight:
-            return "the weight part of every backward";
+            return "the weight gradient of every backward";
         case Part::Recompute:
             return of_stage("recompute", "recompute");
         case Part::Update:
             return "the update of the weights";
         case Part::Reduction:
-            return "the summing of gradients";
+            return "the sum of gradients";
         case Part::Link:
             return all ? "every link between ranks"
                        : fmt::format(
@@ -42,7 +42,7 @@ std::string target_text(const sim::Target& target) {
         case Part::Rank:
             return fmt::format("rank {}'s device", target.index);
         case Part::Dispatch:
-            return "the host's starting of actions";
+            return "the dispatch of actions by the host";
         case Part::Cores:
             return "the processors that ranks share";
     }

@@ -168,16 +168,17 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
         infeasible += entry.count;
     }
     std::vector<std::string> lines{fmt::format(
-        "{} {} open: {} {} simulated, {} {} left out as no partition makes {} faster than "
-        "the best, {} for these devices.",
-        counted(result.candidates, "plan"),
+        "{} {} open: {} {} simulated, {} {} left out because no partition makes {} faster than the "
+        "best, {} {} not fit these devices.",
+        counted(result.candidates, "combination"),
         verb_for(result.candidates, "is", "are"),
         result.searched,
         verb_for(result.searched, "was", "were"),
         result.pruned,
         verb_for(result.pruned, "was", "were"),
         result.pruned == 1 ? "it" : "them",
-        infeasible == 1 ? "1 is no plan" : fmt::format("{} are no plans", infeasible))};
+        infeasible,
+        verb_for(infeasible, "does", "do"))};
     constexpr std::size_t most_reasons = 3;
     for (std::size_t i = 0; i < std::min(most_reasons, result.infeasible.size()); ++i) {
         const sim::Infeasible& entry = result.infeasible[i];

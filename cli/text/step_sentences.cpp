@@ -70,7 +70,8 @@ class Words {
             return;
         }
         say("{} of the wait is the bubble: even if all stages (parts of the model, one behind the "
-            "other) took equally long and messages no time, the pipeline would have to fill at "
+            "other) took equally long and messages took no time, the pipeline would have to fill "
+            "at "
             "the start of a step and to drain at its end.",
             time_(what_.bubble));
         say_filling();
@@ -98,7 +99,7 @@ class Words {
         const std::string filling =
             fills ? fmt::format(
                         "Rank {} cannot begin before {}, when the first micro-batch (a "
-                        "slice of the batch) has come to it",
+                        "slice of the batch) reaches it",
                         late->rank,
                         time_(late->time))
                   : "";
@@ -157,7 +158,8 @@ class Words {
             return;
         }
         if (!what_.slowest_link) {
-            say("{} of the wait is for gradients: an update of the weights needs the sum over all "
+            say("{} of the wait is for gradients: the update of the weights needs their sum over "
+                "all "
                 "copies of a stage.",
                 time_(what_.communication));
             return;
@@ -192,9 +194,8 @@ class Words {
         if (!time_.shows(what_.host_copies)) {
             return;
         }
-        say("{} of the wait is for stashes, what a forward keeps for its backward: they are copied "
-            "to host memory, and an action that needs one waits for its stash to come back from "
-            "there.",
+        say("{} of the wait is for stashes, which a forward keeps for its backward: they are "
+            "copied to host memory, and an action that needs one waits until it is back.",
             time_(what_.host_copies));
         if (what_.step_on_device && time_.differ(*what_.step_on_device, what_.step)) {
             add("If they stayed on their devices, the step would take {}.",
@@ -230,8 +231,8 @@ class Words {
 
     void say_recompute() {
         if (time_.shows(what_.recompute)) {
-            say("Of the work, {} is recompute: forwards are done a second time, so that their "
-                "results need not be kept in memory until the backward.",
+            say("{} of the work is recompute: forwards are computed a second time, so that their "
+                "results need not stay in memory until the backward.",
                 time_(what_.recompute));
             if (what_.step_without_recompute) {
                 add("Without it the step would take {}.", time_(*what_.step_without_recompute));
@@ -241,7 +242,7 @@ class Words {
 
     void say_dispatch() {
         if (time_.shows(what_.dispatch)) {
-            say("Of the work, {} is overhead: the time that the host needs to start each action.",
+            say("{} of the work is overhead: the time that the host needs to start each action.",
                 time_(what_.dispatch));
             if (what_.step_without_dispatch) {
                 add("Without it the step would take {}.", time_(*what_.step_without_dispatch));
@@ -276,7 +277,7 @@ class Words {
             ran.front() = in_full(chain_action(chain));
         }
         if (wait.kind == WaitKind::Stash) {
-            add("It waits for its stash, what the forward kept for it, to come back from host "
+            add("It waits for its stash, which the forward kept for it, to come back from host "
                 "memory.");
         }
         if (ran.empty()) {
@@ -289,10 +290,11 @@ class Words {
             add("It waited for {}, one after the other.", list_of(ran));
         }
         if (!ran.empty() && time_.shows(on_the_way)) {
-            add("{} of this time messages were on their way.", time_(on_the_way));
+            add("For {} of this time messages were on their way.", time_(on_the_way));
         }
         if (wait.kind != WaitKind::Stash && time_.shows(copied)) {
-            add("{} of this time stashes were on their way to host memory or back.", time_(copied));
+            add("For {} of this time stashes were on their way to host memory or back.",
+                time_(copied));
         }
     }
 

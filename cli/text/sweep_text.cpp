@@ -98,6 +98,15 @@ std::vector<std::string> row_of(const SweepCell& cell, Duration best) {
     return row;
 }
 
+/// Whether steps of plain numbers cannot be compared: a rank's share has the same time in each, so
+/// more ranks or more micro-batches are more work.
+bool do_unequal_work(const std::vector<SweepCell>& cells) {
+    return !is_of_scenarios(cells) && !std::ranges::all_of(cells, [&](const SweepCell& cell) {
+        return !cell.prediction || (cell.stages == cells.front().stages &&
+                                    cell.micro_batches == cells.front().micro_batches);
+    });
+}
+
 std::string missing_text(const SweepCell& cell) {
     if (cell.stages == 0 || cell.micro_batches == 0) {
         return fmt::format("  no plan: {}{}: {}\n", lead_of(cell), name_of(cell), cell.why_not);
@@ -132,7 +141,11 @@ std::string sweep_text(const std::vector<SweepCell>& cells) {
     return text_table(rows) +
            "  bubble: idle share of all device time; stashes: forwards whose results the fullest "
            "rank holds at once\n" +
-           (is_of_scenarios(cells) ? "  memory: peak of the fullest rank\n" : "") + missing;
+           (is_of_scenarios(cells) ? "  memory: peak of the fullest rank\n" : "") +
+           (do_unequal_work(cells) ? "  plans of other stages or micro-batches do another amount "
+                                     "of work: 'slower' compares steps, the bubble compares plans\n"
+                                   : "") +
+           missing;
 }
 
 std::string sweep_csv(const std::vector<SweepCell>& cells) {

@@ -61,7 +61,7 @@ std::string outlook_text(const Prediction& prediction) {
             return format_duration(scaled(prediction.metrics.step, factor));
         };
         text += fmt::format(
-            "  a measured step is to be expected between {} and {}: nine of ten {} lie in\n"
+            "  expect a measured step between {} and {}: nine of ten {} lie in\n"
             "  such a range around their estimate\n",
             times(outlook.error->low),
             times(outlook.error->high),
@@ -77,10 +77,10 @@ std::string bubble_text(const Bubble& bubble) {
     return "  bubble\n" + line("total", bubble.total, "idle share of all device time (GPipe)") +
            line("total_without_recompute",
                 bubble.total_without_recompute,
-                "the same, with recompute counted as idle") +
+                "idle share of all device time, with recompute counted as idle") +
            line("ideal",
                 bubble.ideal,
-                "time beyond the busiest rank's work, over that work (Megatron)") +
+                "time beyond the busiest rank's work, as a share of that work (Megatron)") +
            line("span",
                 bubble.span,
                 "idle share between the first and the last action of a rank (zero bubble)");
@@ -180,7 +180,7 @@ std::string device_table(const Prediction& prediction) {
         text += fmt::format("  not shown: {} more; --json lists all\n",
                             counted(devices.size() - most_ranks_shown, "rank"));
     }
-    text += "  live: the most forwards whose results a rank holds at once\n";
+    text += "  live: the largest number of forwards whose results a rank holds at once\n";
     if (bytes_known) {
         text += peak_text(prediction);
     }
@@ -265,20 +265,34 @@ void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std
     }
 }
 
+/// What a column of a timeline is, as the end of its legend.
+std::string columns_text(const TimelineColumns& columns) {
+    const std::string column = format_duration(columns.column);
+    if (columns.are_units()) {
+        return fmt::format("; a column is {}", column);
+    }
+    if (columns.unit) {
+        return fmt::format("\nscaled to fit: a column is {}, as {} of {} are too wide",
+                           column,
+                           counted(columns.units, "column"),
+                           format_duration(*columns.unit));
+    }
+    return fmt::format("\nscaled: a column is {}, as the times have no common unit", column);
+}
+
 }  // namespace
 
-std::string timeline_text(const Timeline& timeline, int width, Duration least_column) {
+std::string timeline_text(const Timeline& timeline, int width) {
     if (timeline.ranks.size() > most_ranks_shown) {
         return fmt::format("  {} ranks: too many to draw here; 'pipetwin export svg' draws them\n",
                            timeline.ranks.size());
     }
     constexpr int label_width = 10;
-    const Duration column =
-        fitted_column(timeline, std::max(20, width - label_width), least_column);
-    return fmt::format("{}{}; a column is {}\n",
-                       render_timeline(timeline, column),
+    const TimelineColumns columns = timeline_columns(timeline, std::max(20, width - label_width));
+    return fmt::format("{}{}{}\n",
+                       render_timeline(timeline, columns.column),
                        timeline_legend(timeline),
-                       format_duration(column));
+                       columns_text(columns));
 }
 
 std::string text_table(const std::vector<std::vector<std::string>>& cells) {
@@ -404,33 +418,43 @@ std::string comparison_text(const Comparison& comparison,
                         fmt::format("{} B", peak.measured.count),
                         error_text(peak.error_percent())});
     }
-    std::string text = text_table(rows);
     const Noise& noise = comparison.noise;
-    text +=
-        fmt::format("\n  noise: {:.2f} % of the time stolen, p90/p10 {:.3f}, {} kept, {} dropped\n",
-                    noise.stolen_percent,
-                    noise.p90_over_p10,
-                    counted(noise.steps, "step"),
-                    noise.dropped_steps);
-    if (const auto why = noise.not_measurable()) {
-        text += fmt::format("  not measurable here, so this error says nothing: {}\n", *why);
+    const std::optional<std::string> not_valid = noise.not_measurable();
+    std::string text;
+    if (not_valid) {
+        text += fmt::format(
+            "  {}: the errors below say nothing about the prediction, as {}\n\n",
+            console.styled(Style::Bad,
+                           noise.machine_was_busy() ? "The machine was busy"
+                                                    : "The run is too short to be compared"),
+            *not_valid);
     }
+    text += text_table(rows);
+    text += fmt::format(
+        "\n  noise: other programs took {:.2f} % of the time; p90/p10 of the steps {:.3f}; {} "
+        "compared, "
+        "{} left out\n",
+        noise.stolen_percent,
+        noise.p90_over_p10,
+        counted(noise.steps, "quiet step"),
+        noise.dropped_steps);
     if (expected) {
         text +=
-            fmt::format("  a measured step was to be expected at {}, where nine of ten {} lie\n",
+            fmt::format("  a measured step was expected at {}: nine of ten {} lie in that range\n",
                         sim::range_text(comparison.step.predicted, *expected),
                         expected->of);
     }
     if (comparison.replay) {
-        text += fmt::format("  a replay of the run's own durations gives the step to {}\n",
+        text += fmt::format("  error of a simulation with the run's own durations: {}\n",
                             error_text(comparison.replay->error_percent()));
     }
     const double error = comparison.step.error_percent();
     constexpr double good_percent = 5;
-    text += "  " +
-            console.styled(error < good_percent && error > -good_percent ? Style::Good : Style::Bad,
-                           "the step was predicted to " + error_text(error)) +
-            '\n';
+    const bool is_good = error < good_percent && error > -good_percent;
+    text += fmt::format(
+        "  error of the predicted step: {}\n",
+        not_valid ? error_text(error) + ", which says nothing here"
+                  : console.styled(is_good ? Style::Good : Style::Bad, error_text(error)));
     return text;
 }
 

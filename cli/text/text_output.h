@@ -18,9 +18,9 @@ namespace pipetwin::cli {
 /// first row is the head. Every line is indented by two, and cells are made `printable`.
 std::string text_table(const std::vector<std::vector<std::string>>& cells);
 
-/// The timeline as rows of letters that fit into lines of `width` characters, with a line that says
-/// what they mean. A column lasts `least_column` or more.
-std::string timeline_text(const Timeline& timeline, int width, Duration least_column = Duration{1});
+/// The timeline as rows of letters that fit into lines of `width` characters, with lines that say
+/// what they mean. Columns are whole units of time where the timeline has a unit and fits.
+std::string timeline_text(const Timeline& timeline, int width);
 
 /// "15.79 %".
 std::string percent_text(double share);

@@ -140,7 +140,7 @@ std::string jitter_text(const JitterResult& result) {
         format_duration(result.mean),
         longer,
         format_duration(result.step),
-        result.ranks > 1 && longer >= 0.005 ? ", as ranks wait for whoever is late" : "",
+        result.ranks > 1 && longer >= 0.005 ? ", as ranks wait for the slowest one" : "",
         format_duration(result.p50),
         format_duration(result.p95));
 }

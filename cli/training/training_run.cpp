@@ -99,7 +99,7 @@ void refuse_what_cannot_run(const RunOptions& options,
     if (options.resume && !options.weights.empty()) {
         throw Error(ErrorKind::Usage,
                     "--weights",
-                    "with --resume a run goes on with the weights of its checkpoint",
+                    "with --resume a run continues with the weights of its checkpoint",
                     "leave one of them out");
     }
     if (scenario.model.kind == ModelKind::Profile) {
@@ -292,7 +292,8 @@ void note_start(const std::filesystem::path& checkpoints,
     for (const std::string& damaged : loaded->damaged) {
         console.note(fmt::format("a damaged checkpoint is left out: {}", damaged));
     }
-    console.note(fmt::format("goes on with step {} from {}", first_step, loaded->folder.string()));
+    console.note(
+        fmt::format("continues with step {} from {}", first_step, loaded->folder.string()));
 }
 
 /// Refuses a settled scenario that cannot be trained with here.

@@ -73,7 +73,7 @@ CheckpointManifest parse_checkpoint(string_view text, string_view place) {
     }
     const JsonObject object = outer.object("checkpoint");
     if (outer.text("xxh3_128") != hash_of(root["checkpoint"])) {
-        outer.refuse("xxh3_128", "the hash of what stands in 'checkpoint': the file is damaged");
+        outer.refuse("xxh3_128", "the hash of the content of 'checkpoint': the file is damaged");
     }
     object.expect_keys(std::array<string_view, 8>{
         "tool_version", "steps_done", "optimizer", "precision", "seed", "batch", "data", "files"});

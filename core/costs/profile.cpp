@@ -417,7 +417,7 @@ class ProfileCheck {
                                "most {}",
                                values.spread,
                                largest_spread),
-                   "0.05 stands for 5 %; measure again where the machine was that restless");
+                   "0.05 means 5 %; measure again if the machine was that restless");
         }
         kernels(pointer, "forward_kernels", values.forward_kernels);
         kernels(pointer, "backward_input_kernels", values.backward_input_kernels);

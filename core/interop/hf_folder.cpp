@@ -189,7 +189,7 @@ void HfFolder::add(const std::string& name, InputFile file) {
         if (!is_new) {
             throw Error(ErrorKind::BadInput,
                         fmt::format("{}: tensor '{}'", place, tensor),
-                        fmt::format("it stands in {}, too", file_of(other->second)),
+                        fmt::format("{} has it, too", file_of(other->second)),
                         download_again);
         }
     }

@@ -40,7 +40,7 @@ constexpr std::array refused{
     RefusedFlag{"use-checkpoint-args", "a checkpoint describes the model", "false"},
     RefusedFlag{"use-mp-args-from-checkpoint-args", "a checkpoint says how it is split", "false"},
     RefusedFlag{"yaml-cfg", "another file has the settings: import that file"},
-    RefusedFlag{"vision-pretraining", "the model is none of text", "false"},
+    RefusedFlag{"vision-pretraining", "the model is not a language model", "false"},
     RefusedFlag{"softmax-type", "it adds a number to each head", "vanilla off-by-one"},
     RefusedFlag{"window-attn-skip-freq", "some blocks see less of a sample than others"},
     RefusedFlag{"linear-attention-type", "attention is another one"},

@@ -191,16 +191,16 @@ class Rules {
         if ((count_ == 0) != (letter == 'E')) {
             fail(count_ == 0
                      ? fmt::format("the first layer is '{}', expected the embedding E", letter)
-                     : "the embedding E stands behind another layer, expected it once, first");
+                     : "the embedding E follows another layer, expected E once, first");
         }
         if (last_ == 'L') {
-            fail(fmt::format("'{}' stands behind the loss L, expected L once, last", letter));
+            fail(fmt::format("'{}' follows the loss L, expected L once, last", letter));
         }
         if (letter == 't' && stage_of_m_) {
-            fail("a decoder layer t stands behind an m, expected all t before");
+            fail("a decoder layer t follows an m, expected all t before");
         }
         if (letter == 'm' && stage_of_m_.value_or(stage_) != stage_) {
-            fail(fmt::format("m stands on stage {} already, expected every m on one stage",
+            fail(fmt::format("stage {} has an m already, expected every m on one stage",
                              *stage_of_m_));
         }
         if (letter == 'm') {

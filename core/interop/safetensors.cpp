@@ -46,7 +46,7 @@ constexpr std::array<std::pair<string_view, int>, 17> dtypes{std::pair<string_vi
                                                              {"F64", 8},
                                                              {"C64", 8}};
 
-constexpr const char* not_whole = "the file was cut off, or is none of safetensors";
+constexpr const char* not_whole = "the file was cut off, or is not a safetensors file";
 
 [[noreturn]] void refuse(string_view place, std::string text, std::string hint = {}) {
     throw Error(ErrorKind::BadInput, std::string(place), std::move(text), std::move(hint));

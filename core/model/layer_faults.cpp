@@ -56,7 +56,7 @@ Error listed_faults(const std::vector<LayerFault>& faults, const std::vector<std
     return {ErrorKind::BadInput,
             places.front().empty() ? "model" : places.front(),
             std::move(text),
-            "mend the first one and check again: one may be the cause of another"};
+            "correct the first one and check again: one may be the cause of another"};
 }
 
 }  // namespace pipetwin

@@ -168,7 +168,7 @@ std::string LayerPlacement::begin(LayerSpec& spec, const std::string& path, int 
         refuse_layer(name, "two layers have this name, expected a name of its own");
     }
     if (after_loss) {
-        refuse_layer(name, "stands after the loss", "cross_entropy must be the last layer");
+        refuse_layer(name, "comes after the loss", "cross_entropy must be the last layer");
     }
     if (!(spec.dropout >= 0 && spec.dropout < 1)) {
         refuse_layer(name, fmt::format("dropout = {}, expected 0 up to, but not, 1", spec.dropout));

@@ -285,8 +285,8 @@ Violation describe(const Schedule& schedule, const SymbolicRun& run, int rank) {
     Violation violation{rank, run.current_cell(rank), to_string(action), {}};
     const auto awaited = run.awaited_by(rank);
     if (!awaited) {
-        violation.why = is_send(action.op) ? "waits for room, but nobody receives this message"
-                                           : "waits for a message that nobody sends";
+        violation.why = is_send(action.op) ? "waits for room, but no rank receives this message"
+                                           : "waits for a message that no rank sends";
         return violation;
     }
     const auto& row = schedule.ranks[as_index(awaited->rank)];
@@ -296,7 +296,7 @@ Violation describe(const Schedule& schedule, const SymbolicRun& run, int rank) {
                                 awaited->cell);
     if (static_cast<int>(awaited->cell) != run.current_cell(awaited->rank)) {
         violation.why +=
-            fmt::format(", which stands behind {}", to_string(run.current(awaited->rank)));
+            fmt::format(", which comes after {}", to_string(run.current(awaited->rank)));
     }
     return violation;
 }

@@ -61,7 +61,7 @@ void require_valid(const Schedule& schedule, std::string_view place, std::size_t
                             violations.size(),
                             violations.size() == 1 ? " is" : "s are",
                             explain(schedule, violations, most)),
-                "mend the first one and run it again: one mistake may break several rules");
+                "correct the first one and run it again: one mistake may break several rules");
 }
 
 void require_deadlock_free(const Schedule& schedule,

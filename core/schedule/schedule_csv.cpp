@@ -316,7 +316,7 @@ class FileReader {
             refuse(at_,
                    0,
                    cell,
-                   "the quote is not closed, or something stands behind it",
+                   "the quote is not closed, or text follows it",
                    "quotes around a cell may be left out");
         }
         cell = set_column(without_blanks(cell.substr(1, cell.size() - 2)));
@@ -324,7 +324,7 @@ class FileReader {
             refuse(at_,
                    0,
                    cell,
-                   "more than one cell stands between the quotes",
+                   "there is more than one cell between the quotes",
                    "take the quotes away: no cell of a schedule needs them");
         }
         return cell;
@@ -423,7 +423,7 @@ class FileReader {
             refuse(*first_old_,
                    0,
                    "BW",
-                   "the old word for a full backward stands in a file that uses I, a new one",
+                   "the old word for a full backward is in a file that uses I, a new word",
                    "current files say B for the full backward and I for the input gradient");
         }
         if (has_input_gradient_ || !(first_old_ || has_backward_beside_weight())) {

@@ -274,7 +274,7 @@ void check_cell(Inspection& in, int rank, int cell, const Action& action) {
             rank,
             cell,
             action,
-            fmt::format("stands in cell {} already; every action occurs once",
+            fmt::format("is in cell {} already; every action occurs once",
                         in.cells(action.stage).at(action.op, action.micro_batch, action.hop)));
         return;
     }
@@ -458,7 +458,7 @@ void check_order(Inspection& in, int stage, const Before& before, std::int16_t h
         in.report(in.rank_of(stage),
                   cell_of_second,
                   second,
-                  fmt::format("stands before {} (cell {}), which must come first",
+                  fmt::format("comes before {} (cell {}), which must come first",
                               to_string(first),
                               cell_of_first));
     }
@@ -492,7 +492,7 @@ void check_update(Inspection& in, int stage) {
             in.report(in.rank_of(stage),
                       cells.at(op, 0),
                       {.op = op, .stage = stage},
-                      fmt::format("stands before the stage's last backward (cell {})", last));
+                      fmt::format("comes before the stage's last backward (cell {})", last));
         }
         last = std::max(last, cells.at(op, 0));
     }
@@ -550,7 +550,7 @@ void check_shared_rank(Inspection& in, int boundary) {
                 in.rank_of(second.stage),
                 after,
                 second,
-                fmt::format("stands before {} (cell {}) on the same rank, whose result it needs",
+                fmt::format("comes before {} (cell {}) on the same rank, whose result it needs",
                             to_string(first),
                             before));
         }

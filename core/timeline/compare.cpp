@@ -183,6 +183,14 @@ std::optional<std::string> Noise::not_measurable() const {
     return std::nullopt;
 }
 
+bool Noise::machine_was_busy() const {
+    constexpr double most_stolen_percent = 1;  // of one step, beyond which the gate drops it
+    constexpr int enough_steps = 40;  // of a run; some of so many are quiet on an idle machine
+    const bool has_few_quiet = steps < fewest_steps && (stolen_percent > most_stolen_percent ||
+                                                        steps + dropped_steps >= enough_steps);
+    return has_few_quiet || costs_apart > most_costs_apart;
+}
+
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {
     require_comparable(predicted, measured);
     return {.makespan = {.predicted = median_over(predicted, pipeline_time),

@@ -29,6 +29,9 @@ struct Noise {
 
     /// Why an error of the prediction says nothing; none where it does say something.
     std::optional<std::string> not_measurable() const;
+    /// True if the error says nothing because something else used the machine, and not because the
+    /// run had few steps.
+    bool machine_was_busy() const;
 };
 
 /// One side of a comparison: the timelines of one step or several of the same rows, and what only

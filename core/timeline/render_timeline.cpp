@@ -1,6 +1,7 @@
 #include "core/timeline/render_timeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 
 #include <fmt/format.h>
@@ -57,6 +58,69 @@ std::string timeline_row(const std::vector<Span>& row, Duration column, std::siz
     return text;
 }
 
+std::int64_t rounded_quotient(Duration time, Duration unit) {
+    return (time + unit / 2) / unit;
+}
+
+/// Begins and ends of everything that is drawn, in ascending order, without 0.
+std::vector<Duration> drawn_times(const Timeline& timeline) {
+    std::vector<Duration> times;
+    for (const auto& row : timeline.ranks) {
+        for (const Span& span : row) {
+            if (glyph(span.action) != idle && span.end > span.ready) {
+                times.push_back(span.ready);
+                times.push_back(span.end);
+            }
+        }
+    }
+    std::ranges::sort(times);
+    times.erase(times.begin(), std::ranges::upper_bound(times, Duration{}));
+    const auto repeated = std::ranges::unique(times);
+    times.erase(repeated.begin(), repeated.end());
+    return times;
+}
+
+/// Shortest time between two of the times, or from 0 to the first. Times that are closer together
+/// than a millionth of the last one count as equal: costs were rounded to nanoseconds.
+Duration shortest_interval(const std::vector<Duration>& times) {
+    const Duration equal = times.back() / 1'000'000;
+    Duration before{};
+    Duration shortest = times.back();
+    for (const Duration time : times) {
+        if (time - before > equal) {
+            shortest = std::min(shortest, time - before);
+        }
+        before = time;
+    }
+    return shortest;
+}
+
+/// The longest unit of which all times are multiples; null where it is less than a twelfth of the
+/// shortest interval.
+std::optional<Duration> common_unit(const std::vector<Duration>& times) {
+    constexpr int most_per_interval = 12;
+    constexpr std::int64_t tolerance = 1000;  // a time may be off by this part of a unit
+    const Duration shortest = shortest_interval(times);
+    for (int parts = 1; parts <= most_per_interval; ++parts) {
+        const Duration part = shortest / parts;
+        if (part == Duration{}) {
+            return std::nullopt;
+        }
+        const std::int64_t count = rounded_quotient(times.back(), part);
+        const Duration unit = (times.back() + Duration{count - 1}) / count;
+        const bool fits = std::ranges::all_of(times, [&](Duration time) {
+            // Multiples of the exact unit, which is the last time over `count`.
+            const double multiple = static_cast<double>(time.count()) * static_cast<double>(count) /
+                                    static_cast<double>(times.back().count());
+            return std::abs(multiple - std::round(multiple)) <= 1.0 / tolerance;
+        });
+        if (fits) {
+            return unit;
+        }
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::string render_timeline(const Timeline& timeline, Duration column) {
@@ -71,9 +135,25 @@ std::string render_timeline(const Timeline& timeline, Duration column) {
     return text;
 }
 
-Duration fitted_column(const Timeline& timeline, int width, Duration least) {
+Duration fitted_column(const Timeline& timeline, int width) {
     PIPETWIN_EXPECT(width > 0, "at least one column");
-    return std::max(least, (last_end(timeline) + Duration{width - 1}) / width);
+    return std::max(Duration{1}, (last_end(timeline) + Duration{width - 1}) / width);
+}
+
+TimelineColumns timeline_columns(const Timeline& timeline, int width) {
+    TimelineColumns columns{.column = fitted_column(timeline, width)};
+    const std::vector<Duration> times = drawn_times(timeline);
+    if (times.empty()) {
+        return columns;
+    }
+    columns.unit = common_unit(times);
+    if (columns.unit) {
+        columns.units = rounded_quotient(times.back(), *columns.unit);
+        if (columns.units <= width) {
+            columns.column = *columns.unit;
+        }
+    }
+    return columns;
 }
 
 std::string timeline_legend(const Timeline& timeline) {

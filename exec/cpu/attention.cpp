@@ -5,29 +5,14 @@
 
 #include "core/base/as_index.h"
 #include "core/base/simd_targets.h"
+#include "exec/cpu/attention_blocks.h"
 #include "exec/cpu/loops.h"
-#include "exec/cpu/products/product_scratch.h"
-#include "exec/cpu/products/products.h"
 #include "exec/cpu/vector_math.h"
 
 // One head after the other. Nothing right of the diagonal is computed, written or read, but for the
 // zeros that products with a tile across the diagonal need there.
 namespace pipetwin::exec {
 namespace {
-
-/// A matrix inside a larger one.
-template <class T>
-struct Block {
-    T* data = nullptr;
-    std::int64_t stride = 0;
-
-    Factor factor(Transposed transposed = Transposed::No) const {
-        return {.data = data,
-                .type = dtype_of<std::remove_const_t<T>>,
-                .stride = stride,
-                .transposed = transposed};
-    }
-};
 
 /// One sample's head inside qkv.
 template <class T>
@@ -52,32 +37,6 @@ Head<T> head_of(const AttentionShape& shape, T* qkv, std::int64_t sample, std::i
             .positions = shape.positions,
             .size = size,
             .scale = 1.0 / std::sqrt(static_cast<double>(size))};
-}
-
-/// c (m, n) = a b over the inner dimension k.
-struct Sizes {
-    std::int64_t m = 0;
-    std::int64_t n = 0;
-    std::int64_t k = 0;
-};
-
-template <class T>
-void multiply(const Sizes& sizes,
-              const Factor& a,
-              const Factor& b,
-              Causal causal,
-              Block<T> c,
-              bool adds = false) {
-    compute({.m = sizes.m,
-             .n = sizes.n,
-             .k = sizes.k,
-             .a = a,
-             .b = b,
-             .c = c.data,
-             .c_type = dtype_of<T>,
-             .c_stride = c.stride,
-             .skip = adds ? c.data : nullptr,
-             .causal = causal});
 }
 
 /// Zeros behind the `count` numbers of a row of `positions`.
@@ -140,16 +99,6 @@ PIPETWIN_SIMD_TARGETS void causal_softmax_backward(
     }
 }
 
-/// Memory of a head's scores, or of their gradients: `rounded` itself where nothing is rounded.
-template <class T>
-Computed<T>* scores_of(T* rounded, std::int64_t positions) {
-    if constexpr (std::is_same_v<T, Computed<T>>) {
-        return rounded;
-    } else {
-        return score_scratch<Computed<T>>(positions * positions);
-    }
-}
-
 template <class T>
 void head_forward(const Head<const T>& head, T* probabilities, Block<T> context) {
     using C = Computed<T>;
@@ -193,7 +142,7 @@ void head_backward(const Head<T>& head,
     const std::int64_t positions = head.positions;
     C* const dp = scores_of(scratch.ds, positions);
     const Block<T> ds{scratch.ds, positions};
-    const Sizes to_head{positions, head.size, positions};
+    const BlockSizes to_head{positions, head.size, positions};
     // dP = dc V^T, then dS
     multiply({positions, positions, head.size},
              dcontext.factor(),

@@ -321,6 +321,45 @@ class CpuKernels final : public Kernels {
         });
     }
 
+    void padded_attention_forward(const PaddedAttentionShape& shape,
+                                  ConstColumns q,
+                                  ConstColumns k,
+                                  ConstView lengths,
+                                  View softmax,
+                                  View context) const override {
+        with_type(context.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const PaddedOperands<const T> operands{.q = q.matrix.as<T>() + q.first,
+                                                   .k = k.matrix.as<T>() + k.first,
+                                                   .q_stride = q.matrix.columns,
+                                                   .k_stride = k.matrix.columns};
+            exec::padded_attention_forward(
+                shape, operands, lengths.as<std::int32_t>(), softmax.as<T>(), context.as<T>());
+        });
+    }
+
+    void padded_attention_backward(const PaddedAttentionShape& shape,
+                                   ConstView softmax,
+                                   ConstView dcontext,
+                                   ConstView lengths,
+                                   Columns q,
+                                   Columns k,
+                                   std::byte* scratch) const override {
+        with_type(dcontext.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const PaddedOperands<T> operands{.q = q.matrix.as<T>() + q.first,
+                                             .k = k.matrix.as<T>() + k.first,
+                                             .q_stride = q.matrix.columns,
+                                             .k_stride = k.matrix.columns};
+            exec::padded_attention_backward(shape,
+                                            softmax.as<T>(),
+                                            dcontext.as<T>(),
+                                            lengths.as<std::int32_t>(),
+                                            operands,
+                                            scratch);
+        });
+    }
+
     void embedding_forward(
         ConstView ids, ConstView tokens, ConstView places, int positions, View y) const override {
         with_type(y.dtype, [&](auto zero) {

@@ -114,6 +114,33 @@ void attention_backward(const AttentionShape& shape,
                         T* qkv,
                         std::byte* scratch);
 
+// padded_attention.cpp
+/// Where the queries, keys and values of an attention stand: values behind keys, in their rows.
+template <class T>
+struct PaddedOperands {
+    T* q = nullptr;
+    T* k = nullptr;
+    std::int64_t q_stride = 0;  ///< from one query to the next
+    std::int64_t k_stride = 0;  ///< from one key to the next
+};
+/// Attention to the first `lengths[sample]` keys of a sample: probabilities (samples * heads *
+/// positions, key_positions) and context (samples * positions, width).
+template <class T>
+void padded_attention_forward(const PaddedAttentionShape& shape,
+                              const PaddedOperands<const T>& operands,
+                              const std::int32_t* lengths,
+                              T* probabilities,
+                              T* context);
+/// Puts dQ, dK and dV into the places of Q, K and V. `scratch` has `padded_attention_scratch`
+/// bytes.
+template <class T>
+void padded_attention_backward(const PaddedAttentionShape& shape,
+                               const T* probabilities,
+                               const T* dcontext,
+                               const std::int32_t* lengths,
+                               const PaddedOperands<T>& operands,
+                               std::byte* scratch);
+
 // cross_entropy.cpp
 /// What the forward of a loss finds in its rows.
 struct LossCounts {

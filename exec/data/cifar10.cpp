@@ -125,7 +125,7 @@ class Cifar10 final : public ImageSet {
                                         std::to_integer<int>(label),
                                         place / record_bytes,
                                         classes - 1),
-                            "let the model end with 10 classes, or mend the file");
+                            "let the model end with 10 classes, or correct the file");
             }
         }
     }

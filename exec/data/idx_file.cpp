@@ -169,7 +169,7 @@ std::vector<unsigned char> read_idx_labels(const fs::path& file,
             refuse_file(
                 place_in(file, header_bytes + i),
                 fmt::format("label {} of image {}, expected 0 to {}", labels[i], i, classes - 1),
-                "let the model end with as many outputs as there are labels, or mend the file");
+                "let the model end with as many outputs as there are labels, or correct the file");
         }
     }
     return labels;

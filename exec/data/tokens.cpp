@@ -124,7 +124,7 @@ class TokenFile {
                         fmt::format("token {}, but the model knows those from 0 to {}",
                                     number_in(buffer, wrong),
                                     most_),
-                        "use the tokenizer that model.vocabulary is of, or mend the file");
+                        "use the tokenizer that model.vocabulary is of, or correct the file");
         }
     }
 

@@ -40,6 +40,43 @@ const WindowKernels& Kernels::windows() const {
                 "use the CPU (cluster.backend = \"cpu\")");
 }
 
+namespace {
+
+[[noreturn]] void refuse_padded_attention() {
+    throw Error(ErrorKind::Unavailable,
+                "an attention with padding",
+                "is not computed on this device",
+                "use the CPU (cluster.backend = \"cpu\")");
+}
+
+}  // namespace
+
+void Kernels::padded_attention_forward(const PaddedAttentionShape& /*shape*/,
+                                       ConstColumns /*q*/,
+                                       ConstColumns /*k*/,
+                                       ConstView /*lengths*/,
+                                       View /*softmax*/,
+                                       View /*context*/) const {
+    refuse_padded_attention();
+}
+
+void Kernels::padded_attention_backward(const PaddedAttentionShape& /*shape*/,
+                                        ConstView /*softmax*/,
+                                        ConstView /*dcontext*/,
+                                        ConstView /*lengths*/,
+                                        Columns /*q*/,
+                                        Columns /*k*/,
+                                        std::byte* /*scratch*/) const {
+    refuse_padded_attention();
+}
+
+Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format) {
+    const std::int64_t numbers =
+        std::int64_t{shape.positions} * (shape.key_positions + shape.head_size);
+    const Bytes bytes{numbers * static_cast<std::int64_t>(size_of(format.real))};
+    return {(bytes.count + 3) / 4 * 4};
+}
+
 std::vector<double> values(const Kernels& kernels, ConstView x) {
     std::vector<std::byte> bytes(x.bytes());
     kernels.download(x, bytes);

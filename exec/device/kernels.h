@@ -33,6 +33,34 @@ struct AttentionShape {
     int group() const { return heads / key_value_heads; }
 };
 
+/// Sizes of one attention in which every query sees all keys of its sample that are no padding;
+/// keys and values may be those of another sequence.
+struct PaddedAttentionShape {
+    int samples = 0;
+    int positions = 0;      ///< queries of a sample
+    int key_positions = 0;  ///< keys of a sample, padding included
+    int heads = 0;
+    int head_size = 0;
+
+    /// Columns of all queries, of all keys, of all values, and of the context.
+    std::int64_t width() const { return std::int64_t{heads} * head_size; }
+};
+
+/// Neighbouring columns of a matrix, from `first` on.
+struct ConstColumns {
+    ConstView matrix;
+    std::int64_t first = 0;
+};
+
+/// Neighbouring columns of a matrix that are written, from `first` on.
+struct Columns {
+    View matrix;
+    std::int64_t first = 0;
+};
+
+/// Bytes of scratch memory for the backward of a padded attention.
+Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format);
+
 /// Whether rotary positions turn queries and keys, or turn their gradients back.
 enum class Turn { Forward, Back };
 
@@ -224,6 +252,27 @@ class Kernels {
                                     ConstView dcontext,
                                     View qkv,
                                     std::byte* scratch) const = 0;
+
+    /// Per head and sample: P = softmax(Q K^T / sqrt(head)) over the keys before the sample's
+    /// length, context = P V; padding is no part of any sum. q: the columns of the queries; k:
+    /// those of the keys, with those of the values behind them; heads stand side by side. lengths
+    /// (samples, 1) int32, 1 to key_positions; softmax (samples * heads * positions, key_positions)
+    /// = P, undefined at padding. Throws Error(Unavailable) where the device has none.
+    virtual void padded_attention_forward(const PaddedAttentionShape& shape,
+                                          ConstColumns q,
+                                          ConstColumns k,
+                                          ConstView lengths,
+                                          View softmax,
+                                          View context) const;
+    /// Puts dQ into the place of Q, and dK | dV into that of K | V, 0 at padding. `scratch` has
+    /// padded_attention_scratch bytes.
+    virtual void padded_attention_backward(const PaddedAttentionShape& shape,
+                                           ConstView softmax,
+                                           ConstView dcontext,
+                                           ConstView lengths,
+                                           Columns q,
+                                           Columns k,
+                                           std::byte* scratch) const;
 
     /// y[r] = tokens[id of r] + places[position of r]; ids (n, 1) int32; places may be empty.
     virtual void embedding_forward(

@@ -32,7 +32,7 @@ void Executor::Impl::refuse_lost_device() const {
     if (lost_device) {
         throw Error(ErrorKind::WorkerFailed,
                     place_of(*lost_device),
-                    "the GPU failed there for good, and this program cannot use it any more",
+                    "the GPU failed there, and this program cannot use it any more",
                     "start the run again");
     }
 }

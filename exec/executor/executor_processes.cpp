@@ -177,7 +177,7 @@ void Executor::Impl::throw_lost() const {
     throw Error(ErrorKind::Hang,
                 fmt::format("step {}", input.step),
                 text,
-                "look at that host; 'pipetwin train --resume' goes on from the last checkpoint");
+                "look at that host; 'pipetwin train --resume' continues from the last checkpoint");
 }
 
 /// Sets the moment at which all workers begin the step: those of several processes on a clock that

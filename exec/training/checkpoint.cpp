@@ -180,7 +180,7 @@ class Stored {
             if (!places_.emplace(name, place).second) {
                 throw Error(ErrorKind::BadInput,
                             path.string(),
-                            fmt::format("tensor '{}' stands in two files", name));
+                            fmt::format("tensor '{}' is in two files", name));
             }
         }
     }

@@ -130,7 +130,7 @@ bool is_of_a_worker(const Error& error) {
         throw Error(error.kind(),
                     error.place(),
                     error.text(),
-                    fmt::format("{}{}--resume goes on with step {}, from the checkpoint that was "
+                    fmt::format("{}{}--resume continues with step {}, from the checkpoint that was "
                                 "written now",
                                 error.hint(),
                                 error.hint().empty() ? "" : "; then ",
@@ -341,7 +341,7 @@ class Training {
                 times_->failed(Clock::now());
                 options_.on_warning(fmt::format("no checkpoint after step {}{}: {}: {}",
                                                 steps_done - 1,
-                                                last ? "" : ", training goes on",
+                                                last ? "" : ", training continues",
                                                 error.place(),
                                                 error.text()));
                 if (last) {

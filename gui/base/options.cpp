@@ -122,7 +122,10 @@ const std::vector<std::string>& view_names() {
                                                 "heat-map",
                                                 "critical-path",
                                                 "runs",
-                                                "run"};
+                                                "run",
+                                                "start",
+                                                "playground",
+                                                "side-by-side"};
     return names;
 }
 
@@ -137,10 +140,10 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.add_option(
            "run",
            runs,
-           "run folder, trace, schedule CSV or trace of PyTorch's profiler; several are laid "
-           "over each other")
+           "run folder, trace, schedule CSV or trace of PyTorch's profiler; several files are "
+           "overlaid")
         ->option_text("[RUN or FILE]...");
-    app.add_option("--screenshot", screenshot, "write a PNG picture and end; needs no display")
+    app.add_option("--screenshot", screenshot, "write a PNG picture and exit; needs no display")
         ->option_text("FILE");
     app.add_option("--size", size, "size of the window")->option_text("WxH")->check(check_size);
     app.add_option("--theme", theme, "colours of the window")
@@ -148,13 +151,11 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
         ->check(CLI::IsMember({"light", "dark", "high-contrast", "print"}));
     app.add_option("--view",
                    parsed_view,
-                   fmt::format("what --screenshot shows: the timeline with this panel, one of {}",
+                   fmt::format("panel that --screenshot shows beside the timeline, one of {}",
                                fmt::join(view_names(), ", ")))
         ->option_text("NAME")
         ->check(CLI::IsMember(view_names()));
-    app.add_option("--replica",
-                   parsed_replica,
-                   "which pipeline's rows are shown of a run with several replicas")
+    app.add_option("--replica", parsed_replica, "replica whose rows are shown")
         ->option_text("N=0")
         ->check(CLI::NonNegativeNumber);
     app.set_version_flag("--version", "pipetwin-gui " PIPETWIN_VERSION);

@@ -16,11 +16,13 @@ struct Options {
     int width = 1280;
     int height = 800;
     std::optional<Theme> theme;
-    int replica = 0;   ///< of a run with several: the one that is shown
-    std::string view;  ///< of the screenshot: a name of `view_names`; "" for the timeline
+    int replica = 0;  ///< of a run with several: the one that is shown
+    /// What is shown first, a name of `view_names`; "" for the timeline, or the start page where
+    /// there are no runs. "side-by-side" shows the runs below each other.
+    std::string view;
 };
 
-/// Names that --view can show beside the timeline: the panels of the window.
+/// Names that --view can show: the pages of the window, and the panels beside the timeline.
 const std::vector<std::string>& view_names();
 
 /// The reason why the program ends before it has begun: --help, --version or wrong usage.

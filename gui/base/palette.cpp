@@ -84,11 +84,10 @@ Palette light() {
             .grid = QColor(0xd5d9df),
             .text = QColor(0x16191d),
             .faint_text = QColor(0x565d66),
-            .wait_fill = QColor(0xf3f4f6),
-            .wait_hatch = QColor(0xaeb5be),
-            .wait_text = QColor(0x16191d),
-            .bubble_fill = QColor(0xfff2c4),
-            .bubble_hatch = QColor(0xc98a00),
+            .idle_fill = QColor(0xf3f4f6),
+            .idle_hatch = QColor(0x7a828c),
+            .highlight_fill = QColor(0xfff2c4),
+            .highlight_hatch = QColor(0x9c6a00),
             .memory_fill = QColor(0xb9c4d4),
             .memory_line = QColor(0x23405f),
             .critical = QColor(0xc2002f),
@@ -110,11 +109,10 @@ Palette dark() {
             .grid = QColor(0x3a4049),
             .text = QColor(0xeceff3),
             .faint_text = QColor(0xa6aeb9),
-            .wait_fill = QColor(0x22262c),
-            .wait_hatch = QColor(0x565e6a),
-            .wait_text = QColor(0xffffff),
-            .bubble_fill = QColor(0x4a3c10),
-            .bubble_hatch = QColor(0xd9a520),
+            .idle_fill = QColor(0x22262c),
+            .idle_hatch = QColor(0x7f8896),
+            .highlight_fill = QColor(0x4a3c10),
+            .highlight_hatch = QColor(0xd9a520),
             .memory_fill = QColor(0x3d4a5c),
             .memory_line = QColor(0xbcd3ee),
             .critical = QColor(0xff6b81),
@@ -133,11 +131,11 @@ Palette high_contrast() {
     palette.theme = Theme::HighContrast;
     palette.window = palette.background = palette.row = QColor(Qt::black);
     palette.grid = QColor(0x9a9a9a);
-    palette.text = palette.faint_text = palette.wait_text = palette.selection = QColor(0xffffff);
-    palette.wait_fill = QColor(Qt::black);
-    palette.wait_hatch = QColor(0xffffff);
-    palette.bubble_fill = QColor(Qt::black);
-    palette.bubble_hatch = QColor(0xffff00);
+    palette.text = palette.faint_text = palette.selection = QColor(0xffffff);
+    palette.idle_fill = QColor(Qt::black);
+    palette.idle_hatch = QColor(0xffffff);
+    palette.highlight_fill = QColor(Qt::black);
+    palette.highlight_hatch = QColor(0xffff00);
     palette.memory_fill = QColor(0x6b6b6b);
     palette.memory_line = QColor(0xffffff);
     palette.critical = QColor(0xff8fa0);
@@ -155,9 +153,9 @@ Palette print() {
     palette.window = palette.background = QColor(0xffffff);
     palette.row = QColor(0xf4f4f4);
     palette.grid = QColor(0xbdbdbd);
-    palette.text = palette.wait_text = palette.selection = QColor(Qt::black);
+    palette.text = palette.selection = QColor(Qt::black);
     palette.faint_text = QColor(0x3a3a3a);
-    palette.wait_fill = QColor(0xffffff);
+    palette.idle_fill = QColor(0xffffff);
     return palette;
 }
 
@@ -279,6 +277,9 @@ QString style_sheet(const Palette& palette) {
         QStringLiteral(
             "QTreeView::item, QTableView::item { padding: 2px 6px; border: none; }"
             "QListWidget::item { padding: 3px 6px; }"
+            // A list whose items have a padding draws no selection of its own.
+            "QTreeView::item:selected, QTableView::item:selected, QListView::item:selected {"
+            "background: palette(highlight); color: palette(highlighted-text); }"
             "QHeaderView::section { padding: 2px 2px 2px 9px; border: none;"
             "border-bottom: 1px solid %1; background: %2; color: %3; }"
             "QHeaderView::up-arrow, QHeaderView::down-arrow { subcontrol-position: top center;"

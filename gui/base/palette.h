@@ -41,19 +41,18 @@ struct Palette {
     Theme theme{};
     QColor window;      ///< behind panels and labels
     QColor background;  ///< behind the rows
-    QColor row;         ///< an empty row: the rank does nothing
+    QColor row;         ///< ground of what is no action: of lists, and behind many short actions
     QColor grid;
     QColor text;
-    QColor faint_text;  ///< second rank, but still at least 4.5 : 1 on window and background
-    QColor wait_fill;
-    QColor wait_hatch;
-    QColor wait_text;
-    QColor bubble_fill;  ///< idle time where it is to stand out
-    QColor bubble_hatch;
-    QColor memory_fill;  ///< as measured
-    QColor memory_line;  ///< as predicted
-    QColor critical;     ///< the longest chain
-    QColor found;        ///< by a search
+    QColor faint_text;       ///< second rank, but still at least 4.5 : 1 on window and background
+    QColor idle_fill;        ///< idle time, waits included: one look wherever it is shown
+    QColor idle_hatch;       ///< its lines, at least 3 : 1 on idle_fill, row, window and background
+    QColor highlight_fill;   ///< idle time that is highlighted
+    QColor highlight_hatch;  ///< its lines, at least 3 : 1 on highlight_fill
+    QColor memory_fill;      ///< as measured
+    QColor memory_line;      ///< as predicted
+    QColor critical;         ///< the longest chain
+    QColor found;            ///< by a search
     QColor selection;
     QColor faster;  ///< measured faster than predicted
     QColor slower;

@@ -4,7 +4,7 @@
 
 #include <QString>
 
-#include "core/base/units.h"
+#include "core/base/short_number.h"
 
 namespace pipetwin::gui {
 
@@ -17,7 +17,7 @@ inline QString text_of(const std::string& text) {
 
 /// "3.2 ms".
 inline QString time_text(Duration time) {
-    return text_of(format_duration(time));
+    return text_of(short_time(time));
 }
 
 }  // namespace pipetwin::gui

@@ -68,7 +68,7 @@ QString share_text(const PathShare& share, int column) {
         case 0:
             return time_text(share.time);
         case 1:
-            return QString::number(100 * share.share, 'f', 1) + QStringLiteral(" %");
+            return text_of(short_percent(share.share));
         default:
             return share.gain ? time_text(*share.gain) : QString();
     }
@@ -159,7 +159,7 @@ void CriticalPathPanel::want() {
         return;
     }
     step_ = step;
-    sentence_->setText(tr("Looking for the critical path ..."));
+    sentence_->setText(tr("Computing the critical path ..."));
     working_.setFuture(
         QtConcurrent::run(workers(), [run = run_, step] { return both_of(run, step); }));
 }
@@ -182,12 +182,12 @@ QString CriticalPathPanel::sentence() const {
                                 time_text(analysis->length()),
                                 QString::number(analysis->critical_path().size()));
         if (shares.unexplained != Duration{}) {
-            text += tr(", of which %1 are unexplained").arg(time_text(shares.unexplained));
+            text += tr(", %1 of it unexplained").arg(time_text(shares.unexplained));
         }
         parts += text;
     }
-    return tr("The longest chain of the step: %1. The last column of a side is what the step would "
-              "gain if all of a part took 0.9 x its time.")
+    return tr("Critical path of the step: %1. The column \"0.9 x gains\" says by how much the step "
+              "gets shorter if a part takes 0.9 x its time.")
         .arg(parts.join(QStringLiteral("; ")));
 }
 
@@ -255,10 +255,10 @@ void CriticalPathPanel::show_actions(Side side) {
     };
     const QString name = analysis == nullptr ? QString() : heading_of(*run_, side);
     actions_[place(side)]->show(
-        {.headers = {name, tr("Rank"), tr("Begin in step"), tr("Time")},
+        {.headers = {name, tr("Rank"), tr("Start"), tr("Time")},
          .rows = rows,
          .text =
-             [piece](int row, int column) {
+             [piece, analysis](int row, int column) {
                  const PathPiece& at = piece(row);
                  switch (column) {
                      case 0:
@@ -266,7 +266,7 @@ void CriticalPathPanel::show_actions(Side side) {
                      case 1:
                          return QString::number(at.ref.rank);
                      case 2:
-                         return time_text(at.begin);
+                         return text_of(time_within(at.begin, analysis->length()));
                      default:
                          return time_text(at.end - at.begin);
                  }

@@ -113,7 +113,7 @@ DetailsPanel::DetailsPanel(QWidget* parent)
     : QScrollArea(parent),
       step_(new DetailTable(tr("Step"))),
       ops_(new DetailTable(tr("By action"))),
-      breakdown_(new DetailTable(tr("Where the step went"))),
+      breakdown_(new DetailTable(tr("Breakdown of the step"))),
       whole_(new DetailTable(tr("All steps"))),
       selection_(new DetailTable(tr("Action"))),
       note_(faint_label(nullptr)) {
@@ -140,11 +140,10 @@ DetailsPanel::DetailsPanel(QWidget* parent)
 
 void DetailsPanel::show_run(const RunData& run) {
     const int steps = run.measured ? run.measured->steps : 1;
-    const QString means = tr("means over the ranks, which make up the step");
+    const QString means = tr("means over the ranks; they sum to the step");
     breakdown_->set_heading(
-        tr("Where the step went"),
-        steps > 1 ? tr("of step %1, the nearest to the median; %2").arg(run.main_step()).arg(means)
-                  : means);
+        tr("Breakdown of the step"),
+        steps > 1 ? tr("step %1, nearest the median; %2").arg(run.main_step()).arg(means) : means);
     breakdown_->set_lines(run, breakdown_lines(run), "difference");
     whole_->set_heading(tr("All steps"), tr("medians of %1 steps").arg(steps));
     whole_->set_lines(run, run_lines(run));
@@ -157,7 +156,7 @@ void DetailsPanel::show_step(const RunData& run, int step) {
     const bool several = run.measured && run.measured->steps > 1;
     const bool main = several && step == run.main_step();
     step_->set_heading(several ? tr("Step %1").arg(step) : tr("Step"),
-                       main ? tr("the nearest to the median") : QString());
+                       main ? tr("nearest the median") : QString());
     step_->set_lines(run, step_lines(run, step));
     ops_->set_lines(run, op_lines(run, step));
 }
@@ -168,7 +167,7 @@ void DetailsPanel::show_selection(const RunData& run, const std::optional<SpanRe
                             QString::fromStdString(details.subtitle));
     selection_->set_lines(run, details.lines);
     const bool invite = !selection && !run.empty();
-    note_->setText(invite ? tr("Click an action to see its times.")
+    note_->setText(invite ? tr("Select an action to see its times.")
                           : QString::fromStdString(details.note));
     note_->setVisible(!note_->text().isEmpty());
     if (selection) {

@@ -11,6 +11,7 @@
 #include <QtConcurrentRun>
 
 #include "core/base/as_index.h"
+#include "core/base/short_number.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/base/sentence.h"
@@ -28,7 +29,7 @@ QString words_of(Op op) {
 }
 
 QString unsigned_percent(double percent) {
-    return QString::number(percent, 'f', 1) + QStringLiteral(" %");
+    return text_of(short_percent(percent / 100));
 }
 
 /// "1,270", as the list of actions counts.
@@ -43,7 +44,7 @@ QString end_text(const ErrorHistogram& histogram) {
 }
 
 QString signed_time(Duration time) {
-    return (time > Duration{} ? QStringLiteral("+") : QString()) + text_of(format_duration(time));
+    return (time > Duration{} ? QStringLiteral("+") : QString()) + text_of(short_time(time));
 }
 
 QString cost_text(const CostError& cost, int column) {
@@ -53,9 +54,9 @@ QString cost_text(const CostError& cost, int column) {
         case 1:
             return QString::number(cost.stage);
         case 2:
-            return text_of(format_duration(cost.predicted));
+            return text_of(short_time(cost.predicted));
         case 3:
-            return text_of(format_duration(cost.measured));
+            return text_of(short_time(cost.measured));
         case 4:
             return text_of(percent_text(cost.mean_percent));
         case 5:
@@ -88,7 +89,7 @@ QString worst_text(const ActionError& error, int column) {
 
 HistogramView::HistogramView(QWidget* parent)
     : QWidget(parent), palette_(palette_of(Theme::Light)) {
-    setAccessibleName(tr("How errors are spread"));
+    setAccessibleName(tr("Distribution of errors"));
 }
 
 void HistogramView::show_errors(const QString& title, const ErrorHistogram& histogram) {
@@ -100,10 +101,10 @@ void HistogramView::show_errors(const QString& title, const ErrorHistogram& hist
     for (std::size_t bin = 0; bin < histogram.counts.size(); ++bin) {
         (bin < middle ? slower : faster) += histogram.counts[bin];
     }
-    QString text = tr("%1: %2 as fast as predicted or faster, %3 slower")
+    QString text = tr("%1: %2 actions no slower than predicted, %3 slower")
                        .arg(title, counted(faster), counted(slower));
     if (histogram.outside > 0) {
-        text += tr("; %1 by more than %2, in the outermost bins")
+        text += tr("; the outermost bins hold %1 errors above %2")
                     .arg(counted(histogram.outside), end_text(histogram));
     }
     setAccessibleDescription(text);
@@ -184,7 +185,7 @@ ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
       costs_view_(table_view(costs_, tr("Errors by kind and stage"), this)),
       histogram_(new HistogramView(this)),
       worst_(new TextTable(this)),
-      worst_view_(table_view(worst_, tr("Actions furthest off"), this)) {
+      worst_view_(table_view(worst_, tr("Largest errors"), this)) {
     setAccessibleName(tr("Errors"));
     sentence_->setWordWrap(true);
     sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
@@ -228,7 +229,7 @@ void ErrorPanel::show_run(std::shared_ptr<const RunData> run) {
         show_summary(nullptr);
         return;
     }
-    sentence_->setText(tr("Adding errors up ..."));
+    sentence_->setText(tr("Computing the errors ..."));
     working_.setFuture(QtConcurrent::run(workers(), [run = run_] {
         return std::make_shared<const ErrorSummary>(error_summary(*run));
     }));
@@ -263,15 +264,15 @@ void ErrorPanel::show_summary(const Result& summary) {
          .target = [summary](int row) -> std::optional<SpanRef> {
              return summary->costs[as_index(row)].worst;
          }});
-    worst_->show({.headers = {tr("Furthest off"), tr("Rank"), tr("Step"), tr("Off"), tr("Error")},
-                  .rows = any ? static_cast<int>(summary->worst.size()) : 0,
-                  .text =
-                      [summary](int row, int column) {
-                          return worst_text(summary->worst[as_index(row)], column);
-                      },
-                  .target = [summary](int row) -> std::optional<SpanRef> {
-                      return summary->worst[as_index(row)].ref;
-                  }});
+    worst_->show(
+        {.headers = {tr("Largest errors"), tr("Rank"), tr("Step"), tr("Difference"), tr("Error")},
+         .rows = any ? static_cast<int>(summary->worst.size()) : 0,
+         .text = [summary](
+                     int row,
+                     int column) { return worst_text(summary->worst[as_index(row)], column); },
+         .target = [summary](int row) -> std::optional<SpanRef> {
+             return summary->worst[as_index(row)].ref;
+         }});
     share_room(splitter_,
                {fit_columns(costs_view_),
                 histogram_->minimumSizeHint().width(),

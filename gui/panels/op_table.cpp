@@ -14,6 +14,7 @@
 #include <QtConcurrentRun>
 
 #include "core/base/as_index.h"
+#include "core/base/short_number.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
@@ -36,8 +37,8 @@ constexpr std::array<ColumnText, op_column_count> column_texts{
      {"Stage", "Stage"},
      {"Action", "88SEND_F888"},
      {"Micro-batch", "Micro-batch"},
-     {"Begin, predicted", ""},
-     {"Begin, measured", "Begin, emulated"},
+     {"Start, predicted", ""},
+     {"Start, measured", "Start, emulated"},
      {"Duration, predicted", ""},
      {"Duration, measured", "Duration, emulated"},
      {"Error", "+888.8 %"},
@@ -75,9 +76,13 @@ QString text_of(const OpRows& rows, int row, OpColumn column) {
             return QString::fromStdString(percent_text(number));
         case OpColumn::Critical:
             return critical_text(number, rows);
+        case OpColumn::PredictedBegin:
+        case OpColumn::MeasuredBegin:
+            return QString::fromStdString(time_within(
+                Duration{static_cast<std::int64_t>(number)},
+                rows.run().twin.length(static_cast<int>(rows.number(row, OpColumn::Step)))));
         default:
-            return QString::fromStdString(
-                format_duration(Duration{static_cast<std::int64_t>(number)}));
+            return QString::fromStdString(short_time(Duration{static_cast<std::int64_t>(number)}));
     }
 }
 
@@ -135,7 +140,7 @@ QVariant OpTableModel::headerData(int section, Qt::Orientation orientation, int 
     const auto column = static_cast<OpColumn>(section);
     if (role == Qt::ToolTipRole &&
         (column == OpColumn::PredictedBegin || column == OpColumn::MeasuredBegin)) {
-        return tr("since the begin of the step");
+        return tr("since the start of the step");
     }
     if (role != Qt::DisplayRole) {
         return {};
@@ -350,7 +355,7 @@ void OpTablePanel::filter() {
         count_->setText(tr("..."));
         proxy_->set_filter(*filter);
     } else {
-        count_->setText(tr("not understood"));
+        count_->setText(tr("unknown filter; try 1F2 or wait > 0.2"));
     }
 }
 
@@ -361,7 +366,7 @@ void OpTablePanel::show_count() {
                    : found == all ? tr("%L1 actions").arg(all)
                                   : tr("%L1 of %L2 actions").arg(found).arg(all);
     if (proxy_->rowCount() < found) {
-        text += tr(", the first %L1 are listed").arg(proxy_->rowCount());
+        text += tr(", the first %L1 listed").arg(proxy_->rowCount());
     }
     count_->setText(text);
 }

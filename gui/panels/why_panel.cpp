@@ -174,7 +174,7 @@ QString WaitModel::chain_text(const WaitPiece& piece, int column) const {
         case TimeColumn:
             return time_text(piece.end - piece.begin);
         default:
-            return time_text(piece.begin);
+            return text_of(time_within(piece.begin, analysis_->length()));
     }
 }
 
@@ -193,7 +193,7 @@ QString WaitModel::idle_text(const IdleTime& idle, int column) const {
             const Duration end = row == nullptr || idle.ref.cell >= row->size()
                                      ? analysis_->length()
                                      : row->ready(idle.ref.cell);
-            return time_text(end - idle.wait);
+            return text_of(time_within(end - idle.wait, analysis_->length()));
         }
     }
 }
@@ -217,11 +217,11 @@ QVariant WaitModel::headerData(int section, Qt::Orientation orientation, int rol
             if (analysis_ != nullptr && !analysis_->has_causes()) {
                 return {};  // nothing stands below it
             }
-            return is_chain_ ? tr("Why") : tr("Mostly for");
+            return is_chain_ ? tr("Cause") : tr("Main cause");
         case TimeColumn:
-            return is_chain_ ? tr("Time") : tr("Waited");
+            return is_chain_ ? tr("Time") : tr("Wait");
         default:
-            return is_chain_ ? tr("Begin in step") : tr("From in step");
+            return tr("Start");
     }
 }
 
@@ -232,7 +232,7 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
       note_(plain_label(this)),
       all_(new QPushButton(tr("A&ll waits of the step"), this)),
       model_(new WaitModel(this)),
-      view_(table_view(model_, tr("What was waited for"), this)) {
+      view_(table_view(model_, tr("Causes of the wait"), this)) {
     setAccessibleName(tr("Why waiting"));
     for (QLabel* const label : {sentence_, note_}) {
         label->setWordWrap(true);
@@ -245,7 +245,7 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
     view_->setColumnWidth(WaitModel::ActionColumn, metrics.horizontalAdvance("888SEND_F888888"));
     view_->setColumnWidth(WaitModel::RankColumn, metrics.horizontalAdvance("Rank 8888"));
     view_->setColumnWidth(WaitModel::TimeColumn, metrics.horizontalAdvance("888888.888 ms"));
-    view_->setColumnWidth(WaitModel::BeginColumn, metrics.horizontalAdvance("Begin in step 888"));
+    view_->setColumnWidth(WaitModel::BeginColumn, metrics.horizontalAdvance("888888.888 ms"));
     auto* const column = new QVBoxLayout(this);
     column->setContentsMargins(0, panel_margin, 0, 0);
     column->setSpacing(panel_margin / 2);
@@ -261,9 +261,12 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
     column->addLayout(head);
     column->addWidget(view_, 1);
 
-    connect(selection_, &Selection::span_changed, this, &WhyPanel::want);
+    connect(selection_, &Selection::span_changed, this, [this] {
+        end_.reset();
+        want();
+    });
     connect(&loader_, &AnalysisLoader::ready, this, &WhyPanel::show_analysis);
-    set_tip(*all_, tr("Back to the longest waits (Esc)"));
+    set_tip(*all_, tr("Shows the longest waits again (Esc)"));
     all_->hide();
     connect(all_, &QPushButton::clicked, this, &WhyPanel::show_all);
     connect(view_, &QTreeView::activated, this, [this](const QModelIndex& index) {
@@ -279,8 +282,19 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
 
 void WhyPanel::show_run(std::shared_ptr<const RunData> run) {
     run_ = std::move(run);
+    end_.reset();
     model_->clear();
     want();
+}
+
+void WhyPanel::explain_end(const SpanRef& end) {
+    end_ = end;
+    want();
+}
+
+/// What the panel explains: the selected action, else the end of a rank's row.
+std::optional<SpanRef> WhyPanel::explained() const {
+    return selection_->span() ? selection_->span() : end_;
 }
 
 void WhyPanel::set_colors(const Palette& palette) {
@@ -295,19 +309,19 @@ void WhyPanel::want() {
         emit settled();
         return;
     }
-    const auto& ref = selection_->span();
+    const auto ref = explained();
     const Side side = ref ? ref->side : (run_->measured ? Side::Measured : Side::Predicted);
     const int step = ref ? ref->step : run_->main_step();
     loader_.want(run_, side, step);
     if (loader_.is_working()) {
-        say(tr("Looking for what the step waited for ..."), {});
+        say(tr("Computing the causes of the waits ..."), {});
     }
 }
 
 void WhyPanel::show_analysis() {
-    const auto& ref = selection_->span();
+    const auto ref = explained();
     if (loader_.get() == nullptr) {
-        say(tr("There is no such step."), {});
+        say(tr("The run has no such step."), {});
         view_->hide();
     } else if (ref) {
         show_selected(*ref);
@@ -327,6 +341,7 @@ void WhyPanel::open_row(int row) {
         go(last);
         return;
     }
+    end_ = end;
     show_selected(*end);
     if (last) {
         emit look_at(*last);
@@ -334,6 +349,7 @@ void WhyPanel::open_row(int row) {
 }
 
 void WhyPanel::show_all() {
+    end_.reset();
     if (selection_->span()) {
         selection_->set_span(std::nullopt);
     } else if (loader_.get() != nullptr) {
@@ -349,7 +365,7 @@ void WhyPanel::show_selected(const SpanRef& selected) {
     const SpanRef ref = analysis.whose_wait(selected);
     const bool replayed = analysis.has_causes() && analysis.side() == Side::Measured;
     say(text_of(wait_sentence(analysis, ref)),
-        replayed ? tr("The times of the list are those of a replay of the measured durations.")
+        replayed ? tr("The list shows a replay of the measured durations.")
                  : text_of(analysis.note()));
     model_->show_chain(loader_.share(), ref);
     view_->setVisible(analysis.has_causes());
@@ -362,8 +378,8 @@ void WhyPanel::show_step() {
     const StepAnalysis& analysis = *loader_.get();
     say(text_of(idle_sentence(analysis)),
         text_of(analysis.note()) + (analysis.note().empty()
-                                        ? tr("The longest waits; select an action to see what it "
-                                             "waited for.")
+                                        ? tr("The list shows the longest waits. Select an action "
+                                             "or idle time to see its causes.")
                                         : QString()));
     model_->show_longest(loader_.share(), run_->main_step());
     view_->show();

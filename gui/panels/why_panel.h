@@ -70,6 +70,9 @@ class WhyPanel : public QWidget {
     /// without such an action.
     void go_to_blocker();
     void go_to_unblocked();
+    /// Explains what a rank waits for after its last action; `end.cell` is the length of its row.
+    /// Nothing is selected then.
+    void explain_end(const SpanRef& end);
 
   signals:
     /// Announces what the selected action waited for, and what led to what.
@@ -87,6 +90,7 @@ class WhyPanel : public QWidget {
   private:
     enum class Step { None, Blocker, Unblocked };
 
+    std::optional<SpanRef> explained() const;
     void want();
     void show_analysis();
     void show_selected(const SpanRef& selected);
@@ -100,7 +104,8 @@ class WhyPanel : public QWidget {
     Selection* selection_;
     AnalysisLoader loader_;
     std::shared_ptr<const RunData> run_;
-    Step pending_ = Step::None;  ///< to be done when the analysis is there
+    std::optional<SpanRef> end_;  ///< end of a row that is explained while nothing is selected
+    Step pending_ = Step::None;   ///< to be done when the analysis is there
     QLabel* sentence_;
     QLabel* note_;
     QPushButton* all_;  ///< back to the waits of the step

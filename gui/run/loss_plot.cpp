@@ -15,8 +15,9 @@ constexpr int margin = 8;
 /// "step 12, loss 0.4213", and the share of right classes where it is known.
 QString text_of(const StepMetrics& step) {
     const QString text = LossPlot::tr("step %1, loss %2").arg(step.step).arg(step.loss, 0, 'f', 4);
-    return step.accuracy ? text + LossPlot::tr(", %1 % right").arg(100 * *step.accuracy, 0, 'f', 1)
-                         : text;
+    return step.accuracy
+               ? text + LossPlot::tr(", accuracy %1 %").arg(100 * *step.accuracy, 0, 'f', 1)
+               : text;
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ void LossPlot::paintEvent(QPaintEvent* /*event*/) {
     });
     painter.setPen(palette_.faint_text);
     if (shown.empty()) {
-        painter.drawText(rect(), Qt::AlignCenter, tr("The loss of each step will stand here."));
+        painter.drawText(rect(), Qt::AlignCenter, tr("The loss of each step appears here."));
         return;
     }
     const auto [least, most] = std::ranges::minmax(shown, {}, &StepMetrics::loss);

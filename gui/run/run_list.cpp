@@ -12,6 +12,7 @@
 #include <QVBoxLayout>
 
 #include "core/base/as_index.h"
+#include "core/base/short_number.h"
 #include "gui/base/plain_text.h"
 #include "gui/view/analysis/action_details.h"
 
@@ -32,11 +33,11 @@ QString qt(const std::string& text) {
 }
 
 QString duration_text(const std::optional<Duration>& duration) {
-    return duration ? qt(format_duration(*duration)) : QString();
+    return duration ? qt(short_time(*duration)) : QString();
 }
 
 QString share_text(const std::optional<double>& share) {
-    return share ? QStringLiteral("%1 %").arg(100 * *share, 0, 'f', 1) : QString();
+    return share ? qt(short_percent(*share)) : QString();
 }
 
 /// The step time by which runs are compared: the measured one, or the predicted one where none was
@@ -237,7 +238,7 @@ CompareRunsPanel::CompareRunsPanel(QWidget* parent)
     };
     add(tr("Make baseline"), [this] { make_current_baseline(); });
     add(tr("Open"), [this] { open_current(); });
-    add(tr("Take off the list"), [this] { remove_current(); });
+    add(tr("Remove"), [this] { remove_current(); });
     buttons->addStretch(1);
     auto* const across = new QHBoxLayout(this);
     across->addWidget(table_, 1);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <QCoreApplication>
+#include <QDir>
 #include <QFile>
 #include <QFileDialog>
 #include <QFileInfo>
@@ -14,6 +15,7 @@
 #include <QPushButton>
 #include <QStandardPaths>
 
+#include "core/base/short_number.h"
 #include "gui/base/plain_text.h"
 #include "gui/run/loss_plot.h"
 
@@ -29,6 +31,17 @@ QString command_line() {
     return QFileInfo(beside).isExecutable()
                ? beside
                : QStandardPaths::findExecutable(QStringLiteral("pipetwin"));
+}
+
+/// The first of runs/NAME-1, runs/NAME-2, ... that is not there.
+QString free_folder(const QString& name) {
+    const bool can_write = QFileInfo(QDir::currentPath()).isWritable();
+    const QDir runs((can_write ? QDir::currentPath() : QDir::homePath()) + QStringLiteral("/runs"));
+    int number = 1;
+    while (runs.exists(QStringLiteral("%1-%2").arg(name).arg(number))) {
+        ++number;
+    }
+    return runs.filePath(QStringLiteral("%1-%2").arg(name).arg(number));
 }
 
 }  // namespace
@@ -51,7 +64,7 @@ RunPanel::RunPanel(QString program, QWidget* parent)
     connect(&process_, &QProcess::finished, this, &RunPanel::take_end);
     connect(&process_, &QProcess::errorOccurred, this, [this](QProcess::ProcessError error) {
         if (error == QProcess::FailedToStart) {
-            emit failed(tr("%1: cannot be started: %2").arg(program_, process_.errorString()));
+            emit failed(tr("Cannot start %1: %2").arg(program_, process_.errorString()));
             feed_.stop();
             show_state();
         }
@@ -90,9 +103,9 @@ void RunPanel::build_form() {
     scenario_->setPlaceholderText(tr("scenarios/gpt-text.toml"));
     folder_->setAccessibleName(tr("Run folder"));
     folder_->setPlaceholderText(tr("runs/1"));
-    log_->setAccessibleName(tr("What the training says"));
+    log_->setAccessibleName(tr("Output of the training"));
     log_->setReadOnly(true);
-    log_->setPlaceholderText(tr("What the training says will stand here."));
+    log_->setPlaceholderText(tr("The output of the training appears here."));
     log_->setMaximumBlockCount(most_log_lines);
     log_->setTabChangesFocus(true);
     auto* const form = new QGridLayout;
@@ -149,6 +162,17 @@ void RunPanel::set_folder(const QString& folder) {
     folder_->setText(folder);
 }
 
+void RunPanel::prepare(const std::filesystem::path& scenario) {
+    if (is_training()) {
+        return;
+    }
+    const QString file = QFile::decodeName(QByteArray::fromStdString(scenario.string()));
+    if (scenario_->text() != file || QFileInfo::exists(folder_->text())) {
+        folder_->setText(free_folder(QFileInfo(file).completeBaseName()));
+    }
+    scenario_->setText(file);
+}
+
 std::filesystem::path RunPanel::folder() const {
     return QFile::encodeName(folder_->text()).toStdString();
 }
@@ -159,9 +183,9 @@ void RunPanel::start() {
     }
     if (program_.isEmpty() || scenario_->text().isEmpty() || folder_->text().isEmpty()) {
         emit failed(program_.isEmpty()
-                        ? tr("the command line program 'pipetwin' was found neither beside this "
-                             "program nor in PATH; install both together")
-                        : tr("a training needs a scenario and a folder for what it writes"));
+                        ? tr("The program 'pipetwin' is neither beside this program nor in PATH. "
+                             "Install both together.")
+                        : tr("A training needs a scenario and a run folder."));
         return;
     }
     log_->clear();
@@ -188,7 +212,7 @@ void RunPanel::stop_training() {
 
 void RunPanel::watch() {
     if (folder_->text().isEmpty()) {
-        emit failed(tr("which folder? a training that was started with --live can be watched"));
+        emit failed(tr("Enter the run folder of a training that was started with --live."));
         return;
     }
     plot_->clear();
@@ -216,11 +240,11 @@ void RunPanel::take_end(int exit_code, QProcess::ExitStatus status) {
     if (status == QProcess::CrashExit) {
         feed_.stop();
         emit failed(
-            tr("the training was killed or crashed; what it wrote is in %1").arg(folder_->text()));
+            tr("The training was killed or crashed. Its files are in %1.").arg(folder_->text()));
     } else if (exit_code != 0 && !told_to_stop_) {
         feed_.stop();
         const QString last = log().section('\n', -3);
-        emit failed(tr("the training ended with exit code %1: %2").arg(exit_code).arg(last));
+        emit failed(tr("The training ended with exit code %1: %2").arg(exit_code).arg(last));
     }
     show_state();
 }
@@ -251,15 +275,17 @@ void RunPanel::show_state() {
     stop_->setEnabled(training && !told_to_stop_);
     watch_->setEnabled(!training);
     watch_->setText(feed_.is_watching() && !training ? tr("Stop watching") : tr("Watch"));
-    QString text = training && told_to_stop_ ? tr("Finishing the step, then saving ...")
+    QString text = training && told_to_stop_ ? tr("Finishing the step and saving ...")
                    : training                ? tr("Training")
                    : feed_.is_watching()     ? tr("Watching")
                    : last_step_ >= 0         ? tr("Ended")
                                              : tr("No training");
     if (last_step_ >= 0) {
-        text += tr(", step %1, %2 ms").arg(last_step_).arg(last_step_ms_, 0, 'f', 1);
+        text += tr(", step %1, %2 ms")
+                    .arg(last_step_)
+                    .arg(QString::fromStdString(short_number(last_step_ms_)));
     } else if (training) {
-        text += tr(": costs are being measured");
+        text += tr(": measuring costs");
     }
     state_->setText(text);
 }

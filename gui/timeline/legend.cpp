@@ -87,9 +87,7 @@ void Legend::set_colors(const Palette& palette) {
 
 void Legend::show_run(const RunData& run) {
     std::vector<Op> seen;
-    has_waits_ = false;
     for_each_span(run, [&](const Span& span) {
-        has_waits_ = has_waits_ || span.ready > span.begin;
         if (span.end > span.ready) {
             seen.push_back(entry_of(span.action.op));
         }
@@ -105,7 +103,7 @@ void Legend::show_run(const RunData& run) {
     }
     if (has_skips_) {
         meanings +=
-            tr("curve: skip message, to a stage that is no neighbour; dashed: its gradient");
+            tr("curve: skip message between stages that are no neighbours; dashed: its gradient");
     }
     set_tip(*this, meanings.join('\n'));
     setAccessibleDescription(meanings.join(QStringLiteral("; ")));
@@ -152,9 +150,6 @@ int Legend::layout_entries(QPainter* painter, const Density& density) const {
             painter->drawText(rect, Qt::AlignCenter, style.letter);
         });
     }
-    if (has_waits_) {
-        add(tr("waiting"), [&](const QRect& rect) { paint_wait(*painter, rect, palette_); });
-    }
     if (ops_.empty()) {
         return 0;  // there is no run
     }
@@ -162,11 +157,7 @@ int Legend::layout_entries(QPainter* painter, const Density& density) const {
         add(tr("skip message"),
             [&](const QRect& rect) { paint_skip_sample(*painter, rect, palette_); });
     }
-    add(tr("idle"), [&](const QRect& rect) {
-        painter->fillRect(rect, palette_.row);
-        painter->setPen(palette_.grid);
-        painter->drawRect(rect.adjusted(0, 0, -1, -1));
-    });
+    add(tr("idle"), [&](const QRect& rect) { paint_idle(*painter, rect, palette_); });
     if (has_errors_) {
         add(density.whole_sentence ? tr("faster / slower than predicted") : tr("faster / slower"),
             [&](const QRect& rect) { paint_error_sample(*painter, rect, palette_); });

@@ -36,7 +36,6 @@ class Legend : public QWidget {
 
     Palette palette_;
     std::vector<Op> ops_;
-    bool has_waits_ = false;
     bool has_errors_ = false;
     bool has_skips_ = false;
 };

@@ -82,15 +82,18 @@ void MinimapView::draw_picture() {
     }
     QPainter painter(&picture_);
     const QRect rect = area();
-    painter.fillRect(rect, palette_.row);
+    painter.fillRect(rect, palette_.idle_fill);
+    painter.fillRect(rect, QBrush(palette_.idle_hatch, Qt::FDiagPattern));
     const Twin& twin = scene().run->twin;
     const auto y_of = [&](float share) {
         return rect.bottom() + 1 -
                static_cast<int>(std::lround(share * static_cast<float>(rect.height())));
     };
-    const auto measured = utilisation_over_run(twin, scene().places, Side::Measured, rect.width());
-    for (int x = 0; x < rect.width() && twin.has(Side::Measured); ++x) {
-        const int top = y_of(measured[as_index(x)]);
+    // The area is what was measured, or, of a run that was not, what is predicted.
+    const Side area_side = twin.has(Side::Measured) ? Side::Measured : Side::Predicted;
+    const auto busy = utilisation_over_run(twin, scene().places, area_side, rect.width());
+    for (int x = 0; x < rect.width() && twin.has(area_side); ++x) {
+        const int top = y_of(busy[as_index(x)]);
         painter.fillRect(rect.left() + x, top, 1, rect.bottom() + 1 - top, palette_.memory_fill);
     }
     const auto predicted =

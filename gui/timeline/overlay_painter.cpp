@@ -7,6 +7,8 @@
 
 #include <QFontMetrics>
 
+#include "core/base/short_number.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -95,7 +97,7 @@ void OverlayPainter::paint_ruler_line(const TimeRange& ruler) {
         painter_.drawLine(x, y - 5, x, y + 5);
     }
     const Duration length = std::max(ruler.begin, ruler.end) - std::min(ruler.begin, ruler.end);
-    const QString text = QString::fromStdString(format_duration(length));
+    const QString text = QString::fromStdString(short_time(length));
     const int width = metrics.horizontalAdvance(text) + 2 * chip_padding;
     const QRect chip(
         (left + right - width) / 2, y - metrics.height() - 8, width, metrics.height() + 4);

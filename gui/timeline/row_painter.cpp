@@ -123,9 +123,13 @@ void RowPainter::paint_names() {
     names_.clear();
 }
 
-/// On which actions that share pixels fade.
+/// The ground of idle time, to which actions that share pixels fade.
 const QColor& RowPainter::ground() const {
-    return scene_.overlay.bubbles ? palette().bubble_fill : palette().row;
+    return scene_.overlay.bubbles ? palette().highlight_fill : palette().idle_fill;
+}
+
+const QColor& RowPainter::ground_hatch() const {
+    return scene_.overlay.bubbles ? palette().highlight_hatch : palette().idle_hatch;
 }
 
 /// The colour of many actions at once: the paler, the less of the time is compute.
@@ -145,15 +149,15 @@ QRgb RowPainter::fill_of(const Box& box) {
         case BoxKind::Coalesced:
             return faded(box.op, box.compute);
         case BoxKind::Wait:
-            return (scene_.overlay.bubbles ? palette().bubble_fill : palette().wait_fill).rgb();
+            return ground().rgb();
         case BoxKind::Action:
             break;
     }
     return style(box.op).fill.rgb();
 }
 
-/// The row's ground reaches from the start of the step to the end of this side's step, so that the
-/// two sides' lengths can be compared at their right ends.
+/// The row's ground, which is idle time, reaches from the start of the step to the end of this
+/// side's step, so that the two sides' lengths can be compared at their right ends.
 void RowPainter::paint_ground(const Row& row, int step, PixelCanvas& canvas) {
     const StepPlace& place = scene_.places.of(row.side, step);
     const Duration length = scene_.run->twin.step(row.side, step)->length;
@@ -163,9 +167,7 @@ void RowPainter::paint_ground(const Row& row, int step, PixelCanvas& canvas) {
         return;
     }
     canvas.fill_columns(left, width, ground().rgb());
-    if (scene_.overlay.bubbles) {
-        canvas.hatch_columns(left, width, palette().bubble_hatch.rgb(), Qt::FDiagPattern, 0);
-    }
+    canvas.hatch_columns(left, width, ground_hatch().rgb(), Qt::FDiagPattern, 0);
 }
 
 void RowPainter::fill_box(const Box& box, int left, PixelCanvas& canvas) {
@@ -185,12 +187,7 @@ void RowPainter::hatch_box(const Box& box, int left, PixelCanvas& canvas) {
                 x, box.width, mixed(ground(), style.hatch, box.compute).rgb(), style.pattern, x);
             return;
         case BoxKind::Wait:
-            canvas.hatch_columns(
-                x,
-                box.width,
-                (scene_.overlay.bubbles ? palette().bubble_hatch : palette().wait_hatch).rgb(),
-                Qt::FDiagPattern,
-                0);
+            canvas.hatch_columns(x, box.width, ground_hatch().rgb(), Qt::FDiagPattern, 0);
             return;
         case BoxKind::Action:
             canvas.hatch_columns(x, box.width, style.hatch.rgb(), style.pattern, x);
@@ -426,10 +423,10 @@ void paint_sample(QPainter& painter, const QRect& rect, const OpStyle& style) {
     }
 }
 
-void paint_wait(QPainter& painter, const QRect& rect, const Palette& palette) {
-    painter.fillRect(rect, palette.wait_fill);
+void paint_idle(QPainter& painter, const QRect& rect, const Palette& palette) {
+    painter.fillRect(rect, palette.idle_fill);
     painter.setBrushOrigin(0, rect.y());
-    painter.fillRect(rect, QBrush(palette.wait_hatch, Qt::FDiagPattern));
+    painter.fillRect(rect, QBrush(palette.idle_hatch, Qt::FDiagPattern));
 }
 
 }  // namespace pipetwin::gui

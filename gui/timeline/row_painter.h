@@ -46,6 +46,7 @@ class RowPainter {
     ViewTransform view_of(Side side, int step) const;
     static WideBox wide_box(const Box& box, const RowIndex& spans, const ViewTransform& view);
     const QColor& ground() const;
+    const QColor& ground_hatch() const;
     QRgb faded(Op op, double compute);
     QRgb fill_of(const Box& box);
     void paint_ground(const Row& row, int step, PixelCanvas& canvas);
@@ -73,6 +74,6 @@ class RowPainter {
 
 /// Hatching as in the rows, for the legend.
 void paint_sample(QPainter& painter, const QRect& rect, const OpStyle& style);
-void paint_wait(QPainter& painter, const QRect& rect, const Palette& palette);
+void paint_idle(QPainter& painter, const QRect& rect, const Palette& palette);
 
 }  // namespace pipetwin::gui

@@ -177,7 +177,7 @@ QList<QAccessibleInterface*> TimelineAccessible::selectedCells() const {
 }
 
 QString TimelineAccessible::columnDescription(int column) const {
-    return TimelineView::tr("action %1 that is seen").arg(column + 1);
+    return TimelineView::tr("visible action %1").arg(column + 1);
 }
 
 QString TimelineAccessible::rowDescription(int row) const {

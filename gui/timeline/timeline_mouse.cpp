@@ -137,8 +137,20 @@ void TimelineView::mouseReleaseEvent(QMouseEvent* event) {
         set_tracks(std::move(tracks));
         return;
     }
-    selection_->set_span(span_at(event->pos()));
+    select_at(event->pos());
+}
+
+/// Selects the action under the mouse, or the one that idle time ends at.
+void TimelineView::select_at(QPoint position) {
+    std::optional<SpanRef> ref = span_at(position);
+    const std::optional<SpanRef> idle = ref ? std::nullopt : idle_at(position);
+    const bool at_end = idle && !twin().span(*idle);
+    ref = at_end || !idle ? ref : idle;
+    selection_->set_span(ref);
     selection_->set_range(std::nullopt);
+    if (at_end) {
+        emit end_of_step_clicked(*idle);
+    }
 }
 
 void TimelineView::hover(const std::optional<QPoint>& position) {

@@ -7,6 +7,7 @@
 #include <QPaintEngine>
 
 #include "core/base/as_index.h"
+#include "core/base/short_number.h"
 #include "gui/base/label_text.h"
 #include "gui/timeline/overlay_painter.h"
 #include "gui/timeline/row_painter.h"
@@ -36,7 +37,7 @@ QString track_marks(const Track& track) {
 }
 
 QString utilisation_text(double utilisation) {
-    return QStringLiteral("%1 %").arg(100 * utilisation, 0, 'f', 1);
+    return QString::fromStdString(short_percent(utilisation));
 }
 
 QString qt(const std::string& text) {
@@ -65,7 +66,9 @@ class ScenePainter {
             paint_labels(scene_.ruler_height, border, true);
             painter_.fillRect(0, border - 1, scene_.size.width(), 1, palette().faint_text);
         }
-        paint_ruler();
+        if (scene_.ruler_height > 0) {
+            paint_ruler();
+        }
     }
 
   private:
@@ -348,7 +351,11 @@ class ScenePainter {
         return tick_text_rect(x, width);
     }
     QString cursor_text() const {
-        return qt(format_duration(scene_.view.time_at(*scene_.cursor_x)));
+        // Neighbouring pixels have different times.
+        const Duration length = std::max(Duration{1}, scene_.places.length());
+        const double pixels = static_cast<double>(length.count()) / scene_.view.ns_per_pixel;
+        const int digits = 1 + static_cast<int>(std::ceil(std::log10(std::max(1.0, pixels))));
+        return qt(time_within(scene_.view.time_at(*scene_.cursor_x), length, digits));
     }
 
     /// Above the times, where there are several steps: each name at the left of what is seen of it.

@@ -447,18 +447,27 @@ void TimelineView::scrollContentsBy(int /*dx*/, int /*dy*/) {
     viewport()->update();
 }
 
-std::optional<SpanRef> TimelineView::span_at(QPoint position) const {
+template <class Find>
+std::optional<SpanRef> TimelineView::find_at(QPoint position, Find ask) const {
     const int x = position.x() - scene_.label_width;
     const int y = position.y() - scene_.ruler_height;
     if (!has_run() || x < 0 || y < 0) {
         return std::nullopt;
     }
-    return hit(twin(),
+    return ask(twin(),
                scene_.places,
                scene_.layout,
                scene_.view,
                x,
                scene_.layout.from_screen(y, scene_.scroll));
+}
+
+std::optional<SpanRef> TimelineView::span_at(QPoint position) const {
+    return find_at(position, hit);
+}
+
+std::optional<SpanRef> TimelineView::idle_at(QPoint position) const {
+    return find_at(position, pipetwin::gui::idle_at);
 }
 
 std::optional<int> TimelineView::rank_at(QPoint position) const {

@@ -122,6 +122,9 @@ class TimelineView : public QAbstractScrollArea {
 
     /// The action at a place of the viewport.
     std::optional<SpanRef> span_at(QPoint position) const;
+    /// The idle time at a place of the viewport, by the action that it ends at (gui/view/timeline/
+    /// step_places.h).
+    std::optional<SpanRef> idle_at(QPoint position) const;
 
     /// The rectangle of a span on the viewport.
     QRect place_of(const SpanRef& ref) const { return rect_of(scene_, ref); }
@@ -132,6 +135,8 @@ class TimelineView : public QAbstractScrollArea {
     void view_changed();
     void tracks_changed();
     void overlay_changed();  ///< the critical path
+    /// A click on the time after the last action of a rank: `end.cell` is the length of its row.
+    void end_of_step_clicked(const SpanRef& end);
 
   protected:
     bool viewportEvent(QEvent* event) override;
@@ -179,6 +184,9 @@ class TimelineView : public QAbstractScrollArea {
     void bring_into_sight(const SpanRef& ref);
     void hover(const std::optional<QPoint>& position);
     void follow_drag(QPoint position);
+    void select_at(QPoint position);
+    template <class Find>
+    std::optional<SpanRef> find_at(QPoint position, Find ask) const;
     void find_skips();
     void find_other_end();
     void take_selection();

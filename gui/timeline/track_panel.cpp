@@ -11,6 +11,7 @@
 #include <QVBoxLayout>
 
 #include "core/base/as_index.h"
+#include "core/base/short_number.h"
 
 namespace pipetwin::gui {
 
@@ -77,7 +78,7 @@ QVariant TrackModel::data(const QModelIndex& index, int role) const {
                 return alignment(Utilisation);
             }
             return role == Qt::DisplayRole
-                       ? tr("%1 %").arg(100 * utilisation(track.rank), 0, 'f', 1)
+                       ? QString::fromStdString(short_percent(utilisation(track.rank)))
                        : QVariant();
         case Pinned:
             return role == Qt::CheckStateRole ? checked(track.pinned) : QVariant();

@@ -17,6 +17,7 @@
 #include <QtConcurrentRun>
 
 #include "core/base/as_index.h"
+#include "core/base/short_number.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
@@ -26,8 +27,9 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int legend_width = 14;
-constexpr double most_digits = 9999.5;  ///< from here on four digits round to a power of ten
 constexpr int gap = 6;
+constexpr int label_padding = 3;  ///< between a number and the edge of its cell
+const QString star = QStringLiteral("\u2605");
 
 QString per_second(const HeatMap& map) {
     return map.counts_samples ? HeatMapView::tr("samples/s") : HeatMapView::tr("micro-batches/s");
@@ -82,9 +84,73 @@ void HeatMapView::set_colors(const Palette& palette) {
     update();
 }
 
+QColor text_on(const QColor& ground) {
+    return contrast_ratio(Qt::black, ground) >= contrast_ratio(Qt::white, ground) ? Qt::black
+                                                                                  : Qt::white;
+}
+
 void HeatMapView::show_map(HeatMap map) {
-    map_ = std::move(map);
-    range_ = map_.range(value_);
+    whole_ = std::move(map);
+    fit_map();
+}
+
+void HeatMapView::show_value(HeatValue value) {
+    value_ = value;
+    fit_map();
+}
+
+void HeatMapView::show_marks(const std::optional<Numbers>& current,
+                             const std::optional<Numbers>& measured,
+                             const QString& measured_name) {
+    current_numbers_ = current;
+    measured_numbers_ = measured;
+    measured_name_ = measured_name;
+    fit_map();
+    if (current_) {
+        focused_ = *current_;
+    }
+}
+
+/// Width of the widest number of a cell, with the star of the best one.
+int HeatMapView::widest_label() const {
+    int widest = 0;
+    for (const HeatCell& cell : whole_.cells) {
+        if (cell.fits()) {
+            widest =
+                std::max(widest, fontMetrics().horizontalAdvance(number_of(cell.value(value_))));
+        }
+    }
+    return widest + fontMetrics().horizontalAdvance(star);
+}
+
+/// Shows as many rows and columns as there is room for, among them those with marks.
+void HeatMapView::fit_map() {
+    range_ = whole_.range(value_);
+    const std::optional<Cell> best = whole_.best(value_);
+    std::vector<Cell> kept;
+    const auto keep = [&](const std::optional<Numbers>& numbers) {
+        const auto cell = numbers ? whole_.place_of(numbers->first, numbers->second) : std::nullopt;
+        if (cell) {
+            kept.push_back(*cell);
+        }
+    };
+    keep(current_numbers_);
+    keep(measured_numbers_);
+    if (best) {
+        kept.push_back(*best);
+    }
+    const int row_height = fontMetrics().height() + label_padding;
+    const int column_width = widest_label() + 2 * label_padding;
+    map_ = thinned(whole_,
+                   as_index(std::max(2, area().height() / row_height)),
+                   as_index(std::max(2, area().width() / column_width)),
+                   kept);
+    const auto place_of = [&](const std::optional<Numbers>& numbers) {
+        return numbers ? cell_of(numbers->first, numbers->second) : std::nullopt;
+    };
+    current_ = place_of(current_numbers_);
+    measured_ = place_of(measured_numbers_);
+    best_ = map_.best(value_);
     if (!map_.empty()) {
         focused_ = {std::min(focused_.row, map_.stages.size() - 1),
                     std::min(focused_.column, map_.micro_batches.size() - 1)};
@@ -92,32 +158,23 @@ void HeatMapView::show_map(HeatMap map) {
     update();
 }
 
-void HeatMapView::show_value(HeatValue value) {
-    value_ = value;
-    range_ = map_.range(value_);
-    update();
+void HeatMapView::resizeEvent(QResizeEvent* event) {
+    QWidget::resizeEvent(event);
+    const std::optional<std::pair<int, int>> focused =
+        map_.empty() ? std::nullopt
+                     : std::optional(std::pair(map_.stages[focused_.row],
+                                               map_.micro_batches[focused_.column]));
+    fit_map();
+    if (const auto there = focused ? cell_of(focused->first, focused->second) : std::nullopt) {
+        focused_ = *there;
+    }
 }
 
-void HeatMapView::show_marks(const std::optional<Cell>& current,
-                             const std::optional<Cell>& measured,
-                             const QString& measured_name) {
-    current_ = current;
-    measured_ = measured;
-    measured_name_ = measured_name;
-    if (current) {
-        focused_ = *current;
+void HeatMapView::changeEvent(QEvent* event) {
+    if (event->type() == QEvent::FontChange) {
+        fit_map();
     }
-    update();
-}
-
-std::optional<HeatMapView::Cell> HeatMapView::cell_of(int stages, int micro_batches) const {
-    const auto row = std::ranges::find(map_.stages, stages);
-    const auto column = std::ranges::find(map_.micro_batches, micro_batches);
-    if (row == map_.stages.end() || column == map_.micro_batches.end()) {
-        return std::nullopt;
-    }
-    return Cell{static_cast<std::size_t>(row - map_.stages.begin()),
-                static_cast<std::size_t>(column - map_.micro_batches.begin())};
+    QWidget::changeEvent(event);
 }
 
 QSize HeatMapView::sizeHint() const {
@@ -132,8 +189,8 @@ QRect HeatMapView::area() const {
     const int left =
         fontMetrics().horizontalAdvance(QStringLiteral("8888")) + 2 * gap + fontMetrics().height();
     const int right =
-        legend_width + 2 * gap + fontMetrics().horizontalAdvance(QStringLiteral("8888.88 GiB "));
-    const int below = 2 * fontMetrics().height() + gap;
+        legend_width + 2 * gap + fontMetrics().horizontalAdvance(QStringLiteral("micro-batches "));
+    const int below = fontMetrics().height() + gap;
     return rect().adjusted(left, gap, -right, -below);
 }
 
@@ -164,31 +221,45 @@ std::optional<HeatMapView::Cell> HeatMapView::cell_at(QPoint position) const {
 QString HeatMapView::number_of(double value) const {
     switch (value_) {
         case HeatValue::Throughput:
-            return value < most_digits ? QString::number(value, 'g', 4)
-                                       : QString::number(value, 'f', 0);  // no "1.2e+04"
+            return text_of(short_number(value));
         case HeatValue::Bubble:
-            return tr("%1 %").arg(100 * value, 0, 'f', 1);
+            return text_of(short_percent(value));
         case HeatValue::PeakMemory:
             break;
     }
-    return QString::fromStdString(format_bytes(Bytes{std::llround(value)}));
+    return text_of(format_bytes(Bytes{std::llround(value)}));
+}
+
+QString HeatMapView::label_of(const Cell& at) const {
+    const HeatCell& cell = map_.at(at.row, at.column);
+    if (!cell.fits()) {
+        return {};
+    }
+    const QString number = number_of(cell.value(value_));
+    return at == best_ ? star + number : number;
 }
 
 QString HeatMapView::sentence_of(const Cell& at) const {
     const HeatCell& cell = map_.at(at.row, at.column);
     const QString where = stages_text(map_.stages[at.row]) + QStringLiteral(", ") +
                           micro_batches_text(map_.micro_batches[at.column]);
-    QString text = cell.fits() ? tr("%1: %2 %3, bubble %4 %")
-                                     .arg(where)
-                                     .arg(cell.per_second, 0, 'f', 1)
-                                     .arg(per_second(map_))
-                                     .arg(100 * cell.bubble, 0, 'f', 1)
-                               : tr("%1: %2").arg(where, QString::fromStdString(cell.reason));
+    QString text = cell.fits() ? tr("%1: %2 %3, bubble %4")
+                                     .arg(where,
+                                          text_of(short_number(cell.per_second)),
+                                          per_second(map_),
+                                          text_of(short_percent(cell.bubble)))
+                               : tr("%1: infeasible: %2").arg(where, text_of(cell.reason));
     if (cell.fits() && map_.knows_memory) {
         text += tr(", peak %1").arg(QString::fromStdString(format_bytes(cell.peak)));
     }
+    if (!map_.is_on_machine(at.row)) {
+        text += tr(" (the machine has devices for %1)").arg(stages_text(map_.machine_stages));
+    }
+    if (at == best_) {
+        text += tr(" (best)");
+    }
     if (at == current_) {
-        text += tr(" (as it is set)");
+        text += tr(" (current settings)");
     }
     if (at == measured_) {
         text += tr(" (%1)").arg(measured_name_);
@@ -198,29 +269,27 @@ QString HeatMapView::sentence_of(const Cell& at) const {
 
 QString HeatMapView::summary() const {
     if (!range_) {
-        return tr("Hatched: none of these can be.");
+        return tr("Every combination is infeasible: %1.")
+            .arg(whole_.empty() ? QString() : text_of(whole_.cells.front().reason));
     }
-    const bool lowest = value_ != HeatValue::Throughput;
-    const double best = lowest ? range_->first : range_->second;
     QString text;
-    for (std::size_t row = 0; row < map_.stages.size() && text.isEmpty(); ++row) {
-        for (std::size_t column = 0; column < map_.micro_batches.size() && text.isEmpty();
-             ++column) {
-            const HeatCell& cell = map_.at(row, column);
-            if (cell.fits() && cell.value(value_) == best) {
-                const QString number = value_ == HeatValue::Throughput
-                                           ? number_of(best) + ' ' + per_second(map_)
-                                           : number_of(best);
-                text = tr("%1: %2 with %3 and %4.")
-                           .arg(lowest ? tr("Lowest") : tr("Highest"),
-                                number,
-                                stages_text(map_.stages[row]),
-                                micro_batches_text(map_.micro_batches[column]));
-            }
-        }
+    if (best_) {
+        const HeatCell& cell = map_.at(best_->row, best_->column);
+        const QString number = number_of(cell.value(value_));
+        text = tr("%1 %2: %3 with %4 and %5")
+                   .arg(star,
+                        value_ == HeatValue::Throughput ? tr("Highest") : tr("Lowest"),
+                        value_ == HeatValue::Throughput ? number + ' ' + per_second(map_) : number,
+                        stages_text(map_.stages[best_->row]),
+                        micro_batches_text(map_.micro_batches[best_->column]));
+    } else {
+        text = tr("No combination is feasible on this machine");
+    }
+    if (!map_.is_on_machine(map_.stages.size() - 1)) {
+        text += tr("; the machine has devices for %1").arg(stages_text(map_.machine_stages));
     }
     const QString dot = measured_ ? tr("; dot: %1").arg(measured_name_) : QString();
-    return text + tr(" Ringed: as it is set%1; hatched: cannot be.").arg(dot);
+    return text + tr(". Ring: current settings%1; hatched: infeasible.").arg(dot);
 }
 
 double HeatMapView::share_of(const HeatCell& cell) const {
@@ -233,21 +302,44 @@ double HeatMapView::share_of(const HeatCell& cell) const {
 void HeatMapView::paint_cell(QPainter& painter, const Cell& at) const {
     const HeatCell& cell = map_.at(at.row, at.column);
     const QRect place = place_of(at).adjusted(0, 0, -1, -1);
-    if (cell.fits()) {
-        painter.fillRect(place, cividis(share_of(cell)));
-    } else {
+    if (!cell.fits()) {
         painter.fillRect(place, palette_.row);
-        painter.fillRect(place, QBrush(palette_.wait_hatch, Qt::BDiagPattern));
+        painter.fillRect(place, QBrush(palette_.idle_hatch, Qt::BDiagPattern));
+        return;
+    }
+    // Cells that the machine has no devices for have a number and no colour.
+    const bool colored = map_.is_on_machine(at.row) || !best_;
+    const QColor ground = colored ? cividis(share_of(cell)) : palette_.background;
+    painter.fillRect(place, ground);
+    painter.setPen(colored ? text_on(ground) : palette_.faint_text);
+    painter.drawText(place, Qt::AlignCenter, label_of(at));
+}
+
+/// A double frame of the best cell, and a ring of the current settings, which are seen on every
+/// colour: each is black beside white.
+void HeatMapView::paint_frames(QPainter& painter) const {
+    const auto frame = [&](const Cell& cell, int inset, int width, const QColor& color) {
+        painter.setPen(QPen(color, width));
+        painter.drawRect(place_of(cell).adjusted(inset, inset, -2 - inset, -2 - inset));
+    };
+    if (best_) {
+        frame(*best_, 0, 1, Qt::black);
+        frame(*best_, 1, 1, Qt::white);
+        frame(*best_, 2, 1, Qt::black);
+    }
+    if (current_) {
+        frame(*current_, 0, 3, Qt::black);
+        frame(*current_, 0, 1, Qt::white);
     }
 }
 
 /// Seen in the smallest cell, and above the ring.
 void HeatMapView::paint_dot(QPainter& painter, const Cell& at) const {
     const QRect place = place_of(at).adjusted(0, 0, -1, -1);
-    const int radius = std::max(3, std::min({place.width(), place.height(), 14}) / 4);
+    constexpr int radius = 3;
     painter.setPen(QPen(Qt::black, 1));
     painter.setBrush(Qt::white);
-    painter.drawEllipse(place.center(), radius, radius);
+    painter.drawEllipse(place.topRight() + QPoint(-radius - 3, radius + 3), radius, radius);
     painter.setBrush(Qt::NoBrush);
 }
 
@@ -255,18 +347,20 @@ void HeatMapView::paint_dot(QPainter& painter, const Cell& at) const {
 void HeatMapView::paint_axes(QPainter& painter) const {
     const QRect all = area();
     const int height = fontMetrics().height();
-    painter.setPen(palette_.text);
     int last_bottom = -height;
     for (std::size_t row = 0; row < map_.stages.size(); ++row) {
         const QRect place = place_of({row, 0});
         const int top = place.center().y() - height / 2;
         if (top >= last_bottom) {
+            const bool too_many = !map_.is_on_machine(row);
+            painter.setPen(too_many ? palette_.faint_text : palette_.text);
             painter.drawText(QRect(height, top, all.left() - gap - height, height),
                              Qt::AlignRight | Qt::AlignVCenter,
                              QString::number(map_.stages[row]));
             last_bottom = top + height;
         }
     }
+    painter.setPen(palette_.text);
     int last_right = 0;
     for (std::size_t column = 0; column < map_.micro_batches.size(); ++column) {
         const QRect place = place_of({0, column});
@@ -280,13 +374,14 @@ void HeatMapView::paint_axes(QPainter& painter) const {
         }
     }
     painter.setPen(palette_.faint_text);
-    painter.drawText(QRect(all.left(), all.bottom() + height, all.width(), height + gap),
-                     Qt::AlignCenter,
-                     tr("micro-batches (M)"));
+    painter.drawText(
+        QRect(all.right() + gap, all.bottom() + 2, width() - all.right() - gap, height),
+        Qt::AlignLeft | Qt::AlignVCenter,
+        tr("micro-batches"));
     painter.save();
     painter.translate(height, all.bottom());
     painter.rotate(-90);
-    painter.drawText(QRect(0, -height, all.height(), height), Qt::AlignCenter, tr("stages (K)"));
+    painter.drawText(QRect(0, -height, all.height(), height), Qt::AlignCenter, tr("stages"));
     painter.restore();
 }
 
@@ -310,13 +405,6 @@ void HeatMapView::paint_legend(QPainter& painter) const {
                          Qt::AlignLeft | Qt::AlignVCenter,
                          number_of(range_->first + share * (range_->second - range_->first)));
     }
-    if (value_ == HeatValue::Throughput) {
-        painter.setPen(palette_.faint_text);
-        painter.drawText(
-            QRect(all.right(), all.bottom() + height, width() - all.right() - gap, height + gap),
-            Qt::AlignRight | Qt::AlignVCenter,
-            per_second(map_));
-    }
 }
 
 void HeatMapView::paintEvent(QPaintEvent*) {
@@ -331,13 +419,7 @@ void HeatMapView::paintEvent(QPaintEvent*) {
         }
     }
     painter.setRenderHint(QPainter::Antialiasing, false);
-    if (current_) {
-        const QRect ring = place_of(*current_).adjusted(0, 0, -2, -2);
-        painter.setPen(QPen(Qt::black, 3));
-        painter.drawRect(ring);
-        painter.setPen(QPen(Qt::white, 1));
-        painter.drawRect(ring);
-    }
+    paint_frames(painter);
     if (measured_) {
         paint_dot(painter, *measured_);
     }
@@ -417,7 +499,8 @@ HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
       view_(new HeatMapView(this)) {
     setAccessibleName(tr("Heat map"));
     value_->addItems({tr("Throughput"), tr("Bubble (total)"), tr("Peak memory")});
-    value_->setAccessibleName(tr("What the heat map shows"));
+    value_->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+    value_->setAccessibleName(tr("Quantity of the heat map"));
     text_->setWordWrap(true);
     auto* const row = new QHBoxLayout;
     row->addWidget(value_);
@@ -443,12 +526,19 @@ HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
             want();
             return;
         }
+        value_->setItemText(0, tr("Throughput (%1)").arg(per_second(map)));
         view_->show_map(std::move(map));
+        const int left_out = view_->whole_map().left_out;
+        set_tip(
+            *text_,
+            left_out == 0
+                ? QString()
+                : tr("Rows and columns without a feasible cell are left out: %1.").arg(left_out));
         show_marks();
         say(view_->summary());
         want();  // marks it, or begins again where the settings have left its axes
     });
-    say(tr("There is no run."));
+    say(tr("No run is open."));
 }
 
 HeatMapPanel::~HeatMapPanel() {
@@ -483,7 +573,7 @@ void HeatMapPanel::show_what_if(std::shared_ptr<const WhatIfSource> source,
         stop();
         mapped_source_.reset();
         view_->show_map({});
-        say(source_ == nullptr ? tr("There is no run.")
+        say(source_ == nullptr ? tr("No run is open.")
                                : QString::fromStdString(source_->why_not()));
         return;
     }
@@ -499,8 +589,9 @@ void HeatMapPanel::want() {
     if (source_ == nullptr || !source_->why_not().empty() || !isVisible()) {
         return;
     }
-    const bool on_axes = mapped_ == settings_ ||
-                         view_->cell_of(settings_.stages, settings_.micro_batches).has_value();
+    const bool on_axes =
+        mapped_ == settings_ ||
+        view_->whole_map().place_of(settings_.stages, settings_.micro_batches).has_value();
     if (working_ && !is_current()) {
         stop();  // the next one begins when this one has ended
         return;
@@ -527,9 +618,10 @@ void HeatMapPanel::want() {
 void HeatMapPanel::show_marks() {
     const WhatIf& own = source_->settings();
     const bool measured = source_->run().measured.has_value();
-    view_->show_marks(view_->cell_of(settings_.stages, settings_.micro_batches),
-                      measured ? view_->cell_of(own.stages, own.micro_batches) : std::nullopt,
-                      QString::fromStdString(side_name(source_->run(), Side::Measured)));
+    view_->show_marks(
+        std::pair(settings_.stages, settings_.micro_batches),
+        measured ? std::optional(std::pair(own.stages, own.micro_batches)) : std::nullopt,
+        text_of(side_name(source_->run(), Side::Measured)));
 }
 
 }  // namespace pipetwin::gui

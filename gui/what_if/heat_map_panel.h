@@ -20,34 +20,44 @@ namespace pipetwin::gui {
 /// and Renslow, "Optimizing colormaps with consideration for color vision deficiency" (2018).
 QColor cividis(double share);
 
-/// The heat map: stages down, micro-batches across, a rectangle each. What cannot be planned is
-/// hatched; the settings are ringed, and what was measured has a dot. The arrows move, Enter or a
-/// click takes a cell.
+/// Black or white, whichever is read better on a colour.
+QColor text_on(const QColor& ground);
+
+/// The heat map: stages down, micro-batches across, a rectangle with its number each. It shows as
+/// many rows and columns as it has room for with readable numbers. Infeasible cells are hatched,
+/// the best one has a star and a double frame, the current settings a ring, and what was measured a
+/// dot. Stages that the machine has no devices for are written faintly, and none of them is the
+/// best. The arrows move, Enter or a click takes a cell.
 class HeatMapView : public QWidget {
     Q_OBJECT
 
   public:
     explicit HeatMapView(QWidget* parent = nullptr);
 
-    struct Cell {
-        std::size_t row = 0;
-        std::size_t column = 0;
-
-        bool operator==(const Cell&) const = default;
-    };
+    using Cell = HeatMap::Place;
 
     void set_colors(const Palette& palette);
     void show_map(HeatMap map);
     void show_value(HeatValue value);
 
+    /// Stages and micro-batches of a cell.
+    using Numbers = std::pair<int, int>;
     /// Marks the cells of the settings and of the measured run; none: no such cell.
     /// `measured_name`: "measured" or "emulated".
-    void show_marks(const std::optional<Cell>& current,
-                    const std::optional<Cell>& measured,
+    void show_marks(const std::optional<Numbers>& current,
+                    const std::optional<Numbers>& measured,
                     const QString& measured_name);
 
+    /// The map with all rows and columns, also those that there is no room for.
+    const HeatMap& whole_map() const { return whole_; }
+    /// The rows and columns on the screen.
     const HeatMap& map() const { return map_; }
-    std::optional<Cell> cell_of(int stages, int micro_batches) const;
+    std::optional<Cell> cell_of(int stages, int micro_batches) const {
+        return map_.place_of(stages, micro_batches);
+    }
+    const std::optional<Cell>& best() const { return best_; }
+    /// The number that stands in a cell; "" in an infeasible one.
+    QString label_of(const Cell& cell) const;
     QRect place_of(const Cell& cell) const;
     const Cell& focused_cell() const { return focused_; }
 
@@ -68,23 +78,32 @@ class HeatMapView : public QWidget {
     void paintEvent(QPaintEvent* event) override;
     void mousePressEvent(QMouseEvent* event) override;
     void keyPressEvent(QKeyEvent* event) override;
+    void resizeEvent(QResizeEvent* event) override;
+    void changeEvent(QEvent* event) override;
 
   private:
     QRect area() const;
+    void fit_map();
+    int widest_label() const;
     std::optional<Cell> cell_at(QPoint position) const;
     void focus(const Cell& cell);
     void choose(const Cell& cell);
     QString number_of(double value) const;
     double share_of(const HeatCell& cell) const;
     void paint_cell(QPainter& painter, const Cell& cell) const;
+    void paint_frames(QPainter& painter) const;
     void paint_dot(QPainter& painter, const Cell& at) const;
     void paint_axes(QPainter& painter) const;
     void paint_legend(QPainter& painter) const;
 
     Palette palette_;
-    HeatMap map_;
+    HeatMap whole_;
+    HeatMap map_;  ///< the part of `whole_` on the screen
     HeatValue value_ = HeatValue::Throughput;
     std::optional<std::pair<double, double>> range_;
+    std::optional<Numbers> current_numbers_;
+    std::optional<Numbers> measured_numbers_;
+    std::optional<Cell> best_;
     std::optional<Cell> current_;
     std::optional<Cell> measured_;
     QString measured_name_;

@@ -12,6 +12,7 @@
 #include <QPainter>
 
 #include "core/base/as_index.h"
+#include "core/base/short_number.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 
@@ -106,11 +107,10 @@ QString PartitionEditor::summary() const {
         }
     }
     const double mean = to_seconds(sums_.back()) / static_cast<double>(pieces_.size());
-    const double above = mean > 0 ? 100 * (to_seconds(longest) / mean - 1) : 0;
-    return tr("Longest: stage %1 with %2, %3 % above the mean")
+    const double above = mean > 0 ? to_seconds(longest) / mean - 1 : 0;
+    return tr("Longest: stage %1 with %2, %3 above the mean")
         .arg(slowest)
-        .arg(time_text(longest))
-        .arg(above, 0, 'f', 1);
+        .arg(time_text(longest), text_of(short_percent(above)));
 }
 
 void PartitionEditor::describe() {
@@ -239,7 +239,9 @@ std::vector<QString> PartitionEditor::time_labels() const {
     const double unit = longest >= std::chrono::seconds(1)        ? 1e9
                         : longest >= std::chrono::milliseconds(1) ? 1e6
                                                                   : 1e3;
-    for (const int decimals : {3, 1, 0}) {
+    const double highest = static_cast<double>(longest.count()) / unit;
+    const int most_decimals = highest >= 100 ? 0 : highest >= 10 ? 1 : 2;
+    for (int decimals = most_decimals; decimals >= 0; --decimals) {
         std::vector<QString> labels;
         bool fit = true;
         int layer = 0;

@@ -20,6 +20,7 @@
 #include <QVBoxLayout>
 
 #include "core/base/as_index.h"
+#include "core/base/short_number.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/view/analysis/action_details.h"
@@ -203,7 +204,7 @@ WhatIfPanel::LogTurn WhatIfPanel::add_log_turn(QGridLayout* grid,
     turn.number->setRange(0, range.most);
     turn.number->setDecimals(2);
     turn.number->setStepType(QAbstractSpinBox::AdaptiveDecimalStepType);
-    turn.number->setSpecialValueText(tr("as it is"));
+    turn.number->setSpecialValueText(tr("as in the run"));
     turn.number->setSuffix(unit);
     turn.number->setKeyboardTracking(false);
     const int row = grid->rowCount();
@@ -343,7 +344,7 @@ WhatIfPanel::ResultLine WhatIfPanel::add_result(QGridLayout* grid, const QString
         text->setTextInteractionFlags(Qt::TextSelectableByMouse);
     }
     line.value->setAccessibleName(name);
-    line.change->setAccessibleName(tr("%1, against the run").arg(name));
+    line.change->setAccessibleName(tr("%1, change from the run").arg(name));
     line.change->setForegroundRole(QPalette::PlaceholderText);
     return line;
 }
@@ -367,7 +368,7 @@ void WhatIfPanel::show_run(std::shared_ptr<const RunData> run) {
     own_.reset();
     shown_.reset();
     drawn_ = run;
-    say(run == nullptr ? tr("There is no run.") : tr("Reading what the run was planned from ..."));
+    say(run == nullptr ? tr("No run is open.") : tr("Reading the scenario of the run ..."));
     controller_->show_run(std::move(run));
 }
 
@@ -390,7 +391,7 @@ void WhatIfPanel::take_source() {
     area_->setVisible(usable);
     note_->setText(usable ? text_of(source()->note()) : QString());
     if (!usable) {
-        say(source() == nullptr ? tr("There is no run.") : text_of(source()->why_not()));
+        say(source() == nullptr ? tr("No run is open.") : text_of(source()->why_not()));
         emit settings_changed();
         emit settled();
         return;
@@ -503,10 +504,7 @@ void WhatIfPanel::show_settings() {
     scaled_stage_->setRange(0, std::max(1, settings_.stages * settings_.chunks) - 1);
     show_scale();
     balance_->setEnabled(settings_.partition.has_value());
-    set_tip(*balance_,
-            settings_.partition ? QString()
-                                : tr("The stages are cut as evenly as the layers "
-                                     "allow already"));
+    set_tip(*balance_, settings_.partition ? QString() : tr("The partition is already balanced"));
     reset_->setEnabled(!(settings_ == source()->settings()));
     partition_->setVisible(ranges.has_partition);
 }
@@ -541,15 +539,15 @@ void WhatIfPanel::show_result(const WhatIfResult& result) {
         own_ = result.outcome.step;
     }
     if (result.outcome.step == nullptr) {
-        say(tr("Not possible: %1.").arg(text_of(result.outcome.reason)) +
-            (drawn_ == nullptr ? QString() : tr(" The timeline stays as it was.")));
+        say(tr("Infeasible: %1.").arg(text_of(result.outcome.reason)) +
+            (drawn_ == nullptr ? QString() : tr(" The timeline shows the last feasible what-if.")));
         emit settled();
         return;
     }
     shown_ = result.outcome.step;
     show_step(*shown_);
     show_partition();
-    const QString took = tr("Simulated again in %1.").arg(text_of(format_duration(result.took)));
+    const QString took = tr("Simulated in %1.").arg(text_of(short_time(result.took)));
     QStringList notes{took};
     for (const std::string& note : shown_->plan->notes) {
         notes += text_of(note);
@@ -581,14 +579,14 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
     results_->setVisible(true);
     const TimeMetrics& now = step.metrics;
     const TimeMetrics& before = own_ == nullptr ? now : own_->metrics;
-    step_.value->setText(text_of(format_duration(now.step) + expected_range_of(step)));
+    step_.value->setText(text_of(short_time(now.step) + expected_range_of(step)));
     step_.change->setText(change_text(to_seconds(now.step), to_seconds(before.step)));
-    pipeline_.value->setText(text_of(format_duration(now.makespan)));
+    pipeline_.value->setText(text_of(short_time(now.makespan)));
     pipeline_.change->setText(change_text(to_seconds(now.makespan), to_seconds(before.makespan)));
-    bubble_.value->setText(tr("%1 %").arg(100 * now.bubble.total, 0, 'f', 1));
+    bubble_.value->setText(text_of(short_percent(now.bubble.total)));
     bubble_.change->setText(text_of(points_text(100 * (now.bubble.total - before.bubble.total))));
     const bool has_samples = now.samples_per_second.has_value();
-    samples_.value->setText(has_samples ? QString::number(*now.samples_per_second, 'f', 1)
+    samples_.value->setText(has_samples ? text_of(short_number(*now.samples_per_second))
                                         : QStringLiteral("\u2013"));
     samples_.change->setText(has_samples && before.samples_per_second
                                  ? change_text(*now.samples_per_second, *before.samples_per_second)

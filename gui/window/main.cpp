@@ -10,6 +10,7 @@
 
 #include "core/base/printable.h"
 #include "core/text/open_file.h"
+#include "gui/base/application_icon.h"
 #include "gui/base/options.h"
 #include "gui/base/widget_style.h"
 #include "gui/timeline/export_view.h"
@@ -42,14 +43,37 @@ void leave_out_complaints(QtMsgType /*type*/,
     }
 }
 
-/// Reads and draws everything at once and on this thread: no user waits at the window.
-int write_screenshot(MainWindow& window, const Options& options) {
-    RunData run = options.runs.empty() ? RunData{} : load_runs(options.runs, options.replica);
+const char* const side_by_side = "side-by-side";  ///< name of a page
+
+/// Whether the run could be read whole; prints what could not.
+bool is_complete(const RunData& run) {
     for (const std::string& problem : run.problems) {
         say(std::cerr, problem + '\n');
     }
-    const bool complete = run.problems.empty();
+    return run.problems.empty();
+}
+
+/// Reads the runs of the command line at once and shows them; false where something is wrong with
+/// one.
+bool show_runs(MainWindow& window, const Options& options) {
+    if (options.view == side_by_side) {
+        bool complete = true;
+        for (const std::filesystem::path& path : options.runs) {
+            auto run = std::make_shared<const RunData>(load_run(path, options.replica));
+            complete = is_complete(*run) && complete;
+            window.compare(std::move(run));
+        }
+        return complete;
+    }
+    RunData run = options.runs.empty() ? RunData{} : load_runs(options.runs, options.replica);
+    const bool complete = is_complete(run);
     window.show_run(std::move(run));
+    return complete;
+}
+
+/// Reads and draws everything at once and on this thread: no user waits at the window.
+int write_screenshot(MainWindow& window, const Options& options) {
+    const bool complete = show_runs(window, options);
     window.show();
     QApplication::processEvents();
     window.show_view(QString::fromStdString(options.view));
@@ -75,6 +99,8 @@ int run_program(int argc, char** argv, const Options& options) {
     QApplication::setOrganizationName(QStringLiteral("pipetwin"));
     QApplication::setStyle(make_widget_style());
     QApplication const application(argc, argv);
+    QGuiApplication::setDesktopFileName(QStringLiteral("pipetwin-gui"));  // the application's id
+    QApplication::setWindowIcon(application_icon());
     use_plain_numbers();
     QSettings settings;
     MainWindow window(options.screenshot ? nullptr : &settings);
@@ -86,7 +112,10 @@ int run_program(int argc, char** argv, const Options& options) {
         return write_screenshot(window, options);
     }
     window.timeline().set_animated(true);
-    if (!options.runs.empty()) {
+    window.show_view(QString::fromStdString(options.view));
+    if (options.view == side_by_side) {
+        window.compare(options.runs);
+    } else if (!options.runs.empty()) {
         window.open_all(options.runs, options.replica);
     }
     window.show();

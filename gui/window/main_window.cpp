@@ -1,5 +1,6 @@
 #include "gui/window/main_window.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -12,15 +13,20 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QMimeData>
+#include <QPushButton>
 #include <QSettings>
 #include <QSplitter>
+#include <QStackedWidget>
 #include <QStatusBar>
+#include <QTabBar>
 #include <QTabWidget>
 #include <QThreadPool>
 #include <QToolButton>
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
+#include "core/artifacts/file_kinds.h"
+#include "core/base/short_number.h"
 #include "gui/base/finder.h"
 #include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
@@ -29,8 +35,11 @@
 #include "gui/panels/error_panel.h"
 #include "gui/panels/op_table.h"
 #include "gui/panels/why_panel.h"
+#include "gui/playground/playground_page.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
+#include "gui/side_by_side/side_by_side_page.h"
+#include "gui/start/start_page.h"
 #include "gui/timeline/export_view.h"
 #include "gui/timeline/legend.h"
 #include "gui/timeline/minimap_view.h"
@@ -50,7 +59,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int max_recent = 8;
 constexpr int margin = 14;
 constexpr int max_title_width = 260;
 
@@ -72,6 +80,17 @@ std::vector<fs::path> dropped_paths(const QMimeData& data) {
         paths.push_back(to_path(url.toLocalFile()));
     }
     return paths;
+}
+
+/// Whether several of the files each have a step of their own, so that one laid over another would
+/// hide it: scenarios, schedules, profiles and run folders, but no traces.
+bool are_runs_of_their_own(const std::vector<fs::path>& paths) {
+    const auto has_own_step = [](const fs::path& path) {
+        const FileKind kind = kind_of_file(path);
+        return kind == FileKind::Scenario || kind == FileKind::Schedule ||
+               kind == FileKind::Profile || kind == FileKind::RunFolder;
+    };
+    return std::ranges::count_if(paths, has_own_step) > 1;
 }
 
 QString file_kinds() {
@@ -153,6 +172,7 @@ void MainWindow::connect_panels() {
         timeline_->setFocus();  // the list is another one now: on with the keys of the timeline
     });
     connect(why_, &WhyPanel::look_at, timeline_, &TimelineView::look_at);
+    connect(timeline_, &TimelineView::end_of_step_clicked, why_, &WhyPanel::explain_end);
     connect(actions_, &OpTablePanel::go_to, timeline_, &TimelineView::show_action);
     connect(errors_, &ErrorPanel::go_to, timeline_, &TimelineView::show_action);
     connect(critical_path_, &CriticalPathPanel::go_to, timeline_, &TimelineView::show_action);
@@ -208,14 +228,19 @@ void MainWindow::build_panels() {
     down->setStretchFactor(0, 1);
     down->setCollapsible(0, false);
     down->setSizes({5, 2});
+    auto* const run = new QWidget(this);
+    auto* const rows = new QVBoxLayout(run);
+    rows->setContentsMargins(0, 0, 0, 0);
+    rows->setSpacing(0);
+    rows->addWidget(build_header());
+    rows->addWidget(minimap_);
+    rows->addWidget(down, 1);
     auto* const center = new QWidget(this);
     auto* const column = new QVBoxLayout(center);
     column->setContentsMargins(0, 0, 0, 0);
     column->setSpacing(0);
     column->addWidget(build_banner());
-    column->addWidget(build_header());
-    column->addWidget(minimap_);
-    column->addWidget(down, 1);
+    column->addWidget(build_pages(run), 1);
     setCentralWidget(center);
     for (QTabWidget* const tabs : {right_, below_}) {
         tabs->setDocumentMode(true);
@@ -234,13 +259,39 @@ void MainWindow::add_panel(QTabWidget* tabs,
 }
 
 void MainWindow::show_view(const QString& name) {
+    show_page(name);
     for (QTabWidget* const tabs : {right_, below_}) {
         for (int i = 0; i < tabs->count(); ++i) {
             if (tabs->widget(i)->objectName() == name) {
                 tabs->setCurrentIndex(i);
+                (tabs == right_ ? right_shown_ : below_shown_)->setChecked(true);
             }
         }
     }
+}
+
+void MainWindow::show_panels(QTabWidget* tabs, bool shown) {
+    tabs->setVisible(shown && !run_->empty());
+    auto* const splitter = qobject_cast<QSplitter*>(tabs->parentWidget());
+    QList<int> sizes = splitter == nullptr ? QList<int>() : splitter->sizes();
+    if (tabs->isVisible() && sizes.value(1) == 0) {  // its handle was dragged to the edge
+        const QSize wanted = tabs->sizeHint();
+        splitter->setSizes(
+            {sizes[0],
+             splitter->orientation() == Qt::Horizontal ? wanted.width() : wanted.height()});
+    }
+    if (!tabs->isVisible() && focusWidget() == nullptr) {
+        timeline_->setFocus();
+    }
+}
+
+/// Brings a panel to the front, shows it where it was hidden, and gives it the keys.
+void MainWindow::open_panel(QTabWidget* tabs, int number) {
+    show_page(QStringLiteral("timeline"));
+    tabs->setCurrentIndex(number);
+    (tabs == right_ ? right_shown_ : below_shown_)->setChecked(true);
+    show_panels(tabs, true);
+    tabs->tabBar()->setFocus();
 }
 
 void MainWindow::wait_for_workers() {
@@ -275,6 +326,9 @@ void MainWindow::tell_problems(const RunData& run) {
     for (const std::string& problem : run.problems) {
         problems += QString::fromStdString(problem);
     }
+    for (const std::string& note : run.notes) {
+        problems += QString::fromStdString(note);
+    }
     show_banner(problems.join('\n'));
 }
 
@@ -285,11 +339,14 @@ void MainWindow::show_run(RunData run) {
         run_ = std::make_shared<const RunData>(std::move(run));
         timeline_->show_run(run_);
         take_run(run_);
-        runs_->add(*run_);
+        if (!run_->path.empty()) {  // else it is from the playground
+            runs_->add(*run_);
+        }
         what_if_->show_run(run_);
-        right_->show();
+        show_page(QStringLiteral("timeline"));
+        show_panels(right_, right_shown_->isChecked());
         minimap_->show();
-        below_->show();
+        show_panels(below_, below_shown_->isChecked());
         search_->hide();
         name_run();
     }
@@ -310,7 +367,8 @@ void MainWindow::exchange_run(RunData run) {
 }
 
 void MainWindow::name_run() {
-    const QString name = name_of(paths_of(*run_));
+    const QString name = run_->path.empty() ? tr("Playground") : name_of(paths_of(*run_));
+    train_->setVisible(!run_->scenario.empty());
     title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
     set_tip(*title_, whole_paths(paths_of(*run_)));
     setWindowTitle(tr("%1 - pipetwin").arg(name));
@@ -404,6 +462,13 @@ void MainWindow::set_theme(Theme theme) {
     critical_path_->set_colors(palette);
     training_->set_colors(palette);
     legend_->set_colors(palette);
+    start_->set_colors(palette);
+    if (playground_ != nullptr) {
+        playground_->set_colors(palette);
+    }
+    if (side_by_side_ != nullptr) {
+        side_by_side_->set_colors(palette);
+    }
 }
 
 void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
@@ -414,7 +479,12 @@ void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
 
 void MainWindow::dropEvent(QDropEvent* event) {
     event->acceptProposedAction();
-    open_all(dropped_paths(*event->mimeData()));
+    std::vector<fs::path> paths = dropped_paths(*event->mimeData());
+    if (are_runs_of_their_own(paths)) {
+        compare(std::move(paths));
+    } else {
+        open_all(std::move(paths));
+    }
 }
 
 QWidget* MainWindow::build_header() {
@@ -428,8 +498,12 @@ QWidget* MainWindow::build_header() {
     auto* const row = new QHBoxLayout(header);
     row->setContentsMargins(margin, 6, margin, 6);
     row->setSpacing(margin);
+    train_ = new QPushButton(tr("Train..."), header);
+    train_->hide();
+    connect(train_, &QPushButton::clicked, this, &MainWindow::show_training);
     row->addWidget(title_);
     row->addWidget(plan_);
+    row->addWidget(train_);
     row->addStretch(1);
     row->addWidget(legend_);
     return header;
@@ -444,7 +518,7 @@ QFrame* MainWindow::build_banner() {
     auto* const dismiss = new QToolButton(banner_);
     dismiss->setText(QStringLiteral("\u00d7"));
     dismiss->setAutoRaise(true);
-    dismiss->setAccessibleName(tr("Dismiss the message"));
+    dismiss->setAccessibleName(tr("Close the message"));
     connect(dismiss, &QToolButton::clicked, banner_, &QWidget::hide);
     auto* const row = new QHBoxLayout(banner_);
     row->setContentsMargins(margin, 8, margin, 8);
@@ -463,23 +537,15 @@ QString MainWindow::shown_folder() const {
 
 void MainWindow::choose_folder() {
     const QString chosen =
-        QFileDialog::getExistingDirectory(this, tr("Open a run folder"), shown_folder());
-    if (!chosen.isEmpty()) {
-        open(to_path(chosen));
-    }
-}
-
-void MainWindow::choose_file() {
-    const QString chosen =
-        QFileDialog::getOpenFileName(this, tr("Open a file"), shown_folder(), file_kinds());
+        QFileDialog::getExistingDirectory(this, tr("Open a folder"), shown_folder());
     if (!chosen.isEmpty()) {
         open(to_path(chosen));
     }
 }
 
 void MainWindow::choose_overlay() {
-    const QStringList chosen = QFileDialog::getOpenFileNames(
-        this, tr("Lay over what is shown"), shown_folder(), file_kinds());
+    const QStringList chosen =
+        QFileDialog::getOpenFileNames(this, tr("Overlay files"), shown_folder(), file_kinds());
     std::vector<fs::path> paths = paths_;
     for (const QString& file : chosen) {
         paths.push_back(to_path(file));
@@ -490,15 +556,7 @@ void MainWindow::choose_overlay() {
 }
 
 void MainWindow::remember(const fs::path& path) {
-    if (settings_ == nullptr) {
-        return;
-    }
-    std::error_code failed;
-    const fs::path whole = fs::absolute(path, failed);
-    QStringList recent = settings_->value(QStringLiteral("recent")).toStringList();
-    recent.removeAll(to_text(whole));
-    recent.prepend(to_text(whole));
-    settings_->setValue(QStringLiteral("recent"), recent.mid(0, max_recent));
+    RecentFiles(settings_).add(path);
 }
 
 void MainWindow::show_banner(const QString& text) {
@@ -536,14 +594,14 @@ void MainWindow::show_range() {
     const TimeRange& range = *selection_->range();
     const StepPlaces& places = timeline_->scene().places;
     QStringList parts{
-        tr("selected %1").arg(QString::fromStdString(format_duration(range.end - range.begin)))};
+        tr("selected %1").arg(QString::fromStdString(short_time(range.end - range.begin)))};
     for (const Side side : {Side::Predicted, Side::Measured}) {
         if (run_->twin.has(side)) {
             const RangeUse use = use_of_range(run_->twin, places, side, range.begin, range.end);
-            parts += tr("%1: busy %2 %, bubble %3 %")
-                         .arg(QString::fromStdString(side_name(*run_, side)))
-                         .arg(100 * use.busy_share(), 0, 'f', 1)
-                         .arg(100 * use.bubble_share(), 0, 'f', 1);
+            parts += tr("%1: busy %2, bubble %3")
+                         .arg(QString::fromStdString(side_name(*run_, side)),
+                              QString::fromStdString(short_percent(use.busy_share())),
+                              QString::fromStdString(short_percent(use.bubble_share())));
         }
     }
     range_->setText(parts.join(QStringLiteral("   ")));
@@ -552,7 +610,7 @@ void MainWindow::show_range() {
 void MainWindow::build_search() {
     finder_ = new Finder(centralWidget());
     search_ = new SearchLine(centralWidget());
-    auto* const column = static_cast<QVBoxLayout*>(centralWidget()->layout());
+    auto* const column = static_cast<QVBoxLayout*>(minimap_->parentWidget()->layout());
     column->insertWidget(column->indexOf(minimap_) + 1, search_);
     connect(search_, &SearchLine::typed, this, &MainWindow::search);
     connect(search_, &SearchLine::next_wanted, this, &MainWindow::go_to_found);
@@ -575,7 +633,7 @@ void MainWindow::search(const QString& text) {
     }
     timeline_->set_found(found_);
     search_->show_count(text.isEmpty()   ? QString()
-                        : !query         ? tr("not understood")
+                        : !query         ? tr("unknown search; try 1F2 or rank 1")
                         : found_.empty() ? tr("none")
                                          : tr("%1 in this step").arg(found_.size()));
 }
@@ -639,7 +697,7 @@ void MainWindow::go_to_rank(int rank) {
 void MainWindow::choose_export() {
     const QString chosen =
         QFileDialog::getSaveFileName(this,
-                                     tr("Export what the timeline shows"),
+                                     tr("Export the timeline"),
                                      name_of(paths_of(*run_)) + QStringLiteral(".svg"),
                                      tr("Pictures (*.png *.svg *.pdf)"));
     if (!chosen.isEmpty()) {

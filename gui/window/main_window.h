@@ -13,7 +13,9 @@
 class QFrame;
 class QLabel;
 class QMenu;
+class QPushButton;
 class QSettings;
+class QStackedWidget;
 class QTabWidget;
 
 namespace pipetwin::gui {
@@ -27,8 +29,11 @@ class HeatMapPanel;
 class Legend;
 class MinimapView;
 class OpTablePanel;
+class PlaygroundPage;
 class RunPanel;
 class SearchLine;
+class SideBySidePage;
+class StartPage;
 class WhatIfPanel;
 class WhyPanel;
 class Selection;
@@ -68,8 +73,20 @@ class MainWindow : public QMainWindow {
     /// last step.
     void show_live(std::shared_ptr<const RunData> run);
 
-    /// Brings a panel to the front, by its name in `view_names`.
+    /// Brings a panel to the front, or shows a page: by its name in `view_names`.
     void show_view(const QString& name);
+
+    /// Name of the page that is shown: "start", "timeline", "playground" or "side-by-side".
+    QString page() const;
+
+    /// Reads runs on a worker and shows them below each other on one time axis, beside those that
+    /// are there already.
+    void compare(std::vector<std::filesystem::path> paths);
+    /// Shows a run that was read beside the others.
+    void compare(std::shared_ptr<const RunData> run);
+
+    PlaygroundPage& playground();
+    SideBySidePage& side_by_side();
 
     /// Waits until nothing is computed any more that will be shown: for pictures and tests.
     void wait_for_workers();
@@ -113,11 +130,16 @@ class MainWindow : public QMainWindow {
     void build_replica_menu(QMenu* view_menu);
     void build_theme_menu(QMenu* view_menu);
     void build_panel_menu(QMenu* view_menu);
+    void build_collapse_entries(QMenu* view_menu);
+    /// Shows or hides the panels at the right or below; they are hidden while there is no run.
+    void show_panels(QTabWidget* tabs, bool shown);
+    void open_panel(QTabWidget* tabs, int number);
     void build_chain_entries(QMenu* menu);
     void build_marks(QMenu* menu);
     void build_go_menu();
     void build_help_menu();
     void fill_recent_menu();
+    void clear_recent();
     void fill_replica_menu();
     void show_table(const QString& title, const QString& rows);
     void show_keys();
@@ -125,7 +147,7 @@ class MainWindow : public QMainWindow {
     void rebind_keys();
     void restore_keys();
     void bind_key(QAction* action, const QKeySequence& key);
-    /// Name of an entry with its menu, "Rows: Ghost of the prediction", as an entry of a menu of a
+    /// Name of an entry with its menu, "Rows: Ghost outlines", as an entry of a menu of a
     /// menu says too little by itself.
     static QString words_of(const QAction& action);
     std::vector<QAction*> commands() const;
@@ -139,9 +161,19 @@ class MainWindow : public QMainWindow {
     QWidget* build_header();
     QFrame* build_banner();
 
+    // Pages: main_window_pages.cpp.
+    QWidget* build_pages(QWidget* run);
+    void build_corner();
+    void build_page_entries(QMenu* menu);
+    void build_examples_menu(QMenu* help_menu);
+    void show_page(const QString& name);
+    void choose_files();
+    void choose_to_compare();
+    void show_about();
+    void show_training();
+
     QString shown_folder() const;
     void choose_folder();
-    void choose_file();
     void choose_overlay();
     void choose_export();
     void remember(const std::filesystem::path& path);
@@ -189,6 +221,11 @@ class MainWindow : public QMainWindow {
     Finder* finder_ = nullptr;
     SearchLine* search_ = nullptr;
     std::vector<SpanRef> found_;
+    QStackedWidget* pages_ = nullptr;
+    StartPage* start_ = nullptr;
+    PlaygroundPage* playground_ = nullptr;    ///< null before it is shown first
+    SideBySidePage* side_by_side_ = nullptr;  ///< null before it is shown first
+    QPushButton* train_ = nullptr;            ///< of the scenario that is shown
     QLabel* title_ = nullptr;
     QLabel* plan_ = nullptr;
     QFrame* banner_ = nullptr;
@@ -197,6 +234,8 @@ class MainWindow : public QMainWindow {
     QLabel* range_ = nullptr;
     QLabel* live_ = nullptr;
     QAction* follow_ = nullptr;
+    QAction* right_shown_ = nullptr;  ///< whether the panels at the right are to be seen
+    QAction* below_shown_ = nullptr;
     std::vector<SpanRef> critical_;  ///< of both sides of the step that is spoken of
     bool marks_critical_ = false;
     int step_in_words_ = 0;

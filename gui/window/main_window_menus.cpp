@@ -21,6 +21,7 @@
 #include "gui/panels/why_panel.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
+#include "gui/start/recent_files.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/what_if/what_if_panel.h"
 #include "gui/window/main_window.h"
@@ -45,6 +46,7 @@ void MainWindow::build_menus() {
     build_go_menu();
     build_run_menu();
     build_help_menu();
+    build_corner();
 }
 
 QAction* MainWindow::add_action(QMenu* menu,
@@ -83,36 +85,33 @@ void MainWindow::only_in_timeline(QAction* action) {
 
 void MainWindow::build_run_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Run"));
-    add_action(menu, "train", tr("&Train..."), {Qt::CTRL | Qt::Key_T}, [this] {
-        below_->show();
-        show_view(QStringLiteral("run"));
-        training_->setFocus();
-    });
-    QAction* const stop = add_action(
-        menu, "stop", tr("&Stop the training"), {}, [this] { training_->stop_training(); });
+    add_action(menu, "train", tr("&Train..."), {Qt::CTRL | Qt::Key_T}, [this] { show_training(); });
+    QAction* const stop =
+        add_action(menu, "stop", tr("&Stop training"), {}, [this] { training_->stop_training(); });
     connect(menu, &QMenu::aboutToShow, stop, [this, stop] {
         stop->setEnabled(training_->is_training());
     });
     connect(menu, &QMenu::aboutToHide, stop, [stop] { stop->setEnabled(true); });  // for its key
-    add_action(menu, "baseline", tr("Make the run the &baseline"), {Qt::CTRL | Qt::Key_B}, [this] {
+    add_action(menu, "baseline", tr("Set as &baseline"), {Qt::CTRL | Qt::Key_B}, [this] {
         runs_->make_baseline(paths_of(*run_));
     });
     follow_ =
-        add_switch(menu, "follow", tr("&Follow the last step"), {Qt::Key_L}, true, [](bool) {});
+        add_switch(menu, "follow", tr("&Follow the latest step"), {Qt::Key_L}, true, [](bool) {});
 }
 
 void MainWindow::build_file_menu() {
     auto* const menu = menuBar()->addMenu(tr("&File"));
-    add_action(menu, "open_folder", tr("&Open run folder..."), {Qt::CTRL | Qt::Key_O}, [this] {
-        choose_folder();
-    });
+    add_action(menu, "open", tr("&Open..."), {Qt::CTRL | Qt::Key_O}, [this] { choose_files(); });
     add_action(
-        menu, "open_file", tr("Open &trace file..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_O}, [this] {
-            choose_file();
+        menu, "open_folder", tr("Open &folder..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_O}, [this] {
+            choose_folder();
         });
-    add_action(menu, "overlay", tr("&Lay a file over..."), {Qt::CTRL | Qt::Key_D}, [this] {
-        choose_overlay();
-    });
+    add_action(
+        menu, "compare", tr("Open &side by side..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_D}, [this] {
+            choose_to_compare();
+        });
+    add_action(
+        menu, "overlay", tr("&Overlay..."), {Qt::CTRL | Qt::Key_D}, [this] { choose_overlay(); });
     recent_ = menu->addMenu(tr("Open &recent"));
     connect(recent_, &QMenu::aboutToShow, this, [this] { fill_recent_menu(); });
     fill_recent_menu();
@@ -139,9 +138,8 @@ void MainWindow::build_edit_menu() {
     add_undo(undo->createRedoAction(this, tr("&Redo")),
              "redo",
              {Qt::CTRL | Qt::SHIFT | Qt::Key_Z, Qt::CTRL | Qt::Key_Y});
-    add_action(menu, "reset", tr("As the run &was"), {Qt::CTRL | Qt::Key_R}, [this] {
-        what_if_->reset();
-    });
+    add_action(
+        menu, "reset", tr("Reset &what-if"), {Qt::CTRL | Qt::Key_R}, [this] { what_if_->reset(); });
     menu->addSeparator();
     add_action(menu, "search", tr("&Search..."), {Qt::Key_Slash, Qt::CTRL | Qt::Key_F}, [this] {
         search_->ask();
@@ -166,6 +164,8 @@ void MainWindow::build_edit_menu() {
 
 void MainWindow::build_view_menu() {
     auto* const menu = menuBar()->addMenu(tr("&View"));
+    build_page_entries(menu);
+    menu->addSeparator();
     build_zoom_entries(menu);
     menu->addSeparator();
     build_mode_menu(menu);
@@ -185,7 +185,7 @@ void MainWindow::build_view_menu() {
                         timeline_->shows_skips(),
                         [this](bool on) { timeline_->set_skips(on); });
     skips_->setEnabled(false);
-    add_switch(menu, "bubbles", tr("Idle time stands &out"), {Qt::Key_B}, false, [this](bool on) {
+    add_switch(menu, "bubbles", tr("Hi&ghlight idle time"), {Qt::Key_B}, false, [this](bool on) {
         timeline_->set_bubbles(on);
     });
     add_switch(menu, "critical", tr("&Critical path"), {Qt::Key_C}, false, [this](bool on) {
@@ -198,22 +198,50 @@ void MainWindow::build_view_menu() {
         menu, "fold", tr("&Fold rank"), {Qt::Key_Space}, [this] { timeline_->toggle_fold(); }));
     menu->addSeparator();
     build_panel_menu(menu);
+    build_collapse_entries(menu);
     build_theme_menu(menu);
 }
 
-/// Each panel by its name, so that the commands lead there, too. Its tab gets the keys.
+/// Each panel by its name, so that the commands lead there, too, with Alt and a digit in the order
+/// of the tabs.
 void MainWindow::build_panel_menu(QMenu* view_menu) {
     auto* const menu = view_menu->addMenu(tr("Pa&nel"));
+    constexpr int digits = 10;
+    int number = 0;
     for (QTabWidget* const tabs : {right_, below_}) {
         for (int i = 0; i < tabs->count(); ++i) {
             const QByteArray name =
                 QByteArrayLiteral("panel_") + tabs->widget(i)->objectName().toLatin1();
-            add_action(menu, name.constData(), tabs->tabText(i), {}, [tabs, i] {
-                tabs->setCurrentIndex(i);
-                tabs->tabBar()->setFocus();
+            const QList<QKeySequence> keys =
+                ++number <= digits
+                    ? QList<QKeySequence>{Qt::ALT |
+                                          static_cast<Qt::Key>(Qt::Key_0 + number % digits)}
+                    : QList<QKeySequence>();
+            add_action(menu, name.constData(), tabs->tabText(i), keys, [this, tabs, i] {
+                open_panel(tabs, i);
             });
         }
     }
+}
+
+void MainWindow::build_collapse_entries(QMenu* view_menu) {
+    right_shown_ = add_switch(view_menu,
+                              "right_panels",
+                              tr("Panels at the ri&ght"),
+                              {Qt::CTRL | Qt::Key_K},
+                              true,
+                              [this](bool on) { show_panels(right_, on); });
+    below_shown_ = add_switch(view_menu,
+                              "panels_below",
+                              tr("Panels belo&w"),
+                              {Qt::CTRL | Qt::Key_J},
+                              true,
+                              [this](bool on) { show_panels(below_, on); });
+    add_action(view_menu, "timeline_only", tr("Timeline onl&y"), {Qt::Key_F11}, [this] {
+        const bool any = right_shown_->isChecked() || below_shown_->isChecked();
+        right_shown_->setChecked(!any);
+        below_shown_->setChecked(!any);
+    });
 }
 
 void MainWindow::build_theme_menu(QMenu* view_menu) {
@@ -232,7 +260,7 @@ void MainWindow::build_theme_menu(QMenu* view_menu) {
         add_action(
             menu, name.constData(), texts[i], {}, [take, theme = themes[i]] { take(theme); });
     }
-    add_action(menu, "theme", tr("Light &or dark"), {Qt::CTRL | Qt::Key_L}, [this, take] {
+    add_action(menu, "theme", tr("Switch light &or dark"), {Qt::CTRL | Qt::Key_L}, [this, take] {
         take(theme_ == Theme::Light ? Theme::Dark : Theme::Light);
     });
 }
@@ -244,8 +272,9 @@ void MainWindow::build_zoom_entries(QMenu* menu) {
     add_action(menu, "zoom_out", tr("Zoom o&ut"), {Qt::Key_S, Qt::Key_Minus}, [this] {
         timeline_->zoom(1 / zoom_step);
     });
-    add_action(menu, "earlier", tr("&Earlier"), {Qt::Key_A}, [this] { timeline_->pan(-pan_step); });
-    add_action(menu, "later", tr("&Later"), {Qt::Key_D}, [this] { timeline_->pan(pan_step); });
+    add_action(
+        menu, "earlier", tr("Move &earlier"), {Qt::Key_A}, [this] { timeline_->pan(-pan_step); });
+    add_action(menu, "later", tr("Move &later"), {Qt::Key_D}, [this] { timeline_->pan(pan_step); });
     add_action(menu, "whole_run", tr("&Whole run"), {Qt::Key_Z, Qt::Key_0}, [this] {
         timeline_->show_whole_run();
     });
@@ -254,13 +283,12 @@ void MainWindow::build_zoom_entries(QMenu* menu) {
     only_in_timeline(add_action(menu, "last_step", tr("Last step"), {Qt::Key_End}, [this] {
         timeline_->show_step(run_->twin.step_count() - 1);
     }));
-    add_action(menu, "fit", tr("&Centre selection, again: fit"), {Qt::Key_F}, [this] {
+    add_action(menu, "fit", tr("&Centre, then fit the selection"), {Qt::Key_F}, [this] {
         timeline_->centre_or_fit_selection();
     });
-    add_action(menu, "back", tr("What was seen &before"), {Qt::ALT | Qt::Key_Left}, [this] {
-        timeline_->go_back();
-    });
-    add_action(menu, "forward", tr("What was seen &after"), {Qt::ALT | Qt::Key_Right}, [this] {
+    add_action(
+        menu, "back", tr("&Back"), {Qt::ALT | Qt::Key_Left}, [this] { timeline_->go_back(); });
+    add_action(menu, "forward", tr("Forwar&d"), {Qt::ALT | Qt::Key_Right}, [this] {
         timeline_->go_forward();
     });
 }
@@ -277,7 +305,7 @@ void MainWindow::build_mode_menu(QMenu* view_menu) {
                                         {Mode::Predicted, "predicted", tr("&Predicted")},
                                         {Mode::Measured, "measured", tr("&Measured")},
                                         {Mode::Error, "error", tr("&Error")},
-                                        {Mode::Ghost, "ghost", tr("&Ghost of the prediction")}}};
+                                        {Mode::Ghost, "ghost", tr("&Ghost outlines")}}};
     for (const Entry& entry : entries) {
         QAction* const action =
             add_action(menu, entry.name, entry.text, {}, [this, mode = entry.mode] {
@@ -308,9 +336,9 @@ void MainWindow::build_alignment_menu(QMenu* view_menu) {
         QString text;
     };
     const std::array<Entry, 3> entries{
-        {{Alignment::Start, "align_start", tr("Steps begin &together")},
-         {Alignment::Selected, "align_selected", tr("The &selected action begins together")},
-         {Alignment::Stretched, "align_stretched", tr("Steps are e&qually long")}}};
+        {{Alignment::Start, "align_start", tr("Step &starts")},
+         {Alignment::Selected, "align_selected", tr("Selected &action")},
+         {Alignment::Stretched, "align_stretched", tr("Step starts and e&nds")}}};
     for (const Entry& entry : entries) {
         QAction* const action =
             add_action(menu, entry.name, entry.text, {}, [this, alignment = entry.alignment] {
@@ -358,8 +386,9 @@ void MainWindow::build_go_menu() {
     }));
     only_in_timeline(add_action(
         menu, "up", tr("Row &up"), {Qt::Key_Up}, [this] { timeline_->select_in_next_row(-1); }));
-    add_action(
-        menu, "twin", tr("Other side (&twin)"), {Qt::Key_T}, [this] { timeline_->swap_to_twin(); });
+    add_action(menu, "twin", tr("&Twin on the other side"), {Qt::Key_T}, [this] {
+        timeline_->swap_to_twin();
+    });
     menu->addSeparator();
     build_chain_entries(menu);
     menu->addSeparator();
@@ -369,10 +398,10 @@ void MainWindow::build_go_menu() {
 
 void MainWindow::build_chain_entries(QMenu* menu) {
     const QAction* const blocker =
-        add_action(menu, "blocker", tr("What it waited &for"), {Qt::Key_BracketLeft}, [this] {
+        add_action(menu, "blocker", tr("Blocking &action"), {Qt::Key_BracketLeft}, [this] {
             why_->go_to_blocker();
         });
-    add_action(menu, "unblocked", tr("What &waited for it"), {Qt::Key_BracketRight}, [this] {
+    add_action(menu, "unblocked", tr("Bl&ocked action"), {Qt::Key_BracketRight}, [this] {
         why_->go_to_unblocked();
     });
     // Enter is that of lists and buttons, too: a second way to the same only in the timeline.
@@ -384,7 +413,7 @@ void MainWindow::build_chain_entries(QMenu* menu) {
 }
 
 void MainWindow::build_marks(QMenu* menu) {
-    add_action(menu, "range", tr("Select the action's &range"), {Qt::Key_R}, [this] {
+    add_action(menu, "range", tr("Select the action as &range"), {Qt::Key_R}, [this] {
         timeline_->select_range_of_action();
     });
     add_action(menu, "mark", tr("&Mark"), {Qt::Key_M}, [this] { timeline_->add_mark(); });
@@ -396,23 +425,36 @@ void MainWindow::build_marks(QMenu* menu) {
 void MainWindow::build_help_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Help"));
     add_action(menu, "keys", tr("&Keys"), {Qt::Key_F1, Qt::Key_Question}, [this] { show_keys(); });
-    add_action(menu, "words", tr("&Words"), {Qt::SHIFT | Qt::Key_F1}, [this] { show_words(); });
+    add_action(menu, "words", tr("&Glossary"), {Qt::SHIFT | Qt::Key_F1}, [this] { show_words(); });
+    build_examples_menu(menu);
+    add_action(menu, "about", tr("&About pipetwin"), {}, [this] { show_about(); });
 }
 
 void MainWindow::fill_recent_menu() {
     recent_->clear();
-    const QStringList recent = settings_ == nullptr
-                                   ? QStringList()
-                                   : settings_->value(QStringLiteral("recent")).toStringList();
+    const QStringList recent = RecentFiles(settings_).paths();
     for (const QString& path : recent) {
         // A single '&' would underline the letter behind it.
         QString text = path;
         text.replace('&', QLatin1String("&&"));
-        connect(recent_->addAction(text), &QAction::triggered, this, [this, path] {
+        const bool there = RecentFiles::is_there(path);
+        QAction* const action = recent_->addAction(there ? text : tr("%1 (missing)").arg(text));
+        action->setEnabled(there);
+        connect(action, &QAction::triggered, this, [this, path] {
             open(QFile::encodeName(path).toStdString());
         });
     }
+    recent_->addSeparator();
+    connect(recent_->addAction(tr("Clear the list")), &QAction::triggered, this, [this] {
+        clear_recent();
+    });
     recent_->menuAction()->setEnabled(!recent.isEmpty());
+}
+
+void MainWindow::clear_recent() {
+    RecentFiles(settings_).clear();
+    fill_recent_menu();
+    show_page(page() == QLatin1String("start") ? page() : QString());
 }
 
 /// Words at the left, what they mean at the right; longer than a low screen, and so scrolled.
@@ -445,12 +487,12 @@ void MainWindow::show_keys() {
         }
     }
     add(tr("wheel"), tr("Scroll the ranks"));
-    add(tr("Ctrl+wheel, pinch"), tr("Zoom at the mouse"));
-    add(tr("Shift+wheel, middle drag"), tr("Move in time"));
-    add(tr("click"), tr("Select an action; on the name of a rank: fold it"));
+    add(tr("Ctrl+wheel, pinch"), tr("Zoom at the pointer"));
+    add(tr("Shift+wheel, middle drag"), tr("Move along the time axis"));
+    add(tr("click"), tr("Select an action or idle time; on the name of a rank: fold the rank"));
     add(tr("drag"), tr("Select a range of time"));
-    add(tr("Ctrl+drag"), tr("Measure a distance"));
-    show_table(tr("Keys"), rows);
+    add(tr("Ctrl+drag"), tr("Measure a time"));
+    show_table(tr("Keyboard and mouse"), rows);
 }
 
 void MainWindow::show_words() {
@@ -461,7 +503,7 @@ void MainWindow::show_words() {
     for (const GlossaryEntry& entry : glossary()) {
         rows += table_row.arg(text_of(entry.word), text_of(entry.meaning));
     }
-    show_table(tr("Words"), rows);
+    show_table(tr("Glossary"), rows);
 }
 
 QString MainWindow::words_of(const QAction& action) {

@@ -178,7 +178,7 @@ class RunFit {
                             least),
                 "compare batch, number of devices and links of the run with the scenario: no "
                 "factor "
-                "for layers can mend this");
+                "for layers can correct this");
         }
     }
 
@@ -195,7 +195,7 @@ class RunFit {
                     format_bytes(*runs_[run].peak),
                     format_bytes(least)),
                 "compare precision, optimizer, shard and number of devices of the run with the "
-                "scenario: no factor for activations can mend this");
+                "scenario: no factor for activations can correct this");
         }
     }
 

@@ -46,7 +46,8 @@ void make_faster(LinkCost& link, double factor) {
 Sensitivity::Sensitivity(const Plan& plan)
     : plan_(plan),
       shares_(plan->contention.any()),
-      graph_(plan, without_sharing(planned_conditions(plan))),
+      conditions_(conditions_for_other_costs(plan)),
+      graph_(plan, without_sharing(conditions_)),
       owners_(graph_.costs().size()),
       lag_owners_(graph_.lags().size()),
       of_stage_(static_cast<std::size_t>(plan.stage_count())),
@@ -58,7 +59,7 @@ Sensitivity::Sensitivity(const Plan& plan)
     know_targets();
     std::vector<Duration> ends(graph_.tasks().size());
     graph_.evaluate(graph_.costs(), graph_.lags(), ends);
-    step_ = shares_ ? replayed_step(plan, planned_conditions(plan)) : graph_.step(ends);
+    step_ = shares_ ? replayed_step(plan, conditions_) : graph_.step(ends);
     know_longest_chain(ends);
 }
 
@@ -268,6 +269,7 @@ Conditions Sensitivity::faster_conditions(std::span<const Target> targets,
                                           double factor,
                                           std::span<const Duration> costs) const {
     Conditions conditions = with_planned_durations(plan_);
+    conditions.channel_capacity = conditions_.channel_capacity;
     for (std::size_t i = 1; i < graph_.tasks().size(); ++i) {
         const TaskPlace& place = graph_.places()[i];
         if (place.kind == TaskKind::Action) {

@@ -121,6 +121,7 @@ class Sensitivity {
 
     const Plan& plan_;
     bool shares_;                    ///< ranks or messages
+    Conditions conditions_;          ///< of the plan, with room for other costs
     TaskGraph graph_;                ///< of the step without sharing
     std::vector<Owner> owners_;      ///< of costs
     std::vector<Owner> lag_owners_;  ///< of lags

@@ -198,6 +198,16 @@ int settled_capacity(const Plan& plan) {
     return plan->contention.any() ? capacity_under_contention(plan) : capacity_in_fixed_order(plan);
 }
 
+Conditions conditions_for_other_costs(const Plan& plan) {
+    Conditions conditions = planned_conditions(plan);
+    if (!plan->channel_capacity || room_takes_memory(plan)) {
+        return conditions;
+    }
+    Conditions roomy = conditions;
+    roomy.channel_capacity.reset();
+    return replayed_step(plan, roomy) == replayed_step(plan, conditions) ? roomy : conditions;
+}
+
 Plan with_settled_capacity(Plan plan) {
     if (plan->channel_capacity) {
         return plan;

@@ -43,6 +43,11 @@ bool is_as_fast(Duration step, Duration unblocked);
 /// on an edge while no send blocks; 0 where the plan has no edges.
 int settled_capacity(const Plan& plan);
 
+/// The plan's conditions for costs that may change: where messages have no bytes and the plan's
+/// capacity holds no send up, room for every message. A settled capacity is what the plan's own
+/// costs need, and other costs may need more.
+Conditions conditions_for_other_costs(const Plan& plan);
+
 /// Returns the plan with its settled capacity, unless it has a capacity already.
 Plan with_settled_capacity(Plan plan);
 

@@ -23,8 +23,8 @@
 //
 // and, inside each of them, which wing: those on the floors below it (`floors`). Besides: Qt stays
 // in gui/ but for gui/view/, MPI in exec/transport/mpi/, CUDA's headers in exec/cuda/, and core/
-// and sim/ have no threads, clocks, random numbers or streams of their own. docs/architecture.md
-// says why.
+// and sim/ have no threads, clocks, random numbers or streams of their own.
+// docs/internals/architecture.md says why.
 
 namespace layout_test {
 
@@ -96,16 +96,17 @@ const std::vector<House>& houses() {
          {{"gui/view/run"},
           {"gui/view/timeline", "gui/view/what_if"},
           {"gui/view/analysis"},
+          {"gui/view/playground"},
           {"gui/base"},
-          {"gui/timeline", "gui/run"},
-          {"gui/panels", "gui/what_if"},
+          {"gui/timeline", "gui/run", "gui/start"},
+          {"gui/panels", "gui/what_if", "gui/playground", "gui/side_by_side"},
           {"gui/window"}}},
         {"cli",
          {{"cli/base"},
           {"cli/predict", "cli/processes"},
           {"cli/text"},
           {"cli/run_folder"},
-          {"cli/training", "cli/interop"},
+          {"cli/training", "cli/interop", "cli/tour"},
           {"cli/interop/import", "cli/interop/export"},
           {"cli/commands"},
           {"cli"}}},

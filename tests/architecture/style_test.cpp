@@ -13,7 +13,7 @@
 
 #include "tests/support/places.h"
 
-// How comments read (docs/style.md): none has a pattern that cannot be understood alone.
+// How comments read (docs/internals/style.md): none has a pattern that cannot be understood alone.
 
 namespace style_test {
 
@@ -81,7 +81,8 @@ Counts counts_in(const fs::path& folder) {
 TEST(Style, DocCommentsCanBeUnderstoodAlone) {
     for (const std::string_view folder : folders) {
         const Counts counts = counts_in(fs::path(pipetwin::places::source_folder()) / folder);
-        EXPECT_EQ(counts.dependent, 0) << counts.first_dependent << "\n(docs/style.md, rule 1)";
+        EXPECT_EQ(counts.dependent, 0)
+            << counts.first_dependent << "\n(docs/internals/style.md, rule 1)";
     }
 }
 
@@ -118,7 +119,7 @@ TEST(Style, DocsNamePathsThatExist) {
     const std::regex quoted(
         "`((?:core|sim|exec|gui|cli|tests|bench|tools|scripts|profiles|scenarios)/[^` ]+)`");
     int found = 0;
-    for (const auto& entry : fs::directory_iterator(root / "docs")) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / "docs")) {
         if (entry.path().extension() != ".md") {
             continue;
         }

@@ -15,7 +15,7 @@ extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reser
 
 extern "C" const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier)
 
-/// Where thread-local variables of modules lie it finds out by reading what stands before them,
+/// Where thread-local variables of modules lie it finds out by reading what comes before them,
 /// which is not what it takes it for with glibc 2.36: looking for leaks then ends with a crash.
 extern "C" const char* __asan_default_options() {  // NOLINT(bugprone-reserved-identifier)
     return "intercept_tls_get_addr=0";

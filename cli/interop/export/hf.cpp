@@ -26,7 +26,7 @@ void require_free_folder(const fs::path& out, bool force) {
     if (fs::exists(out, ignored) && !fs::is_directory(out, ignored)) {
         throw Error(ErrorKind::Io,
                     out.string(),
-                    "a file stands there, expected the name of a folder",
+                    "there is a file of this name, expected the name of a folder",
                     "name another folder with --out FOLDER");
     }
     if (!force && fs::is_directory(out, ignored) && !fs::is_empty(out, ignored)) {

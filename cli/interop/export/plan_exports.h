@@ -33,8 +33,8 @@ std::string written_text(const std::filesystem::path& folder,
                          const std::vector<PlanExport>& exports,
                          int width);
 
-/// The folder and its exports as JSON: {"folder": ..., "exports": [{"format", "file", "notes",
-/// "why_not"}]}; "file" is null where there is none, "why_not" where there is one.
+/// What was exported as JSON: {"folder": ..., "exports": [{"format", "file", "notes", "why_not"}]};
+/// "file" is null where there is none, "why_not" where there is one.
 Json written_json(const std::filesystem::path& folder, const std::vector<PlanExport>& exports);
 
 }  // namespace pipetwin::cli

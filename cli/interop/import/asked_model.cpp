@@ -27,7 +27,26 @@ bool is_profile(const std::filesystem::path& file) {
     return file.string().ends_with(".profile.json");
 }
 
-/// The scenario with so many devices; none: as many as the cluster's file has.
+/// Keys that say what a node is; the others are about all nodes.
+std::vector<Override> of_cluster(std::vector<Override> overrides) {
+    std::erase_if(overrides, [](const Override& key) { return !key.key.starts_with("cluster."); });
+    return overrides;
+}
+
+void expect_no_count(const ModelQuestion& question) {
+    const auto count = std::ranges::find(question.overrides, "cluster.count", &Override::key);
+    if (count != question.overrides.end()) {
+        throw Error(ErrorKind::Usage,
+                    "--set cluster.count",
+                    fmt::format("{}, but the number of devices is that of {} of '{}'",
+                                count->value,
+                                counted(question.nodes, "node"),
+                                question.cluster),
+                    "leave it out, and say how many nodes there are with --nodes N");
+    }
+}
+
+/// The scenario with so many devices; none: one node, as the cluster's file has it.
 Scenario open_scenario(const ModelQuestion& question,
                        int samples,
                        std::string_view precision,
@@ -47,7 +66,7 @@ Scenario open_scenario(const ModelQuestion& question,
         devices ? fmt::format("count = {}\n", *devices) : "");
     return parse_scenario(text,
                           std::filesystem::current_path() / "the question",
-                          question.overrides,
+                          devices ? question.overrides : of_cluster(question.overrides),
                           Unwritten::Auto);
 }
 
@@ -135,6 +154,7 @@ AskedModel asked_model(const ModelQuestion& question) {
     if (!question.cluster.ends_with(".toml")) {
         find_cluster(question.cluster);  // the error names the folder, not a line of our own text
     }
+    expect_no_count(question);
     AskedModel asked;
     const Scenario node = open_scenario(question, 1, "bf16", std::nullopt);
     int sequence = question.sequence.value_or(usual_tokens(question));

@@ -235,7 +235,7 @@ class TitanReader {
             for (const std::string_view module : words_in(stages[stage])) {
                 const auto [first, is_new] = stage_of.emplace(module, stage);
                 if (!is_new) {
-                    refuse_modules(fmt::format("'{}' stands in stage {} and again in stage {}",
+                    refuse_modules(fmt::format("'{}' is in stage {} and again in stage {}",
                                                module.substr(0, 60),
                                                first->second,
                                                stage),
@@ -255,7 +255,7 @@ class TitanReader {
     void expect_all_layers(const std::map<int, std::size_t>& stage_of_layer) const {
         if (blocks_ && !stage_of_layer.empty() && stage_of_layer.rbegin()->first >= *blocks_) {
             const auto& [layer, stage] = *stage_of_layer.rbegin();
-            refuse_modules(fmt::format("'layers.{}' stands in stage {}, but the layers of {} are "
+            refuse_modules(fmt::format("'layers.{}' is in stage {}, but the layers of {} are "
                                        "layers.0 to layers.{}",
                                        layer,
                                        stage,
@@ -273,14 +273,13 @@ class TitanReader {
                                "torchtitan leaves out what no stage names: add it to one");
             }
             if (found->second < stage) {
-                refuse_modules(
-                    fmt::format("'layers.{}' stands in stage {}, in front of 'layers.{}' "
-                                "in stage {}",
-                                layer,
-                                found->second,
-                                layer - 1,
-                                stage),
-                    "torchtitan runs the stages in turn: put the layers in order");
+                refuse_modules(fmt::format("'layers.{}' is in stage {}, in front of 'layers.{}' "
+                                           "in stage {}",
+                                           layer,
+                                           found->second,
+                                           layer - 1,
+                                           stage),
+                               "torchtitan runs the stages in turn: put the layers in order");
             }
             stage = found->second;
         }

@@ -201,7 +201,7 @@ class YamlReader {
             path += level.key + '\n';
         }
         if (!known_.insert(path + key).second) {
-            refuse(line, fmt::format("the key '{}' stands here a second time", key), "keep one");
+            refuse(line, fmt::format("the key '{}' is here a second time", key), "keep one");
         }
     }
 

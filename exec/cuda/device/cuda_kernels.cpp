@@ -218,8 +218,7 @@ void CudaKernels::multiply(int number, const Products::Operands& operands) const
         return reinterpret_cast<std::uintptr_t>(address) % Products::operand_alignment == 0;
     };
     PIPETWIN_EXPECT(is_aligned(operands.a) && is_aligned(operands.b) && is_aligned(operands.c) &&
-                        is_aligned(operands.bias) && is_aligned(operands.d) &&
-                        is_aligned(operands.sums),
+                        is_aligned(operands.bias) && is_aligned(operands.d),
                     "the operands of a product begin where their blocks of memory do");
     lane_.list().add("cublasLtMatmul", multiply_listed, &lane_.products(), number, operands);
 }
@@ -251,28 +250,17 @@ void CudaKernels::linear_backward_input(ConstView dy, ConstView w, ConstView ski
 
 // dw += x^T dy,  db += sum of the rows of dy
 void CudaKernels::linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const {
-    const Product alone{.m = static_cast<std::int32_t>(dw.rows),
-                        .n = static_cast<std::int32_t>(dw.columns),
-                        .k = static_cast<std::int32_t>(x.rows),
-                        .a_transposed = true,
-                        .factors = real_of(dy.dtype),
-                        .result = real_of(dw.dtype),
-                        .adds = true};
-    Products::Operands operands{.a = x.data, .b = dy.data, .c = dw.data, .d = dw.data};
+    const int number = lane_.products().number_of({.m = static_cast<std::int32_t>(dw.rows),
+                                                   .n = static_cast<std::int32_t>(dw.columns),
+                                                   .k = static_cast<std::int32_t>(x.rows),
+                                                   .a_transposed = true,
+                                                   .factors = real_of(dy.dtype),
+                                                   .result = real_of(dw.dtype),
+                                                   .adds = true});
+    multiply(number, {.a = x.data, .b = dy.data, .c = dw.data, .d = dw.data});
     if (db.empty()) {
-        multiply(lane_.products().number_of(alone), operands);
         return;
     }
-    Product summing = alone;
-    summing.sums_b = true;
-    if (const auto number = lane_.products().number_of_summing(summing)) {
-        auto* const sums = scratch<float>(dy.columns);
-        operands.sums = sums;
-        multiply(*number, operands);
-        lane_.list().add("add", cuda::add, Real::F32, dy.columns, sums, db.data);
-        return;
-    }
-    multiply(lane_.products().number_of(alone), operands);
     lane_.list().add("column_sums",
                      column_sums,
                      real_of(dy.dtype),

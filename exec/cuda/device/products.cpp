@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,19 +35,6 @@ void set(const MatmulDesc& operation, cublasLtMatmulDescAttributes_t attribute, 
         cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)));
 }
 
-/// The sum of b's rows, for d = a b. cuBLAS multiplies b^T a^T, so b is its A, of op N since b is
-/// not transposed here, and its "k" counts b's rows; BGRADA sums op(A) over k, one number for each
-/// row of D, a column of b. It overwrites. Bias and sum have D's type.
-cublasLtEpilogue_t epilogue_of(const Product& product) {
-    return product.sums_b     ? CUBLASLT_EPILOGUE_BGRADA
-           : product.has_bias ? CUBLASLT_EPILOGUE_BIAS
-                              : CUBLASLT_EPILOGUE_DEFAULT;
-}
-
-bool has_row(const Product& product) {
-    return product.has_bias || product.sums_b;
-}
-
 MatmulDesc make_operation(const Product& product, int multiprocessors) {
     cublasLtMatmulDesc_t made = nullptr;
     PIPETWIN_CUBLAS_CHECK(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -54,8 +42,10 @@ MatmulDesc make_operation(const Product& product, int multiprocessors) {
     const auto transposed = [](bool yes) { return yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
     set(operation, CUBLASLT_MATMUL_DESC_TRANSA, transposed(product.b_transposed));
     set(operation, CUBLASLT_MATMUL_DESC_TRANSB, transposed(product.a_transposed));
-    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product));
-    if (has_row(product)) {
+    set(operation,
+        CUBLASLT_MATMUL_DESC_EPILOGUE,
+        product.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+    if (product.has_bias) {
         set(operation,
             CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
             static_cast<std::int32_t>(type_of(product.result)));
@@ -96,15 +86,6 @@ MatmulPreference make_preference(std::size_t workspace_bytes) {
     return preference;
 }
 
-/// Which of cuBLASLt's families of kernels an algorithm belongs to.
-std::int32_t family_of(const cublasLtMatmulAlgo_t& algorithm) {
-    std::int32_t id = 0;
-    std::size_t written = 0;
-    PIPETWIN_CUBLAS_CHECK(cublasLtMatmulAlgoConfigGetAttribute(
-        &algorithm, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id), &written));
-    return id;
-}
-
 std::string text_of(const Product& product) {
     return "a product of (" + std::to_string(product.m) + ", " + std::to_string(product.k) +
            ") and (" + std::to_string(product.k) + ", " + std::to_string(product.n) + ")";
@@ -131,7 +112,6 @@ struct Products::Impl {
     void* workspace = nullptr;
     int multiprocessors = 0;
     std::vector<Known> known;
-    std::vector<Product> unknown;  ///< that sum, with no way of their own
 };
 
 Products::Impl::Known Products::Impl::describe(const Product& product) const {
@@ -145,7 +125,7 @@ Products::Impl::Known Products::Impl::describe(const Product& product) const {
                .b = matrix(product.b_transposed, product.k, product.n),
                .d = row_major(product.result, product.m, product.n),
                .algorithm = {}};
-    if (has_row(product)) {  // the heuristic reads its alignment only
+    if (product.has_bias) {  // the heuristic reads its alignment only
         set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, workspace);
     }
     return made;
@@ -211,32 +191,10 @@ int Products::number_of(const Product& product) {
     return impl_->add(std::move(made), algorithms.front());
 }
 
-std::optional<int> Products::number_of_summing(const Product& product) {
-    if (const std::optional<int> number = impl_->find(product)) {
-        return number;
-    }
-    if (std::ranges::find(impl_->unknown, product) != impl_->unknown.end()) {
-        return std::nullopt;
-    }
-    Product alone = product;
-    alone.sums_b = false;
-    const std::int32_t family = family_of(impl_->known[as_index(number_of(alone))].algorithm);
-    Impl::Known made = impl_->describe(product);
-    const std::vector<cublasLtMatmulAlgo_t> algorithms = impl_->algorithms_for(made);
-    const auto chosen = std::ranges::find(algorithms, family, family_of);
-    if (chosen == algorithms.end()) {
-        impl_->unknown.push_back(product);
-        return std::nullopt;
-    }
-    return impl_->add(std::move(made), *chosen);
-}
-
 cudaError_t Products::multiply(int number, const Operands& operands, cudaStream_t stream) {
     const Impl::Known& known = impl_->known.at(as_index(number));
     if (known.product.has_bias) {
         set(known.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
-    } else if (known.product.sums_b) {
-        set(known.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.sums);
     }
     const float one = 1;
     const float beta = known.product.adds ? 1 : 0;

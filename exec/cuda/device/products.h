@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include <cuda_runtime_api.h>
 
@@ -23,7 +22,6 @@ struct Product {
     Real result = Real::F32;    ///< of c and d
     bool has_bias = false;      ///< a row of `result`'s type is added to every row of d
     bool adds = false;          ///< c is there; it may be d
-    bool sums_b = false;  ///< the sum of b's rows is written to a row of `result`'s type; no bias
 
     bool operator==(const Product&) const = default;
 };
@@ -52,22 +50,17 @@ class Products {
     /// The number of a product, for `multiply`. Throws CudaFailure where cuBLASLt knows no way.
     int number_of(const Product& product);
 
-    /// The number of a product that sums b's rows; none where that needs another algorithm than the
-    /// product alone, which then is slower than a pass over b.
-    std::optional<int> number_of_summing(const Product& product);
-
-    /// Addresses on the device. `c` null where the product does not add; `bias` and `sums` null
-    /// where it has none.
+    /// Addresses on the device. `c` null where the product does not add; `bias` null where it has
+    /// none.
     struct Operands {
         const void* a = nullptr;
         const void* b = nullptr;
         const void* c = nullptr;
         const void* bias = nullptr;
         void* d = nullptr;
-        void* sums = nullptr;
     };
-    /// Computes a product; `number` is from `number_of` or `number_of_summing`. Throws CudaFailure.
-    /// Returns success: it is called by a CommandList.
+    /// Computes a product; `number` is from `number_of`. Throws CudaFailure. Returns success: it is
+    /// called by a CommandList.
     cudaError_t multiply(int number, const Operands& operands, cudaStream_t stream);
 
   private:

@@ -1,14 +1,21 @@
 #include "exec/cuda/kernels/dispatch.h"
 
-// Bound by memory: dy is read once, of a norm x, too. The rows are cut into slices, one block
-// per slice and tile of columns; a second kernel adds the slices. The order of adding is that of
-// the slices, and which rows are in one follows from the shape.
+// Bound by memory: dy is read once, of a norm x, too. Many rows are cut into slices, one block per
+// slice and tile of columns; a second kernel adds the slices. Few rows, mostly in the second cache
+// by then, are added by one kernel: there the start of a second one takes as long as the sums. The
+// order of adding follows from the shape.
 namespace pipetwin::cuda {
 namespace {
 
 constexpr int column_threads = 32;
 constexpr int row_threads = 8;
 constexpr int slice_threads = 32;
+
+/// The threads of a block that adds all rows.
+constexpr int whole_threads = 1024;
+
+/// Rows that one kernel adds; more keep too few multiprocessors busy.
+constexpr std::int64_t most_whole_rows = 8192;
 
 /// Enough slices for a thousand blocks, which fill the largest GPU, but of 32 rows or more.
 std::int64_t slice_count(std::int64_t rows, std::int64_t columns) {
@@ -39,6 +46,39 @@ struct Operands {
     float* slices;            ///< (slices, sums, columns)
 };
 
+/// Adds row `row` of `pack` columns from `column` on to their sums.
+template <class T, int pack, Summed what>
+__device__ __forceinline__ void take_row(const Operands<T>& o,
+                                         std::int64_t row,
+                                         std::int64_t column,
+                                         Pack<float, pack>* sums) {
+    const Pack<T, pack> dy = load_pack<T, pack>(o.dy + row * o.columns + column);
+    Pack<T, pack> x{};
+    float mean = 0;
+    float s = 0;
+    if constexpr (what != Summed::Gradient) {
+        x = load_pack<T, pack>(o.x + row * o.columns + column);
+    }
+    if constexpr (what == Summed::LayerNorm) {
+        mean = o.statistics[2 * row];
+        s = o.statistics[2 * row + 1];
+    } else if constexpr (what == Summed::RmsNorm) {
+        s = o.statistics[row];
+    }
+    PIPETWIN_UNROLL
+    for (int k = 0; k < pack; ++k) {
+        const float value = to_float(dy.at[k]);
+        if constexpr (what != Summed::RmsNorm) {
+            sums[sums_of<what> - 1].at[k] += value;
+        }
+        if constexpr (what == Summed::LayerNorm) {
+            sums[0].at[k] += value * ((to_float(x.at[k]) - mean) * s);
+        } else if constexpr (what == Summed::RmsNorm) {
+            sums[0].at[k] += value * (to_float(x.at[k]) * s);
+        }
+    }
+}
+
 template <class T, int pack, Summed what>
 __global__ void __launch_bounds__(column_threads* row_threads) slices_kernel(Operands<T> o) {
     constexpr int sum_count = sums_of<what>;
@@ -52,31 +92,7 @@ __global__ void __launch_bounds__(column_threads* row_threads) slices_kernel(Ope
     if (column < o.columns) {
         PIPETWIN_UNROLL_4
         for (std::int64_t row = begin + threadIdx.y; row < end; row += row_threads) {
-            const Pack<T, pack> dy = load_pack<T, pack>(o.dy + row * o.columns + column);
-            Pack<T, pack> x{};
-            float mean = 0;
-            float s = 0;
-            if constexpr (what != Summed::Gradient) {
-                x = load_pack<T, pack>(o.x + row * o.columns + column);
-            }
-            if constexpr (what == Summed::LayerNorm) {
-                mean = o.statistics[2 * row];
-                s = o.statistics[2 * row + 1];
-            } else if constexpr (what == Summed::RmsNorm) {
-                s = o.statistics[row];
-            }
-            PIPETWIN_UNROLL
-            for (int k = 0; k < pack; ++k) {
-                const float value = to_float(dy.at[k]);
-                if constexpr (what != Summed::RmsNorm) {
-                    sums[sum_count - 1].at[k] += value;
-                }
-                if constexpr (what == Summed::LayerNorm) {
-                    sums[0].at[k] += value * ((to_float(x.at[k]) - mean) * s);
-                } else if constexpr (what == Summed::RmsNorm) {
-                    sums[0].at[k] += value * (to_float(x.at[k]) * s);
-                }
-            }
+            take_row<T, pack, what>(o, row, column, sums);
         }
     }
     // Neighbouring threads write to neighbouring places.
@@ -106,9 +122,62 @@ __global__ void __launch_bounds__(column_threads* row_threads) slices_kernel(Ope
     }
 }
 
+/// Where the sums go: the first one's place, and that of the second where there are two.
 struct Totals {
     float* total[2];
 };
+
+/// Threads side by side that read 64 bytes of a row.
+template <class T, int pack>
+constexpr int whole_columns = pack == 1 ? 32 : 64 / static_cast<int>(pack * sizeof(T));
+
+// total[i] += the sum of all rows' i-th numbers; block (whole_columns, the rest of its threads).
+template <class T, int pack, Summed what>
+__global__ void __launch_bounds__(whole_threads) whole_kernel(Operands<T> o, Totals totals) {
+    constexpr int sum_count = sums_of<what>;
+    constexpr int columns = whole_columns<T, pack>;
+    constexpr int rows = whole_threads / columns;
+    constexpr int tile = columns * pack;
+    constexpr int warps = whole_threads / warp_lanes;
+    const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile;
+    const std::int64_t column = first_column + static_cast<std::int64_t>(threadIdx.x) * pack;
+    Pack<float, pack> sums[2] = {};
+    if (column < o.columns) {
+        PIPETWIN_UNROLL_4
+        for (std::int64_t row = threadIdx.y; row < o.rows; row += rows) {
+            take_row<T, pack, what>(o, row, column, sums);
+        }
+    }
+    const int thread = static_cast<int>(threadIdx.y) * columns + static_cast<int>(threadIdx.x);
+    PIPETWIN_SHARED(of_warps, float[warps][static_cast<std::size_t>(sum_count * tile)]);
+    PIPETWIN_UNROLL
+    for (int i = 0; i < sum_count; ++i) {
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            float sum = sums[i].at[k];
+            PIPETWIN_UNROLL
+            for (int with = warp_lanes / 2; with >= columns; with /= 2) {
+                sum += __shfl_xor_sync(all_lanes, sum, with);
+            }
+            if (thread % warp_lanes < columns) {
+                of_warps[thread / warp_lanes][i * tile + static_cast<int>(threadIdx.x) * pack + k] =
+                    sum;
+            }
+        }
+    }
+    __syncthreads();
+    const int i = thread / tile;
+    const int in_tile = thread % tile;
+    if (i < sum_count && first_column + in_tile < o.columns) {
+        float sum = 0;
+        PIPETWIN_UNROLL
+        for (int warp = 0; warp < warps; ++warp) {
+            sum += of_warps[warp][i * tile + in_tile];
+        }
+        float* const total = i == 0 ? totals.total[0] : totals.total[1];  // no copy in memory
+        total[first_column + in_tile] += sum;
+    }
+}
 
 // total[i] += the sum of the slices' i-th sums; block (32 columns, 32 slices at a time).
 template <int sum_count>
@@ -136,40 +205,58 @@ __global__ void __launch_bounds__(column_threads* slice_threads)
     }
 }
 
-template <Summed what, class T>
-cudaError_t sum_rows(Operands<T> o, Totals totals, cudaStream_t stream) {
+template <class T, int pack, Summed what>
+cudaError_t sum_in_one(const Operands<T>& o, Totals totals, cudaStream_t stream) {
+    constexpr int columns = whole_columns<T, pack>;
+    return launch<whole_kernel<T, pack, what>>(
+        static_cast<unsigned>(ceil_div(o.columns, columns * pack)),
+        dim3(columns, whole_threads / columns),
+        0,
+        stream,
+        o,
+        totals);
+}
+
+template <class T, int pack, Summed what>
+cudaError_t sum_in_slices(Operands<T> o, Totals totals, cudaStream_t stream) {
     constexpr int sum_count = sums_of<what>;
     const std::int64_t slices = slice_count(o.rows, o.columns);
     o.slice_rows = ceil_div(o.rows, slices);
-    const auto start = [=](auto size) {
-        constexpr int pack = decltype(size)::value;
-        const dim3 grid(static_cast<unsigned>(ceil_div(o.columns, column_threads * pack)),
-                        static_cast<unsigned>(slices));
-        return launch<slices_kernel<T, pack, what>>(
-            grid, dim3(column_threads, row_threads), 0, stream, o);
-    };
-    constexpr int pack = pack_size<T>;
-    const cudaError_t error = are_aligned({o.dy, o.x}) && o.columns % pack == 0
-                                  ? start(std::integral_constant<int, pack>{})
-                                  : start(std::integral_constant<int, 1>{});
+    const dim3 grid(static_cast<unsigned>(ceil_div(o.columns, column_threads * pack)),
+                    static_cast<unsigned>(slices));
+    const cudaError_t error =
+        launch<slices_kernel<T, pack, what>>(grid, dim3(column_threads, row_threads), 0, stream, o);
     if (error != cudaSuccess) {
         return error;
     }
-    const dim3 grid(static_cast<unsigned>(ceil_div(o.columns, column_threads)), sum_count);
-    return launch<totals_kernel<sum_count>>(grid,
-                                            dim3(column_threads, slice_threads),
-                                            0,
-                                            stream,
-                                            slices,
-                                            o.columns,
-                                            static_cast<const float*>(o.slices),
-                                            totals);
+    return launch<totals_kernel<sum_count>>(
+        dim3(static_cast<unsigned>(ceil_div(o.columns, column_threads)), sum_count),
+        dim3(column_threads, slice_threads),
+        0,
+        stream,
+        slices,
+        o.columns,
+        static_cast<const float*>(o.slices),
+        totals);
+}
+
+template <Summed what, class T>
+cudaError_t sum_rows(const Operands<T>& o, Totals totals, cudaStream_t stream) {
+    const auto sum = [&](auto size) {
+        constexpr int pack = decltype(size)::value;
+        return o.rows <= most_whole_rows ? sum_in_one<T, pack, what>(o, totals, stream)
+                                         : sum_in_slices<T, pack, what>(o, totals, stream);
+    };
+    constexpr int pack = pack_size<T>;
+    return are_aligned({o.dy, o.x}) && o.columns % pack == 0
+               ? sum(std::integral_constant<int, pack>{})
+               : sum(std::integral_constant<int, 1>{});
 }
 
 }  // namespace
 
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
-    return rows <= 0 || columns <= 0 ? 0 : slice_count(rows, columns) * columns;
+    return rows <= most_whole_rows || columns <= 0 ? 0 : slice_count(rows, columns) * columns;
 }
 
 std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width) {

@@ -165,7 +165,8 @@ cudaError_t rms_norm_backward_input(Real real,
 
 // column_sums.cu
 
-/// Number of fp32 scratch numbers that `column_sums` and `rms_norm_backward_weight` need.
+/// Number of fp32 scratch numbers that `column_sums` and `rms_norm_backward_weight` need; none for
+/// few rows.
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
 /// Number of fp32 scratch numbers that `layer_norm_backward_weight` needs.
 std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width);

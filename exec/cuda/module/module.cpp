@@ -68,8 +68,9 @@ std::vector<std::unique_ptr<GreenContext>> make_parts(const PipetwinCudaRequest&
         request.units == nullptr ? std::span<const int>() : std::span(request.units, ranks);
     try {
         const int units = pipetwin::cuda::units_of_device(request.device);
-        return pipetwin::cuda::cut_device(request.device,
-                                          pipetwin::cuda::shares(units, request.ranks, wanted));
+        const std::vector<int> parts = pipetwin::cuda::shares(units, request.ranks, wanted);
+        return wanted.empty() ? pipetwin::cuda::cut_evenly(request.device, request.ranks)
+                              : pipetwin::cuda::cut_device(request.device, parts);
     } catch (const pipetwin::cuda::CudaFailure& failure) {
         throw pipetwin::Error(
             pipetwin::ErrorKind::Unavailable,

@@ -25,7 +25,9 @@ class GreenContext {
   private:
     friend std::vector<std::unique_ptr<GreenContext>> cut_device(int device,
                                                                  std::span<const int> parts);
+    friend std::vector<std::unique_ptr<GreenContext>> cut_evenly(int device, int parts);
     GreenContext() = default;
+    struct Maker;  ///< makes one of the driver's groups of multiprocessors
 
     int device_ = 0;
     CUgreenCtx green_ = nullptr;
@@ -34,7 +36,7 @@ class GreenContext {
     int multiprocessors_ = 0;
 };
 
-/// Multiprocessors of a unit: parts of a GPU consist of whole units.
+/// Multiprocessors of a unit: parts of a GPU whose sizes are given consist of whole units.
 inline constexpr int multiprocessors_of_a_unit = 8;
 
 /// [part]: its share in units, where parts are `wanted` (in units; empty: equal shares) and the
@@ -43,6 +45,10 @@ std::vector<int> shares(int units, int parts, std::span<const int> wanted);
 
 /// Makes one green context per part; `parts` are their sizes in units. Throws CudaFailure.
 std::vector<std::unique_ptr<GreenContext>> cut_device(int device, std::span<const int> parts);
+
+/// Makes `parts` green contexts of one size, the largest of which the device has so many. Each has
+/// at least as many multiprocessors as equal shares in units have. Throws CudaFailure.
+std::vector<std::unique_ptr<GreenContext>> cut_evenly(int device, int parts);
 
 /// Number of units that the device has.
 int units_of_device(int device);

@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
+#include "core/base/short_number.h"
 #include "gui/view/analysis/step_analysis.h"
 #include "sim/calibration/step_range.h"
 
@@ -16,7 +17,7 @@ namespace pipetwin::gui {
 namespace {
 
 std::string signed_duration(Duration duration) {
-    const std::string text = format_duration(duration < Duration{0} ? -duration : duration);
+    const std::string text = short_time(duration < Duration{0} ? -duration : duration);
     if (duration == Duration{0}) {
         return text;
     }
@@ -49,7 +50,8 @@ DetailLine line_of(
             const Duration value = quantity(*twin.row(*place), place->cell);
             values[place->side == Side::Predicted ? 0 : 1] = value;
             (place->side == Side::Predicted ? line.predicted : line.measured) =
-                format_duration(value);
+                quantity == begin_of ? time_within(value, twin.length(place->step))
+                                     : short_time(value);
         }
     }
     if (values[0] && values[1]) {
@@ -61,8 +63,8 @@ DetailLine line_of(
 
 DetailLine pair_line(std::string name, const Pair& pair) {
     return {.name = std::move(name),
-            .predicted = format_duration(pair.predicted),
-            .measured = format_duration(pair.measured),
+            .predicted = short_time(pair.predicted),
+            .measured = short_time(pair.measured),
             .error = percent_text(pair.error_percent())};
 }
 
@@ -86,7 +88,7 @@ std::string note_of(const RunData& run, const SpanRef& ref) {
         note = fmt::format("The other end is {} on rank {}.", to_string(action), partner->rank);
     }
     if (run.comparison && run.measured->steps > 1) {
-        note += fmt::format("{}Drawn is the step nearest the median of {} steps.",
+        note += fmt::format("{}The timeline shows the step nearest the median of {} steps.",
                             note.empty() ? "" : " ",
                             run.measured->steps);
     }
@@ -108,10 +110,13 @@ std::string place_of(const Action& action, int rank) {
     return text;
 }
 
-/// With a sign and one decimal; what rounds to zero has none.
-std::string signed_text(double value) {
-    const double tenths = std::round(10 * value);
-    return tenths == 0 ? "0.0" : fmt::format("{:+.1f}", tenths / 10);
+/// A percentage with a sign, and as many digits as `short_percent` has; what is rounded to zero has
+/// no sign. Without the " %".
+std::string signed_text(double percent) {
+    std::string text = short_percent(percent / 100);
+    text.resize(text.size() - std::string_view(" %").size());
+    const bool is_zero = text.find_first_of("123456789") == std::string::npos;
+    return is_zero ? "0" : percent > 0 ? "+" + text : text;
 }
 
 }  // namespace
@@ -130,12 +135,12 @@ ActionDetails details_of(const RunData& run, const SpanRef& ref) {
     const auto add = [&](const char* name, Quantity quantity, ErrorAs error_as) {
         details.lines.push_back(line_of(run.twin, ref, name, quantity, error_as));
     };
-    add("begin in step", begin_of, ErrorAs::Difference);
+    add("start", begin_of, ErrorAs::Difference);
     add("duration", length_of, ErrorAs::Percent);
     if (const std::optional<DetailLine> median = median_line(run, ref)) {
         details.lines.push_back(*median);
     }
-    add(message ? "of it waiting" : "idle before", wait_before, ErrorAs::Difference);
+    add(message ? "wait" : "idle before", wait_before, ErrorAs::Difference);
     return details;
 }
 
@@ -144,14 +149,14 @@ std::string sentence_of(const RunData& run, const SpanRef& ref) {
     if (!span) {
         return {};
     }
-    std::string text = fmt::format("{}, {}, {}: {} from {} of the step on",
+    std::string text = fmt::format("{}, {}, {}: {}, starts at {}",
                                    to_string(span->action),
                                    place_of(span->action, ref.rank),
                                    side_name(run, ref.side),
-                                   format_duration(span->end - span->begin),
-                                   format_duration(span->begin));
+                                   short_time(span->end - span->begin),
+                                   time_within(span->begin, run.twin.length(ref.step)));
     if (span->ready > span->begin) {
-        text += fmt::format(", waits {}", format_duration(span->ready - span->begin));
+        text += fmt::format(", waits {}", short_time(span->ready - span->begin));
     }
     if (const std::optional<SpanRef> twin = twin_of(run.twin, ref)) {
         const Span there = *run.twin.span(*twin);
@@ -160,8 +165,8 @@ std::string sentence_of(const RunData& run, const SpanRef& ref) {
         const Duration here = span->end - span->begin;
         const std::string error =
             predicted_here ? relative_error(here, length) : relative_error(length, here);
-        text += fmt::format(
-            "; {} {}, error {}", side_name(run, twin->side), format_duration(length), error);
+        text +=
+            fmt::format("; {} {}, error {}", side_name(run, twin->side), short_time(length), error);
     }
     return text;
 }
@@ -181,7 +186,7 @@ using OnSides = std::array<std::optional<Value>, 2>;
 DetailLine time_line(std::string name, const OnSides<Duration>& times) {
     DetailLine line{.name = std::move(name), .predicted = {}, .measured = {}, .error = {}};
     for (std::size_t side = 0; side < both_sides.size(); ++side) {
-        text_of(line, both_sides[side]) = times[side] ? format_duration(*times[side]) : "";
+        text_of(line, both_sides[side]) = times[side] ? short_time(*times[side]) : "";
     }
     if (times[0] && times[1]) {
         line.error = relative_error(*times[0], *times[1]);
@@ -192,7 +197,7 @@ DetailLine time_line(std::string name, const OnSides<Duration>& times) {
 DetailLine bubble_line(const OnSides<double>& bubbles) {
     DetailLine line{.name = "bubble.total", .predicted = {}, .measured = {}, .error = {}};
     for (std::size_t side = 0; side < both_sides.size(); ++side) {
-        text_of(line, both_sides[side]) = bubbles[side] ? rounded_percent(*bubbles[side]) : "";
+        text_of(line, both_sides[side]) = bubbles[side] ? short_percent(*bubbles[side]) : "";
     }
     if (bubbles[0] && bubbles[1]) {
         line.error = points_text(100 * (*bubbles[0] - *bubbles[1]));
@@ -287,8 +292,8 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
             continue;
         }
         lines.push_back({.name = std::string(part.word),
-                         .predicted = predicted ? format_duration(p) : "",
-                         .measured = measured ? format_duration(m) : "",
+                         .predicted = predicted ? short_time(p) : "",
+                         .measured = measured ? short_time(m) : "",
                          .error = predicted && measured ? signed_duration(p - m) : ""});
     }
     return lines;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/short_number.h"
 #include "gui/view/analysis/action_details.h"
 
 namespace pipetwin::gui {
@@ -183,23 +184,22 @@ ErrorSummary error_summary(const RunData& run) {
 
 std::string sentence_of(const ErrorSummary& summary) {
     if (summary.costs.empty()) {
-        return "There is nothing to compare: an error needs both a predicted and a measured side "
-               "with the same actions.";
+        return "Errors need a predicted and a measured side with the same actions.";
     }
     const CostError& cost = summary.costs.front();
     if (cost.per_step == Duration{}) {
-        return "Every cost was as predicted.";
+        return "Every cost is as predicted.";
     }
     return fmt::format(
-        "Furthest off is the {} of stage {}: predicted {}, {} {} on average, error {}; all "
-        "its actions together {} {} a step.",
+        "The {} of stage {} has the largest error: predicted {}, {} {} on average, error {}; its "
+        "actions together are {} {} per step.",
         op_words(cost.op),
         cost.stage,
-        format_duration(cost.predicted),
+        short_time(cost.predicted),
         summary.measured,
-        format_duration(cost.measured),
+        short_time(cost.measured),
         percent_text(cost.mean_percent),
-        format_duration(magnitude(cost.per_step)),
+        short_time(magnitude(cost.per_step)),
         cost.per_step > Duration{} ? "too long" : "too short");
 }
 

@@ -170,8 +170,7 @@ Conditions faster(const Plan& plan, Conditions conditions, const Group& group) {
 /// Asks the plan where the step is the plan's, and a replay of the step where it is not.
 class Gains {
   public:
-    explicit Gains(const StepAnalysis& analysis)
-        : analysis_(analysis), plan_(*analysis.run().plan()) {
+    explicit Gains(const StepAnalysis& analysis) : analysis_(analysis), plan_(analysis.plan()) {
         if (analysis.as_planned()) {
             sensitivity_.emplace(plan_);
         } else {
@@ -215,7 +214,7 @@ PathShares path_shares(const StepAnalysis& analysis) {
     if (!analysis.has_causes()) {
         return result;
     }
-    const Schedule& schedule = (*analysis.run().plan())->schedule;
+    const Schedule& schedule = analysis.plan()->schedule;
     std::map<Group, Duration> times;
     for (const PathPiece& piece : analysis.critical_path()) {
         for (const Group& group : groups_of(schedule, piece)) {

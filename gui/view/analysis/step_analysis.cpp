@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "sim/explain/critical_path.h"
+#include "sim/explain/plan_of_step.h"
 #include "sim/explain/sensitivity.h"
 #include "sim/explain/waits.h"
 #include "sim/simulate/simulate.h"
@@ -83,9 +84,10 @@ bool same_times(const Timeline& timeline, const StepRows& rows) {
     return true;
 }
 
-constexpr const char* no_plan =
-    "The run has no plan (scenario.toml and profile.json), so it is not known what the waits were "
-    "spent on.";
+constexpr const char* no_form =
+    "No file says which rank has which stage, so the causes of the waits are not known.";
+constexpr const char* shortest_links =
+    "The run has no plan: a message takes the shortest time that one took between its ranks.";
 
 }  // namespace
 
@@ -150,28 +152,44 @@ StepAnalysis::StepAnalysis(std::shared_ptr<const RunData> run, Side side, int st
     }
 }
 
+/// A plan of the run that has the step's actions, else one that is made from the step.
+void StepAnalysis::find_plan() {
+    const Plan* const planned = run_->planned ? &run_->planned->plan : nullptr;
+    const Plan* const own = run_->own_plan ? &*run_->own_plan : nullptr;
+    for (const Plan* const candidate : {own, planned}) {
+        if (candidate != nullptr && same_actions(*candidate, *rows_)) {
+            plan_ = candidate;
+            return;
+        }
+    }
+    const std::optional<SideData>& data = run_->side(side_);
+    if (!data || !data->form) {
+        note_ = no_form;
+        return;
+    }
+    own_plan_ = sim::plan_of_step(rows_->timeline(), *data->form, data->channel_capacity);
+    plan_ = &*own_plan_;
+    if (side_ == Side::Measured) {
+        note_ = shortest_links;
+    }
+}
+
 void StepAnalysis::replay() {
-    if (run_->plan() == nullptr) {
-        note_ = no_plan;
-        return;
-    }
-    const Plan& plan = *run_->plan();
-    if (!same_actions(plan, *rows_)) {
-        note_ =
-            "The plan has other actions than the step, so it is not known what the waits were "
-            "spent on.";
-        return;
-    }
     try {
+        find_plan();
+        if (plan_ == nullptr) {
+            return;
+        }
         if (side_ == Side::Predicted) {
-            replayed_ = sim::simulate(plan);
+            replayed_ = sim::simulate(*plan_);
             as_planned_ = same_times(replayed_, *rows_);
         }
         if (!as_planned_) {
-            replayed_ = sim::replay(plan, sim::conditions_of(plan, rows_->timeline()));
+            replayed_ = sim::replay(*plan_, sim::conditions_of(*plan_, rows_->timeline()));
         }
-        causes_.emplace(plan, replayed_);
+        causes_.emplace(*plan_, replayed_);
     } catch (const std::exception& error) {
+        plan_ = nullptr;
         replayed_ = {};
         note_ = fmt::format("The step cannot be replayed: {}", error.what());
     }
@@ -189,12 +207,11 @@ void StepAnalysis::know_places() {
     }
 }
 
-/// Slack is that of the plan, whichever side is asked about.
+/// Slack is that of the run's plan, whichever side is asked about.
 void StepAnalysis::know_slack() {
-    const Plan& plan = *run_->plan();
-    const bool known = side_ == Side::Measured || as_planned_;
-    if (known && !plan->contention.any()) {
-        slack_ = sim::Sensitivity(plan).slack();
+    const bool known = as_planned_ || (side_ == Side::Measured && !own_plan_);
+    if (known && !plan()->contention.any()) {
+        slack_ = sim::Sensitivity(plan()).slack();
     }
 }
 
@@ -257,7 +274,7 @@ void StepAnalysis::know_path() {
     for (const RowIndex& row : rows_->ranks) {
         in_path_.emplace_back(index(row.size()), false);
     }
-    for (const sim::CriticalStep& piece : sim::critical_path(*run_->plan(), replayed_)) {
+    for (const sim::CriticalStep& piece : sim::critical_path(plan(), replayed_)) {
         if (const auto ref = place_of(piece.rank, piece.action, step_)) {
             in_path_[index(ref->rank)][index(ref->cell)] = true;
             path_.push_back({.ref = *ref,

@@ -80,8 +80,10 @@ struct PathPiece {
 ///
 /// The causes follow from the rules of the simulator (sim/explain/causes.h). A predicted step is
 /// simulated again. A measured one is replayed with the durations it had, and so is a predicted one
-/// that the plan does not give; what such a replay waits less than the step did is unexplained. A
-/// run without a plan has only the length of each wait and the sender of each message.
+/// that the plan does not give; what such a replay waits less than the step did is unexplained.
+/// Where no plan of the run has the step's actions, one is made from the step itself
+/// (sim/explain/plan_of_step.h): that of a trace alone, for example. A step of which no file says
+/// which rank has which stage has only the length of each wait and the sender of each message.
 ///
 /// Never throws for what a run holds.
 class StepAnalysis {
@@ -96,6 +98,8 @@ class StepAnalysis {
 
     /// True if the rules are known: waits are split and there is a longest chain.
     bool has_causes() const { return causes_.has_value(); }
+    /// The plan that the causes follow from; there has to be one (`has_causes`).
+    const Plan& plan() const { return *plan_; }
     /// True if the step is the one that the plan gives, to the nanosecond.
     bool as_planned() const { return as_planned_; }
     /// One sentence on what is missing; "" where nothing is.
@@ -164,6 +168,7 @@ class StepAnalysis {
         int cell = -1;
     };
 
+    void find_plan();
     void replay();
     void know_places();
     void know_slack();
@@ -187,6 +192,8 @@ class StepAnalysis {
     const StepRows* rows_;
     Duration length_{};
     std::string note_;
+    std::optional<Plan> own_plan_;  ///< made from the step
+    const Plan* plan_ = nullptr;    ///< null where there is none with the step's actions
     Timeline replayed_;
     std::optional<sim::Causes> causes_;
     bool as_planned_ = false;  ///< the replay is the simulation of the plan

@@ -11,6 +11,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/short_number.h"
 
 namespace pipetwin::gui {
 
@@ -60,8 +61,8 @@ std::vector<Reasoned> reasons_of(const StepAnalysis& analysis, const SpanRef& re
 
 std::string unexplained_words(Duration time) {
     return time > Duration{}
-               ? format_duration(time) + " unexplained"
-               : format_duration(-time) + " less than the replay of the measured durations";
+               ? short_time(time) + " unexplained"
+               : short_time(-time) + " less than in the replay of the measured durations";
 }
 
 /// ": 1.610 ms for ..., 0.230 ms for ..."
@@ -71,15 +72,14 @@ std::string reason_words(const StepAnalysis& analysis, const SpanRef& ref) {
     Duration rest{};
     for (std::size_t i = 0; i < reasons.size(); ++i) {
         if (i < most_named || reasons.size() == most_named + 1) {
-            parts.push_back(
-                fmt::format("{} for {}", format_duration(reasons[i].time), reasons[i].what));
+            parts.push_back(fmt::format("{} for {}", short_time(reasons[i].time), reasons[i].what));
         } else {
             rest += reasons[i].time;
         }
     }
     if (rest > Duration{}) {
         parts.push_back(fmt::format(
-            "{} for {}", format_duration(rest), counted(reasons.size() - most_named, "other")));
+            "{} for {}", short_time(rest), counted(reasons.size() - most_named, "other")));
     }
     const Duration unexplained = analysis.split_of(ref)[WaitPart::Unexplained];
     if (unexplained != Duration{}) {
@@ -101,7 +101,7 @@ std::string slack_words(const StepAnalysis& analysis, const SpanRef& ref) {
     }
     return fmt::format(" {} {}.",
                        analysis.side() == Side::Predicted ? "Slack" : "Slack as predicted:",
-                       format_duration(*slack));
+                       short_time(*slack));
 }
 
 }  // namespace
@@ -163,12 +163,12 @@ std::string wait_sentence(const StepAnalysis& analysis, const SpanRef& ref) {
     }
     const Duration wait = analysis.wait_of(ref);
     std::string text =
-        at_end ? fmt::format("Rank {}, with nothing left to do,", ref.rank) : who(analysis, ref);
+        at_end ? fmt::format("Rank {} had no work left and", ref.rank) : who(analysis, ref);
     if (wait <= Duration{}) {
-        text += " did not wait.";
-        text += blocker_words(analysis, ref, " It followed {} on rank {}.");
+        text += " did not wait";
+        text += blocker_words(analysis, ref, ": it followed {} on rank {}") + ".";
     } else {
-        text += " waited " + format_duration(wait);
+        text += " waited " + short_time(wait);
         text += analysis.has_causes() ? reason_words(analysis, ref)
                                       : blocker_words(analysis, ref, ", last for {} on rank {}");
         text += ".";
@@ -197,7 +197,7 @@ std::string idlest_words(const StepAnalysis& analysis, int ranks) {
     std::vector<std::string> named;
     for (const Rank& rank : waits) {
         if (to_seconds(rank.wait) > much_more * to_seconds(mean) && named.size() < most_named) {
-            named.push_back(fmt::format("rank {} ({})", rank.rank, format_duration(rank.wait)));
+            named.push_back(fmt::format("rank {} ({})", rank.rank, short_time(rank.wait)));
         }
     }
     return named.empty() ? "" : fmt::format(" Most idle: {}.", fmt::join(named, ", "));
@@ -229,8 +229,8 @@ std::string idle_sentence(const StepAnalysis& analysis) {
     std::string text = fmt::format("In {} a rank waited {} of {}, on average",
                                    several ? fmt::format("{} step {}", side, analysis.step())
                                            : fmt::format("this {} step", side),
-                                   format_duration(idle.wait / std::max(1, ranks)),
-                                   format_duration(analysis.length()));
+                                   short_time(idle.wait / std::max(1, ranks)),
+                                   short_time(analysis.length()));
     const std::string idlest = most_waited_for_words(analysis) + idlest_words(analysis, ranks);
     if (!analysis.has_causes()) {
         return text + "." + idlest;

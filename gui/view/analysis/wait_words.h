@@ -8,9 +8,10 @@
 /// Waits in words.
 namespace pipetwin::gui {
 
-/// "1B2 waited 1.840 ms: 1.610 ms for 2B2 on rank 2 (compute), 0.230 ms for the link from rank 2 to
-/// rank 1. Slack 0 ns."; for the cell after a row's last "Rank 3, with nothing left to do, waited
-/// ..."; "" for a reference to nothing.
+/// "1B2 waited 1.84 ms: 1.61 ms for 2B2 on rank 2 (compute), 230 us for the link from rank 2 to
+/// rank
+/// 1. Slack 0 ns."; for the cell after a row's last "Rank 3 had no work left and waited ..."; ""
+/// for a reference to nothing.
 std::string wait_sentence(const StepAnalysis& analysis, const SpanRef& ref);
 
 /// "In this measured step a rank waited 3.2 ms of 40.1 ms, on average: compute 61 %, ... Most idle:

@@ -146,6 +146,7 @@ std::shared_ptr<const RunData> LiveFollower::drawn() {
     run.path = folder_;
     run.schedule_name = reader_->header().schedule_name;
     run.micro_batches = reader_->header().schedule.micro_batches;
+    side.data.form = form_of(reader_->header().schedule);
     if (run.predicted) {
         side.data.memory = run.predicted->memory;  // it follows from the rows
     }

@@ -10,13 +10,16 @@
 #include <fmt/format.h>
 
 #include "core/artifacts/chrome_trace.h"
+#include "core/artifacts/file_kinds.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/interop/traces/torch_timeline.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 #include "core/text/input_file.h"
+#include "gui/view/run/scenario_run.h"
 #include "sim/explain/breakdown.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"
@@ -37,17 +40,25 @@ constexpr std::size_t most_violations = 10;
 struct Sides {
     std::optional<Trace> predicted;
     std::optional<Trace> measured;
-    std::vector<TorchTrace> ranks;  ///< of PyTorch's profiler, which writes a file per rank
+    std::optional<Plan> plan;              ///< of `predicted`, where that is a schedule file
+    std::vector<TorchTrace> ranks;         ///< of PyTorch's profiler, which writes a file per rank
+    std::optional<ScenarioRun> simulated;  ///< a scenario, or a profile
+    fs::path scenario;                     ///< the file of `simulated`, where it is a scenario
 };
 
 /// A later file takes the place of an earlier one.
 void put(Sides& sides, Trace trace) {
     const bool predicted = trace.timelines.steps.front().origin == Origin::Predicted;
     (predicted ? sides.predicted : sides.measured) = std::move(trace);
+    if (predicted) {
+        sides.plan.reset();
+        sides.simulated.reset();
+    }
 }
 
-/// Every action of a schedule file at unit costs: a forward takes 1 ms, a backward 2 ms.
-std::optional<Trace> simulated(const fs::path& file, std::vector<std::string>& problems) {
+/// The plan of a schedule file at unit costs: a forward takes 1 ms, a backward 2 ms. None where the
+/// schedule breaks a rule.
+std::optional<Plan> plan_of_file(const fs::path& file, std::vector<std::string>& problems) {
     const Schedule schedule = read_schedule_csv(file);
     const std::vector<Violation> violations = validate(schedule);
     for (const Violation& violation : violations) {
@@ -67,13 +78,17 @@ std::optional<Trace> simulated(const fs::path& file, std::vector<std::string>& p
     costs.schedule_name = file.stem().string();
     costs.forward.assign(pieces, std::chrono::milliseconds(1));
     costs.backward.assign(pieces, std::chrono::milliseconds(2));
-    const Plan plan = make_plan(costs);
+    return make_plan(costs);
+}
+
+void put_simulated(Sides& sides, Plan plan) {
     Trace trace;
     trace.plan_hash = plan.hash();
-    trace.schedule_name = costs.schedule_name;
+    trace.schedule_name = plan->schedule_name;
     trace.schedule = plan->schedule;
     trace.timelines.steps.push_back(sim::simulate(plan));
-    return trace;
+    put(sides, std::move(trace));
+    sides.plan = std::move(plan);
 }
 
 /// Whether a file begins as a trace of ours does, whose metadata stand first.
@@ -109,13 +124,49 @@ void read_trace(const fs::path& file, Sides& sides, std::vector<std::string>& pr
     std::ranges::move(ranks, std::back_inserter(sides.ranks));
 }
 
+/// The simulated step of a scenario or a profile becomes the predicted side.
+void read_simulated(const fs::path& file, FileKind kind, Sides& sides) {
+    sides.simulated = kind == FileKind::Scenario ? simulate_scenario(file) : simulate_profile(file);
+    sides.scenario = kind == FileKind::Scenario ? file : fs::path();
+    sides.predicted = std::move(sides.simulated->trace);
+    sides.plan = sides.simulated->plan;
+}
+
+/// Throws Error(BadInput) for a file of a kind that has no step to show.
+void refuse_other_kinds(const fs::path& file, FileKind kind) {
+    switch (kind) {
+        case FileKind::HfConfig:
+        case FileKind::WeightIndex:
+        case FileKind::Device:
+        case FileKind::Graph:
+        case FileKind::Cluster:
+        case FileKind::Torchtitan:
+        case FileKind::DeepSpeed:
+        case FileKind::Megatron:
+        case FileKind::Nsys:
+            throw Error(ErrorKind::BadInput,
+                        file.string(),
+                        fmt::format("this is {}, expected a scenario, a schedule, a trace, a "
+                                    "profile or a run folder",
+                                    pipetwin::words(kind)),
+                        "'pipetwin import' makes a scenario or a profile of other programs' files");
+        default:
+            return;
+    }
+}
+
 /// Anything a reader throws is something to show: a broken file must not take the window with it.
 void read_or_note(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {
     try {
-        if (!is_schedule_file(file.string())) {
+        const FileKind kind = kind_of_file(file);
+        refuse_other_kinds(file, kind);
+        if (kind == FileKind::Scenario || kind == FileKind::Profile ||
+            kind == FileKind::CostTable) {
+            read_simulated(file, kind, sides);
+        } else if (kind != FileKind::Schedule && !is_schedule_file(file.string())) {
             read_trace(file, sides, problems);
-        } else if (std::optional<Trace> trace = simulated(file, problems)) {
-            put(sides, std::move(*trace));
+        } else if (std::optional<Plan> plan = plan_of_file(file, problems)) {
+            put_simulated(sides, std::move(*plan));
         }
     } catch (const std::exception& error) {
         problems.emplace_back(error.what());
@@ -155,6 +206,8 @@ bool take_side(RunData& run, const Trace& trace, Side side) {
         return false;
     }
     DrawnSide drawn = drawn_side(trace.timelines, trace.memory);
+    drawn.data.form = form_of(trace.schedule);
+    drawn.data.channel_capacity = trace.channel_capacity;
     run.schedule_name = trace.schedule_name;
     run.micro_batches = trace.schedule.micro_batches;
     if (side == Side::Predicted) {
@@ -184,8 +237,8 @@ void take_plan(RunData& run, const fs::path& folder, const std::string& plan_has
         Plan plan = sim::make_settled_plan(scenario, model, profile);
         if (plan.hash() != plan_hash) {
             run.problems.push_back(
-                fmt::format("{}: its plan is not the one of the traces, so what-ifs begin with "
-                            "another plan than the one that is drawn",
+                fmt::format("{}: its plan differs from that of the traces; what-ifs start from the "
+                            "plan of the scenario",
                             scenario_path.string()));
         }
         run.planned = std::make_shared<const PlannedRun>(
@@ -220,9 +273,8 @@ void note_alone(RunData& run) {
         }
     }
     if (count > 0) {
-        run.problems.push_back(fmt::format("{} compute action{} on one side only, hatched: {}{}",
-                                           count,
-                                           count == 1 ? " stands" : "s stand",
+        run.problems.push_back(fmt::format("{} on one side only, hatched: {}{}",
+                                           counted(count, "compute action"),
                                            fmt::join(names, ", "),
                                            count > named ? ", ..." : ""));
     }
@@ -293,13 +345,22 @@ void merge_ranks(Sides& sides, std::vector<std::string>& problems) {
     }
 }
 
+/// What a simulated scenario knows beside its step.
+void take_simulated(RunData& run, Sides& sides) {
+    if (sides.simulated) {
+        run.scenario = sides.scenario;
+        run.planned = sides.simulated->planned;
+        run.notes = std::move(sides.simulated->notes);
+    }
+}
+
 /// From here on the trace is that of one replica.
 void choose_replica(RunData& run, Trace& trace, int replica) {
     std::vector<Timeline>& steps = trace.timelines.steps;
     run.replicas = 1 + static_cast<int>(steps.front().replicas.size());
     if (replica < 0 || replica >= run.replicas) {
-        run.problems.push_back(fmt::format(
-            "there is no replica {}: the run has {}, numbered from 0", replica, run.replicas));
+        run.problems.push_back(
+            fmt::format("no replica {}: the run has {}, numbered from 0", replica, run.replicas));
         replica = 0;
     }
     run.replica = replica;
@@ -327,7 +388,7 @@ void break_down(RunData& run, Trace& trace) {
     try {
         trace.timelines.breakdown = sim::breakdown(run.planned->plan, median_step(trace.timelines));
     } catch (const std::exception& error) {
-        run.problems.push_back(fmt::format("where the step went is not known: {}", error.what()));
+        run.problems.push_back(fmt::format("no breakdown of the step: {}", error.what()));
     }
 }
 
@@ -349,7 +410,9 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     }
     Sides sides;
     fs::path planned_in;
-    for (const fs::path& path : paths) {
+    for (const fs::path& named : paths) {
+        // A plan has no rows: these stand beside it.
+        const fs::path path = kind_of_file(named) == FileKind::Plan ? named.parent_path() : named;
         std::error_code ignored;
         if (fs::is_directory(path, ignored)) {
             read_folder(path, sides, run.problems);
@@ -358,6 +421,7 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
             read_or_note(path, sides, run.problems);
         }
     }
+    take_simulated(run, sides);
     merge_ranks(sides, run.problems);
     if (!planned_in.empty() && (sides.predicted || sides.measured)) {
         take_plan(run, planned_in, (sides.predicted ? sides.predicted : sides.measured)->plan_hash);
@@ -366,7 +430,8 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
         choose_replica(run, *sides.measured, replica);
         break_down(run, *sides.measured);
     }
-    const auto& [predicted, measured, ranks] = sides;
+    const std::optional<Trace>& predicted = sides.predicted;
+    const std::optional<Trace>& measured = sides.measured;
     const bool has_predicted = predicted && take_side(run, *predicted, Side::Predicted);
     const bool has_measured = measured && take_side(run, *measured, Side::Measured);
     if (has_predicted && has_measured) {
@@ -374,7 +439,19 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
         compare_or_note(run, *predicted, *measured);
         note_alone(run);
     }
+    if (has_predicted && sides.plan) {
+        run.own_plan = std::move(sides.plan);
+    }
     return run;
+}
+
+Schedule form_of(const Schedule& schedule) {
+    return {.micro_batches = schedule.micro_batches,
+            .rank_of_stage = schedule.rank_of_stage,
+            .weights_of_stage = schedule.weights_of_stage,
+            .ranks = {},
+            .tied_ends = schedule.tied_ends,
+            .skips = schedule.skips};
 }
 
 std::string side_name(const RunData& run, Side side) {

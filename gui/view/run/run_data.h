@@ -31,6 +31,10 @@ struct SideData {
     Duration pipeline{};  ///< of the median step
     std::vector<RankSummary> ranks{};
     std::vector<MemoryRow> memory{};  ///< [rank]; empty where bytes are not known
+    /// The schedule of its rows, without the rows: which rank has which stage. None where no file
+    /// says it.
+    std::optional<Schedule> form{};
+    std::optional<int> channel_capacity{};  ///< none: not known, or unbounded
 };
 
 /// The scenario, model, profile and plan of a run, from which what-ifs are made.
@@ -55,8 +59,10 @@ struct RunData {
     std::optional<SideData> measured;
     std::optional<Comparison> comparison;  ///< where both sides are there and have the same rows
     std::shared_ptr<const PlannedRun> planned;  ///< null where the folder does not say
-    std::optional<Plan> own_plan;               ///< of a what-if of such a run
+    std::optional<Plan> own_plan;       ///< of a what-if of such a run, and of a schedule file
     std::vector<std::string> problems;  ///< what could not be read or compared, in sentences
+    std::filesystem::path scenario{};   ///< that it was simulated from; empty for any other run
+    std::vector<std::string> notes{};   ///< what a reader of the run has to know, in sentences
 
     bool empty() const { return twin.rank_count() == 0; }
 
@@ -72,10 +78,12 @@ struct RunData {
 
 /// Reads a run folder (`predicted.trace.json`, `measured.trace.json`, and what they were planned
 /// from), a folder of traces of PyTorch's profiler (a file per rank), or one file: a trace of ours
-/// or of PyTorch's profiler, plain or gzip, or a schedule CSV, which is simulated at unit costs (F
-/// 1 ms, B 2 ms). What can be read is there - of a trace that is damaged, cut short or still being
-/// written the steps before that byte - and what cannot stands in `problems`; never throws for what
-/// lies in the files. Takes as long as the files are large: call it on a worker.
+/// or of PyTorch's profiler, plain or gzip, a schedule CSV, which is simulated at unit costs (F 1
+/// ms, B 2 ms), a scenario or a profile, which are simulated (gui/view/run/scenario_run.h), or
+/// plan.json, which stands for its folder. What a file is, its content tells. What can be read is
+/// there - of a trace that is damaged, cut short or still being written the steps before that byte
+/// - and what cannot stands in `problems`; never throws for what lies in the files. Takes as long
+/// as the files are large: call it on a worker.
 ///
 /// A measured run of several replicas has the rows of `replica`, or those of replica 0 where there
 /// is no such replica; then a problem says so.
@@ -85,6 +93,9 @@ RunData load_run(const std::filesystem::path& path, int replica = 0);
 /// measured the measured one, and a later one takes the place of an earlier one. Traces of
 /// PyTorch's profiler are merged by rank and brought into the rows of the prediction.
 RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica = 0);
+
+/// The schedule without its rows: which rank has which stage, and which stages share weights.
+Schedule form_of(const Schedule& schedule);
 
 /// Name of a side: "measured", "emulated" or "predicted"; "" where it is missing.
 std::string side_name(const RunData& run, Side side);

@@ -119,4 +119,35 @@ std::optional<SpanRef> hit(const Twin& twin,
     return std::nullopt;
 }
 
+std::optional<SpanRef> idle_at(const Twin& twin,
+                               const StepPlaces& places,
+                               const RowLayout& layout,
+                               const ViewTransform& view,
+                               double x,
+                               double y) {
+    const Row* const row = layout.row_at(y);
+    if (row == nullptr || places.step_count() == 0) {
+        return std::nullopt;
+    }
+    const Duration on_axis = view.time_at(x);
+    const int step = places.step_at(on_axis);
+    const StepRows* const rows = twin.step(row->side, step);
+    const RowIndex* const spans = twin.row(row->side, step, row->rank);
+    if (rows == nullptr || spans == nullptr) {
+        return std::nullopt;
+    }
+    const Duration time = places.of(row->side, step).inside(view).time_at(x);
+    if (time < Duration{} || time >= rows->length) {
+        return std::nullopt;
+    }
+    int cell = spans->first_ending_after(time);
+    while (cell < spans->size() && is_message(spans->action(cell).op)) {
+        ++cell;
+    }
+    const bool works = cell < spans->size() && spans->ready(cell) <= time;
+    return works ? std::nullopt
+                 : std::optional(
+                       SpanRef{.side = row->side, .step = step, .rank = row->rank, .cell = cell});
+}
+
 }  // namespace pipetwin::gui

@@ -69,12 +69,22 @@ class StepPlaces {
     std::vector<Duration> borders_{Duration{0}};
 };
 
-/// The span under (x, y) of the layout.
+/// The span under (x, y) of the layout; none where a rank is idle.
 std::optional<SpanRef> hit(const Twin& twin,
                            const StepPlaces& places,
                            const RowLayout& layout,
                            const ViewTransform& view,
                            double x,
                            double y);
+
+/// The idle time of a rank under (x, y) of the layout, named by the action that it ends at: the
+/// next one that is no message, or the cell after the last one where the rank has nothing left to
+/// do. None beside the rows, outside of the side's steps, and where the rank is at work.
+std::optional<SpanRef> idle_at(const Twin& twin,
+                               const StepPlaces& places,
+                               const RowLayout& layout,
+                               const ViewTransform& view,
+                               double x,
+                               double y);
 
 }  // namespace pipetwin::gui

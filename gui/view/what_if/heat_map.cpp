@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -39,37 +40,84 @@ HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
     return cell;
 }
 
-/// Removes all but the innermost of the columns at either end in which nothing can be planned: it
-/// says why, and the others would say the same. Columns of `kept` stay, too.
-void trim_columns(HeatMap& map, const std::vector<int>& kept) {
-    const std::size_t columns = map.micro_batches.size();
-    const auto stays = [&](std::size_t column) {
-        bool any = std::ranges::find(kept, map.micro_batches[column]) != kept.end();
-        for (std::size_t row = 0; row < map.stages.size(); ++row) {
-            any = any || map.at(row, column).has_plan();
+/// The map of some rows and columns of another one.
+HeatMap part_of(const HeatMap& map,
+                const std::vector<std::size_t>& rows,
+                const std::vector<std::size_t>& columns) {
+    HeatMap part = map;
+    part.stages.clear();
+    part.micro_batches.clear();
+    part.cells.clear();
+    for (const std::size_t column : columns) {
+        part.micro_batches.push_back(map.micro_batches[column]);
+    }
+    for (const std::size_t row : rows) {
+        part.stages.push_back(map.stages[row]);
+        for (const std::size_t column : columns) {
+            part.cells.push_back(map.at(row, column));
+        }
+    }
+    return part;
+}
+
+/// The numbers below `count` of which a predicate is true.
+template <class Stays>
+std::vector<std::size_t> those_of(std::size_t count, Stays stays) {
+    std::vector<std::size_t> numbers;
+    for (std::size_t number = 0; number < count; ++number) {
+        if (stays(number)) {
+            numbers.push_back(number);
+        }
+    }
+    return numbers;
+}
+
+/// Removes the rows and columns in which no cell fits, but for those of `kept`.
+HeatMap without_infeasible(const HeatMap& map, const std::vector<std::pair<int, int>>& kept) {
+    const auto rows = map.stages.size();
+    const auto columns = map.micro_batches.size();
+    const auto is_kept = [&](int number, int std::pair<int, int>::*part) {
+        return std::ranges::any_of(kept, [&](const auto& one) { return one.*part == number; });
+    };
+    const std::vector<std::size_t> good_rows = those_of(rows, [&](std::size_t row) {
+        bool any = is_kept(map.stages[row], &std::pair<int, int>::first);
+        for (std::size_t column = 0; column < columns; ++column) {
+            any = any || map.at(row, column).fits();
         }
         return any;
-    };
-    std::size_t first = 0;
-    while (first < columns && !stays(first)) {
-        ++first;
-    }
-    std::size_t last = columns;
-    while (last > first && !stays(last - 1)) {
-        --last;
-    }
-    first = first == 0 || first == last ? 0 : first - 1;
-    last = std::min(columns, last + 1);
-    HeatMap trimmed = map;
-    trimmed.micro_batches.assign(map.micro_batches.begin() + static_cast<std::ptrdiff_t>(first),
-                                 map.micro_batches.begin() + static_cast<std::ptrdiff_t>(last));
-    trimmed.cells.clear();
-    for (std::size_t row = 0; row < map.stages.size(); ++row) {
-        for (std::size_t column = first; column < last; ++column) {
-            trimmed.cells.push_back(map.at(row, column));
+    });
+    const std::vector<std::size_t> good_columns = those_of(columns, [&](std::size_t column) {
+        bool any = is_kept(map.micro_batches[column], &std::pair<int, int>::second);
+        for (std::size_t row = 0; row < rows; ++row) {
+            any = any || map.at(row, column).fits();
         }
+        return any;
+    });
+    HeatMap good = part_of(map, good_rows, good_columns);
+    good.left_out = static_cast<int>(rows - good_rows.size() + columns - good_columns.size());
+    return good;
+}
+
+/// `most` of the numbers below `count`: both ends, those of `kept`, and then again and again the
+/// one that is farthest from the ones chosen so far.
+std::vector<std::size_t> spread_over(std::size_t count,
+                                     std::size_t most,
+                                     const std::vector<std::size_t>& kept) {
+    std::set<std::size_t> chosen(kept.begin(), kept.end());
+    chosen.insert({0, count - 1});
+    const auto distance = [&](std::size_t number) {
+        const auto above = chosen.lower_bound(number);
+        const std::size_t to_above = *above - number;
+        return *above == number ? 0 : std::min(to_above, number - *std::prev(above));
+    };
+    while (chosen.size() < std::min(most, count)) {
+        std::size_t farthest = 0;
+        for (std::size_t number = 1; number < count; ++number) {
+            farthest = distance(number) > distance(farthest) ? number : farthest;
+        }
+        chosen.insert(farthest);
     }
-    map = std::move(trimmed);
+    return {chosen.begin(), chosen.end()};
 }
 
 }  // namespace
@@ -88,14 +136,61 @@ double HeatCell::value(HeatValue of) const {
 
 std::optional<std::pair<double, double>> HeatMap::range(HeatValue of) const {
     std::optional<std::pair<double, double>> range;
-    for (const HeatCell& cell : cells) {
-        if (cell.fits()) {
+    const bool on_machine = best(of).has_value();
+    for (std::size_t place = 0; place < cells.size(); ++place) {
+        const HeatCell& cell = cells[place];
+        if (cell.fits() && (!on_machine || is_on_machine(place / micro_batches.size()))) {
             const double value = cell.value(of);
             range = range ? std::pair(std::min(range->first, value), std::max(range->second, value))
                           : std::pair(value, value);
         }
     }
     return range;
+}
+
+std::optional<HeatMap::Place> HeatMap::best(HeatValue of) const {
+    std::optional<Place> best;
+    for (std::size_t row = 0; row < stages.size(); ++row) {
+        for (std::size_t column = 0; column < micro_batches.size(); ++column) {
+            const HeatCell& cell = at(row, column);
+            if (!cell.fits() || !is_on_machine(row)) {
+                continue;
+            }
+            const double gain = best ? cell.value(of) - at(best->row, best->column).value(of) : 0;
+            if (!best || (of == HeatValue::Throughput ? gain > 0 : gain < 0)) {
+                best = Place{row, column};
+            }
+        }
+    }
+    return best;
+}
+
+std::optional<HeatMap::Place> HeatMap::place_of(int of_stages, int of_micro_batches) const {
+    const auto row = std::ranges::find(stages, of_stages);
+    const auto column = std::ranges::find(micro_batches, of_micro_batches);
+    if (row == stages.end() || column == micro_batches.end()) {
+        return std::nullopt;
+    }
+    return Place{static_cast<std::size_t>(row - stages.begin()),
+                 static_cast<std::size_t>(column - micro_batches.begin())};
+}
+
+HeatMap thinned(const HeatMap& map,
+                std::size_t most_rows,
+                std::size_t most_columns,
+                const std::vector<HeatMap::Place>& kept) {
+    if (map.empty()) {
+        return map;
+    }
+    std::vector<std::size_t> rows;
+    std::vector<std::size_t> columns;
+    for (const HeatMap::Place& place : kept) {
+        rows.push_back(place.row);
+        columns.push_back(place.column);
+    }
+    return part_of(map,
+                   spread_over(map.stages.size(), most_rows, rows),
+                   spread_over(map.micro_batches.size(), most_columns, columns));
 }
 
 std::vector<int> spread_numbers(int least, int last, int most, const std::vector<int>& among) {
@@ -152,8 +247,13 @@ HeatMap heat_map(const WhatIfSource& source,
             map.cells.push_back(cell_of(source, at_cell(settings, stages, micro_batches)));
         }
     }
-    trim_columns(map, {own.micro_batches, settings.micro_batches});
-    return map;
+    map.machine_stages = source.stages_of_machine();
+    const bool any =
+        std::ranges::any_of(map.cells, [](const HeatCell& cell) { return cell.fits(); });
+    return any ? without_infeasible(
+                     map,
+                     {{own.stages, own.micro_batches}, {settings.stages, settings.micro_batches}})
+               : map;
 }
 
 }  // namespace pipetwin::gui

@@ -34,14 +34,39 @@ struct HeatMap {
     std::vector<HeatCell> cells;     ///< row by row
     bool counts_samples = false;
     bool knows_memory = false;
+    int machine_stages = 0;  ///< most stages that the machine has devices for
+    int left_out = 0;  ///< rows and columns that were left out, as no cell of them is feasible
 
     bool empty() const { return cells.empty(); }
     const HeatCell& at(std::size_t row, std::size_t column) const {
         return cells.at(row * micro_batches.size() + column);
     }
-    /// Least and largest value of the cells that fit; none where none does.
+    /// True if a row has no more stages than the machine has devices for.
+    bool is_on_machine(std::size_t row) const { return stages[row] <= machine_stages; }
+    /// Least and largest value of the cells that fit and are on the machine, or, where there are
+    /// none, of all that fit; none where none does.
     std::optional<std::pair<double, double>> range(HeatValue of) const;
+
+    /// The place of a cell.
+    struct Place {
+        std::size_t row = 0;
+        std::size_t column = 0;
+
+        bool operator==(const Place&) const = default;
+    };
+    /// The best cell that fits and whose stages the machine has devices for: with the largest
+    /// throughput, or the least bubble or peak; of equal ones the first. None where there is none.
+    std::optional<Place> best(HeatValue of) const;
+    /// The cell of these numbers; none where the map has no such row or column.
+    std::optional<Place> place_of(int stages, int micro_batches) const;
 };
+
+/// The map with at most so many rows and columns (two at least), for a view that has no room for
+/// all: with both ends, and the rows and columns of `kept`; the others as evenly as they can be.
+HeatMap thinned(const HeatMap& map,
+                std::size_t most_rows,
+                std::size_t most_columns,
+                const std::vector<HeatMap::Place>& kept);
 
 /// `most` of the numbers from `least` to `last`, ascending: all of them where they are no more,
 /// else ones whose ratios are alike, with both ends and what has to be among them.
@@ -51,9 +76,9 @@ std::vector<int> spread_numbers(int least, int last, int most, const std::vector
 WhatIf at_cell(const WhatIf& settings, int stages, int micro_batches);
 
 /// Plans and simulates every cell with the schedule of `settings`; never throws. At the most 16
-/// rows and 32 columns, among them those of the settings and of the run; of columns at the ends in
-/// which nothing can be planned, one. An empty map if `stop` was set meanwhile, or where there are
-/// no what-ifs.
+/// rows and 32 columns, among them those of the settings and of the run. Rows and columns without a
+/// cell that fits are left out, but for these; where no cell fits, all stay. An empty map if `stop`
+/// was set meanwhile, or where there are no what-ifs.
 HeatMap heat_map(const WhatIfSource& source,
                  const WhatIf& settings,
                  const std::atomic<bool>* stop = nullptr);

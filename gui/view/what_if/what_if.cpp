@@ -125,15 +125,14 @@ WhatIfSource::WhatIfSource(std::shared_ptr<const RunData> run) : run_(std::move(
         if (run_->planned != nullptr) {
             take_planned();
         } else if (run_->empty()) {
-            why_not_ = "There is no run.";
+            why_not_ = "No run is open.";
         } else {
             take_trace();
         }
     } catch (const std::exception& error) {
-        why_not_ = fmt::format(
-            "The run does not say what it was planned from, and its trace is "
-            "not enough: {}.",
-            sentence_of(error));
+        why_not_ =
+            fmt::format("The run has no scenario, and its trace does not suffice for what-ifs: {}.",
+                        sentence_of(error));
     }
 }
 
@@ -253,9 +252,23 @@ void WhatIfSource::take_trace() {
                  .recompute = costs.recompute,
                  .partition = {}};
     plain_ = std::move(costs);
-    note_ =
-        "The run does not say what it was planned from: costs are the medians of its stages, "
-        "updates are left out, and a mini-batch has as many samples as micro-batches.";
+    note_ = fmt::format(
+        "{} Costs are the medians of the stages, updates take no time, and a micro-batch is one "
+        "sample.",
+        run_->scenario.empty() ? "The run has no scenario."
+                               : "The costs of single layers are not measured.");
+}
+
+int WhatIfSource::stages_of_machine() const {
+    if (!why_not_.empty() || plain_) {
+        return settings_.stages;
+    }
+    const SettledScenario& scenario = run_->planned->scenario;
+    const int devices_of_stage =
+        std::max(1, scenario.pipeline.data_parallel * scenario.pipeline.tensor_parallel);
+    const int devices = scenario.cluster.count > 0 ? scenario.cluster.count / devices_of_stage
+                                                   : scenario.cluster.cores;
+    return std::max(devices, settings_.stages);
 }
 
 WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
@@ -345,7 +358,7 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     if (settings.stages != settings_.stages || settings.chunks != settings_.chunks) {
         throw Error(ErrorKind::Infeasible,
                     "",
-                    fmt::format("a trace says only what its own {} cost",
+                    fmt::format("a trace knows the costs of its own {} only",
                                 counted(plain_->forward.size(), "stage")));
     }
     PlainCosts costs = *plain_;
@@ -439,7 +452,7 @@ std::string over_limit(const Plan& plan, const std::vector<Bytes>& peaks) {
     for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
         const std::optional<Bytes> limit = plan.memory_limit(static_cast<int>(rank));
         if (limit && peaks[rank] > *limit) {
-            return fmt::format("rank {} needs {}, but has {}",
+            return fmt::format("rank {} needs {} and has {}",
                                rank,
                                format_bytes(peaks[rank]),
                                format_bytes(*limit));

@@ -106,6 +106,11 @@ class WhatIfSource {
     /// The slowest link of the run's plan; none where it has no links.
     const std::optional<LinkCost>& link() const { return link_; }
 
+    /// Most stages of a pipeline that the run's machine has devices for: those of the cluster by
+    /// the number of devices that a stage takes; where the scenario states no number of devices, as
+    /// many as the run has, or as its ranks have processors. 1 where there are no what-ifs.
+    int stages_of_machine() const;
+
     /// Values that can be chosen, given the other settings.
     WhatIfRanges ranges(const WhatIf& settings) const;
 

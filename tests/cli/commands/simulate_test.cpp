@@ -1,4 +1,8 @@
+#include <algorithm>
 #include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -8,6 +12,7 @@
 namespace pipetwin::cli {
 namespace simulate_test {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<std::string> simulated(const std::vector<std::string>& more) {
@@ -357,10 +362,76 @@ TEST(Simulate, HeadingAndLegendSpeakOfWhatThereIs) {
                                {"--schedule", "interleaved-1f1b", "--chunks", "2"}))
             .out;
     EXPECT_THAT(chunks, HasSubstr("interleaved-1f1b, 2 ranks with 2 stages each, 2 micro-batches"));
-    // 21 ms in 100 characters, 10 of them for the label.
     const std::string equal = pipetwin(simulate_args({.stages = 4, .micro_batches = 4})).out;
+    EXPECT_THAT(equal,
+                HasSubstr("\ndigits forward, letters backward, '.' idle; a column is 1.000 ms\n"));
+}
+
+/// The rows of the picture that `simulate` prints, without their labels.
+std::vector<std::string> picture(const std::vector<std::string>& args) {
+    std::istringstream lines(pipetwin(args).out);
+    std::vector<std::string> rows;
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("rank ") && line.size() > 8 && line[6] == ' ') {
+            rows.push_back(line.substr(8));
+        }
+    }
+    return rows;
+}
+
+TEST(SimulatePicture, GPipeIsFigure2OfItsPaper) {
+    // Huang et al. 2019, figure 2c: four micro-batches on four devices, backwards in reverse order.
     EXPECT_THAT(
-        equal, HasSubstr("\ndigits forward, letters backward, '.' idle; a column is 233.334 us\n"));
+        picture(simulate_args({.stages = 4, .micro_batches = 4, .backward = "1"},
+                              {"--schedule", "gpipe"})),
+        ElementsAre("0123......dcba", ".0123....dcba.", "..0123..dcba..", "...0123dcba..."));
+}
+
+TEST(SimulatePicture, OneForwardOneBackwardIsFigure4OfMegatron) {
+    // Narayanan et al. 2021, figure 4 at the top: a backward takes twice as long as a forward.
+    EXPECT_THAT(picture(simulate_args({.stages = 4, .micro_batches = 8}, {"--schedule", "1f1b"})),
+                ElementsAre("0123......aa4bb5cc6dd7ee.ff.gg.hh",
+                            ".012....aa3bb4cc5dd6ee7ff.gg.hh..",
+                            "..01..aa2bb3cc4dd5ee6ff7gg.hh....",
+                            "...0aa1bb2cc3dd4ee5ff6gg7hh......"));
+}
+
+TEST(SimulatePicture, ZeroBubbleH1HasOneColumnForEachPart) {
+    // Qi et al. 2023: with F = I = W the bubble of ZB-H1 is (p - 1)(F + I - W), a third of 1F1B's.
+    const std::vector<std::string> rows = picture({"simulate",
+                                                   "--schedule",
+                                                   "zb-h1",
+                                                   "--stages",
+                                                   "4",
+                                                   "--micro-batches",
+                                                   "8",
+                                                   "--forward-ms",
+                                                   "1",
+                                                   "--backward-input-ms",
+                                                   "1",
+                                                   "--backward-weight-ms",
+                                                   "1"});
+    ASSERT_EQ(rows.size(), 4);
+    for (const std::string& row : rows) {
+        EXPECT_EQ(row.size(), 3 * 8 + 3) << row;
+        for (const char first : {'0', 'a', 'A'}) {
+            for (char letter = first; letter < first + 8; ++letter) {
+                EXPECT_EQ(std::ranges::count(row, letter), 1) << letter << " in " << row;
+            }
+        }
+    }
+}
+
+TEST(SimulatePicture, SaysWhereItIsScaled) {
+    // 3 (M + K - 1) = 129 ms in 90 columns.
+    const std::string wide =
+        pipetwin(simulate_args({.stages = 4, .micro_batches = 40}, {"--schedule", "gpipe"})).out;
+    EXPECT_THAT(wide,
+                HasSubstr("\nscaled to fit: a column is 1.433 ms, as 129 columns of 1.000 ms are "
+                          "too wide\n"));
+    const std::string uneven =
+        pipetwin(simulate_args({.stages = 2, .micro_batches = 2, .backward = "2.71828"})).out;
+    EXPECT_THAT(uneven, HasSubstr(", as the times have no common unit\n"));
 }
 
 TEST(Simulate, VariationIsToldInWordsThatAgree) {
@@ -375,7 +446,7 @@ TEST(Simulate, VariationIsToldInWordsThatAgree) {
     EXPECT_THAT(one, HasSubstr("the one device fails every 5.0 hours on average"));
     EXPECT_THAT(one, HasSubstr("with a checkpoint after every step,"));
     EXPECT_THAT(text({.stages = 4, .micro_batches = 8}, {"--jitter", "0.1"}),
-                HasSubstr("as ranks wait for whoever is late;\n"));
+                HasSubstr("as ranks wait for the slowest one;\n"));
 }
 
 class SimulateFiles : public InFolder {};

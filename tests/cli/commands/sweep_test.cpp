@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -89,6 +92,71 @@ TEST_F(Sweep, WritesOnePictureAndATable) {
                 HasSubstr("schedule,stages,chunks,micro_batches,step_ms,bubble_total,live_stashes\n"
                           "gpipe,4,1,8,33,"));
     EXPECT_EQ(pipetwin(args).code, 6);  // the files are there
+}
+
+/// 1F1B whose ranks run almost twice as many forwards ahead, as a file.
+std::string eager_rows(int ranks, int micro_batches) {
+    std::string text;
+    for (int rank = 0; rank < ranks; ++rank) {
+        const int ahead = std::min(micro_batches, 2 * (ranks - 1 - rank) + 1);
+        for (int k = 0; k < ahead; ++k) {
+            text += fmt::format("{}{}F{}", k == 0 ? "" : ",", rank, k);
+        }
+        for (int k = 0; k < micro_batches; ++k) {
+            text += fmt::format(",{}B{}", rank, k);
+            if (ahead + k < micro_batches) {
+                text += fmt::format(",{}F{}", rank, ahead + k);
+            }
+        }
+        text += "\n";
+    }
+    return text;
+}
+
+// Messages that take less time than the forwards ahead delay the first micro-batch's way to the
+// last rank and the last one's way back, and nothing between.
+TEST_F(Sweep, TakesScheduleFilesBesideNames) {
+    const std::string eager = file("eager.csv", eager_rows(4, 8));
+    const auto found = plans({"--schedule",
+                              "1f1b," + eager,
+                              "--stages",
+                              "4",
+                              "--micro-batches",
+                              "8",
+                              "--latency-ms",
+                              "0.5"});
+    ASSERT_EQ(found.size(), 2U);
+    EXPECT_EQ(found[1]["schedule"], eager);
+    EXPECT_EQ(found[1]["stages"], 4);
+    EXPECT_EQ(found[1]["micro_batches"], 8);
+    EXPECT_EQ(found[1]["live_stashes"], 7);
+    EXPECT_NEAR(found[1]["step_ms"].get<double>(), 3 * (8 + 3) + 2 * 3 * 0.5, 1e-6);
+    EXPECT_GT(found[0]["step_ms"], found[1]["step_ms"]);
+}
+
+// Two pieces on each rank take half of the rank's time each: GPipe's step of two stages.
+TEST_F(Sweep, DividesTheTimesAmongThePiecesOfAFile) {
+    const std::string loop = file("loop.csv",
+                                  "0F0,0F1,2F0,2F1,2B0,2B1,0B0,0B1\n"
+                                  "1F0,1F1,3F0,3F1,3B0,3B1,1B0,1B1\n");
+    const std::string flat = file("flat.csv", "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
+    const auto found = plans({"--schedule", loop + "," + flat});
+    ASSERT_EQ(found.size(), 2U);
+    EXPECT_EQ(found[0]["chunks"], 2);
+    EXPECT_EQ(found[1]["step_ms"], 9);
+    EXPECT_EQ(found[0]["step_ms"], 7.5);  // (M + 1/V)(F + B)
+}
+
+TEST_F(Sweep, OneScheduleFileIsThatOfItsOwnOption) {
+    const std::string flat = file("flat.csv", "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
+    const auto step = [&](const std::string& option) {
+        const Outcome outcome = pipetwin(
+            {"simulate", option, flat, "--forward-ms", "1", "--backward-ms", "2", "--json"});
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome.json()["step_ms"].get<double>();
+    };
+    EXPECT_EQ(step("--schedule"), 9);
+    EXPECT_EQ(step("--schedule-file"), 9);
 }
 
 TEST_F(Sweep, RefusesWhatCannotBeCompared) {

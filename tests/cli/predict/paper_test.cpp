@@ -1,7 +1,6 @@
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
-#include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,7 +10,6 @@
 #include "core/base/as_index.h"
 #include "core/costs/profile_json.h"
 #include "tests/cli/support.h"
-#include "tests/support/code_blocks.h"
 #include "tests/support/places.h"
 
 /// Published results of pipeline-parallel training, from the command lines of docs/validation.md.
@@ -309,70 +307,28 @@ TEST(Torchgpipe, OneStageLosesTheRecomputeOfEveryMicroBatchButTheLast) {
     EXPECT_NEAR(ours, 0.853, 0.005);  // ResNet-101
 }
 
-// --- The page. ---
-
-/// The words of a command line of the page, continued lines joined, files found from anywhere:
-/// scenarios in the source, costs without a folder in `scratch`.
-std::vector<std::vector<std::string>> commands_of(const std::string& block,
-                                                  const std::filesystem::path& scratch) {
-    const auto found = [&scratch](const std::string& word) {
-        if (word.starts_with("scenarios/")) {
-            return source + word;
-        }
-        return word.ends_with(".profile.json") ? (scratch / word).string() : word;
-    };
-    std::vector<std::vector<std::string>> commands(1);
-    std::istringstream stream(block);
-    for (std::string line; std::getline(stream, line);) {
-        std::istringstream words(line);
-        std::string last;
-        for (std::string word; words >> word; last = word) {
-            if (word != "\\") {
-                commands.back().push_back(found(word));
-            }
-        }
-        if (last != "\\") {
-            commands.emplace_back();
-        }
-    }
-    commands.pop_back();
-    return commands;
-}
-
-class ValidationPage : public InFolder {};
-
-TEST_F(ValidationPage, EveryCommandRuns) {
-    int run = 0;
-    for (const std::string& block : testing::code_blocks("docs/validation.md", "sh")) {
-        for (std::vector<std::string> command : commands_of(block, folder())) {
-            ASSERT_EQ(command.front(), "pipetwin");
-            command.erase(command.begin());
-            const Outcome outcome = pipetwin(command);
-            EXPECT_EQ(outcome.code, 0) << outcome.err;
-            ++run;
-        }
-    }
-    EXPECT_GE(run, 10);
-}
-
-// --- One NVIDIA H100, cut into shares: docs/gpu-results.md. ---
+// --- One NVIDIA H100, cut into shares: docs/internals/gpu-results.md. ---
 
 struct MeasuredStep {
     const char* profile;
     const char* schedule;
     int stages;
     int micro_batches;
-    double step_ms;  ///< measured, median
-    double bubble;   ///< measured, percent
+    double step_ms;              ///< measured, median
+    double bubble;               ///< measured, percent
+    double bubble_points = 1.5;  ///< what the prediction is within
 };
 
 // Pipelines on shares alone: a whole GPU is at its power limit, and its clock moves by several
 // percent.
 TEST(MeasuredOnAnH100, StepsAndBubblesOfPipelinesOnSharesArePredicted) {
-    for (const MeasuredStep& row : {MeasuredStep{"k2-m4", "1f1b", 2, 4, 89.03, 19.28},
-                                    MeasuredStep{"k2-m16", "1f1b", 2, 16, 98.90, 7.39},
-                                    MeasuredStep{"k2-m16", "zb-h1", 2, 16, 97.71, 4.39},
-                                    MeasuredStep{"k4-m8", "1f1b", 4, 8, 108.80, 27.53}}) {
+    for (const MeasuredStep& row : {MeasuredStep{"k2-m4", "1f1b", 2, 4, 80.18, 19.34},
+                                    MeasuredStep{"k2-m4", "zb-h1", 2, 4, 74.83, 11.05},
+                                    MeasuredStep{"k2-m8", "1f1b", 2, 8, 76.99, 11.44},
+                                    MeasuredStep{"k2-m8", "zb-h1", 2, 8, 73.78, 6.28, 1.8},
+                                    MeasuredStep{"k2-m16", "1f1b", 2, 16, 86.70, 8.00},
+                                    MeasuredStep{"k2-m16", "zb-h1", 2, 16, 85.83, 5.93},
+                                    MeasuredStep{"k4-m8", "1f1b", 4, 8, 87.55, 26.61, 2.4}}) {
         const Outcome outcome = pipetwin(
             {"simulate",
              source + "scenarios/gpt2-124m-gpu.toml",
@@ -388,7 +344,8 @@ TEST(MeasuredOnAnH100, StepsAndBubblesOfPipelinesOnSharesArePredicted) {
         ASSERT_EQ(outcome.code, 0) << outcome.err;
         const nlohmann::json result = outcome.json();
         EXPECT_NEAR(result["step_ms"].get<double>() / row.step_ms, 1, 0.04) << row.profile;
-        EXPECT_NEAR(100 * result["bubble"]["total"].get<double>(), row.bubble, 1.5) << row.profile;
+        EXPECT_NEAR(100 * result["bubble"]["total"].get<double>(), row.bubble, row.bubble_points)
+            << row.profile;
     }
 }
 

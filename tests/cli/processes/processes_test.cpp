@@ -233,7 +233,7 @@ TEST_F(SeveralProcesses, GoOnFromACheckpointAsIfNothingHadHappened) {
     ASSERT_EQ(run(launch(2, "parts", {"--set", "training.steps=2"})).code, 0);
     const Outcome outcome = run(launch(2, "parts", {"--resume"}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("goes on with step 2"));
+    EXPECT_THAT(outcome.err, HasSubstr("continues with step 2"));
     EXPECT_EQ(series("parts"), series("threads"));
     EXPECT_TRUE(checkpoint("parts") == checkpoint("threads"));
 

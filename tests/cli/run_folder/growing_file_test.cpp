@@ -90,7 +90,7 @@ TEST_F(GrowingFileTest, OfMetricsTellsThatLinesAreDroppedAndHowMany) {
         }
     }
     ASSERT_EQ(told.size(), 2U);
-    EXPECT_THAT(told[0], HasSubstr("training goes on, its lines are written later"));
+    EXPECT_THAT(told[0], HasSubstr("training continues, its lines are written later"));
     EXPECT_THAT(told[1],
                 HasSubstr("metrics.jsonl: lines are dropped, as the disk has had no room"));
     metrics.add(report_of(steps));

@@ -2,10 +2,14 @@
 
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cli/run_folder/finished_run.h"
 #include "cli/run_folder/learning_curve.h"
+#include "cli/run_folder/page.h"
+#include "cli/run_folder/report_glossary.h"
+#include "cli/text/explanation_text.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/builders.h"
 
@@ -66,7 +70,8 @@ TEST(ReportHtml, ShowsBothTimelinesAndEveryTable) {
                                    "measured step time",
                                    "+0.00 %",
                                    "<svg",
-                                   "Where a step&#39;s time goes",
+                                   "Where the time of the predicted step goes",
+                                   "Parts of a step",
                                    "Peak memory",
                                    "Noise of the machine",
                                    "1.020",
@@ -77,6 +82,79 @@ TEST(ReportHtml, ShowsBothTimelinesAndEveryTable) {
                                    "@media print"}) {
         EXPECT_THAT(html, HasSubstr(text));
     }
+}
+
+TEST(ReportHtml, SaysAtTheTopWhereTheErrorsSayNothing) {
+    FinishedRun run = example();
+    const auto top = [&run](const Noise& noise) {
+        run.comparison.noise = noise;
+        const std::string html = report_html(run);
+        return html.substr(0, html.find("<svg"));
+    };
+    const std::string quiet = top({.steps = 20});
+    EXPECT_THAT(quiet, Not(HasSubstr("class=\"warning\"")));
+    EXPECT_THAT(quiet, HasSubstr("class=\"figure good\""));
+    const std::string busy = top({.stolen_percent = 40.25, .dropped_steps = 80, .steps = 0});
+    EXPECT_THAT(busy, HasSubstr("The machine was busy while this run was measured."));
+    EXPECT_THAT(busy, HasSubstr("Others used 40.2 % of the time"));
+    EXPECT_THAT(busy, Not(HasSubstr("class=\"figure good\"")));
+    EXPECT_THAT(busy, HasSubstr("not valid: the machine was busy"));
+    EXPECT_THAT(top({.dropped_steps = 2, .steps = 1}),
+                HasSubstr("The run is too short to be compared."));
+    EXPECT_THAT(top({.steps = 31, .costs_apart = 1.4}), HasSubstr("The machine was busy"));
+}
+
+TEST(ReportHtml, HasTheSentencesOfSimulate) {
+    const FinishedRun run = example();
+    const std::string html = report_html(run);
+    const sim::Explanation what = sim::explain(
+        run.prediction.plan, run.prediction.timeline, run.prediction.breakdown, std::nullopt);
+    const std::vector<Paragraph> paragraphs = explanation_paragraphs(run.prediction.plan, what);
+    ASSERT_EQ(paragraphs.size(), 2);
+    for (const Paragraph& paragraph : paragraphs) {
+        for (const std::string& line : paragraph.lines) {
+            EXPECT_THAT(html, HasSubstr(html_escaped(line)));
+        }
+    }
+    EXPECT_THAT(html, HasSubstr("The measured step is as long as predicted."));
+}
+
+TEST(ReportHtml, NamesThePartsThatDiffer) {
+    FinishedRun run = example();
+    run.comparison.step.measured += Duration{6'000'000};
+    run.comparison.measured_breakdown->forward += Duration{7'000'000};
+    run.comparison.measured_breakdown->imbalance -= Duration{1'000'000};
+    const std::string html = report_html(run);
+    EXPECT_THAT(html, HasSubstr("The measured step is 6.0 ms longer than predicted."));
+    EXPECT_THAT(html, HasSubstr("forward (7.0 ms longer) and imbalance (1.0 ms shorter)."));
+}
+
+TEST(ReportHtml, SizesAreReadableAndExact) {
+    FinishedRun run = example();
+    run.comparison.peaks.front().predicted = Bytes{1'610'612'736};  // 3/2 of 2^30
+    EXPECT_THAT(report_html(run), HasSubstr("<td title=\"1610612736 bytes\">1.50 GiB</td>"));
+}
+
+TEST(ReportHtml, SaysHowToOpenTheRunInTheWindow) {
+    FinishedRun run = example();
+    EXPECT_THAT(report_html(run),
+                HasSubstr("<code>pipetwin view runs/x</code> (in the folder where it was run)"));
+    run.folder = "/home/a b/run";
+    EXPECT_THAT(report_html(run),
+                HasSubstr("<code>pipetwin view &#39;/home/a b/run&#39;</code></p>"));
+}
+
+TEST(ReportHtml, GlossaryExplainsTheWordsOfThePageAlone) {
+    std::string words;
+    for (const BreakdownPart& part : breakdown_parts) {
+        words += fmt::format("{} ", part.word);
+    }
+    for (const BreakdownPart& part : breakdown_parts) {
+        EXPECT_THAT(report_glossary(words), HasSubstr(fmt::format("<dt>{}", part.word)));
+    }
+    EXPECT_THAT(report_glossary("a stage"), HasSubstr("<dt>stage</dt>"));
+    EXPECT_THAT(report_glossary("a stage"), Not(HasSubstr("<dt>rank</dt>")));
+    EXPECT_THAT(report_html(example()), HasSubstr("<dt>bubble</dt>"));
 }
 
 TEST(ReportHtml, SaysWhereTheTimelineIsEmulated) {
@@ -93,8 +171,19 @@ TEST(ReportHtml, EscapesWhatTheUserNamed) {
 
 TEST(ReportHtml, EveryElementIsClosed) {
     const std::string html = report_html(example());
-    for (const char* const element :
-         {"table", "section", "figure", "svg", "div", "pre", "details", "tr"}) {
+    for (const char* const element : {"table",
+                                      "section",
+                                      "ul",
+                                      "li",
+                                      "dl",
+                                      "dt",
+                                      "dd",
+                                      "figure",
+                                      "svg",
+                                      "div",
+                                      "pre",
+                                      "details",
+                                      "tr"}) {
         const auto count = [&html](const std::string& text) {
             std::size_t found = 0;
             for (std::size_t at = html.find(text); at != std::string::npos;

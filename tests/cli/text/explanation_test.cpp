@@ -43,9 +43,10 @@ TEST(Explanation, OfBalancedGPipe) {
         "A step takes 57.0 ms. On average a rank (one device of the pipeline) works for 48.0 ms of "
         "it and waits for 9.0 ms (15.8 %).\n"
         "9.0 ms of the wait is the bubble: even if all stages (parts of the model, one behind the "
-        "other) took equally long and messages no time, the pipeline would have to fill at the "
+        "other) took equally long and messages took no time, the pipeline would have to fill at "
+        "the "
         "start of a step and to drain at its end. Rank 3 cannot begin before 3.0 "
-        "ms, when the first micro-batch (a slice of the batch) has come to it, and it is done 6.0 "
+        "ms, when the first micro-batch (a slice of the batch) reaches it, and it is done 6.0 "
         "ms before the end of the step. More micro-batches make the bubble's share of the step "
         "smaller: 32 instead of 16 would bring it from 15.8 % to 8.6 %.\n"
         "The longest single wait is that of rank 0: 9.0 ms before 0B15 (the backward of "
@@ -71,13 +72,13 @@ TEST(Explanation, OfOneStageSaysNothingOfWaits) {
 TEST(Explanation, SaysWhatWaitingForStashesCosts) {
     EXPECT_THAT(
         words_of(testing::one_rank_with_host_link(3, 4, 1)),
-        AllOf(HasSubstr("9.0 ms of the wait is for stashes, what a forward keeps for its backward: "
-                        "they are copied to host memory, and an action that needs one waits for "
-                        "its stash to come back from there. If they stayed on their devices, the "
-                        "step would take 15.0 ms."),
+        AllOf(HasSubstr("9.0 ms of the wait is for stashes, which a forward keeps for its "
+                        "backward: they are copied to host memory, and an action that needs one "
+                        "waits until it is back. If they stayed on their devices, the step would "
+                        "take 15.0 ms."),
               HasSubstr("The longest single wait is that of rank 0: 7.0 ms before 0B1 (the "
-                        "backward of micro-batch 1 on stage 0). It waits for its stash, what the "
-                        "forward kept for it, to come back from host memory.\n"),
+                        "backward of micro-batch 1 on stage 0). It waits for its stash, which "
+                        "the forward kept for it, to come back from host memory.\n"),
               HasSubstr("every link to host memory twice as fast: 24.0 -> 15.0 ms")));
 }
 
@@ -152,10 +153,11 @@ TEST(Explanation, SaysWhatSharingALinkCosts) {
 TEST(Explanation, OfRecomputeSaysWhatItIsFor) {
     PlainCosts costs = plain(ScheduleKind::GPipe, 4, 8);
     costs.recompute = Recompute::Always;
-    EXPECT_THAT(words_of(make_plan(costs)),
-                HasSubstr("Of the work, 8.0 ms is recompute: forwards are done a second time, so "
-                          "that their results need not be kept in memory until the backward. "
-                          "Without it the step would take 33.0 ms."));
+    EXPECT_THAT(
+        words_of(make_plan(costs)),
+        HasSubstr("8.0 ms of the work is recompute: forwards are computed a second time, so "
+                  "that their results need not stay in memory until the backward. "
+                  "Without it the step would take 33.0 ms."));
 }
 
 // Without its forwards there is nothing left of the step.

@@ -69,7 +69,7 @@ class BadData : public InFolder {
     /// The checkpoint holds all steps that the metrics have, and the training goes on from it.
     void expect_goes_on(const std::string& run, const std::string& err) const {
         const int steps = steps_done(run);
-        EXPECT_THAT(err, HasSubstr(fmt::format("--resume goes on with step {}", steps)));
+        EXPECT_THAT(err, HasSubstr(fmt::format("--resume continues with step {}", steps)));
         EXPECT_TRUE(std::filesystem::exists(folder() / run / run_file::checkpoints /
                                             fmt::format("step-{:08}", steps)));
         const Outcome rest = pipetwin(

@@ -172,11 +172,11 @@ TEST_F(FullDisk, WhileATrainingGoesOnItIsSaidAndCheckpointsAreTriedAgain) {
     const Outcome first = metrics.end();
     EXPECT_EQ(first.code, 0) << first.err;
     EXPECT_THAT(first.err, HasSubstr("metrics.jsonl: cannot be written"));
-    EXPECT_THAT(first.err, HasSubstr("training goes on, its lines are written later"));
+    EXPECT_THAT(first.err, HasSubstr("training continues, its lines are written later"));
     EXPECT_EQ(series("metrics").size(), 2500U);
     const Outcome second = checkpoint.end();
     EXPECT_EQ(second.code, 0) << second.err;
-    EXPECT_THAT(second.err, HasSubstr("no checkpoint after step 149, training goes on: "));
+    EXPECT_THAT(second.err, HasSubstr("no checkpoint after step 149, training continues: "));
     EXPECT_EQ(series("checkpoint"), series("metrics"));
     EXPECT_THAT(names_in("checkpoint"), ::testing::Contains("checkpoints/step-00002500"));
 }

@@ -124,7 +124,7 @@ TEST_F(Resume, AfterASignalItGoesOnAsIfNothingHadHappenedWithAnyPartition) {
         const Outcome rest =
             pipetwin(train(run, {"--resume", "--set", std::string("pipeline.stages=") + stages}));
         ASSERT_EQ(rest.code, 0) << rest.err;
-        EXPECT_THAT(rest.err, HasSubstr("goes on with step 7 from"));
+        EXPECT_THAT(rest.err, HasSubstr("continues with step 7 from"));
         expect_same(run, "whole");
     }
 }
@@ -136,7 +136,7 @@ TEST_F(Resume, ADamagedCheckpointIsLeftOutAndThatIsSaid) {
     const Outcome outcome = pipetwin(train("run", {"--resume"}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("a damaged checkpoint is left out"));
-    EXPECT_THAT(outcome.err, HasSubstr("goes on with step 10"));
+    EXPECT_THAT(outcome.err, HasSubstr("continues with step 10"));
     ASSERT_EQ(pipetwin(train("whole")).code, 0);
     expect_same("run", "whole");
 }

@@ -105,11 +105,11 @@ TEST(MegatronLayout, WhatMegatronWouldNotAcceptIsRefusedWithTheStage) {
     expect_refused("", "", "stage 0: the layout has no layers");
     expect_refused("||", "", "stage 2: the layout has no layers");
     expect_refused("t|EtL", "", "stage 0: the first layer is 't'");
-    expect_refused("Et|EtL", "", "stage 1: the embedding E stands behind another layer");
-    expect_refused("EtL|tL", "", "stage 1: 't' stands behind the loss L");
+    expect_refused("Et|EtL", "", "stage 1: the embedding E follows another layer");
+    expect_refused("EtL|tL", "", "stage 1: 't' follows the loss L");
     expect_refused("Et|t", "", "stage 1: the last layer is not the loss L");
-    expect_refused("Etm|tL", "", "stage 1: a decoder layer t stands behind an m");
-    expect_refused("Etm|mL", "", "stage 1: m stands on stage 0 already");
+    expect_refused("Etm|tL", "", "stage 1: a decoder layer t follows an m");
+    expect_refused("Etm|mL", "", "stage 1: stage 0 has an m already");
 }
 
 TEST(MegatronLayout, RunsAreWrittenAsRepetitions) {

@@ -37,7 +37,7 @@ TEST(TorchtitanModules, ACutThroughABlockIsRefusedByName) {
     const Error error = error_of([] { torchtitan_modules(Partition({4, 2}, 6)); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_THAT(error.text(), HasSubstr("stage 1 begins with block1.feed_forward"));
-    EXPECT_THAT(error.hint(), HasSubstr("pipeline.partition"));
+    EXPECT_THAT(error.hint(), HasSubstr("--whole-blocks"));
 }
 
 TEST(TorchtitanModules, ThePrintedListIsJson) {

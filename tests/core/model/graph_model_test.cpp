@@ -277,7 +277,7 @@ TEST(GraphModel, TellsOfEveryFaultAtOnceInTheOrderOfTheList) {
         EXPECT_EQ(error.place(), "model");
         EXPECT_THAT(error.text(), HasSubstr("8 faults in its layers:\n"));
         EXPECT_EQ(error.hint(),
-                  "mend the first one and check again: one may be the cause of another");
+                  "correct the first one and check again: one may be the cause of another");
     }
 }
 

@@ -248,9 +248,8 @@ TEST(InnerLayers, RefusesShapesCirclesAndNamesAsThoseOfAModel) {
               "  model, layer 'cell': no layer inside reads 'input0', expected one that does; name "
               "it in the inputs of a layer inside, or read one output fewer\n"
               "  model, layer 'cell.out': reads 'input1' twice; name every input once");
-    EXPECT_EQ(
-        error_of([] { model_of(with_cell({linear("x", 3, {"input"})})); }).hint().substr(0, 9),
-        "mend the ");
+    EXPECT_THAT(error_of([] { model_of(with_cell({linear("x", 3, {"input"})})); }).hint(),
+                HasSubstr("correct the first one"));
     EXPECT_THAT(fault_of(with_cell({linear("x", 3, {"input"})})),
                 HasSubstr("reads 'input', which is no layer; what 'cell' reads is 'input0', "
                           "'input1', ..."));

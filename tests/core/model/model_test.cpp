@@ -228,7 +228,7 @@ TEST(Chain, RefusesALossAnywhereButLast) {
     const LayerSpec loss{.type = LayerType::CrossEntropy};
     const Error error = error_of([&] { linear_chain({loss, {.type = LayerType::Gelu}}); });
     EXPECT_EQ(error.place(), "model, layer 'gelu1'");
-    EXPECT_EQ(error.text(), "stands after the loss");
+    EXPECT_EQ(error.text(), "comes after the loss");
     EXPECT_THROW(linear_chain({loss, {.name = "x", .type = LayerType::CrossEntropy}}), Error);
     EXPECT_THROW(linear_chain({{.type = LayerType::Residual, .inner = {loss}}}), Error);
     EXPECT_NO_THROW(linear_chain({{.type = LayerType::Sequence, .inner = {loss}}}));

@@ -185,7 +185,7 @@ TEST(PlainPlan, ReportsWhatIsWrongWithAFileByItsOwnCells) {
     const Error error = error_of([&] { make_plan(costs); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_EQ(error.place(), "x.csv");
-    EXPECT_THAT(error.text(), HasSubstr("rank 1, cell 2: 1B0 stands in cell 1 already"));
+    EXPECT_THAT(error.text(), HasSubstr("rank 1, cell 2: 1B0 is in cell 1 already"));
 }
 
 TEST(PlainPlan, RefusesAFileThatRecomputesHereAndThere) {
@@ -232,7 +232,7 @@ TEST(Plan, RefusesARuleThatIsBrokenWithThePicture) {
     const Error error = error_of([&] { Plan::make(parts); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_EQ(error.place(), "gpipe");
-    EXPECT_THAT(error.text(), HasSubstr("rank 1, cell 0: 1F0 stands before 1RECV_F0"));
+    EXPECT_THAT(error.text(), HasSubstr("rank 1, cell 0: 1F0 comes before 1RECV_F0"));
 }
 
 // What RowsFrom::Generator leaves out has to hold for all that `generate` and `lower` can make.

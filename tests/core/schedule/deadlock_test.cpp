@@ -80,7 +80,7 @@ TEST(FindDeadlock, UpdatesThatWaitForNormsBehindUpdatesWaitForEachOther) {
     ASSERT_EQ(report.waiting.size(), 2U);
     EXPECT_EQ(report.waiting[0].action, "0OPT");
     EXPECT_THAT(report.waiting[0].why,
-                HasSubstr("waits for 3NORM on rank 1 (cell 6), which stands behind 1OPT"));
+                HasSubstr("waits for 3NORM on rank 1 (cell 6), which comes after 1OPT"));
     EXPECT_TRUE(find_deadlock(schedule_of({"0F0 0B0 2F0 2B0 0NORM 2NORM 0OPT 2OPT",
                                            "1F0 1B0 3F0 3B0 1NORM 3NORM 1OPT 3OPT"}),
                               1)
@@ -126,7 +126,7 @@ TEST(FindDeadlock, ReceivesThatAreBegunFirstDoNotHelpAWrongOrder) {
     const DeadlockReport unreceived =
         find_deadlock_with_preposted_receives(schedule_of({"0F0 0SEND_F0 0B0", "1F0 1B0"}));
     ASSERT_EQ(unreceived.waiting.size(), 1U);
-    EXPECT_EQ(unreceived.waiting[0].why, "waits for room, but nobody receives this message");
+    EXPECT_EQ(unreceived.waiting[0].why, "waits for room, but no rank receives this message");
 }
 
 TEST(FindDeadlock, NamesTheCycleOfWaitingActions) {
@@ -140,11 +140,11 @@ TEST(FindDeadlock, NamesTheCycleOfWaitingActions) {
             Violation{0,
                       0,
                       "0RECV_B0",
-                      "waits for 1SEND_B0 on rank 1 (cell 3), which stands behind 1RECV_F0"},
+                      "waits for 1SEND_B0 on rank 1 (cell 3), which comes after 1RECV_F0"},
             Violation{1,
                       0,
                       "1RECV_F0",
-                      "waits for 0SEND_F0 on rank 0 (cell 2), which stands behind 0RECV_B0"}));
+                      "waits for 0SEND_F0 on rank 0 (cell 2), which comes after 0RECV_B0"}));
 }
 
 TEST(FindDeadlock, NamesTheSendsThatWaitForRoom) {
@@ -183,11 +183,11 @@ TEST(FindDeadlock, PassesReductionsAndUpdatesOfStagesThatDoNotExist) {
 TEST(FindDeadlock, SaysSoWhereNobodySendsOrReceives) {
     const DeadlockReport unsent = find_deadlock(schedule_of({"0F0 0RECV_B0 0B0", "1F0 1B0"}), 1);
     ASSERT_EQ(unsent.waiting.size(), 1U);
-    EXPECT_EQ(unsent.waiting[0].why, "waits for a message that nobody sends");
+    EXPECT_EQ(unsent.waiting[0].why, "waits for a message that no rank sends");
     const DeadlockReport unreceived =
         find_deadlock(schedule_of({"0F0 0SEND_F0 0B0", "1F0 1B0"}), 0);
     ASSERT_EQ(unreceived.waiting.size(), 1U);
-    EXPECT_EQ(unreceived.waiting[0].why, "waits for room, but nobody receives this message");
+    EXPECT_EQ(unreceived.waiting[0].why, "waits for room, but no rank receives this message");
     const DeadlockReport outside = find_deadlock(schedule_of({"0RECV_F0 0F0 0B0"}), 1);
     EXPECT_EQ(outside.waiting.size(), 1U);
 }

@@ -221,7 +221,7 @@ TEST(ScheduleCsvOfASpreadsheet, BlanksAndQuotesAroundACellMeanNothing) {
     EXPECT_EQ(parse("\"(0F1;1B0)OVERLAP_F_B\"\n"), parse("(0F1;1B0)OVERLAP_F_B\n"));
     EXPECT_EQ(parse("( 0F1 ; 1B0 )OVERLAP_F_B\n"), parse("(0F1;1B0)OVERLAP_F_B\n"));
     expect_refused("0F0,\"0B0\n", "1:5", "the quote is not closed");
-    expect_refused("0F0,\"0B0\"x\n", "1:5", "the quote is not closed, or something stands behind");
+    expect_refused("0F0,\"0B0\"x\n", "1:5", "the quote is not closed, or text follows it");
 }
 
 TEST(ScheduleCsvOfASpreadsheet, AByteOrderMarkIsNoPartOfTheFirstCell) {
@@ -294,8 +294,9 @@ TEST(ScheduleCsvOfASpreadsheet, QuotesAroundAWholeLineMeanNothing) {
     EXPECT_EQ(parse("\"0F0;0F1;0B0;0B1\"\n1F0;1B0;1F1;1B1\n"), plain);
     EXPECT_EQ(parse("\"(0F1;0B0)OVERLAP_F_B,0B1\"\n"), parse("(0F1;0B0)OVERLAP_F_B,0B1\n"));
     expect_refused("\"0F0,0C0\"\n", "1:7", "'C' is not a type");
-    expect_refused("\"0F0,0F1\",0B0,0B1\n", "1:2", "more than one cell stands between the quotes");
-    expect_refused("0F0,\"0B0;0F1\"\n", "1:6", "more than one cell stands between the quotes");
+    expect_refused(
+        "\"0F0,0F1\",0B0,0B1\n", "1:2", "there is more than one cell between the quotes");
+    expect_refused("0F0,\"0B0;0F1\"\n", "1:6", "there is more than one cell between the quotes");
 }
 
 /// Nothing is kept of a file that has a thousand million columns.

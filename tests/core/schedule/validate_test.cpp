@@ -81,7 +81,7 @@ TEST(Validate, FindsAFullBackwardBesideItsParts) {
 
 TEST(Validate, FindsADoubledAction) {
     EXPECT_THAT(validate(schedule_of({"0F0 0F0 0B0"})),
-                ElementsAre(violation(0, 1, "0F0", "stands in cell 0 already")));
+                ElementsAre(violation(0, 1, "0F0", "is in cell 0 already")));
 }
 
 TEST(Validate, FindsAMicroBatchOutOfRange) {
@@ -118,19 +118,19 @@ TEST(Validate, FindsAStageOnNoRankAndARankWithoutStage) {
 
 TEST(Validate, FindsABackwardBeforeItsForward) {
     EXPECT_THAT(validate(schedule_of({"0F0 0B1 0F1 0B0"})),
-                ElementsAre(violation(0, 1, "0B1", "stands before 0F1 (cell 2)")));
+                ElementsAre(violation(0, 1, "0B1", "comes before 0F1 (cell 2)")));
 }
 
 TEST(Validate, FindsAWeightGradientBeforeItsInputGradient) {
     EXPECT_THAT(validate(schedule_of({"0F0 0W0 0I0"})),
-                ElementsAre(violation(0, 1, "0W0", "stands before 0I0 (cell 2)")));
+                ElementsAre(violation(0, 1, "0W0", "comes before 0I0 (cell 2)")));
 }
 
 TEST(Validate, FindsARecomputeOutsideItsPlace) {
     EXPECT_THAT(validate(schedule_of({"0R0 0F0 0B0"})),
-                ElementsAre(violation(0, 0, "0R0", "stands before 0F0")));
+                ElementsAre(violation(0, 0, "0R0", "comes before 0F0")));
     EXPECT_THAT(validate(schedule_of({"0F0 0B0 0R0"})),
-                ElementsAre(violation(0, 1, "0B0", "stands before 0R0")));
+                ElementsAre(violation(0, 1, "0B0", "comes before 0R0")));
 }
 
 TEST(Validate, FindsAnUpdateBeforeTheLastBackward) {
@@ -166,8 +166,8 @@ TEST(Validate, TiedEndsAddUpTheirGradientsBeforeTheUpdate) {
 
 TEST(Validate, FindsStagesOfOneRankInTheWrongOrder) {
     EXPECT_THAT(validate(schedule_of({"1F0 0F0 0B0 1B0"})),
-                ElementsAre(violation(0, 0, "1F0", "stands before 0F0 (cell 1) on the same rank"),
-                            violation(0, 2, "0B0", "stands before 1B0 (cell 3) on the same rank")));
+                ElementsAre(violation(0, 0, "1F0", "comes before 0F0 (cell 1) on the same rank"),
+                            violation(0, 2, "0B0", "comes before 1B0 (cell 3) on the same rank")));
 }
 
 TEST(Validate, FindsAMissingMessage) {
@@ -187,14 +187,14 @@ TEST(Validate, FindsMessagesWithoutAnybodyToExchangeWith) {
 /// that means: behind its receive.
 TEST(Validate, FindsAForwardBeforeItsReceiveAndASendBeforeItsForward) {
     EXPECT_THAT(validate(schedule_of({"0SEND_F0 0F0 0RECV_B0 0B0", "1F0 1RECV_F0 1B0 1SEND_B0"})),
-                ElementsAre(violation(0, 0, "0SEND_F0", "stands before 0F0 (cell 1)"),
-                            violation(1, 0, "1F0", "stands before 1RECV_F0 (cell 1)")));
+                ElementsAre(violation(0, 0, "0SEND_F0", "comes before 0F0 (cell 1)"),
+                            violation(1, 0, "1F0", "comes before 1RECV_F0 (cell 1)")));
 }
 
 TEST(Validate, FindsABackwardBeforeItsReceiveAndASendBeforeItsBackward) {
     EXPECT_THAT(validate(schedule_of({"0F0 0SEND_F0 0B0 0RECV_B0", "1RECV_F0 1F0 1SEND_B0 1B0"})),
-                ElementsAre(violation(0, 2, "0B0", "stands before 0RECV_B0 (cell 3)"),
-                            violation(1, 2, "1SEND_B0", "stands before 1B0 (cell 3)")));
+                ElementsAre(violation(0, 2, "0B0", "comes before 0RECV_B0 (cell 3)"),
+                            violation(1, 2, "1SEND_B0", "comes before 1B0 (cell 3)")));
 }
 
 TEST(Validate, ReportsAnOrderMismatchOfAChannelApartFromDeadlock) {
@@ -295,7 +295,7 @@ TEST(Validate, FindsAnUpdateHiddenBehindAMicroBatch) {
 TEST(Validate, AFullBackwardMayFollowASplitOneOfTheNextStageOnTheSameRank) {
     EXPECT_THAT(validate(schedule_of({"0F0 1F0 1I0 0B0 1W0"})), IsEmpty());
     EXPECT_THAT(validate(schedule_of({"0F0 1F0 0B0 1I0 1W0"})),
-                ElementsAre(violation(0, 2, "0B0", "stands before 1I0")));
+                ElementsAre(violation(0, 2, "0B0", "comes before 1I0")));
 }
 
 TEST(Validate, RefusesAnEmptySchedule) {
@@ -335,7 +335,7 @@ TEST(Explain, DrawsTheGridWithArrowsAndOneLineForEach) {
               "rank 0  0F0 0F1 0B1 0B0\n"
               "rank 1  1F0 1B1 1F1 1B0\n"
               "            ^^^\n"
-              "rank 1, cell 1: 1B1 stands before 1F1 (cell 2), which must come first");
+              "rank 1, cell 1: 1B1 comes before 1F1 (cell 2), which must come first");
 }
 
 TEST(Explain, ShowsTheFirstOfManyAndCountsTheRest) {

@@ -126,6 +126,18 @@ TEST(Compare, RefusesARowThatEndsEarlierAndAMissingRank) {
     EXPECT_THROW(compare(set_of({step(1, 1)}), set_of({Timeline{}})), Error);
 }
 
+TEST(Noise, TellsABusyMachineFromAShortRun) {
+    EXPECT_FALSE((Noise{.steps = 11}.not_measurable().has_value()));
+    EXPECT_FALSE((Noise{.steps = 11}.machine_was_busy()));
+    const Noise short_run{.dropped_steps = 2, .steps = 3};
+    EXPECT_TRUE(short_run.not_measurable().has_value());
+    EXPECT_FALSE(short_run.machine_was_busy());
+    // A thread that lacks its core for more than 1 % of a step disturbs it (exec/base/noise.h).
+    EXPECT_TRUE((Noise{.stolen_percent = 20, .dropped_steps = 2, .steps = 3}.machine_was_busy()));
+    EXPECT_TRUE((Noise{.dropped_steps = 79, .steps = 1}.machine_was_busy()));
+    EXPECT_TRUE((Noise{.steps = 31, .costs_apart = 1.26}.machine_was_busy()));
+}
+
 TEST(Pair, ErrorOfTwoZerosIsZero) {
     EXPECT_EQ(Pair{}.error_percent(), 0);
     EXPECT_TRUE(std::isinf(Pair{.predicted = milliseconds(1)}.error_percent()));

@@ -144,7 +144,67 @@ TEST(FittedColumn, HasTheLengthOfTheStepOverTheWidth) {
     Timeline timeline;
     timeline.ranks = {{span("0F0", 0, 100)}};
     EXPECT_EQ(fitted_column(timeline, 50), Ms(2));
-    EXPECT_EQ(fitted_column(timeline, 50, Ms(3)), Ms(3));
+}
+
+Timeline with_row(std::vector<Span> row) {
+    Timeline timeline;
+    timeline.ranks = {std::move(row)};
+    return timeline;
+}
+
+TEST(TimelineColumns, AreTheLongestUnitOfAllTimes) {
+    // 6, 10 and 16 ms are multiples of 2 ms and of no longer time.
+    const TimelineColumns columns =
+        timeline_columns(with_row({span("0F0", 0, 6), span("0B0", 10, 16)}), 80);
+    EXPECT_TRUE(columns.are_units());
+    EXPECT_EQ(columns.column, Ms(2));
+    EXPECT_EQ(columns.units, 8);
+    EXPECT_EQ(timeline_columns(with_row({span("0F0", 0, 7)}), 80).column, Ms(7));
+}
+
+TEST(TimelineColumns, MessagesDoNotCountAsTheyAreNotDrawn) {
+    const Timeline timeline =
+        with_row({span("0F0", 0, 10), span("0SEND_F0", 10, 11), span("0F1", 20, 30)});
+    EXPECT_EQ(timeline_columns(timeline, 80).column, Ms(10));
+}
+
+TEST(TimelineColumns, AreScaledWhereTheUnitsDoNotFit) {
+    const Timeline timeline = with_row({span("0F0", 0, 1), span("0B0", 98, 100)});
+    EXPECT_TRUE(timeline_columns(timeline, 100).are_units());
+    const TimelineColumns narrow = timeline_columns(timeline, 50);
+    EXPECT_FALSE(narrow.are_units());
+    EXPECT_EQ(narrow.column, Ms(2));
+    EXPECT_EQ(narrow.unit, Ms(1));
+    EXPECT_EQ(narrow.units, 100);
+}
+
+TEST(TimelineColumns, AreScaledWhereThereIsNoUnit) {
+    Timeline timeline = with_row({span("0F0", 0, 100), span("0B0", 100, 200)});
+    timeline.ranks[0][1].end = Duration(271'828'183);  // e times 100 ms
+    const TimelineColumns columns = timeline_columns(timeline, 80);
+    EXPECT_FALSE(columns.unit.has_value());
+    EXPECT_EQ(columns.column, fitted_column(timeline, 80));
+    EXPECT_FALSE(timeline_columns(Timeline{}, 80).unit.has_value());
+}
+
+TEST(TimelineColumns, TimesThatWereRoundedToNanosecondsHaveTheirUnit) {
+    // Thirds of a millisecond: 100 of them are as many columns, the last one not idle.
+    Timeline timeline;
+    timeline.ranks.resize(1);
+    for (int third = 0; third < 100; ++third) {
+        const auto at = [](int thirds) { return Duration((std::int64_t{1'000'000} * thirds) / 3); };
+        Span one = span(third % 2 == 0 ? "0F1" : "0F2", 0, 1);
+        one.begin = one.ready = at(third);
+        one.end = at(third + 1);
+        timeline.ranks[0].push_back(one);
+    }
+    const TimelineColumns columns = timeline_columns(timeline, 100);
+    EXPECT_TRUE(columns.are_units());
+    std::string row = "rank 0  ";
+    for (int pair = 0; pair < 50; ++pair) {
+        row += "12";
+    }
+    EXPECT_EQ(render_timeline(timeline, columns.column), row + '\n');
 }
 
 TEST(TimelineLegend, ExplainsWhatIsDrawnAndNothingElse) {

@@ -1,13 +1,17 @@
 #include "gui/base/glossary.h"
 
+#include <fstream>
 #include <set>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <QLabel>
 #include <gmock/gmock.h>
 
 #include "gui/panels/details_panel.h"
 #include "tests/gui/canned.h"
+#include "tests/support/places.h"
 
 namespace pipetwin::gui {
 namespace glossary_test {
@@ -31,6 +35,32 @@ TEST(Glossary, HasWhatAStepIsDividedInto) {
          {"communication_wait", "imbalance", "bubble", "reduction", "optimizer", "overhead"}) {
         EXPECT_THAT(std::string(meaning_of(word)), Not(StrEq(""))) << word;
     }
+}
+
+/// The rows of the first table of docs/glossary.md.
+std::vector<std::string> rows_of_the_page() {
+    std::ifstream stream(places::source_folder() + "/docs/glossary.md");
+    std::vector<std::string> rows;
+    bool is_table = false;
+    for (std::string line; std::getline(stream, line);) {
+        if (line.starts_with("|---")) {
+            is_table = true;
+        } else if (is_table && !line.starts_with("|")) {
+            break;
+        } else if (is_table) {
+            rows.push_back(line);
+        }
+    }
+    return rows;
+}
+
+/// The page and the window explain one word in one way.
+TEST(Glossary, IsThatOfThePage) {
+    std::vector<std::string> rows;
+    for (const GlossaryEntry& entry : glossary()) {
+        rows.push_back("| " + std::string(entry.word) + " | " + std::string(entry.meaning) + " |");
+    }
+    EXPECT_EQ(rows_of_the_page(), rows);
 }
 
 TEST(Glossary, IsAtHandWhereAWordStands) {

@@ -52,6 +52,22 @@ TEST_P(EveryTheme, MarksAndBarsStandOutFromTheGround) {
     EXPECT_GE(contrast_ratio(palette.memory_line, palette.memory_fill), visible);
 }
 
+/// Idle time is known by its lines: they stand out from the idle time and from all that is beside
+/// it.
+TEST_P(EveryTheme, IdleTimeStandsOutFromItsSurroundings) {
+    constexpr double visible = 3;  // WCAG 2.1, 1.4.11: graphical objects
+    const Palette palette = palette_of(GetParam());
+    for (const QColor& ground :
+         {palette.idle_fill, palette.row, palette.window, palette.background}) {
+        EXPECT_GE(contrast_ratio(palette.idle_hatch, ground), visible)
+            << ground.name().toStdString();
+    }
+    for (const QColor& ground : {palette.highlight_fill, palette.window, palette.background}) {
+        EXPECT_GE(contrast_ratio(palette.highlight_hatch, ground), visible)
+            << ground.name().toStdString();
+    }
+}
+
 /// Lines of one lightness look alike to those who see no colours.
 TEST_P(EveryTheme, OutputsAndGradientsOfSkipMessagesDifferInLightness) {
     const Palette palette = palette_of(GetParam());

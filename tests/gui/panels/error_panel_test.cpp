@@ -54,13 +54,13 @@ TEST_F(ErrorPanelTest, ShowsAllOfItsListsInAWindowOf1280Pixels) {
     panel_.resize(1280, 150);
     show_run(jittered());
     expect_whole_columns(*view("Errors by kind and stage"));
-    expect_whole_columns(*view("Actions furthest off"));
+    expect_whole_columns(*view("Largest errors"));
 }
 
 TEST_F(ErrorPanelTest, AClickOnAWorstActionGoesThere) {
     const auto run = jittered();
     show_run(run);
-    QTreeView* const worst = view("Actions furthest off");
+    QTreeView* const worst = view("Largest errors");
     QSignalSpy went(&panel_, &ErrorPanel::go_to);
     QTest::mouseClick(worst->viewport(),
                       Qt::LeftButton,
@@ -117,7 +117,7 @@ TEST_F(ErrorPanelTest, OfOneSideSaysWhatIsMissing) {
     run.measured.reset();
     run.comparison.reset();
     show_run(std::make_shared<const RunData>(run));
-    EXPECT_THAT(said(), HasSubstr("needs both"));
+    EXPECT_THAT(said(), HasSubstr("need a predicted and a measured side"));
     show_run(nullptr);
     EXPECT_THAT(said(), HasSubstr("No run is open"));
 }

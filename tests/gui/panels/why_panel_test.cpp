@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/short_number.h"
 #include "core/schedule/generators/generate.h"
 #include "gui/view/analysis/wait_words.h"
 #include "sim/simulate/simulate.h"
@@ -108,7 +109,7 @@ class WhyPanelTest : public ::testing::Test {
 TEST_F(WhyPanelTest, SaysInOneSentenceWhatTheSelectedActionWaitedFor) {
     select(ref(Side::Predicted, Op::Forward, 1, 0));
     EXPECT_THAT(said(),
-                HasSubstr("1F0 waited 1.250 ms: 1.000 ms for 0F0 on rank 0 (compute), 250.000 us "
+                HasSubstr("1F0 waited 1.25 ms: 1.00 ms for 0F0 on rank 0 (compute), 250 us "
                           "for the link from rank 0 to rank 1. Slack 0 ns."));
     EXPECT_EQ(cell(0, WaitModel::ActionColumn), "0SEND_F0");
     EXPECT_EQ(cell(1, WaitModel::ActionColumn), "0F0");
@@ -125,7 +126,7 @@ TEST_F(WhyPanelTest, TheWaitOfAMessageIsThatOfTheActionWhichItKeeps) {
 
 TEST_F(WhyPanelTest, OfAnActionThatDidNotWaitSaysWhatItFollowed) {
     select(ref(Side::Predicted, Op::Forward, 0, 1));
-    EXPECT_THAT(said(), HasSubstr("0F1 did not wait. It followed 0F0 on rank 0."));
+    EXPECT_THAT(said(), HasSubstr("0F1 did not wait: it followed 0F0 on rank 0."));
     EXPECT_THAT(cell(0, WaitModel::WhyColumn).toStdString(), HasSubstr("before the wait"));
 }
 
@@ -134,7 +135,7 @@ TEST_F(WhyPanelTest, WithoutASelectionListsTheLongestWaits) {
     const auto analysis = analysis_of(run_, Side::Measured, 0);
     ASSERT_EQ(view()->model()->rowCount(), static_cast<int>(analysis->idle_times().size()));
     const IdleTime& longest = analysis->idle_times().front();
-    EXPECT_EQ(cell(0, WaitModel::TimeColumn).toStdString(), format_duration(longest.wait));
+    EXPECT_EQ(cell(0, WaitModel::TimeColumn).toStdString(), short_time(longest.wait));
     QTest::mouseClick(view()->viewport(),
                       Qt::LeftButton,
                       {},
@@ -164,13 +165,27 @@ TEST_F(WhyPanelTest, ExplainsTheTimeAfterTheLastActionOfARank) {
     EXPECT_EQ(seen.count(), 1);
     EXPECT_EQ(went.count(), 0);
     EXPECT_THAT(said(),
-                HasSubstr("Rank 1, with nothing left to do, waited 2.250 ms: 2.000 ms for 0B0 on "
-                          "rank 0 (compute), 250.000 us for "));
+                HasSubstr("Rank 1 had no work left and waited 2.25 ms: 2.00 ms for 0B0 on rank 0 "
+                          "(compute), 250 us for "));
     auto* const all = panel_.findChild<QPushButton*>();
     EXPECT_FALSE(all->isHidden());
     QTest::mouseClick(all, Qt::LeftButton);
     EXPECT_THAT(said(), HasSubstr("In this predicted step a rank waited"));
     EXPECT_TRUE(all->isHidden());
+}
+
+TEST_F(WhyPanelTest, ExplainsTheEndOfARankThatTheTimelineAsksFor) {
+    show_run(planned_run(small_plan(), {}));
+    const SpanRef end{
+        .side = Side::Predicted, .rank = 1, .cell = run_->twin.row(Side::Predicted, 0, 1)->size()};
+    QSignalSpy settled(&panel_, &WhyPanel::settled);
+    panel_.explain_end(end);
+    wait(settled);
+    EXPECT_THAT(said(), HasSubstr("Rank 1 had no work left and waited 2.25 ms: 2.00 ms for 0B0"));
+    select(ref(Side::Predicted, Op::Forward, 1, 0));
+    EXPECT_THAT(said(), HasSubstr("1F0 waited"));
+    select(std::nullopt);
+    EXPECT_THAT(said(), HasSubstr("In this predicted step a rank waited"));
 }
 
 TEST_F(WhyPanelTest, LeadsBackFromAnActionToTheWaitsOfTheStep) {
@@ -246,9 +261,9 @@ TEST_F(WhyPanelTest, TellsTheTimelineWhatToDraw) {
 
 TEST_F(WhyPanelTest, OfARunWithoutAPlanSaysWhatIsMissing) {
     show_run(std::make_shared<const RunData>(canned_run()));
-    EXPECT_THAT(said(), HasSubstr("The run has no plan"));
+    EXPECT_THAT(said(), HasSubstr("No file says which rank has which stage"));
     select(find(*run_, Side::Measured, {.op = Op::Backward, .stage = 0, .micro_batch = 2}));
-    EXPECT_THAT(said(), HasSubstr("0B2 waited 3.000 ms, last for 1B2 on rank 1."));
+    EXPECT_THAT(said(), HasSubstr("0B2 waited 3.00 ms, last for 1B2 on rank 1."));
     EXPECT_FALSE(view()->isVisible());
 }
 
@@ -305,8 +320,7 @@ TEST(WaitSentence, NamesWhatIsUnexplained) {
     const auto run = planned_run(plan, {late});
     const StepAnalysis analysis(run, Side::Measured, 0);
     const SpanRef ref = find(*run, Side::Measured, last.action);
-    EXPECT_THAT(wait_sentence(analysis, ref),
-                HasSubstr("waited 70.000 us: 70.000 us unexplained."));
+    EXPECT_THAT(wait_sentence(analysis, ref), HasSubstr("waited 70.0 us: 70.0 us unexplained."));
     EXPECT_THAT(idle_sentence(analysis), HasSubstr("unexplained"));
 }
 

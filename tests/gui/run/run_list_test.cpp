@@ -7,6 +7,7 @@
 #include <QTest>
 #include <gtest/gtest.h>
 
+#include "core/base/short_number.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/panels.h"
 
@@ -72,7 +73,8 @@ TEST_F(RunListTest, DiffersFromTheBaselineByTheMeasuredStep) {
     model_.add(b);
     EXPECT_EQ(text(0, RunListModel::ToBaseline), "baseline");
     const double longer = 100 * (to_seconds(b.measured->step) / to_seconds(a.measured->step) - 1);
-    EXPECT_EQ(text(1, RunListModel::ToBaseline), QString("+%1 %").arg(longer, 0, 'f', 1));
+    EXPECT_EQ(text(1, RunListModel::ToBaseline),
+              QString::fromStdString("+" + short_percent(longer / 100)));
     model_.set_baseline(1);
     EXPECT_EQ(text(1, RunListModel::ToBaseline), "baseline");
     EXPECT_TRUE(text(0, RunListModel::ToBaseline).startsWith("-"));
@@ -122,7 +124,7 @@ TEST(CompareRunsPanelTest, ItsButtonsAreAboutTheChosenRun) {
     ASSERT_EQ(wanted.count(), 1);
     EXPECT_EQ(wanted[0][0].value<std::vector<std::filesystem::path>>(),
               std::vector<std::filesystem::path>{"c"});
-    press(panel, "Take off the list");
+    press(panel, "Remove");
     EXPECT_EQ(panel.model().rowCount(), 2);
     panel.make_baseline({"b"});
     EXPECT_EQ(panel.model().baseline(), 1);

@@ -146,7 +146,7 @@ TEST_F(RunPanelTest, AProgramThatIsNotThereIsASentence) {
     QSignalSpy failed(&panel, &RunPanel::failed);
     panel.start();
     ASSERT_TRUE(failed.count() > 0 || failed.wait(patience));
-    EXPECT_TRUE(failed[0][0].toString().contains("cannot be started"));
+    EXPECT_TRUE(failed[0][0].toString().contains("Cannot start"));
 }
 
 TEST_F(RunPanelTest, WithoutAScenarioNothingStarts) {

@@ -46,7 +46,7 @@ TEST_P(LegendInEveryTheme, ShowsWhatTheRunHasAndNothingElse) {
         EXPECT_TRUE(seen.contains(palette_.style(op).fill.rgb())) << op_text(op);
         EXPECT_TRUE(seen.contains(palette_.style(op).text.rgb())) << op_text(op);
     }
-    EXPECT_TRUE(seen.contains(palette_.wait_fill.rgb()));
+    EXPECT_TRUE(seen.contains(palette_.idle_fill.rgb()));
     EXPECT_TRUE(seen.contains(palette_.text.rgb())) << "words, in a real font";
     EXPECT_TRUE(seen.contains(palette_.faster.rgb()));
     EXPECT_TRUE(seen.contains(palette_.slower.rgb()));
@@ -61,7 +61,7 @@ TEST_P(LegendInEveryTheme, HasEveryColourHoweverNarrowItIs) {
     for (const int percent : {100, 80, 65, 50}) {
         const std::set<QRgb> seen = colours(whole * percent / 100);
         EXPECT_TRUE(seen.contains(palette_.style(Op::Forward).fill.rgb())) << percent;
-        EXPECT_TRUE(seen.contains(palette_.wait_hatch.rgb())) << percent;
+        EXPECT_TRUE(seen.contains(palette_.idle_hatch.rgb())) << percent;
         EXPECT_TRUE(seen.contains(palette_.slower.rgb())) << percent;
     }
     EXPECT_TRUE(legend_.toolTip().contains("F: forward"));

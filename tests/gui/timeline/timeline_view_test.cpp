@@ -121,8 +121,8 @@ TEST_F(TimelineViewTest, HatchesWaits) {
     int fill = 0;
     int hatch = 0;
     for (int x = 0; x < image.width(); ++x) {
-        fill += image.pixelColor(x, 1) == palette.wait_fill ? 1 : 0;
-        hatch += image.pixelColor(x, 1) == palette.wait_hatch ? 1 : 0;
+        fill += image.pixelColor(x, 1) == palette.idle_fill ? 1 : 0;
+        hatch += image.pixelColor(x, 1) == palette.idle_hatch ? 1 : 0;
     }
     EXPECT_GT(fill, 0);
     EXPECT_GT(hatch, 0);
@@ -179,6 +179,21 @@ TEST_F(TimelineViewTest, PinchingZoomsAtTheMouse) {
     QApplication::sendEvent(view_.viewport(), &pinch);
     EXPECT_NEAR(view_.transform().ns_per_pixel, before / 1.25, before * 1e-6);
     EXPECT_NEAR(view_.place_of(ref).center().x(), at.x(), 1);
+}
+
+/// Rank 1 ends its work before rank 0: behind it there is no action to select.
+TEST_F(TimelineViewTest, AClickBehindTheLastActionOfARankAsksForItsWait) {
+    const SpanRef last = find_span(Side::Predicted, {.op = Op::Optimizer, .stage = 1});
+    const QRect end = view_.place_of(find_span(Side::Predicted, {.op = Op::Optimizer}));
+    QSignalSpy asked(&view_, &TimelineView::end_of_step_clicked);
+    selection_.set_span(last);
+    click(QPoint((view_.place_of(last).right() + end.right()) / 2,
+                 view_.place_of(last).center().y()));
+    EXPECT_FALSE(selection_.span());
+    ASSERT_EQ(asked.count(), 1);
+    const auto of = asked.front().front().value<SpanRef>();
+    EXPECT_EQ(of.rank, 1);
+    EXPECT_EQ(of.cell, run_.twin.row(last)->size());
 }
 
 TEST_F(TimelineViewTest, AClickOnTheNameOfARankFoldsIt) {

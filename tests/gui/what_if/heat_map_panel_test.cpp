@@ -25,10 +25,17 @@ class HeatMapPanelTest : public ::testing::Test {
                                  "pipeline.stages = 2",
                                  "pipeline.micro_batches = 4",
                                  "pipeline.recompute = \"none\"",
-                                 "cluster.memory_limit = \"60 MB\""},
+                                 "cluster.memory_limit = \"80 MB\""},
                                 1);
         source = std::make_shared<const WhatIfSource>(run);
         panel.show_what_if(source, source->settings());
+        EXPECT_TRUE(QTest::qWaitFor([this] { return settled > 0; }));
+    }
+
+    /// One stage needs 144 MB, so the map has its row only where it is set.
+    void set_one_stage() {
+        settled = 0;
+        panel.show_what_if(source, with_pieces(source->settings(), 1, 1));
         EXPECT_TRUE(QTest::qWaitFor([this] { return settled > 0; }));
     }
 
@@ -63,6 +70,9 @@ TEST_F(HeatMapPanelTest, KeysGoFromTheSettingsToACell) {
 // GPipe on six stages with eight micro-batches of one sample: 5 / 13 are idle.
 TEST_F(HeatMapPanelTest, ACellSaysItsNumbersOrWhyItHasNone) {
     HeatMapView& view = panel.view();
+    EXPECT_FALSE(view.cell_of(1, 8)) << "no cell of one stage is feasible";
+    set_one_stage();
+    ASSERT_TRUE(view.cell_of(1, 8));
     EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("bubble 38.5 %"));
     EXPECT_TRUE(view.sentence_of(*view.cell_of(1, 8)).contains("rank 0 needs"));
     EXPECT_TRUE(view.sentence_of(*view.cell_of(2, 4)).contains("(measured)"));
@@ -70,10 +80,13 @@ TEST_F(HeatMapPanelTest, ACellSaysItsNumbersOrWhyItHasNone) {
 
 TEST_F(HeatMapPanelTest, CountsInWordsAndWritesLargeNumbersOut) {
     HeatMapView& view = panel.view();
+    set_one_stage();
+    ASSERT_TRUE(view.cell_of(1, 8));
     EXPECT_TRUE(view.sentence_of(*view.cell_of(1, 8)).startsWith("1 stage, 8 micro-batches"));
     HeatMap map = view.map();
     map.cells.front().reason.clear();
     map.cells.front().per_second = 23456.7;
+    map.machine_stages = 6;
     view.show_map(map);
     EXPECT_TRUE(view.summary().contains("23457 samples/s")) << view.summary().toStdString();
 }
@@ -85,23 +98,72 @@ TEST_F(HeatMapPanelTest, SaysWhichCellIsTheBest) {
                                       std::pair{1, HeatValue::Bubble},
                                       std::pair{2, HeatValue::PeakMemory}}) {
         value->setCurrentIndex(index);
-        const auto range = map.range(what);
-        ASSERT_TRUE(range);
-        const double best = index == 0 ? range->second : range->first;
+        // The scenario states no number of devices: the machine has those of its two stages.
+        std::vector<double> values;
+        const auto counts = [&](std::size_t row, std::size_t column) {
+            return map.at(row, column).fits() && map.stages[row] <= 2;
+        };
+        for (std::size_t row = 0; row < map.stages.size(); ++row) {
+            for (std::size_t column = 0; column < map.micro_batches.size(); ++column) {
+                if (counts(row, column)) {
+                    values.push_back(map.at(row, column).value(what));
+                }
+            }
+        }
+        ASSERT_FALSE(values.empty());
+        const double best = index == 0 ? std::ranges::max(values) : std::ranges::min(values);
         std::vector<QString> best_ones;
         for (std::size_t row = 0; row < map.stages.size(); ++row) {
             for (std::size_t column = 0; column < map.micro_batches.size(); ++column) {
-                if (map.at(row, column).fits() && map.at(row, column).value(what) == best) {
-                    best_ones.push_back(QString("with %1 stages and %2 micro-batches.")
+                if (counts(row, column) && map.at(row, column).value(what) == best) {
+                    best_ones.push_back(QString("with %1 stages and %2 micro-batches")
                                             .arg(map.stages[row])
                                             .arg(map.micro_batches[column]));
                 }
             }
         }
         const QString said = panel.findChild<QLabel*>()->text();
-        EXPECT_TRUE(said.startsWith(index == 0 ? "Highest" : "Lowest")) << said.toStdString();
+        EXPECT_TRUE(said.contains(index == 0 ? "Highest" : "Lowest")) << said.toStdString();
         EXPECT_TRUE(said.contains(best_ones.at(0))) << said.toStdString();
-        EXPECT_TRUE(said.contains("hatched: cannot be"));
+        EXPECT_TRUE(said.contains("hatched: infeasible"));
+    }
+}
+
+/// Of six stages the machine has devices for two, and four on a cluster of four devices.
+TEST_F(HeatMapPanelTest, TheBestCellIsOneThatTheMachineHasDevicesFor) {
+    HeatMapView& view = panel.view();
+    ASSERT_TRUE(view.best());
+    EXPECT_LE(view.map().stages[view.best()->row], 2);
+    EXPECT_TRUE(view.sentence_of(*view.best()).contains("(best)"));
+    EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("has devices for 2 stages"));
+    EXPECT_TRUE(panel.findChild<QLabel*>()->text().contains("has devices for 2 stages"));
+}
+
+/// Numbers are read in every cell that fits, however small the view is: it shows fewer of them.
+TEST_F(HeatMapPanelTest, EveryCellHasRoomForItsNumber) {
+    HeatMapView& view = panel.view();
+    for (const QSize size : {QSize(1600, 600), QSize(900, 230), QSize(420, 170)}) {
+        panel.resize(size);
+        for (std::size_t row = 0; row < view.map().stages.size(); ++row) {
+            for (std::size_t column = 0; column < view.map().micro_batches.size(); ++column) {
+                const HeatMapView::Cell cell{row, column};
+                const QString label = view.label_of(cell);
+                EXPECT_EQ(label.isEmpty(), !view.map().at(row, column).fits());
+                EXPECT_LE(view.fontMetrics().horizontalAdvance(label), view.place_of(cell).width());
+                EXPECT_GE(view.place_of(cell).height(), view.fontMetrics().height());
+            }
+        }
+        EXPECT_TRUE(view.cell_of(2, 4)) << "the current settings are among them";
+        EXPECT_TRUE(view.best()) << "and so is the best";
+        EXPECT_EQ(view.map().stages.back(), 6) << "and both ends";
+    }
+    EXPECT_LT(view.map().cells.size(), view.whole_map().cells.size());
+}
+
+TEST_F(HeatMapPanelTest, NumbersAreReadOnEveryColour) {
+    for (int i = 0; i <= 100; ++i) {
+        const QColor ground = cividis(i / 100.0);
+        EXPECT_GE(contrast_ratio(text_on(ground), ground), 4.5) << i;
     }
 }
 
@@ -135,8 +197,8 @@ TEST_F(HeatMapPanelTest, CellsArePaintedByTheirValue) {
     for (std::size_t row = 0; row < view.map().stages.size(); ++row) {
         for (std::size_t column = 0; column < view.map().micro_batches.size(); ++column) {
             const HeatCell& cell = view.map().at(row, column);
-            if (cell.fits() && cell.per_second == range->second) {
-                const QPoint corner = view.place_of({row, column}).topLeft() + QPoint(5, 5);
+            if (cell.fits() && view.map().is_on_machine(row) && cell.per_second == range->second) {
+                const QPoint corner = view.place_of({row, column}).topLeft() + QPoint(4, 4);
                 EXPECT_EQ(image.pixelColor(corner), cividis(1));
             }
         }

@@ -91,7 +91,7 @@ TEST_F(WhatIfPanelTest, BeginsWithTheSettingsOfTheRunAndDrawsNothingAnew) {
     EXPECT_EQ(named<QSpinBox>("Stages (K)")->value(), 2);
     EXPECT_EQ(named<QSpinBox>("Micro-batches (M)")->value(), 4);
     EXPECT_EQ(named<QComboBox>("Schedule")->currentText(), "gpipe");
-    EXPECT_EQ(named<QDoubleSpinBox>("Link bandwidth")->text(), "as it is");
+    EXPECT_EQ(named<QDoubleSpinBox>("Link bandwidth")->text(), "as in the run");
     EXPECT_TRUE(drawn.empty());
     EXPECT_FALSE(panel.undo_stack()->canUndo());
     // Balanced is 1 1 1 1 | 4 4. With F = 4 and 8 and B twice that, T = 4 + 4 * 8 + 4 * 16 + 8 =
@@ -113,12 +113,12 @@ TEST_F(WhatIfPanelTest, SaysWhereAMeasuredStepIsToBeExpected) {
     profile.source = CostSource::Estimated;
     const auto estimated = run_of(profile, keys);
     show(estimated);
-    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "216.000 ms" + expected);
+    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "216 ms" + expected);
     EXPECT_EQ(expected_range(*estimated), expected);
     profile.source = CostSource::Measured;
     const auto measured = run_of(profile, keys);
     show(measured);
-    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "216.000 ms");
+    EXPECT_EQ(named<QLabel>("Step")->text().toStdString(), "216 ms");
     EXPECT_EQ(expected_range(*measured), "");
 }
 
@@ -190,8 +190,9 @@ TEST_F(WhatIfPanelTest, WhatCannotBePlannedLeavesWhatIsDrawn) {
     EXPECT_EQ(drawn.size(), before);
     // It was once set on a label that nobody saw.
     EXPECT_FALSE(named<QLabel>("What-if")->isHidden());
-    EXPECT_TRUE(named<QLabel>("What-if")->text().startsWith("Not possible: "));
-    EXPECT_TRUE(named<QLabel>("What-if")->text().contains("The timeline stays as it was."));
+    EXPECT_TRUE(named<QLabel>("What-if")->text().startsWith("Infeasible: "));
+    EXPECT_TRUE(
+        named<QLabel>("What-if")->text().contains("The timeline shows the last feasible what-if."));
     EXPECT_TRUE(named<QLabel>("Step")->isHidden() ||
                 named<QLabel>("Step")->parentWidget()->isHidden());
 }
@@ -286,7 +287,7 @@ TEST_F(WhatIfPanelTest, ARunWithoutWhatIfsSaysWhy) {
     show(std::make_shared<const RunData>(std::move(run)));
     EXPECT_TRUE(named<QLabel>("What-if")->text().contains("mine.csv"));
     show(nullptr);
-    EXPECT_EQ(named<QLabel>("What-if")->text(), "There is no run.");
+    EXPECT_EQ(named<QLabel>("What-if")->text(), "No run is open.");
 }
 
 TEST_F(WhatIfPanelTest, EveryControlHasAName) {

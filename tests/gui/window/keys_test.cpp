@@ -16,6 +16,8 @@
 #include <QSettings>
 #include <QSignalSpy>
 #include <QSpinBox>
+#include <QSplitter>
+#include <QTabWidget>
 #include <QTemporaryDir>
 #include <QTest>
 #include <QTextBrowser>
@@ -25,6 +27,7 @@
 
 #include "core/artifacts/chrome_trace.h"
 #include "gui/base/finder.h"
+#include "gui/base/options.h"
 #include "gui/run/run_list.h"
 #include "gui/timeline/selection.h"
 #include "gui/timeline/timeline_view.h"
@@ -155,6 +158,7 @@ TEST_F(KeysTest, EveryKeyReachesItsCommand) {
         for (const QKeySequence& keys : action->shortcuts()) {
             window_.show();
             QApplication::setActiveWindow(&window_);
+            window_.show_view("timeline");  // the key before may have led to another page
             window_.timeline().setFocus();
             QSignalSpy triggered(action, &QAction::triggered);
             // Dialogs for files keep the key waiting until they are answered.
@@ -283,7 +287,40 @@ TEST_F(KeysTest, AClickOnTheEndOfTheStepSaysWhatItWaitsFor) {
     for (const QLabel* const label : panel->findChildren<QLabel*>()) {
         said += label->text();
     }
-    EXPECT_TRUE(said.contains("with nothing left to do, waited")) << said.toStdString();
+    EXPECT_TRUE(said.contains("had no work left and waited")) << said.toStdString();
+}
+
+/// 1f1b on two ranks at unit costs; one column per millisecond:
+///
+///     rank 0  01.aa.bb.      rank 1  .0aa1bb..
+TEST_F(KeysTest, AClickOnIdleTimeOfAScheduleFileSaysWhatItWaitsFor) {
+    const QString path = folder_.filePath("two.csv");
+    std::ofstream(path.toStdString()) << "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+    open(path);
+    window_.wait_for_workers();
+    const TimelineView& timeline = window_.timeline();
+    const auto place = [&](const Action& action) {
+        return timeline.place_of(find(window_.run(), Side::Predicted, action));
+    };
+    const auto said_after_click = [&](int x, int y) {
+        QTest::mouseClick(timeline.viewport(), Qt::LeftButton, {}, QPoint(x, y));
+        window_.wait_for_workers();
+        QString said;
+        for (const QLabel* const label :
+             window_.findChild<QWidget*>("why")->findChildren<QLabel*>()) {
+            said += label->text().replace(QChar::Nbsp, ' ');
+        }
+        return said.toStdString();
+    };
+    const QRect f1 = place({.op = Op::Forward, .micro_batch = 1});
+    const QRect b0 = place({.op = Op::Backward});
+    EXPECT_THAT(said_after_click((f1.right() + b0.left()) / 2, f1.center().y()),
+                ::testing::HasSubstr("0B0 waited 2.00 ms: 2.00 ms for 1B0 on rank 1 (compute)"));
+    const QRect last = place({.op = Op::Backward, .stage = 1, .micro_batch = 1});
+    const int end = place({.op = Op::Backward, .micro_batch = 1}).right();
+    EXPECT_THAT(said_after_click((last.right() + end) / 2, last.center().y()),
+                ::testing::HasSubstr("Rank 1 had no work left and waited"));
+    EXPECT_EQ(selected(), "");
 }
 
 TEST_F(KeysTest, CMarksTheCriticalPath) {
@@ -418,7 +455,7 @@ TEST_F(KeysTest, OpensFoldersAndFilesLaysOverAndReadsAgain) {
     const QString other = trace_file("other.json", 7);
     expect_opened([&] {
         answer(other);
-        key(Qt::Key_O, Qt::ControlModifier | Qt::ShiftModifier);
+        key(Qt::Key_O, Qt::ControlModifier);
     });
     EXPECT_EQ(step_in_ms(), 7);
     expect_opened([&] {
@@ -440,6 +477,75 @@ TEST_F(KeysTest, F1AndTheQuestionMarkShowAllKeys) {
         EXPECT_TRUE(text.contains("Ctrl+Shift+P"));
         EXPECT_TRUE(text.contains("middle drag"));
     }
+}
+
+/// The keys that hide and show the panels, and the ones that lead to each of them.
+TEST_F(KeysTest, PanelsCollapseByKeyAndComeBack) {
+    show_planned();
+    const auto seen = [&](const char* name) {
+        const auto* const panel = window_.findChild<QWidget*>(QString::fromLatin1(name));
+        const QWidget* tabs = panel;
+        while (qobject_cast<const QTabWidget*>(tabs) == nullptr) {
+            tabs = tabs->parentWidget();
+        }
+        return tabs->isVisible();
+    };
+    QTest::qWait(100);  // until the run's panels have their sizes
+    const int width = window_.timeline().width();
+    const int height = window_.timeline().height();
+    key(Qt::Key_K, Qt::ControlModifier);
+    QApplication::processEvents();
+    EXPECT_FALSE(seen("step"));
+    EXPECT_TRUE(seen("why"));
+    EXPECT_TRUE(QTest::qWaitFor([&] { return window_.timeline().width() > width + 50; }));
+    key(Qt::Key_J, Qt::ControlModifier);
+    QApplication::processEvents();
+    EXPECT_FALSE(seen("why"));
+    EXPECT_TRUE(QTest::qWaitFor([&] { return window_.timeline().height() > height + 50; }));
+    key(Qt::Key_Right);
+    EXPECT_FALSE(selected().empty()) << "the timeline has the keys";
+    key(Qt::Key_K, Qt::ControlModifier);
+    key(Qt::Key_J, Qt::ControlModifier);
+    QApplication::processEvents();
+    EXPECT_TRUE(seen("step") && seen("why"));
+    EXPECT_TRUE(QTest::qWaitFor([&] { return window_.timeline().size() == QSize(width, height); }));
+    key(Qt::Key_F11);
+    EXPECT_FALSE(seen("step") || seen("why"));
+    key(Qt::Key_F11);
+    EXPECT_TRUE(seen("step") && seen("why"));
+}
+
+TEST_F(KeysTest, EveryPanelIsReachedByAKeyAndShownWhereItWasHidden) {
+    show_planned();
+    int number = 0;
+    for (const std::string& name : view_names()) {
+        auto* const panel = window_.findChild<QWidget*>(QString::fromStdString(name));
+        if (panel == nullptr ||
+            qobject_cast<QTabWidget*>(panel->parentWidget()->parentWidget()) == nullptr) {
+            continue;  // a page
+        }
+        window_.timeline().setFocus();
+        action("right_panels")->setChecked(false);
+        action("panels_below")->setChecked(false);
+        EXPECT_FALSE(panel->isVisible()) << name;
+        ++number;
+        key(static_cast<Qt::Key>(Qt::Key_0 + number % 10), Qt::AltModifier);
+        EXPECT_TRUE(panel->isVisible()) << name;
+        EXPECT_NE(QApplication::focusWidget(), &window_.timeline()) << name;
+    }
+    EXPECT_EQ(number, 10);
+}
+
+/// A handle that was dragged to the edge hides its panels, too.
+TEST_F(KeysTest, PanelsThatWereDraggedToTheEdgeComeBackByTheirKey) {
+    show_planned();
+    auto* const panel = window_.findChild<QWidget*>("why");
+    for (QSplitter* const splitter : window_.findChildren<QSplitter*>()) {
+        splitter->setSizes({splitter->width() + splitter->height(), 0});
+    }
+    EXPECT_TRUE(panel->visibleRegion().isEmpty());
+    key(Qt::Key_4, Qt::AltModifier);
+    EXPECT_FALSE(panel->visibleRegion().isEmpty());
 }
 
 TEST_F(KeysTest, ControlTGoesToTheTraining) {
@@ -489,7 +595,7 @@ TEST_F(KeysTest, EscLeavesTheListOfKeysAsItIs) {
     ASSERT_NE(QApplication::focusWidget(), nullptr);
     QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
     EXPECT_FALSE(dialog->isVisible());
-    EXPECT_EQ(action("open_folder")->shortcut(), QKeySequence(Qt::CTRL | Qt::Key_O));
+    EXPECT_EQ(action("open")->shortcut(), QKeySequence(Qt::CTRL | Qt::Key_O));
     EXPECT_EQ(action("clear")->shortcut(), QKeySequence(Qt::Key_Escape));
 }
 
@@ -497,7 +603,7 @@ TEST_F(KeysTest, ChangeKeysBindsAnewAndTakesTheKeyFromWhoHadIt) {
     show_canned();
     action("rebind")->trigger();
     QKeySequenceEdit* const zoom = key_line("Zoom in");
-    QKeySequenceEdit* const earlier = key_line("Earlier");
+    QKeySequenceEdit* const earlier = key_line("Move earlier");
     ASSERT_TRUE(zoom != nullptr && earlier != nullptr);
     emit zoom->editingFinished();  // as it is
     EXPECT_THAT(action("zoom_in")->shortcuts(),
@@ -520,7 +626,7 @@ TEST_F(KeysTest, ChangeKeysShowsWhoLostAKeyAndGivesAllBack) {
     show_canned();
     action("rebind")->trigger();
     QKeySequenceEdit* const zoom = key_line("Zoom in");
-    QKeySequenceEdit* const earlier = key_line("Earlier");
+    QKeySequenceEdit* const earlier = key_line("Move earlier");
     ASSERT_TRUE(zoom != nullptr && earlier != nullptr);
     QTest::keyClick(earlier, Qt::Key_W);
     QSignalSpy finished(earlier, &QKeySequenceEdit::editingFinished);

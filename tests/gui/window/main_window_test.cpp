@@ -30,6 +30,8 @@
 #include <gtest/gtest.h>
 
 #include "core/artifacts/chrome_trace.h"
+#include "core/base/short_number.h"
+#include "gui/base/application_icon.h"
 #include "gui/base/finder.h"
 #include "gui/base/options.h"
 #include "gui/panels/details_panel.h"
@@ -101,11 +103,27 @@ TEST_F(MainWindowTest, ShowsBothStepTimesAndTheErrorInTheStatusBar) {
     const QString text = visible_text(*window_.statusBar());
     const RunData& run = window_.run();
     const auto contains = [&](const char* what, Duration step) {
-        return text.contains(QString::fromStdString(what + format_duration(step)));
+        return text.contains(QString::fromStdString(what + short_time(step)));
     };
     EXPECT_TRUE(contains("predicted ", run.predicted->step)) << text.toStdString();
     EXPECT_TRUE(contains("measured ", run.measured->step)) << text.toStdString();
     EXPECT_TRUE(text.contains("error")) << text.toStdString();
+}
+
+/// Small and large, the icon is a picture and no single colour.
+TEST_F(MainWindowTest, HasAnIconAmongItsResources) {
+    const QIcon icon = application_icon();
+    for (const int size : {16, 48, 128}) {
+        const QImage image = icon.pixmap(size).toImage();
+        ASSERT_EQ(image.size(), QSize(size, size));
+        std::set<QRgb> colours;
+        for (int x = 0; x < size; ++x) {
+            for (int y = 0; y < size; ++y) {
+                colours.insert(image.pixel(x, y));
+            }
+        }
+        EXPECT_GE(colours.size(), 4U) << size;
+    }
 }
 
 TEST_F(MainWindowTest, ExplainsItsWords) {
@@ -350,7 +368,7 @@ TEST_F(MainWindowTest, SidesOfDifferentPlansAreShownBelowABanner) {
     open_and_wait(folder_.path().toStdString());
     const QString text = visible_text(window_);
     EXPECT_TRUE(text.contains("cannot compare")) << text.toStdString();
-    EXPECT_TRUE(text.contains("4 compute actions stand on one side only")) << text.toStdString();
+    EXPECT_TRUE(text.contains("4 compute actions on one side only")) << text.toStdString();
     EXPECT_TRUE(window_.run().predicted && window_.run().measured);
     window_.wait_for_workers();
     for (const std::string& name : view_names()) {
@@ -467,7 +485,7 @@ TEST_F(MainWindowTest, RSelectsTheRangeOfTheActionAndItsUseIsShown) {
     const TimeRange range = *window_.selection().range();
     EXPECT_EQ(range.end - range.begin, std::chrono::milliseconds(1));
     const QString text = visible_text(*window_.statusBar());
-    EXPECT_TRUE(text.contains("selected 1.000 ms")) << text.toStdString();
+    EXPECT_TRUE(text.contains("selected 1.00 ms")) << text.toStdString();
     EXPECT_TRUE(text.contains("predicted: busy 50.0 %")) << text.toStdString();
     key(Qt::Key_Escape);
     EXPECT_FALSE(visible_text(*window_.statusBar()).contains("selected"));
@@ -530,13 +548,13 @@ TEST_F(MainWindowTest, TheStepInNumbersIsTheOneThatIsLookedAt) {
     const Twin& twin = window_.run().twin;
     const auto says = [&](int step) {
         const QString length =
-            QString::fromStdString(format_duration(twin.step(Side::Measured, step)->length));
+            QString::fromStdString(short_time(twin.step(Side::Measured, step)->length));
         const QString text = step_panel(window_);
         return text.contains(QString("Step %1").arg(step)) && text.contains(length);
     };
     const int main = window_.run().main_step();
     EXPECT_TRUE(says(main));
-    EXPECT_TRUE(step_panel(window_).contains("the nearest to the median"));
+    EXPECT_TRUE(step_panel(window_).contains("nearest the median"));
     EXPECT_TRUE(step_panel(window_).contains("medians of 4 steps"));
     window_.timeline().show_step(3);
     EXPECT_TRUE(says(3));
@@ -765,7 +783,7 @@ TEST_P(MainWindowInEveryTheme, EveryPanelHasItsGroundAndTextThatCanBeReadInItsPi
         ASSERT_NE(panel, nullptr) << name;
         const QColor ground = ground_of(colours_of(part(*panel)));
         EXPECT_TRUE(ground == palette.window || ground == palette.background ||
-                    ground == palette.row)
+                    ground == palette.row || ground == palette.idle_fill)
             << name << ": " << ground.name().toStdString();
         for (const QLabel* const label : window_.findChildren<QLabel*>()) {
             const bool counts =

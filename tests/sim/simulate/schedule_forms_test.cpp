@@ -355,7 +355,7 @@ bool has_pairs(const Schedule& schedule) {
 }
 
 /// The rows have an R directly before each B or I, behind its receive: for the times it is a part
-/// of the backward. In pairs that are issued together R stands before both, so these are left out.
+/// of the backward. In pairs that are issued together R comes before both, so these are left out.
 TEST(LazyRecompute, IsTheDefaultAndTakesTheTimeOfABackwardThatIsLongerByIt) {
     int compared = 0;
     for (const ScheduleName& known : known_schedules()) {

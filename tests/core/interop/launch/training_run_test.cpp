@@ -103,11 +103,11 @@ TEST(TorchtitanRun, ListsOfModulesNameTheWholeModelOnce) {
     EXPECT_EQ(refusal(R"(["tok_embeddings"], ["norm", "output"])").text(),
               "no stage has 'layers.0'");
     EXPECT_EQ(refusal(R"(["layers.0", "layers.1"], ["layers.1", "layers.2"])").text(),
-              "'layers.1' stands in stage 0 and again in stage 1");
+              "'layers.1' is in stage 0 and again in stage 1");
     EXPECT_EQ(refusal(R"(["layers.0", "norm"], ["layers.1", "norm"])").text(),
-              "'norm' stands in stage 0 and again in stage 1");
+              "'norm' is in stage 0 and again in stage 1");
     EXPECT_EQ(refusal(R"(["layers.1"], ["layers.0"])").text(),
-              "'layers.1' stands in stage 0, in front of 'layers.0' in stage 1");
+              "'layers.1' is in stage 0, in front of 'layers.0' in stage 1");
     EXPECT_EQ(refusal(R"(["layers.0"], ["layers.1.attention"])").text(),
               "'layers.1.attention' names no layer");
     // The six layers of a model that is known, and what stands around them.
@@ -120,7 +120,7 @@ TEST(TorchtitanRun, ListsOfModulesNameTheWholeModelOnce) {
               "no stage has 'output'");
     EXPECT_EQ(
         refusal(first + R"(["layers.3", "layers.4", "layers.5", "layers.6"])", "llama3").text(),
-        "'layers.6' stands in stage 1, but the layers of llama3 debugmodel are layers.0 to "
+        "'layers.6' is in stage 1, but the layers of llama3 debugmodel are layers.0 to "
         "layers.5");
 }
 

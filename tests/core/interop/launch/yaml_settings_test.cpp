@@ -116,7 +116,7 @@ TEST(YamlSettings, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
     EXPECT_THAT(refused("a:\n  <<: *x\n"), HasSubstr("x.yaml:2:3"));
     EXPECT_THAT(refused("a: {b: 1}\n"), HasSubstr("mapping in braces"));
     EXPECT_THAT(refused("a: 1\n---\na: 2\n"), HasSubstr("second document"));
-    EXPECT_THAT(refused("a: 1\na: 2\n"), HasSubstr("'a' stands here a second time"));
+    EXPECT_THAT(refused("a: 1\na: 2\n"), HasSubstr("'a' is here a second time"));
     EXPECT_THAT(refused("a: [1,\n 2]\n"), HasSubstr("the list does not end in its line"));
 }
 

@@ -46,21 +46,6 @@ void multiply_now(const Product& p, const Products::Operands& o, int multiproces
     }
 }
 
-void sum_rows_of_b(const Product& p, const Products::Operands& o) {
-    for (std::int64_t j = 0; j < p.n; ++j) {
-        float sum = 0;
-        for (std::int64_t k = 0; k < p.k; ++k) {
-            sum += number_at(o.b, k * p.n + j, p.factors);
-        }
-        put(o.sums, j, p.result, sum);
-    }
-}
-
-/// Some ways are not known, as cuBLASLt does not know all: callers need another one then.
-bool is_known_summing(const Product& product) {
-    return product.n % 3 != 0;
-}
-
 }  // namespace
 
 struct Products::Impl {
@@ -83,17 +68,10 @@ int Products::number_of(const Product& product) {
     return static_cast<int>(number);
 }
 
-std::optional<int> Products::number_of_summing(const Product& product) {
-    return is_known_summing(product) ? std::optional(number_of(product)) : std::nullopt;
-}
-
 cudaError_t Products::multiply(int number, const Operands& operands, cudaStream_t stream) {
     const Product p = impl_->known.at(static_cast<std::size_t>(number));
     return emulation::submit(stream, [=, multiprocessors = impl_->multiprocessors] {
         multiply_now(p, operands, multiprocessors);
-        if (p.sums_b) {
-            sum_rows_of_b(p, operands);
-        }
     });
 }
 

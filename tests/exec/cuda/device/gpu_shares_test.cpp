@@ -1,5 +1,3 @@
-#include <optional>
-
 #include "exec/cuda/device/products.h"
 #include "exec/cuda/runtime/green_context.h"
 #include "exec/cuda/runtime/owned.h"
@@ -16,7 +14,7 @@ int multiprocessors_of_device() {
     return count;
 }
 
-/// The result on the device's current part; of the rows of b, too, where that is known.
+/// The result on the device's current part.
 Numbers result_of(Product product, cudaStream_t stream) {
     const DeviceArray<std::byte> workspace(Products::workspace_bytes);
     Products products(workspace.data(), multiprocessors_of_device());
@@ -28,24 +26,13 @@ Numbers result_of(Product product, cudaStream_t stream) {
     const Operand a = matrix(product.factors, std::int64_t{product.m} * product.k, 1);
     const Operand b = matrix(product.factors, std::int64_t{product.k} * product.n, 2);
     const Operand d = matrix(product.result, std::int64_t{product.m} * product.n, 3);
-    const DeviceArray<float> sums(Numbers(index(product.n), 0));
-    std::optional<int> number;
-    if (product.a_transposed) {
-        Product summing = product;
-        summing.sums_b = true;
-        number = products.number_of_summing(summing);
-    }
-    const Products::Operands operands{.a = a.data(),
-                                      .b = b.data(),
-                                      .c = product.adds ? d.data() : nullptr,
-                                      .d = d.data(),
-                                      .sums = number ? sums.data() : nullptr};
+    const Products::Operands operands{
+        .a = a.data(), .b = b.data(), .c = product.adds ? d.data() : nullptr, .d = d.data()};
     // What is read and written above was on another stream.
     PIPETWIN_CUDA_CHECK(cudaDeviceSynchronize());
-    EXPECT_EQ(products.multiply(number ? *number : products.number_of(product), operands, stream),
-              cudaSuccess);
+    EXPECT_EQ(products.multiply(products.number_of(product), operands, stream), cudaSuccess);
     PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(stream));
-    return joined({d.numbers(), sums.elements()});
+    return d.numbers();
 }
 
 TEST(CudaProductsOnShares, HaveTheBitsOfTheWholeDevice) {
@@ -69,7 +56,7 @@ TEST(CudaProductsOnShares, HaveTheBitsOfTheWholeDevice) {
                     whole = result_of(product, stream.get());
                 }
                 for (const int ranks : {2, 4}) {
-                    const auto parts = cut_device(0, shares(units_of_device(0), ranks, {}));
+                    const auto parts = cut_evenly(0, ranks);
                     parts.back()->enter();
                     EXPECT_EQ(result_of(product, parts.back()->stream()) == whole, true)
                         << "a share of " << parts.back()->multiprocessors() << " multiprocessors, ("

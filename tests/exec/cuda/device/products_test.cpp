@@ -1,6 +1,5 @@
 #include "exec/cuda/device/products.h"
 
-#include <cstdio>
 #include <functional>
 #include <utility>
 
@@ -22,7 +21,6 @@ class Problem {
           b_({product.factors}, std::int64_t{product.k} * product.n),
           bias_({product.result}, product.n),
           d_({product.result}, std::int64_t{product.m} * product.n),
-          sums_({product.result}, product.n),
           numbers_of_a_(rounded(product.factors, random_numbers(10'007, 1))),
           numbers_of_b_(rounded(product.factors, random_numbers(10'009, 2))),
           numbers_of_c_(rounded(product.result, random_numbers(10'037, 3))),
@@ -39,13 +37,11 @@ class Problem {
                                           .b = b_.data(),
                                           .c = product_.adds ? d_.data() : nullptr,
                                           .bias = product_.has_bias ? bias_.data() : nullptr,
-                                          .d = d_.data(),
-                                          .sums = product_.sums_b ? sums_.data() : nullptr};
+                                          .d = d_.data()};
         EXPECT_EQ(products.multiply(number, operands, nullptr), cudaSuccess);
     }
 
     Numbers d() const { return d_.numbers(); }
-    Numbers sums() const { return sums_.numbers(); }
 
     void expect_right() const {
         // Tensor cores cut off what others round, thousands of times in a sum.
@@ -61,9 +57,6 @@ class Problem {
             expected.push_back(exact(at / product_.n, at % product_.n));
         }
         EXPECT_TRUE(close(sampled, expected, bound));
-        if (product_.sums_b) {
-            EXPECT_TRUE(close(sums(), exact_sums(), bound));
-        }
     }
 
   private:
@@ -82,20 +75,9 @@ class Problem {
         }
         return static_cast<float>(sum);
     }
-    Numbers exact_sums() const {
-        Numbers sums;
-        for (std::int64_t j = 0; j < product_.n; ++j) {
-            double sum = 0;
-            for (std::int64_t k = 0; k < product_.k; ++k) {
-                sum += b(k, j);
-            }
-            sums.push_back(static_cast<float>(sum));
-        }
-        return sums;
-    }
 
     Product product_;
-    Operand a_, b_, bias_, d_, sums_;
+    Operand a_, b_, bias_, d_;
     Numbers numbers_of_a_, numbers_of_b_, numbers_of_c_, numbers_of_bias_;
 };
 
@@ -188,31 +170,6 @@ TEST_P(CudaProducts, AreThoseOfTheFormulaEveryTimeWithTheSameBits) {
         problem.multiply(products(), number);
         EXPECT_EQ(problem.d(), once);
     });
-}
-
-TEST_P(CudaProducts, SumTheRowsOfTheSecondFactorWhereTheyKnowHow) {
-    int known = 0;
-    for_every_size(GetParam(), [&](const Product& alone) {
-        if (!alone.a_transposed) {
-            return;
-        }
-        Product product = alone;
-        product.sums_b = true;
-        const std::optional<int> number = products().number_of_summing(product);
-        EXPECT_EQ(products().number_of_summing(product), number);
-        if (!number) {
-            return;
-        }
-        ++known;
-        Problem problem(product);
-        problem.multiply(products(), *number);
-        problem.expect_right();
-        const Numbers once = problem.sums();
-        problem.multiply(products(), *number);
-        EXPECT_EQ(problem.sums(), once);
-    });
-    RecordProperty("known", known);
-    std::printf("%d products sum rows on the way\n", known);
 }
 
 }  // namespace products_test

@@ -81,6 +81,10 @@ int units_of_device(int /*device*/) {
     return 16;
 }
 
+std::vector<std::unique_ptr<GreenContext>> cut_evenly(int device, int parts) {
+    return cut_device(device, shares(units_of_device(device), parts, {}));
+}
+
 void GreenContext::enter() const {}
 
 GreenContext::~GreenContext() {

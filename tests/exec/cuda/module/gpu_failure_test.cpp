@@ -215,7 +215,7 @@ TEST_P(EveryCall, ThatFailsOnceStopsTheStepIsNamedAndTheNextStepIsAsIfNothingHad
             EXPECT_NO_THROW(warm.executor.run_step(batch, step));
         }
     }
-    EXPECT_GT(calls, 5);
+    EXPECT_GT(calls, 4);  // of each kind the step makes four or more
 }
 
 // A fault in a kernel ends the context: all ranks fail, and the one whose work it was is told.
@@ -251,7 +251,7 @@ TEST_P(EveryCall, ThatFailsForGoodStopsAllRanksAndTheExecutorSaysThatItIsLost) {
         EXPECT_EQ(again->place(), error->place());
         EXPECT_THAT(again->text(), HasSubstr("cannot use it any more"));
     }
-    EXPECT_GT(calls, 5);
+    EXPECT_GT(calls, 4);  // of each kind the step makes four or more
     if (call == Call::Work) {
         EXPECT_GT(lists, calls / 2);  // the others came before the first action
     }

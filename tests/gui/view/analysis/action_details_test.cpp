@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/short_number.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
 
@@ -51,11 +52,10 @@ TEST(Details, HoldBeginDurationErrorAndIdleTime) {
     const Action b0{.op = Op::Backward, .stage = 0, .micro_batch = 0};
     const ActionDetails details = details_of(run, find(run, Side::Measured, b0));
     const DetailLine& duration = line(details.lines, "duration");
-    EXPECT_EQ(duration.predicted, format_duration(std::chrono::milliseconds(2)));
-    EXPECT_EQ(duration.measured, format_duration(std::chrono::microseconds(1800)));
+    EXPECT_EQ(duration.predicted, short_time(std::chrono::milliseconds(2)));
+    EXPECT_EQ(duration.measured, short_time(std::chrono::microseconds(1800)));
     EXPECT_EQ(duration.error, "+11.1 %");
-    EXPECT_EQ(line(details.lines, "begin in step").predicted,
-              format_duration(std::chrono::milliseconds(10)));
+    EXPECT_EQ(line(details.lines, "start").predicted, "10.00 ms");
 }
 
 TEST(Details, IdleBeforeAnActionIsTheTimeSinceTheOneBefore) {
@@ -63,14 +63,13 @@ TEST(Details, IdleBeforeAnActionIsTheTimeSinceTheOneBefore) {
     const ActionDetails details = details_of(run, find(run, Side::Predicted, b2_of_0));
     // Rank 0 ends 0F2 at 3 ms; 1B2 ends at 6 ms.
     EXPECT_EQ(line(details.lines, "idle before").predicted,
-              format_duration(std::chrono::milliseconds(3)));
+              short_time(std::chrono::milliseconds(3)));
 }
 
 TEST(Details, AMessageSaysHowLongItWaitedAndForWhom) {
     const RunData run = canned_run();
     const ActionDetails details = details_of(run, find(run, Side::Measured, recv_b2_of_0));
-    EXPECT_EQ(line(details.lines, "of it waiting").measured,
-              format_duration(std::chrono::milliseconds(3)));
+    EXPECT_EQ(line(details.lines, "wait").measured, short_time(std::chrono::milliseconds(3)));
     EXPECT_EQ(details.note, "The other end is 1SEND_B2 on rank 1.");
 }
 
@@ -114,8 +113,7 @@ TEST(Details, NameTheMedianWhereThereAreSeveralSteps) {
     RunData run = jittered();
     run.measured->steps = 12;
     const ActionDetails details = details_of(run, find(run, Side::Predicted, b2_of_0));
-    EXPECT_EQ(line(details.lines, "median").predicted,
-              format_duration(std::chrono::milliseconds(2)));
+    EXPECT_EQ(line(details.lines, "median").predicted, short_time(std::chrono::milliseconds(2)));
     EXPECT_THAT(details.note, HasSubstr("12 steps"));
 }
 
@@ -132,9 +130,8 @@ TEST(Sentence, SaysWhatAScreenReaderNeeds) {
 TEST(StepLines, CompareStepAndPipelineAndBubble) {
     const RunData run = jittered();
     const std::vector<DetailLine> lines = step_lines(run, 0);
-    EXPECT_EQ(line(lines, "step").predicted, format_duration(run.twin.predicted.front().length));
-    EXPECT_EQ(line(lines, "pipeline").measured,
-              format_duration(run.twin.measured.front().pipeline));
+    EXPECT_EQ(line(lines, "step").predicted, short_time(run.twin.predicted.front().length));
+    EXPECT_EQ(line(lines, "pipeline").measured, short_time(run.twin.measured.front().pipeline));
     // 2 ranks, 3 micro-batches: (K - 1) / (M + K - 1) = 1/4.
     EXPECT_EQ(line(lines, "bubble.total").predicted, "25.0 %");
 }
@@ -162,13 +159,16 @@ TEST(PlanLine, CountsInWords) {
 }
 
 TEST(PointsText, HasASignUnlessItIsZero) {
-    EXPECT_EQ(points_text(-1.94), "-1.9 points");
-    EXPECT_EQ(points_text(0.01), "0.0 points");
+    EXPECT_EQ(points_text(-1.94), "-1.94 points");
+    EXPECT_EQ(points_text(0.01), "+0.01 points");
+    EXPECT_EQ(points_text(0.001), "0 points");
 }
 
 TEST(PercentText, LeavesOutWhatIsNoNumber) {
-    EXPECT_EQ(percent_text(2.84), "+2.8 %");
-    EXPECT_EQ(percent_text(-0.04), "0.0 %");
+    EXPECT_EQ(percent_text(2.84), "+2.84 %");
+    EXPECT_EQ(percent_text(-0.04), "-0.04 %");
+    EXPECT_EQ(percent_text(-0.004), "0 %");
+    EXPECT_EQ(percent_text(157.84), "+158 %");
     EXPECT_EQ(percent_text(std::numeric_limits<double>::infinity()), "");
 }
 

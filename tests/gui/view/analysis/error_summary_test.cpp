@@ -56,7 +56,7 @@ TEST(ErrorSummary, NamesTheCostThatIsMisprofiled) {
     for (std::size_t i = 1; i < summary.costs.size(); ++i) {
         EXPECT_EQ(summary.costs[i].mape, 0);
     }
-    EXPECT_THAT(sentence_of(summary), HasSubstr("the backward of stage 1"));
+    EXPECT_THAT(sentence_of(summary), HasSubstr("The backward of stage 1"));
     EXPECT_THAT(sentence_of(summary), HasSubstr("-20.0 %"));
 }
 
@@ -131,7 +131,7 @@ TEST(ErrorSummary, ItsHistogramSaysHowManyLieOutside) {
 TEST(ErrorSummary, OfOneSideSaysWhatIsMissing) {
     const ErrorSummary summary = error_summary(*planned_run(small_plan()));
     EXPECT_TRUE(summary.costs.empty());
-    EXPECT_THAT(sentence_of(summary), HasSubstr("needs both"));
+    EXPECT_THAT(sentence_of(summary), HasSubstr("need a predicted and a measured side"));
 }
 
 TEST(ErrorSummary, LeavesOutWhatHasNoMeasuredDuration) {

@@ -311,7 +311,7 @@ TEST(StepAnalysis, WithoutAPlanKnowsWaitsAndMessages) {
     const auto run = std::make_shared<const RunData>(canned_run());
     const StepAnalysis analysis(run, Side::Measured, 0);
     EXPECT_FALSE(analysis.has_causes());
-    EXPECT_THAT(analysis.note(), HasSubstr("plan"));
+    EXPECT_THAT(analysis.note(), HasSubstr("which rank has which stage"));
     const SpanRef b2 = ref_of(*run, Side::Measured, "0B2");
     EXPECT_EQ(analysis.wait_of(b2), milliseconds(3));  // see canned.h
     EXPECT_EQ(analysis.split_of(b2)[WaitPart::Unexplained], milliseconds(3));
@@ -324,12 +324,24 @@ TEST(StepAnalysis, WithoutAPlanKnowsWaitsAndMessages) {
     EXPECT_THAT(analysis.critical_path(), IsEmpty());
 }
 
-TEST(StepAnalysis, OfAnotherPlanSaysSo) {
+TEST(StepAnalysis, OfAnotherPlanTakesThatOfTheStepItself) {
     RunData run = canned_run();
     run.planned = planned_run(with_links())->planned;
-    const StepAnalysis analysis(std::make_shared<const RunData>(run), Side::Predicted, 0);
-    EXPECT_FALSE(analysis.has_causes());
-    EXPECT_THAT(analysis.note(), HasSubstr("other actions"));
+    const Plan own = make_plan(plain(ScheduleKind::GPipe, 2, 3));
+    EXPECT_FALSE(
+        StepAnalysis(std::make_shared<const RunData>(run), Side::Predicted, 0).has_causes());
+    for (auto* const side : {&run.predicted, &run.measured}) {
+        (*side)->form = form_of(own->schedule);
+    }
+    const auto shared = std::make_shared<const RunData>(run);
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        const StepAnalysis analysis(shared, side, 0);
+        ASSERT_TRUE(analysis.has_causes()) << analysis.note();
+        const SpanRef b2 = ref_of(*shared, side, "0B2");
+        EXPECT_EQ(analysis.split_of(b2)[WaitPart::Unexplained], Duration{});
+        EXPECT_EQ(analysis.blocker_of(b2), ref_of(*shared, side, "1B2"));
+        EXPECT_EQ(analysis.slack_of(b2).has_value(), side == Side::Predicted);
+    }
 }
 
 TEST(StepAnalysis, OfNothingIsNothing) {

@@ -8,6 +8,8 @@
 
 #include "core/artifacts/chrome_trace.h"
 #include "core/schedule/generators/generate.h"
+#include "gui/view/analysis/step_analysis.h"
+#include "gui/view/analysis/wait_words.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 
@@ -145,7 +147,7 @@ TEST_F(RunFolder, NamesTheActionsThatOnlyOneSideHas) {
     const RunData run = load_run(folder());
     // F8 and B8 of four ranks.
     EXPECT_THAT(run.problems,
-                Contains(AllOf(HasSubstr("8 compute actions stand on one side only"),
+                Contains(AllOf(HasSubstr("8 compute actions on one side only"),
                                HasSubstr("0F8 of rank 0 in step 0 (measured only)"))));
     EXPECT_EQ(alone(run.twin, 0).size(), 8U);
 }
@@ -252,6 +254,50 @@ TEST_F(RunFolder, AScheduleFileIsSimulatedAtUnitCosts) {
     EXPECT_EQ(run.schedule_name, "two");
     EXPECT_EQ(run.micro_batches, 2);
     EXPECT_EQ(run.predicted->pipeline, std::chrono::milliseconds(9));  // (2 + 1) * (1 + 2)
+}
+
+/// 1f1b on two ranks, F 1 ms, B 2 ms; one column per millisecond:
+///
+///     rank 0  01.aa.bb.      rank 1  .0aa1bb..
+TEST_F(RunFolder, AScheduleFileSaysWhatItsRanksWaitFor) {
+    const auto run = std::make_shared<const RunData>(
+        load_run(write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")));
+    const StepAnalysis analysis(run, Side::Predicted, 0);
+    ASSERT_TRUE(analysis.has_causes()) << analysis.note();
+    EXPECT_EQ(analysis.note(), "");
+    EXPECT_TRUE(analysis.as_planned());
+    const SpanRef b0 = find(*run, Side::Predicted, {.op = Op::Backward});
+    EXPECT_EQ(wait_sentence(analysis, b0),
+              "0B0 waited 2.00 ms: 2.00 ms for 1B0 on rank 1 (compute). Slack 1.00 ms.");
+    const SpanRef end{
+        .side = Side::Predicted, .rank = 1, .cell = run->twin.row(Side::Predicted, 0, 1)->size()};
+    EXPECT_EQ(wait_sentence(analysis, end),
+              "Rank 1 had no work left and waited 2.00 ms: 2.00 ms for 0B1 on rank 0 (compute).");
+}
+
+/// A trace that was written by `simulate`, without the folder that it was planned from.
+TEST_F(RunFolder, ASimulatedTraceAloneSaysWhatItsRanksWaitFor) {
+    const Timeline step = sim::simulate(plan());
+    const auto run = std::make_shared<const RunData>(
+        load_run(write("alone.trace.json", print_chrome_trace(trace(Origin::Predicted, {step})))));
+    const StepAnalysis analysis(run, Side::Predicted, 0);
+    ASSERT_TRUE(analysis.has_causes()) << analysis.note();
+    EXPECT_TRUE(analysis.as_planned());
+    EXPECT_EQ(analysis.note(), "");
+    // GPipe: each of 4 ranks waits 3 x (10 + 20) ms, and none of it is unexplained.
+    EXPECT_EQ(analysis.idle().wait, 4 * 3 * std::chrono::milliseconds(30));
+    EXPECT_EQ(analysis.idle()[WaitPart::Unexplained], Duration{});
+}
+
+TEST_F(RunFolder, AMeasuredTraceAloneSaysHowItsLinksAreKnown) {
+    const Timeline step = slower(sim::simulate(plan()), 10, {});
+    const auto run = std::make_shared<const RunData>(
+        load_run(write("alone.trace.json", print_chrome_trace(trace(Origin::Measured, {step})))));
+    const StepAnalysis analysis(run, Side::Measured, 0);
+    ASSERT_TRUE(analysis.has_causes()) << analysis.note();
+    EXPECT_THAT(analysis.note(), HasSubstr("shortest time"));
+    EXPECT_EQ(analysis.idle().wait, 4 * 3 * std::chrono::milliseconds(33));
+    EXPECT_EQ(analysis.idle()[WaitPart::Unexplained], Duration{});
 }
 
 TEST_F(RunFolder, ABrokenScheduleFileSaysWhatIsWrong) {

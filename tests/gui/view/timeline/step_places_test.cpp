@@ -76,6 +76,31 @@ TEST(StepPlaces, AViewOfTheAxisAndOfTheStepShowATimeAtTheSamePlace) {
     }
 }
 
+/// Rank 0 of the canned step: F0 F1 F2 to 3 ms, idle to 6 ms (where its receive waits), B2 B1 B0 to
+/// 12 ms. Rank 1: idle to 1 ms, F and B to 10 ms, OPT to 10.5 ms, then idle to the end at 12.5 ms.
+TEST(IdleAt, IsNamedByTheActionThatItEndsAt) {
+    const RunData run = canned_run({.ranks = 2, .micro_batches = 3});
+    const StepPlaces places(run.twin, Alignment::Start);
+    const RowLayout layout = layout_rows(run.twin, Mode::Predicted, tracks_of(2), {});
+    const ViewTransform view{.ns_per_pixel = 1e5};  // ten pixels are a millisecond
+    const auto idle = [&](int rank, double milliseconds) -> std::optional<SpanRef> {
+        const Row* const row = layout.row_of(Side::Predicted, rank);
+        return idle_at(run.twin, places, layout, view, 10 * milliseconds, row->y + row->height / 2);
+    };
+    const auto action = [&](const std::optional<SpanRef>& ref) -> std::string {
+        const auto span = ref ? run.twin.span(*ref) : std::nullopt;
+        return span ? to_string(span->action) : ref ? "end" : "none";
+    };
+    EXPECT_EQ(action(idle(0, 4)), "0B2");
+    EXPECT_EQ(action(idle(1, 0.5)), "1F0");
+    EXPECT_EQ(action(idle(1, 11.5)), "end");
+    EXPECT_EQ(action(idle(0, 1.5)), "none");   // at work
+    EXPECT_EQ(action(idle(0, 12.8)), "none");  // behind the step
+    EXPECT_EQ(action(idle(0, -1)), "none");
+    EXPECT_FALSE(idle_at(run.twin, places, layout, view, 40, -5));
+    EXPECT_FALSE(idle_at(Twin{}, StepPlaces(), layout, view, 40, 10));
+}
+
 TEST(StepPlaces, OfNothingHaveNoLength) {
     EXPECT_EQ(StepPlaces(Twin{}, Alignment::Start).step_count(), 0);
     EXPECT_EQ(StepPlaces().length(), Duration{0});

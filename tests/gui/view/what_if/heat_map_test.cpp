@@ -66,9 +66,9 @@ TEST(HeatMap, TheRangeIsThatOfTheCellsThatFit) {
     EXPECT_FALSE(heat_map(none, none.settings()).range(HeatValue::Bubble));
 }
 
-/// The profile knows 2 to 8 samples a micro-batch at most: of 32, not all can be in 1 to 3 or in
-/// more than 16.
-TEST(HeatMap, OfTheColumnsWithoutAnyPlanOneIsLeftAtEachEnd) {
+/// The profile knows micro-batches of 4 samples: 32 samples in other numbers of micro-batches than
+/// 8 have no costs.
+TEST(HeatMap, LeavesOutTheColumnsInWhichNothingIsFeasible) {
     Profile profile = weighted_profile({1, 1, 1, 1});
     for (LayerCost& layer : profile.layers) {
         std::erase_if(layer.samples,
@@ -81,22 +81,63 @@ TEST(HeatMap, OfTheColumnsWithoutAnyPlanOneIsLeftAtEachEnd) {
                                       "pipeline.schedule = \"gpipe\"",
                                       "cluster.link_gbps = 10"}));
     const HeatMap map = heat_map(source, source.settings());
-    const auto has_plan = [&](std::size_t column) {
+    ASSERT_FALSE(map.micro_batches.empty());
+    EXPECT_LT(map.micro_batches.size(), 32U);
+    EXPECT_GT(map.left_out, 0);
+    EXPECT_EQ(map.cells.size(), map.stages.size() * map.micro_batches.size());
+    for (std::size_t column = 0; column < map.micro_batches.size(); ++column) {
         bool any = false;
         for (std::size_t row = 0; row < map.stages.size(); ++row) {
-            any = any || map.at(row, column).has_plan();
+            any = any || map.at(row, column).fits();
         }
-        return any;
-    };
-    ASSERT_GE(map.micro_batches.size(), 3U);
-    EXPECT_LT(map.micro_batches.size(), 32U);
-    EXPECT_EQ(map.cells.size(), map.stages.size() * map.micro_batches.size());
-    EXPECT_FALSE(has_plan(0));
-    EXPECT_FALSE(has_plan(map.micro_batches.size() - 1));
-    for (std::size_t column = 1; column + 1 < map.micro_batches.size(); ++column) {
-        EXPECT_TRUE(has_plan(column)) << map.micro_batches[column];
+        EXPECT_TRUE(any) << map.micro_batches[column];
     }
-    EXPECT_FALSE(map.at(0, 0).reason.empty());
+}
+
+/// Nothing fits into 1 MB; the map still says why.
+TEST(HeatMap, WhereNothingIsFeasibleAllStays) {
+    const WhatIfSource none(uneven_run("1 MB"));
+    const HeatMap map = heat_map(none, none.settings());
+    EXPECT_EQ(map.left_out, 0);
+    EXPECT_THAT(map.stages, SizeIs(6));
+    EXPECT_FALSE(map.best(HeatValue::Throughput));
+}
+
+TEST(HeatMap, TheBestCellIsTheBestThatTheMachineHasDevicesFor) {
+    const WhatIfSource source(uneven_run("1 GB"));
+    EXPECT_EQ(source.stages_of_machine(), 3) << "as many as the run has";
+    const HeatMap map = heat_map(source, source.settings());
+    const auto best = map.best(HeatValue::Throughput);
+    ASSERT_TRUE(best);
+    EXPECT_LE(map.stages[best->row], 3);
+    for (std::size_t row = 0; row < map.stages.size(); ++row) {
+        for (std::size_t column = 0; column < map.micro_batches.size(); ++column) {
+            if (map.stages[row] <= 3 && map.at(row, column).fits()) {
+                EXPECT_LE(map.at(row, column).per_second,
+                          map.at(best->row, best->column).per_second);
+            }
+        }
+    }
+}
+
+TEST(Thinned, KeepsBothEndsAndWhatHasToStay) {
+    const WhatIfSource source(uneven_run("1 GB"));
+    const HeatMap map = heat_map(source, source.settings());
+    ASSERT_EQ(map.stages.size(), 6U);
+    const HeatMap part = thinned(map, 3, 4, {{.row = 2, .column = 3}});
+    EXPECT_THAT(part.stages, ElementsAre(1, 3, 6));
+    EXPECT_THAT(part.micro_batches, SizeIs(4));
+    EXPECT_THAT(part.micro_batches, IsSupersetOf({1, map.micro_batches[3], 9}));
+    for (std::size_t row = 0; row < part.stages.size(); ++row) {
+        for (std::size_t column = 0; column < part.micro_batches.size(); ++column) {
+            const auto whole = map.place_of(part.stages[row], part.micro_batches[column]);
+            ASSERT_TRUE(whole);
+            EXPECT_EQ(part.at(row, column).per_second,
+                      map.at(whole->row, whole->column).per_second);
+        }
+    }
+    EXPECT_EQ(thinned(map, 100, 100, {}).cells.size(), map.cells.size());
+    EXPECT_TRUE(thinned(HeatMap(), 3, 3, {}).empty());
 }
 
 TEST(HeatMap, AStoppedMapIsEmpty) {

@@ -1,0 +1,18 @@
+#include <variant>
+
+#include "cli/base/file_kinds.h"
+#include "cli/base/scenario_place.h"
+#include "cli/commands/commands.h"
+
+namespace pipetwin::cli {
+
+void execute_command(const Command& command, Console& console) {
+    expect_kinds_of_files(command);
+    try {
+        std::visit([&console](const auto& options) { execute(options, console); }, command);
+    } catch (const Error& error) {
+        throw with_scenario_place(error, scenario_of(command), common_options(command).overrides);
+    }
+}
+
+}  // namespace pipetwin::cli

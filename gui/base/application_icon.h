@@ -1,0 +1,10 @@
+#pragma once
+
+#include <QIcon>
+
+namespace pipetwin::gui {
+
+/// The icon of the program, from its resources, in every size.
+QIcon application_icon();
+
+}  // namespace pipetwin::gui

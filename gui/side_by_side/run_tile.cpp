@@ -1,0 +1,216 @@
+#include "gui/side_by_side/run_tile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QPushButton>
+#include <QToolButton>
+#include <QVBoxLayout>
+
+#include "core/base/number_text.h"
+#include "core/base/short_number.h"
+#include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
+#include "gui/run/run_list.h"
+#include "gui/timeline/timeline_painter.h"
+#include "gui/timeline/timeline_view.h"
+#include "gui/view/analysis/action_details.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr double small_text = 0.85;
+constexpr double share_per_notch = 0.1;
+
+/// Steps of the side that tells how long a run took.
+const SideData* side_of(const RunData& run) {
+    const std::optional<SideData>& side = run.side(shown_side(run));
+    return side ? &*side : nullptr;
+}
+
+}  // namespace
+
+Side shown_side(const RunData& run) {
+    return run.measured ? Side::Measured : Side::Predicted;
+}
+
+RunPicture::RunPicture(std::shared_ptr<const RunData> run, QWidget* parent)
+    : QWidget(parent), run_(std::move(run)) {
+    QFont smaller = font();
+    smaller.setPointSizeF(small_text * smaller.pointSizeF());
+    setFont(smaller);
+    scene_.run = run_.get();
+    scene_.palette = palette_of(Theme::Light);
+    scene_.mode = shown_side(*run_) == Side::Measured ? Mode::Measured : Mode::Predicted;
+    scene_.tracks = tracks_of(run_->twin.rank_count());
+    scene_.places = StepPlaces(run_->twin, Alignment::Start);
+    setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+    setCursor(Qt::PointingHandCursor);
+    setAccessibleName(tr("Timeline of %1").arg(name_of(paths_of(*run_))));
+}
+
+void RunPicture::set_colors(const Palette& palette) {
+    scene_.palette = palette;
+    update();
+}
+
+int RunPicture::needed_label_width() const {
+    return label_width_for(*run_, font());
+}
+
+int RunPicture::least_row_height() const {
+    return fontMetrics().height();
+}
+
+int RunPicture::ruler_height() const {
+    return ruler_height_for(run_.get(), font());
+}
+
+void RunPicture::show_as(const Look& look) {
+    look_ = look;
+    setFixedHeight(run_->twin.rank_count() * (look.row_height + picture_gap) + picture_gap +
+                   (look.has_ruler ? ruler_height() : 0));
+    lay_out();
+}
+
+void RunPicture::lay_out() {
+    scene_.size = size();
+    scene_.label_width = look_.label_width;
+    scene_.ruler_height = look_.has_ruler ? ruler_height() : 0;
+    scene_.layout = layout_rows(run_->twin,
+                                scene_.mode,
+                                scene_.tracks,
+                                {.row_height = static_cast<double>(look_.row_height),
+                                 .strip_height = 0,
+                                 .memory_height = 0,
+                                 .link_height = 0,
+                                 .gap = picture_gap});
+    const Duration begin = scene_.places.begin(run_->main_step());
+    const auto length = static_cast<double>((look_.part.end - look_.part.begin).count());
+    scene_.view = {.origin = begin + look_.part.begin,
+                   .ns_per_pixel = std::max(1.0, length / std::max(1, scene_.time_width()))};
+    update();
+}
+
+void RunPicture::paintEvent(QPaintEvent* /*event*/) {
+    QPainter painter(this);
+    painter.setFont(font());
+    paint_timeline(painter, scene_);
+}
+
+void RunPicture::resizeEvent(QResizeEvent* event) {
+    lay_out();
+    QWidget::resizeEvent(event);
+}
+
+void RunPicture::mouseReleaseEvent(QMouseEvent* event) {
+    if (event->button() == Qt::LeftButton && rect().contains(event->pos())) {
+        emit clicked();
+    }
+}
+
+/// With Ctrl zooms, with Shift moves; else the page scrolls.
+void RunPicture::wheelEvent(QWheelEvent* event) {
+    // Qt turns the wheel with Alt into a horizontal one, and some systems do so with Shift.
+    const double notches =
+        (event->angleDelta().y() != 0 ? event->angleDelta().y() : event->angleDelta().x()) /
+        wheel_notch;
+    if (event->modifiers().testFlag(Qt::ControlModifier)) {
+        const double share =
+            (event->position().x() - scene_.label_width) / std::max(1, scene_.time_width());
+        emit zoom_wanted(std::pow(zoom_per_notch, notches), std::clamp(share, 0.0, 1.0));
+        event->accept();
+    } else if (event->modifiers().testFlag(Qt::ShiftModifier)) {
+        emit pan_wanted(-share_per_notch * notches);
+        event->accept();
+    } else {
+        event->ignore();
+    }
+}
+
+RunTile::RunTile(std::shared_ptr<const RunData> run, QWidget* parent)
+    : QWidget(parent), run_(std::move(run)) {
+    auto* const column = new QVBoxLayout(this);
+    column->setContentsMargins(0, 0, 0, 0);
+    column->setSpacing(0);
+    head_ = build_head();
+    column->addWidget(head_);
+    if (!run_->empty()) {
+        picture_ = new RunPicture(run_, this);
+        connect(picture_, &RunPicture::clicked, this, &RunTile::chosen);
+        column->addWidget(picture_);
+    }
+    compare_with({});
+}
+
+QWidget* RunTile::build_head() {
+    auto* const head = new QWidget(this);
+    QString name = name_of(paths_of(*run_));
+    set_tip(*this, whole_paths(paths_of(*run_)));
+    name_ = new QPushButton(name.replace('&', QLatin1String("&&")), head);
+    name_->setFlat(true);
+    name_->setStyleSheet(QStringLiteral("font-weight: bold; padding: 1px 6px;"));
+    name_->setEnabled(!run_->empty());
+    name_->setAccessibleDescription(tr("Show this run with all panels"));
+    connect(name_, &QPushButton::clicked, this, &RunTile::chosen);
+    figures_ = plain_label(head);
+    figures_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+    auto* const remove = new QToolButton(head);
+    remove->setText(QStringLiteral("\u00d7"));
+    remove->setAutoRaise(true);
+    remove->setAccessibleName(tr("Remove %1").arg(name_of(paths_of(*run_))));
+    connect(remove, &QToolButton::clicked, this, &RunTile::remove_wanted);
+    auto* const row = new QHBoxLayout(head);
+    row->setContentsMargins(4, 2, 4, 0);
+    row->addWidget(name_);
+    row->addWidget(figures_, 1);
+    row->addWidget(remove);
+    return head;
+}
+
+void RunTile::set_colors(const Palette& palette) {
+    if (picture_ != nullptr) {
+        picture_->set_colors(palette);
+    }
+}
+
+int RunTile::head_height() const {
+    return head_->sizeHint().height();
+}
+
+Duration RunTile::step() const {
+    const SideData* const side = side_of(*run_);
+    return side == nullptr ? Duration{} : side->step;
+}
+
+void RunTile::compare_with(Duration other) {
+    if (run_->empty()) {
+        QStringList problems;
+        for (const std::string& problem : run_->problems) {
+            problems += text_of(problem);
+        }
+        figures_->setText(problems.join(' '));
+        return;
+    }
+    const RunHeadline headline = headline_of(*run_);
+    const auto& bubble =
+        headline.measured_bubble ? headline.measured_bubble : headline.predicted_bubble;
+    QStringList parts{
+        text_of(headline.plan),
+        tr("%1 step %2")
+            .arg(text_of(side_name(*run_, shown_side(*run_))), text_of(short_time(step()))),
+        tr("bubble %1").arg(text_of(rounded_percent(bubble.value_or(0))))};
+    if (other > Duration{} && other != step()) {
+        parts +=
+            tr("%1 x the first").arg(text_of(short_number(to_seconds(step()) / to_seconds(other))));
+    }
+    figures_->setText(parts.join(QStringLiteral("     ")));
+}
+
+}  // namespace pipetwin::gui

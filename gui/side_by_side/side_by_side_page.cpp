@@ -1,0 +1,249 @@
+#include "gui/side_by_side/side_by_side_page.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <QEvent>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QPushButton>
+#include <QScrollArea>
+#include <QVBoxLayout>
+#include <QtConcurrentRun>
+
+#include "core/base/as_index.h"
+#include "core/base/number_text.h"
+#include "core/base/short_number.h"
+#include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
+#include "gui/base/workers.h"
+#include "gui/run/run_list.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int head_margin = 10;
+constexpr int tile_gap = 4;
+constexpr int highest_row = 40;
+constexpr Duration shortest_part{1000};
+
+}  // namespace
+
+SideBySidePage::SideBySidePage(QWidget* parent)
+    : QWidget(parent), how_many_(plain_label(this)), area_(new QScrollArea(this)) {
+    setAccessibleName(tr("Side by side"));
+    auto* const list = new QWidget(area_);
+    column_ = new QVBoxLayout(list);
+    column_->setContentsMargins(head_margin, 0, head_margin, head_margin);
+    column_->setSpacing(tile_gap);
+    column_->addStretch(1);
+    area_->setWidget(list);
+    area_->setWidgetResizable(true);
+    area_->setFrameShape(QFrame::NoFrame);
+    area_->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+    area_->viewport()->installEventFilter(this);
+    auto* const whole = new QVBoxLayout(this);
+    whole->setContentsMargins(0, 0, 0, 0);
+    whole->setSpacing(0);
+    whole->addWidget(build_head());
+    whole->addWidget(area_, 1);
+    connect(&reading_, &QFutureWatcher<RunPointer>::finished, this, [this] {
+        add(reading_.result());
+        read_next();
+    });
+    say_how_many();
+}
+
+SideBySidePage::~SideBySidePage() {
+    reading_.disconnect(this);
+    reading_.waitForFinished();
+}
+
+QWidget* SideBySidePage::build_head() {
+    auto* const head = new QWidget(this);
+    auto* const row = new QHBoxLayout(head);
+    row->setContentsMargins(head_margin, head_margin / 2, head_margin, head_margin / 2);
+    const auto add_button = [&](const QString& text, auto act) {
+        auto* const button = new QPushButton(text, head);
+        connect(button, &QPushButton::clicked, this, act);
+        row->addWidget(button);
+    };
+    add_button(tr("Add..."), &SideBySidePage::open_wanted);
+    add_button(tr("Whole step"), &SideBySidePage::show_all_of_it);
+    add_button(tr("Remove all"), &SideBySidePage::clear);
+    row->addSpacing(head_margin);
+    row->addWidget(how_many_, 1);
+    return head;
+}
+
+void SideBySidePage::open(std::vector<std::filesystem::path> paths) {
+    std::ranges::move(paths, std::back_inserter(unread_));
+    if (!reading_.isRunning()) {
+        read_next();
+    }
+}
+
+void SideBySidePage::read_next() {
+    if (unread_.empty()) {
+        emit settled();
+        return;
+    }
+    const std::filesystem::path path = unread_.front();
+    unread_.erase(unread_.begin());
+    reading_.setFuture(QtConcurrent::run(workers(), [path]() -> RunPointer {
+        return std::make_shared<const RunData>(load_run(path));
+    }));
+}
+
+RunTile* SideBySidePage::make_tile(RunPointer run) {
+    auto* const tile = new RunTile(std::move(run), this);
+    tile->set_colors(palette_);
+    connect(tile, &RunTile::chosen, this, [this, tile] {
+        if (!tile->run()->empty()) {
+            emit chosen(tile->run());
+        }
+    });
+    connect(tile, &RunTile::remove_wanted, this, [this, tile] { remove(tile); });
+    if (RunPicture* const picture = tile->picture()) {
+        connect(picture, &RunPicture::zoom_wanted, this, &SideBySidePage::zoom);
+        connect(picture, &RunPicture::pan_wanted, this, &SideBySidePage::pan);
+    }
+    return tile;
+}
+
+void SideBySidePage::add(RunPointer run) {
+    RunTile* const tile = make_tile(std::move(run));
+    const auto same = std::ranges::find_if(tiles_, [tile](const RunTile* other) {
+        return paths_of(*other->run()) == paths_of(*tile->run());
+    });
+    if (same == tiles_.end()) {
+        column_->insertWidget(static_cast<int>(tiles_.size()), tile);
+        tiles_.push_back(tile);
+    } else {
+        RunTile* const old = std::exchange(*same, tile);
+        delete column_->replaceWidget(old, tile);
+        old->hide();
+        old->deleteLater();
+    }
+    show_all_of_it();
+}
+
+void SideBySidePage::remove(RunTile* tile) {
+    std::erase(tiles_, tile);
+    tile->hide();
+    tile->deleteLater();
+    show_all_of_it();
+}
+
+void SideBySidePage::clear() {
+    unread_.clear();
+    while (!tiles_.empty()) {
+        remove(tiles_.back());
+    }
+}
+
+Duration SideBySidePage::longest() const {
+    Duration longest{};
+    for (const RunTile* const tile : tiles_) {
+        longest = std::max(longest, tile->step());
+    }
+    return longest;
+}
+
+void SideBySidePage::show_all_of_it() {
+    part_ = {.begin = Duration{}, .end = std::max(longest(), shortest_part)};
+    show_part();
+}
+
+void SideBySidePage::zoom(double factor, double share) {
+    const Duration length = part_.end - part_.begin;
+    const auto of = [&](double part) {
+        return Duration{static_cast<std::int64_t>(part * static_cast<double>(length.count()))};
+    };
+    const Duration fixed = part_.begin + of(share);
+    const Duration all = std::max(longest(), shortest_part);
+    const Duration zoomed = std::clamp(of(1 / factor), shortest_part, all);
+    const Duration before{static_cast<std::int64_t>(share * static_cast<double>(zoomed.count()))};
+    part_.begin = std::clamp(fixed - before, Duration{}, all - zoomed);
+    part_.end = part_.begin + zoomed;
+    show_part();
+}
+
+void SideBySidePage::pan(double share) {
+    const Duration length = part_.end - part_.begin;
+    const Duration moved{static_cast<std::int64_t>(share * static_cast<double>(length.count()))};
+    const Duration last = std::max(Duration{}, longest() - length);
+    part_.begin = std::clamp(part_.begin + moved, Duration{}, last);
+    part_.end = part_.begin + length;
+    show_part();
+}
+
+/// The rows follow the height of the list.
+bool SideBySidePage::eventFilter(QObject* watched, QEvent* event) {
+    if (event->type() == QEvent::Resize) {
+        show_part();
+    }
+    return QWidget::eventFilter(watched, event);
+}
+
+/// Height of every row in pixels: the pictures fill the window as far as rows stay between the
+/// least and the largest height.
+int SideBySidePage::row_height() const {
+    int least = 1;
+    int rows = 0;
+    int room = area_->viewport()->height() - column_->contentsMargins().bottom();
+    for (const RunTile* const tile : tiles_) {
+        room -= tile->head_height() + tile_gap;
+        if (const RunPicture* const picture = tile->picture()) {
+            room -= picture_gap + (rows == 0 ? picture->ruler_height() : 0);
+            rows += tile->run()->twin.rank_count();
+            least = std::max(least, picture->least_row_height());
+        }
+    }
+    return rows == 0 ? least : std::clamp(room / rows - picture_gap, least, highest_row);
+}
+
+/// The times stand above the first rows.
+void SideBySidePage::show_part() {
+    int label_width = 0;
+    for (const RunTile* const tile : tiles_) {
+        if (tile->picture() != nullptr) {
+            label_width = std::max(label_width, tile->picture()->needed_label_width());
+        }
+    }
+    const int height = row_height();
+    bool is_first = true;
+    Duration first_step{};
+    for (RunTile* const tile : tiles_) {
+        if (tile->picture() != nullptr) {
+            tile->picture()->show_as({.part = part_,
+                                      .label_width = label_width,
+                                      .has_ruler = is_first,
+                                      .row_height = height});
+            first_step = is_first ? tile->step() : first_step;
+            is_first = false;
+        }
+        tile->compare_with(first_step);
+    }
+    say_how_many();
+}
+
+void SideBySidePage::say_how_many() {
+    how_many_->setText(
+        tiles_.empty()
+            ? tr("Nothing to compare yet. Add runs, scenarios or schedules; each becomes a row of "
+                 "one picture.")
+            : tr("%1 on one time axis of %2. Click one to see it with all panels; Ctrl+wheel "
+                 "zooms.")
+                  .arg(text_of(counted(tiles_.size(), "run")), text_of(short_time(longest()))));
+}
+
+void SideBySidePage::set_colors(const Palette& palette) {
+    palette_ = palette;
+    for (RunTile* const tile : tiles_) {
+        tile->set_colors(palette);
+    }
+}
+
+}  // namespace pipetwin::gui

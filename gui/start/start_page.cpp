@@ -1,0 +1,240 @@
+#include "gui/start/start_page.h"
+
+#include <memory>
+
+#include <QCommandLinkButton>
+#include <QFile>
+#include <QFileInfo>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QPushButton>
+#include <QScrollArea>
+#include <QToolButton>
+#include <QVBoxLayout>
+
+#include "gui/base/plain_text.h"
+#include "gui/start/examples.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int page_margin = 28;
+constexpr int page_spacing = 12;
+constexpr int widest_column = 620;
+constexpr double title_scale = 1.6;
+constexpr double heading_scale = 1.1;
+
+std::filesystem::path path_of(const QString& text) {
+    return {QFile::encodeName(text).toStdString()};
+}
+
+/// Text of a button as it is: a single '&' would underline the letter behind it.
+QString as_it_is(QString text) {
+    return text.replace('&', QLatin1String("&&"));
+}
+
+QFont scaled_font(const QWidget& of, double scale) {
+    QFont font = of.font();
+    font.setPointSizeF(font.pointSizeF() * scale);
+    font.setBold(true);
+    return font;
+}
+
+/// A flat button whose text begins at its left edge, like a line of a list.
+QPushButton* line_button(const QString& text, QWidget* parent) {
+    auto* const button = new QPushButton(as_it_is(text), parent);
+    button->setFlat(true);
+    button->setCursor(Qt::PointingHandCursor);
+    button->setStyleSheet(
+        QStringLiteral("QPushButton { text-align: left; padding: 3px 6px; color: palette(link); }"
+                       "QPushButton:disabled { color: palette(placeholder-text); }"
+                       "QPushButton:focus, QPushButton:hover { text-decoration: underline; }"));
+    button->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
+    return button;
+}
+
+/// A label of one line, which ends in an ellipsis where it is too long.
+class ElidedLabel : public QLabel {
+  public:
+    ElidedLabel(const QString& text, QWidget* parent) : QLabel(parent), whole_(text) {
+        setTextFormat(Qt::PlainText);
+        setForegroundRole(QPalette::PlaceholderText);
+        setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
+        setText(text);
+        set_tip(*this, text);
+    }
+
+  protected:
+    void resizeEvent(QResizeEvent* event) override {
+        const int room = width() - 2 * indent();
+        setText(fontMetrics().elidedText(whole_, Qt::ElideRight, room));
+        QLabel::resizeEvent(event);
+    }
+
+  private:
+    QString whole_;
+};
+
+}  // namespace
+
+StartPage::StartPage(RecentFiles recent, QWidget* parent)
+    : QWidget(parent), recent_(recent), area_(new QScrollArea(this)) {
+    setAccessibleName(tr("Start"));
+    auto* const page = new QWidget(this);
+    auto* const title = plain_label(page, tr("pipetwin"));
+    title->setFont(scaled_font(*title, title_scale));
+    auto* const about = plain_label(page,
+                                    tr("Predicts, runs and explains pipeline-parallel training: "
+                                       "what every rank does when, and why it waits."));
+    about->setWordWrap(true);
+    auto* const columns = new QHBoxLayout;
+    columns->setSpacing(2 * page_margin);
+    columns->addWidget(build_buttons(), 1, Qt::AlignTop);
+    columns->addWidget(build_examples(), 1, Qt::AlignTop);
+    auto* const column = new QVBoxLayout(page);
+    column->setContentsMargins(page_margin, page_margin, page_margin, page_margin);
+    column->setSpacing(page_spacing);
+    column->addWidget(title);
+    column->addWidget(about);
+    column->addSpacing(page_spacing);
+    column->addLayout(columns);
+    column->addStretch(1);
+    page->setMaximumWidth(2 * widest_column + 4 * page_margin);
+    area_->setWidget(page);
+    area_->setWidgetResizable(true);
+    area_->setFrameShape(QFrame::NoFrame);
+    area_->setAlignment(Qt::AlignHCenter | Qt::AlignTop);
+    auto* const whole = new QVBoxLayout(this);
+    whole->setContentsMargins(0, 0, 0, 0);
+    whole->addWidget(area_);
+    show_recent();
+}
+
+QLabel* StartPage::heading(const QString& text, QWidget* parent) {
+    QLabel* const label = plain_label(parent, text);
+    label->setFont(scaled_font(*label, heading_scale));
+    return label;
+}
+
+/// The ways to begin, and below them the recent files.
+QWidget* StartPage::build_buttons() {
+    auto* const left = new QWidget(this);
+    auto* const column = new QVBoxLayout(left);
+    column->setContentsMargins(0, 0, 0, 0);
+    column->addWidget(heading(tr("Begin"), left));
+    const auto add = [&](const QString& text, const QString& about, auto signal) {
+        auto* const button = new QCommandLinkButton(text, about, left);
+        button->setIcon(QIcon());
+        button->setAccessibleName(text);
+        connect(button, &QCommandLinkButton::clicked, this, signal);
+        column->addWidget(button);
+    };
+    add(tr("Open..."),
+        tr("A scenario, a schedule, a trace, a profile or a run folder"),
+        &StartPage::open_wanted);
+    add(tr("Playground"),
+        tr("Choose a schedule and costs, and see the step at once; no file needed"),
+        &StartPage::playground_wanted);
+    add(tr("Side by side..."),
+        tr("Open several runs or scenarios in one picture"),
+        &StartPage::compare_wanted);
+    column->addSpacing(page_spacing);
+    column->addWidget(build_recent());
+    return left;
+}
+
+QWidget* StartPage::build_examples() {
+    auto* const right = new QWidget(this);
+    auto* const column = new QVBoxLayout(right);
+    column->setContentsMargins(0, 0, 0, 0);
+    column->setSpacing(2);
+    column->addWidget(heading(tr("Examples"), right));
+    const std::vector<Example> all = examples();
+    if (all.empty()) {
+        column->addWidget(plain_label(right, tr("The scenarios of the program were not found.")));
+    }
+    for (const Example& example : all) {
+        QPushButton* const button = line_button(example.name, right);
+        button->setAccessibleDescription(example.about);
+        set_tip(*button, tr("Simulate %1").arg(example.name));
+        connect(button, &QPushButton::clicked, this, [this, file = example.file] {
+            emit file_wanted(file);
+        });
+        auto* const about = new ElidedLabel(example.about, right);
+        about->setIndent(7);
+        column->addWidget(button);
+        column->addWidget(about);
+    }
+    return right;
+}
+
+QWidget* StartPage::build_recent() {
+    auto* const box = new QWidget(this);
+    recent_lines_ = new QVBoxLayout(box);
+    recent_lines_->setContentsMargins(0, 0, 0, 0);
+    recent_lines_->setSpacing(2);
+    return box;
+}
+
+/// A recent file: a button to open it, or its name and "missing" where it is gone, and a button
+/// that removes it from the list.
+QWidget* StartPage::file_line(const QString& path) {
+    auto* const line = new QWidget(this);
+    auto* const row = new QHBoxLayout(line);
+    row->setContentsMargins(0, 0, 0, 0);
+    const QFileInfo info(path);
+    const bool there = RecentFiles::is_there(path);
+    QPushButton* const open = line_button(
+        there ? tr("%1    %2").arg(info.fileName(), info.path()) : tr("%1    missing").arg(path),
+        line);
+    open->setEnabled(there);
+    set_tip(*open, path);
+    connect(open, &QPushButton::clicked, this, [this, path] { emit file_wanted(path_of(path)); });
+    auto* const remove = new QToolButton(line);
+    remove->setText(QStringLiteral("\u00d7"));
+    remove->setAutoRaise(true);
+    remove->setAccessibleName(tr("Remove %1 from the list").arg(info.fileName()));
+    set_tip(*remove, tr("Remove from the list"));
+    connect(remove, &QToolButton::clicked, this, [this, path] {
+        recent_.remove(path);
+        show_recent();
+    });
+    row->addWidget(open, 1);
+    row->addWidget(remove);
+    return line;
+}
+
+void StartPage::show_recent() {
+    while (const std::unique_ptr<QLayoutItem> item{recent_lines_->takeAt(0)}) {
+        if (item->widget() != nullptr) {
+            item->widget()->hide();
+            item->widget()->deleteLater();
+        }
+    }
+    QWidget* const box = recent_lines_->parentWidget();
+    recent_lines_->addWidget(heading(tr("Recent"), box));
+    const QStringList paths = recent_.paths();
+    if (paths.isEmpty()) {
+        QLabel* const none = plain_label(box, tr("Nothing was opened yet."));
+        none->setForegroundRole(QPalette::PlaceholderText);
+        recent_lines_->addWidget(none);
+    }
+    for (const QString& path : paths) {
+        recent_lines_->addWidget(file_line(path));
+    }
+}
+
+void StartPage::set_colors(const Palette& palette) {
+    const QPalette colors = widget_palette(palette);
+    setStyleSheet(QStringLiteral("QCommandLinkButton { border: 1px solid %1; border-radius: 5px;"
+                                 "background: %2; color: %3; }"
+                                 "QCommandLinkButton:focus, QCommandLinkButton:hover {"
+                                 "border: 2px solid %4; }")
+                      .arg(edge_color(colors).name(),
+                           palette.background.name(),
+                           palette.text.name(),
+                           colors.color(QPalette::Link).name()));
+}
+
+}  // namespace pipetwin::gui

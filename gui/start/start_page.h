@@ -1,0 +1,47 @@
+#pragma once
+
+#include <filesystem>
+
+#include <QWidget>
+
+#include "gui/base/palette.h"
+#include "gui/start/recent_files.h"
+
+class QLabel;
+class QScrollArea;
+class QVBoxLayout;
+
+namespace pipetwin::gui {
+
+/// The page of a window in which nothing is open: what the program is, and every way to begin.
+class StartPage : public QWidget {
+    Q_OBJECT
+
+  public:
+    explicit StartPage(RecentFiles recent, QWidget* parent = nullptr);
+
+    void set_colors(const Palette& palette);
+
+    /// Lists the recent files anew.
+    void show_recent();
+
+  signals:
+    void open_wanted();
+    void playground_wanted();
+    void compare_wanted();
+    /// An example or a recent file was chosen.
+    void file_wanted(const std::filesystem::path& file);
+
+  private:
+    QWidget* build_buttons();
+    QWidget* build_examples();
+    QWidget* build_recent();
+    QWidget* file_line(const QString& path);
+    static QLabel* heading(const QString& text, QWidget* parent);
+
+    RecentFiles recent_;
+    QScrollArea* area_;
+    QVBoxLayout* recent_lines_ = nullptr;
+};
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,261 @@
+#include "gui/view/playground/playground.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <exception>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/base/number_text.h"
+#include "core/base/short_number.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/metrics.h"
+#include "gui/view/what_if/what_if.h"
+#include "sim/explain/breakdown.h"
+#include "sim/explain/rank_waits.h"
+#include "sim/simulate/simulate.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+/// A link that carries a byte in a nanosecond, so that a message's bytes are its time on the link.
+constexpr double one_byte_per_nanosecond = 1e9;
+
+ScheduleShape shape_of(const PlaygroundSettings& settings) {
+    return {.ranks = settings.stages,
+            .chunks = settings.chunks,
+            .micro_batches = settings.micro_batches};
+}
+
+/// Whether the schedule has an order for the shape; the search of one is not begun.
+bool takes(const PlaygroundSettings& settings) {
+    const ScheduleKind kind = schedule_kind(settings.schedule);
+    if (schedule_traits(kind).order_from_costs) {
+        return true;
+    }
+    try {
+        generate(kind, shape_of(settings));
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+Duration per_stage(double ms, const PlaygroundSettings& settings, double factor) {
+    return from_milliseconds(ms / settings.chunks * factor, "a time of the playground");
+}
+
+PlainCosts costs_of(const PlaygroundSettings& settings) {
+    PlainCosts costs;
+    costs.schedule = schedule_kind(settings.schedule);
+    costs.schedule_name = settings.schedule;
+    costs.shape = shape_of(settings);
+    const int pieces = factor_count(settings);
+    if (!settings.factors.empty() && std::cmp_not_equal(settings.factors.size(), pieces)) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("{} for {}",
+                                counted(settings.factors.size(), "stage factor"),
+                                counted(pieces, "stage")));
+    }
+    for (int piece = 0; piece < pieces; ++piece) {
+        const double factor = settings.factors.empty() ? 1 : settings.factors[as_index(piece)];
+        costs.forward.push_back(per_stage(settings.forward_ms, settings, factor));
+        costs.backward_input.push_back(per_stage(settings.backward_input_ms, settings, factor));
+        costs.backward_weight.push_back(per_stage(settings.backward_weight_ms, settings, factor));
+        costs.backward.push_back(costs.backward_input.back() + costs.backward_weight.back());
+    }
+    costs.link.latency = from_milliseconds(settings.latency_ms, "the latency");
+    costs.boundary = Bytes{from_milliseconds(settings.transfer_ms, "the transfer").count()};
+    costs.link.bytes_per_second = settings.transfer_ms > 0 ? one_byte_per_nanosecond : 0;
+    return costs;
+}
+
+bool is_even(const std::vector<double>& factors) {
+    return std::ranges::all_of(factors, [&](double factor) { return factor == factors.front(); });
+}
+
+ClosedForm form_of(const PlaygroundSettings& settings) {
+    if (!is_even(settings.factors)) {
+        ClosedForm form;
+        form.why_not = "No closed form: the stages are uneven.";
+        return form;
+    }
+    const PlainCosts costs = costs_of(settings);
+    return closed_form(costs.schedule,
+                       {.ranks = settings.stages,
+                        .micro_batches = settings.micro_batches,
+                        .chunks = settings.chunks,
+                        .forward = costs.forward.front(),
+                        .backward_input = costs.backward_input.front(),
+                        .backward_weight = costs.backward_weight.front(),
+                        .latency = costs.link.latency,
+                        .transfer = Duration{costs.boundary.count}});
+}
+
+/// A cause of idle time, and its share of the step.
+struct Cause {
+    enum class Kind { Bubble, Imbalance, Messages } kind{};
+    Duration time{};
+};
+
+std::string of_idle(Duration part, Duration idle) {
+    return fmt::format("{:.0f} % of it", 100 * to_seconds(part) / to_seconds(idle));
+}
+
+/// The bubble with twice as many micro-batches; none where the schedule does not take them, or
+/// would have to search for its order.
+std::optional<double> bubble_with_more(PlaygroundSettings settings) {
+    settings.micro_batches *= 2;
+    if (schedule_traits(settings.schedule).order_from_costs || !takes(settings)) {
+        return std::nullopt;
+    }
+    const Plan plan = sim::with_settled_capacity(make_plan(costs_of(settings)));
+    return measure_times(plan, sim::simulate(plan)).bubble.total;
+}
+
+std::string bubble_words(const PlaygroundSettings& settings, double bubble) {
+    std::string text =
+        "the bubble: ranks wait while the pipeline fills at the start of a step and drains at its "
+        "end, even with equal stages and instant messages.";
+    if (const auto more = bubble_with_more(settings); more && *more < bubble - 0.0005) {
+        text += fmt::format(" With {} micro-batches the bubble would be {}.",
+                            2 * settings.micro_batches,
+                            rounded_percent(*more));
+    }
+    return text;
+}
+
+std::string imbalance_words(const std::vector<PlaygroundRank>& ranks) {
+    const auto busiest = std::ranges::max_element(ranks, {}, &PlaygroundRank::busy);
+    Duration sum{};
+    for (const PlaygroundRank& rank : ranks) {
+        sum += rank.busy;
+    }
+    return fmt::format(
+        "imbalance: rank {} computes {}, a rank on average {}, and the others wait for it.",
+        busiest - ranks.begin(),
+        short_time(busiest->busy),
+        short_time(sum / static_cast<std::int64_t>(ranks.size())));
+}
+
+std::string message_words(const PlaygroundSettings& settings, Duration instant_step) {
+    const Duration each =
+        from_milliseconds(settings.latency_ms + settings.transfer_ms, "a message");
+    return fmt::format(
+        "communication: a message takes {} from rank to rank. If messages took no time, the step "
+        "would take {}.",
+        short_time(each),
+        short_time(instant_step));
+}
+
+std::string headline_of(const PlaygroundSettings& settings,
+                        const Plan& plan,
+                        const Timeline& timeline,
+                        const PlaygroundStep& step) {
+    const Breakdown parts = sim::breakdown(plan, timeline);
+    const std::array<Cause, 3> causes{
+        {{.kind = Cause::Kind::Bubble, .time = parts.bubble},
+         {.kind = Cause::Kind::Imbalance, .time = parts.imbalance},
+         {.kind = Cause::Kind::Messages, .time = parts.communication_wait}}};
+    const Duration idle = parts.bubble + parts.imbalance + parts.communication_wait;
+    if (idle <= Duration{}) {
+        return "No rank is ever idle.";
+    }
+    const Cause& most = *std::ranges::max_element(causes, {}, &Cause::time);
+    std::string words;
+    switch (most.kind) {
+        case Cause::Kind::Bubble:
+            words = bubble_words(settings, step.bubble);
+            break;
+        case Cause::Kind::Imbalance:
+            words = imbalance_words(step.ranks);
+            break;
+        case Cause::Kind::Messages:
+            words = message_words(settings, step.step - parts.communication_wait);
+            break;
+    }
+    return fmt::format("A rank is idle {} of the time on average. The largest cause ({}) is {}",
+                       rounded_percent(step.bubble),
+                       of_idle(most.time, idle),
+                       words);
+}
+
+RunData run_of(const PlaygroundSettings& settings, const Plan& plan, const Timeline& timeline) {
+    RunData run;
+    run.schedule_name = settings.schedule;
+    run.micro_batches = plan.micro_batches();
+    run.own_plan = plan;
+    DrawnSide drawn = drawn_side(StepRows(timeline));
+    run.twin.predicted = std::move(drawn.steps);
+    run.predicted = std::move(drawn.data);
+    return run;
+}
+
+void add_ranks(PlaygroundStep& step, const Plan& plan, const Timeline& timeline) {
+    const std::vector<int> stashed = peak_live_activations(plan->schedule);
+    for (const sim::RankWaits& waits : sim::rank_waits(plan, timeline)) {
+        const std::size_t rank = step.ranks.size();
+        step.ranks.push_back({.busy = step.run->predicted->ranks[rank].busy,
+                              .idle = waits.wait,
+                              .stashed = stashed[rank],
+                              .why = sim::rank_wait_sentence(waits)});
+    }
+}
+
+}  // namespace
+
+int factor_count(const PlaygroundSettings& settings) {
+    return settings.stages * settings.chunks;
+}
+
+PlaygroundSettings fitted(PlaygroundSettings settings) {
+    const ChunkCounts chunks = schedule_traits(settings.schedule).chunks;
+    settings.chunks = chunks == ChunkCounts::One   ? 1
+                      : chunks == ChunkCounts::Two ? 2
+                                                   : std::max(settings.chunks, 1);
+    if (std::cmp_not_equal(settings.factors.size(), factor_count(settings))) {
+        settings.factors.clear();
+    }
+    for (int distance = 0; distance < most_playground_micro_batches; ++distance) {
+        for (const int sign : {+1, -1}) {
+            PlaygroundSettings other = settings;
+            other.micro_batches += sign * distance;
+            const bool in_range =
+                other.micro_batches >= 1 && other.micro_batches <= most_playground_micro_batches;
+            if (in_range && takes(other)) {
+                return other;
+            }
+        }
+    }
+    return settings;
+}
+
+PlaygroundStep play(const PlaygroundSettings& settings) {
+    PlaygroundStep step;
+    step.settings = settings;
+    try {
+        const Plan plan = sim::with_settled_capacity(make_plan(costs_of(settings)));
+        const Timeline timeline = sim::simulate(plan);
+        const TimeMetrics metrics = measure_times(plan, timeline);
+        step.run = std::make_shared<const RunData>(run_of(settings, plan, timeline));
+        step.step = metrics.step;
+        step.bubble = metrics.bubble.total;
+        step.form = form_of(settings);
+        add_ranks(step, plan, timeline);
+        step.headline = headline_of(settings, plan, timeline, step);
+    } catch (const std::exception& error) {
+        step.run = nullptr;
+        step.problem = sentence_of(error);
+    }
+    return step;
+}
+
+}  // namespace pipetwin::gui

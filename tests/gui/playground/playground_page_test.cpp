@@ -1,0 +1,180 @@
+#include "gui/playground/playground_page.h"
+
+#include <QApplication>
+#include <QComboBox>
+#include <QDoubleSpinBox>
+#include <QLabel>
+#include <QLineEdit>
+#include <QPushButton>
+#include <QSignalSpy>
+#include <QSpinBox>
+#include <QTableView>
+#include <QTest>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/schedule/generators/generate.h"
+#include "gui/playground/playground_controls.h"
+#include "gui/timeline/timeline_view.h"
+
+namespace pipetwin::gui {
+namespace playground_page_test {
+
+using ::testing::HasSubstr;
+
+class PlaygroundPageTest : public ::testing::Test {
+  protected:
+    PlaygroundPageTest() {
+        page_.resize(1280, 680);
+        page_.show();
+        QApplication::processEvents();
+    }
+
+    template <class Widget>
+    Widget& control(const char* name) {
+        for (Widget* const widget : page_.findChildren<Widget*>()) {
+            if (widget->accessibleName() == QLatin1String(name)) {
+                return *widget;
+            }
+        }
+        throw std::runtime_error(std::string("no control ") + name);
+    }
+
+    template <class Act>
+    void change(Act act) {
+        QSignalSpy settled(&page_, &PlaygroundPage::settled);
+        act();
+        ASSERT_TRUE(!settled.isEmpty() || settled.wait(20'000));
+    }
+
+    std::string text_of_label(const char* name) {
+        return control<QLabel>(name).text().replace(QChar::Nbsp, ' ').toStdString();
+    }
+
+    std::string cell(int row, int column) {
+        const QAbstractItemModel* const model = page_.findChild<QTableView*>()->model();
+        return model->index(row, column).data().toString().toStdString();
+    }
+
+    PlaygroundPage page_;
+};
+
+/// 1f1b with K 4 and M 8: the bubble is 3 / 11.
+TEST_F(PlaygroundPageTest, BeginsWithAStepItsBubbleAndTheFormulaWithItsNumbers) {
+    ASSERT_NE(page_.step(), nullptr);
+    EXPECT_EQ(page_.timeline().scene().run, page_.step()->run.get());
+    EXPECT_THAT(text_of_label("Bubble as simulated"), HasSubstr("27.3 %"));
+    EXPECT_EQ(text_of_label("Bubble by the formula"), "(K - 1) / (M + K - 1) = 3 / 11 = 27.3 %");
+    EXPECT_THAT(text_of_label("Largest cause of idle time"), HasSubstr("The largest cause (100 %"));
+    EXPECT_EQ(cell(0, 4), "4 of 8") << "rank 0 keeps K micro-batches";
+    EXPECT_THAT(cell(0, 1), HasSubstr("Rank 0 waits"));
+}
+
+TEST_F(PlaygroundPageTest, EveryScheduleCanBeChosenAndIsShown) {
+    auto& schedules = control<QComboBox>("Schedule");
+    EXPECT_EQ(schedules.count(), static_cast<int>(known_schedules().size()));
+    for (int i = 0; i < schedules.count(); ++i) {
+        if (i == schedules.currentIndex()) {
+            continue;
+        }
+        change([&] { schedules.setCurrentIndex(i); });
+        ASSERT_NE(page_.step()->run, nullptr) << schedules.currentText().toStdString();
+        EXPECT_EQ(page_.step()->settings.schedule, schedules.currentText().toStdString());
+    }
+}
+
+TEST_F(PlaygroundPageTest, TurningASizeShowsTheNewStepAndItsFormula) {
+    change([&] { control<QSpinBox>("Micro-batches (M)").setValue(16); });
+    EXPECT_THAT(text_of_label("Bubble by the formula"), HasSubstr("3 / 19 = 15.8 %"));
+    change([&] { control<QSpinBox>("Ranks (K)").setValue(2); });
+    EXPECT_EQ(page_.timeline().scene().run->twin.rank_count(), 2);
+}
+
+TEST_F(PlaygroundPageTest, OnlyTheLatestOfManyChangesIsShown) {
+    auto& micro_batches = control<QSpinBox>("Micro-batches (M)");
+    change([&] {
+        for (int m = 9; m <= 64; ++m) {
+            micro_batches.setValue(m);
+        }
+    });
+    while (page_.step()->settings.micro_batches != 64) {
+        QSignalSpy settled(&page_, &PlaygroundPage::settled);
+        ASSERT_TRUE(settled.wait(20'000));
+    }
+    EXPECT_EQ(page_.step()->run->micro_batches, 64);
+}
+
+TEST_F(PlaygroundPageTest, VirtualStagesApplyWhereTheScheduleTakesSeveral) {
+    auto& chunks = control<QSpinBox>("Virtual stages (v)");
+    EXPECT_FALSE(chunks.isEnabled());
+    change([&] { control<QComboBox>("Schedule").setCurrentText("interleaved-1f1b"); });
+    EXPECT_TRUE(chunks.isEnabled());
+    EXPECT_EQ(chunks.value(), 2);
+    EXPECT_THAT(text_of_label("Bubble by the formula"), HasSubstr("3 / 19"));
+    change([&] { control<QComboBox>("Schedule").setCurrentText("zb-v"); });
+    EXPECT_FALSE(chunks.isEnabled());
+}
+
+TEST_F(PlaygroundPageTest, UnevenStagesHaveNoClosedFormAndAreNamed) {
+    auto& factors = control<QLineEdit>("Stage factors");
+    change([&] {
+        factors.setText("1, 1, 3, 1");
+        emit factors.editingFinished();
+    });
+    EXPECT_THAT(text_of_label("Bubble by the formula"), HasSubstr("No closed form"));
+    EXPECT_THAT(text_of_label("Largest cause of idle time"), HasSubstr("is imbalance: rank 2"));
+}
+
+TEST_F(PlaygroundPageTest, FactorsThatAreNotUnderstoodAreNamedAndChangeNothing) {
+    auto& factors = control<QLineEdit>("Stage factors");
+    factors.setText("1 2");
+    emit factors.editingFinished();
+    EXPECT_TRUE(page_.controls().settings().factors.empty());
+    QStringList texts;
+    for (const QLabel* const label : page_.findChildren<QLabel*>()) {
+        texts += label->text();
+    }
+    EXPECT_THAT(texts.join('\n').toStdString(), HasSubstr("expected 4 numbers"));
+}
+
+TEST_F(PlaygroundPageTest, LatencyBecomesTheLargestCauseWhenItIs) {
+    change([&] { control<QDoubleSpinBox>("Link latency").setValue(5); });
+    EXPECT_THAT(text_of_label("Largest cause of idle time"),
+                HasSubstr("is communication: a message takes"));
+}
+
+TEST_F(PlaygroundPageTest, AClickedActionSaysWhyItWaited) {
+    // The backward of micro-batch 0 on rank 0 waits for those of the later stages.
+    const RunData& run = *page_.step()->run;
+    const RowIndex& row = *run.twin.row(Side::Predicted, 0, 0);
+    int backward = 0;
+    while (row.action(backward).op != Op::Backward) {
+        ++backward;
+    }
+    page_.timeline().go_to({.side = Side::Predicted, .step = 0, .rank = 0, .cell = backward});
+    QStringList texts;
+    for (const QLabel* const label : page_.findChildren<QLabel*>()) {
+        texts += label->text().replace(QChar::Nbsp, ' ');
+    }
+    EXPECT_THAT(texts.join('\n').toStdString(), HasSubstr("0B0 waited"));
+}
+
+TEST_F(PlaygroundPageTest, ResetGivesTheFirstSettingsBack) {
+    change([&] { control<QSpinBox>("Ranks (K)").setValue(7); });
+    change([&] { page_.controls().set_settings({}); });
+    EXPECT_EQ(page_.controls().settings(), PlaygroundSettings{});
+}
+
+TEST_F(PlaygroundPageTest, TheStepCanBeShownWithAllPanels) {
+    std::shared_ptr<const RunData> wanted;
+    QObject::connect(&page_, &PlaygroundPage::run_wanted, [&](const auto& run) { wanted = run; });
+    for (QPushButton* const button : page_.findChildren<QPushButton*>()) {
+        if (button->text() == "Show all panels") {
+            QTest::mouseClick(button, Qt::LeftButton);
+        }
+    }
+    EXPECT_EQ(wanted, page_.step()->run);
+}
+
+}  // namespace playground_page_test
+}  // namespace pipetwin::gui

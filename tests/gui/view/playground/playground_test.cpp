@@ -1,0 +1,106 @@
+#include "gui/view/playground/playground.h"
+
+#include <chrono>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/spans.h"
+
+namespace pipetwin::gui {
+namespace playground_test {
+
+using std::chrono::milliseconds;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Playground, EveryScheduleCanBePlayedWithFromTheFirstSettings) {
+    for (const ScheduleName& known : known_schedules()) {
+        const PlaygroundSettings settings =
+            fitted({.schedule = std::string(known.name), .factors = {}});
+        const PlaygroundStep step = play(settings);
+        ASSERT_NE(step.run, nullptr) << known.name << ": " << step.problem;
+        EXPECT_EQ(step.ranks.size(), 4) << known.name;
+        EXPECT_FALSE(step.headline.empty()) << known.name;
+        EXPECT_EQ(step.run->schedule_name, known.name);
+    }
+}
+
+/// 1f1b with K 4, M 8: a bubble of 3 / 11; rank r keeps 4 - r micro-batches.
+TEST(Playground, ShowsTheBubbleOfTheFormulaAndTheStashesOf1F1B) {
+    const PlaygroundStep step = play({.factors = {}});
+    EXPECT_DOUBLE_EQ(step.bubble, 3.0 / 11);
+    EXPECT_DOUBLE_EQ(step.form.bubble(), 3.0 / 11);
+    EXPECT_EQ(step.step, milliseconds(33));
+    std::vector<int> stashed;
+    for (const PlaygroundRank& rank : step.ranks) {
+        stashed.push_back(rank.stashed);
+        EXPECT_EQ(rank.busy, milliseconds(24));
+        EXPECT_EQ(rank.idle, milliseconds(9));
+    }
+    EXPECT_THAT(stashed, ElementsAre(4, 3, 2, 1));
+    EXPECT_THAT(step.headline, HasSubstr("idle 27.3 % of the time"));
+    EXPECT_THAT(step.headline, HasSubstr("The largest cause (100 % of it) is the bubble: "));
+    // (4 - 1) / (16 + 4 - 1)
+    EXPECT_THAT(step.headline, HasSubstr("With 16 micro-batches the bubble would be 15.8 %"));
+}
+
+TEST(Playground, ChunksCutTheSameWorkInMorePieces) {
+    const PlaygroundStep whole = play({.factors = {}});
+    const PlaygroundStep cut =
+        play(fitted({.schedule = "interleaved-1f1b", .chunks = 2, .factors = {}}));
+    EXPECT_EQ(cut.ranks[0].busy, whole.ranks[0].busy);
+    EXPECT_DOUBLE_EQ(cut.bubble, 3.0 / 19);
+}
+
+TEST(Playground, NamesTheSlowStageAsTheLargestCause) {
+    const PlaygroundStep step = play({.micro_batches = 64, .factors = {1, 1, 2, 1}});
+    EXPECT_THAT(step.headline, HasSubstr("imbalance: rank 2 computes 384 ms"));
+    // (3 x 192 + 384) / 4
+    EXPECT_THAT(step.headline, HasSubstr("on average 240 ms"));
+    EXPECT_EQ(step.form.why_not, "No closed form: the stages are uneven.");
+}
+
+TEST(Playground, FactorsThatAreAllAlikeAreEvenStages) {
+    EXPECT_TRUE(play({.factors = {2, 2, 2, 2}}).form.known());
+}
+
+TEST(Playground, NamesMessagesAsTheLargestCause) {
+    const PlaygroundStep step = play({.factors = {}, .latency_ms = 5, .transfer_ms = 1});
+    EXPECT_THAT(step.headline,
+                HasSubstr("communication: a message takes 6.00 ms from rank to rank"));
+    // Without them it is the step of 1f1b: 11 x 3 ms.
+    EXPECT_THAT(step.headline, HasSubstr("the step would take 33.0 ms"));
+}
+
+TEST(Playground, OneRankIsNeverIdle) {
+    const PlaygroundStep step = play({.stages = 1, .factors = {}});
+    EXPECT_EQ(step.headline, "No rank is ever idle.");
+    EXPECT_EQ(step.ranks[0].why, "Rank 0 does not wait.");
+}
+
+TEST(Playground, FindsTheNearestShapeThatTheScheduleTakes) {
+    EXPECT_EQ(fitted({.schedule = "naive", .factors = {}}).micro_batches, 1);
+    EXPECT_EQ(fitted({.schedule = "hanayo", .factors = {}}).micro_batches, 4);
+    EXPECT_EQ(fitted({.schedule = "hanayo", .factors = {}}).chunks, 2);
+    EXPECT_EQ(fitted({.schedule = "dualpipe-v", .micro_batches = 3, .factors = {}}).micro_batches,
+              8);
+    EXPECT_EQ(fitted({.schedule = "1f1b", .chunks = 3, .factors = {}}).chunks, 1);
+    EXPECT_THAT(
+        fitted({.schedule = "1f1b", .chunks = 3, .factors = std::vector<double>(12, 1.0)}).factors,
+        IsEmpty())
+        << "factors of twelve stages, and there are four";
+}
+
+TEST(Playground, WhatCannotBePlannedIsAProblemInWords) {
+    const PlaygroundStep odd = play({.schedule = "chimera", .stages = 3, .factors = {}});
+    EXPECT_EQ(odd.run, nullptr);
+    EXPECT_THAT(odd.problem, HasSubstr("chimera"));
+    const PlaygroundStep factors = play({.factors = {1, 2}});
+    EXPECT_EQ(factors.problem, "2 stage factors for 4 stages");
+}
+
+}  // namespace playground_test
+}  // namespace pipetwin::gui

@@ -1,0 +1,246 @@
+#include <ctime>
+
+#include <QApplication>
+#include <QDropEvent>
+#include <QFileDialog>
+#include <QLabel>
+#include <QLineEdit>
+#include <QMenu>
+#include <QMessageBox>
+#include <QMimeData>
+#include <QPushButton>
+#include <QSettings>
+#include <QSignalSpy>
+#include <QTemporaryDir>
+#include <QTest>
+#include <QTimer>
+#include <QToolButton>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gui/playground/playground_page.h"
+#include "gui/run/run_panel.h"
+#include "gui/side_by_side/side_by_side_page.h"
+#include "gui/start/start_page.h"
+#include "gui/window/main_window.h"
+#include "tests/gui/canned.h"
+#include "tests/support/places.h"
+
+/// The pages of the window: the start, the playground, and several runs side by side.
+namespace pipetwin::gui {
+namespace pages_test {
+
+using ::testing::SizeIs;
+
+QString shipped(const char* name) {
+    return QString::fromStdString(places::source_folder() + "/scenarios/" + name);
+}
+
+class PagesTest : public ::testing::Test {
+  protected:
+    PagesTest() : settings_(folder_.filePath("settings.ini"), QSettings::IniFormat) {
+        window_.resize(1280, 720);
+        window_.show();
+        QApplication::setActiveWindow(&window_);
+    }
+
+    QAction* action(const char* name) { return window_.findChild<QAction*>(name); }
+
+    /// The next dialog for files is answered with these names.
+    void answer(const QString& names) {
+        QTimer::singleShot(0, &window_, [names] {
+            auto* const dialog = qobject_cast<QFileDialog*>(QApplication::activeModalWidget());
+            ASSERT_NE(dialog, nullptr);
+            dialog->findChild<QLineEdit*>("fileNameEdit")->setText(names);
+            QMetaObject::invokeMethod(dialog, "accept");
+        });
+    }
+
+    template <class Act>
+    void expect_opened(Act act) {
+        QSignalSpy opened(&window_, &MainWindow::opened);
+        act();
+        ASSERT_TRUE(!opened.isEmpty() || opened.wait(20'000));
+    }
+
+    QPushButton* button(const QWidget& of, const char* text) {
+        for (QPushButton* const one : of.findChildren<QPushButton*>()) {
+            if (one->text() == QLatin1String(text)) {
+                return one;
+            }
+        }
+        return nullptr;
+    }
+
+    QTemporaryDir folder_;
+    QSettings settings_;
+    MainWindow window_{&settings_};
+};
+
+TEST_F(PagesTest, AnEmptyWindowShowsTheStartPage) {
+    EXPECT_EQ(window_.page(), "start");
+    EXPECT_TRUE(window_.findChild<StartPage*>()->isVisible());
+}
+
+TEST_F(PagesTest, ARunTakesThePlaceOfTheStartPageAndTheMenuLeadsBack) {
+    window_.show_run(canned_run());
+    EXPECT_EQ(window_.page(), "timeline");
+    action("start_page")->trigger();
+    EXPECT_EQ(window_.page(), "start");
+    action("timeline_page")->trigger();
+    EXPECT_EQ(window_.page(), "timeline");
+}
+
+TEST_F(PagesTest, AClickOnAnExampleSimulatesIt) {
+    expect_opened([&] {
+        QTest::mouseClick(button(*window_.findChild<StartPage*>(), "gpt-text"), Qt::LeftButton);
+    });
+    EXPECT_EQ(window_.page(), "timeline");
+    EXPECT_EQ(window_.run().scenario.filename(), "gpt-text.toml");
+    EXPECT_EQ(window_.run().twin.rank_count(), 2);
+}
+
+TEST_F(PagesTest, OneDialogOpensWhateverTheFileIs) {
+    for (const char* const name : {"mlp-synthetic.toml", "own-schedule.csv"}) {
+        expect_opened([&] {
+            answer(shipped(name));
+            action("open")->trigger();
+        });
+        EXPECT_EQ(window_.run().path.filename(), name);
+    }
+}
+
+TEST_F(PagesTest, SeveralFilesOfOneDialogAreShownSideBySide) {
+    answer(QString("\"%1\" \"%2\"").arg(shipped("gpt-text.toml"), shipped("own-schedule.csv")));
+    action("open")->trigger();
+    EXPECT_EQ(window_.page(), "side-by-side");
+    SideBySidePage& page = window_.side_by_side();
+    if (page.tiles().size() < 2) {
+        QSignalSpy settled(&page, &SideBySidePage::settled);
+        ASSERT_TRUE(settled.wait(20'000));
+    }
+    EXPECT_THAT(page.tiles(), SizeIs(2));
+    QTest::mouseClick(page.tiles()[0]->picture(), Qt::LeftButton);
+    EXPECT_EQ(window_.page(), "timeline");
+    EXPECT_EQ(window_.run().path.filename(), "gpt-text.toml");
+}
+
+TEST_F(PagesTest, TheToolButtonsLeadToThePages) {
+    const auto press = [&](const char* text) {
+        for (QToolButton* const one : window_.findChildren<QToolButton*>()) {
+            if (one->text() == QLatin1String(text)) {
+                QTest::mouseClick(one, Qt::LeftButton);
+                return;
+            }
+        }
+        ADD_FAILURE() << text;
+    };
+    press("Playground");
+    EXPECT_EQ(window_.page(), "playground");
+    press("Side by side");
+    EXPECT_EQ(window_.page(), "side-by-side");
+    press("Start");
+    EXPECT_EQ(window_.page(), "start");
+}
+
+TEST_F(PagesTest, SideBySideBeginsWithTheRunThatIsShown) {
+    window_.show_run(canned_run());
+    action("side_by_side")->trigger();
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(1));
+    action("side_by_side")->trigger();
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(1));
+}
+
+TEST_F(PagesTest, SeveralScenariosThatAreDroppedAreShownSideBySide) {
+    QMimeData data;
+    data.setUrls({QUrl::fromLocalFile(shipped("mlp-synthetic.toml")),
+                  QUrl::fromLocalFile(shipped("own-schedule.csv"))});
+    QDragEnterEvent enter({100, 100}, Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+    QApplication::sendEvent(&window_, &enter);
+    QDropEvent drop({100, 100}, Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+    QApplication::sendEvent(&window_, &drop);
+    EXPECT_EQ(window_.page(), "side-by-side");
+    QSignalSpy settled(&window_.side_by_side(), &SideBySidePage::settled);
+    EXPECT_TRUE(settled.wait(20'000));
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(2));
+}
+
+TEST_F(PagesTest, AStepOfThePlaygroundIsShownWithAllPanels) {
+    action("playground")->trigger();
+    QTest::mouseClick(button(window_.playground(), "Show all panels"), Qt::LeftButton);
+    window_.wait_for_workers();
+    EXPECT_EQ(window_.page(), "timeline");
+    EXPECT_EQ(window_.run().schedule_name, "1f1b");
+    ASSERT_NE(window_.run().plan(), nullptr);
+    EXPECT_TRUE(settings_.value("recent").toStringList().isEmpty()) << "it is no file";
+}
+
+/// Open, Train, Start.
+TEST_F(PagesTest, AScenarioIsTrainedInThreeClicks) {
+    QPushButton* const train = button(window_, "Train...");
+    ASSERT_NE(train, nullptr);
+    EXPECT_FALSE(train->isVisible()) << "nothing to train yet";
+    expect_opened([&] {
+        answer(shipped("mlp-synthetic.toml"));
+        action("open")->trigger();
+    });
+    EXPECT_TRUE(train->isVisible());
+    QTest::mouseClick(train, Qt::LeftButton);
+    auto* const panel = window_.findChild<RunPanel*>();
+    ASSERT_TRUE(panel->isVisible());
+    QStringList filled;
+    for (const QLineEdit* const line : panel->findChildren<QLineEdit*>()) {
+        filled += line->text();
+    }
+    EXPECT_TRUE(filled.at(0).endsWith("scenarios/mlp-synthetic.toml"));
+    EXPECT_TRUE(filled.at(1).contains("runs/mlp-synthetic-"));
+    EXPECT_FALSE(QFileInfo::exists(filled.at(1))) << "a folder of its own";
+    QPushButton* const start = button(*panel, "Start");
+    EXPECT_TRUE(start->isVisible() && start->isEnabled());
+    window_.show_run(canned_run());
+    EXPECT_FALSE(train->isVisible()) << "a run that was trained already";
+}
+
+TEST_F(PagesTest, RecentFilesThatAreMissingAreNamedAsSuch) {
+    RunData run = canned_run();
+    run.path = "/gone/run";
+    window_.show_run(std::move(run));
+    for (QMenu* const menu : window_.findChildren<QMenu*>()) {
+        if (menu->title() == "Open &recent") {
+            emit menu->aboutToShow();
+            ASSERT_GE(menu->actions().size(), 1);
+            EXPECT_EQ(menu->actions().front()->text(), "/gone/run (missing)");
+            EXPECT_FALSE(menu->actions().front()->isEnabled());
+            menu->actions().back()->trigger();
+            EXPECT_TRUE(settings_.value("recent").toStringList().isEmpty());
+            return;
+        }
+    }
+    FAIL() << "no such menu";
+}
+
+TEST_F(PagesTest, AboutHasTheVersionAndTheDocumentation) {
+    action("about")->trigger();
+    const auto* const dialog = window_.findChild<QMessageBox*>();
+    ASSERT_NE(dialog, nullptr);
+    EXPECT_TRUE(dialog->text().startsWith("pipetwin ")) << dialog->text().toStdString();
+    EXPECT_TRUE(dialog->text().contains('.'));
+    EXPECT_TRUE(dialog->informativeText().contains("Documentation: /"));
+}
+
+/// The whole of it: the window is made, shown and painted. Time of the processor, as the machine
+/// may be busy with other things.
+TEST_F(PagesTest, TheFirstPictureOfAnEmptyStartIsThereWithinThreeTenthsOfASecond) {
+    const std::clock_t begin = std::clock();
+    MainWindow window(nullptr);
+    window.resize(1920, 1080);
+    window.show();
+    QApplication::processEvents();
+    const QImage picture = window.grab().toImage();
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    EXPECT_FALSE(picture.isNull());
+    EXPECT_LT(seconds, 0.3);
+}
+
+}  // namespace pages_test
+}  // namespace pipetwin::gui
