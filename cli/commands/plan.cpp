@@ -239,6 +239,15 @@ Asked asked(const PlanOptions& options, Console& console) {
         console.note(fmt::format("costs: {}", found.file.string()));
         return {.scenario = std::move(scenario), .found = std::move(found)};
     }
+    if (!options.calibration.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--calibrate",
+                    fmt::format("measured runs have a batch and devices of their own, expected a "
+                                "scenario in place of the model '{}'",
+                                options.scenario.string()),
+                    "write its costs with 'pipetwin import hf', and name them in a scenario "
+                    "(docs/tutorials/choose-a-configuration.md)");
+    }
     AskedModel model = asked_model(question_of(options));
     for (const std::string& note : model.notes) {
         console.note(note);

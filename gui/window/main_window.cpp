@@ -519,7 +519,10 @@ QFrame* MainWindow::build_banner() {
     dismiss->setText(QStringLiteral("\u00d7"));
     dismiss->setAutoRaise(true);
     dismiss->setAccessibleName(tr("Close the message"));
-    connect(dismiss, &QToolButton::clicked, banner_, &QWidget::hide);
+    connect(dismiss, &QToolButton::clicked, this, [this] {
+        banner_text_->clear();
+        banner_->hide();
+    });
     auto* const row = new QHBoxLayout(banner_);
     row->setContentsMargins(margin, 8, margin, 8);
     row->addWidget(banner_text_, 1);

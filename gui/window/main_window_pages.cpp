@@ -109,7 +109,8 @@ void MainWindow::show_page(const QString& name) {
         start_->show_recent();
         pages_->setCurrentWidget(start_);
     }
-    // It speaks of the run.
+    // Both speak of the run.
+    banner_->setVisible(page() == run_page && !banner_text_->text().isEmpty());
     statusBar()->setVisible(page() == start_page || page() == run_page);
 }
 

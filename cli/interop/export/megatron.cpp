@@ -176,7 +176,9 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
     flags.bf16 = training.precision == Precision::Bf16;
     flags.gradients_narrow = flags.bf16 && training.gradients == GradientType::Same;
     flags.separate_accumulation = training.accumulation == Accumulation::Separate;
-    flags.clip_norm = training.clip_norm;
+    if (scenario.model.kind != ModelKind::Profile || training.clip_norm > 0) {
+        flags.clip_norm = training.clip_norm;  // where only costs are known, nobody chose a 0
+    }
     switch (training.optimizer) {
         case OptimizerKind::AdamW:
             return;
