@@ -85,11 +85,19 @@ Planned planned(
     sim::SearchResult result = search_with_progress(scenario, model, profile, every_cell, console);
     if (result.ranked.empty()) {
         const Error lacking = nothing_fits(scenario, profile, result);
-        throw is_model ? Error(lacking.kind(),
-                               lacking.place(),
-                               lacking.text(),
-                               "more nodes (--nodes), or a smaller model or sequence (--sequence)")
-                       : lacking;
+        const bool lacks_memory =
+            std::ranges::any_of(result.infeasible, [](const sim::Infeasible& entry) {
+                return entry.why.find("memory") != std::string::npos;
+            });
+        throw is_model
+            ? Error(lacking.kind(),
+                    lacking.place(),
+                    lacking.text(),
+                    lacks_memory
+                        ? "more nodes (--nodes), or a smaller model or sequence (--sequence)"
+                        : "leave out a --set pipeline.KEY, or take another number of nodes "
+                          "(--nodes)")
+            : lacking;
     }
     return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
 }

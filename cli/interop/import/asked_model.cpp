@@ -173,6 +173,12 @@ AskedModel asked_model(const ModelQuestion& question) {
     }
     const double tokens = question.batch_tokens.value_or(usual_batch_tokens);
     asked.samples = samples_for(tokens, sequence);
+    if (tokens < sequence) {
+        asked.notes.push_back(fmt::format(
+            "--batch-tokens {} is less than one sample of {} tokens: a step has one sample",
+            with_separators(std::llround(tokens)),
+            with_separators(sequence)));
+    }
     if (!question.sequence || !question.batch_tokens) {
         asked.notes.push_back(
             fmt::format("taken where nothing was named: samples of {} tokens, {} of them per step; "
