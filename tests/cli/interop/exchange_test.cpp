@@ -729,7 +729,7 @@ TEST_F(Exchange, AProfileOfATransformerIsExportedAsAGptIs) {
     EXPECT_EQ(written({"export", "megatron-layout", scenario}), "Et|tL\n");
     EXPECT_EQ(written({"export", "megatron-flags", scenario}),
               "--num-layers 2 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
-              "--micro-batch-size 1 --global-batch-size 4 --clip-grad 0\n");
+              "--micro-batch-size 1 --global-batch-size 4\n");
     EXPECT_THAT(pipetwin({"export", "megatron-flags", scenario, "--out", path("noted")}).err,
                 HasSubstr("a profile does not say the sizes of its model"));
     // A layout counts blocks, and so may the partition of a profile that has them.
