@@ -176,8 +176,10 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
     flags.bf16 = training.precision == Precision::Bf16;
     flags.gradients_narrow = flags.bf16 && training.gradients == GradientType::Same;
     flags.separate_accumulation = training.accumulation == Accumulation::Separate;
+    // A scenario of costs alone is not trained here: its clip_norm of 0 is the default, and
+    // Megatron keeps a default of its own.
     if (scenario.model.kind != ModelKind::Profile || training.clip_norm > 0) {
-        flags.clip_norm = training.clip_norm;  // where only costs are known, nobody chose a 0
+        flags.clip_norm = training.clip_norm;
     }
     switch (training.optimizer) {
         case OptimizerKind::AdamW:

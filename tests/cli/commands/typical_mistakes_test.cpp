@@ -4,8 +4,8 @@
 
 #include "tests/cli/support.h"
 
-/// Mistakes that people make, and what they are told: where, what was found, what was expected, and
-/// one suggestion, which works where it is a command.
+/// Typical mistakes on the command line and in files. An error names the place, what was found and
+/// what was expected, and gives one suggestion; a suggestion that is a command works.
 namespace pipetwin::cli {
 namespace typical_mistakes_test {
 

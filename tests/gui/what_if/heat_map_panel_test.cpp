@@ -129,7 +129,7 @@ TEST_F(HeatMapPanelTest, SaysWhichCellIsTheBest) {
     }
 }
 
-/// Of six stages the machine has devices for two, and four on a cluster of four devices.
+/// The machine has devices for two of the six stages; a cluster of four devices has them for four.
 TEST_F(HeatMapPanelTest, TheBestCellIsOneThatTheMachineHasDevicesFor) {
     HeatMapView& view = panel.view();
     ASSERT_TRUE(view.best());
