@@ -53,6 +53,12 @@ INSTANTIATE_TEST_SUITE_P(Numerics,
                                            NamedModel{"tied_gpt", test::small_gpt_with(0, true)},
                                            NamedModel{"llama", test::small_llama()},
                                            NamedModel{"tied_llama", test::small_llama_with(true)},
+                                           NamedModel{"translation",
+                                                      test::small_translation_with(
+                                                          TranslationTables::Shared, 0)},
+                                           NamedModel{"translation_of_two_tables",
+                                                      test::small_translation_with(
+                                                          TranslationTables::TiedTarget, 0.25)},
                                            NamedModel{"norms", test::small_norms()}),
                          name_of);
 
@@ -66,7 +72,13 @@ INSTANTIATE_TEST_SUITE_P(Numerics,
                                                       test::small_gpt_with(0.25, false)},
                                            NamedModel{"tied_gpt", test::small_gpt_with(0, true)},
                                            NamedModel{"llama", test::small_llama()},
-                                           NamedModel{"tied_llama", test::small_llama_with(true)}),
+                                           NamedModel{"tied_llama", test::small_llama_with(true)},
+                                           NamedModel{"translation",
+                                                      test::small_translation_with(
+                                                          TranslationTables::Shared, 0)},
+                                           NamedModel{"translation_of_three_tables",
+                                                      test::small_translation_with(
+                                                          TranslationTables::Separate, 0.25)}),
                          name_of);
 
 TEST_P(EveryModel, LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
