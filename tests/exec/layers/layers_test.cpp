@@ -72,10 +72,7 @@ LayerSpec seeing_all(LayerSpec attention) {
     return attention;
 }
 LayerSpec cross_spec(int heads, int head_size) {
-    return {.name = {},
-            .type = LayerType::CrossAttention,
-            .heads = heads,
-            .head_size = head_size};
+    return {.name = {}, .type = LayerType::CrossAttention, .heads = heads, .head_size = head_size};
 }
 LayerSpec positions_spec(int begin, int count) {
     return {.name = {}, .type = LayerType::Positions, .begin = begin, .positions = count};
