@@ -325,18 +325,18 @@ class GPipeTranslation : public ImagePapers {};
 /// As many accelerators of 16 GiB as the paper had. It prints that all of them fit, and that a model
 /// grows with the accelerators without slowing them down: here by a seventh at most.
 TEST_F(GPipeTranslation, EveryModelFitsWhereItWasTrainedAndKeepsItsDevicesBusy) {
-    struct Row {
+    struct Size {
         int layers;
         int feed_forward;
         int heads;
         int stages;
     };
     double alone = 0;
-    for (const Row& row : {Row{6, 8192, 16, 1},
-                           Row{12, 16384, 32, 2},
-                           Row{24, 8192, 16, 4},
-                           Row{32, 16384, 32, 8},
-                           Row{64, 16384, 32, 16}}) {
+    for (const Size& row : {Size{6, 8192, 16, 1},
+                           Size{12, 16384, 32, 2},
+                           Size{24, 8192, 16, 4},
+                           Size{32, 16384, 32, 8},
+                           Size{64, 16384, 32, 16}}) {
         const nlohmann::json result =
             simulated("gpipe-translation",
                       "tpu-v3",
