@@ -33,7 +33,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/median.h"
-#include "core/model/llama.h"
+#include "core/model/transformers.h"
 #include "exec/cpu/products/products.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"

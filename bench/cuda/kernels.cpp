@@ -169,7 +169,7 @@ void vocabulary_wide(cudaStream_t stream) {
                 4 * rows * vocabulary);
     const Memory dtokens = Memory::of_numbers(Real::F32, vocabulary * width);
     const Memory dplaces = Memory::of_numbers(Real::F32, positions * width);
-    const Embedding embedding{rows, positions, width, ids.as<std::int32_t>()};
+    const Embedding embedding{rows, positions, width, ids.as<std::int32_t>(), 0, positions};
     print_moved("embedding forward",
                 seconds(stream,
                         [&](cudaStream_t s) {

@@ -49,6 +49,8 @@ class OperationCount {
                 const double queries = sizes.query_width();
                 return 2 * rows * width * (sizes.qkv_width() + queries) + 4 * rows * rows * queries;
             }
+            case LayerType::CrossAttention:
+                return 0;  // it reads two outputs
             case LayerType::Embedding:
                 shape_ = {.positions = shape_.positions, .width = spec.outputs};
                 return 0;
@@ -74,12 +76,27 @@ class OperationCount {
     /// Operations of a layer that reads outputs of these shapes.
     static double of(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
         OperationCount count(inputs.front());
+        if (spec.type == LayerType::CrossAttention) {
+            return of_cross_attention(spec, inputs);
+        }
         return spec.type == LayerType::Sequence && takes_several(spec, inputs.size())
                    ? count.of_branches(spec, inputs)
                    : count.of(spec);
     }
 
   private:
+    /// Projections of the queries and of the result, and of keys and values; both products of every
+    /// query with every key.
+    static double of_cross_attention(const LayerSpec& spec,
+                                     const std::vector<SampleShape>& inputs) {
+        const SampleShape& x = inputs[0];
+        const SampleShape& memory = inputs[1];
+        const double queries = attention_sizes(spec, x.width).query_width();
+        const double rows = x.positions;
+        const double keys = memory.positions;
+        return 4 * queries * (rows * x.width + keys * memory.width + rows * keys);
+    }
+
     double of_chain(const LayerSpec& spec) {
         double sum = 0;
         for (const LayerSpec& inner : spec.inner) {
@@ -141,6 +158,10 @@ class KernelWalk {
             case LayerType::Attention:
                 attention(spec);
                 break;
+            case LayerType::Positions:
+                shape_.positions = spec.positions;
+                work_.pass(2 * values(), 2 * values());
+                return;
             case LayerType::CrossEntropy:
                 work_.loss(values(), options_.loss);
                 return;
@@ -153,6 +174,7 @@ class KernelWalk {
                 return;
             case LayerType::Add:
             case LayerType::Concat:
+            case LayerType::CrossAttention:
                 return;  // they read several outputs
             case LayerType::Opaque:
                 refuse_opaque(spec);
@@ -181,6 +203,8 @@ class KernelWalk {
             for (const SampleShape& read : inputs) {
                 KernelWalk(work, read, samples, options).add(spec);
             }
+        } else if (spec.type == LayerType::CrossAttention) {
+            walk.cross_attention(spec, inputs[1]);
         } else {
             add_join(work, spec, inputs.size(), samples * output.positions * output.width);
         }
@@ -258,7 +282,7 @@ class KernelWalk {
         const LayerWork::Attention shape{
             .samples = samples_,
             .sequence = sequence,
-            .seen = (sequence + 1) / 2,
+            .seen = spec.causal ? (sequence + 1) / 2 : sequence,
             .heads = static_cast<double>(sizes.heads),
             .key_value_heads = static_cast<double>(sizes.key_value_heads),
             .key_width = static_cast<double>(sizes.head_size),
@@ -269,12 +293,37 @@ class KernelWalk {
         if (spec.rotary.is_there()) {
             work_.rotation(rows() * (outputs + queries) / 2);
         }
+        heads(shape);
+        work_.product(rows(), queries, width);
+    }
+
+    void heads(const LayerWork::Attention& shape) {
         if (options_.attention == AttentionKernels::Flash) {
             work_.flash_attention(shape);
         } else {
             work_.standard_attention(shape, false);
         }
-        work_.product(rows(), queries, width);
+    }
+
+    /// Every query of what it reads first sees every position of the memory.
+    void cross_attention(const LayerSpec& spec, const SampleShape& memory) {
+        const AttentionSizes sizes = attention_sizes(spec, shape_.width);
+        const double queries = sizes.query_width();
+        const double keys = memory.positions;
+        work_.product(rows(), shape_.width, queries);
+        work_.product(samples_ * keys, memory.width, 2 * queries);
+        heads({.samples = samples_,
+               .sequence = static_cast<double>(shape_.positions),
+               .seen = keys,
+               .heads = static_cast<double>(sizes.heads),
+               .key_value_heads = static_cast<double>(sizes.heads),
+               .key_width = static_cast<double>(sizes.head_size),
+               .value_width = static_cast<double>(sizes.head_size),
+               .keys = keys});
+        work_.product(rows(), queries, shape_.width);
+        if (spec.dropout > 0) {
+            work_.pass(2 * values(), 2 * values());
+        }
     }
 
     LayerWork& work_;

@@ -30,7 +30,8 @@ namespace {
 
 /// Operations of the products of all queries with the keys and values of their sample or window.
 double attention_operations(const LayerWork::Attention& shape) {
-    const double keys = shape.window > 0 ? std::min(shape.window, shape.sequence) : shape.sequence;
+    const double keys =
+        shape.window > 0 ? std::min(shape.window, shape.sequence) : shape.key_count();
     return 2 * shape.samples * shape.sequence * keys * shape.heads *
            (shape.key_width + shape.value_width);
 }
@@ -248,8 +249,8 @@ void LayerWork::flash_attention(const Attention& shape) {
     const double tokens = shape.samples * shape.sequence;
     const double queries = tokens * shape.heads * shape.key_width;
     const double outputs = tokens * shape.heads * shape.value_width;
-    const double keys_and_values =
-        tokens * shape.key_value_heads * (shape.key_width + shape.value_width);
+    const double keys_and_values = shape.samples * shape.key_count() * shape.key_value_heads *
+                                   (shape.key_width + shape.value_width);
     const double moved = queries + keys_and_values + outputs;
     const double pairs = tokens * shape.seen * shape.heads;
     const double part = shape.sequence / (shape.sequence + of_attention_.half_sequence);
@@ -264,12 +265,14 @@ void LayerWork::flash_attention(const Attention& shape) {
 
 void LayerWork::standard_attention(const Attention& shape, bool dropout) {
     const double s = shape.sequence;
+    const double keys = shape.key_count();
     const double matrices = shape.samples * shape.heads;
-    const double scores = matrices * s * s;
+    const double scores = matrices * s * keys;
     const auto products = [&](Sum& sum, double width, int count) {
-        const double efficiency = efficiency_of({.rows = s, .columns = s, .inner = width}, half_);
+        const double efficiency =
+            efficiency_of({.rows = s, .columns = keys, .inner = width}, half_);
         for (int i = 0; i < count; ++i) {
-            add(sum, 2 * scores * width, scores + 2 * matrices * s * width, efficiency);
+            add(sum, 2 * scores * width, scores + matrices * (s + keys) * width, efficiency);
         }
     };
     operations_ += attention_operations(shape);

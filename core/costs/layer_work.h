@@ -111,6 +111,9 @@ class LayerWork {
         double key_value_heads = 1;
         double key_width = 1;
         double value_width = 1;
+        double keys = 0;  ///< of a sample, where they are those of another sequence; 0: `sequence`
+
+        double key_count() const { return keys > 0 ? keys : sequence; }
     };
 
     /// FlashAttention: forward two products per pair of a query and a key that it sees, backward

@@ -29,8 +29,26 @@ Placed place_embedding(LayerPlacement& placement,
                                  spec.context,
                                  input.positions));
     }
-    const std::int64_t rows =
-        std::int64_t{spec.vocabulary} + (spec.learned_positions ? spec.context : 0);
+    if (spec.source_positions < 0 || spec.source_positions >= input.positions) {
+        refuse_layer(name,
+                     fmt::format("source_positions = {}, expected fewer than the {} positions of a "
+                                 "sample",
+                                 spec.source_positions,
+                                 input.positions),
+                     "the others are the target's");
+    }
+    if (spec.source_table && spec.source_positions == 0) {
+        refuse_layer(name,
+                     "source_table = true, but source_positions is not there",
+                     "set source_positions to the number of token ids of the source");
+    }
+    if (spec.sinusoids && spec.learned_positions && spec.context > 0) {
+        refuse_layer(name,
+                     "sinusoids = true and learned_positions = true, expected one of them",
+                     "set learned_positions = false");
+    }
+    const std::int64_t rows = std::int64_t{spec.vocabulary} * (spec.source_table ? 2 : 1) +
+                              (spec.learned_positions ? spec.context : 0);
     placement.table = {.positions = spec.vocabulary, .width = spec.outputs};
     return {{.positions = input.positions, .width = spec.outputs},
             checked_product(name, rows, spec.outputs)};
@@ -128,18 +146,36 @@ void expect_rotary(const LayerSpec& spec, const std::string& name, int head_size
     }
 }
 
+/// Throws Error(BadInput) unless the heads divide the width where their size follows from it.
+void expect_heads(const LayerSpec& spec, const std::string& name, int width) {
+    expect_positive(name, "heads", spec.heads);
+    if (spec.head_size == 0 && width % spec.heads != 0) {
+        refuse_layer(name,
+                     fmt::format("{} heads do not divide the width {}", spec.heads, width),
+                     "choose a number of heads that divides d_model");
+    }
+}
+
+/// Throws Error(BadInput) where all queries, keys and values are wider than any model's.
+void expect_inner_width(const std::string& name, std::int64_t width) {
+    constexpr std::int64_t widest = std::int64_t{1} << 30;
+    if (width > widest) {
+        refuse_layer(name,
+                     fmt::format("queries, keys and values are {} numbers wide, expected at most "
+                                 "{}",
+                                 width,
+                                 widest),
+                     "check heads and head_size");
+    }
+}
+
 /// Query, key and value (d, (h + 2 g) a) and the output projection (h a, d), of h heads of a
 /// numbers in g groups.
 Placed place_attention(LayerPlacement&,
                        LayerSpec& spec,
                        const std::string& name,
                        const SampleShape& input) {
-    expect_positive(name, "heads", spec.heads);
-    if (spec.head_size == 0 && input.width % spec.heads != 0) {
-        refuse_layer(name,
-                     fmt::format("{} heads do not divide the width {}", spec.heads, input.width),
-                     "choose a number of heads that divides d_model");
-    }
+    expect_heads(spec, name, input.width);
     const AttentionSizes sizes = attention_sizes(spec, input.width);
     if (sizes.key_value_heads < 1 || spec.heads % sizes.key_value_heads != 0) {
         refuse_layer(name,
@@ -150,22 +186,67 @@ Placed place_attention(LayerPlacement&,
                      "choose a number that divides heads, or leave it out");
     }
     expect_rotary(spec, name, sizes.head_size);
+    if (!spec.causal && (spec.rotary.is_there() || sizes.key_value_heads != sizes.heads)) {
+        refuse_layer(name,
+                     spec.rotary.is_there()
+                         ? "causal = false with rotary positions, expected neither or one of them"
+                         : "causal = false with key_value_heads, expected neither or one of them",
+                     "an attention that sees all positions has neither");
+    }
     const std::int64_t width = input.width;
     const std::int64_t of_queries = checked_product(name, sizes.heads, sizes.head_size);
     const std::int64_t inner =
         of_queries + 2 * checked_product(name, sizes.key_value_heads, sizes.head_size);
-    constexpr std::int64_t widest = std::int64_t{1} << 30;
-    if (inner > widest) {
-        refuse_layer(name,
-                     fmt::format("queries, keys and values are {} numbers wide, expected at most "
-                                 "{}",
-                                 inner,
-                                 widest),
-                     "check heads and head_size");
-    }
+    expect_inner_width(name, inner);
     checked_product(name, input.positions, inner);
     const std::int64_t weights = checked_product(name, width, inner + of_queries);
     return {input, checked_sum(name, weights, spec.bias ? inner + width : 0)};
+}
+
+/// Queries (d, h a) of the first output, keys and values (memory's width, 2 h a) of the second, and
+/// the output projection (h a, d).
+Placed join_attention(const LayerSpec& spec,
+                      const std::string& name,
+                      std::span<const JoinedInput> inputs) {
+    if (inputs.size() != 2) {
+        refuse_layer(name,
+                     fmt::format("cross_attention reads {} outputs, expected two", inputs.size()),
+                     "the first asks, the second is what it attends to");
+    }
+    const SampleShape& asking = inputs[0].shape;
+    expect_heads(spec, name, asking.width);
+    const AttentionSizes sizes = attention_sizes(spec, asking.width);
+    const std::int64_t inner = checked_product(name, sizes.heads, sizes.head_size);
+    expect_inner_width(name, 3 * inner);
+    checked_product(name, std::max(asking.positions, inputs[1].shape.positions), 3 * inner);
+    const std::int64_t of_queries = checked_product(name, asking.width, 2 * inner);
+    const std::int64_t of_keys = checked_product(name, inputs[1].shape.width, 2 * inner);
+    const std::int64_t biases = spec.bias ? 3 * inner + asking.width : 0;
+    return {asking, checked_sum(name, checked_sum(name, of_queries, of_keys), biases)};
+}
+
+/// Neighbouring positions of a sample.
+Placed place_positions(LayerPlacement&,
+                       LayerSpec& spec,
+                       const std::string& name,
+                       const SampleShape& input) {
+    expect_positive(name, "positions", spec.positions);
+    if (input.is_image()) {
+        refuse_layer(name,
+                     fmt::format("positions reads {}, expected a sequence", to_string(input)),
+                     "pad with negative margins cuts pixels off");
+    }
+    if (spec.begin < 0 || spec.positions > input.positions - spec.begin) {
+        refuse_layer(name,
+                     fmt::format("begin = {} and positions = {} of {}, expected a part of them",
+                                 spec.begin,
+                                 spec.positions,
+                                 counted(input.positions, "position")),
+                     "begin counts from 0");
+    }
+    SampleShape output = input;
+    output.positions = spec.positions;
+    return {output, 0};
 }
 
 Placed place_residual(LayerPlacement& placement,
@@ -315,6 +396,10 @@ constexpr std::array layer_rows{
                             {"vocabulary", &LayerSpec::vocabulary, false, 256},
                             {"context", &LayerSpec::context, true},
                             {"learned_positions", &LayerSpec::learned_positions, false, 0, true},
+                            {"sinusoids", &LayerSpec::sinusoids, false, 0, true},
+                            {"scaled", &LayerSpec::scaled, false, 0, true},
+                            {"source_positions", &LayerSpec::source_positions, false, 0, true},
+                            {"source_table", &LayerSpec::source_table, false, 0, true},
                             dropout_key}},
               .reads_numbers = false,
               .place = place_embedding},
@@ -341,6 +426,7 @@ constexpr std::array layer_rows{
                     {"key_value_heads", &LayerSpec::key_value_heads, false, 0, true},
                     {"head_size", &LayerSpec::head_size, false, 0, true},
                     {"bias", &LayerSpec::bias, false, 0, true},
+                    {"causal", &LayerSpec::causal, false, 0, true},
                     {"rotary_base", RotaryField{&Rotary::base}, false, 0, true},
                     {"rotary_factor", RotaryField{&Rotary::factor}, false, 0, true},
                     {"rotary_context", &Rotary::context, false, 0, true},
@@ -348,6 +434,21 @@ constexpr std::array layer_rows{
                     {"rotary_high_frequency", RotaryField{&Rotary::high_frequency}, false, 0, true},
                     dropout_key}},
               .place = place_attention},
+    LayerKind{.type = LayerType::CrossAttention,
+              .word = "cross_attention",
+              .key_list = {{{"heads", &LayerSpec::heads, true},
+                            {"head_size", &LayerSpec::head_size, false, 0, true},
+                            {"bias", &LayerSpec::bias, false, 0, true},
+                            dropout_key}},
+              .place = place_join,
+              .join = join_attention,
+              .needs_several = true},
+    LayerKind{.type = LayerType::Positions,
+              .word = "positions",
+              .key_list = {{{"begin", &LayerSpec::begin, false, 0},
+                            {"positions", &LayerSpec::positions, true}}},
+              .backward_reads_input = false,
+              .place = place_positions},
     LayerKind{.type = LayerType::Residual,
               .word = "residual",
               .holds_layers = true,

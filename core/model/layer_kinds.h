@@ -48,7 +48,7 @@ struct LayerKey {
 struct LayerKind {
     LayerType type = LayerType::Opaque;
     std::string_view word{};
-    std::array<LayerKey, 10>
+    std::array<LayerKey, 11>
         key_list{};             ///< in the order in which they are written; then empty ones
     bool holds_layers = false;  ///< its `inner`, each a table of its own
     /// Its layers may name what they read, and it may read several outputs, which they name.

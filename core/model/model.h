@@ -20,7 +20,9 @@ enum class LayerType {
     Gelu,       ///< exact, 0.5 x (1 + erf(x / sqrt 2))
     SwiGlu,     ///< of gates g and values v side by side: v g / (1 + exp(-g)); half as wide
     Dropout,    ///< in training: each number is 0 with probability p, or 1 / (1 - p) of itself
-    Attention,  ///< causal multi-head self-attention with qkv and output projections
+    Attention,  ///< multi-head self-attention with qkv and output projections
+    CrossAttention,  ///< queries of the first output attend to keys and values of the second
+    Positions,       ///< some neighbouring positions of a sample, from `begin` on
     CrossEntropy,    ///< mean negative log-likelihood of the target class at every position; of a
                      ///< second output, too, with a weight
     Sequence,        ///< `inner`, one after the other or with branches
@@ -78,13 +80,28 @@ struct LayerSpec {
     int context = 0;     ///< Embedding: rows of the position table; 0 = no position table
     /// Embedding: false: there is no position table, whatever the context.
     bool learned_positions = true;
-    int heads = 0;  ///< Attention: must divide the width, where `head_size` is 0
+    /// Embedding: adds sinusoids of the position (Vaswani et al., arXiv 1706.03762, section 3.5).
+    bool sinusoids = false;
+    /// Embedding: rows of the token table are multiplied by sqrt(outputs), and drawn accordingly
+    /// (arXiv 1706.03762, section 3.4).
+    bool scaled = false;
+    /// Embedding: so many positions in front are those of a source, the others of a target;
+    /// positions are counted from 0 in both. 0: there is one sequence.
+    int source_positions = 0;
+    bool source_table = false;  ///< Embedding: the source has a token table of its own
+    int heads = 0;  ///< Attention, CrossAttention: must divide the width, where `head_size` is 0
     /// Attention: heads in groups of heads / key_value_heads share keys and values; 0: each has its
     /// own.
     int key_value_heads = 0;
-    int head_size = 0;  ///< Attention: numbers of a head's query; 0: width / heads
-    Rotary rotary{};    ///< Attention: turns queries and keys
-    bool bias = true;   ///< Linear, Conv2d, Attention
+    /// Attention, CrossAttention: numbers of a head's query; 0: width / heads
+    int head_size = 0;
+    Rotary rotary{};   ///< Attention: turns queries and keys
+    bool bias = true;  ///< Linear, Conv2d, Attention, CrossAttention
+    /// Attention: a query sees the keys up to its own position. False: it sees all keys of its
+    /// sample before the sample's length.
+    bool causal = true;
+    int begin = 0;      ///< Positions: the first one that is handed on
+    int positions = 0;  ///< Positions: how many are
     /// Linear: w is the token table of the model's embedding, transposed. Embedding: there is one.
     bool tied = false;
     /// Dropout, ChannelDropout, DropPath; also of the output of Embedding, Linear, Attention: the

@@ -132,6 +132,8 @@ int ScenarioParts::ModelPart::tokens_per_sample() const {
             return gpt.context;
         case ModelKind::Llama:
             return llama.context;
+        case ModelKind::Translation:
+            return translation.source_context + translation.target_context;
         case ModelKind::Layers:
             return input.token_ids ? input.positions : 0;
         default:
@@ -145,6 +147,8 @@ Model scenario_model(const ScenarioParts& scenario, const Profile* profile) {
             return gpt_model(scenario.model.gpt);
         case ModelKind::Llama:
             return llama_model(scenario.model.llama);
+        case ModelKind::Translation:
+            return translation_model(scenario.model.translation);
         case ModelKind::Mlp:
             return mlp_model(scenario.model.sizes);
         case ModelKind::Layers:

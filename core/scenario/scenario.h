@@ -13,8 +13,8 @@
 #include "core/costs/contention.h"
 #include "core/costs/device_profile.h"
 #include "core/model/image_models.h"
-#include "core/model/llama.h"
 #include "core/model/model.h"
+#include "core/model/transformers.h"
 #include "core/partition/partition.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
@@ -26,7 +26,18 @@
 namespace pipetwin {
 
 /// Where the layers of a model come from: model.kind.
-enum class ModelKind { Gpt, Mlp, Layers, Profile, AmoebaNetD, AmoebaNetB, ResNet, UNet, Llama };
+enum class ModelKind {
+    Gpt,
+    Mlp,
+    Layers,
+    Profile,
+    AmoebaNetD,
+    AmoebaNetB,
+    ResNet,
+    UNet,
+    Llama,
+    Translation
+};
 /// Where training samples come from: data.kind.
 enum class DataKind { Text, Tokens, Mnist, Synthetic, Cifar10, Images, Segmentation, Silhouettes };
 
@@ -53,7 +64,7 @@ enum class Accumulation {
 };
 
 /// How the learning rate goes on behind its warm-up.
-enum class RateSchedule { Constant, Linear, Cosine, Step };
+enum class RateSchedule { Constant, Linear, Cosine, Step, InverseSqrt };
 /// What weight decay makes smaller: every parameter, or all but norms, biases and embeddings.
 enum class WeightDecayOf { All, Weights };
 /// Which devices run the stages: cluster.backend.
@@ -113,6 +124,7 @@ struct ScenarioParts {
         AmoebaNetSizes amoebanet{};
         ResNetSizes resnet{};
         UNetSizes unet{};
+        TranslationSizes translation{};
 
         /// Token ids of one sample; 0: it reads no token ids, or a profile does not say.
         int tokens_per_sample() const;

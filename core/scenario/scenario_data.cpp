@@ -32,6 +32,9 @@ int vocabulary(const Scenario::ModelPart& model) {
     if (model.kind == ModelKind::Llama) {
         return model.llama.vocabulary;
     }
+    if (model.kind == ModelKind::Translation) {
+        return model.translation.vocabulary;
+    }
     if (!reads_tokens(model)) {
         return 0;
     }

@@ -424,6 +424,43 @@ constexpr std::array<ScenarioKey, 15> keys_of_llama{
     llama_number<&Rotary::low_frequency>("rotary_low_frequency"),
     llama_number<&Rotary::high_frequency>("rotary_high_frequency")};
 
+void check_smoothing(const TomlTable& table, const Scenario& scenario) {
+    const TranslationSizes& sizes = scenario.model.translation;
+    const double classes = sizes.vocabulary;
+    const double most = sizes.smoothing == Smoothing::All ? 1 : (classes - 1) / classes;
+    if (sizes.label_smoothing >= most) {
+        table.refuse("label_smoothing",
+                     fmt::format("0 up to, but not, {:.4g}", most),
+                     "0.1 is what the first Transformer had");
+    }
+}
+
+constexpr std::array<ScenarioKey, 14> keys_of_translation{
+    keys::required<&TranslationSizes::layers>("layers", {1, (layer_range.high - 5) / 5}),
+    keys::required<&TranslationSizes::d_model>("d_model", {1, any_size.high / 4}),
+    keys::required<&TranslationSizes::heads>("heads", any_size),
+    keys::integer<&TranslationSizes::head_size>("head_size", any_size)
+        .printed_by([](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+            if (scenario.model.translation.head_size != 0) {
+                keys::print_number<&TranslationSizes::head_size>(key, writer, scenario);
+            }
+        }),
+    keys::integer<&TranslationSizes::feed_forward>("feed_forward", any_size)
+        .read_by([](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+            TranslationSizes& sizes = scenario.model.translation;
+            sizes.feed_forward = as_int(table.integer(key.name, key.range), 4 * sizes.d_model);
+        }),
+    keys::integer<&TranslationSizes::vocabulary>("vocabulary", {2, any_size.high}),
+    keys::required<&TranslationSizes::source_context>("source_context", {1, any_size.high / 2}),
+    keys::required<&TranslationSizes::target_context>("target_context", {1, any_size.high / 2}),
+    keys::choice<&TranslationSizes::tables>("tables", words::translation_tables),
+    keys::choice<&TranslationSizes::activation>("activation", words::activations),
+    keys::boolean<&TranslationSizes::learned_positions>("learned_positions"),
+    keys::choice<&TranslationSizes::smoothing>("smoothing", words::smoothings),
+    keys::number<&TranslationSizes::label_smoothing>("label_smoothing", {0, 1})
+        .checked_by(check_smoothing),
+    keys::probability<&TranslationSizes::dropout>("dropout")};
+
 constexpr std::array<ScenarioKey, 1> keys_of_mlp{
     {{.name = "sizes", .read = read_sizes, .print = print_sizes, .range = any_size}}};
 
@@ -446,6 +483,8 @@ std::span<const ScenarioKey> keys_of(ModelKind kind) {
             return keys_of_gpt;
         case ModelKind::Llama:
             return keys_of_llama;
+        case ModelKind::Translation:
+            return keys_of_translation;
         case ModelKind::Mlp:
             return keys_of_mlp;
         case ModelKind::Layers:

@@ -25,6 +25,12 @@ namespace {
 
 void refuse_end_of_a_constant_rate(const TomlTable& table, const Scenario& scenario) {
     const RateSchedule schedule = scenario.training.learning_rate_schedule;
+    if (scenario.training.final_learning_rate > 0 && schedule == RateSchedule::InverseSqrt) {
+        table.refuse("final_learning_rate",
+                     "0",
+                     "the schedule inverse-sqrt falls with 1 / sqrt(step) and has no end; set "
+                     "learning_rate_schedule = \"linear\" or \"cosine\"");
+    }
     if (scenario.training.final_learning_rate > 0 && schedule == RateSchedule::Step) {
         table.refuse("final_learning_rate",
                      "0",

@@ -11,8 +11,22 @@ namespace pipetwin::words {
 using Word = std::string_view;
 
 /// model.kind, as enum ModelKind.
-inline constexpr std::array<Word, 9> model_kinds{
-    "gpt", "mlp", "layers", "profile", "amoebanet-d", "amoebanet-b", "resnet", "unet", "llama"};
+inline constexpr std::array<Word, 10> model_kinds{"gpt",
+                                                  "mlp",
+                                                  "layers",
+                                                  "profile",
+                                                  "amoebanet-d",
+                                                  "amoebanet-b",
+                                                  "resnet",
+                                                  "unet",
+                                                  "llama",
+                                                  "translation"};
+/// model.tables, as enum TranslationTables.
+inline constexpr std::array<Word, 3> translation_tables{"shared", "tied-target", "separate"};
+/// model.activation, as enum FeedForwardActivation.
+inline constexpr std::array<Word, 2> activations{"relu", "gelu"};
+/// model.smoothing, as enum Smoothing.
+inline constexpr std::array<Word, 2> smoothings{"all", "others"};
 /// model.variant, as enum AmoebaNetVariant.
 inline constexpr std::array<Word, 2> amoebanet_variants{"reference", "torchgpipe"};
 
@@ -25,7 +39,8 @@ inline constexpr std::array<Word, 6> optimizers{
     "sgd", "momentum", "rmsprop", "adam", "adamw", "rmsprop-momentum"};
 
 /// training.learning_rate_schedule, as enum RateSchedule.
-inline constexpr std::array<Word, 4> rate_schedules{"constant", "linear", "cosine", "step"};
+inline constexpr std::array<Word, 5> rate_schedules{
+    "constant", "linear", "cosine", "step", "inverse-sqrt"};
 
 /// training.weight_decay_of, as enum WeightDecayOf.
 inline constexpr std::array<Word, 2> weight_decays{"all", "weights"};

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/base/simd_targets.h"
 #include "exec/cpu/loops.h"
@@ -62,6 +63,10 @@ PIPETWIN_SIMD_TARGETS LossCounts cross_entropy_forward(const CrossEntropyOperand
     const std::size_t width = o.width;
     LossCounts found;
     for (std::size_t r = 0; r < o.n; ++r) {
+        if (o.targets[r] < 0) {
+            log_sums[r] = std::numeric_limits<float>::max();  // a softmax of 0
+            continue;
+        }
         const T* const row = o.x + r * width;
         const C largest = largest_of(row, width);
         const C exponentials =
@@ -92,6 +97,10 @@ PIPETWIN_SIMD_TARGETS void cross_entropy_backward(const CrossEntropyOperands<T>&
     for (std::size_t r = 0; r < o.n; ++r) {
         const T* const x = o.x + r * width;
         T* const row = dx + r * width;
+        if (o.targets[r] < 0) {
+            std::fill_n(row, width, stored<T>(C{0}));
+            continue;
+        }
         const C log_sum = o.log_sums[r];
         const std::int32_t target = o.targets[r];
         // Before dx takes the place of x. Rounded once.

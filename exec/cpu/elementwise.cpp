@@ -12,6 +12,32 @@ PIPETWIN_SIMD_TARGETS void add(const T* x, Sum* y, std::size_t size) {
     }
 }
 
+template <class T, class Sum>
+PIPETWIN_SIMD_TARGETS void add_scaled(const T* x, double scale, Sum* y, std::size_t size) {
+    const auto factor = static_cast<Computed<T>>(scale);
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t i = 0; i < size; ++i) {
+        y[i] = stored<Sum>(computed(y[i]) + factor * computed(x[i]));
+    }
+}
+
+template <class T>
+PIPETWIN_SIMD_TARGETS void scale_and_add(
+    const T* x, double scale, const T* z, T* y, std::size_t size) {
+    const auto factor = static_cast<Computed<T>>(scale);
+    if (z == nullptr) {
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t i = 0; i < size; ++i) {
+            y[i] = stored<T>(factor * computed(x[i]));
+        }
+        return;
+    }
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t i = 0; i < size; ++i) {
+        y[i] = stored<T>(factor * computed(x[i]) + computed(z[i]));
+    }
+}
+
 template <class T>
 PIPETWIN_SIMD_TARGETS void lay_out(
     const T* skip, const T* bias, T* y, std::size_t n, std::size_t width) {
@@ -108,6 +134,12 @@ template void add(const float*, float*, std::size_t);
 template void add(const double*, double*, std::size_t);
 template void add(const BFloat16*, BFloat16*, std::size_t);
 template void add(const BFloat16*, float*, std::size_t);
+template void add_scaled(const float*, double, float*, std::size_t);
+template void add_scaled(const double*, double, double*, std::size_t);
+template void add_scaled(const BFloat16*, double, float*, std::size_t);
+template void scale_and_add(const float*, double, const float*, float*, std::size_t);
+template void scale_and_add(const double*, double, const double*, double*, std::size_t);
+template void scale_and_add(const BFloat16*, double, const BFloat16*, BFloat16*, std::size_t);
 template void lay_out(const float*, const float*, float*, std::size_t, std::size_t);
 template void lay_out(const double*, const double*, double*, std::size_t, std::size_t);
 template void lay_out(const BFloat16*, const BFloat16*, BFloat16*, std::size_t, std::size_t);

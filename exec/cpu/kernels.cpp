@@ -360,32 +360,47 @@ class CpuKernels final : public Kernels {
         });
     }
 
-    void embedding_forward(
-        ConstView ids, ConstView tokens, ConstView places, int positions, View y) const override {
+    void embedding_forward(const EmbeddingRows& rows,
+                           ConstView ids,
+                           ConstView tokens,
+                           ConstView places,
+                           View y) const override {
         with_type(y.dtype, [&](auto zero) {
             using T = decltype(zero);
             const std::int64_t width = y.columns;
             const auto* const id = ids.as<std::int32_t>();
             for (std::int64_t r = 0; r < y.rows; ++r) {
+                if (!rows.has(r)) {
+                    continue;
+                }
                 T* const row = y.as<T>() + r * width;
-                const T* const place =
-                    places.empty() ? nullptr : places.as<T>() + r % positions * width;
-                lay_out(tokens.as<T>() + id[r] * width, place, row, 1, count(width));
+                const std::int64_t position = r % rows.positions - rows.first;
+                const T* const place = places.empty() ? nullptr : places.as<T>() + position * width;
+                const T* const token = tokens.as<T>() + id[r] * width;
+                exec::scale_and_add(token, rows.scale, place, row, count(width));
             }
         });
     }
 
-    void embedding_backward(
-        ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const override {
+    void embedding_backward(const EmbeddingRows& rows,
+                            ConstView ids,
+                            ConstView dy,
+                            View dtokens,
+                            View dplaces) const override {
         with_type(dy.dtype, [&](auto zero) {
             using T = decltype(zero);
             const std::int64_t width = dy.columns;
             const auto* const id = ids.as<std::int32_t>();
             for (std::int64_t r = 0; r < dy.rows; ++r) {
+                if (!rows.has(r)) {
+                    continue;
+                }
                 const T* const row = dy.as<T>() + r * width;
-                exec::add(row, dtokens.as<Computed<T>>() + id[r] * width, count(width));
+                auto* const token = dtokens.as<Computed<T>>() + id[r] * width;
+                exec::add_scaled(row, rows.scale, token, count(width));
                 if (!dplaces.empty()) {
-                    exec::add(row, dplaces.as<Computed<T>>() + r % positions * width, count(width));
+                    const std::int64_t position = r % rows.positions - rows.first;
+                    exec::add(row, dplaces.as<Computed<T>>() + position * width, count(width));
                 }
             }
         });

@@ -15,6 +15,12 @@ namespace pipetwin::exec {
 /// y += x.
 template <class T, class Sum>
 void add(const T* x, Sum* y, std::size_t size);
+/// y += scale x.
+template <class T, class Sum>
+void add_scaled(const T* x, double scale, Sum* y, std::size_t size);
+/// y = scale x + z; z may be null.
+template <class T>
+void scale_and_add(const T* x, double scale, const T* z, T* y, std::size_t size);
 /// y[r] = skip[r] + bias; either may be null, not both.
 template <class T>
 void lay_out(const T* skip, const T* bias, T* y, std::size_t n, std::size_t width);

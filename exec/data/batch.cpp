@@ -1,5 +1,6 @@
 #include "exec/data/batch.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -19,15 +20,16 @@ void check_range(std::span<const std::int32_t> values,
                  int first_sample,
                  int per_sample,
                  int limit,
-                 const char* what) {
+                 const char* what,
+                 int least = 0) {
     for (std::size_t i = 0; i < values.size(); ++i) {
-        if (values[i] < 0 || values[i] >= limit) {
+        if (values[i] < least || values[i] >= limit) {
             const int index = static_cast<int>(i);
             throw Error(ErrorKind::BadInput,
                         fmt::format("sample {}, position {}",
                                     first_sample + index / per_sample,
                                     index % per_sample),
-                        fmt::format("{} {}, expected 0 to {}", what, values[i], limit - 1));
+                        fmt::format("{} {}, expected {} to {}", what, values[i], least, limit - 1));
         }
     }
 }
@@ -126,6 +128,10 @@ int vocabulary_of(const Model& model) {
     return first_of(model.layer(0).spec).vocabulary;
 }
 
+int source_positions_of(const Model& model) {
+    return first_of(model.layer(0).spec).source_positions;
+}
+
 int classes_of(const Model& model) {
     const LossInput loss = loss_of(model);
     return loss.type == LayerType::BinaryCrossEntropy ? 2 : loss.shape.width;
@@ -169,6 +175,10 @@ bool reads_test_files(const ScenarioParts& scenario, DataUse use) {
            data.validation_path.empty() && data.validation_share == 0;
 }
 
+std::int64_t Batch::counted_targets() const {
+    return std::ssize(targets) - std::ranges::count(targets, -1);
+}
+
 std::vector<MicroBatch> split(const Batch& batch,
                               const std::vector<int>& sizes,
                               const BatchPart& part) {
@@ -182,10 +192,12 @@ void split(const Batch& batch,
            const BatchPart& part,
            std::vector<MicroBatch>& slices) {
     slices.clear();
+    const std::int64_t counted = batch.counted_targets();
     const int samples = batch.samples / part.count;
     int first = part.index * samples;
     for (const int size : sizes) {
-        slices.push_back({.batch = &batch, .first_sample = first, .samples = size});
+        slices.push_back(
+            {.batch = &batch, .first_sample = first, .samples = size, .counted_targets = counted});
         first += size;
     }
     PIPETWIN_EXPECT(first == (part.index + 1) * samples && samples * part.count == batch.samples,
@@ -201,7 +213,10 @@ void check_tokens(const MicroBatch& slice, int vocabulary) {
                 "token");
 }
 
-std::span<const std::int32_t> targets_of(const MicroBatch& slice, int positions, int classes) {
+std::span<const std::int32_t> targets_of(const MicroBatch& slice,
+                                         int positions,
+                                         int classes,
+                                         int least) {
     if (slice.batch->target_positions != positions) {
         throw Error(
             ErrorKind::BadInput,
@@ -209,8 +224,25 @@ std::span<const std::int32_t> targets_of(const MicroBatch& slice, int positions,
             fmt::format("{} per sample, expected {}", slice.batch->target_positions, positions));
     }
     const std::span<const std::int32_t> targets = slice_of(slice.batch->targets, slice, positions);
-    check_range(targets, slice.first_sample, positions, classes, "target");
+    check_range(targets, slice.first_sample, positions, classes, "target", least);
     return targets;
+}
+
+std::vector<std::int32_t> lengths_of(const MicroBatch& slice, int positions) {
+    if (slice.batch->lengths.empty()) {
+        return std::vector<std::int32_t>(as_index(slice.samples), positions);
+    }
+    const std::span<const std::int32_t> lengths = slice_of(slice.batch->lengths, slice, 1);
+    for (std::size_t sample = 0; sample < lengths.size(); ++sample) {
+        if (lengths[sample] < 1 || lengths[sample] > positions) {
+            throw Error(ErrorKind::BadInput,
+                        fmt::format("sample {}", slice.first_sample + static_cast<int>(sample)),
+                        fmt::format("{} positions that are no padding, expected 1 to {}",
+                                    lengths[sample],
+                                    positions));
+        }
+    }
+    return {lengths.begin(), lengths.end()};
 }
 
 std::unique_ptr<DataSource> open_data(const ScenarioParts& scenario,

@@ -20,9 +20,16 @@ struct Batch {
     int positions = 1;  ///< inputs per sample
     int width = 0;      ///< numbers per position; 0 for token ids
     int target_positions = 1;
-    std::vector<std::int32_t> tokens;   ///< samples * positions, where width == 0
-    std::vector<float> values;          ///< samples * positions * width, else
-    std::vector<std::int32_t> targets;  ///< samples * target_positions
+    std::vector<std::int32_t> tokens;  ///< samples * positions, where width == 0
+    std::vector<float> values;         ///< samples * positions * width, else
+    /// samples * target_positions; -1: no target, so the position has no part in the loss.
+    std::vector<std::int32_t> targets;
+    /// [sample] Positions in front that are no padding, of the keys that an attention without
+    /// causality sees; empty: no position is padding.
+    std::vector<std::int32_t> lengths{};
+
+    /// Targets that are no -1: what the loss of the whole mini-batch is a mean over.
+    std::int64_t counted_targets() const;
 };
 
 /// A slice of consecutive samples of a batch.
@@ -31,6 +38,8 @@ struct MicroBatch {
     int first_sample = 0;
     int samples = 0;
     int step = 0;  ///< what is drawn for it belongs to this step, from 0
+    /// Targets of the whole mini-batch that are no -1; 0: all positions have one.
+    std::int64_t counted_targets = 0;
 };
 
 /// One of several equal parts of a batch: the part of a replica.
@@ -56,8 +65,15 @@ void check_tokens(const MicroBatch& slice, int vocabulary);
 
 /// The targets of a slice, samples * positions of them. Throws Error(BadInput) if the batch has
 /// another number of targets per sample, or, naming sample, position and value, if one is not in
-/// 0..classes-1.
-std::span<const std::int32_t> targets_of(const MicroBatch& slice, int positions, int classes);
+/// least..classes-1. `least`: -1 where positions may have no target.
+std::span<const std::int32_t> targets_of(const MicroBatch& slice,
+                                         int positions,
+                                         int classes,
+                                         int least = 0);
+
+/// The lengths of a slice's samples, of `positions` each; all of them where the batch has none.
+/// Throws Error(BadInput), naming the sample, for a length that is not in 1..positions.
+std::vector<std::int32_t> lengths_of(const MicroBatch& slice, int positions);
 
 /// Mini-batches without end; the content of batch `step` depends on (seed, step) alone.
 class DataSource {

@@ -1,5 +1,10 @@
 #include "exec/data/random_batch.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "core/base/as_index.h"
 #include "exec/base/random.h"
 #include "exec/data/sources.h"
 
@@ -14,6 +19,20 @@ std::vector<std::int32_t> draw(const RandomStream& stream, std::int64_t count, i
             stream.below(static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(below))));
     }
     return numbers;
+}
+
+/// Leaves 1 to all of the positions of each source, and of each target.
+void pad(Batch& batch, int source_positions, const RandomStream& stream) {
+    batch.lengths = draw(stream.of(0), batch.samples, source_positions);
+    for (std::int32_t& length : batch.lengths) {
+        ++length;
+    }
+    const std::vector<std::int32_t> last =
+        draw(stream.of(1), batch.samples, batch.target_positions);
+    for (int sample = 0; sample < batch.samples; ++sample) {
+        const auto begin = batch.targets.begin() + std::ptrdiff_t{sample} * batch.target_positions;
+        std::fill(begin + last[as_index(sample)] + 1, begin + batch.target_positions, -1);
+    }
 }
 
 }  // namespace
@@ -38,6 +57,9 @@ Batch random_batch(const Model& model, int samples, std::uint64_t seed) {
     }
     batch.targets =
         draw(stream.of(2), std::int64_t{samples} * batch.target_positions, classes_of(model));
+    if (const int source = source_positions_of(model); source > 0) {
+        pad(batch, source, stream.of(3));
+    }
     return batch;
 }
 

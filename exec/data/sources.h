@@ -57,8 +57,9 @@ std::unique_ptr<DataSource> open_silhouettes(const ScenarioParts& scenario,
                                              DataUse use);
 
 /// Made from the seed alone, and learnable. Real inputs: one Gaussian cluster per class. Token
-/// inputs: sequences in which the next token follows from the two before it by a rule drawn from
-/// the seed, except where a tenth of them is noise.
+/// inputs: sequences in which the next token follows from the one before it by a rule drawn from
+/// the seed, except where a tenth of them is noise. Token inputs with a source: sequences of random
+/// tokens, between half and all of the context, and their translation token for token.
 std::unique_ptr<DataSource> make_synthetic(const ScenarioParts& scenario,
                                            const Model& model,
                                            DataUse use);
@@ -89,6 +90,9 @@ int token_positions(const Model& model, std::string_view kind);
 
 /// Number of different token ids that the model's embedding has.
 int vocabulary_of(const Model& model);
+
+/// Number of token ids in front of a sample that are its source; 0: the model has one sequence.
+int source_positions_of(const Model& model);
 
 /// Number of classes that the model's loss tells apart: 2 for the binary one. Throws
 /// Error(BadInput) if its last layer is no loss.

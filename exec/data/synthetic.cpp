@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "exec/base/random.h"
@@ -116,6 +119,71 @@ class Sequences final : public DataSource {
     Use samples_;
 };
 
+/// Sources of random tokens with targets that are their translation, token for token by a
+/// dictionary drawn from the seed: a model that reads its source reaches a loss of 0, one that does
+/// not stays at ln(vocabulary). Between half of the positions and all of them are no padding.
+class TokenPairs final : public DataSource {
+  public:
+    /// Positions of a sample: those of the source, and then those of the target.
+    struct Sizes {
+        int source = 0;
+        int target = 0;
+        int vocabulary = 0;
+    };
+    TokenPairs(const Sizes& sizes, std::uint64_t seed, Use samples)
+        : sizes_(sizes), seed_(seed), samples_(samples) {}
+
+    Batch batch(int step, int samples) const override {
+        Batch batch{.samples = samples,
+                    .positions = sizes_.source + sizes_.target,
+                    .width = 0,
+                    .target_positions = sizes_.target,
+                    .tokens = {},
+                    .values = {},
+                    .targets = {}};
+        const RandomStream random = stream(seed_, samples_).of(static_cast<std::uint64_t>(step));
+        for (int s = 0; s < samples; ++s) {
+            add(random.of(static_cast<std::uint64_t>(s)), batch);
+        }
+        return batch;
+    }
+
+    std::string description() const override {
+        return fmt::format("synthetic, translations over {} by a dictionary",
+                           counted(sizes_.vocabulary, "token"));
+    }
+
+  private:
+    void add(const RandomStream& sample, Batch& batch) const {
+        const RandomStream dictionary = stream(seed_, Use::Rule);
+        const auto limit = static_cast<std::uint64_t>(sizes_.vocabulary);
+        const int longest = std::min(sizes_.source, sizes_.target);
+        const int shortest = (longest + 1) / 2;
+        const int length = shortest + static_cast<int>(sample.below(
+                                          0, static_cast<std::uint64_t>(longest - shortest + 1)));
+        std::vector<std::uint64_t> source;
+        for (int t = 0; t < length; ++t) {
+            source.push_back(sample.below(1 + static_cast<std::uint64_t>(t), limit));
+        }
+        const auto token = [](std::uint64_t id) { return static_cast<std::int32_t>(id); };
+        for (int t = 0; t < sizes_.source; ++t) {
+            batch.tokens.push_back(t < length ? token(source[as_index(t)]) : 0);
+        }
+        std::int32_t before = 0;
+        for (int t = 0; t < sizes_.target; ++t) {
+            batch.tokens.push_back(before);
+            const bool is_there = t < length;
+            before = is_there ? token(dictionary.below(source[as_index(t)], limit)) : 0;
+            batch.targets.push_back(is_there ? before : -1);
+        }
+        batch.lengths.push_back(length);
+    }
+
+    Sizes sizes_;
+    std::uint64_t seed_;
+    Use samples_;
+};
+
 }  // namespace
 
 std::unique_ptr<DataSource> make_synthetic(const ScenarioParts& scenario,
@@ -124,6 +192,13 @@ std::unique_ptr<DataSource> make_synthetic(const ScenarioParts& scenario,
     const Use samples = use == DataUse::Training ? Use::Samples : Use::HeldOut;
     const SampleShape& input = model.layer(0).input;
     const std::uint64_t seed = scenario.training.seed;
+    if (const int source = source_positions_of(model); source > 0) {
+        return std::make_unique<TokenPairs>(TokenPairs::Sizes{.source = source,
+                                                              .target = input.positions - source,
+                                                              .vocabulary = vocabulary_of(model)},
+                                            seed,
+                                            samples);
+    }
     if (input.token_ids) {
         return std::make_unique<Sequences>(input.positions, vocabulary_of(model), seed, samples);
     }

@@ -133,6 +133,21 @@ struct DropoutMask {
     double scale() const { return 1 / (1 - probability); }
 };
 
+/// The rows of a micro-batch that an embedding is about: `count` positions of each sample, from
+/// `first` on. Positions are counted from there.
+struct EmbeddingRows {
+    int positions = 0;  ///< of a sample
+    int first = 0;
+    int count = 0;
+    double scale = 1;  ///< of the rows of the token table
+
+    /// True for row r of all rows of the micro-batch.
+    bool has(std::int64_t row) const {
+        const auto position = static_cast<int>(row % positions);
+        return position >= first && position < first + count;
+    }
+};
+
 /// Neighbouring columns of one matrix that go into another one with as many rows.
 struct ColumnCopy {
     std::int64_t from = 0;   ///< the first of them in x
@@ -274,24 +289,31 @@ class Kernels {
                                            Columns k,
                                            std::byte* scratch) const;
 
-    /// y[r] = tokens[id of r] + places[position of r]; ids (n, 1) int32; places may be empty.
-    virtual void embedding_forward(
-        ConstView ids, ConstView tokens, ConstView places, int positions, View y) const = 0;
-    /// dtokens[id of r] += dy[r], dplaces[position of r] += dy[r], in the order of the rows;
+    /// y[r] = scale tokens[id of r] + places[position of r]; ids (n, 1) int32; places may be empty.
+    virtual void embedding_forward(const EmbeddingRows& rows,
+                                   ConstView ids,
+                                   ConstView tokens,
+                                   ConstView places,
+                                   View y) const = 0;
+    /// dtokens[id of r] += scale dy[r], dplaces[position of r] += dy[r], in the order of the rows;
     /// dplaces may be empty.
-    virtual void embedding_backward(
-        ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const = 0;
+    virtual void embedding_backward(const EmbeddingRows& rows,
+                                    ConstView ids,
+                                    ConstView dy,
+                                    View dtokens,
+                                    View dplaces) const = 0;
 
     /// With l = log(sum exp x) of a row, s the label smoothing and m the mean of the row:
     /// *sums.loss = the sum over the rows of l - (1 - s) x[target] - s m, in double. A row is right
-    /// where its first largest number is the target's. targets (n, 1) int32; log_sums (n, 1) = l.
+    /// where its first largest number is the target's. targets (n, 1) int32; log_sums (n, 1) = l. A
+    /// row whose target is -1 has no part in the sums.
     virtual void cross_entropy_forward(ConstView x,
                                        ConstView targets,
                                        double smoothing,
                                        View log_sums,
                                        const LossSums& sums) const = 0;
-    /// dx = scale (softmax(x) - (1 - smoothing) at the target - smoothing / columns); dx may be x
-    /// itself.
+    /// dx = scale (softmax(x) - (1 - smoothing) at the target - smoothing / columns), 0 where the
+    /// target is -1; dx may be x itself.
     virtual void cross_entropy_backward(ConstView x,
                                         ConstView targets,
                                         ConstView log_sums,

@@ -177,14 +177,27 @@ class NullKernels final : public Kernels {
                             ConstView /*dcontext*/,
                             View /*qkv*/,
                             std::byte* /*scratch*/) const override {}
-    void embedding_forward(ConstView /*ids*/,
+    void padded_attention_forward(const PaddedAttentionShape& /*shape*/,
+                                  ConstColumns /*q*/,
+                                  ConstColumns /*k*/,
+                                  ConstView /*lengths*/,
+                                  View /*softmax*/,
+                                  View /*context*/) const override {}
+    void padded_attention_backward(const PaddedAttentionShape& /*shape*/,
+                                   ConstView /*softmax*/,
+                                   ConstView /*dcontext*/,
+                                   ConstView /*lengths*/,
+                                   Columns /*q*/,
+                                   Columns /*k*/,
+                                   std::byte* /*scratch*/) const override {}
+    void embedding_forward(const EmbeddingRows& /*rows*/,
+                           ConstView /*ids*/,
                            ConstView /*tokens*/,
                            ConstView /*places*/,
-                           int /*positions*/,
                            View /*y*/) const override {}
-    void embedding_backward(ConstView /*ids*/,
+    void embedding_backward(const EmbeddingRows& /*rows*/,
+                            ConstView /*ids*/,
                             ConstView /*dy*/,
-                            int /*positions*/,
                             View /*dtokens*/,
                             View /*dplaces*/) const override {}
     void cross_entropy_forward(ConstView /*x*/,

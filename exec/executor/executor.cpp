@@ -454,7 +454,7 @@ Score Executor::Impl::score() const {
         }
     }
     if (counts_right()) {
-        sum.accuracy.rows = static_cast<double>(batch.samples) * batch.target_positions;
+        sum.accuracy.rows = static_cast<double>(batch.counted_targets());
     }
     return sum;
 }

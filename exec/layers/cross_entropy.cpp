@@ -7,16 +7,22 @@
 namespace pipetwin::exec {
 namespace {
 
+constexpr int no_target = -1;
+
 constexpr SampleShape after_loss{.token_ids = false, .positions = 1, .width = 0};
 
 /// 1 / (N T): the weight of a row in the mean over a mini-batch.
 double row_weight(const LayerCall& call, const SampleShape& input) {
-    return 1.0 / (static_cast<double>(call.batch_samples) * input.positions);
+    const std::int64_t counted = call.data->counted_targets;
+    return 1.0 / (counted > 0 ? static_cast<double>(counted)
+                              : static_cast<double>(call.batch_samples) * input.positions);
 }
 
-/// The classes of the rows, on the device. Throws Error(BadInput) if a target is no class.
-Tensor load_targets(const LayerCall& call, const SampleShape& input, int classes) {
-    const std::span<const std::int32_t> wanted = targets_of(*call.data, input.positions, classes);
+/// The classes of the rows, on the device. Throws Error(BadInput) if a target is below `least` or
+/// no class.
+Tensor load_targets(const LayerCall& call, const SampleShape& input, int classes, int least) {
+    const std::span<const std::int32_t> wanted =
+        targets_of(*call.data, input.positions, classes, least);
     Tensor targets = call.arena.allocate(
         DType::I32, static_cast<std::int64_t>(wanted.size()), 1, MemoryKind::Stash);
     call.kernels.upload(wanted, targets);
@@ -47,11 +53,12 @@ Bytes CrossEntropy::kept_bytes(int samples) const {
 // loss = 1 / (N T) sum over the rows of (l - (1 - s) x[c] - s mean(x)),  l = log(sum exp x)
 void CrossEntropy::forward(
     LayerCall& call, ConstView x, ConstView /*skip*/, View /*y*/, Kept& kept) {
-    Tensor targets = load_targets(call, input(), input().width);
+    Tensor targets = load_targets(call, input(), input().width, no_target);
     Tensor log_sums = call.arena.allocate(format().exact(), x.rows, 1, MemoryKind::Stash);
     call.kernels.cross_entropy_forward(
         x, targets, label_smoothing_, log_sums, {.loss = call.loss_sum, .right = call.right_sum});
-    call.loss_scale = row_weight(call, input());
+    kept.row_weight = row_weight(call, input());
+    call.loss_scale = kept.row_weight;
     kept.tensors.push_back(std::move(targets));
     kept.tensors.push_back(std::move(log_sums));
 }
@@ -61,7 +68,7 @@ void CrossEntropy::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView /*dy*/, ConstView skip, View dx) {
     if (!dx.empty()) {
         call.kernels.cross_entropy_backward(
-            x, kept.tensors[0], kept.tensors[1], label_smoothing_, row_weight(call, input()), dx);
+            x, kept.tensors[0], kept.tensors[1], label_smoothing_, kept.row_weight, dx);
     }
     add_skip(call, skip, dx);
 }
@@ -82,7 +89,8 @@ void CrossEntropyOfTwo::join(LayerCall& call,
                              std::span<const ConstView> x,
                              View /*y*/,
                              Kept& kept) {
-    const ConstView classes = kept.tensors.emplace_back(load_targets(call, input(), input().width));
+    const ConstView classes =
+        kept.tensors.emplace_back(load_targets(call, input(), input().width, no_target));
     const auto sum_up = [&](ConstView logits, const LossSums& sums) {
         Tensor log_sums = call.arena.allocate(format().exact(), logits.rows, 1, MemoryKind::Stash);
         call.kernels.cross_entropy_forward(
@@ -90,7 +98,8 @@ void CrossEntropyOfTwo::join(LayerCall& call,
         kept.tensors.push_back(std::move(log_sums));
     };
     sum_up(x[0], {.loss = call.loss_sum, .right = call.right_sum});
-    call.loss_scale = row_weight(call, input());
+    kept.row_weight = row_weight(call, input());
+    call.loss_scale = kept.row_weight;
     if (!call.evaluation) {
         sum_up(x[1], {.loss = call.auxiliary_sum});
         call.auxiliary_scale = options_.auxiliary_weight * call.loss_scale;
@@ -103,7 +112,7 @@ void CrossEntropyOfTwo::join_backward_input(LayerCall& call,
                                             std::span<const ConstView> x,
                                             ConstView /*dy*/,
                                             std::span<const InputGradient> dx) {
-    const double scale = row_weight(call, input());
+    const double scale = kept.row_weight;
     for (std::size_t input = 0; input < dx.size(); ++input) {
         PIPETWIN_EXPECT(!dx[input].adds, "the loss is the last reader of what it reads");
         if (!dx[input].dx.empty()) {
@@ -157,10 +166,11 @@ Bytes BinaryCrossEntropy::kept_bytes(int samples) const {
 void BinaryCrossEntropy::forward(
     LayerCall& call, ConstView x, ConstView /*skip*/, View /*y*/, Kept& kept) {
     constexpr int yes_or_no = 2;
-    Tensor targets = load_targets(call, input(), yes_or_no);
+    Tensor targets = load_targets(call, input(), yes_or_no, 0);
     call.kernels.binary_cross_entropy_forward(
         x, targets, {.loss = call.loss_sum, .right = call.right_sum});
-    call.loss_scale = row_weight(call, input());
+    kept.row_weight = row_weight(call, input());
+    call.loss_scale = kept.row_weight;
     kept.tensors.push_back(std::move(targets));
 }
 
@@ -168,8 +178,7 @@ void BinaryCrossEntropy::forward(
 void BinaryCrossEntropy::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView /*dy*/, ConstView skip, View dx) {
     if (!dx.empty()) {
-        call.kernels.binary_cross_entropy_backward(
-            x, kept.tensors[0], row_weight(call, input()), dx);
+        call.kernels.binary_cross_entropy_backward(x, kept.tensors[0], kept.row_weight, dx);
     }
     add_skip(call, skip, dx);
 }

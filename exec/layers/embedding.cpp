@@ -1,47 +1,118 @@
 #include "exec/layers/embedding.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/as_index.h"
+
 namespace pipetwin::exec {
+namespace {
+
+/// Positions of the longer of both sequences.
+int longest_sequence(const LayerSpec& spec, const SampleShape& input) {
+    return std::max(spec.source_positions, input.positions - spec.source_positions);
+}
+
+}  // namespace
 
 Embedding::Embedding(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
     : ExecutableLayer(
           input, {.token_ids = false, .positions = input.positions, .width = spec.outputs}, format),
-      vocabulary_(spec.vocabulary),
+      spec_(spec),
       context_(spec.learned_positions ? spec.context : 0),
-      tied_(spec.tied),
       dropout_(spec.dropout) {}
 
 Bytes Embedding::workspace_bytes(int samples) const {
     return dropout_.workspace_bytes(output_bytes(samples));
 }
 
+/// The sinusoids, which are as old as the weights and never change.
+Bytes Embedding::state_bytes() const {
+    return spec_.sinusoids ? matrix_bytes(longest_sequence(spec_, input()), output().width)
+                           : Bytes{};
+}
+
 void Embedding::create_parameters(ParameterMaker& maker,
                                   const std::string& path,
                                   bool /*ends_residual*/) {
     using Role = ParameterMaker::Role;
+    using Uses = ParameterMaker::Uses;
     dropout_.create(maker);
-    tokens_ = maker.make(path + ".tokens",
-                         vocabulary_,
-                         output().width,
-                         Role::Table,
-                         1,
-                         tied_ ? ParameterMaker::Uses::Two : ParameterMaker::Uses::One);
-    if (context_ > 0) {
-        places_ = maker.make(path + ".places", context_, output().width, Role::Table);
+    const int width = output().width;
+    const Uses uses = spec_.tied ? Uses::Two : Uses::One;
+    tokens_ = maker.make(path + ".tokens", spec_.vocabulary, width, Role::Table, 1, uses);
+    if (spec_.source_table) {
+        source_tokens_ = maker.make(path + ".source_tokens", spec_.vocabulary, width, Role::Table);
     }
+    if (context_ > 0) {
+        places_ = maker.make(path + ".places", context_, width, Role::Table);
+    }
+    if (spec_.sinusoids) {
+        draw_sinusoids(maker);
+    }
+}
+
+void Embedding::draw_sinusoids(ParameterMaker& maker) {
+    constexpr double longest_wave = 10'000;
+    const int width = output().width;
+    const int half = (width + 1) / 2;
+    const int positions = longest_sequence(spec_, input());
+    std::vector<double> values(as_index(positions) * as_index(width));
+    for (int t = 0; t < positions; ++t) {
+        for (int j = 0; j < width; ++j) {
+            const double angle = t / std::pow(longest_wave, double{1} * (j % half) / half);
+            values[as_index(t) * as_index(width) + as_index(j)] =
+                j < half ? std::sin(angle) : std::cos(angle);
+        }
+    }
+    sinusoids_ = maker.make_constant(positions, width, values);
 }
 
 std::vector<Parameter*> Embedding::parameters() {
     std::vector<Parameter*> all{&tokens_};
+    if (spec_.source_table) {
+        all.push_back(&source_tokens_);
+    }
     if (context_ > 0) {
         all.push_back(&places_);
     }
     return all;
 }
 
-// y[s, t] = tokens[id[s, t]] + places[t]
+std::array<Embedding::Part, 2> Embedding::parts() {
+    const int source = spec_.source_positions;
+    const int all = input().positions;
+    const double scale = spec_.scaled ? std::sqrt(output().width) : 1.0;
+    return {Part{.rows = {.positions = all, .first = source, .count = all - source, .scale = scale},
+                 .tokens = &tokens_},
+            Part{.rows = {.positions = all, .first = 0, .count = source, .scale = scale},
+                 .tokens = spec_.source_table ? &source_tokens_ : &tokens_}};
+}
+
+/// Rows of a learned position table stand in the order of a sample's positions.
+template <class AnyView>
+AnyView Embedding::places_of(const Part& part, AnyView places) {
+    if (places.empty()) {
+        return {};
+    }
+    const ElementRange own{.begin = part.rows.first * places.columns,
+                           .size = part.rows.count * places.columns};
+    return {part_of(places, own).data, places.dtype, part.rows.count, places.columns};
+}
+
+// y[s, t] = c tokens[id[s, t]] + places[t]
 void Embedding::forward(LayerCall& call, ConstView x, ConstView /*skip*/, View y, Kept& /*kept*/) {
-    check_tokens(*call.data, vocabulary_);
-    call.kernels.embedding_forward(x, tokens_.value, places_.value, input().positions, y);
+    check_tokens(*call.data, spec_.vocabulary);
+    for (const Part& part : parts()) {
+        if (part.rows.count > 0) {
+            call.kernels.embedding_forward(
+                part.rows,
+                x,
+                part.tokens->value,
+                spec_.sinusoids ? ConstView(sinusoids_) : places_of(part, ConstView(places_.value)),
+                y);
+        }
+    }
     dropout_.forward(call, {}, y);
 }
 
@@ -55,11 +126,18 @@ void Embedding::backward_input(LayerCall& call,
     call.done(Op::BackwardInput);
 }
 
-// dtokens[id[s, t]] += dy[s, t],  dplaces[t] += dy[s, t]
+// dtokens[id[s, t]] += c dy[s, t],  dplaces[t] += dy[s, t]
 void Embedding::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
     const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
-    call.kernels.embedding_backward(
-        x, gradient, input().positions, tokens_.gradient, places_.gradient);
+    for (const Part& part : parts()) {
+        if (part.rows.count > 0) {
+            call.kernels.embedding_backward(part.rows,
+                                            x,
+                                            gradient,
+                                            part.tokens->gradient,
+                                            places_of(part, View(places_.gradient)));
+        }
+    }
     call.done(Op::BackwardWeight);
 }
 

@@ -72,4 +72,49 @@ void Join::backward_input(LayerCall& /*call*/,
     throw InternalError("a join has several inputs");
 }
 
+namespace {
+
+/// All positions of a sample side by side, in one row.
+template <class AnyView>
+AnyView by_sample(AnyView matrix, int samples) {
+    return {matrix.data, matrix.dtype, samples, matrix.rows * matrix.columns / samples};
+}
+
+}  // namespace
+
+Positions::Positions(int begin,
+                     const SampleShape& input,
+                     const SampleShape& output,
+                     NumberFormat format)
+    : ExecutableLayer(input, output, format), begin_(begin) {}
+
+// y[s, i] = skip[s, i] + x[s, begin + i]
+void Positions::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) {
+    const std::int64_t width = input().width;
+    call.kernels.copy_columns(
+        {.from = begin_ * width, .to = 0, .count = output().positions * width, .adds = false},
+        by_sample(x, call.samples),
+        by_sample(y, call.samples));
+    if (!skip.empty()) {
+        call.kernels.add(skip, y);
+    }
+}
+
+// dx[s, begin + i] = skip[s, begin + i] + dy[s, i]
+void Positions::backward_input(
+    LayerCall& call, Kept& /*kept*/, ConstView /*x*/, ConstView dy, ConstView skip, View dx) {
+    if (!dx.empty()) {
+        const std::int64_t width = input().width;
+        call.kernels.fill_zero(dx);
+        call.kernels.copy_columns(
+            {.from = 0, .to = begin_ * width, .count = output().positions * width, .adds = false},
+            by_sample(dy, call.samples),
+            by_sample(dx, call.samples));
+        if (!skip.empty()) {
+            call.kernels.add(skip, dx);
+        }
+    }
+    call.done(Op::BackwardInput);
+}
+
 }  // namespace pipetwin::exec

@@ -53,4 +53,23 @@ class Join final : public JoiningLayer {
     std::vector<std::int64_t> begins_;  ///< [input]: its first column of the output
 };
 
+/// Some neighbouring positions of each sample, from `begin` on:
+///
+///     y[s, i] = skip[s, i] + x[s, begin + i]        x (n, width)   y (samples * positions, width)
+///     dx[s, begin + i] = skip[s, begin + i] + dy[s, i],  skip elsewhere
+///
+/// Its backward does not read its input.
+class Positions final : public ExecutableLayer {
+  public:
+    Positions(int begin, const SampleShape& input, const SampleShape& output, NumberFormat format);
+
+    bool backward_reads_input() const override { return false; }
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+
+  private:
+    int begin_;
+};
+
 }  // namespace pipetwin::exec

@@ -68,7 +68,8 @@ void ParameterMaker::draw(Parameter& parameter,
     }
     std::vector<double> values(as_index(parameter.value.size()));
     for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] = draw(stream, role, inputs, i);
+        values[i] =
+            draw(stream, role, inputs, {parameter.value.rows(), parameter.value.columns()}, i);
     }
     kernels_.upload(values, parameter.value);
     std::span<const double> exact(values);
@@ -130,6 +131,14 @@ Parameter ParameterMaker::make_state(const std::string& name,
     return state;
 }
 
+Tensor ParameterMaker::make_constant(std::int64_t rows,
+                                     std::int64_t columns,
+                                     const std::vector<double>& values) {
+    Tensor constant = arena_.allocate(settings_.format.real, rows, columns, MemoryKind::Weights);
+    kernels_.upload(values, constant);
+    return constant;
+}
+
 Tensor ParameterMaker::make_sums(std::int64_t rows, std::int64_t columns) {
     Tensor sums = arena_.allocate(DType::F64, rows, columns, MemoryKind::Weights);
     kernels_.fill_zero(sums);
@@ -147,10 +156,16 @@ RandomStream ParameterMaker::dropout_stream() {
 double ParameterMaker::draw(const RandomStream& stream,
                             Role role,
                             int inputs,
+                            std::pair<std::int64_t, std::int64_t> shape,
                             std::uint64_t element) const {
     constexpr double gpt_deviation = 0.02;
     const bool gpt = settings_.style == Style::Gpt;
-    const auto uniform = [&] { return (2 * stream.uniform(element) - 1) / std::sqrt(inputs); };
+    const bool transformer = settings_.style == Style::Transformer;
+    const auto ends = static_cast<double>(shape.first + shape.second);
+    const auto uniform = [&] {
+        const double number = 2 * stream.uniform(element) - 1;
+        return transformer ? number * std::sqrt(6 / ends) : number / std::sqrt(inputs);
+    };
     switch (role) {
         case Role::Weight:
             return gpt ? gpt_deviation * stream.normal(element) : uniform();
@@ -158,9 +173,10 @@ double ParameterMaker::draw(const RandomStream& stream,
             return gpt ? gpt_deviation * settings_.residual_scale * stream.normal(element)
                        : uniform();
         case Role::Bias:
-            return gpt ? 0.0 : uniform();
+            return gpt || transformer ? 0.0 : uniform();
         case Role::Table:
-            return gpt_deviation * stream.normal(element);
+            return stream.normal(element) *
+                   (transformer ? 1 / std::sqrt(static_cast<double>(shape.second)) : gpt_deviation);
         case Role::HeWeight:
             return std::sqrt(2.0 / inputs) * stream.normal(element);
         case Role::Ones:

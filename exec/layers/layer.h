@@ -60,6 +60,7 @@ struct Kept {
     std::vector<Tensor> tensors;  ///< the layer's own
     Tensor gradient;              ///< of the output; only between I and W
     std::vector<Kept> inner;      ///< of the layers inside
+    double row_weight = 0;        ///< of a loss: share of a row in the mean over the mini-batch
 
     /// Frees the tensors. The lists stay as long as they were, so that the next micro-batch asks
     /// for no memory of the host's.
@@ -105,11 +106,15 @@ class ShareCut {
 /// the unit in the model, number of the parameter in the unit, element) and on nothing else.
 class ParameterMaker {
   public:
-    /// Distribution from which weights are drawn. A model that begins with an embedding is drawn as
-    /// GPT-2: normal with deviation 0.02, the last product of every residual branch scaled by 1 /
-    /// sqrt(number of branches), biases zero. Any other as torch's Linear: uniform in
-    /// +-1/sqrt(inputs), biases too.
-    enum class Style { Gpt, Linear };
+    /// Distribution from which weights are drawn.
+    ///
+    /// Gpt, of a model that begins with an embedding: as GPT-2, normal with deviation 0.02, the
+    /// last product of every residual branch scaled by 1 / sqrt(number of branches), biases zero.
+    /// Transformer, of one whose embedding scales its rows: tables normal with deviation 1 /
+    /// sqrt(width), weights uniform in +-sqrt(6 / (inputs + outputs)) (Vaswani et al., arXiv
+    /// 1706.03762; Glorot and Bengio, AISTATS 2010), biases zero. Linear, of any other: as torch's
+    /// Linear, uniform in +-1/sqrt(inputs), biases too.
+    enum class Style { Gpt, Linear, Transformer };
     /// Everything that a unit's parameters depend on.
     struct Settings {
         Style style = Style::Linear;
@@ -153,6 +158,10 @@ class ParameterMaker {
     /// Makes one row of a layer's state (`ExecutableLayer::state`), all `initial`: a parameter that
     /// has a value alone, whatever its optimizer and its replica.
     Parameter make_state(const std::string& name, DType type, std::int64_t columns, int initial);
+    /// Makes a matrix of numbers that never change, rounded to those of the model.
+    Tensor make_constant(std::int64_t rows,
+                         std::int64_t columns,
+                         const std::vector<double>& values);
     /// Makes a matrix of sums that a layer's state follows, in fp64.
     Tensor make_sums(std::int64_t rows, std::int64_t columns);
 
@@ -162,7 +171,12 @@ class ParameterMaker {
   private:
     Parameter allocate(const std::string& name, std::int64_t rows, std::int64_t columns, Uses uses);
     void draw(Parameter& parameter, const RandomStream& stream, Role role, int inputs) const;
-    double draw(const RandomStream& stream, Role role, int inputs, std::uint64_t element) const;
+    /// `shape`: rows and columns of the parameter.
+    double draw(const RandomStream& stream,
+                Role role,
+                int inputs,
+                std::pair<std::int64_t, std::int64_t> shape,
+                std::uint64_t element) const;
 
     Arena& arena_;
     const Kernels& kernels_;

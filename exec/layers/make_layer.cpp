@@ -7,11 +7,11 @@
 
 #include "core/base/error.h"
 #include "core/model/inner_layers.h"
+#include "exec/layers/activations.h"
 #include "exec/layers/attention.h"
 #include "exec/layers/cross_entropy.h"
 #include "exec/layers/dropout.h"
 #include "exec/layers/embedding.h"
-#include "exec/layers/gelu.h"
 #include "exec/layers/graph.h"
 #include "exec/layers/image/conv2d.h"
 #include "exec/layers/image/norms.h"
@@ -22,10 +22,10 @@
 #include "exec/layers/join.h"
 #include "exec/layers/layer_norm.h"
 #include "exec/layers/linear.h"
+#include "exec/layers/padded_attention.h"
 #include "exec/layers/residual.h"
 #include "exec/layers/rms_norm.h"
 #include "exec/layers/sequence.h"
-#include "exec/layers/swiglu.h"
 
 namespace pipetwin::exec {
 
@@ -109,7 +109,15 @@ constexpr std::array layer_makers{
                }},
     LayerMaker{LayerType::Attention,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
-                   return std::make_unique<Attention>(spec, input, format);
+                   if (spec.causal) {
+                       return std::make_unique<Attention>(spec, input, format);
+                   }
+                   return std::make_unique<PaddedAttention>(spec, input, format);
+               }},
+    LayerMaker{LayerType::Positions,
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Positions>(
+                       spec.begin, input, output_shape(spec, input), format);
                }},
     LayerMaker{LayerType::CrossEntropy,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
@@ -250,6 +258,9 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
             CrossEntropyOfTwo::Options{.label_smoothing = spec.label_smoothing,
                                        .auxiliary_weight = spec.auxiliary_weight},
             format);
+    }
+    if (spec.type == LayerType::CrossAttention) {
+        return std::make_unique<CrossAttention>(spec, inputs, format);
     }
     return std::make_unique<Join>(spec.type, inputs, joined_output(spec, inputs), format);
 }

@@ -115,6 +115,8 @@ double learning_rate(const OptimizerSettings& settings, int step) {
             return rate * std::pow(settings.rate_factor,
                                    std::ranges::upper_bound(settings.milestones, step) -
                                        settings.milestones.begin());
+        case RateSchedule::InverseSqrt:
+            return rate * std::sqrt(std::max(1, warmup) / (step + 1.0));
     }
     throw InternalError("a schedule of the learning rate");
 }

@@ -36,8 +36,10 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
     for (int i = 0; i < model.layer_count(); ++i) {
         branches += model.layer(i).spec.type == LayerType::Residual ? 1 : 0;
     }
-    const bool gpt = model.layer(0).spec.type == LayerType::Embedding;
-    return {.style = gpt ? ParameterMaker::Style::Gpt : ParameterMaker::Style::Linear,
+    using Style = ParameterMaker::Style;
+    const LayerSpec& first = model.layer(0).spec;
+    const Style of_tokens = first.scaled ? Style::Transformer : Style::Gpt;
+    return {.style = first.type == LayerType::Embedding ? of_tokens : Style::Linear,
             .residual_scale = 1.0 / std::sqrt(std::max(branches, 1)),
             .seed = options.seed,
             .layer = 0,

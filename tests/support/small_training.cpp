@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "core/model/llama.h"
+#include "core/model/transformers.h"
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"
 #include "exec/executor/backend.h"
@@ -48,6 +48,21 @@ Model small_llama_with(bool tied) {
                         .feed_forward = 14,
                         .tied = tied,
                         .rotary = {.base = 30, .factor = 8, .context = 30}});
+}
+
+Model small_translation_with(TranslationTables tables, double dropout) {
+    return translation_model({.layers = 2,
+                              .d_model = 8,
+                              .heads = 2,
+                              .head_size = 3,
+                              .feed_forward = 10,
+                              .vocabulary = 11,
+                              .source_context = 6,
+                              .target_context = 5,
+                              .tables = tables,
+                              .learned_positions = tables == TranslationTables::Separate,
+                              .label_smoothing = 0.1,
+                              .dropout = dropout});
 }
 
 Model small_norms() {

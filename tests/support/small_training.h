@@ -6,6 +6,7 @@
 
 #include "core/costs/profile.h"
 #include "core/model/model.h"
+#include "core/model/transformers.h"
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/executor/executor.h"
@@ -27,6 +28,9 @@ Model small_llama();
 /// A small Llama whose head shares the embedding's table, or does not.
 Model small_llama_with(bool tied);
 
+/// Fifteen units: two blocks of an encoder of 6 positions and two of a decoder of 5; positions are
+/// learned where the tables are separate.
+Model small_translation_with(TranslationTables tables, double dropout);
 /// Ten units of images of 3 x 2 pixels, 6 numbers each: every kind of norm, alone and inside
 /// others, and layers that drop or rectify; 5 classes.
 Model small_norms();

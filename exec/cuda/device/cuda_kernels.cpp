@@ -88,9 +88,14 @@ RmsNorm rms_norm_of(ConstView x, ConstView gain) {
     return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
 }
 
-Embedding embedding_of(ConstView ids, int positions, std::int64_t width) {
-    return {
-        .rows = ids.rows, .positions = positions, .width = width, .ids = ids.as<std::int32_t>()};
+Embedding embedding_of(const exec::EmbeddingRows& rows, ConstView ids, std::int64_t width) {
+    return {.rows = ids.rows,
+            .positions = rows.positions,
+            .width = width,
+            .ids = ids.as<std::int32_t>(),
+            .first = rows.first,
+            .count = rows.count,
+            .scale = static_cast<float>(rows.scale)};
 }
 
 CrossEntropy loss_of(ConstView x, ConstView targets) {
@@ -451,23 +456,29 @@ void CudaKernels::attention_backward(const exec::AttentionShape& shape,
     lane_.list().add("cudaMemcpyAsync", copy, qkv.data, scratch, bytes);
 }
 
-void CudaKernels::embedding_forward(
-    ConstView ids, ConstView tokens, ConstView places, int positions, View y) const {
+void CudaKernels::embedding_forward(const exec::EmbeddingRows& rows,
+                                    ConstView ids,
+                                    ConstView tokens,
+                                    ConstView places,
+                                    View y) const {
     lane_.list().add("embedding_forward",
                      cuda::embedding_forward,
                      real_of(y.dtype),
-                     embedding_of(ids, positions, y.columns),
+                     embedding_of(rows, ids, y.columns),
                      tokens.data,
                      places.data,
                      y.data);
 }
 
-void CudaKernels::embedding_backward(
-    ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const {
+void CudaKernels::embedding_backward(const exec::EmbeddingRows& rows,
+                                     ConstView ids,
+                                     ConstView dy,
+                                     View dtokens,
+                                     View dplaces) const {
     lane_.list().add("embedding_backward",
                      cuda::embedding_backward,
                      real_of(dy.dtype),
-                     embedding_of(ids, positions, dy.columns),
+                     embedding_of(rows, ids, dy.columns),
                      dy.data,
                      dtokens.as<float>(),
                      dplaces.as<float>());

@@ -103,14 +103,14 @@ class CudaKernels final : public exec::Kernels {
                             exec::View qkv,
                             std::byte* scratch) const override;
 
-    void embedding_forward(exec::ConstView ids,
+    void embedding_forward(const exec::EmbeddingRows& rows,
+                           exec::ConstView ids,
                            exec::ConstView tokens,
                            exec::ConstView places,
-                           int positions,
                            exec::View y) const override;
-    void embedding_backward(exec::ConstView ids,
+    void embedding_backward(const exec::EmbeddingRows& rows,
+                            exec::ConstView ids,
                             exec::ConstView dy,
-                            int positions,
                             exec::View dtokens,
                             exec::View dplaces) const override;
 

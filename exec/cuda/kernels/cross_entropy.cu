@@ -96,6 +96,17 @@ __global__ void __launch_bounds__(row_block) forward_kernel(Forward<T> o) {
         return;
     }
     const auto thread = static_cast<std::int64_t>(threadIdx.x % threads);
+    const std::int32_t target = o.targets[row];
+    if (target < 0) {  // for all threads of the row
+        if (thread == 0) {
+            o.log_sums[row] = FLT_MAX;
+            o.row_losses[row] = 0;
+            if (o.row_rights != nullptr) {
+                o.row_rights[row] = 0;
+            }
+        }
+        return;
+    }
     const T* const x = o.x + row * o.width;
     const Cut cut = cut_row(x, o.width, o.in_packs);
     Exponentials own;
@@ -117,7 +128,6 @@ __global__ void __launch_bounds__(row_block) forward_kernel(Forward<T> o) {
     }
     const float largest = group_max<threads>(own.largest);
     const float sum = group_sum<threads>(own.sum * __expf(own.largest - largest));
-    const std::int32_t target = o.targets[row];
     const RowDetails details = details_of<threads>(o, x, target, largest);
     if (thread == 0) {
         const double log_sum = static_cast<double>(largest) + log(static_cast<double>(sum));
@@ -175,10 +185,10 @@ __global__ void __launch_bounds__(row_block) backward_kernel(Backward<T> o) {
     const T* const x = o.x + row * o.width;
     T* const dx = o.dx + row * o.width;
     const std::int64_t target = o.targets[row];
-    const float log_sum = o.log_sums[row];
+    const float log_sum = o.log_sums[row];  // so large without a target that the softmax is 0
     const float scale = o.scale;
     const float certain = o.certain;
-    const float shared = o.shared;
+    const float shared = target < 0 ? 0.0F : o.shared;
     const auto gradient = [=](T value, std::int64_t j) {
         const float softmax = __expf(to_float(value) - log_sum) * scale;
         return from_float<T>((j == target ? softmax - certain : softmax) - shared);

@@ -8,6 +8,12 @@ namespace {
 constexpr int block_size = 256;
 constexpr int block_warps = block_size / warp_lanes;
 
+/// The token of a row; -1 for one that is not embedded.
+__device__ __forceinline__ std::int32_t id_of(const Embedding& of, std::int64_t row) {
+    const std::int64_t place = row % of.positions - of.first;
+    return place >= 0 && place < of.count ? of.ids[row] : -1;
+}
+
 template <class T>
 struct Forward {
     Embedding of;
@@ -25,19 +31,28 @@ __global__ void __launch_bounds__(block_size) forward_kernel(Forward<T> o) {
         return;
     }
     const std::int64_t width = o.of.width;
-    const T* const token = o.tokens + o.of.ids[row] * width;
-    const T* const place = o.places == nullptr ? nullptr : o.places + row % o.of.positions * width;
+    const std::int32_t id = id_of(o.of, row);
+    if (id < 0) {
+        return;
+    }
+    const T* const token = o.tokens + id * width;
+    const T* const place =
+        o.places == nullptr ? nullptr : o.places + (row % o.of.positions - o.of.first) * width;
+    const float scale = o.of.scale;
     T* const y = o.y + row * width;
     constexpr std::int64_t stride = warp_lanes * pack;
     for (std::int64_t j = static_cast<std::int64_t>(threadIdx.x % warp_lanes) * pack; j < width;
          j += stride) {
         Pack<T, pack> result = load_pack<T, pack>(token + j);
+        Pack<T, pack> of_place;
         if (place != nullptr) {
-            const Pack<T, pack> of_place = load_pack<T, pack>(place + j);
-            PIPETWIN_UNROLL
-            for (int k = 0; k < pack; ++k) {
-                result.at[k] = from_float<T>(to_float(result.at[k]) + to_float(of_place.at[k]));
-            }
+            of_place = load_pack<T, pack>(place + j);
+        }
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            const float scaled = __fmul_rn(scale, to_float(result.at[k]));
+            result.at[k] = from_float<T>(
+                place == nullptr ? scaled : __fadd_rn(scaled, to_float(of_place.at[k])));
         }
         store_pack<T, pack>(y + j, result);
     }
@@ -46,8 +61,9 @@ __global__ void __launch_bounds__(block_size) forward_kernel(Forward<T> o) {
 /// Number of ids that are searched at once.
 constexpr int window = 4 * block_size;
 
-// Whether `id` is among the first `count` ids; the same answer in all threads of the block.
-__device__ __forceinline__ bool occurs(const std::int32_t* ids, std::int64_t count, int id) {
+// Whether `id` is among the ids of the first `count` rows; the same answer in all threads of the
+// block.
+__device__ __forceinline__ bool occurs(const Embedding& of, std::int64_t count, int id) {
     PIPETWIN_SHARED(of_warps, unsigned[block_warps]);
     const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
     for (std::int64_t begin = 0; begin < count; begin += window) {
@@ -55,7 +71,7 @@ __device__ __forceinline__ bool occurs(const std::int32_t* ids, std::int64_t cou
         PIPETWIN_UNROLL
         for (int i = 0; i < 4; ++i) {
             const std::int64_t row = begin + i * block_size + threadIdx.x;
-            here = here || (row < count && ids[row] == id);
+            here = here || (row < count && id_of(of, row) == id);
         }
         const unsigned votes = __ballot_sync(all_lanes, here);
         __syncthreads();  // all have read what the window before left
@@ -82,8 +98,10 @@ struct Matches {
 // The rows of the window at `begin` that have this id, in ascending order; returns their number.
 // Warp w searches offsets 128 w ... 128 w + 127. The first barrier also waits for those who still
 // read the last window's offsets.
-__device__ __forceinline__ int find_matches(
-    const std::int32_t* ids, std::int64_t rows, std::int64_t begin, int id, Matches& matches) {
+__device__ __forceinline__ int find_matches(const Embedding& of,
+                                            std::int64_t begin,
+                                            int id,
+                                            Matches& matches) {
     const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
     const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
     unsigned votes[4];
@@ -91,7 +109,7 @@ __device__ __forceinline__ int find_matches(
     PIPETWIN_UNROLL
     for (int i = 0; i < 4; ++i) {
         const std::int64_t row = begin + 4 * warp_lanes * warp + warp_lanes * i + lane;
-        votes[i] = __ballot_sync(all_lanes, row < rows && ids[row] == id ? 1 : 0);
+        votes[i] = __ballot_sync(all_lanes, row < of.rows && id_of(of, row) == id ? 1 : 0);
         of_warp += __popc(votes[i]);
     }
     if (lane == 0) {
@@ -118,10 +136,16 @@ __device__ __forceinline__ int find_matches(
     return total;
 }
 
-// to[j ...] += from of several rows, one after the other; the loads of four rows are in flight.
+// to[j ...] += scale from of several rows, one after the other; the loads of four rows are in
+// flight.
 template <class T, int pack, class RowAt>
-__device__ __forceinline__ void add_rows(
-    const T* from, std::int64_t width, std::int64_t j, int count, RowAt row_at, float* to) {
+__device__ __forceinline__ void add_rows(const T* from,
+                                         std::int64_t width,
+                                         std::int64_t j,
+                                         int count,
+                                         RowAt row_at,
+                                         float scale,
+                                         float* to) {
     Pack<float, pack> sums;
     PIPETWIN_UNROLL
     for (int k = 0; k < pack; ++k) {
@@ -132,7 +156,7 @@ __device__ __forceinline__ void add_rows(
         const Pack<T, pack> values = load_pack<T, pack>(from + row_at(i) * width + j);
         PIPETWIN_UNROLL
         for (int k = 0; k < pack; ++k) {
-            sums.at[k] += to_float(values.at[k]);
+            sums.at[k] += __fmul_rn(scale, to_float(values.at[k]));
         }
     }
     PIPETWIN_UNROLL
@@ -147,19 +171,19 @@ template <class T, int pack>
 __global__ void __launch_bounds__(block_size)
     backward_tokens_kernel(Embedding of, const T* dy, float* dtokens) {
     const std::int64_t first = blockIdx.x;
-    const int id = of.ids[first];
-    if (occurs(of.ids, first, id)) {
+    const int id = id_of(of, first);
+    if (id < 0 || occurs(of, first, id)) {
         return;
     }
     PIPETWIN_SHARED(matches, Matches);
     float* const to = dtokens + id * of.width;
     for (std::int64_t begin = first; begin < of.rows; begin += window) {
-        const int count = find_matches(of.ids, of.rows, begin, id, matches);
+        const int count = find_matches(of, begin, id, matches);
         const auto row_at = [&](int i) { return begin + matches.offsets[i]; };
         for (std::int64_t j = static_cast<std::int64_t>(threadIdx.x) * pack;
              count > 0 && j < of.width;
              j += block_size * pack) {
-            add_rows<T, pack>(dy, of.width, j, count, row_at, to);
+            add_rows<T, pack>(dy, of.width, j, count, row_at, of.scale, to);
         }
     }
 }
@@ -171,13 +195,14 @@ __global__ void __launch_bounds__(block_size)
     const std::int64_t packs = of.width / pack;
     const std::int64_t thread = thread_of_grid();
     const std::int64_t position = thread / packs;
-    if (position >= of.positions || position >= of.rows) {
+    const std::int64_t first_row = of.first + position;
+    if (position >= of.count || first_row >= of.rows) {
         return;
     }
-    const int count = static_cast<int>((of.rows - position - 1) / of.positions + 1);
-    const auto row_at = [&](int i) { return position + i * of.positions; };
+    const int count = static_cast<int>((of.rows - first_row - 1) / of.positions + 1);
+    const auto row_at = [&](int i) { return first_row + i * of.positions; };
     add_rows<T, pack>(
-        dy, of.width, thread % packs * pack, count, row_at, dplaces + position * of.width);
+        dy, of.width, thread % packs * pack, count, row_at, 1.0F, dplaces + position * of.width);
 }
 
 template <class T, int pack>
@@ -188,7 +213,7 @@ cudaError_t backward(
     if (error != cudaSuccess || dplaces == nullptr) {
         return error;
     }
-    const std::int64_t threads = of.positions * (of.width / pack);
+    const std::int64_t threads = of.count * (of.width / pack);
     return launch<backward_places_kernel<T, pack>>(
         static_cast<unsigned>(ceil_div(threads, block_size)),
         block_size,

@@ -202,23 +202,27 @@ cudaError_t rms_norm_backward_weight(Real real,
 
 // embedding.cu
 
-/// Row r is at position r mod `positions` of its sample and has the token ids[r].
+/// Row r is at position r mod `positions` of its sample and has the token ids[r]. `count` positions
+/// of each sample, from `first` on, are embedded; places are counted from there.
 struct Embedding {
     std::int64_t rows = 0;
     std::int64_t positions = 1;
     std::int64_t width = 0;
     const std::int32_t* ids = nullptr;
+    std::int64_t first = 0;
+    std::int64_t count = 1;
+    float scale = 1;  ///< of the tokens' rows
 };
 
-/// y[r] = tokens[ids[r]] + places[r mod positions]; places may be null.
+/// y[r] = scale tokens[ids[r]] + places[r mod positions - first]; places may be null.
 cudaError_t embedding_forward(Real real,
                               const Embedding& embedding,
                               const void* tokens,
                               const void* places,
                               void* y,
                               cudaStream_t stream);
-/// The rows of dy are added to the rows of dtokens and dplaces (may be null) that they came from,
-/// in ascending order.
+/// The rows of dy are added to the rows of dtokens (times `scale`) and of dplaces (may be null)
+/// that they came from, in ascending order.
 cudaError_t embedding_backward(Real real,
                                const Embedding& embedding,
                                const void* dy,
@@ -233,7 +237,8 @@ struct CrossEntropy {
     std::int64_t rows = 0;
     std::int64_t width = 0;
     const void* x = nullptr;
-    const std::int32_t* targets = nullptr;  ///< (rows), each in [0, width)
+    /// (rows), each in [0, width), or -1: the row has no part in the loss.
+    const std::int32_t* targets = nullptr;
 };
 
 /// Where a loss goes, and how many rows have the target's class. The device writes both sums: they

@@ -57,6 +57,9 @@ class LayerRun {
         batch.samples = samples;
         batch.positions = in.positions;
         batch.target_positions = in.positions;
+        for (int sample = 0; sample < samples; ++sample) {
+            batch.lengths.push_back(length_of(sample, in.positions));
+        }
         const exec::RandomStream ids = exec::RandomStream(11).of(0);
         for (std::int64_t r = 0; r < rows; ++r) {
             const auto n = static_cast<std::uint64_t>(r);
@@ -73,6 +76,12 @@ class LayerRun {
         } else {
             set(x, random_numbers(static_cast<std::size_t>(x.size()), 1));
         }
+    }
+
+    /// Positions of a sample that are no padding, where a layer asks.
+    static std::int32_t length_of(int sample, int positions) {
+        constexpr int longest = 4;
+        return std::max(1, std::min(positions, longest) - sample);
     }
 
     static void set(exec::View view, const Numbers& numbers) {

@@ -66,6 +66,26 @@ LayerSpec rotary_spec(int heads, int groups, int head_size) {
     spec.bias = false;
     return spec;
 }
+/// An attention that sees all positions before the sample's length.
+LayerSpec seeing_all(LayerSpec attention) {
+    attention.causal = false;
+    return attention;
+}
+LayerSpec cross_spec(int heads, int head_size) {
+    return {.name = {}, .type = LayerType::CrossAttention, .heads = heads, .head_size = head_size};
+}
+LayerSpec positions_spec(int begin, int count) {
+    return {.name = {}, .type = LayerType::Positions, .begin = begin, .positions = count};
+}
+/// The embedding of two positions of a source, and of a target behind them.
+LayerSpec of_pairs(LayerSpec embedding, bool sinusoids) {
+    embedding.scaled = true;
+    embedding.sinusoids = sinusoids;
+    embedding.learned_positions = !sinusoids;
+    embedding.source_positions = 2;
+    embedding.source_table = sinusoids;
+    return embedding;
+}
 LayerSpec without_places(LayerSpec embedding) {
     embedding.learned_positions = false;
     return embedding;
@@ -222,6 +242,56 @@ std::vector<Case> text_cases() {
          3,
          numbers(5, 4),
          testing::naive_embedding},
+        {"EmbeddingOfPairs",
+         of_pairs(embedding_spec(7, 3, 5), true),
+         ids,
+         3,
+         numbers(5, 3),
+         testing::naive_embedding},
+        {"EmbeddingOfPairsWithLearnedPlaces",
+         of_pairs(embedding_spec(7, 4, 5), false),
+         ids,
+         3,
+         numbers(5, 4),
+         testing::naive_embedding},
+        {"AttentionToAllPositions",
+         seeing_all(attention_spec(2)),
+         numbers(5, 8),
+         3,
+         numbers(5, 8),
+         testing::naive_attention},
+        {"AttentionToAllPositionsOfNarrowHeads",
+         seeing_all(dropping(attention_spec(2))),
+         numbers(3, 4),
+         2,
+         numbers(3, 4)},
+        {"EncoderBlock",
+         group(LayerType::Residual, {norm, seeing_all(attention_spec(2))}),
+         numbers(5, 8),
+         2,
+         numbers(5, 8)},
+        {"Positions", positions_spec(1, 3), numbers(5, 2), 2, numbers(3, 2)},
+        {"PositionsOfAll", positions_spec(0, 5), numbers(5, 2), 2, numbers(5, 2)},
+        // Queries and keys of other numbers, the memory read twice.
+        {"CrossAttention",
+         group(LayerType::Sequence,
+               {named("x", positions_spec(0, 2)),
+                named("wide", linear_spec(6), {"x"}),
+                named("m", positions_spec(1, 4), {"input0"}),
+                named("four", cross_spec(2, 4), {"wide", "m"}),
+                named("two", cross_spec(3, 2), {"wide", "m"}),
+                named("sum", simple(LayerType::Add), {"four", "two", "wide"})}),
+         numbers(5, 3),
+         2,
+         numbers(2, 6)},
+        {"CrossAttentionWithDropout",
+         group(LayerType::Sequence,
+               {named("norm", norm),
+                named("cross", dropping(cross_spec(2, 0)), {"norm", "input0"}),
+                named("sum", simple(LayerType::Add), {"cross", "input0"})}),
+         numbers(3, 4),
+         2,
+         numbers(3, 4)},
         {"RmsNorm",
          simple(LayerType::RmsNorm),
          numbers(3, 21),

@@ -69,10 +69,19 @@ inline Numbers naive_embedding(const NaiveInput& in) {
     Numbers y;
     for (int r = 0; r < in.rows(); ++r) {
         for (int j = 0; j < in.outputs; ++j) {
-            double sum =
-                at(in.parameters[0], in.tokens[static_cast<std::size_t>(r)], in.outputs, j);
-            if (in.parameters.size() > 1) {
-                sum += at(in.parameters[1], r % in.positions, in.outputs, j);
+            const int position = r % in.positions;
+            const bool is_source = position < in.spec.source_positions;
+            const Numbers& table = in.parameters[is_source && in.spec.source_table ? 1 : 0];
+            double sum = at(table, in.tokens[static_cast<std::size_t>(r)], in.outputs, j);
+            sum *= in.spec.scaled ? std::sqrt(in.outputs) : 1;
+            if (in.spec.learned_positions && in.spec.context > 0) {
+                sum += at(in.parameters.back(), position, in.outputs, j);
+            }
+            if (in.spec.sinusoids) {
+                const int half = (in.outputs + 1) / 2;
+                const int place = position - (is_source ? 0 : in.spec.source_positions);
+                const double angle = place * std::pow(10000.0, -1.0 * (j % half) / half);
+                sum += j < half ? std::sin(angle) : std::cos(angle);
             }
             y.push_back(sum);
         }
@@ -258,9 +267,10 @@ inline Numbers naive_attention(const NaiveInput& in) {
             const int value_of = key + groups * size;
             for (int t = 0; t < in.positions; ++t) {
                 const int row = s * in.positions + t;
+                const int seen = in.spec.causal ? t + 1 : LayerRun::length_of(s, in.positions);
                 Numbers weights;
                 double sum = 0;
-                for (int u = 0; u <= t; ++u) {
+                for (int u = 0; u < seen; ++u) {
                     double score = 0;
                     for (int k = 0; k < size; ++k) {
                         score += at(qkv, row, columns, h * size + k) *
@@ -271,7 +281,7 @@ inline Numbers naive_attention(const NaiveInput& in) {
                 }
                 for (int k = 0; k < size; ++k) {
                     double value = 0;
-                    for (int u = 0; u <= t; ++u) {
+                    for (int u = 0; u < seen; ++u) {
                         value += weights[static_cast<std::size_t>(u)] / sum *
                                  at(qkv, s * in.positions + u, columns, value_of + k);
                     }

@@ -99,6 +99,49 @@ TEST_P(CudaCrossEntropy, AndItsGradient) {
     }
 }
 
+// Rows without a target add nothing to the loss, are never right, and have no gradient, however
+// large their numbers are.
+TEST_P(CudaCrossEntropy, LeavesOutRowsWithoutATarget) {
+    for (const std::int64_t width : {5L, 3000L}) {
+        constexpr std::int64_t n = 6;
+        Numbers x = random(n * width, 1);
+        std::fill_n(x.begin() + width, width, 1e30F);
+        x = rounded(real(), x);
+        std::vector<std::int32_t> targets = random_ids(n, width, 2);
+        targets[1] = -1;
+        targets[4] = -1;
+        const Expected expected = on_cpu({n, width}, x, targets, 0.1);
+        double found_sum = 0;
+        double found_right = 0;
+        const Numbers found = run([&] {
+            const Operand of_x(way(), x);
+            const Operand of_dx(way(), n * width);
+            const DeviceArray<std::int32_t> of_targets(targets);
+            const DeviceArray<float> sums(n);
+            const DeviceArray<double> scratch(index(loss_scratch(n)));
+            const DeviceArray<double> totals(2);
+            const CrossEntropy loss{n, width, of_x.data(), of_targets.data()};
+            expect_ok(cross_entropy_forward(real(),
+                                            loss,
+                                            0.1F,
+                                            sums.data(),
+                                            {totals.data(), totals.data() + 1, scratch.data()},
+                                            nullptr));
+            expect_ok(cross_entropy_backward(
+                real(), loss, sums.data(), 0.1F, scale, of_dx.data(), nullptr));
+            found_sum = totals.elements()[0];
+            found_right = totals.elements()[1];
+            return of_dx.numbers();
+        });
+        EXPECT_NEAR(found_sum, expected.loss, 1e-5 * 64 * n);
+        EXPECT_EQ(found_right, expected.right);
+        EXPECT_TRUE(close(found, expected.dx, way().bound()));
+        const std::vector<Numbers> rows = split(found, {width, width, width, width, width, width});
+        EXPECT_EQ(rows[1], Numbers(index(width)));
+        EXPECT_EQ(rows[4], Numbers(index(width)));
+    }
+}
+
 // The first of equal largest numbers is the class, as in argmax; a long row is shared by a
 // block, whose threads see different parts of it.
 TEST_P(CudaCrossEntropy, CountsTheRowsWhoseFirstLargestNumberIsTheTargets) {

@@ -15,19 +15,44 @@ struct EmbeddingCase {
     std::int64_t positions = 1;
     std::int64_t width = 0;
     std::int64_t vocabulary = 0;
+    std::int64_t first = 0;  ///< position that is embedded
+    std::int64_t count = 0;  ///< positions that are; 0: all
+    double scale = 1;
 
     std::string text() const {
-        return fmt::format("({}, {}) at {} positions, {} ids", rows, width, positions, vocabulary);
+        return fmt::format("({}, {}) at {} positions, {} of them from {} on, {} ids times {}",
+                           rows,
+                           width,
+                           positions,
+                           embedded(),
+                           first,
+                           vocabulary,
+                           scale);
+    }
+    /// Positions that are embedded.
+    std::int64_t embedded() const { return count == 0 ? positions : count; }
+    exec::EmbeddingRows of_cpu() const {
+        return {.positions = static_cast<int>(positions),
+                .first = static_cast<int>(first),
+                .count = static_cast<int>(embedded()),
+                .scale = scale};
+    }
+    Embedding of_gpu(const std::int32_t* ids) const {
+        return {rows, positions, width, ids, first, embedded(), static_cast<float>(scale)};
     }
 };
 
-/// Few ids for many rows and the reverse, a context that is longer than the samples, and (the last
-/// and slowest) more rows than backward looks at in one go.
+/// Few ids for many rows and the reverse, a context that is longer than the samples, both sequences
+/// of a sample that has two, and (the last and slowest) more rows than backward looks at in one go.
+/// The factor is a power of two: then both devices round alike, whether or not one fuses its
+/// products.
 const std::vector<EmbeddingCase> embedding_cases = {{1, 1, 1, 1},
                                                     {6, 3, 8, 4},
                                                     {40, 10, 33, 1000},
                                                     {10, 20, 16, 5},
                                                     {6, 6, 2056, 3},
+                                                    {30, 10, 33, 7, 0, 4, 5.7},
+                                                    {30, 10, 32, 7, 4, 6, 5.7},
                                                     {1100, 400, 3, 700}};
 
 TEST_P(CudaEmbedding, ForwardIsThatOfTheCpu) {
@@ -39,18 +64,19 @@ TEST_P(CudaEmbedding, ForwardIsThatOfTheCpu) {
         for (const bool with_places : {true, false}) {
             Numbers expected(index(c.rows * c.width));
             cpu().embedding_forward(
+                c.of_cpu(),
                 view(ids),
                 view(tokens, c.vocabulary, c.width),
                 with_places ? view(places, c.positions, c.width) : exec::ConstView(),
-                static_cast<int>(c.positions),
                 view(expected, c.rows, c.width));
             const Numbers found = run([&] {
                 const DeviceArray<std::int32_t> of_ids(ids);
                 const Operand of_tokens(way(), tokens);
                 const Operand of_places(way(), places);
-                const Operand y(way(), c.rows * c.width);
+                Operand y(way(), c.rows * c.width);
+                y.repeat({0});
                 expect_ok(embedding_forward(real(),
-                                            {c.rows, c.positions, c.width, of_ids.data()},
+                                            c.of_gpu(of_ids.data()),
                                             of_tokens.data(),
                                             with_places ? of_places.data() : nullptr,
                                             y.data(),
@@ -81,9 +107,9 @@ TEST_P(CudaEmbedding, BackwardIsThatOfTheCpuBitForBit) {
             Numbers dtokens = before_tokens;
             Numbers dplaces = before_places;
             cpu().embedding_backward(
+                c.of_cpu(),
                 view(ids),
                 view(dy, c.rows, c.width),
-                static_cast<int>(c.positions),
                 view(dtokens, c.vocabulary, c.width),
                 with_places ? view(dplaces, c.positions, c.width) : exec::View());
             const Numbers found = run([&] {
@@ -92,7 +118,7 @@ TEST_P(CudaEmbedding, BackwardIsThatOfTheCpuBitForBit) {
                 const DeviceArray<float> to_tokens(before_tokens);
                 const DeviceArray<float> to_places(before_places);
                 expect_ok(embedding_backward(real(),
-                                             {c.rows, c.positions, c.width, of_ids.data()},
+                                             c.of_gpu(of_ids.data()),
                                              of_dy.data(),
                                              to_tokens.data(),
                                              with_places ? to_places.data() : nullptr,

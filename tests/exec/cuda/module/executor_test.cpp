@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "core/model/llama.h"
+#include "core/model/transformers.h"
 #include "core/timeline/footprint.h"
 #include "exec/data/random_batch.h"
 #include "exec/gpu/cuda_module.h"

@@ -1,0 +1,219 @@
+#include "core/model/transformers.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/model/layer_placement.h"
+
+namespace pipetwin {
+
+Model llama_model(const LlamaSizes& sizes) {
+    expect_blocks(sizes.layers);
+    constexpr int widest = std::numeric_limits<int>::max() / 2;
+    if (sizes.feed_forward < 1 || sizes.feed_forward > widest) {
+        throw Error(ErrorKind::BadInput,
+                    "model.feed_forward",
+                    fmt::format("{}, expected 1 to {}", sizes.feed_forward, widest),
+                    "Llama has about 8/3 of d_model, or 7/2");
+    }
+    const LayerSpec norm{
+        .name = "norm", .type = LayerType::RmsNorm, .epsilon = sizes.epsilon, .inner = {}};
+    std::vector<LayerSpec> units;
+    units.reserve(2 * static_cast<std::size_t>(sizes.layers) + 2);
+    units.push_back({.name = "embedding",
+                     .type = LayerType::Embedding,
+                     .outputs = sizes.d_model,
+                     .vocabulary = sizes.vocabulary,
+                     .context = sizes.context,
+                     .learned_positions = false,
+                     .tied = sizes.tied});
+    for (int block = 0; block < sizes.layers; ++block) {
+        units.push_back({.name = fmt::format("block{}.attention", block),
+                         .type = LayerType::Residual,
+                         .inner = {norm,
+                                   {.name = "attention",
+                                    .type = LayerType::Attention,
+                                    .heads = sizes.heads,
+                                    .key_value_heads = sizes.key_value_heads,
+                                    .head_size = sizes.head_size,
+                                    .rotary = sizes.rotary,
+                                    .bias = false}}});
+        units.push_back({.name = fmt::format("block{}.feed_forward", block),
+                         .type = LayerType::Residual,
+                         .inner = {norm,
+                                   {.name = "gate_up",
+                                    .type = LayerType::Linear,
+                                    .outputs = 2 * sizes.feed_forward,
+                                    .bias = false},
+                                   {.name = "swiglu", .type = LayerType::SwiGlu},
+                                   {.name = "down",
+                                    .type = LayerType::Linear,
+                                    .outputs = sizes.d_model,
+                                    .bias = false}}});
+    }
+    units.push_back(language_head(norm, sizes.vocabulary, sizes.tied));
+    return Model::chain({.token_ids = true, .positions = sizes.context}, std::move(units));
+}
+
+namespace {
+
+/// A list of layers of a translation model, and its parts.
+class TranslationUnits {
+  public:
+    explicit TranslationUnits(const TranslationSizes& sizes) : sizes_(sizes) {}
+
+    /// x + attention(norm(x)).
+    void self_attention(const std::string& block, bool causal, std::vector<std::string> inputs) {
+        units_.push_back({.name = block + ".attention",
+                          .type = LayerType::Residual,
+                          .inner = {norm_, attention("attention", LayerType::Attention, causal)},
+                          .inputs = std::move(inputs)});
+    }
+
+    /// x + attention of norm(x) to the memory.
+    void cross_attention(const std::string& block, const std::string& x) {
+        LayerSpec cross = attention("attention", LayerType::CrossAttention, true);
+        cross.inputs = {"norm", "input1"};
+        units_.push_back(
+            {.name = block + ".cross_attention",
+             .type = LayerType::Sequence,
+             .inner = {norm_,
+                       cross,
+                       {.name = "sum", .type = LayerType::Add, .inputs = {"input0", "attention"}}},
+             .inputs = {x, "memory"}});
+    }
+
+    /// x + linear(activation(linear(norm(x)))).
+    void feed_forward(const std::string& block) {
+        const bool relu = sizes_.activation == FeedForwardActivation::Relu;
+        units_.push_back(
+            {.name = block + ".feed_forward",
+             .type = LayerType::Residual,
+             .inner = {
+                 norm_,
+                 {.name = "up", .type = LayerType::Linear, .outputs = inner_width()},
+                 {.name = relu ? "relu" : "gelu", .type = relu ? LayerType::Relu : LayerType::Gelu},
+                 {.name = "down",
+                  .type = LayerType::Linear,
+                  .outputs = sizes_.d_model,
+                  .dropout = sizes_.dropout}}});
+    }
+
+    /// The embedding of source and target, and the parts of its output.
+    void embedding() {
+        units_.push_back({.name = "embedding",
+                          .type = LayerType::Embedding,
+                          .outputs = sizes_.d_model,
+                          .vocabulary = sizes_.vocabulary,
+                          .context = sizes_.source_context + sizes_.target_context,
+                          .learned_positions = sizes_.learned_positions,
+                          .sinusoids = !sizes_.learned_positions,
+                          .scaled = true,
+                          .source_positions = sizes_.source_context,
+                          .source_table = sizes_.tables != TranslationTables::Shared,
+                          .tied = sizes_.tables != TranslationTables::Separate,
+                          .dropout = sizes_.dropout});
+        part("target", sizes_.source_context, sizes_.target_context);
+        part("source", 0, sizes_.source_context);
+    }
+
+    /// The encoder's output.
+    void memory() { units_.push_back({.name = "memory", .type = LayerType::LayerNorm}); }
+
+    void head() {
+        units_.push_back(
+            language_head(norm_, sizes_.vocabulary, sizes_.tables != TranslationTables::Separate));
+        units_.back().inner.back().label_smoothing = smoothing();
+    }
+
+    std::vector<LayerSpec> take() { return std::move(units_); }
+
+  private:
+    void part(const char* name, int begin, int positions) {
+        units_.push_back({.name = name,
+                          .type = LayerType::Positions,
+                          .begin = begin,
+                          .positions = positions,
+                          .inputs = {"embedding"}});
+    }
+
+    LayerSpec attention(const char* name, LayerType type, bool causal) const {
+        return {.name = name,
+                .type = type,
+                .heads = sizes_.heads,
+                .head_size = sizes_.head_size,
+                .causal = causal,
+                .dropout = sizes_.dropout};
+    }
+
+    int inner_width() const {
+        constexpr std::int64_t widest = std::numeric_limits<int>::max();
+        return sizes_.feed_forward > 0
+                   ? sizes_.feed_forward
+                   : static_cast<int>(std::min(4 * std::int64_t{sizes_.d_model}, widest));
+    }
+
+    /// e / (V - 1) for each of the others is s / V for all with s = e V / (V - 1): the target then
+    /// has 1 - s + s / V = 1 - e.
+    double smoothing() const {
+        const double classes = std::max(sizes_.vocabulary, 2);
+        return sizes_.smoothing == Smoothing::All
+                   ? sizes_.label_smoothing
+                   : sizes_.label_smoothing * classes / (classes - 1);
+    }
+
+    TranslationSizes sizes_;
+    LayerSpec norm_{.name = "norm", .type = LayerType::LayerNorm};
+    std::vector<LayerSpec> units_;
+};
+
+}  // namespace
+
+Model translation_model(const TranslationSizes& sizes) {
+    constexpr int most_blocks = (static_cast<int>(most_layers) - 5) / 5;
+    if (sizes.layers < 1 || sizes.layers > most_blocks) {
+        throw Error(ErrorKind::BadInput,
+                    "model.layers",
+                    fmt::format("{}, expected 1 to {}", sizes.layers, most_blocks),
+                    "is there a digit too many?");
+    }
+    for (const auto& [key, context] : {std::pair{"source_context", sizes.source_context},
+                                       std::pair{"target_context", sizes.target_context}}) {
+        constexpr int longest = std::numeric_limits<int>::max() / 2;
+        if (context < 1 || context > longest) {
+            throw Error(ErrorKind::BadInput,
+                        fmt::format("model.{}", key),
+                        fmt::format("{}, expected 1 to {}", context, longest),
+                        "it is the number of tokens of the longest sequence");
+        }
+    }
+    TranslationUnits units(sizes);
+    units.embedding();
+    for (int block = 0; block < sizes.layers; ++block) {
+        const std::string name = fmt::format("encoder{}", block);
+        units.self_attention(name, false, {});
+        units.feed_forward(name);
+    }
+    units.memory();
+    std::string before = "target";
+    for (int block = 0; block < sizes.layers; ++block) {
+        const std::string name = fmt::format("decoder{}", block);
+        units.self_attention(name, true, {before});
+        units.cross_attention(name, name + ".attention");
+        units.feed_forward(name);
+        before = name + ".feed_forward";
+    }
+    units.head();
+    return Model::graph(
+        {.token_ids = true, .positions = sizes.source_context + sizes.target_context},
+        units.take());
+}
+
+}  // namespace pipetwin
