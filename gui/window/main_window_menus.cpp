@@ -254,11 +254,15 @@ void MainWindow::build_theme_menu(QMenu* view_menu) {
     };
     const std::array<QString, themes.size()> texts{
         tr("&Light"), tr("&Dark"), tr("&High contrast"), tr("For &print")};
+    auto* const group = new QActionGroup(this);
     for (std::size_t i = 0; i < themes.size(); ++i) {
         const QByteArray name =
             QByteArrayLiteral("theme_") + pipetwin::gui::name_of(themes[i]).toLatin1();
-        add_action(
+        QAction* const action = add_action(
             menu, name.constData(), texts[i], {}, [take, theme = themes[i]] { take(theme); });
+        action->setCheckable(true);
+        group->addAction(action);
+        theme_entries_.push_back(action);
     }
     add_action(menu, "theme", tr("Switch light &or dark"), {Qt::CTRL | Qt::Key_L}, [this, take] {
         take(theme_ == Theme::Light ? Theme::Dark : Theme::Light);
@@ -386,7 +390,7 @@ void MainWindow::build_go_menu() {
     }));
     only_in_timeline(add_action(
         menu, "up", tr("Row &up"), {Qt::Key_Up}, [this] { timeline_->select_in_next_row(-1); }));
-    add_action(menu, "twin", tr("&Twin on the other side"), {Qt::Key_T}, [this] {
+    add_action(menu, "twin", tr("Same action, &predicted or measured"), {Qt::Key_T}, [this] {
         timeline_->swap_to_twin();
     });
     menu->addSeparator();

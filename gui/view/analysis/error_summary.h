@@ -23,10 +23,10 @@ struct CostError {
     Op op{};
     int stage = 0;
     std::int64_t count = 0;
-    Duration predicted{};  ///< mean
-    Duration measured{};   ///< mean
+    Duration predicted{};  ///< median
+    Duration measured{};   ///< median
     Duration per_step{};   ///< predicted - measured of all its actions, mean over the steps
-    double mean_percent = 0;
+    double error_percent = 0;  ///< of the medians
     double p95_percent = 0;  ///< 95 % of the errors are no further from 0
     double mape = 0;         ///< mean of the errors without their signs
     SpanRef worst;           ///< the action that was furthest off, in time
