@@ -157,8 +157,8 @@ QString RunListModel::throughput_difference(const RunHeadline& run) const {
     const bool same = run.throughput && base.throughput &&
                       run.throughput->counts_samples == base.throughput->counts_samples;
     return same && base.throughput->per_second > 0
-               ? qt(percent_text(
-                     100 * (run.throughput->per_second / base.throughput->per_second - 1)))
+               ? qt(percent_text(100 *
+                                 (run.throughput->per_second / base.throughput->per_second - 1)))
                : QString();
 }
 

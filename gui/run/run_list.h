@@ -22,8 +22,8 @@ struct RunHeadline {
     bool is_emulated = false;                  ///< the measured side was emulated
     std::optional<double> predicted_bubble{};  ///< shares of the pipeline time: 1 - busy / (p T)
     std::optional<double> measured_bubble{};
-    std::optional<Throughput> throughput{};    ///< measured where it was
-    std::optional<Bytes> peak{};  ///< of the fullest rank, measured where it was
+    std::optional<Throughput> throughput{};  ///< measured where it was
+    std::optional<Bytes> peak{};             ///< of the fullest rank, measured where it was
 };
 RunHeadline headline_of(const RunData& run);
 

@@ -105,9 +105,10 @@ void RunPanel::build_form() {
     folder_->setPlaceholderText(tr("a new folder"));
     log_->setAccessibleName(tr("Output of the training"));
     log_->setReadOnly(true);
-    log_->setPlaceholderText(tr("Start trains the scenario in a process of its own, 'pipetwin run', and its "
-                                "output appears here. Watch follows a training that another "
-                                "program writes into the run folder."));
+    log_->setPlaceholderText(
+        tr("Start trains the scenario in a process of its own, 'pipetwin run', and its "
+           "output appears here. Watch follows a training that another "
+           "program writes into the run folder."));
     log_->setMaximumBlockCount(most_log_lines);
     log_->setTabChangesFocus(true);
     auto* const form = new QGridLayout;

@@ -95,7 +95,7 @@ StartPage::StartPage(RecentFiles recent, QWidget* parent)
     columns->addWidget(build_buttons(), 1, Qt::AlignTop);
     columns->addWidget(build_examples(), 1, Qt::AlignTop);
     auto* const column = new QVBoxLayout(page);
-    column->setContentsMargins(page_margin, page_margin, page_margin, page_margin);
+    column->setContentsMargins(page_margin, page_margin / 2, page_margin, page_margin / 2);
     column->setSpacing(page_spacing);
     column->addWidget(title);
     column->addWidget(about);

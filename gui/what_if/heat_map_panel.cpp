@@ -188,8 +188,8 @@ QSize HeatMapView::minimumSizeHint() const {
 QRect HeatMapView::area() const {
     const int left =
         fontMetrics().horizontalAdvance(QStringLiteral("8888")) + 2 * gap + fontMetrics().height();
-    const int right =
-        legend_width + 2 * gap + fontMetrics().horizontalAdvance(QStringLiteral("micro-batches (M) "));
+    const int right = legend_width + 2 * gap +
+                      fontMetrics().horizontalAdvance(QStringLiteral("micro-batches (M) "));
     const int below = fontMetrics().height() + gap;
     return rect().adjusted(left, gap, -right, -below);
 }
@@ -288,8 +288,8 @@ QString HeatMapView::summary() const {
         text = tr("No combination is feasible on this machine");
     }
     if (has_pale_rows && best_) {
-        text += tr(". It has devices for %1: pale rows need more")
-                    .arg(ranks_text(map_.machine_stages));
+        text +=
+            tr(". It has devices for %1: pale rows need more").arg(ranks_text(map_.machine_stages));
     } else if (has_pale_rows) {
         text += tr(", which has devices for %1").arg(ranks_text(map_.machine_stages));
     }

@@ -152,8 +152,11 @@ QWidget* WhatIfPanel::build_controls() {
     build_choices(grid);
     bandwidth_ = add_log_turn(
         grid, tr("Link &bandwidth"), tr(" GB/s"), bandwidths, &WhatIf::gigabytes_per_second);
-    latency_ =
-        add_log_turn(grid, tr("Link &latency"), " " + unit_of(std::chrono::microseconds(1)), latencies, &WhatIf::latency_us);
+    latency_ = add_log_turn(grid,
+                            tr("Link &latency"),
+                            " " + unit_of(std::chrono::microseconds(1)),
+                            latencies,
+                            &WhatIf::latency_us);
     build_scale(grid);
     build_partition(grid);
     note_ = line_of_text(controls);
@@ -514,8 +517,8 @@ void WhatIfPanel::show_settings() {
     balance_->setEnabled(settings_.partition.has_value());
     set_tip(*balance_, settings_.partition ? QString() : tr("The partition is already balanced"));
     reset_->setEnabled(!(settings_ == source()->settings()));
-    for (QWidget* const widget : std::initializer_list<QWidget*>{
-             partition_label_, partition_, partition_text_, balance_}) {
+    for (QWidget* const widget :
+         std::initializer_list<QWidget*>{partition_label_, partition_, partition_text_, balance_}) {
         widget->setVisible(ranges.has_partition);
     }
 }
@@ -529,7 +532,8 @@ void WhatIfPanel::show_partition() {
     if (!partition_->is_dragging()) {
         partition_->show_partition(source()->layer_times(settings_), pieces);
     }
-    partition_label_->setText(tr("&Partition (times in %1, without dispatch)").arg(partition_->unit()));
+    partition_label_->setText(
+        tr("&Partition (times in %1, without dispatch)").arg(partition_->unit()));
     partition_text_->setText(partition_->summary());
     controls_->layout()->activate();
     area_->updateGeometry();

@@ -119,6 +119,9 @@ class MainWindow : public QMainWindow {
     /// Makes an entry's keys work only where the timeline has the focus; elsewhere they are those
     /// of lists and sliders.
     void only_in_timeline(QAction* action);
+    /// The timeline that keys move in: that of the run, or that of the playground while it is
+    /// shown.
+    TimelineView& seen_timeline();
     void build_menus();
     void build_run_menu();
     void build_file_menu();

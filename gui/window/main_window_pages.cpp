@@ -49,7 +49,8 @@ QWidget* MainWindow::build_pages(QWidget* run) {
     connect(start_, &StartPage::playground_wanted, this, [this] { show_page(playground_page); });
     connect(start_, &StartPage::compare_wanted, this, &MainWindow::choose_to_compare);
     connect(start_, &StartPage::file_wanted, this, &MainWindow::open);
-    connect(start_, &StartPage::several_wanted, this, [this](const auto& files) { compare(files); });
+    connect(
+        start_, &StartPage::several_wanted, this, [this](const auto& files) { compare(files); });
     return pages_;
 }
 
@@ -61,6 +62,9 @@ PlaygroundPage& MainWindow::playground() {
         playground_->setObjectName(playground_page);
         playground_->set_colors(palette_of(theme_));
         pages_->addWidget(playground_);
+        for (const char* const name : {"next", "previous", "down", "up"}) {
+            playground_->timeline().addAction(findChild<QAction*>(QString::fromLatin1(name)));
+        }
         connect(playground_,
                 &PlaygroundPage::run_wanted,
                 this,

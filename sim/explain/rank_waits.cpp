@@ -169,9 +169,8 @@ std::string rank_wait_sentence(const RankWaits& waits, std::size_t most) {
         }
     }
     if (rest > Duration{}) {
-        parts.push_back(fmt::format("{} for {} smaller causes together",
-                                    short_time(rest),
-                                    waits.reasons.size() - most));
+        parts.push_back(fmt::format(
+            "{} for {} smaller causes together", short_time(rest), waits.reasons.size() - most));
     }
     return fmt::format("Rank {} waits {} of {} ({}): {}.{}",
                        waits.rank,

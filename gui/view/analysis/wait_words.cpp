@@ -77,9 +77,8 @@ std::string reason_words(const StepAnalysis& analysis, const SpanRef& ref) {
         }
     }
     if (rest > Duration{}) {
-        parts.push_back(fmt::format("{} for {} smaller causes together",
-                                    short_time(rest),
-                                    reasons.size() - most_named));
+        parts.push_back(fmt::format(
+            "{} for {} smaller causes together", short_time(rest), reasons.size() - most_named));
     }
     const Duration unexplained = analysis.split_of(ref)[WaitPart::Unexplained];
     if (unexplained != Duration{}) {

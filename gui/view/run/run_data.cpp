@@ -473,9 +473,8 @@ std::optional<Throughput> throughput_of(const RunData& run, Side side) {
     if (run.plan() != nullptr) {
         return throughput_of(*run.plan(), data->step);
     }
-    return Throughput{.per_second = data->step > Duration{}
-                                        ? run.micro_batches / to_seconds(data->step)
-                                        : 0};
+    return Throughput{.per_second =
+                          data->step > Duration{} ? run.micro_batches / to_seconds(data->step) : 0};
 }
 
 std::string side_name(const RunData& run, Side side) {

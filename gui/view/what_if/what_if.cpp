@@ -255,8 +255,9 @@ void WhatIfSource::take_trace() {
                  .recompute = costs.recompute,
                  .partition = {}};
     plain_ = std::move(costs);
-    note_ = "The run has no scenario. Costs are the medians of the stages, updates take no time, and "
-            "a micro-batch is one sample.";
+    note_ =
+        "The run has no scenario. Costs are the medians of the stages, updates take no time, and "
+        "a micro-batch is one sample.";
 }
 
 int WhatIfSource::stages_of_machine() const {
@@ -677,15 +678,17 @@ std::string schedule_words(const std::string& name) {
         words += "\nAll forwards of a rank come before its first backward.";
     }
     if (traits.split == BackwardSplit::Always) {
-        words += "\nA backward is cut in two: I, which the rank before waits for, and W, which can "
-                 "wait.";
+        words +=
+            "\nA backward is cut in two: I, which the rank before waits for, and W, which can "
+            "wait.";
     }
     if (traits.order_from_costs) {
         words += "\nIts order is searched for with the costs.";
     }
     if (traits.stale_gradients) {
-        words += "\nWeights change while micro-batches are under way, so gradients belong to older "
-                 "weights: simulated only.";
+        words +=
+            "\nWeights change while micro-batches are under way, so gradients belong to older "
+            "weights: simulated only.";
     }
     if (!traits.torch_name.empty()) {
         words += "\nPyTorch calls it " + std::string(traits.torch_name) + ".";

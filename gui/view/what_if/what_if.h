@@ -176,8 +176,8 @@ std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
 /// The schedules to choose from, in the order of the command line.
 std::vector<std::string> schedule_choices(const WhatIfSource& source);
 
-/// What a schedule is, in a line or several: how many chunks a rank has, what becomes of a backward,
-/// what is special. "" for an order from a file.
+/// What a schedule is, in a line or several: how many chunks a rank has, what becomes of a
+/// backward, what is special. "" for an order from a file.
 std::string schedule_words(const std::string& name);
 
 /// Text that names the rank that needs more than its limit, and how much; "" where none does.

@@ -25,6 +25,7 @@
 #include "gui/run/run_panel.h"
 #include "gui/side_by_side/side_by_side_page.h"
 #include "gui/start/start_page.h"
+#include "gui/timeline/timeline_view.h"
 #include "gui/window/main_window.h"
 #include "tests/gui/canned.h"
 #include "tests/support/places.h"
@@ -275,6 +276,23 @@ TEST_F(PagesTest, TheMenuTicksTheThemeThatIsShown) {
     EXPECT_EQ(ticked(), QStringList{"dark"});
     action("theme_print")->trigger();
     EXPECT_EQ(ticked(), QStringList{"print"});
+}
+
+TEST_F(PagesTest, TheArrowKeysWalkThroughTheStepOfThePlayground) {
+    window_.show_run(canned_run());
+    action("playground")->trigger();
+    TimelineView& timeline = window_.playground().timeline();
+    timeline.setFocus();
+    QTest::keyClick(&timeline, Qt::Key_Right);
+    QTest::keyClick(&timeline, Qt::Key_Right);
+    ASSERT_TRUE(timeline.scene().selection);
+    EXPECT_EQ(timeline.scene().selection->rank, 0);
+    QTest::keyClick(&timeline, Qt::Key_Down);
+    EXPECT_EQ(timeline.scene().selection->rank, 1);
+    EXPECT_FALSE(window_.selection().span()) << "the run behind it stays as it is";
+    const ViewTransform before = timeline.scene().view;
+    QTest::keyClick(&timeline, Qt::Key_W);
+    EXPECT_LT(timeline.scene().view.ns_per_pixel, before.ns_per_pixel);
 }
 
 TEST_F(PagesTest, AStepOfThePlaygroundIsShownWithAllPanels) {

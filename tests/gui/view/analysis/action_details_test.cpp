@@ -116,7 +116,8 @@ TEST(Details, NameTheMedianWhereThereAreSeveralSteps) {
     RunData run = jittered();
     run.measured->steps = 12;
     const ActionDetails details = details_of(run, find(run, Side::Predicted, b2_of_0));
-    EXPECT_EQ(line(details.lines, "duration, median").predicted, short_time(std::chrono::milliseconds(2)));
+    EXPECT_EQ(line(details.lines, "duration, median").predicted,
+              short_time(std::chrono::milliseconds(2)));
     EXPECT_THAT(details.note, HasSubstr("12 steps"));
 }
 
