@@ -120,9 +120,8 @@ void PlaygroundControls::add_schedule(QFormLayout* form) {
     for (const ScheduleName& known : known_schedules()) {
         const std::string name(known.name);
         schedule_->addItem(QString::fromStdString(name));
-        schedule_->setItemData(schedule_->count() - 1,
-                               plain_tip(QString::fromStdString(schedule_words(name))),
-                               Qt::ToolTipRole);
+        const QString words = QString::fromStdString(schedule_words(name));
+        schedule_->setItemData(schedule_->count() - 1, plain_tip(words), Qt::ToolTipRole);
     }
     form->addRow(named(tr("S&chedule"), schedule_), schedule_);
     connect(schedule_, &QComboBox::currentTextChanged, this, &PlaygroundControls::choose_schedule);
