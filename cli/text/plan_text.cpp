@@ -173,16 +173,17 @@ std::string counts_of(const sim::SearchResult& result) {
         (entry.why.starts_with(no_costs_text) ? without_costs : infeasible) += entry.count;
     }
     std::string text = fmt::format(
-        "{} {} open: {} {} simulated, {} cannot be faster than the best whatever {} "
-        "partition, {} cannot run on these devices",
+        "{} {} open: {} {} simulated, {} cannot be faster than the best whatever {} partition",
         with_separators(result.candidates) +
             (result.candidates == 1 ? " combination" : " combinations"),
         verb_for(result.candidates, "is", "are"),
         with_separators(result.searched),
         verb_for(result.searched, "was", "were"),
         with_separators(result.pruned),
-        result.pruned == 1 ? "its" : "their",
-        with_separators(infeasible));
+        result.pruned == 1 ? "its" : "their");
+    if (infeasible > 0) {
+        text += fmt::format(", {} cannot run on these devices", with_separators(infeasible));
+    }
     if (without_costs > 0) {
         text += fmt::format(", {} {} micro-batches of more samples than there are costs for",
                             with_separators(without_costs),
@@ -245,18 +246,19 @@ std::string sharing_that_fits(Scenario scenario, const Profile& profile) {
         pipeline.shard_auto = true;
         pipeline.shard_up_to = Shard::Weights;
     }
-    const RepeatedLayers whole{
-        .first = 0, .group = static_cast<int>(profile.layers.size()), .copies = 1};
-    const sim::LargestModel fitting = sim::largest_model(
-        scenario, profile, whole, [](double, int copies) { return copies == 0; });
-    if (fitting.copies == 0) {
+    const Model model = scenario_model(scenario, &profile);
+    sim::SearchOptions any;
+    any.progress = [](const sim::SearchProgress& now) { return !now.best.has_value(); };
+    const sim::SearchResult fitting = sim::search_plans(scenario, model, profile, any);
+    if (fitting.ranked.empty()) {
         return "";
     }
+    const Candidate& candidate = fitting.ranked.front().candidate;
     std::string options;
-    if (opens_tensor && fitting.candidate.shape.tensor_parallel > 1) {
+    if (opens_tensor && candidate.shape.tensor_parallel > 1) {
         options += " --set pipeline.tensor_parallel=auto";
     }
-    if (opens_shard && fitting.candidate.choice.shard != Shard::None) {
+    if (opens_shard && candidate.choice.shard != Shard::None) {
         options += " --set pipeline.shard=auto";
     }
     return options;
