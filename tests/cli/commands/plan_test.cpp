@@ -94,7 +94,8 @@ TEST_F(PlanCommand, OnePlanIsNoPlural) {
         "[cluster]\ncount = 1\n[pipeline]\nstages = 1\nmicro_batches = 8\nschedule = \"1f1b\"\n"
         "recompute = \"none\"\ndata_parallel = 1\ntensor_parallel = 1\n");
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.out, HasSubstr("1 combination is open: 1 was simulated, 0 were left out"));
+    EXPECT_THAT(outcome.out,
+                HasSubstr("1 combination is open: 1 was simulated, 0 cannot be faster"));
 }
 
 // A device has room for one layer. The second cannot begin before 1 ms, and has 24 ms to do; the
