@@ -28,7 +28,8 @@
 /// leaves in FOLDER the weights and running statistics before the first step
 /// (before.safetensors), those behind every step with the gradients of that step under
 /// "NAME.gradient" (step-1.safetensors, ...), what every step has read (step-1.values or
-/// step-1.tokens, and step-1.targets: fp32 and int32, sample by sample) and steps.json: sizes,
+/// step-1.tokens, step-1.targets, and step-1.lengths where sources are padded: fp32 and int32,
+/// sample by sample) and steps.json: sizes,
 /// losses and norms of gradients. In half precision "NAME.master" is what NAME is rounded from.
 ///
 /// --not-deferred: running statistics move once a micro-batch, as torch's. --small-residuals:
@@ -177,6 +178,9 @@ void write_steps(const bench::CurveCommand& command) {
             write_numbers(command.folder / (name + ".values"), batch.values);
         }
         write_numbers(command.folder / (name + ".targets"), batch.targets);
+        if (!batch.lengths.empty()) {
+            write_numbers(command.folder / (name + ".lengths"), batch.lengths);
+        }
         if (!command.options.contains(losses_only)) {
             write_model(command.folder / (name + ".safetensors"), executor, true);
         }

@@ -7,6 +7,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+import torch.nn.utils.stateless
 
 
 def gpt(sizes):
@@ -69,6 +70,85 @@ def exact(x):
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
+class TranslationModel:
+    """An encoder and a decoder: torch.nn.Transformer with norms before, between our embedding and head."""
+
+    def __init__(self, model, weights, number):
+        self.sizes, self.weights, self.number = model, weights, number
+        width = model["d_model"]
+        self.transformer = torch.nn.Transformer(
+            width, model["heads"], model["layers"], model["layers"], model.get("feed_forward", 4 * width), dropout=0,
+            activation=model.get("activation", "relu"), batch_first=True, norm_first=True, dtype=number)
+
+    def weight(self, name):
+        return self.weights[name].to(self.number)
+
+    def pair(self, ours, theirs):
+        """A matrix and its bias by torch's names."""
+        return {theirs + "weight": self.weight(ours + ".weight").T, theirs + "bias": self.weight(ours + ".bias").flatten()}
+
+    def norm(self, ours, theirs):
+        return {theirs + ".weight": self.weight(ours + ".gain").flatten(), theirs + ".bias": self.weight(ours + ".bias").flatten()}
+
+    def attention(self, ours, theirs):
+        parts = ["qkv"] if ours + ".qkv.weight" in self.weights else ["q", "kv"]
+        return {theirs + ".in_proj_weight": torch.cat([self.weight(f"{ours}.{part}.weight").T for part in parts]),
+                theirs + ".in_proj_bias": torch.cat([self.weight(f"{ours}.{part}.bias").flatten() for part in parts]),
+                **self.pair(ours + ".out", theirs + ".out_proj.")}
+
+    def parameters(self):
+        """Ours by the names of nn.Transformer."""
+        found = {**self.norm("memory", "encoder.norm"), **self.norm("head.norm", "decoder.norm")}
+        for half, attentions in (("encoder", {"attention": "self_attn"}),
+                                 ("decoder", {"attention": "self_attn", "cross_attention": "multihead_attn"})):
+            for block in range(self.sizes["layers"]):
+                ours, theirs = f"{half}{block}", f"{half}.layers.{block}"
+                for number, (unit, name) in enumerate(attentions.items()):
+                    found.update(self.norm(f"{ours}.{unit}.norm", f"{theirs}.norm{number + 1}"))
+                    found.update(self.attention(f"{ours}.{unit}.attention", f"{theirs}.{name}"))
+                found.update(self.norm(f"{ours}.feed_forward.norm", f"{theirs}.norm{len(attentions) + 1}"))
+                found.update(self.pair(f"{ours}.feed_forward.up", f"{theirs}.linear1."))
+                found.update(self.pair(f"{ours}.feed_forward.down", f"{theirs}.linear2."))
+        return found
+
+    def embedded(self, tokens, table, first):
+        width = self.sizes["d_model"]
+        y = math.sqrt(width) * F.embedding(tokens, table)
+        if self.sizes.get("learned_positions"):
+            return y + self.weight("embedding.places")[first:first + tokens.shape[1]]
+        half = (width + 1) // 2
+        angles = torch.outer(torch.arange(tokens.shape[1], dtype=torch.float64),
+                             10000.0 ** (-torch.arange(half, dtype=torch.float64) / half))
+        return y + torch.cat([angles.sin(), angles.cos()], -1)[:, :width].to(self.number)
+
+    def loss(self, tokens, targets, lengths):
+        """The mean over the positions of a micro-batch that have a target."""
+        context = self.sizes["source_context"]
+        source, target = tokens[:, :context], tokens[:, context:]
+        table = self.weight("embedding.tokens")
+        of_source = self.weight("embedding.source_tokens") if "embedding.source_tokens" in self.weights else table
+        padding = torch.arange(context) >= lengths[:, None]
+        future = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
+        y = torch.nn.utils.stateless.functional_call(
+            self.transformer, self.parameters(),
+            (self.embedded(source, of_source, 0), self.embedded(target, table, context)),
+            {"tgt_mask": future, "src_key_padding_mask": padding, "memory_key_padding_mask": padding})
+        head = self.weights.get("head.projection.weight")
+        logits = y @ (table.T if head is None else head.to(self.number))
+        smoothing = self.sizes.get("label_smoothing", 0)
+        if self.sizes.get("smoothing") == "others":  # 1 - e for the target, e / (V - 1) for each other
+            chances = F.log_softmax(exact(logits), -1)[targets >= 0]
+            of_target = chances.gather(1, targets[targets >= 0][:, None])[:, 0]
+            shared = smoothing / (logits.shape[-1] - 1)
+            return -((1 - smoothing - shared) * of_target + shared * chances.sum(-1)).mean()
+        return F.cross_entropy(exact(logits).flatten(0, 1), targets.flatten(), ignore_index=-1, label_smoothing=smoothing)
+
+
+def peer_of(model, weights, number):
+    kind = TranslationModel if model["kind"] == "translation" else TokenModel
+    return kind(model, weights, number)
+
+
 class TokenModel:
     """`number`: the type in which it computes; `weights` may be more exact, and are rounded where they are read."""
 
@@ -80,7 +160,8 @@ class TokenModel:
         tensor = self.weights.get(name)
         return None if tensor is None else tensor.to(self.number)
 
-    def loss(self, tokens, targets):
+    def loss(self, tokens, targets, lengths=None):
+        """The mean over the positions of a micro-batch that have a target, all that this model has."""
         self.targets = targets
         return self.chain(self.layers, "", tokens)
 

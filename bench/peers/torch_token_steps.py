@@ -36,13 +36,16 @@ import numpy
 import torch
 
 from step_comparison import Differences, command_line, read_numbers, run_cases, scenario_text
-from token_models import TokenModel
+from token_models import peer_of
 from torch_loss_curve import read_safetensors
 
 TOLERANCE = {"fp64": 1e-10, "fp32": 1e-5, "bf16": 1e-2}
 NUMBER = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16}
 TEXTS = "/usr/share/common-licenses"
 RECIPE = {"optimizer": "adamw", "learning_rate": 1e-2, "betas": [0.9, 0.95], "weight_decay": 0.1, "weight_decay_of": "weights"}
+# 1e-8, AdamW's own epsilon, would make the rounding of gradients of 1e-17 one of their updates of 1e-9: the bias of keys that
+# a softmax is taken over has the gradient 0.
+OF_TINY_GRADIENTS = {**RECIPE, "epsilon": 1e-6}
 
 
 @dataclasses.dataclass
@@ -94,6 +97,12 @@ def mixture():
         {"type": "cross_entropy"}]}
 
 
+def translation(**others):
+    sizes = {"layers": 2, "d_model": 24, "heads": 4, "feed_forward": 40, "vocabulary": 37, "source_context": 11,
+             "target_context": 9}
+    return {"kind": "translation", **sizes, **others}
+
+
 def without_learned_positions(model):
     model["layer"][0]["learned_positions"] = False
     return model
@@ -115,6 +124,12 @@ def models():
                                            feed_forward=200, vocabulary=211, **LLAMA3_POSITIONS)),
         Case("a mixture of layers", mixture()),
         Case("a mixture without learned positions", without_learned_positions(mixture())),
+        Case("translation, one table", translation(), OF_TINY_GRADIENTS),
+        Case("translation, two tables, labels smoothed as torch's", translation(tables="tied-target", label_smoothing=0.1),
+             OF_TINY_GRADIENTS),
+        Case("translation, three tables, labels smoothed as lingvo's, GELU, learned positions",
+             translation(tables="separate", label_smoothing=0.1, smoothing="others", activation="gelu", learned_positions=True,
+                         d_model=27, heads=3, source_context=6, target_context=13), OF_TINY_GRADIENTS),
         Case("GPT, tied", {"kind": "gpt", "layers": 2, "d_model": 24, "heads": 4, "context": 13, "vocabulary": 37, "tied": True}),
     ]
 
@@ -152,9 +167,7 @@ def in_half_precision():
 def long_models():
     wide = llama(layers=4, d_model=256, heads=8, key_value_heads=2, context=300, vocabulary=1000, feed_forward=688,
                  **LLAMA3_POSITIONS)
-    # 1e-8, AdamW's own, would make the rounding of gradients of 1e-17 one of their updates of 1e-9.
-    training = {**RECIPE, "epsilon": 1e-6}
-    found = [Case("Llama, 4 blocks of 256", wide, training, precision=precision, is_long=True) for precision in ("fp64", "fp32")]
+    found = [Case("Llama, 4 blocks of 256", wide, OF_TINY_GRADIENTS, precision=precision, is_long=True) for precision in ("fp64", "fp32")]
     for case in in_half_precision():
         model = {**case.model, "layers": 4, "d_model": 192, "context": 128, "feed_forward": 512}
         found.append(dataclasses.replace(case, name=case.name + ", 4 blocks of 192", model=model, batch=32, is_long=True))
@@ -206,7 +219,7 @@ class Training:
         stored = read_safetensors(folder / "before.safetensors")
         exact = {name: stored.get(name + ".master", tensor) for name, tensor in stored.items() if not name.endswith(".master")}
         self.weights = {name: tensor.requires_grad_() for name, tensor in exact.items()}
-        self.model = TokenModel(case.model, self.weights, NUMBER[case.precision])
+        self.model = peer_of(case.model, self.weights, NUMBER[case.precision])
         self.optimizer = optimizer_of(case.training, self.weights)
         self.rates = rates_of(case.training, case.steps, self.optimizer)
 
@@ -214,11 +227,14 @@ class Training:
         """The loss of a mini-batch; weights get their gradients, micro-batch by micro-batch."""
         tokens, targets = (read_numbers(self.folder / f"step-{step}.{kind}", numpy.int32).long().view(self.case.batch, -1)
                            for kind in ("tokens", "targets"))
+        stored = self.folder / f"step-{step}.lengths"
+        lengths = read_numbers(stored, numpy.int32).long() if stored.exists() else torch.zeros(self.case.batch)
         self.optimizer.zero_grad()
         loss = 0.0
         sizes = self.about["micro_batches"]
-        for part_tokens, part_targets in zip(tokens.split(sizes), targets.split(sizes)):
-            part = self.model.loss(part_tokens, part_targets) * (len(part_tokens) / self.case.batch)
+        counted = (targets >= 0).sum()
+        for part_tokens, part_targets, part_lengths in zip(tokens.split(sizes), targets.split(sizes), lengths.split(sizes)):
+            part = self.model.loss(part_tokens, part_targets, part_lengths) * ((part_targets >= 0).sum().double() / counted)
             part.backward()
             loss += part.detach().double()
         return loss
