@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/median.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin {
 
@@ -172,6 +173,11 @@ double PeakDelta::error_percent() const {
 }
 
 std::optional<std::string> Noise::not_measurable() const {
+    if (sharing_ranks > 0) {
+        return fmt::format("{} shared {}, and the prediction gives each one of its own",
+                           counted(sharing_ranks, "rank"),
+                           counted(shared_cores, "core"));
+    }
     if (steps < fewest_steps) {
         return fmt::format("fewer than {} steps were quiet ({})", fewest_steps, steps);
     }
@@ -188,7 +194,13 @@ bool Noise::machine_was_busy() const {
     constexpr int enough_steps = 40;  // of a run; some of so many are quiet on an idle machine
     const bool has_few_quiet = steps < fewest_steps && (stolen_percent > most_stolen_percent ||
                                                         steps + dropped_steps >= enough_steps);
-    return has_few_quiet || costs_apart > most_costs_apart;
+    return sharing_ranks == 0 && (has_few_quiet || costs_apart > most_costs_apart);
+}
+
+std::string_view Noise::verdict() const {
+    return sharing_ranks > 0    ? "Ranks shared cores"
+           : machine_was_busy() ? "The machine was busy"
+                                : "The run is too short to be compared";
 }
 
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {

@@ -20,8 +20,8 @@ struct Batch {
     int positions = 1;  ///< inputs per sample
     int width = 0;      ///< numbers per position; 0 for token ids
     int target_positions = 1;
-    std::vector<std::int32_t> tokens;   ///< samples * positions, where width == 0
-    std::vector<float> values;          ///< samples * positions * width, else
+    std::vector<std::int32_t> tokens;  ///< samples * positions, where width == 0
+    std::vector<float> values;         ///< samples * positions * width, else
     /// samples * target_positions; -1: no target, so the position has no part in the loss.
     std::vector<std::int32_t> targets;
     /// [sample] Positions in front that are no padding, of the keys that an attention without

@@ -18,8 +18,8 @@ double row_weight(const LayerCall& call, const SampleShape& input) {
                               : static_cast<double>(call.batch_samples) * input.positions);
 }
 
-/// The classes of the rows, on the device. Throws Error(BadInput) if a target is below `least` or no
-/// class.
+/// The classes of the rows, on the device. Throws Error(BadInput) if a target is below `least` or
+/// no class.
 Tensor load_targets(const LayerCall& call, const SampleShape& input, int classes, int least) {
     const std::span<const std::int32_t> wanted =
         targets_of(*call.data, input.positions, classes, least);
@@ -89,8 +89,8 @@ void CrossEntropyOfTwo::join(LayerCall& call,
                              std::span<const ConstView> x,
                              View /*y*/,
                              Kept& kept) {
-    const ConstView classes = kept.tensors.emplace_back(
-        load_targets(call, input(), input().width, no_target));
+    const ConstView classes =
+        kept.tensors.emplace_back(load_targets(call, input(), input().width, no_target));
     const auto sum_up = [&](ConstView logits, const LossSums& sums) {
         Tensor log_sums = call.arena.allocate(format().exact(), logits.rows, 1, MemoryKind::Stash);
         call.kernels.cross_entropy_forward(
@@ -178,8 +178,7 @@ void BinaryCrossEntropy::forward(
 void BinaryCrossEntropy::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView /*dy*/, ConstView skip, View dx) {
     if (!dx.empty()) {
-        call.kernels.binary_cross_entropy_backward(
-            x, kept.tensors[0], kept.row_weight, dx);
+        call.kernels.binary_cross_entropy_backward(x, kept.tensors[0], kept.row_weight, dx);
     }
     add_skip(call, skip, dx);
 }

@@ -14,8 +14,8 @@ namespace pipetwin::exec {
 /// and s / classes everywhere: the mean over all classes has the share s of the loss, as in torch
 /// and TensorFlow.
 ///
-/// A position whose target is -1 has no part in the loss, and its dx is 0. N T is then the number of
-/// positions of the mini-batch, over all replicas, that have a target.
+/// A position whose target is -1 has no part in the loss, and its dx is 0. N T is then the number
+/// of positions of the mini-batch, over all replicas, that have a target.
 ///
 /// So micro-batches of any size add up to the mean over the mini-batch, and gradients are plain
 /// sums. Keeps its input, the targets (int32) and l. The loss is summed in double; it is not part

@@ -5,8 +5,8 @@
 #include <QScrollBar>
 #include <QVBoxLayout>
 
-#include "gui/base/glossary.h"
 #include "gui/base/plain_text.h"
+#include "gui/view/analysis/glossary.h"
 
 namespace pipetwin::gui {
 
@@ -31,7 +31,7 @@ QLabel* faint_label(QWidget* parent) {
 
 /// The longest word of a first column and the longest number of the others.
 int name_width(const QFont& font) {
-    return QFontMetrics(font).horizontalAdvance(QStringLiteral("communication_wait"));
+    return QFontMetrics(font).horizontalAdvance(QStringLiteral("communication wait"));
 }
 
 int number_width(const QFont& font) {

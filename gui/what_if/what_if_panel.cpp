@@ -151,8 +151,7 @@ QWidget* WhatIfPanel::build_controls() {
     build_choices(grid);
     bandwidth_ = add_log_turn(
         grid, tr("Link &bandwidth"), tr(" GB/s"), bandwidths, &WhatIf::gigabytes_per_second);
-    latency_ =
-        add_log_turn(grid, tr("Link &latency"), tr(" \u00b5s"), latencies, &WhatIf::latency_us);
+    latency_ = add_log_turn(grid, tr("Link &latency"), tr(" us"), latencies, &WhatIf::latency_us);
     build_scale(grid);
     build_partition(grid);
     return controls;

@@ -17,12 +17,12 @@
 #include <QVBoxLayout>
 
 #include "gui/base/finder.h"
-#include "gui/base/glossary.h"
 #include "gui/panels/why_panel.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
 #include "gui/start/recent_files.h"
 #include "gui/timeline/timeline_view.h"
+#include "gui/view/analysis/glossary.h"
 #include "gui/what_if/what_if_panel.h"
 #include "gui/window/main_window.h"
 

@@ -195,7 +195,7 @@ DetailLine time_line(std::string name, const OnSides<Duration>& times) {
 }
 
 DetailLine bubble_line(const OnSides<double>& bubbles) {
-    DetailLine line{.name = "bubble.total", .predicted = {}, .measured = {}, .error = {}};
+    DetailLine line{.name = "bubble", .predicted = {}, .measured = {}, .error = {}};
     for (std::size_t side = 0; side < both_sides.size(); ++side) {
         text_of(line, both_sides[side]) = bubbles[side] ? short_percent(*bubbles[side]) : "";
     }
@@ -205,7 +205,7 @@ DetailLine bubble_line(const OnSides<double>& bubbles) {
     return line;
 }
 
-/// bubble.total: the share of the ranks' pipeline time in which they do not compute.
+/// The bubble: the share of the ranks' pipeline time in which they do not compute.
 double bubble_of(const StepRows& rows) {
     Duration idle{};
     for (const RowIndex& row : rows.ranks) {
@@ -291,7 +291,7 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
         if (p == Duration{0} && m == Duration{0}) {
             continue;
         }
-        lines.push_back({.name = std::string(part.word),
+        lines.push_back({.name = std::string(part.words),
                          .predicted = predicted ? short_time(p) : "",
                          .measured = measured ? short_time(m) : "",
                          .error = predicted && measured ? signed_duration(p - m) : ""});

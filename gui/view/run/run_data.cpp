@@ -150,6 +150,14 @@ void refuse_other_kinds(const fs::path& file, FileKind kind) {
                                     "profile or a run folder",
                                     pipetwin::words(kind)),
                         "'pipetwin import' makes a scenario or a profile of other programs' files");
+        case FileKind::Picture:
+        case FileKind::PlanTable:
+            throw Error(ErrorKind::BadInput,
+                        file.string(),
+                        fmt::format("this is {}, expected a scenario, a schedule, a trace, a "
+                                    "profile or a run folder",
+                                    pipetwin::words(kind)),
+                        "open the scenarios or schedules that it was made of");
         default:
             return;
     }

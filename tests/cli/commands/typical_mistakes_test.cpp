@@ -243,7 +243,7 @@ TEST_F(TypicalMistakes, OfFiles) {  // 1 to 17
          "{}/columns.csv:1:1",
          "'a'",
          "expected a stage",
-         "a cell is"},
+         "remove it"},
         {"an output that is there",
          {"export", "torch-csv", "{}/s.toml", "--out", "{}/there.csv"},
          6,

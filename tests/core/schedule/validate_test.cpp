@@ -81,7 +81,7 @@ TEST(Validate, FindsAFullBackwardBesideItsParts) {
 
 TEST(Validate, FindsADoubledAction) {
     EXPECT_THAT(validate(schedule_of({"0F0 0F0 0B0"})),
-                ElementsAre(violation(0, 1, "0F0", "is in cell 0 already")));
+                ElementsAre(violation(0, 1, "0F0", "is in cells 0 and 1;")));
 }
 
 TEST(Validate, FindsAMicroBatchOutOfRange) {

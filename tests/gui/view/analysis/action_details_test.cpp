@@ -133,7 +133,7 @@ TEST(StepLines, CompareStepAndPipelineAndBubble) {
     EXPECT_EQ(line(lines, "step").predicted, short_time(run.twin.predicted.front().length));
     EXPECT_EQ(line(lines, "pipeline").measured, short_time(run.twin.measured.front().pipeline));
     // 2 ranks, 3 micro-batches: (K - 1) / (M + K - 1) = 1/4.
-    EXPECT_EQ(line(lines, "bubble.total").predicted, "25.0 %");
+    EXPECT_EQ(line(lines, "bubble").predicted, "25.0 %");
 }
 
 TEST(BreakdownLines, LeaveOutWhatIsZeroOnBothSides) {
