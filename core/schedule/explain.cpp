@@ -20,12 +20,12 @@ std::string line_of(const Violation& violation) {
     if (violation.cell >= 0) {
         line += fmt::format(", cell {}", violation.cell);
     }
-    if (line.empty()) {
-        return violation.why + '\n';
-    }
-    return violation.action.empty()
-               ? fmt::format("{}: {}\n", line, violation.why)
-               : fmt::format("{}: {} {}\n", line, violation.action, violation.why);
+    return fmt::format("{}{}{}{}{}\n",
+                       line,
+                       line.empty() ? "" : ": ",
+                       violation.action,
+                       violation.action.empty() ? "" : " ",
+                       violation.why);
 }
 
 }  // namespace

@@ -121,6 +121,13 @@ class CellReader {
                     what,
                     "the first line separates its cells otherwise: use one separator throughout");
             }
+            if (rest.starts_with(' ')) {
+                refuse(place_,
+                       offset_ + position_,
+                       whole_,
+                       what,
+                       "separate cells by commas, as in 0F0,0F1,0B0,0B1");
+            }
             fail(what);
         }
         return cell;

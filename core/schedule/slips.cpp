@@ -213,7 +213,8 @@ class SlipFinder {
         const auto fits = [&](int cell) {
             std::vector<Action> changed = row(rank);
             put(changed[as_index(cell)], meant);
-            return is_in_order(changed, extra.action) && is_in_order(changed, meant);
+            return is_in_order(changed, extra.action) && is_in_order(changed, meant) &&
+                   runs_forward_first(changed, meant);
         };
         const bool has_two = extra.first_cell >= 0;
         const bool second = fits(extra.cell);
@@ -250,6 +251,20 @@ class SlipFinder {
         }
         return std::ranges::is_sorted(micro_batches) ||
                std::ranges::is_sorted(micro_batches, std::ranges::greater{});
+    }
+
+    /// Whether the forward of the action's stage and micro-batch comes before its backward.
+    static bool runs_forward_first(std::span<const Action> row, const Action& like) {
+        bool has_backward = false;
+        for (const Action& action : row) {
+            if (action.stage == like.stage && action.micro_batch == like.micro_batch) {
+                if (action.op == Op::Forward && has_backward) {
+                    return false;
+                }
+                has_backward = has_backward || (is_counted(action.op) && action.op != Op::Forward);
+            }
+        }
+        return true;
     }
 
     bool is_stray(const Action& action) const {

@@ -161,7 +161,9 @@ void check_placement(Inspection& in) {
         const int rank = in.rank_of(stage);
         used.insert(rank);
         if (rank < 0 || rank >= schedule.rank_count()) {
-            in.report(missing, fmt::format("stage {} is on no rank", stage));
+            in.report(
+                missing,
+                fmt::format("stage {} is on no rank; stages count from 0 without gaps", stage));
         }
     }
     for (int rank = 0; rank < schedule.rank_count(); ++rank) {

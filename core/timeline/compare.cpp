@@ -104,7 +104,7 @@ std::vector<ActionDelta> action_deltas(const TimelineSet& predicted, const Timel
         for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
             const auto length = [rank, cell](const Timeline& step) {
                 const Span& span = step.ranks[rank][cell];
-                return span.end - span.begin;
+                return span.end - span.ready;
             };
             const auto begin = [rank, cell](const Timeline& step) {
                 return step.ranks[rank][cell].begin;

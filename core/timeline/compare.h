@@ -66,7 +66,7 @@ struct ActionDelta {
     int rank = 0;
     int cell = 0;
     Action action;
-    Pair duration;  ///< medians over the steps
+    Pair duration;  ///< medians over the steps, of end - ready: without the wait
     Pair begin;
 };
 

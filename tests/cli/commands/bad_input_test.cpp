@@ -253,7 +253,7 @@ batch = 8
     const std::vector<Wrong> all{
         {{"pipeline.micro_batches=1"},
          3,
-         "no cost at micro-batch size 8",
+         "no costs of micro-batches of 8 samples",
          "profile it at that size"},
         {{"cluster.memory_limit=0"}, 3, "cluster.memory_limit = 0, expected", ""},
         {{"pipeline.data_parallel=3", "cluster.count=3"},

@@ -300,7 +300,7 @@ TEST(ScheduleCsvOfASpreadsheet, QuotesAroundAWholeLineMeanNothing) {
 }
 
 /// Nothing is kept of a file that has a thousand million columns.
-TEST(ScheduleCsv, TooManyCellsAreRefusedWithLineAndCellWhileTheyAreCounted) {
+TEST(ScheduleCsv, TooManyCellsAreRefusedWithLineAndColumnWhileTheyAreCounted) {
     const std::string part(std::size_t{1} << 20, ',');
     CellCounter counter("x.csv");
     counter.count("0F0,0B0\n");
@@ -313,7 +313,6 @@ TEST(ScheduleCsv, TooManyCellsAreRefusedWithLineAndCellWhileTheyAreCounted) {
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_EQ(error.place(), "x.csv:2:64000000");
-        EXPECT_THAT(error.text(), HasSubstr("cell 63999999, ''"));
         EXPECT_THAT(error.text(), HasSubstr("more than 64000000 cells"));
         EXPECT_NE(error.hint(), "");
     }
