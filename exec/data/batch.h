@@ -83,6 +83,8 @@ class DataSource {
     virtual Batch batch(int step, int samples) const = 0;
     /// "text, 303076 bytes in 17 files": for the log.
     virtual std::string description() const = 0;
+    /// What a user should know of the data: how much there is, and what was left out of it.
+    virtual std::vector<std::string> notes() const { return {}; }
     /// Adds every byte that was read from files to the hash, in a fixed order; it takes as long as
     /// reading them.
     virtual void add_content(ContentHash& /*hash*/) const {}

@@ -15,6 +15,8 @@
 #include "exec/data/pairs/language_draw.h"
 #include "exec/data/pairs/mo_file.h"
 #include "exec/data/pairs/pair_corpus.h"
+#include "exec/data/pairs/pair_tokens.h"
+#include "tests/support/mo_file.h"
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {
@@ -27,35 +29,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-enum class Order : std::uint8_t { LittleEndian, BigEndian };
-
-using Rows = std::vector<std::pair<std::string, std::string>>;
-
-/// A catalogue as the gettext manual describes it: seven numbers, the two tables, and the strings,
-/// each with a 0 behind it.
-std::string mo_file(const Rows& rows, Order order = Order::LittleEndian) {
-    const auto number = [order](std::size_t value) {
-        std::string bytes;
-        for (int i = 0; i < 4; ++i) {
-            bytes += static_cast<char>(value >> (8 * (order == Order::LittleEndian ? i : 3 - i)));
-        }
-        return bytes;
-    };
-    const std::size_t tables = 28;
-    std::string originals;
-    std::string translations;
-    std::string strings;
-    const std::size_t begin = tables + 16 * rows.size();
-    for (const auto& [from, to] : rows) {
-        originals += number(from.size()) + number(begin + strings.size());
-        strings += from + '\0';
-        translations += number(to.size()) + number(begin + strings.size());
-        strings += to + '\0';
-    }
-    return number(0x950412de) + number(0) + number(rows.size()) + number(tables) +
-           number(tables + 8 * rows.size()) + number(0) + number(0) + originals + translations +
-           strings;
-}
+using Order = tests::ByteOrder;
+using Rows = tests::MoRows;
+using tests::mo_file;
 
 Rows with_header(const std::string& charset, Rows rows) {
     rows.insert(rows.begin(),
@@ -260,6 +236,45 @@ TEST_F(Catalogues, OfALanguageThatIsNotThereAreRefused) {
 }
 
 // p ~ D^(1/T), within four standard deviations of a binomial.
+TEST(PairTokens, BeginWithTheLanguageAndEndWithTheEnd) {
+    const PairVocabulary vocabulary({"de", "fr"});
+    const PairTokens pair = vocabulary.tokens("No", "Nö", "fr");
+    EXPECT_THAT(pair.source, ElementsAre(260, 'N', 'o', 258));
+    EXPECT_THAT(pair.target_inputs, ElementsAre(257, 'N', 0xc3, 0xb6));
+    EXPECT_THAT(pair.targets, ElementsAre('N', 0xc3, 0xb6, 258));
+}
+
+TEST(PairTokens, BecomeTheTextAgainUpToTheFirstEnd) {
+    const PairVocabulary vocabulary({"de"});
+    const PairTokens pair = vocabulary.tokens("Open", "Öffnen", "de");
+    EXPECT_EQ(PairVocabulary::text_of(pair.targets), "Öffnen");
+    const std::vector<std::int32_t> generated{257, 'a', 256, 'b', 259, 258, 'c'};
+    EXPECT_EQ(PairVocabulary::text_of(generated), "ab");
+}
+
+TEST(PairTokens, NeedAVocabularyOfAMultipleOf64) {
+    EXPECT_EQ(PairVocabulary({"de"}).size(), 320);
+    std::vector<std::string> languages;
+    for (int i = 0; i < 61; ++i) {
+        languages.push_back("x" + std::to_string(i));
+    }
+    EXPECT_EQ(PairVocabulary(languages).size(), 320);
+    languages.emplace_back("one more");
+    EXPECT_EQ(PairVocabulary(languages).size(), 384);
+    PairVocabulary({"de"}).require_room(320);
+    const Error error = error_of([] { PairVocabulary({"de"}).require_room(300); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), "model.vocabulary");
+    EXPECT_THAT(error.text(), HasSubstr("300, expected at least 320"));
+    EXPECT_EQ(error.hint(), "set vocabulary = 320");
+}
+
+TEST(PairTokens, KnowNoOtherLanguage) {
+    const Error error = error_of([] { PairVocabulary({"de", "fr"}).source_tokens("Open", "es"); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(), HasSubstr("de, fr"));
+}
+
 TEST(LanguageDraw, TakesLanguagesByTheirSizeAndTheTemperature) {
     const std::vector<std::uint64_t> sizes = {40000, 10000, 2500};
     constexpr std::uint64_t draws = 200'000;
