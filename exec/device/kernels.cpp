@@ -71,8 +71,9 @@ void Kernels::padded_attention_backward(const PaddedAttentionShape& /*shape*/,
 }
 
 Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format) {
-    const std::int64_t numbers =
-        std::int64_t{shape.positions} * (shape.key_positions + shape.head_size);
+    const bool one_by_one = format.softmax == SoftmaxKept::Probabilities;
+    const std::int64_t heads = one_by_one ? 1 : std::int64_t{shape.samples} * shape.heads;
+    const std::int64_t numbers = heads * shape.positions * (shape.key_positions + shape.head_size);
     const Bytes bytes{numbers * static_cast<std::int64_t>(size_of(format.real))};
     return {(bytes.count + 3) / 4 * 4};
 }

@@ -58,7 +58,7 @@ struct Columns {
     std::int64_t first = 0;
 };
 
-/// Bytes of scratch memory for the backward of a padded attention.
+/// Bytes of scratch memory for a padded attention's backward: a head's dS and dQ; on a GPU, all's.
 Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format);
 
 /// Whether rotary positions turn queries and keys, or turn their gradients back.
