@@ -40,36 +40,6 @@ const WindowKernels& Kernels::windows() const {
                 "use the CPU (cluster.backend = \"cpu\")");
 }
 
-namespace {
-
-[[noreturn]] void refuse_padded_attention() {
-    throw Error(ErrorKind::Unavailable,
-                "an attention with padding",
-                "is not computed on this device",
-                "use the CPU (cluster.backend = \"cpu\")");
-}
-
-}  // namespace
-
-void Kernels::padded_attention_forward(const PaddedAttentionShape& /*shape*/,
-                                       ConstColumns /*q*/,
-                                       ConstColumns /*k*/,
-                                       ConstView /*lengths*/,
-                                       View /*softmax*/,
-                                       View /*context*/) const {
-    refuse_padded_attention();
-}
-
-void Kernels::padded_attention_backward(const PaddedAttentionShape& /*shape*/,
-                                        ConstView /*softmax*/,
-                                        ConstView /*dcontext*/,
-                                        ConstView /*lengths*/,
-                                        Columns /*q*/,
-                                        Columns /*k*/,
-                                        std::byte* /*scratch*/) const {
-    refuse_padded_attention();
-}
-
 Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format) {
     const bool one_by_one = format.softmax == SoftmaxKept::Probabilities;
     const std::int64_t heads = one_by_one ? 1 : std::int64_t{shape.samples} * shape.heads;
