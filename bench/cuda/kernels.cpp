@@ -23,6 +23,7 @@
 
 #include "exec/cuda/device/products.h"
 #include "exec/cuda/kernels/attention/attention.h"
+#include "exec/cuda/kernels/attention/padded_attention.h"
 #include "exec/cuda/runtime/green_context.h"
 #include "exec/cuda/runtime/owned.h"
 
@@ -42,6 +43,10 @@ void print_moved(const std::string& name, double time, std::int64_t bytes) {
                name,
                1e6 * time,
                1e-12 * static_cast<double>(bytes) / time);
+}
+
+void print_computed(const std::string& name, double time, double flops) {
+    fmt::print("{:<44}{:9.1f} us{:9.1f} TFLOP/s\n", name, 1e6 * time, 1e-12 * flops / time);
 }
 
 void rows_and_elements(cudaStream_t stream) {
@@ -146,6 +151,7 @@ void vocabulary_wide(cudaStream_t stream) {
     const Memory dx(2 * rows * vocabulary);
     const Memory ids = Memory::of_ids(rows, vocabulary);
     const Memory log_sums(4 * rows);
+    const Memory scale = Memory::of_numbers(Real::F32, 1);
     const Memory losses(8 * (rows + 1));
     const CrossEntropy loss{rows, vocabulary, x.at(0), ids.as<std::int32_t>()};
     print_moved("cross-entropy forward",
@@ -160,13 +166,14 @@ void vocabulary_wide(cudaStream_t stream) {
                                                          s);
                         }),
                 2 * rows * vocabulary);
-    print_moved("cross-entropy backward",
-                seconds(stream,
-                        [&](cudaStream_t s) {
-                            return cross_entropy_backward(
-                                real, loss, log_sums.as<float>(), 0, 1, dx.at(0), s);
-                        }),
-                4 * rows * vocabulary);
+    print_moved(
+        "cross-entropy backward",
+        seconds(stream,
+                [&](cudaStream_t s) {
+                    return cross_entropy_backward(
+                        real, loss, log_sums.as<float>(), 0, scale.as<float>(), dx.at(0), s);
+                }),
+        4 * rows * vocabulary);
     const Memory dtokens = Memory::of_numbers(Real::F32, vocabulary * width);
     const Memory dplaces = Memory::of_numbers(Real::F32, positions * width);
     const Embedding embedding{rows, positions, width, ids.as<std::int32_t>(), 0, positions};
@@ -216,14 +223,49 @@ void attention(cudaStream_t stream, std::int64_t of_keys, std::string_view suffi
                                   scratch.as<float>(),
                                   s);
     });
-    const auto print = [suffix](std::string_view direction, double time, double flops) {
-        fmt::print("{:<44}{:9.1f} us{:9.1f} TFLOP/s\n",
-                   fmt::format("{}{}", direction, suffix),
-                   1e6 * time,
-                   1e-12 * flops / time);
-    };
-    print("attention forward", forward, forward_flops);
-    print("attention backward", backward, 2.5 * forward_flops);
+    print_computed(fmt::format("attention forward{}", suffix), forward, forward_flops);
+    print_computed(fmt::format("attention backward{}", suffix), backward, 2.5 * forward_flops);
+}
+
+/// Attention of all positions to all positions: nothing is padding.
+void padded_attention(cudaStream_t stream) {
+    constexpr Real real = Real::BF16;
+    constexpr PaddedAttentionShape shape{samples, positions, positions, heads, width / heads};
+    const Memory qkv = Memory::of_numbers(real, rows * 3 * width);
+    const Memory dqkv(2 * rows * 3 * width);
+    const Memory probabilities(2 * shape.scores());
+    const Memory context(2 * rows * width);
+    const Memory dcontext = Memory::of_numbers(real, rows * width);
+    const Memory scratch(2 * padded_attention_scratch(shape));
+    const Memory lengths = Memory::of_integers(std::vector<std::int32_t>(samples, positions));
+    const PaddedAttention attention{.shape = shape,
+                                    .q = qkv.at(0),
+                                    .k = qkv.at(2 * width),
+                                    .q_stride = 3 * width,
+                                    .k_stride = 3 * width,
+                                    .lengths = lengths.as<std::int32_t>()};
+    // Two products of positions x positions x size per head.
+    constexpr auto forward_flops = static_cast<double>(4 * rows * positions * width);
+    print_computed("padded attention forward",
+                   seconds(stream,
+                           [&](cudaStream_t s) {
+                               return padded_attention_forward(
+                                   real, attention, probabilities.at(0), context.at(0), s);
+                           }),
+                   forward_flops);
+    print_computed("padded attention backward",
+                   seconds(stream,
+                           [&](cudaStream_t s) {
+                               return padded_attention_backward(real,
+                                                                attention,
+                                                                probabilities.at(0),
+                                                                dcontext.at(0),
+                                                                dqkv.at(0),
+                                                                dqkv.at(2 * width),
+                                                                scratch.at(0),
+                                                                s);
+                           }),
+                   2 * forward_flops);
 }
 
 /// Multiprocessors that algorithms are chosen for, and what to call them.
@@ -363,6 +405,7 @@ void run() {
     vocabulary_wide(stream.get());
     attention(stream.get(), heads, "");
     attention(stream.get(), key_value_heads, ", 3 heads in a group");
+    padded_attention(stream.get());
     products_on(stream.get(), {{"whole device", all}});
     for (const int ranks : {2, 4}) {
         const auto parts = cut_evenly(0, ranks);

@@ -43,9 +43,12 @@ class Memory {
         std::uniform_int_distribution<std::int32_t> id(0, static_cast<std::int32_t>(below) - 1);
         std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
         std::generate(ids.begin(), ids.end(), [&] { return id(random); });
-        Memory memory(4 * count);
+        return of_integers(ids);
+    }
+    static Memory of_integers(const std::vector<std::int32_t>& values) {
+        Memory memory(4 * static_cast<std::int64_t>(values.size()));
         PIPETWIN_CUDA_CHECK(
-            cudaMemcpy(memory.at(0), ids.data(), 4 * ids.size(), cudaMemcpyHostToDevice));
+            cudaMemcpy(memory.at(0), values.data(), 4 * values.size(), cudaMemcpyHostToDevice));
         return memory;
     }
     explicit Memory(std::int64_t bytes) {

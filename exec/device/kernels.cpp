@@ -40,39 +40,10 @@ const WindowKernels& Kernels::windows() const {
                 "use the CPU (cluster.backend = \"cpu\")");
 }
 
-namespace {
-
-[[noreturn]] void refuse_padded_attention() {
-    throw Error(ErrorKind::Unavailable,
-                "an attention with padding",
-                "is not computed on this device",
-                "use the CPU (cluster.backend = \"cpu\")");
-}
-
-}  // namespace
-
-void Kernels::padded_attention_forward(const PaddedAttentionShape& /*shape*/,
-                                       ConstColumns /*q*/,
-                                       ConstColumns /*k*/,
-                                       ConstView /*lengths*/,
-                                       View /*softmax*/,
-                                       View /*context*/) const {
-    refuse_padded_attention();
-}
-
-void Kernels::padded_attention_backward(const PaddedAttentionShape& /*shape*/,
-                                        ConstView /*softmax*/,
-                                        ConstView /*dcontext*/,
-                                        ConstView /*lengths*/,
-                                        Columns /*q*/,
-                                        Columns /*k*/,
-                                        std::byte* /*scratch*/) const {
-    refuse_padded_attention();
-}
-
 Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format) {
-    const std::int64_t numbers =
-        std::int64_t{shape.positions} * (shape.key_positions + shape.head_size);
+    const bool one_by_one = format.softmax == SoftmaxKept::Probabilities;
+    const std::int64_t heads = one_by_one ? 1 : std::int64_t{shape.samples} * shape.heads;
+    const std::int64_t numbers = heads * shape.positions * (shape.key_positions + shape.head_size);
     const Bytes bytes{numbers * static_cast<std::int64_t>(size_of(format.real))};
     return {(bytes.count + 3) / 4 * 4};
 }

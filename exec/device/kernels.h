@@ -58,7 +58,7 @@ struct Columns {
     std::int64_t first = 0;
 };
 
-/// Bytes of scratch memory for the backward of a padded attention.
+/// Bytes of scratch memory for a padded attention's backward: a head's dS and dQ; on a GPU, all's.
 Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format);
 
 /// Whether rotary positions turn queries and keys, or turn their gradients back.
@@ -272,13 +272,13 @@ class Kernels {
     /// length, context = P V; padding is no part of any sum. q: the columns of the queries; k:
     /// those of the keys, with those of the values behind them; heads stand side by side. lengths
     /// (samples, 1) int32, 1 to key_positions; softmax (samples * heads * positions, key_positions)
-    /// = P, undefined at padding. Throws Error(Unavailable) where the device has none.
+    /// = P, undefined at padding.
     virtual void padded_attention_forward(const PaddedAttentionShape& shape,
                                           ConstColumns q,
                                           ConstColumns k,
                                           ConstView lengths,
                                           View softmax,
-                                          View context) const;
+                                          View context) const = 0;
     /// Puts dQ into the place of Q, and dK | dV into that of K | V, 0 at padding. `scratch` has
     /// padded_attention_scratch bytes.
     virtual void padded_attention_backward(const PaddedAttentionShape& shape,
@@ -287,7 +287,7 @@ class Kernels {
                                            ConstView lengths,
                                            Columns q,
                                            Columns k,
-                                           std::byte* scratch) const;
+                                           std::byte* scratch) const = 0;
 
     /// y[r] = scale tokens[id of r] + places[position of r]; ids (n, 1) int32; places may be empty.
     virtual void embedding_forward(const EmbeddingRows& rows,

@@ -7,6 +7,7 @@
 
 #include "exec/cuda/device/real_of.h"
 #include "exec/cuda/kernels/attention/attention.h"
+#include "exec/cuda/kernels/attention/padded_attention.h"
 
 namespace pipetwin::cuda {
 namespace {
@@ -65,6 +66,35 @@ AttentionShape shape_of(const exec::AttentionShape& shape) {
             .head_size = shape.head_size};
 }
 
+/// The first number of some columns.
+const void* first_of(const exec::ConstColumns& columns) {
+    const std::size_t size = exec::size_of(columns.matrix.dtype);
+    return static_cast<const std::byte*>(columns.matrix.data) +
+           columns.first * static_cast<std::int64_t>(size);
+}
+
+void* first_of(const exec::Columns& columns) {
+    const std::size_t size = exec::size_of(columns.matrix.dtype);
+    return static_cast<std::byte*>(columns.matrix.data) +
+           columns.first * static_cast<std::int64_t>(size);
+}
+
+PaddedAttention padded_attention_of(const exec::PaddedAttentionShape& shape,
+                                    const exec::ConstColumns& q,
+                                    const exec::ConstColumns& k,
+                                    ConstView lengths) {
+    return {.shape = {.samples = shape.samples,
+                      .positions = shape.positions,
+                      .key_positions = shape.key_positions,
+                      .heads = shape.heads,
+                      .head_size = shape.head_size},
+            .q = first_of(q),
+            .k = first_of(k),
+            .q_stride = q.matrix.columns,
+            .k_stride = k.matrix.columns,
+            .lengths = lengths.as<std::int32_t>()};
+}
+
 /// Queries and keys stand side by side at the beginning of a row.
 Rotation rotation_of(const exec::AttentionShape& shape, const Rotary& rotary, exec::Turn turn) {
     Rotation rotation{.rows = std::int64_t{shape.samples} * shape.positions,
@@ -95,7 +125,7 @@ Embedding embedding_of(const exec::EmbeddingRows& rows, ConstView ids, std::int6
             .ids = ids.as<std::int32_t>(),
             .first = rows.first,
             .count = rows.count,
-            .scale = static_cast<float>(rows.scale)};
+            .scale = rows.scale};
 }
 
 CrossEntropy loss_of(ConstView x, ConstView targets) {
@@ -175,6 +205,15 @@ void CudaKernels::upload_from(std::span<const From> from, View y) const {
     }
 }
 
+template <class Value>
+const Value* CudaKernels::to_device(const Value& value) const {
+    auto* const here = scratch<Value>(1);  // first: it may let the lane finish
+    std::byte* const staged = stage(sizeof(value));
+    std::memcpy(staged, &value, sizeof(value));
+    lane_.list().add("cudaMemcpyAsync", copy, here, staged, sizeof(value));
+    return here;
+}
+
 void CudaKernels::upload(std::span<const std::int32_t> from, View y) const {
     upload_from(from, y);
 }
@@ -204,18 +243,17 @@ void CudaKernels::add(ConstView x, View y) const {
 }
 
 void CudaKernels::copy_columns(const exec::ColumnCopy& columns, ConstView x, View y) const {
-    const auto place = [](auto* data, std::int64_t column, std::size_t size) {
-        return data + column * static_cast<std::int64_t>(size);
-    };
     const cuda::ColumnCopy copy{.rows = x.rows,
                                 .columns = columns.count,
                                 .x_width = x.columns,
                                 .y_width = y.columns,
                                 .adds = columns.adds ? 1 : 0};
-    const std::size_t size = exec::size_of(y.dtype);
-    const void* const from = place(static_cast<const std::byte*>(x.data), columns.from, size);
-    void* const to = place(static_cast<std::byte*>(y.data), columns.to, size);
-    lane_.list().add("copy_columns", cuda::copy_columns, real_of(y.dtype), copy, from, to);
+    lane_.list().add("copy_columns",
+                     cuda::copy_columns,
+                     real_of(y.dtype),
+                     copy,
+                     first_of(exec::ConstColumns{x, columns.from}),
+                     first_of(exec::Columns{y, columns.to}));
 }
 
 void CudaKernels::multiply(int number, const Products::Operands& operands) const {
@@ -456,6 +494,41 @@ void CudaKernels::attention_backward(const exec::AttentionShape& shape,
     lane_.list().add("cudaMemcpyAsync", copy, qkv.data, scratch, bytes);
 }
 
+void CudaKernels::padded_attention_forward(const exec::PaddedAttentionShape& shape,
+                                           exec::ConstColumns q,
+                                           exec::ConstColumns k,
+                                           ConstView lengths,
+                                           View softmax,
+                                           View context) const {
+    lane_.list().add("padded_attention_forward",
+                     cuda::padded_attention_forward,
+                     real_of(context.dtype),
+                     padded_attention_of(shape, q, k, lengths),
+                     softmax.data,
+                     context.data);
+}
+
+void CudaKernels::padded_attention_backward(const exec::PaddedAttentionShape& shape,
+                                            ConstView softmax,
+                                            ConstView dcontext,
+                                            ConstView lengths,
+                                            exec::Columns q,
+                                            exec::Columns k,
+                                            std::byte* scratch) const {
+    const auto read = [](const exec::Columns& columns) {
+        return exec::ConstColumns{columns.matrix, columns.first};
+    };
+    lane_.list().add("padded_attention_backward",
+                     cuda::padded_attention_backward,
+                     real_of(dcontext.dtype),
+                     padded_attention_of(shape, read(q), read(k), lengths),
+                     softmax.data,
+                     dcontext.data,
+                     first_of(q),
+                     first_of(k),
+                     scratch);
+}
+
 void CudaKernels::embedding_forward(const exec::EmbeddingRows& rows,
                                     ConstView ids,
                                     ConstView tokens,
@@ -504,6 +577,7 @@ void CudaKernels::cross_entropy_forward(ConstView x,
                      loss_sums(x.rows, sums));
 }
 
+// The scale changes from step to step where padding is, so it comes from host memory: see `update`.
 void CudaKernels::cross_entropy_backward(ConstView x,
                                          ConstView targets,
                                          ConstView log_sums,
@@ -516,7 +590,7 @@ void CudaKernels::cross_entropy_backward(ConstView x,
                      loss_of(x, targets),
                      log_sums.as<float>(),
                      static_cast<float>(smoothing),
-                     static_cast<float>(scale),
+                     to_device(static_cast<float>(scale)),
                      dx.data);
 }
 
@@ -551,15 +625,10 @@ void CudaKernels::dropout(const exec::DropoutMask& mask,
                           ConstView x,
                           ConstView skip,
                           View y) const {
-    const DropoutStep step = dropout_step_of(mask);
-    auto* const here = scratch<DropoutStep>(1);  // first: it may let the lane finish
-    std::byte* const staged = stage(sizeof(step));
-    std::memcpy(staged, &step, sizeof(step));
-    lane_.list().add("cudaMemcpyAsync", copy, here, staged, sizeof(step));
     lane_.list().add("dropout",
                      cuda::dropout,
                      real_of(y.dtype),
-                     Dropout{.step = here,
+                     Dropout{.step = to_device(dropout_step_of(mask)),
                              .first_sample = mask.first_sample,
                              .samples = y.size() / mask.numbers_per_sample,
                              .numbers_per_sample = mask.numbers_per_sample},

@@ -102,6 +102,19 @@ class CudaKernels final : public exec::Kernels {
                             exec::ConstView dcontext,
                             exec::View qkv,
                             std::byte* scratch) const override;
+    void padded_attention_forward(const exec::PaddedAttentionShape& shape,
+                                  exec::ConstColumns q,
+                                  exec::ConstColumns k,
+                                  exec::ConstView lengths,
+                                  exec::View softmax,
+                                  exec::View context) const override;
+    void padded_attention_backward(const exec::PaddedAttentionShape& shape,
+                                   exec::ConstView softmax,
+                                   exec::ConstView dcontext,
+                                   exec::ConstView lengths,
+                                   exec::Columns q,
+                                   exec::Columns k,
+                                   std::byte* scratch) const override;
 
     void embedding_forward(const exec::EmbeddingRows& rows,
                            exec::ConstView ids,
@@ -164,6 +177,9 @@ class CudaKernels final : public exec::Kernels {
     Element* scratch(std::int64_t elements) const {
         return static_cast<Element*>(lane_.scratch(as_index(elements) * sizeof(Element)));
     }
+    /// Lists a copy of the value into scratch memory; returns where it is then.
+    template <class Value>
+    const Value* to_device(const Value& value) const;
     template <class From>
     void upload_from(std::span<const From> from, exec::View y) const;
     void multiply(int number, const Products::Operands& operands) const;

@@ -167,9 +167,9 @@ struct Backward {
     const T* x;
     const std::int32_t* targets;
     const float* log_sums;
-    float scale;
-    float certain;  ///< scale (1 - smoothing)
-    float shared;   ///< scale smoothing / width; 0 without smoothing
+    const float* scale;
+    float certain;  ///< 1 - smoothing
+    float shared;   ///< smoothing / width
     T* dx;
     bool in_packs;
 };
@@ -185,11 +185,14 @@ __global__ void __launch_bounds__(row_block) backward_kernel(Backward<T> o) {
     const T* const x = o.x + row * o.width;
     T* const dx = o.dx + row * o.width;
     const std::int64_t target = o.targets[row];
-    const float log_sum = o.log_sums[row];  // so large without a target that the softmax is 0
-    const float scale = o.scale;
-    const float certain = o.certain;
-    const float shared = target < 0 ? 0.0F : o.shared;
+    const float log_sum = o.log_sums[row];
+    const float scale = *o.scale;
+    const float certain = __fmul_rn(scale, o.certain);
+    const float shared = __fmul_rn(scale, o.shared);
     const auto gradient = [=](T value, std::int64_t j) {
+        if (target < 0) {
+            return from_float<T>(0.0F);
+        }
         const float softmax = __expf(to_float(value) - log_sum) * scale;
         return from_float<T>((j == target ? softmax - certain : softmax) - shared);
     };
@@ -306,7 +309,7 @@ cudaError_t cross_entropy_backward(Real real,
                                    const CrossEntropy& loss,
                                    const float* log_sums,
                                    float smoothing,
-                                   float scale,
+                                   const float* scale,
                                    void* dx,
                                    cudaStream_t stream) {
     if (loss.rows <= 0) {
@@ -321,8 +324,8 @@ cudaError_t cross_entropy_backward(Real real,
                             loss.targets,
                             log_sums,
                             scale,
-                            scale * (1 - smoothing),
-                            scale * smoothing / static_cast<float>(loss.width),
+                            1 - smoothing,
+                            smoothing / static_cast<float>(loss.width),
                             static_cast<T*>(dx),
                             are_aligned({loss.x, dx})};
         return launch_rows<backward_kernel<T, threads>, threads>(o, stream);

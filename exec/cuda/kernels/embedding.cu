@@ -8,10 +8,20 @@ namespace {
 constexpr int block_size = 256;
 constexpr int block_warps = block_size / warp_lanes;
 
-/// The token of a row; -1 for one that is not embedded.
-__device__ __forceinline__ std::int32_t id_of(const Embedding& of, std::int64_t row) {
-    const std::int64_t place = row % of.positions - of.first;
-    return place >= 0 && place < of.count ? of.ids[row] : -1;
+/// The row's place in the table of positions; below 0, or `count` and more, for a row that is not
+/// embedded.
+__device__ __forceinline__ std::int64_t place_of(const Embedding& of, std::int64_t row) {
+    return row % of.positions - of.first;
+}
+
+__device__ __forceinline__ bool is_embedded(const Embedding& of, std::int64_t row) {
+    const std::int64_t place = place_of(of, row);
+    return place >= 0 && place < of.count;
+}
+
+/// Whether a row is embedded with this token. Only rows that have it pay for the division.
+__device__ __forceinline__ bool embeds(const Embedding& of, std::int64_t row, int id) {
+    return of.ids[row] == id && is_embedded(of, row);
 }
 
 template <class T>
@@ -27,18 +37,13 @@ template <class T, int pack>
 __global__ void __launch_bounds__(block_size) forward_kernel(Forward<T> o) {
     const std::int64_t row =
         static_cast<std::int64_t>(blockIdx.x) * block_warps + threadIdx.x / warp_lanes;
-    if (row >= o.of.rows) {
+    if (row >= o.of.rows || !is_embedded(o.of, row)) {
         return;
     }
     const std::int64_t width = o.of.width;
-    const std::int32_t id = id_of(o.of, row);
-    if (id < 0) {
-        return;
-    }
-    const T* const token = o.tokens + id * width;
-    const T* const place =
-        o.places == nullptr ? nullptr : o.places + (row % o.of.positions - o.of.first) * width;
-    const float scale = o.of.scale;
+    const T* const token = o.tokens + o.of.ids[row] * width;
+    const T* const place = o.places == nullptr ? nullptr : o.places + place_of(o.of, row) * width;
+    const auto scale = static_cast<float>(o.of.scale);
     T* const y = o.y + row * width;
     constexpr std::int64_t stride = warp_lanes * pack;
     for (std::int64_t j = static_cast<std::int64_t>(threadIdx.x % warp_lanes) * pack; j < width;
@@ -61,8 +66,8 @@ __global__ void __launch_bounds__(block_size) forward_kernel(Forward<T> o) {
 /// Number of ids that are searched at once.
 constexpr int window = 4 * block_size;
 
-// Whether `id` is among the ids of the first `count` rows; the same answer in all threads of the
-// block.
+// Whether `id` is among the ids of the first `count` rows that are embedded; the same answer in all
+// threads of the block.
 __device__ __forceinline__ bool occurs(const Embedding& of, std::int64_t count, int id) {
     PIPETWIN_SHARED(of_warps, unsigned[block_warps]);
     const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
@@ -71,7 +76,7 @@ __device__ __forceinline__ bool occurs(const Embedding& of, std::int64_t count, 
         PIPETWIN_UNROLL
         for (int i = 0; i < 4; ++i) {
             const std::int64_t row = begin + i * block_size + threadIdx.x;
-            here = here || (row < count && id_of(of, row) == id);
+            here = here || (row < count && embeds(of, row, id));
         }
         const unsigned votes = __ballot_sync(all_lanes, here);
         __syncthreads();  // all have read what the window before left
@@ -109,7 +114,7 @@ __device__ __forceinline__ int find_matches(const Embedding& of,
     PIPETWIN_UNROLL
     for (int i = 0; i < 4; ++i) {
         const std::int64_t row = begin + 4 * warp_lanes * warp + warp_lanes * i + lane;
-        votes[i] = __ballot_sync(all_lanes, row < of.rows && id_of(of, row) == id ? 1 : 0);
+        votes[i] = __ballot_sync(all_lanes, row < of.rows && embeds(of, row, id) ? 1 : 0);
         of_warp += __popc(votes[i]);
     }
     if (lane == 0) {
@@ -171,19 +176,20 @@ template <class T, int pack>
 __global__ void __launch_bounds__(block_size)
     backward_tokens_kernel(Embedding of, const T* dy, float* dtokens) {
     const std::int64_t first = blockIdx.x;
-    const int id = id_of(of, first);
-    if (id < 0 || occurs(of, first, id)) {
+    const int id = of.ids[first];
+    if (!is_embedded(of, first) || occurs(of, first, id)) {
         return;
     }
     PIPETWIN_SHARED(matches, Matches);
     float* const to = dtokens + id * of.width;
+    const auto scale = static_cast<float>(of.scale);
     for (std::int64_t begin = first; begin < of.rows; begin += window) {
         const int count = find_matches(of, begin, id, matches);
         const auto row_at = [&](int i) { return begin + matches.offsets[i]; };
         for (std::int64_t j = static_cast<std::int64_t>(threadIdx.x) * pack;
              count > 0 && j < of.width;
              j += block_size * pack) {
-            add_rows<T, pack>(dy, of.width, j, count, row_at, of.scale, to);
+            add_rows<T, pack>(dy, of.width, j, count, row_at, scale, to);
         }
     }
 }
@@ -232,7 +238,7 @@ cudaError_t embedding_forward(Real real,
                               const void* places,
                               void* y,
                               cudaStream_t stream) {
-    if (embedding.rows <= 0 || embedding.width <= 0) {
+    if (embedding.rows <= 0 || embedding.count <= 0 || embedding.width <= 0) {
         return cudaSuccess;
     }
     return with_real(real, [=](auto zero) {
@@ -255,7 +261,7 @@ cudaError_t embedding_backward(Real real,
                                float* dtokens,
                                float* dplaces,
                                cudaStream_t stream) {
-    if (embedding.rows <= 0 || embedding.width <= 0) {
+    if (embedding.rows <= 0 || embedding.count <= 0 || embedding.width <= 0) {
         return cudaSuccess;
     }
     return with_real(real, [=](auto zero) {

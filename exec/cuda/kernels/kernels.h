@@ -211,7 +211,7 @@ struct Embedding {
     const std::int32_t* ids = nullptr;
     std::int64_t first = 0;
     std::int64_t count = 1;
-    float scale = 1;  ///< of the tokens' rows
+    double scale = 1;  ///< of the tokens' rows; no float, behind which there would be padding
 };
 
 /// y[r] = scale tokens[ids[r]] + places[r mod positions - first]; places may be null.
@@ -261,13 +261,14 @@ cudaError_t cross_entropy_forward(Real real,
                                   float* log_sums,
                                   const LossSums& sums,
                                   cudaStream_t stream);
-/// dx = scale exp(x - l) - scale (1 - smoothing) at the target - scale smoothing / width; dx may be
-/// x.
+/// dx = scale exp(x - l) - scale (1 - smoothing) at the target - scale smoothing / width, or 0 in a
+/// row without a target; dx may be x. The scale lies in device memory, since it is another one in
+/// each step where padding is, and a graph that was captured in a step before runs again.
 cudaError_t cross_entropy_backward(Real real,
                                    const CrossEntropy& loss,
                                    const float* log_sums,
                                    float smoothing,
-                                   float scale,
+                                   const float* scale,
                                    void* dx,
                                    cudaStream_t stream);
 

@@ -65,6 +65,7 @@ TEST_P(CudaCrossEntropy, AndItsGradient) {
                     const DeviceArray<float> sums(index(n));
                     const DeviceArray<double> scratch(index(loss_scratch(n)));
                     const DeviceArray<double> totals(2);
+                    const DeviceArray<float> factor(std::vector<float>{scale});
                     const CrossEntropy loss{n, width, of_x.data(), of_targets.data()};
                     expect_ok(
                         cross_entropy_forward(real(),
@@ -77,7 +78,7 @@ TEST_P(CudaCrossEntropy, AndItsGradient) {
                                                      loss,
                                                      sums.data(),
                                                      smoothing,
-                                                     scale,
+                                                     factor.data(),
                                                      in_place ? of_x.data() : of_dx.data(),
                                                      nullptr));
                     found_sum = totals.elements()[0];
@@ -99,13 +100,14 @@ TEST_P(CudaCrossEntropy, AndItsGradient) {
     }
 }
 
-// Rows without a target add nothing to the loss, are never right, and have no gradient, however
-// large their numbers are.
+// Rows without a target add nothing to the loss, are never right, and have no gradient, whatever
+// their numbers are.
 TEST_P(CudaCrossEntropy, LeavesOutRowsWithoutATarget) {
     for (const std::int64_t width : {5L, 3000L}) {
         constexpr std::int64_t n = 6;
         Numbers x = random(n * width, 1);
-        std::fill_n(x.begin() + width, width, 1e30F);
+        std::fill_n(x.begin() + width, width, std::numeric_limits<float>::max());
+        std::fill_n(x.begin() + 4 * width, width, std::numeric_limits<float>::quiet_NaN());
         x = rounded(real(), x);
         std::vector<std::int32_t> targets = random_ids(n, width, 2);
         targets[1] = -1;
@@ -120,6 +122,7 @@ TEST_P(CudaCrossEntropy, LeavesOutRowsWithoutATarget) {
             const DeviceArray<float> sums(n);
             const DeviceArray<double> scratch(index(loss_scratch(n)));
             const DeviceArray<double> totals(2);
+            const DeviceArray<float> factor(std::vector<float>{scale});
             const CrossEntropy loss{n, width, of_x.data(), of_targets.data()};
             expect_ok(cross_entropy_forward(real(),
                                             loss,
@@ -128,7 +131,7 @@ TEST_P(CudaCrossEntropy, LeavesOutRowsWithoutATarget) {
                                             {totals.data(), totals.data() + 1, scratch.data()},
                                             nullptr));
             expect_ok(cross_entropy_backward(
-                real(), loss, sums.data(), 0.1F, scale, of_dx.data(), nullptr));
+                real(), loss, sums.data(), 0.1F, factor.data(), of_dx.data(), nullptr));
             found_sum = totals.elements()[0];
             found_right = totals.elements()[1];
             return of_dx.numbers();
@@ -238,7 +241,7 @@ TEST(CudaCrossEntropyOfNothing, IsZero) {
     EXPECT_EQ(cross_entropy_forward(Real::F32, {0, 5}, 0, nullptr, {.loss = sum.data()}, nullptr),
               cudaSuccess);
     EXPECT_EQ(sum.elements()[0], 0);
-    EXPECT_EQ(cross_entropy_backward(Real::F32, {0, 5}, nullptr, 0, 1, nullptr, nullptr),
+    EXPECT_EQ(cross_entropy_backward(Real::F32, {0, 5}, nullptr, 0, nullptr, nullptr, nullptr),
               cudaSuccess);
     EXPECT_EQ(binary_cross_entropy_forward(
                   Real::F32, 0, nullptr, nullptr, {.right = sum.data()}, nullptr),

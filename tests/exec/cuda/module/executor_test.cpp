@@ -117,6 +117,22 @@ Model small_llama(bool tied = true) {
                         .tied = tied});
 }
 
+/// Source and target of different lengths, heads that cuDNN takes, and messages of several outputs
+/// that each begin where a product may.
+Model translation(TranslationTables tables = TranslationTables::Shared) {
+    return translation_model({.layers = 2,
+                              .d_model = 32,
+                              .heads = 2,
+                              .head_size = 8,
+                              .feed_forward = 16,
+                              .vocabulary = 11,
+                              .source_context = 6,
+                              .target_context = 4,
+                              .tables = tables,
+                              .label_smoothing = 0.1,
+                              .dropout = 0.25});
+}
+
 class CudaExecutor : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -145,7 +161,9 @@ TEST_F(CudaExecutor, TrainsAsTheCpuDoes) {
                                test::small_mlp(),
                                test::small_gpt_with(0.25, true),
                                small_llama(),
-                               small_llama(false)}) {
+                               small_llama(false),
+                               test::small_translation_with(TranslationTables::Shared, 0.25),
+                               test::small_translation_with(TranslationTables::Separate, 0)}) {
         for (const OptimizerKind optimizer : {OptimizerKind::Sgd,
                                               OptimizerKind::Momentum,
                                               OptimizerKind::RmsProp,
@@ -301,6 +319,11 @@ TEST_F(CudaBranches, TrainImages) {
     expect_every_cut_trains(images(), {{4, 7}, {1, 3, 3, 4}});
 }
 
+// Every block of the decoder reads the memory, which may be another stage's.
+TEST_F(CudaBranches, TrainTranslations) {
+    expect_every_cut_trains(translation(), {{8, 7}, {3, 4, 4, 4}});
+}
+
 bool has_fake_cudnn() {
 #ifdef PIPETWIN_EMULATED
     void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
@@ -394,12 +417,20 @@ class EmulatedGpus {
 };
 
 // The schedule is the same in every step, so are the addresses, and so every action is one graph.
-// What changes from step to step - rates, scales, the keys of masks - lies in memory.
+// What changes from step to step - rates, scales, the keys of masks, lengths - lies in memory.
 TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
-    const Model model = test::small_gpt_with(0.25, false);
-    const std::vector<std::pair<const char*, int>> cases{
-        {"gpipe", 1}, {"1f1b", 1}, {"zb-h1", 1}, {"1f1b", 2}};
-    for (const auto& [schedule, gpus] : cases) {
+    struct Case {
+        Model model;
+        const char* schedule;
+        int gpus;
+    };
+    const Model gpt = test::small_gpt_with(0.25, false);
+    const std::vector<Case> cases{{gpt, "gpipe", 1},
+                                  {gpt, "1f1b", 1},
+                                  {gpt, "zb-h1", 1},
+                                  {gpt, "1f1b", 2},
+                                  {translation(TranslationTables::Separate), "1f1b", 1}};
+    for (const auto& [model, schedule, gpus] : cases) {
         const EmulatedGpus some(gpus);
         const Shape shape =
             on_cuda({.stages = 2, .micro_batches = 3, .schedule = schedule, .clip_norm = 0.1});
@@ -408,7 +439,8 @@ TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
         std::int64_t launches = 0;
         for (int step = 0; step < 5; ++step) {
             const std::int64_t before = graph_launches();
-            executor.run_step(random_batch(model, shape.batch, 1), step);
+            executor.run_step(random_batch(model, shape.batch, static_cast<std::uint64_t>(step)),
+                              step);
             launches = graph_launches() - before;
         }
         std::int64_t actions = 0;
@@ -470,7 +502,7 @@ TEST_F(CudaExecutor, FindsTheFirstLayerThatIsNotFiniteAcrossGpus) {
 #endif
 
 TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
-    for (const Model& model : {gpt_with_heads_of_8(0.25, true), small_llama()}) {
+    for (const Model& model : {gpt_with_heads_of_8(0.25, true), small_llama(), translation()}) {
         for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
             const Shape whole{.schedule = "1f1b", .precision = precision, .clip_norm = 0.1};
             const Outcome expected = train(model, on_cuda(whole), 3);
@@ -547,7 +579,7 @@ TEST_F(CudaExecutor, TrainsInHalfPrecisionNearlyAsInSingle) {
     const Shape single{.stages = 2, .schedule = "1f1b"};
     Shape half = single;
     half.precision = Precision::Bf16;
-    for (const Model& model : {gpt_with_heads_of_8(), small_llama()}) {
+    for (const Model& model : {gpt_with_heads_of_8(), small_llama(), translation()}) {
         const Outcome expected = train(model, on_cuda(single), 4);
         for (const char* own_attention : {"", "1"}) {
             ::setenv("PIPETWIN_OWN_ATTENTION", own_attention, 1);
