@@ -1,7 +1,11 @@
 #include "exec/layers/cross_entropy.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
+#include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
@@ -18,8 +22,8 @@ double row_weight(const LayerCall& call, const SampleShape& input) {
                               : static_cast<double>(call.batch_samples) * input.positions);
 }
 
-/// The classes of the rows, on the device. Throws Error(BadInput) if a target is below `least` or no
-/// class.
+/// The classes of the rows, on the device. Throws Error(BadInput) if a target is below `least` or
+/// no class.
 Tensor load_targets(const LayerCall& call, const SampleShape& input, int classes, int least) {
     const std::span<const std::int32_t> wanted =
         targets_of(*call.data, input.positions, classes, least);
@@ -27,6 +31,28 @@ Tensor load_targets(const LayerCall& call, const SampleShape& input, int classes
         DType::I32, static_cast<std::int64_t>(wanted.size()), 1, MemoryKind::Stash);
     call.kernels.upload(wanted, targets);
     return targets;
+}
+
+/// Leaves the logits that are wanted on the host.
+void hand_out_logits(const LayerCall& call, const SampleShape& input, ConstView x) {
+    if (call.data->logits == nullptr) {
+        return;
+    }
+    const WantedLogits& wanted = *call.data->logits;
+    for (int sample = 0; sample < call.samples; ++sample) {
+        const std::size_t of_batch = as_index(call.first_sample + sample);
+        const std::int64_t row =
+            std::int64_t{sample} * input.positions + wanted.positions[of_batch];
+        const std::vector<double> logits =
+            values(call.kernels,
+                   ConstView(static_cast<const std::byte*>(x.data) +
+                                 as_index(row * x.columns) * size_of(x.dtype),
+                             x.dtype,
+                             1,
+                             x.columns));
+        std::ranges::copy(logits,
+                          wanted.values.subspan(of_batch * logits.size(), logits.size()).begin());
+    }
 }
 
 Bytes target_bytes(std::int64_t rows) {
@@ -57,6 +83,7 @@ void CrossEntropy::forward(
     Tensor log_sums = call.arena.allocate(format().exact(), x.rows, 1, MemoryKind::Stash);
     call.kernels.cross_entropy_forward(
         x, targets, label_smoothing_, log_sums, {.loss = call.loss_sum, .right = call.right_sum});
+    hand_out_logits(call, input(), x);
     kept.row_weight = row_weight(call, input());
     call.loss_scale = kept.row_weight;
     kept.tensors.push_back(std::move(targets));
@@ -89,8 +116,8 @@ void CrossEntropyOfTwo::join(LayerCall& call,
                              std::span<const ConstView> x,
                              View /*y*/,
                              Kept& kept) {
-    const ConstView classes = kept.tensors.emplace_back(
-        load_targets(call, input(), input().width, no_target));
+    const ConstView classes =
+        kept.tensors.emplace_back(load_targets(call, input(), input().width, no_target));
     const auto sum_up = [&](ConstView logits, const LossSums& sums) {
         Tensor log_sums = call.arena.allocate(format().exact(), logits.rows, 1, MemoryKind::Stash);
         call.kernels.cross_entropy_forward(
@@ -178,8 +205,7 @@ void BinaryCrossEntropy::forward(
 void BinaryCrossEntropy::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView /*dy*/, ConstView skip, View dx) {
     if (!dx.empty()) {
-        call.kernels.binary_cross_entropy_backward(
-            x, kept.tensors[0], kept.row_weight, dx);
+        call.kernels.binary_cross_entropy_backward(x, kept.tensors[0], kept.row_weight, dx);
     }
     add_skip(call, skip, dx);
 }

@@ -14,8 +14,8 @@ namespace pipetwin::exec {
 /// and s / classes everywhere: the mean over all classes has the share s of the loss, as in torch
 /// and TensorFlow.
 ///
-/// A position whose target is -1 has no part in the loss, and its dx is 0. N T is then the number of
-/// positions of the mini-batch, over all replicas, that have a target.
+/// A position whose target is -1 has no part in the loss, and its dx is 0. N T is then the number
+/// of positions of the mini-batch, over all replicas, that have a target.
 ///
 /// So micro-batches of any size add up to the mean over the mini-batch, and gradients are plain
 /// sums. Keeps its input, the targets (int32) and l. The loss is summed in double; it is not part
@@ -27,7 +27,8 @@ class CrossEntropy final : public ExecutableLayer {
     Bytes kept_bytes(int samples) const override;
     Bytes unread_bytes(int samples) const override { return kept_bytes(samples); }
     void free_unread(Kept& kept) const override { kept.tensors.clear(); }
-    /// Throws Error(BadInput), naming sample, position and value, if a target is no class.
+    /// In an evaluation also leaves the logits on the host that MicroBatch::logits wants. Throws
+    /// Error(BadInput), naming sample, position and value, if a target is no class.
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
     void backward_input(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
