@@ -81,6 +81,12 @@ std::string use_of(FileKind kind, const std::string& file) {
             return fmt::format("pipetwin import deepspeed {} --out x.toml", file);
         case FileKind::Megatron:
             return fmt::format("pipetwin import megatron {} --out x.toml", file);
+        case FileKind::Picture:
+            return "a browser shows it; pipetwin export torch-csv SOURCE --out FILE.csv writes a "
+                   "schedule";
+        case FileKind::PlanTable:
+            return "a spreadsheet shows it; pipetwin export torch-csv SOURCE --out FILE.csv writes "
+                   "a schedule";
         case FileKind::RunFolder:
             return fmt::format("pipetwin compare {0}, pipetwin view {0}; its scenario is {0}/{1}",
                                file,

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/base/usage_error.h"
 #include "core/base/error.h"
@@ -65,8 +66,8 @@ void add_common(CLI::App& app, RawCommon& raw) {
     app.add_option("--seed", raw.seed, "Seed of weights and data (training.seed)")
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
-    CLI::Option* const quiet = app.add_flag("--quiet", raw.options.quiet, "Errors only");
-    app.add_flag("--verbose", raw.options.verbose, "Say more")->excludes(quiet);
+    CLI::Option* const quiet = app.add_flag("--quiet", raw.options.quiet, "Print errors only");
+    app.add_flag("--verbose", raw.options.verbose, "Print more")->excludes(quiet);
     app.add_option("--color", raw.options.color, "auto, always or never")
         ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, ColorMode>>{
                                                 {"auto", ColorMode::Auto},
@@ -138,11 +139,17 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     add("--message-order", plain.message_order, "plain or lower-rank-first (default plain)", "HOW");
     add("--forward-ms", plain.forward_ms, "Forward of one piece", "X[,X...]");
     add("--backward-ms", plain.backward_ms, "Full backward of one piece", "X[,X...]");
-    add("--backward-input-ms", plain.backward_input_ms, "Its input gradient", "X[,X...]");
-    add("--backward-weight-ms", plain.backward_weight_ms, "Its weight gradient", "X[,X...]");
+    add("--backward-input-ms",
+        plain.backward_input_ms,
+        "Input gradient of one piece, with --backward-weight-ms in place of --backward-ms",
+        "X[,X...]");
+    add("--backward-weight-ms",
+        plain.backward_weight_ms,
+        "Weight gradient of one piece",
+        "X[,X...]");
     add("--recompute",
         plain.recompute,
-        "none, always or except-last (default none), of all pieces or of each",
+        "none, always or except-last (default none): one for all pieces, or one for each",
         "MODE[,MODE...]");
     add("--recompute-ms",
         plain.recompute_ms,
@@ -177,8 +184,11 @@ void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
         ->check(CLI::Range(1, sim::most_samples));
     add("--straggler", options.straggler, "Rank R takes F times as long", "R:F");
     add("--mtbf-hours", options.mtbf_hours, "Mean time between failures of one device", "X");
-    add("--failing-devices", options.devices, "How many may fail (default: one per rank)", "N");
-    add("--checkpoint-every", options.checkpoint_every, "Steps (default: the best number)", "N");
+    add("--failing-devices", options.devices, "Devices that may fail (default: one per rank)", "N");
+    add("--checkpoint-every",
+        options.checkpoint_every,
+        "Steps from one checkpoint to the next (default: the best number)",
+        "N");
     add("--checkpoint-s", options.checkpoint_s, "Seconds that a checkpoint takes (default 0)", "X");
     add("--restart-s",
         options.restart_s,
@@ -219,6 +229,7 @@ class Grammar {
     SweepCommand sweep_;
     PlanOptions plan_;
     std::optional<std::string> largest_;  ///< of `plan`, as written
+    std::vector<std::string> searched_;   ///< schedules of `plan`
     ProfileOptions profile_;
     ModelOptions model_;
     LaunchOptions launch_;
@@ -246,14 +257,14 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
         ->required();
     app.add_option("--profile", options.profile, "Costs to plan with (default: measure them first)")
         ->type_name("FILE");
-    app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --out");
+    app.add_flag("--resume", options.resume, "Continue from the newest checkpoint in --out");
     app.add_option("--weights",
                    options.weights,
                    "Begin with the weights of a Hugging Face folder (safetensors)")
         ->type_name("FOLDER");
     app.add_flag("--live",
                  options.live,
-                 "Write live.jsonl, too, so that pipetwin-gui can follow the training");
+                 "Write live.jsonl, too, with which pipetwin-gui follows the training");
 }
 
 /// Makes --out a required file: for `import` and `export`.
@@ -261,13 +272,20 @@ void needs_out_file(CLI::App& app) {
     app.get_option("--out")->description("File to write")->type_name("FILE")->required();
 }
 
+/// --sequence, whose k is the 1024 of models' contexts.
+void add_sequence(CLI::App& app, std::optional<int>& tokens, const std::string& text) {
+    const std::map<std::string, int> units{{"k", 1024}, {"K", 1024}};
+    app.add_option("--sequence", tokens, text)
+        ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k]"))
+        ->check(CLI::Range(1, 1 << 26))
+        ->type_name("N[k]");
+}
+
 void Grammar::add_hf_options(CLI::App& app) {
     HfOptions& hf = import_.hf;
     app.add_option("--device", hf.device, "hf, megatron: the device that costs are estimated for")
         ->type_name("NAME");
-    app.add_option("--sequence", hf.sequence, "hf: tokens per sample")
-        ->type_name("N")
-        ->check(CLI::Range(1, 1 << 26));
+    add_sequence(app, hf.sequence, "hf: tokens per sample; 8k is 8192");
     app.add_option("--precision",
                    hf.precision,
                    "hf: bf16, fp16, fp32, or fp8: products of blocks in 8 bits, the rest in bf16 "
@@ -343,7 +361,8 @@ void Grammar::add_range_names(CLI::App& app) {
 }
 
 void Grammar::add_exchange() {
-    CLI::App& import = add_command("import", "Convert another tool's file into ours");
+    CLI::App& import =
+        add_command("import", "Convert another tool's file into one of this program");
     import
         .add_option(
             "format",
@@ -377,8 +396,9 @@ void Grammar::add_exchange() {
     add_range_names(import);
     needs_out_file(import);
 
-    CLI::App& exporter =
-        add_command("export", "Convert ours into another tool's file, or into a picture");
+    CLI::App& exporter = add_command(
+        "export",
+        "Convert a scenario, a run or a schedule into another tool's file, or into a picture");
     exporter
         .add_option(
             "format",
@@ -391,7 +411,7 @@ void Grammar::add_exchange() {
         ->type_name("SCENARIO, RUN or CSV")
         ->required();
     exporter
-        .add_option("--profile", export_.profile, "Costs of a scenario's layers, as for simulate")
+        .add_option("--profile", export_.profile, "Costs of the scenario's layers, as for simulate")
         ->type_name("FILE");
     exporter.add_flag("--compute-only",
                       export_.compute_only,
@@ -399,7 +419,7 @@ void Grammar::add_exchange() {
     exporter
         .add_option("--shard-size",
                     export_.shard_size,
-                    "hf: split weights into files of at most so many bytes (default: 5 GB)")
+                    "hf: largest size of a file of weights (default: 5 GB)")
         ->type_name("SIZE");
     needs_out_file(exporter);
 }
@@ -485,22 +505,27 @@ void Grammar::add_question(CLI::App& plan) {
         };
     plan.add_option("--cluster",
                     plan_.cluster,
-                    "Plan a model on such nodes: a name of profiles/clusters, or a file")
+                    "Nodes to plan a model for: a name that 'pipetwin devices' lists, or a file")
         ->type_name("NAME");
     plan.add_option("--nodes", plan_.nodes, "How many nodes (default 1)")
         ->check(CLI::Range(1, 1 << 16))
         ->type_name("N");
-    plan.add_option("--sequence", plan_.sequence, "Tokens of a sample (default 4096)")
-        ->check(CLI::Range(1, 1 << 26))
-        ->type_name("N");
+    add_sequence(plan, plan_.sequence, "Tokens of a sample; 8k is 8192 (default 4096)");
     tokens("--batch-tokens", plan_.batch_tokens, "Tokens of a step, about (default 4M)");
     plan.add_option("--precision", plan_.precision, "bf16 (default), fp16, fp32 or fp8")
         ->type_name("NAME");
+    plan.add_option("--schedule",
+                    searched_,
+                    "Search these schedules only, as in 1f1b,interleaved-1f1b (default: most of "
+                    "them; docs/planning.md lists which)")
+        ->delimiter(',')
+        ->type_name("NAME[,NAME...]");
     plan.add_flag("--whole-blocks",
                   plan_.whole_blocks,
-                  "Cut no block in two, as Megatron and torchtitan cannot");
+                  "Keep every block of the model in one stage, as Megatron and torchtitan do");
     tokens("--tokens", plan_.tokens, "Tokens of the whole training: adds days, device hours, cost");
-    plan.add_option("--price", plan_.price, "Price of one device for an hour")
+    plan.add_option(
+            "--price", plan_.price, "Price of one device per hour, without a sign of currency")
         ->check(CLI::PositiveNumber)
         ->type_name("X")
         ->needs("--tokens");
@@ -508,12 +533,15 @@ void Grammar::add_question(CLI::App& plan) {
 
 void Grammar::add_plan() {
     CLI::App& plan = add_command(
-        "plan", "Find the fastest plan for everything that the scenario leaves open, and prove it");
+        "plan", "Find the fastest plan for what a scenario or a model leaves open, and prove it");
     plan.add_option("scenario",
                     plan_.scenario,
-                    "Scenario file; or with --cluster a model: its name, config.json or costs")
+                    "Scenario file; with --cluster a model: its name, its config.json or its "
+                    "*.profile.json")
         ->type_name("SCENARIO.toml|MODEL")
         ->required();
+    plan.footer(
+        "Ctrl-C ends the search: the answer is then the best plan found so far, not proven.");
     add_question(plan);
     plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
@@ -532,7 +560,7 @@ void Grammar::add_plan() {
                   "Show how PipeDream would share the devices out: stages of unequal width");
     plan.add_option("--largest",
                     largest_,
-                    "layers: how many layers fit into the memory, in place of the fastest plan")
+                    "layers: find how many layers fit into memory, not the fastest plan")
         ->type_name("layers")
         ->excludes("--heatmap")
         ->excludes("--hybrid")
@@ -542,7 +570,7 @@ void Grammar::add_plan() {
 
 void Grammar::add_model() {
     CLI::App& model =
-        add_command("model", "Show the units that stages are made of, and their graph");
+        add_command("model", "Show the units that a model can be cut into, and their graph");
     model.get_option("--out")
         ->description("File to write the result to, as JSON")
         ->type_name("FILE");
@@ -600,15 +628,18 @@ void Grammar::add_check() {
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
     check
-        .add_flag("--preposted-receives,--begun-receives",
-                  check_.preposted_receives,
-                  "Without any room, but each rank begins its receives before its first action, as "
-                  "processes with MPI and NCCL do")
+        .add_flag(
+            "--preposted-receives,--begun-receives",
+            check_.preposted_receives,
+            "Assume channels without room, and receives that each rank begins before its first "
+            "action, as with MPI and NCCL")
         ->excludes("--capacity");
 }
 
 void Grammar::add_devices() {
-    CLI::App& devices = add_command("devices", "List this machine's devices");
+    CLI::App& devices = add_command(
+        "devices",
+        "List this machine's devices, and the devices, clusters and models known by name");
     CLI::Option* const measure =
         devices.add_flag("--measure",
                          devices_.measure,
@@ -626,10 +657,10 @@ void Grammar::add_demo() {
     CLI::App& demo = add_command(
         "demo", "A guided tour: seven steps from plain numbers to a trained and measured model");
     demo.get_option("--out")->description("Folder of the tour (default: pipetwin-demo)");
-    demo.add_option("--from",
-                    demo_.from,
-                    "Begin at step N, and do it again if it is done (default: the first step that "
-                    "is not done)")
+    demo.add_option(
+            "--from",
+            demo_.from,
+            "Begin at step N, even if it is done (default: the first step that is not done)")
         ->type_name("N");
     demo.add_option("--to", demo_.to, "End after step N (default: the last step)")->type_name("N");
     demo.add_flag("--list", demo_.list, "List the steps, and which of them are done");
@@ -679,12 +710,15 @@ void refuse_key_without_table(const std::string& key, const std::string& value) 
     }
     for (const KeyGroup& group : all_key_groups()) {
         const bool is_table = group.where.starts_with('[');
-        if (is_table && std::ranges::find(group.keys, key, &KeyFacts::name) != group.keys.end()) {
+        std::vector<std::string_view> names;
+        std::ranges::transform(group.keys, std::back_inserter(names), &KeyFacts::name);
+        const std::string_view name = is_table ? same_word(key, names) : std::string_view();
+        if (!name.empty()) {
             const std::string table = group.where.substr(1, group.where.find(']') - 1);
             throw Error(ErrorKind::Usage,
                         "--set " + key,
-                        fmt::format("the table of the key is missing, expected {}.{}", table, key),
-                        fmt::format("--set {}.{}={}", table, key, value));
+                        fmt::format("the table of the key is missing, expected {}.{}", table, name),
+                        fmt::format("--set {}.{}={}", table, name, value));
         }
     }
 }
@@ -738,6 +772,19 @@ void take_single_values(SweepOptions& lists, PlainOptions& plain) {
     take(lists.micro_batches, plain.micro_batches);
 }
 
+/// The value of pipeline.schedule for a list of names. Throws Error(Usage) for an unknown one.
+std::string searched_list(const std::vector<std::string>& names) {
+    std::vector<std::string> quoted;
+    for (const std::string& name : names) {
+        try {
+            quoted.push_back(fmt::format("\"{}\"", to_string(schedule_kind(name))));
+        } catch (const Error& error) {
+            throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
+        }
+    }
+    return fmt::format("[{}]", fmt::join(quoted, ", "));
+}
+
 Command Grammar::selected() const {
     const std::string name = app_.get_subcommands().front()->get_name();
     const auto with_common = [this](auto options) {
@@ -767,6 +814,10 @@ Command Grammar::selected() const {
     }
     if (name == "plan") {
         PlanOptions options = with_common(plan_);
+        if (!searched_.empty()) {
+            options.common.overrides.push_back(
+                {.key = "pipeline.schedule", .value = searched_list(searched_)});
+        }
         options.largest_layers = is_largest_layers(largest_);
         return options;
     }
@@ -800,6 +851,83 @@ Command Grammar::selected() const {
     return with_common(view_);
 }
 
+/// What other programs call an option of ours.
+struct ForeignOption {
+    std::string_view theirs;
+    std::string_view ours;
+};
+
+constexpr std::array foreign_options{ForeignOption{"--seq-len", "--sequence"},
+                                     ForeignOption{"--seq-length", "--sequence"},
+                                     ForeignOption{"--sequence-length", "--sequence"},
+                                     ForeignOption{"--max-seq-len", "--sequence"},
+                                     ForeignOption{"--context", "--sequence"},
+                                     ForeignOption{"--context-length", "--sequence"},
+                                     ForeignOption{"--batch", "--batch-tokens"},
+                                     ForeignOption{"--batch-size", "--batch-tokens"},
+                                     ForeignOption{"--global-batch-size", "--batch-tokens"},
+                                     ForeignOption{"--cost", "--price"},
+                                     ForeignOption{"--gpu-price", "--price"},
+                                     ForeignOption{"--dtype", "--precision"},
+                                     ForeignOption{"--gpus", "--nodes"},
+                                     ForeignOption{"--num-gpus", "--nodes"},
+                                     ForeignOption{"--ngpus", "--nodes"},
+                                     ForeignOption{"--devices", "--nodes"},
+                                     ForeignOption{"--world-size", "--nodes"},
+                                     ForeignOption{"--num-nodes", "--nodes"},
+                                     ForeignOption{"--nnodes", "--nodes"},
+                                     ForeignOption{"--gpu", "--cluster"},
+                                     ForeignOption{"--hardware", "--cluster"},
+                                     ForeignOption{"--schedules", "--schedule"},
+                                     ForeignOption{"--output", "--out"},
+                                     ForeignOption{"--nproc-per-node", "--ranks"},
+                                     ForeignOption{"--np", "--ranks"},
+                                     ForeignOption{"--verbose-level", "--verbose"}};
+
+constexpr std::array<std::string_view, 9> commands_of_scenarios{
+    "run", "simulate", "plan", "profile", "model", "train", "launch", "check", "export"};
+
+/// The key of a scenario that an option is the name of, with its table, as in "--shard" or "--tp";
+/// empty: there is none, or the command reads no scenario.
+std::string key_of_option(const std::string& command, const std::string& option) {
+    if (std::ranges::find(commands_of_scenarios, command) == commands_of_scenarios.end()) {
+        return "";
+    }
+    std::string word = option.substr(std::min(option.size(), option.find_first_not_of('-')));
+    std::ranges::replace(word, '-', '_');
+    for (const KeyGroup& group : all_key_groups()) {
+        if (!group.where.starts_with('[') || group.where.starts_with("[[")) {
+            continue;
+        }
+        std::vector<std::string_view> names;
+        std::ranges::transform(group.keys, std::back_inserter(names), &KeyFacts::name);
+        if (const std::string_view same = same_word(word, names); !same.empty()) {
+            const std::string table = group.where.substr(1, group.where.find(']') - 1);
+            return fmt::format("{}.{}", table, same);
+        }
+    }
+    return "";
+}
+
+/// What to write in place of an option that the command does not know.
+std::string hint_for_option(const CLI::App& command,
+                            const std::string& word,
+                            const std::vector<std::string_view>& known) {
+    const auto* const foreign = std::ranges::find(foreign_options, word, &ForeignOption::theirs);
+    if (foreign != foreign_options.end() && std::ranges::count(known, foreign->ours) > 0) {
+        return foreign->ours == "--nodes"
+                   ? "did you mean '--nodes'? 8 nodes of --cluster 8x-h100-sxm have 64 GPUs"
+                   : fmt::format("did you mean '{}'?", foreign->ours);
+    }
+    const std::string_view near = nearest_word(word, known);
+    const std::string key = key_of_option(command.get_name(), word);
+    if (!key.empty() && !near.starts_with(word)) {
+        return fmt::format("it is a key of the scenario: --set {}=VALUE", key);
+    }
+    return near.empty() ? fmt::format("'pipetwin {} --help' lists its options", command.get_name())
+                        : fmt::format("did you mean '{}'?", near);
+}
+
 /// Refuses what the command did not take, naming the nearest option it knows.
 void refuse_extras(const CLI::App& command) {
     const std::vector<std::string> extras = command.remaining();
@@ -825,7 +953,7 @@ void refuse_extras(const CLI::App& command) {
     throw Error(ErrorKind::Usage,
                 "",
                 fmt::format("'{}' has no option '{}'", command.get_name(), word),
-                suggestion(word, known));
+                hint_for_option(command, word, known));
 }
 
 /// The words that `launch` calls each process with.

@@ -1,8 +1,10 @@
 #include "cli/base/usage_error.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -69,7 +71,10 @@ std::string expected_of(const CLI::Option& option) {
         return fmt::format("one of {}", fmt::join(words, ", "));
     }
     if (type.starts_with("N[k|M|B|T]")) {
-        return "a number above zero, such as 4M; k, M, B or T may stand behind it";
+        return "a number above zero, with or without k, M, B or T behind it";
+    }
+    if (type.starts_with("N[k]")) {
+        return "a whole number above zero, with or without k (1024) behind it";
     }
     if (type.find("NONNEGATIVE") != std::string::npos) {
         return "a whole number of zero or more";
@@ -87,6 +92,63 @@ std::string expected_of(const CLI::Option& option) {
                            type.substr(dash + 3, close - dash - 3));
     }
     return type.starts_with('X') ? "a number" : "a whole number";
+}
+
+/// Whether an option takes the text.
+bool takes(CLI::Option& option, std::string text) {
+    const std::string type = option.get_type_name();
+    const bool is_count = type.starts_with("N:") || type == "N";
+    if (is_count && !std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; })) {
+        return false;
+    }
+    try {
+        for (int i = 0;; ++i) {
+            if (!(*option.get_validator(i))(text).empty()) {
+                return false;
+            }
+        }
+    } catch (const CLI::OptionNotFound&) {  // behind the last of them
+        return true;
+    } catch (const CLI::ParseError&) {
+        return false;
+    }
+}
+
+/// The number in a text that has more than that, as the option takes it: "2.2" of "$2.2", "4M" of
+/// "4MB", "4000000" of "4,000,000"; empty: there is none.
+std::string number_in(const std::string& written, CLI::Option& option) {
+    std::string text = written;
+    std::erase_if(text, [](char c) { return c == ',' || c == '_' || c == ' '; });
+    const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || c == '.'; };
+    const auto begin = std::ranges::find_if(text, is_digit);
+    auto end = std::find_if_not(begin, text.end(), is_digit);
+    if (begin == end || (begin != text.begin() && *(begin - 1) == '-')) {
+        return "";
+    }
+    const std::string number(begin, end);
+    if (end != text.end()) {
+        const bool is_small = *end >= 'a' && *end <= 'z';
+        for (const char unit : {*end, is_small ? static_cast<char>(*end - 'a' + 'A') : *end}) {
+            if (takes(option, number + unit)) {
+                return number + unit;
+            }
+        }
+    }
+    return takes(option, number) ? number : "";
+}
+
+/// A value that the option takes, for a hint.
+std::string example_of(const CLI::Option& option) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 6> examples{
+        {{"--nodes", "8"},
+         {"--sequence", "8192"},
+         {"--batch-tokens", "4M"},
+         {"--tokens", "15T"},
+         {"--price", "2.5"},
+         {"--ranks", "4"}}};
+    const auto* const found = std::ranges::find(
+        examples, option.get_name(), &std::pair<std::string_view, std::string_view>::first);
+    return found == examples.end() ? "" : std::string(found->second);
 }
 
 std::string help_of(const CLI::App* command) {
@@ -129,7 +191,7 @@ Error missing_error(const CLI::App& command, std::string_view message) {
 }  // namespace
 
 Error usage_error(const CLI::ParseError& error,
-                  const CLI::App* command,
+                  CLI::App* command,
                   const std::vector<std::string>& args) {
     const std::string message = error.what();
     const Error plain(ErrorKind::Usage, "", message, help_of(command));
@@ -140,7 +202,7 @@ Error usage_error(const CLI::ParseError& error,
         return missing_error(*command, message);
     }
     const std::string name = option_in(message);
-    const CLI::Option* const option = name.empty() ? nullptr : command->get_option_no_throw(name);
+    CLI::Option* const option = name.empty() ? nullptr : command->get_option_no_throw(name);
     if (option == nullptr) {
         return plain;
     }
@@ -167,12 +229,18 @@ Error usage_error(const CLI::ParseError& error,
     }
     const std::vector<std::string> words = choices_of(*option);
     const std::vector<std::string_view> known(words.begin(), words.end());
-    const std::string_view near = known.empty() ? "" : nearest_word(*written, known);
+    std::string near =
+        known.empty() ? number_in(*written, *option) : std::string(nearest_word(*written, known));
+    if (near == *written) {  // a fault of another kind, such as a number out of range
+        near.clear();
+    }
+    const std::string example = example_of(*option);
     return {ErrorKind::Usage,
             name,
             fmt::format("'{}', expected {}", *written, expected_of(*option)),
-            near.empty() ? fmt::format("{} says what {} means", help_of(command), name)
-                         : fmt::format("did you mean '{}'?", near)};
+            !near.empty()     ? fmt::format("did you mean '{}'?", near)
+            : example.empty() ? fmt::format("{} says what {} means", help_of(command), name)
+                              : fmt::format("write it as in {} {}", name, example)};
 }
 
 }  // namespace pipetwin::cli

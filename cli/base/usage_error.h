@@ -12,7 +12,7 @@ namespace pipetwin::cli {
 /// What CLI11 says of a command line, as Error(Usage) in the words of all other errors: the option,
 /// what stands there, what was expected, and what to write. `command` is null where none was given.
 Error usage_error(const CLI::ParseError& error,
-                  const CLI::App* command,
+                  CLI::App* command,
                   const std::vector<std::string>& args);
 
 }  // namespace pipetwin::cli

@@ -136,7 +136,9 @@ void execute(const CheckOptions& options, Console& console) {
                        grid_text(schedule, result, options.preposted_receives, console));
     } else {
         const auto& problems = valid ? result.deadlock->waiting : result.violations;
-        console.result(explain(schedule, problems, problems.size()) + '\n');
+        console.result(explain(schedule, problems, problems.size()) + '\n' +
+                       "ranks, cells, stages and micro-batches count from 0; the first line of a "
+                       "file is rank 0\n");
     }
     if (!valid) {
         throw Error(ErrorKind::Infeasible,

@@ -89,7 +89,7 @@ Planned planned(
             std::ranges::any_of(result.infeasible, [](const sim::Infeasible& entry) {
                 return entry.why.find("memory") != std::string::npos;
             });
-        throw is_model
+        throw is_model && !lacking.hint().starts_with(sharing_hint)
             ? Error(lacking.kind(),
                     lacking.place(),
                     lacking.text(),
@@ -185,10 +185,21 @@ void write_best(RunFolder& folder,
     folder.finish(exec::disk_patience);
 }
 
+/// What a search plans for: a scenario, or what follows from a model's name.
+struct Asked {
+    Scenario scenario;
+    FoundProfile found;
+    bool is_model = false;
+    std::optional<ScenarioParts::ModelPart> sizes{};  ///< of the model, where they are known
+    std::string config{};                             ///< the model's config.json, or empty
+};
+
 /// Writes the plan in the words of other systems beside it.
-std::vector<PlanExport> write_exports(RunFolder& folder,
-                                      const std::optional<ScenarioParts::ModelPart>& sizes) {
-    std::vector<PlanExport> exports = plan_exports(folder.path(), sizes);
+std::vector<PlanExport> write_exports(RunFolder& folder, const Asked& question) {
+    if (!question.config.empty()) {  // `export` reads the sizes of the model there
+        folder.write(run_file::config, question.config);
+    }
+    std::vector<PlanExport> exports = plan_exports(folder.path(), question.sizes);
     for (const PlanExport& one : exports) {
         if (!one.content.empty()) {
             folder.write(one.file, one.content);
@@ -231,14 +242,6 @@ ModelQuestion question_of(const PlanOptions& options) {
             .costs_file = costs};
 }
 
-/// What a search plans for: a scenario, or what follows from a model's name.
-struct Asked {
-    Scenario scenario;
-    FoundProfile found;
-    bool is_model = false;
-    std::optional<ScenarioParts::ModelPart> sizes{};  ///< of the model, where they are known
-};
-
 Asked asked(const PlanOptions& options, Console& console) {
     if (!names_model(options)) {
         Scenario scenario =
@@ -263,7 +266,8 @@ Asked asked(const PlanOptions& options, Console& console) {
     return {.scenario = std::move(model.scenario),
             .found = std::move(model.found),
             .is_model = true,
-            .sizes = std::move(model.sizes)};
+            .sizes = std::move(model.sizes),
+            .config = std::move(model.config)};
 }
 
 sim::EveryShape shapes_with_progress(const Scenario& scenario,
@@ -407,7 +411,7 @@ void execute(const PlanOptions& options, Console& console) {
     if (folder) {
         write_best(*folder, scenario, plan, prediction, console);
         if (question.is_model) {
-            found.exports = write_exports(*folder, question.sizes);
+            found.exports = write_exports(*folder, question);
         }
     }
     if (options.hybrid) {
@@ -417,7 +421,11 @@ void execute(const PlanOptions& options, Console& console) {
         found.shapes = shapes_with_progress(scenario, plan, console);
     }
     if (heat) {
-        found.picture = heat_map(scenario, plan.result);
+        found.picture =
+            heat_map(scenario,
+                     question.is_model ? question_name(options.scenario, options.cluster)
+                                       : scenario.file.filename().string(),
+                     plan.result);
         write_output(options.heat_map, render_heat_map(found.picture), console);
     }
     if (options.common.json) {

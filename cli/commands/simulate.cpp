@@ -145,13 +145,17 @@ void check_sweep(const SimulateOptions& options) {
         }
         return;
     }
-    if (!options.scenario.empty() || !options.common.out.empty() || options.uncertainty.any()) {
+    if (!options.scenario.empty()) {
         throw Error(ErrorKind::Usage,
-                    "",
-                    "several plans are compared by plain numbers alone: without a scenario, --out "
-                    "and what varies",
-                    options.scenario.empty() ? "leave these out, or name one plan"
-                                             : "pipetwin sweep compares plans of scenarios");
+                    options.scenario.string(),
+                    "several plans are compared by plain numbers, without a scenario",
+                    "pipetwin sweep compares plans of scenarios");
+    }
+    if (!options.common.out.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--out",
+                    "several plans have no one folder",
+                    "--csv FILE.csv and --svg FILE.svg write the table and the picture");
     }
 }
 
@@ -161,7 +165,13 @@ void execute(const SimulateOptions& options, Console& console) {
     check_sweep(options);
     if (options.sweep.any()) {
         refuse_keys(options.common.overrides);
-        show_sweep([&options] { return sweep(options); }, options.sweep, options.common, console);
+        show_sweep([&options] { return sweep(options); },
+                   options.sweep,
+                   options.common,
+                   {.costs = costs_words(options.plain),
+                    .varying = options.uncertainty,
+                    .seed = seed_of(options)},
+                   console);
         return;
     }
     const bool numbers = options.plain.any();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,9 @@
 #include "cli/interop/exchange.h"
 #include "cli/predict/scenario_sweep.h"
 #include "cli/text/sweep_text.h"
+#include "cli/text/uncertainty.h"
 #include "core/base/error.h"
+#include "core/schedule/schedule_csv.h"
 
 namespace pipetwin::cli {
 
@@ -58,11 +61,25 @@ void check(const SweepCommand& options) {
     }
 }
 
+/// The steps of each plan with what varies; of a plan that there is not, nothing.
+std::vector<Uncertainty> varied_steps(const std::vector<SweepCell>& cells,
+                                      const SweepSetting& setting) {
+    std::vector<Uncertainty> varied(cells.size());
+    for (std::size_t i = 0; i < cells.size() && setting.varying.any(); ++i) {
+        if (const std::optional<Prediction>& prediction = cells[i].prediction) {
+            varied[i] = uncertainty(
+                setting.varying, prediction->plan, prediction->metrics.step, setting.seed);
+        }
+    }
+    return varied;
+}
+
 }  // namespace
 
 void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
                 const SweepOptions& lists,
                 const CommonOptions& common,
+                const SweepSetting& setting,
                 Console& console) {
     for (const auto& [file, option] :
          {std::pair(lists.svg, "--svg"), std::pair(lists.csv, "--csv")}) {
@@ -71,13 +88,23 @@ void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
         }
     }
     const std::vector<SweepCell> cells = make_cells();
+    const std::vector<Uncertainty> varied = varied_steps(cells, setting);
     if (!lists.svg.empty()) {
-        write_output(lists.svg, sweep_svg(cells), console);
+        write_output(lists.svg, sweep_svg(cells, setting.costs), console);
     }
     if (!lists.csv.empty()) {
-        write_output(lists.csv, sweep_csv(cells), console);
+        write_output(lists.csv, sweep_csv(cells, varied), console);
     }
-    console.result(common.json ? json_text(sweep_json(cells)) : sweep_text(cells));
+    console.result(common.json ? json_text(sweep_json(cells, varied)) : sweep_text(cells, varied));
+    const auto failed = std::ranges::find_if(cells, [](const SweepCell& cell) {
+        return !cell.prediction && cell.scenario.empty() && is_schedule_file(cell.schedule);
+    });
+    if (failed != cells.end()) {
+        throw Error(ErrorKind::Infeasible,
+                    failed->schedule,
+                    "this schedule has no plan; the others are in the table",
+                    fmt::format("pipetwin check {} shows where it fails", failed->schedule));
+    }
 }
 
 void execute(const SweepCommand& options, Console& console) {
@@ -91,7 +118,11 @@ void execute(const SweepCommand& options, Console& console) {
         numbers.sweep = options.lists;
         return sweep(numbers);
     };
-    show_sweep(make_cells, options.lists, options.common, console);
+    show_sweep(make_cells,
+               options.lists,
+               options.common,
+               {.costs = options.scenarios.empty() ? costs_words(options.plain) : ""},
+               console);
 }
 
 }  // namespace pipetwin::cli

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "cli/base/console.h"
@@ -9,11 +11,20 @@
 
 namespace pipetwin::cli {
 
+/// What all plans that are compared have in common.
+struct SweepSetting {
+    std::string costs{};  ///< in words; empty where scenarios say them
+    UncertaintyOptions varying{};
+    std::uint64_t seed = 1;  ///< of steps that are drawn
+};
+
 /// Compares plans: makes them, writes the picture and the table that were asked for, and prints the
-/// table. Throws Error(Io) before anything is made if a file stands where one is to be written.
+/// table. Throws Error(Io) before anything is made if a file stands where one is to be written, and
+/// Error(Infeasible) behind the table if a schedule file of the list has no plan.
 void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
                 const SweepOptions& lists,
                 const CommonOptions& common,
+                const SweepSetting& setting,
                 Console& console);
 
 }  // namespace pipetwin::cli

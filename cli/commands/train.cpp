@@ -23,7 +23,7 @@ void train(const RunOptions& options, Console& console, Processes& processes) {
         Open::Refused,
         console,
         [&](const exec::StepReport& step) {
-            if (!json) {
+            if (!json && !console.quiet()) {
                 console.result(step_text(step) + '\n');
                 console.flush();
             }
@@ -31,6 +31,9 @@ void train(const RunOptions& options, Console& console, Processes& processes) {
         processes);
     if (!run) {
         return;  // the first process says it
+    }
+    if (!json && console.quiet()) {
+        console.result(step_text(run->training.steps.back()) + '\n');
     }
     if (json) {
         Json result = json_head();

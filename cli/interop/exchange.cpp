@@ -35,17 +35,6 @@ Json or_null(const std::optional<Value>& value) {
 
 }  // namespace
 
-std::string with_separators(std::int64_t number) {
-    const std::string digits = fmt::format("{}", number);
-    std::string text;
-    for (std::size_t i = 0; i < digits.size(); ++i) {
-        const bool group_begins = i > 0 && (digits.size() - i) % 3 == 0;
-        text += group_begins ? "," : "";
-        text += digits[i];
-    }
-    return text;
-}
-
 std::size_t format_index(std::string_view command,
                          std::string_view word,
                          std::span<const std::string_view> known) {

@@ -27,9 +27,6 @@ void require_free(const std::filesystem::path& out, bool force, std::string_view
 /// Error(Io) if something stands there and --force was not given.
 void write_result(const std::string& json, const CommonOptions& options, Console& console);
 
-/// A number as people read it: "8,030,261,248".
-std::string with_separators(std::int64_t number);
-
 /// Description of the file that was written, for stdout.
 struct Exchanged {
     std::string format;

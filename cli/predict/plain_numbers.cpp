@@ -253,6 +253,14 @@ void refuse_without_effect(const PlainOptions& options, const PlainCosts& costs)
 
 }  // namespace
 
+std::vector<double> numbers(const std::string& text, std::string_view option) {
+    std::vector<double> values;
+    for (const std::string& entry : entries(text)) {
+        values.push_back(number(entry, option));
+    }
+    return values;
+}
+
 PlainCosts plain_costs(const PlainOptions& options) {
     PlainCosts costs;
     read_order(options, costs);

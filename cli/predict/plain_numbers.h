@@ -1,5 +1,9 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "cli/base/options.h"
 #include "core/plan/plan.h"
 
@@ -9,5 +13,9 @@ namespace pipetwin::cli {
 /// option, for what is missing, contradictory or no number; Error(BadInput) for a schedule file
 /// that cannot be read.
 PlainCosts plain_costs(const PlainOptions& options);
+
+/// The numbers between the commas of an option's text. Throws Error(Usage) for what is no number of
+/// zero or more.
+std::vector<double> numbers(const std::string& text, std::string_view option);
 
 }  // namespace pipetwin::cli

@@ -1,14 +1,18 @@
 #include "cli/predict/plain_sweep.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/schedule_source.h"
+#include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule_csv.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::cli {
@@ -33,6 +37,9 @@ Lists lists_of(const SimulateOptions& options) {
     Lists lists{.schedules = or_one(options.sweep.schedules, options.plain.schedule),
                 .stages = or_one(options.sweep.stages, options.plain.stages),
                 .micro_batches = or_one(options.sweep.micro_batches, options.plain.micro_batches)};
+    for (std::string& schedule : lists.schedules) {  // of a list with blanks: "gpipe, 1f1b"
+        schedule.erase(0, schedule.find_first_not_of(' '));
+    }
     if (lists.schedules.empty()) {
         lists.schedules.emplace_back(to_string(PlainCosts{}.schedule));
     }
@@ -61,30 +68,88 @@ int chunks_of(const ScheduleTraits& row, const std::optional<int>& asked) {
     }
 }
 
-/// A time of a rank, in milliseconds, as one of its pieces has it.
-void divide(std::optional<std::string>& text, std::string_view option, int pieces) {
-    if (!text || pieces == 1) {
-        return;
-    }
-    double value = 0;
-    const char* const end = text->data() + text->size();
-    const auto [rest, status] = std::from_chars(text->data(), end, value);
-    if (status != std::errc{} || rest != end) {
-        throw Error(ErrorKind::Usage,
-                    std::string(option),
-                    fmt::format("'{}', expected one number where plans are compared", *text),
-                    "give the time of a rank's share of the model");
-    }
-    text = fmt::format("{}", value / pieces);
+/// The ranks of the stages; of two pipelines, those of the first one.
+std::vector<int> first_pipeline(const Schedule& schedule) {
+    std::vector<int> ranks = schedule.rank_of_stage;
+    ranks.resize(std::min(ranks.size(), as_index(model_stage_count(schedule))));
+    return ranks;
 }
 
-/// The options of a cell, whose pieces each take a share of the rank's times.
-PlainOptions with_shares(PlainOptions plain, int pieces) {
-    divide(plain.forward_ms, "--forward-ms", pieces);
-    divide(plain.backward_ms, "--backward-ms", pieces);
-    divide(plain.backward_input_ms, "--backward-input-ms", pieces);
-    divide(plain.backward_weight_ms, "--backward-weight-ms", pieces);
-    divide(plain.recompute_ms, "--recompute-ms", pieces);
+/// The rank of each piece of the model, in model order. Where all ranks take the same time, a loop
+/// is as good as any other placement, and rows need not be generated.
+std::vector<int> ranks_of_pieces(const SweepCell& cell, bool are_alike) {
+    if (is_schedule_file(cell.schedule)) {
+        return first_pipeline(read_schedule_file(cell.schedule));
+    }
+    const ScheduleKind kind = schedule_kind(cell.schedule);
+    const ScheduleTraits& row = schedule_traits(kind);
+    if (!are_alike && row.placement == StagePlacement::BothWays) {
+        throw Error(
+            ErrorKind::Infeasible,
+            "",
+            "each stage is on two ranks, so a time for each rank does not say what it takes",
+            "give one number for all ranks");
+    }
+    if (!are_alike && !row.order_from_costs) {
+        return first_pipeline(generate(
+            kind,
+            {.ranks = cell.stages, .chunks = cell.chunks, .micro_batches = cell.micro_batches}));
+    }
+    const int chunks = row.placement == StagePlacement::BothWays ? 1 : cell.chunks;
+    std::vector<int> ranks;
+    for (int piece = 0; piece < cell.stages * chunks; ++piece) {
+        ranks.push_back(piece % cell.stages);
+    }
+    return ranks;
+}
+
+/// The times of the ranks, in milliseconds, as times of the pieces that they have: each takes an
+/// equal part of its rank's.
+void share_out(std::optional<std::string>& text,
+               std::string_view option,
+               const SweepCell& cell,
+               const std::vector<int>& rank_of_piece) {
+    if (!text) {
+        return;
+    }
+    const std::vector<double> times = numbers(*text, option);
+    if (times.size() != 1 && std::cmp_not_equal(times.size(), cell.stages)) {
+        throw Error(ErrorKind::Usage,
+                    std::string(option),
+                    fmt::format("{} for {} of {}",
+                                counted(times.size(), "number"),
+                                counted(cell.stages, "rank"),
+                                cell.schedule),
+                    "give one number for all ranks, or one for each: the time of the rank's share "
+                    "of the model");
+    }
+    std::string pieces;
+    for (const int rank : rank_of_piece) {
+        pieces += fmt::format("{}{}",
+                              pieces.empty() ? "" : ",",
+                              times[times.size() == 1 ? 0 : as_index(rank)] /
+                                  static_cast<double>(std::ranges::count(rank_of_piece, rank)));
+    }
+    text = std::move(pieces);
+}
+
+/// The options of a cell, with the times of its pieces in place of those of its ranks.
+PlainOptions with_shares(PlainOptions plain, const SweepCell& cell) {
+    const auto is_list = [](const std::optional<std::string>& text) {
+        return text && text->find(',') != std::string::npos;
+    };
+    const bool are_alike = std::ranges::none_of(std::array{plain.forward_ms,
+                                                           plain.backward_ms,
+                                                           plain.backward_input_ms,
+                                                           plain.backward_weight_ms,
+                                                           plain.recompute_ms},
+                                                is_list);
+    const std::vector<int> ranks = ranks_of_pieces(cell, are_alike);
+    share_out(plain.forward_ms, "--forward-ms", cell, ranks);
+    share_out(plain.backward_ms, "--backward-ms", cell, ranks);
+    share_out(plain.backward_input_ms, "--backward-input-ms", cell, ranks);
+    share_out(plain.backward_weight_ms, "--backward-weight-ms", cell, ranks);
+    share_out(plain.recompute_ms, "--recompute-ms", cell, ranks);
     return plain;
 }
 
@@ -96,18 +161,16 @@ PlainOptions plain_of(const SweepCell& cell, PlainOptions plain) {
         plain.chunks.reset();
         plain.micro_batches.reset();
         plain.group_size.reset();
-        return with_shares(std::move(plain), cell.chunks);
+        return with_shares(std::move(plain), cell);
     }
-    const ScheduleTraits& row = schedule_traits(schedule_kind(cell.schedule));
-    const int pieces = row.placement == StagePlacement::BothWays ? 1 : cell.chunks;
     plain.schedule = cell.schedule;
     plain.stages = cell.stages;
     plain.chunks = cell.chunks;
     plain.micro_batches = cell.micro_batches;
-    if (!row.has_groups) {
+    if (!schedule_traits(schedule_kind(cell.schedule)).has_groups) {
         plain.group_size.reset();
     }
-    return with_shares(std::move(plain), pieces);
+    return with_shares(std::move(plain), cell);
 }
 
 void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
@@ -118,7 +181,7 @@ void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
         if (error.kind() != ErrorKind::Infeasible) {
             throw;
         }
-        cell.why_not = error.text();
+        cell.why_not = why_no_plan(error, cell.schedule);
     }
 }
 
@@ -160,16 +223,30 @@ std::vector<SweepCell> cells_of(const Lists& lists, const std::optional<int>& ch
 
 }  // namespace
 
-bool is_schedule_file(std::string_view schedule) {
-    return schedule.ends_with(".csv");
-}
-
 int sweep_chunks(const std::string& schedule, const std::optional<int>& asked) {
     try {
         return chunks_of(schedule_traits(schedule_kind(schedule)), asked);
     } catch (const Error& error) {
         throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
     }
+}
+
+std::string costs_words(const PlainOptions& plain) {
+    std::string text;
+    const auto add = [&text](std::string_view what,
+                             const std::optional<std::string>& value,
+                             std::string_view unit) {
+        text += value ? fmt::format("{}{} {}{}", text.empty() ? "" : ", ", what, *value, unit) : "";
+    };
+    add("forward", plain.forward_ms, " ms");
+    add("backward", plain.backward_ms, " ms");
+    add("input gradient", plain.backward_input_ms, " ms");
+    add("weight gradient", plain.backward_weight_ms, " ms");
+    add("recompute", plain.recompute_ms, " ms");
+    add("latency", plain.latency_ms, " ms");
+    add("messages of", plain.boundary_bytes, " B");
+    add("at", plain.bandwidth_gbps, " Gbit/s");
+    return text;
 }
 
 void expect_few_cells(std::size_t cells) {
@@ -181,14 +258,20 @@ void expect_few_cells(std::size_t cells) {
     }
 }
 
+std::string why_no_plan(const Error& error, std::string_view schedule) {
+    std::string why = error.text().substr(0, error.text().find('\n'));
+    const std::string name = fmt::format("{}: ", schedule);
+    return why.starts_with(name) ? why.substr(name.size()) : why;
+}
+
 void expect_any_plan(const std::vector<SweepCell>& cells) {
     if (std::ranges::none_of(cells,
                              [](const SweepCell& cell) { return cell.prediction.has_value(); })) {
-        throw Error(
-            ErrorKind::Infeasible,
-            cells.front().scenario.empty() ? cells.front().schedule : cells.front().scenario,
-            cells.front().why_not,
-            "no plan of the list is possible; try other stages or micro-batches");
+        const SweepCell& first = cells.front();
+        throw Error(ErrorKind::Infeasible,
+                    first.scenario.empty() ? first.schedule : first.scenario,
+                    first.why_not,
+                    "no plan of the list is possible; try other stages or micro-batches");
     }
 }
 

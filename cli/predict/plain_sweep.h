@@ -7,6 +7,7 @@
 
 #include "cli/base/options.h"
 #include "cli/predict/prediction.h"
+#include "core/base/error.h"
 
 /// Several plans by plain numbers, side by side.
 namespace pipetwin::cli {
@@ -22,25 +23,28 @@ struct SweepCell {
     std::string scenario{};  ///< its name; empty: plain numbers
 };
 
-/// True for an entry of --schedule that is a file in place of a name: "mine.csv".
-bool is_schedule_file(std::string_view schedule);
-
 /// Chunks that a schedule of a list has: one, two, or as many as are asked for, else two. Throws
 /// Error(Usage) for a schedule that there is none of.
 int sweep_chunks(const std::string& schedule, const std::optional<int>& asked);
 
+/// The costs of plain numbers in words: "forward 1 ms, backward 2 ms, latency 0.5 ms".
+std::string costs_words(const PlainOptions& plain);
+
 /// Throws Error(Usage) for more plans than one table can have.
 void expect_few_cells(std::size_t cells);
+
+/// Why there is no such plan, in one line that does not repeat the name of the schedule.
+std::string why_no_plan(const Error& error, std::string_view schedule);
 
 /// Throws Error(Infeasible) with the first reason where none of the cells has a plan.
 void expect_any_plan(const std::vector<SweepCell>& cells);
 
 /// Every combination of the lists, schedules outermost; a schedule file is one plan, of the stages
 /// and micro-batches that it has. The times are those of a rank's share of
-/// the model: where a rank has V pieces, each takes a V-th of them, so that all plans do the same
-/// work. Schedules of two chunks have two; those of several as --chunks says, or two. Throws
-/// Error(Usage) for what no plan could have, Error(Infeasible) where none of them is one, and as
-/// `read_schedule_file`.
+/// the model, one for all ranks or one for each: where a rank has V pieces, each takes a V-th of
+/// them, so that all plans do the same work. Schedules of two chunks have two; those of several as
+/// --chunks says, or two. Throws Error(Usage) for what no plan could have, Error(Infeasible) where
+/// none of them is one, and as `read_schedule_file`.
 std::vector<SweepCell> sweep(const SimulateOptions& options);
 
 }  // namespace pipetwin::cli

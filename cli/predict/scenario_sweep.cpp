@@ -116,7 +116,7 @@ std::vector<SweepCell> sweep_scenarios(const SweepCommand& options) {
                 if (error.kind() != ErrorKind::Infeasible && error.kind() != ErrorKind::BadInput) {
                     throw;
                 }
-                cell.why_not = error.text();
+                cell.why_not = why_no_plan(error, cell.schedule);
             }
         }
     }

@@ -20,6 +20,7 @@
 #include "cli/text/gpu_text.h"
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
+#include "core/base/ascii.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/svg/svg.h"
@@ -82,27 +83,33 @@ std::string warning(const FinishedRun& run) {
     if (!why) {
         return {};
     }
-    const bool was_busy = noise.machine_was_busy();
+    const std::string stolen =
+        noise.machine_was_busy() && noise.stolen_percent >= 1
+            ? fmt::format(" Others used {} of the time in which the ranks computed.",
+                          rounded_percent(noise.stolen_percent / 100))
+            : "";
     return fmt::format(
-        "<p class=\"warning\"><b>{}</b> The errors on this page say nothing about the prediction: "
-        "{}. Others used {} of the time in which the ranks computed. {}</p>\n",
-        was_busy ? "The machine was busy while this run was measured."
-                 : "The run is too short to be compared.",
+        "<p class=\"warning\"><b>{}.</b> The errors on this page say nothing about the prediction: "
+        "{}.{} {}</p>\n",
+        noise.verdict(),
         *why,
-        rounded_percent(noise.stolen_percent / 100),
-        was_busy ? "Run it again on a machine that does nothing else."
-                 : "Run it again with more steps, as with --set training.steps=100.");
+        stolen,
+        noise.sharing_ranks > 0    ? "Run it on a machine with a core for each rank, or with fewer "
+                                     "stages; --set cluster.backend=paced emulates a device for each "
+                                     "rank."
+        : noise.machine_was_busy() ? "Run it again on a machine that does nothing else."
+                                   : "Run it again with more steps, as with --set "
+                                     "training.steps=100.");
 }
 
 std::string error_figure(const FinishedRun& run) {
     constexpr double good_percent = 5;
     const double error = run.comparison.step.error_percent();
     const std::string text = fmt::format("{:+.1f} %", error);
-    if (run.comparison.noise.machine_was_busy()) {
-        return figure(text, "error of the predicted step, not valid: the machine was busy");
-    }
-    if (run.comparison.noise.not_measurable()) {
-        return figure(text, "error of the predicted step, not valid: the run is too short");
+    if (const Noise& noise = run.comparison.noise; noise.not_measurable()) {
+        std::string verdict(noise.verdict());
+        verdict.front() = ascii::lower(verdict.front());
+        return figure(text, "error of the predicted step, not valid: " + verdict);
     }
     return figure(
         text, "error of the predicted step", std::abs(error) <= good_percent ? "good" : "bad");
@@ -156,7 +163,7 @@ std::vector<PartDelta> largest_deltas(const FinishedRun& run, const Times& time)
         const Duration before = *predicted.*part.value;
         const Duration after = *measured.*part.value;
         if (time.differ(before, after)) {
-            deltas.push_back({.word = part.word, .longer = after - before});
+            deltas.push_back({.word = part.words, .longer = after - before});
         }
     }
     std::ranges::stable_sort(deltas, std::greater<>(), [](const PartDelta& delta) {
@@ -197,8 +204,14 @@ std::string explanation(const FinishedRun& run) {
     const Prediction& prediction = run.prediction;
     const std::optional<Plan> more = with_doubled_micro_batches(
         prediction.plan, run.scenario, scenario_model(run.scenario, &run.profile), run.profile);
-    const sim::Explanation what =
+    sim::Explanation what =
         sim::explain(prediction.plan, prediction.timeline, prediction.breakdown, more);
+    if (run.comparison.noise.sharing_ranks > 0) {
+        // What was measured as dispatch is then for the most part waiting for a core.
+        std::erase_if(what.best_of_kind, [](const auto& best) {
+            return best.front().target.part == sim::Part::Dispatch;
+        });
+    }
     std::string html;
     for (const Paragraph& paragraph : explanation_paragraphs(prediction.plan, what)) {
         const bool is_first = html.empty();
@@ -230,35 +243,28 @@ std::string summary_table(const FinishedRun& run) {
         html_row({"", "predicted", std::string(measured_word(run)), "error"})};
     rows.push_back(html_row(pair_row("step", both.step)));
     rows.push_back(html_row(pair_row("pipeline", both.makespan)));
-    rows.push_back(html_row({"bubble (total)",
+    rows.push_back(html_row({"bubble",
                              percent_text(both.predicted_bubble_total),
                              percent_text(both.measured_bubble_total),
                              ""}));
-    for (const Comparison::ByOp& by_op : both.by_op) {
-        rows.push_back(html_row(pair_row(fmt::format("all {}", op_words(by_op.op)), by_op.total)));
-    }
     return html_section("Predicted and " + std::string(measured_word(run)), html_table(rows));
 }
 
 std::string breakdown_table(const FinishedRun& run) {
-    const auto& predicted = run.comparison.predicted_breakdown;
-    const auto& measured = run.comparison.measured_breakdown;
-    if (!predicted || !measured) {
-        return {};
+    const Comparison& both = run.comparison;
+    const bool are_means = both.predicted_breakdown && both.measured_breakdown;
+    std::vector<HtmlRow> rows{html_row({are_means ? "mean over ranks" : "sum over ranks",
+                                        "predicted",
+                                        std::string(measured_word(run)),
+                                        "error"})};
+    for (std::vector<std::string>& row : part_rows(both)) {
+        rows.push_back(html_row(std::move(row)));
     }
-    std::vector<HtmlRow> rows{
-        html_row({"mean over ranks, ms", "predicted", std::string(measured_word(run))})};
-    for (const BreakdownPart& part : breakdown_parts) {
-        if (*predicted.*part.value != Duration{} || *measured.*part.value != Duration{}) {
-            rows.push_back(
-                html_row({std::string(part.word),
-                          fmt::format("{:.3f}", to_milliseconds(*predicted.*part.value)),
-                          fmt::format("{:.3f}", to_milliseconds(*measured.*part.value))}));
-        }
+    if (are_means) {
+        rows.push_back(html_row(pair_row("step",
+                                         {.predicted = both.predicted_breakdown->sum(),
+                                          .measured = both.measured_breakdown->sum()})));
     }
-    rows.push_back(html_row({"step",
-                             fmt::format("{:.3f}", to_milliseconds(predicted->sum())),
-                             fmt::format("{:.3f}", to_milliseconds(measured->sum()))}));
     return html_section("Parts of a step", html_table(rows));
 }
 
@@ -286,7 +292,7 @@ std::string memory_table(const FinishedRun& run) {
 
 std::string rank_table(const FinishedRun& run) {
     const Prediction& prediction = run.prediction;
-    std::vector<HtmlRow> rows{html_row({"rank", "busy", "idle", "live micro-batches"})};
+    std::vector<HtmlRow> rows{html_row({"rank", "busy", "idle", "stashed"})};
     for (const DeviceMetrics& device : prediction.metrics.devices) {
         rows.push_back(html_row({std::to_string(device.rank),
                                  format_duration(device.busy),

@@ -40,6 +40,7 @@ constexpr std::array run_files{run_file::plan,
                                run_file::live,
                                run_file::report_json,
                                run_file::report_html,
+                               run_file::config,
                                run_file::megatron_flags,
                                run_file::torchtitan};
 

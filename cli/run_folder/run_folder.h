@@ -26,8 +26,9 @@ constexpr std::string_view metrics = "metrics.jsonl";
 constexpr std::string_view live = "live.jsonl";  ///< with --live
 constexpr std::string_view report_json = "report.json";
 constexpr std::string_view report_html = "report.html";
-constexpr std::string_view checkpoints = "checkpoints";  ///< a folder
-constexpr std::string_view flight = "flight";            ///< a folder, of several processes
+constexpr std::string_view checkpoints = "checkpoints";   ///< a folder
+constexpr std::string_view flight = "flight";             ///< a folder, of several processes
+constexpr std::string_view config = "model.config.json";  ///< of `plan MODEL`: the model's own
 constexpr std::string_view megatron_flags = "megatron-flags.txt";  ///< of `plan MODEL`, as is:
 constexpr std::string_view torchtitan = "torchtitan.json";
 }  // namespace run_file

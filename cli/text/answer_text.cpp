@@ -12,6 +12,7 @@
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
 #include "core/base/number_text.h"
+#include "core/partition/model_blocks.h"
 #include "core/scenario/rank_device.h"
 
 namespace pipetwin::cli {
@@ -33,14 +34,7 @@ std::string rounded(double number) {
     }
     const double unit = number >= 1e4 ? 100 : number >= 100 ? 1 : 0.01;
     const double whole = std::round(number / unit) * unit;
-    std::string text = fmt::format("{:.0f}", whole);
-    if (number < 100) {
-        return fmt::format("{:.3g}", number);
-    }
-    for (int place = static_cast<int>(text.size()) - 3; place > 0; place -= 3) {
-        text.insert(static_cast<std::size_t>(place), ",");
-    }
-    return text;
+    return number < 100 ? fmt::format("{:.3g}", number) : with_separators(std::llround(whole));
 }
 
 double ratio(Bytes part, Bytes whole) {
@@ -115,6 +109,23 @@ std::string shape_text(const sim::Shape& shape) {
     return fmt::format("{}x{}x{}", shape.stages, shape.data_parallel, shape.tensor_parallel);
 }
 
+/// What the layers of the tables are: "82 layers: the model's 40 blocks in two halves each, ...".
+std::optional<std::string> layers_text(const Profile& profile) {
+    std::vector<std::string> names;
+    std::ranges::transform(profile.layers, std::back_inserter(names), &LayerCost::name);
+    const std::optional<ModelBlocks> blocks = model_blocks(names);
+    if (!blocks) {
+        return std::nullopt;
+    }
+    const bool has_halves = std::ranges::count(blocks->layers, 2) == std::ssize(blocks->layers);
+    return fmt::format(
+        "{} layers are what stages are cut from: {}{}, and {} before and behind them",
+        names.size(),
+        counted(blocks->count(), "block"),
+        has_halves ? " in two halves each (--whole-blocks keeps them whole)" : "",
+        blocks->before + blocks->after);
+}
+
 std::string shapes_text(const AnswerParts& parts, const Console& console) {
     const sim::EveryShape& shapes = parts.shapes;
     if (shapes.plans.empty()) {
@@ -125,6 +136,9 @@ std::string shapes_text(const AnswerParts& parts, const Console& console) {
     if (shapes.plans.size() > most_ranked) {
         text += fmt::format("  not shown: {} more; --json lists all\n",
                             counted(shapes.plans.size() - most_ranked, "shape"));
+    }
+    if (const auto layers = layers_text(parts.profile)) {
+        text += fmt::format("  {}\n", *layers);
     }
     Paragraph below{.heading = "Memory against time", .lines = {}};
     std::vector<std::string> front;
@@ -187,9 +201,9 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
     std::string text = fmt::format("{} on {}, {} tokens per step ({} of {})\n",
                                    parts.model,
                                    devices_text(parts, answer),
-                                   rounded(answer.tokens_per_step),
+                                   with_separators(std::llround(answer.tokens_per_step)),
                                    counted(parts.scenario.training.batch, "sample"),
-                                   rounded(parts.sequence));
+                                   with_separators(parts.sequence));
     Paragraph head{
         .heading = "The answer",
         .lines = {candidate_text(parts.scenario, parts.plan.candidate, parts.plan.recompute)}};

@@ -43,11 +43,12 @@ HeatMapPicture::Cell cell_of(const Scenario& scenario, const sim::FoundPlan& pla
 
 }  // namespace
 
-HeatMapPicture heat_map(const Scenario& scenario, const sim::SearchResult& result) {
+HeatMapPicture heat_map(const Scenario& scenario,
+                        const std::string& name,
+                        const sim::SearchResult& result) {
     const std::map<Cell, const sim::FoundPlan*> best = best_of_cells(result);
     HeatMapPicture picture{
-        .title = fmt::format("{}: the best plan of every number of stages and micro-batches",
-                             scenario.file.filename().string()),
+        .title = fmt::format("{}: the best plan of every number of stages and micro-batches", name),
         .row_axis = "stages",
         .column_axis = "micro-batches",
         .legend =

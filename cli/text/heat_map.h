@@ -12,7 +12,9 @@ namespace pipetwin::cli {
 
 /// The heat map of a search that kept every cell. Throughput where the plan knows samples, else
 /// steps per second.
-HeatMapPicture heat_map(const Scenario& scenario, const sim::SearchResult& result);
+HeatMapPicture heat_map(const Scenario& scenario,
+                        const std::string& name,
+                        const sim::SearchResult& result);
 
 /// The heat map as rows of text; "-" where nothing fits.
 std::string heat_map_text(const HeatMapPicture& picture, const sim::SearchResult& result);

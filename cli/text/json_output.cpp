@@ -173,7 +173,7 @@ Json json_head() {
 Json breakdown_json(const Breakdown& breakdown) {
     Json json;
     for (const BreakdownPart& part : breakdown_parts) {
-        json[std::string(part.word)] = to_milliseconds(breakdown.*part.value);
+        json[std::string(part.key)] = to_milliseconds(breakdown.*part.value);
     }
     return json;
 }
@@ -302,7 +302,9 @@ Json comparison_json(const Comparison& comparison, const std::optional<ErrorRang
                      {"p90_over_p10", comparison.noise.p90_over_p10},
                      {"dropped_steps", comparison.noise.dropped_steps},
                      {"steps", comparison.noise.steps},
-                     {"costs_apart", comparison.noise.costs_apart}};
+                     {"costs_apart", comparison.noise.costs_apart},
+                     {"sharing_ranks", comparison.noise.sharing_ranks},
+                     {"shared_cores", comparison.noise.shared_cores}};
     json["not_measurable"] = nullptr;
     if (auto why = comparison.noise.not_measurable()) {
         json["not_measurable"] = *std::move(why);

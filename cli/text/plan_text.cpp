@@ -23,7 +23,7 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t most_in_json = 50;
-constexpr std::string_view no_costs_text = "no cost at micro-batch size";
+constexpr std::string_view no_costs_text = "no costs of micro-batches of";
 
 using sim::Candidate;
 using sim::FoundPlan;
@@ -38,7 +38,7 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const bool trains = scenario.model.kind != ModelKind::Profile;
     std::vector<std::string> all;
-    if (!pipeline.schedule) {
+    if (!pipeline.schedule && pipeline.schedules.empty()) {
         for (const ScheduleName& known : known_schedules()) {
             const ScheduleTraits& row = schedule_traits(known.kind);
             if (row.searched == Searched::No && row.trains && !row.stale_gradients) {
@@ -47,8 +47,11 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
         }
         all.emplace_back("schedules from files");
     }
-    const bool has_groups = !pipeline.schedule || (!has_schedule_file(scenario) &&
-                                                   schedule_traits(*pipeline.schedule).has_groups);
+    const auto may_group = [](const std::string& name) { return schedule_traits(name).has_groups; };
+    const bool has_groups =
+        pipeline.schedule
+            ? !has_schedule_file(scenario) && may_group(*pipeline.schedule)
+            : pipeline.schedules.empty() || std::ranges::any_of(pipeline.schedules, may_group);
     if (has_groups && pipeline.group_size == 0) {
         all.emplace_back("group_size");
     }
@@ -162,29 +165,41 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
     return text + '.';
 }
 
-std::vector<std::string> counts_text(const sim::SearchResult& result) {
+/// What became of all combinations: "66,836 combinations are open: 12 were simulated, ...".
+std::string counts_of(const sim::SearchResult& result) {
     std::int64_t infeasible = 0;
+    std::int64_t without_costs = 0;
     for (const sim::Infeasible& entry : result.infeasible) {
-        infeasible += entry.count;
+        (entry.why.starts_with(no_costs_text) ? without_costs : infeasible) += entry.count;
     }
-    std::vector<std::string> lines{fmt::format(
-        "{} {} open: {} {} simulated, {} {} left out because no partition makes {} faster than the "
-        "best, {} {} not fit these devices.",
-        counted(result.candidates, "combination"),
+    std::string text = fmt::format(
+        "{} {} open: {} {} simulated, {} cannot be faster than the best whatever {} partition",
+        with_separators(result.candidates) +
+            (result.candidates == 1 ? " combination" : " combinations"),
         verb_for(result.candidates, "is", "are"),
-        result.searched,
+        with_separators(result.searched),
         verb_for(result.searched, "was", "were"),
-        result.pruned,
-        verb_for(result.pruned, "was", "were"),
-        result.pruned == 1 ? "it" : "them",
-        infeasible,
-        verb_for(infeasible, "does", "do"))};
+        with_separators(result.pruned),
+        result.pruned == 1 ? "its" : "their");
+    if (infeasible > 0) {
+        text += fmt::format(", {} cannot run on these devices", with_separators(infeasible));
+    }
+    if (without_costs > 0) {
+        text += fmt::format(", {} {} micro-batches of more samples than there are costs for",
+                            with_separators(without_costs),
+                            verb_for(without_costs, "has", "have"));
+    }
+    return text;
+}
+
+std::vector<std::string> counts_text(const sim::SearchResult& result) {
+    std::vector<std::string> lines{counts_of(result) + '.'};
     constexpr std::size_t most_reasons = 3;
     for (std::size_t i = 0; i < std::min(most_reasons, result.infeasible.size()); ++i) {
         const sim::Infeasible& entry = result.infeasible[i];
         lines.push_back(fmt::format(
             "{}: {}, such as {}, {}{}",
-            entry.count,
+            with_separators(entry.count),
             entry.why.substr(0, entry.why.find('\n')),  // the rest explains a deadlock
             counted(entry.example.shape.stages, "stage"),
             counted(entry.example.shape.micro_batches, "micro-batch"),
@@ -211,6 +226,42 @@ std::optional<std::string> without_pipeline(const sim::SearchResult& result) {
         format_duration(alone->step),
         to_seconds(alone->step) / to_seconds(best.step),
         counted(alone->candidate.shape.devices(), "device"));
+}
+
+/// Options that open what devices may share, where a plan fits then; empty: nothing is closed, or
+/// nothing fits all the same.
+std::string sharing_that_fits(Scenario scenario, const Profile& profile) {
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const bool opens_tensor = pipeline.tensor_parallel == 1 && scenario.cluster.per_node > 1;
+    const bool opens_shard = !pipeline.shard_auto || pipeline.shard_up_to < Shard::Weights;
+    if (pipeline.partition || (!opens_tensor && !opens_shard)) {
+        return "";
+    }
+    if (opens_tensor) {
+        pipeline.tensor_parallel.reset();
+        pipeline.sequence_parallel_auto = true;
+    }
+    if (opens_shard) {
+        pipeline.shard = Shard::None;
+        pipeline.shard_auto = true;
+        pipeline.shard_up_to = Shard::Weights;
+    }
+    const Model model = scenario_model(scenario, &profile);
+    sim::SearchOptions any;
+    any.progress = [](const sim::SearchProgress& now) { return !now.best.has_value(); };
+    const sim::SearchResult fitting = sim::search_plans(scenario, model, profile, any);
+    if (fitting.ranked.empty()) {
+        return "";
+    }
+    const Candidate& candidate = fitting.ranked.front().candidate;
+    std::string options;
+    if (opens_tensor && candidate.shape.tensor_parallel > 1) {
+        options += " --set pipeline.tensor_parallel=auto";
+    }
+    if (opens_shard && candidate.choice.shard != Shard::None) {
+        options += " --set pipeline.shard=auto";
+    }
+    return options;
 }
 
 std::string_view word_of(const sim::ScheduleChoice& choice) {
@@ -341,12 +392,6 @@ std::string search_text(const Scenario& scenario,
 }
 
 std::string not_tried_text(const Scenario& scenario, const sim::SearchResult& result) {
-    std::int64_t without_costs = 0;
-    std::int64_t infeasible = 0;
-    for (const sim::Infeasible& entry : result.infeasible) {
-        infeasible += entry.count;
-        without_costs += entry.why.starts_with(no_costs_text) ? entry.count : 0;
-    }
     std::string text = "not tried: context and expert parallelism (not modelled)";
     if (std::vector<std::string> axes = not_tried(scenario, result); !axes.empty()) {
         constexpr std::size_t most_named = 3;
@@ -361,16 +406,7 @@ std::string not_tried_text(const Scenario& scenario, const sim::SearchResult& re
                             enumerated(std::move(axes)),
                             rounded_percent(std::max(0.0, saving)));
     }
-    text += fmt::format("; {} of {} {} simulated: {} cannot be faster, {} do not fit",
-                        result.searched,
-                        counted(result.candidates, "combination"),
-                        verb_for(result.searched, "was", "were"),
-                        result.pruned,
-                        infeasible - without_costs);
-    if (without_costs > 0) {
-        text += fmt::format(", {} have larger micro-batches than the costs know", without_costs);
-    }
-    return text;
+    return text + "; " + counts_of(result);
 }
 
 Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json best) {
@@ -445,6 +481,12 @@ Error nothing_fits(const Scenario& scenario,
                 "leave more of [pipeline] open, or set cluster.count to more devices"};
     }
     text += '\n' + closest_text(*closest);
+    if (const std::string options = sharing_that_fits(scenario, profile); !options.empty()) {
+        return {ErrorKind::Infeasible,
+                scenario.file.string(),
+                text,
+                std::string(sharing_hint) + options};
+    }
     return {ErrorKind::Infeasible,
             scenario.file.string(),
             text,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/base/console.h"
@@ -36,6 +37,9 @@ Json found_plan_json(const sim::FoundPlan& plan);
 
 /// "the closest: 2 stages, 8 micro-batches, 1f1b, recompute always: rank 0 needs ...".
 std::string closest_text(const sim::ClosestPlan& closest);
+
+/// How the hint of `nothing_fits` begins where a plan fits once devices share more.
+constexpr std::string_view sharing_hint = "a plan fits where devices share layers or state:";
 
 /// The error where no plan fits, with the one that misses by the least and what it lacks.
 Error nothing_fits(const Scenario& scenario,

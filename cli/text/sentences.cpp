@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -25,14 +27,19 @@ Times::Times(Duration step) {
     decimals_ = size >= 1000 ? 0 : size >= 10 ? 1 : 2;
 }
 
-std::string Times::number(Duration time) const {
+int Times::decimals_of(Duration time) const {
     constexpr int most_decimals = 3;
-    const double value = to_milliseconds(time) * per_ms_;
+    const double value = std::abs(to_milliseconds(time) * per_ms_);
     int decimals = decimals_;
-    while (decimals < most_decimals && std::abs(value) * std::pow(10, decimals) < 9.5) {
+    while (decimals < most_decimals && value * std::pow(10, decimals) < 9.5) {
         ++decimals;
     }
-    std::string text = fmt::format("{:.{}f}", value, decimals);
+    return decimals;
+}
+
+std::string Times::number(Duration time) const {
+    int decimals = decimals_of(time);
+    std::string text = fmt::format("{:.{}f}", to_milliseconds(time) * per_ms_, decimals);
     for (; decimals > decimals_ && text.back() == '0'; --decimals) {
         text.pop_back();
     }
@@ -40,6 +47,27 @@ std::string Times::number(Duration time) const {
         text.pop_back();
     }
     return text;
+}
+
+std::vector<Duration> Times::parts_of(Duration whole, std::vector<Duration> parts) const {
+    const auto unit =
+        std::max<std::int64_t>(1, std::llround(1e6 / per_ms_ * std::pow(10, -decimals_of(whole))));
+    std::int64_t left =
+        std::llround(static_cast<double>(whole.count()) / static_cast<double>(unit));
+    std::vector<std::size_t> by_rest;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        left -= parts[i].count() / unit;
+        by_rest.push_back(i);
+    }
+    std::ranges::stable_sort(by_rest, std::greater<>(), [&](std::size_t i) {
+        return std::pair(parts[i].count() % unit, parts[i]);  // of equal rests the largest part's
+    });
+    for (const std::size_t i : by_rest) {
+        const bool up = left > 0 && parts[i].count() % unit != 0;
+        left -= up ? 1 : 0;
+        parts[i] = Duration{(parts[i].count() / unit + (up ? 1 : 0)) * unit};
+    }
+    return parts;
 }
 
 std::string Times::operator()(Duration time) const {

@@ -24,7 +24,13 @@ class Times {
     /// True if two times differ by more than what would be written as 0.
     bool differ(Duration a, Duration b) const { return shows(a > b ? a - b : b - a); }
 
+    /// Parts that sum to `whole`, rounded to what is shown of it so that they still do: the parts
+    /// with the largest rests are rounded up, of equal rests the largest part.
+    std::vector<Duration> parts_of(Duration whole, std::vector<Duration> parts) const;
+
   private:
+    int decimals_of(Duration time) const;
+
     std::string_view unit_ = "ms";
     double per_ms_ = 1;
     int decimals_ = 1;

@@ -23,7 +23,17 @@ using sim::WaitKind;
 
 class Words {
   public:
-    Words(const Plan& plan, const Explanation& what) : plan_(plan), what_(what), time_(what.step) {}
+    Words(const Plan& plan, const Explanation& what)
+        : plan_(plan),
+          what_(what),
+          time_(what.step),
+          shown_(time_.parts_of(what.wait,
+                                {what.bubble,
+                                 what.imbalance,
+                                 what.communication,
+                                 what.host_copies,
+                                 what.back_pressure,
+                                 what.sharing})) {}
 
     std::vector<std::string> all() {
         say_work_and_wait();
@@ -65,21 +75,25 @@ class Words {
             rounded_percent(share(what_.wait, what_.step)));
     }
 
+    /// The parts of the wait, rounded so that they add up to it.
+    enum class Part { Bubble, Imbalance, Communication, HostCopies, BackPressure, Sharing };
+
+    Duration shown(Part part) const { return shown_[as_index(part)]; }
+
     void say_bubble() {
-        if (!time_.shows(what_.bubble)) {
+        if (shown(Part::Bubble) == Duration{}) {
             return;
         }
-        say("{} of the wait is the bubble: even if all stages (parts of the model, one behind the "
-            "other) took equally long and messages took no time, the pipeline would have to fill "
-            "at "
-            "the start of a step and to drain at its end.",
-            time_(what_.bubble));
+        say("{} of the wait is fill and drain: even if all stages (parts of the model, one behind "
+            "the other) took equally long and messages took no time, the pipeline would have to "
+            "fill at the start of a step and to drain at its end.",
+            time_(shown(Part::Bubble)));
         say_filling();
         if (what_.more) {
             const double now = share(what_.bubble, what_.step);
             if (what_.more->bubble_share < now - 0.0005) {
-                add("More micro-batches make the bubble's share of the step smaller: {} instead "
-                    "of {} would bring it from {} to {}{}.",
+                add("More micro-batches make this share of the step smaller: {} instead of {} "
+                    "would bring it from {} to {}{}.",
                     what_.more->micro_batches,
                     plan_.micro_batches(),
                     rounded_percent(now),
@@ -119,10 +133,11 @@ class Words {
     }
 
     void say_imbalance() {
-        if (!time_.shows(what_.imbalance)) {
+        if (shown(Part::Imbalance) == Duration{}) {
             return;
         }
-        say("{} of the wait is imbalance: the work is not spread evenly.", time_(what_.imbalance));
+        say("{} of the wait is imbalance: the work is not spread evenly.",
+            time_(shown(Part::Imbalance)));
         const double above = share(what_.busiest->time, what_.mean_compute) - 1;
         if (above >= 0.0005) {
             add("Rank {}{} computes longest: {}, {} more than the mean of the ranks ({}). The "
@@ -154,19 +169,19 @@ class Words {
     }
 
     void say_communication() {
-        if (!time_.shows(what_.communication)) {
+        if (shown(Part::Communication) == Duration{}) {
             return;
         }
         if (!what_.slowest_link) {
             say("{} of the wait is for gradients: the update of the weights needs their sum over "
                 "all "
                 "copies of a stage.",
-                time_(what_.communication));
+                time_(shown(Part::Communication)));
             return;
         }
         const Explanation::Link& link = *what_.slowest_link;
         say("{} of the wait is for messages on their way from rank to rank.",
-            time_(what_.communication));
+            time_(shown(Part::Communication)));
         if (link.all_alike) {
             add("Each of them takes {}", time_(link.message));
         } else {
@@ -191,12 +206,12 @@ class Words {
     }
 
     void say_host_copies() {
-        if (!time_.shows(what_.host_copies)) {
+        if (shown(Part::HostCopies) == Duration{}) {
             return;
         }
         say("{} of the wait is for stashes, which a forward keeps for its backward: they are "
             "copied to host memory, and an action that needs one waits until it is back.",
-            time_(what_.host_copies));
+            time_(shown(Part::HostCopies)));
         if (what_.step_on_device && time_.differ(*what_.step_on_device, what_.step)) {
             add("If they stayed on their devices, the step would take {}.",
                 time_(*what_.step_on_device));
@@ -204,12 +219,12 @@ class Words {
     }
 
     void say_back_pressure() {
-        if (!time_.shows(what_.back_pressure)) {
+        if (shown(Part::BackPressure) == Duration{}) {
             return;
         }
         const int capacity = plan_->channel_capacity.value_or(0);
         say("{} of the wait is for room: {} With room for every message the step would take {}.",
-            time_(what_.back_pressure),
+            time_(shown(Part::BackPressure)),
             capacity == 0
                 ? std::string("a rank can hand a message over only when the receiver is waiting "
                               "for it.")
@@ -221,11 +236,11 @@ class Words {
     }
 
     void say_sharing() {
-        if (time_.shows(what_.sharing)) {
+        if (shown(Part::Sharing) > Duration{}) {
             say("{} of the wait comes from sharing: messages on one link, or ranks on one "
                 "processor, "
                 "slow each other down.",
-                time_(what_.sharing));
+                time_(shown(Part::Sharing)));
         }
     }
 
@@ -311,6 +326,7 @@ class Words {
     const Plan& plan_;
     const Explanation& what_;
     Times time_;
+    std::vector<Duration> shown_;  ///< [part]
     std::vector<std::string> lines_;
 };
 

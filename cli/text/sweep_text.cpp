@@ -1,6 +1,7 @@
 #include "cli/text/sweep_text.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -107,6 +108,53 @@ bool do_unequal_work(const std::vector<SweepCell>& cells) {
     });
 }
 
+/// A column about steps that vary: its name in the table and in CSV, the plan's value in both, and
+/// what it is.
+struct VariedColumn {
+    std::string_view name;
+    std::string_view key;
+    std::string (*text)(const Uncertainty& varied);
+    double (*value)(const Uncertainty& varied);
+    bool (*occurs)(const Uncertainty& varied);
+    std::string (*meaning)(const Uncertainty& varied);
+};
+
+constexpr std::array varied_columns{
+    VariedColumn{"straggler",
+                 "straggler_step_ms",
+                 [](const Uncertainty& all) { return format_duration(all.straggler->slow_step); },
+                 [](const Uncertainty& all) { return to_milliseconds(all.straggler->slow_step); },
+                 [](const Uncertainty& all) { return all.straggler.has_value(); },
+                 [](const Uncertainty& all) {
+                     return fmt::format("step if rank {} takes {} times as long",
+                                        all.straggler->rank,
+                                        all.straggler->factor);
+                 }},
+    VariedColumn{"jitter",
+                 "jitter_step_ms",
+                 [](const Uncertainty& all) { return format_duration(all.jitter->mean); },
+                 [](const Uncertainty& all) { return to_milliseconds(all.jitter->mean); },
+                 [](const Uncertainty& all) { return all.jitter.has_value(); },
+                 [](const Uncertainty& all) {
+                     return fmt::format("mean step of {}, seed {}",
+                                        counted(all.jitter->samples, "sample"),
+                                        all.jitter->seed);
+                 }},
+    VariedColumn{"goodput",
+                 "goodput_share",
+                 [](const Uncertainty& all) { return percent_text(all.failures->goodput.share); },
+                 [](const Uncertainty& all) { return all.failures->goodput.share; },
+                 [](const Uncertainty& all) { return all.failures.has_value(); },
+                 [](const Uncertainty&) {
+                     return std::string("share of the time that goes into steps which are kept");
+                 }}};
+
+/// The first entry that has the column; null where none was asked for.
+const Uncertainty* first_with(const VariedColumn& column, const std::vector<Uncertainty>& varied) {
+    const auto found = std::ranges::find_if(varied, column.occurs);
+    return found == varied.end() ? nullptr : &*found;
+}
+
 std::string missing_text(const SweepCell& cell) {
     if (cell.stages == 0 || cell.micro_batches == 0) {
         return fmt::format("  no plan: {}{}: {}\n", lead_of(cell), name_of(cell), cell.why_not);
@@ -119,41 +167,82 @@ std::string missing_text(const SweepCell& cell) {
                        cell.why_not);
 }
 
+/// What the plans' own notes say, each once.
+std::string notes_text(const std::vector<SweepCell>& cells) {
+    std::vector<std::string> notes;
+    for (const SweepCell& cell : cells) {
+        for (const std::string& note :
+             cell.prediction ? cell.prediction->plan->notes : std::vector<std::string>{}) {
+            if (std::ranges::find(notes, note) == notes.end()) {
+                notes.push_back(note);
+            }
+        }
+    }
+    std::string text;
+    for (const std::string& note : notes) {
+        text += fmt::format("  note: {}\n", note);
+    }
+    return text;
+}
+
 }  // namespace
 
-std::string sweep_text(const std::vector<SweepCell>& cells) {
+std::string sweep_text(const std::vector<SweepCell>& cells,
+                       const std::vector<Uncertainty>& varied) {
     std::vector<std::string> head{
         "schedule", "stages", "micro-batches", "step", "slower", "bubble", "stashes"};
     if (is_of_scenarios(cells)) {
         head.insert(head.begin(), "scenario");
         head.insert(head.end(), {"recompute", "samples/s", "memory"});
     }
+    std::string meanings;
+    for (const VariedColumn& column : varied_columns) {
+        if (const Uncertainty* const first = first_with(column, varied)) {
+            head.emplace_back(column.name);
+            meanings += fmt::format("  {}: {}\n", column.name, column.meaning(*first));
+        }
+    }
     std::vector<std::vector<std::string>> rows{std::move(head)};
     const Duration best = fastest(cells);
     std::string missing;
-    for (const SweepCell& cell : cells) {
-        if (cell.prediction) {
-            rows.push_back(row_of(cell, best));
-        } else {
-            missing += missing_text(cell);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+        if (!cells[i].prediction) {
+            missing += missing_text(cells[i]);
+            continue;
+        }
+        rows.push_back(row_of(cells[i], best));
+        for (const VariedColumn& column : varied_columns) {
+            if (column.occurs(varied[i])) {
+                rows.back().push_back(column.text(varied[i]));
+            }
         }
     }
+    const bool has_chunks =
+        std::ranges::any_of(cells, [](const SweepCell& cell) { return cell.chunks > 1; });
     return text_table(rows) +
            "  bubble: idle share of all device time; stashes: forwards whose results the fullest "
            "rank holds at once\n" +
-           (is_of_scenarios(cells) ? "  memory: peak of the fullest rank\n" : "") +
+           (has_chunks ? "  xV: V chunks (stages) on each rank; a forward of one of them counts as "
+                         "a V-th of a stash, as it is a V-th of the rank's layers\n"
+                       : "") +
+           meanings + (is_of_scenarios(cells) ? "  memory: peak of the fullest rank\n" : "") +
            (do_unequal_work(cells) ? "  plans of other stages or micro-batches do another amount "
                                      "of work: 'slower' compares steps, the bubble compares plans\n"
                                    : "") +
-           missing;
+           notes_text(cells) + missing;
 }
 
-std::string sweep_csv(const std::vector<SweepCell>& cells) {
+std::string sweep_csv(const std::vector<SweepCell>& cells, const std::vector<Uncertainty>& varied) {
     const bool of_scenarios = is_of_scenarios(cells);
     std::string text = of_scenarios ? "scenario," : "";
     text += "schedule,stages,chunks,micro_batches,step_ms,bubble_total,live_stashes";
-    text += of_scenarios ? ",recompute,samples_per_second,peak_bytes\n" : "\n";
-    for (const SweepCell& cell : cells) {
+    text += of_scenarios ? ",recompute,samples_per_second,peak_bytes" : "";
+    for (const VariedColumn& column : varied_columns) {
+        text += first_with(column, varied) ? fmt::format(",{}", column.key) : "";
+    }
+    text += '\n';
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+        const SweepCell& cell = cells[i];
         text += of_scenarios ? csv_field(cell.scenario) + ',' : "";
         text += fmt::format(
             "{},{},{},{},", csv_field(cell.schedule), cell.stages, cell.chunks, cell.micro_batches);
@@ -171,14 +260,21 @@ std::string sweep_csv(const std::vector<SweepCell>& cells) {
         } else if (of_scenarios) {
             text += ",,,";
         }
+        for (const VariedColumn& column : varied_columns) {
+            if (first_with(column, varied)) {
+                text +=
+                    column.occurs(varied[i]) ? fmt::format(",{}", column.value(varied[i])) : ",";
+            }
+        }
         text += '\n';
     }
     return text;
 }
 
-Json sweep_json(const std::vector<SweepCell>& cells) {
+Json sweep_json(const std::vector<SweepCell>& cells, const std::vector<Uncertainty>& varied) {
     Json plans = Json::array();
-    for (const SweepCell& cell : cells) {
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+        const SweepCell& cell = cells[i];
         const bool known = cell.prediction.has_value();
         const bool layers = knows_layers(cell);
         Json rate;
@@ -198,13 +294,14 @@ Json sweep_json(const std::vector<SweepCell>& cells) {
              {"samples_per_second", std::move(rate)},
              {"peak_bytes", layers ? Json(peak_of(cell).count) : Json(nullptr)},
              {"why_not", known ? Json(nullptr) : Json(cell.why_not)}});
+        add_uncertainty(varied[i], plans.back());
     }
     Json json = json_head();
     json["plans"] = std::move(plans);
     return json;
 }
 
-std::string sweep_svg(const std::vector<SweepCell>& cells) {
+std::string sweep_svg(const std::vector<SweepCell>& cells, const std::string& costs) {
     std::vector<NamedTimeline> timelines;
     for (const SweepCell& cell : cells) {
         if (cell.prediction) {
@@ -219,7 +316,10 @@ std::string sweep_svg(const std::vector<SweepCell>& cells) {
                  .timeline = &cell.prediction->timeline});
         }
     }
-    return render_svg_list(timelines, {.row_height = 18, .title = "Plans side by side"});
+    return render_svg_list(
+        timelines,
+        {.row_height = 18,
+         .title = costs.empty() ? "Plans side by side" : "Plans side by side; " + costs});
 }
 
 }  // namespace pipetwin::cli

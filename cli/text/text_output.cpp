@@ -1,6 +1,8 @@
 #include "cli/text/text_output.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <optional>
 
 #include <fmt/format.h>
@@ -75,9 +77,9 @@ std::string bubble_text(const Bubble& bubble) {
         return fmt::format("  {:<24}{:>9}  {}\n", name, percent_text(share), words);
     };
     return "  bubble\n" + line("total", bubble.total, "idle share of all device time (GPipe)") +
-           line("total_without_recompute",
+           line("without recompute",
                 bubble.total_without_recompute,
-                "idle share of all device time, with recompute counted as idle") +
+                "the same, with recompute counted as idle") +
            line("ideal",
                 bubble.ideal,
                 "time beyond the busiest rank's work, as a share of that work (Megatron)") +
@@ -224,10 +226,9 @@ std::string breakdown_table(const Breakdown& breakdown) {
     const auto total = static_cast<double>(std::max<std::int64_t>(1, breakdown.sum().count()));
     for (const BreakdownPart& part : breakdown_parts) {
         const Duration time = breakdown.*part.value;
-        if (time != Duration{}) {
-            rows.push_back({std::string(part.word),
-                            format_duration(time),
-                            percent_text(static_cast<double>(time.count()) / total)});
+        const std::string share = percent_text(static_cast<double>(time.count()) / total);
+        if (share != percent_text(0)) {
+            rows.push_back({std::string(part.words), format_duration(time), share});
         }
     }
     rows.push_back({"step", format_duration(breakdown.sum()), ""});
@@ -247,22 +248,6 @@ std::string critical_path_text(const Prediction& prediction) {
                                                             : ": its stash back from host memory");
     }
     return text;
-}
-
-void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std::string>>& rows) {
-    if (!comparison.predicted_breakdown || !comparison.measured_breakdown) {
-        return;
-    }
-    for (const BreakdownPart& part : breakdown_parts) {
-        const Pair pair{.predicted = *comparison.predicted_breakdown.*part.value,
-                        .measured = *comparison.measured_breakdown.*part.value};
-        if (pair.predicted != Duration{} || pair.measured != Duration{}) {
-            rows.push_back({std::string(part.word),
-                            format_duration(pair.predicted),
-                            format_duration(pair.measured),
-                            ""});
-        }
-    }
 }
 
 /// What a column of a timeline is, as the end of its legend.
@@ -324,6 +309,33 @@ std::string percent_text(double share) {
 
 std::string error_text(double percent) {
     return fmt::format("{:+.2f} %", percent);
+}
+
+std::vector<std::vector<std::string>> part_rows(const Comparison& comparison) {
+    std::vector<std::vector<std::string>> rows;
+    if (!comparison.predicted_breakdown || !comparison.measured_breakdown) {
+        for (const Comparison::ByOp& by_op : comparison.by_op) {
+            rows.push_back(pair_row(fmt::format("all {}", op_words(by_op.op)), by_op.total));
+        }
+        return rows;
+    }
+    for (const BreakdownPart& part : breakdown_parts) {
+        const Pair pair{.predicted = *comparison.predicted_breakdown.*part.value,
+                        .measured = *comparison.measured_breakdown.*part.value};
+        if (pair.predicted == Duration{} && pair.measured == Duration{}) {
+            continue;
+        }
+        rows.push_back(pair_row(std::string(part.words), pair));
+        constexpr std::array work{&Breakdown::forward,
+                                  &Breakdown::backward,
+                                  &Breakdown::backward_input,
+                                  &Breakdown::backward_weight,
+                                  &Breakdown::recompute};
+        if (std::ranges::find(work, part.value) == work.end()) {
+            rows.back().back() = "";  // percents of idle time and of overhead say little
+        }
+    }
+    return rows;
 }
 
 std::vector<std::string> pair_row(std::string name, const Pair& pair) {
@@ -403,15 +415,11 @@ std::string comparison_text(const Comparison& comparison,
     std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
     rows.push_back(pair_row("step", comparison.step));
     rows.push_back(pair_row("pipeline", comparison.makespan));
-    rows.push_back({"bubble total",
+    rows.push_back({"bubble",
                     percent_text(comparison.predicted_bubble_total),
                     percent_text(comparison.measured_bubble_total),
                     ""});
-    for (const Comparison::ByOp& by_op : comparison.by_op) {
-        rows.push_back(pair_row(fmt::format("all {} ({})", op_text(by_op.op), op_words(by_op.op)),
-                                by_op.total));
-    }
-    append_breakdowns(comparison, rows);
+    std::ranges::move(part_rows(comparison), std::back_inserter(rows));
     for (const PeakDelta& peak : comparison.peaks) {
         rows.push_back({fmt::format("peak of rank {}", peak.rank),
                         fmt::format("{} B", peak.predicted.count),
@@ -422,18 +430,18 @@ std::string comparison_text(const Comparison& comparison,
     const std::optional<std::string> not_valid = noise.not_measurable();
     std::string text;
     if (not_valid) {
-        text += fmt::format(
-            "  {}: the errors below say nothing about the prediction, as {}\n\n",
-            console.styled(Style::Bad,
-                           noise.machine_was_busy() ? "The machine was busy"
-                                                    : "The run is too short to be compared"),
-            *not_valid);
+        text += fmt::format("  {}: the errors below say nothing about the prediction, as {}\n\n",
+                            console.styled(Style::Bad, noise.verdict()),
+                            *not_valid);
     }
     text += text_table(rows);
+    if (comparison.predicted_breakdown && comparison.measured_breakdown) {
+        text += "  forward to overhead: parts of the step, means over the ranks\n";
+    }
     text += fmt::format(
-        "\n  noise: other programs took {:.2f} % of the time; p90/p10 of the steps {:.3f}; {} "
-        "compared, "
+        "\n  noise: {} took {:.2f} % of the time; p90/p10 of the steps {:.3f}; {} compared, "
         "{} left out\n",
+        noise.sharing_ranks > 0 ? "other ranks and programs" : "other programs",
         noise.stolen_percent,
         noise.p90_over_p10,
         counted(noise.steps, "quiet step"),

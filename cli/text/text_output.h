@@ -31,6 +31,10 @@ std::string error_text(double percent);
 /// A row of a table that compares a time: its name, predicted, measured, error.
 std::vector<std::string> pair_row(std::string name, const Pair& pair);
 
+/// Rows of the parts of a step, means over the ranks: names, predicted, measured, error. Where a
+/// side does not know its parts, rows of the kinds of action, summed over the ranks.
+std::vector<std::vector<std::string>> part_rows(const Comparison& comparison);
+
 /// A prediction as `simulate` prints it.
 std::string prediction_text(const Prediction& prediction, const Console& console);
 

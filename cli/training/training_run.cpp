@@ -240,31 +240,6 @@ SettledScenario planned(const RunOptions& options,
     return settled;
 }
 
-/// A prediction gives every rank a core of its own.
-void note_shared_cores(const ScenarioParts& scenario,
-                       const Plan& plan,
-                       const exec::ProcessPlace& place,
-                       Console& console) {
-    if (!exec::traits(scenario.cluster.backend).on_cores) {
-        return;
-    }
-    const std::int64_t cores = std::ssize(exec::allowed_cores());
-    const std::int64_t ranks = std::int64_t{plan.rank_count()} * plan->replicas;
-    std::string who;
-    if (place.shares_cores) {
-        who = "the processes of a host share its cores";
-    } else if (place.group->is_alone() && ranks > cores) {
-        who = fmt::format("{} ranks share {}", ranks, counted(cores, "core"));
-    }
-    if (!who.empty()) {
-        console.note(
-            fmt::format("{}, but are predicted with one each: expect longer steps; "
-                        "cluster.backend = {} emulates a device per rank",
-                        who,
-                        exec::backends_where(&exec::BackendTraits::is_emulated)));
-    }
-}
-
 void write_prediction(RunFolder& folder, const Prediction& prediction) {
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
@@ -415,6 +390,37 @@ struct SettledRun {
     std::optional<RunFolder> folder{};  ///< of the first process alone
     std::optional<Error> lost{};        ///< why a file that goes on with every step is not whole
 };
+
+/// Ranks of one process that have to share its cores, where the prediction gives each one of its
+/// own; 0: they need not.
+int ranks_sharing_cores(const SettledRun& run, const Plan& plan, const exec::ProcessPlace& place) {
+    const bool on_cores = exec::traits(run.scenario.cluster.backend).on_cores;
+    const int ranks = plan.rank_count() * plan->replicas;
+    const bool share = on_cores && plan->contention.cores == 0 && place.group->is_alone() &&
+                       ranks > std::ssize(exec::allowed_cores());
+    return share ? ranks : 0;
+}
+
+/// A prediction gives every rank a core of its own.
+void note_shared_cores(const SettledRun& run,
+                       const Plan& plan,
+                       const exec::ProcessPlace& place,
+                       Console& console) {
+    std::string who;
+    if (place.shares_cores && exec::traits(run.scenario.cluster.backend).on_cores) {
+        who = "the processes of a host share its cores";
+    } else if (const int ranks = ranks_sharing_cores(run, plan, place); ranks > 0) {
+        who =
+            fmt::format("{} ranks share {}", ranks, counted(exec::allowed_cores().size(), "core"));
+    }
+    if (!who.empty()) {
+        console.note(
+            fmt::format("{}, but are predicted with one each: expect longer steps; "
+                        "cluster.backend = {} emulates a device per rank",
+                        who,
+                        exec::backends_where(&exec::BackendTraits::is_emulated)));
+    }
+}
 
 /// Refuses what cannot be trained with, before anything is measured.
 WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes) {
@@ -655,12 +661,16 @@ exec::TrainingResult trained(const RunOptions& options,
     training.place = processes.place();
     std::optional<TrainingRecord> record;
     processes.leader_only([&] {
-        note_shared_cores(run.scenario, plan, training.place, console);
+        note_shared_cores(run, plan, training.place, console);
         record.emplace(options, run, data, on_step, rounds, console).follow(training, plan);
     });
     exec::TrainingResult result = exec::train(run.scenario, model, plan, training);
     if (record) {
         record->finish();
+    }
+    if (const int ranks = ranks_sharing_cores(run, plan, training.place); ranks > 0) {
+        result.measured.noise.sharing_ranks = ranks;
+        result.measured.noise.shared_cores = static_cast<int>(exec::allowed_cores().size());
     }
     return result;
 }

@@ -136,20 +136,29 @@ class MetadataReader {
         // NOLINTNEXTLINE(misc-const-correctness): written through pointers to members
         Breakdown breakdown;
         for (const BreakdownPart& part : breakdown_parts) {
-            keys.push_back(part.word);
-            breakdown.*part.value = Duration{object.whole(part.word)};
+            keys.push_back(part.key);
+            breakdown.*part.value = Duration{object.whole(part.key)};
         }
         object.expect_keys(keys);
         result_.trace.timelines.breakdown = breakdown;
     }
 
     void read_noise(const JsonObject& object) {
-        object.expect_keys(
-            std::array<string_view, 4>{"stolen_percent", "p90_over_p10", "dropped_steps", "steps"});
+        object.expect_keys(std::array<string_view, 6>{"stolen_percent",
+                                                      "p90_over_p10",
+                                                      "dropped_steps",
+                                                      "steps",
+                                                      "sharing_ranks",
+                                                      "shared_cores"});
+        const auto count_if_known = [&object](string_view key) {
+            return object.has(key) ? count_in(object, key) : 0;
+        };
         result_.trace.timelines.noise = {.stolen_percent = object.number_or("stolen_percent", 0),
                                          .p90_over_p10 = object.number_or("p90_over_p10", 1),
                                          .dropped_steps = count_in(object, "dropped_steps"),
-                                         .steps = count_in(object, "steps")};
+                                         .steps = count_in(object, "steps"),
+                                         .sharing_ranks = count_if_known("sharing_ranks"),
+                                         .shared_cores = count_if_known("shared_cores")};
     }
 
     string_view place_;

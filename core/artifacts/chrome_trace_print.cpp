@@ -82,7 +82,7 @@ class Writer {
         json breakdown = nullptr;
         if (set.breakdown) {
             for (const BreakdownPart& part : breakdown_parts) {
-                breakdown[std::string(part.word)] = ((*set.breakdown).*part.value).count();
+                breakdown[std::string(part.key)] = ((*set.breakdown).*part.value).count();
             }
         }
         const auto or_null = [](const auto& value) { return value ? json(*value) : json(nullptr); };
@@ -104,6 +104,10 @@ class Writer {
                    {"p90_over_p10", set.noise.p90_over_p10},
                    {"dropped_steps", set.noise.dropped_steps},
                    {"steps", set.noise.steps}}}};
+        if (set.noise.sharing_ranks > 0) {
+            all["noise"]["sharing_ranks"] = set.noise.sharing_ranks;
+            all["noise"]["shared_cores"] = set.noise.shared_cores;
+        }
         if (const std::size_t others = set.steps.front().replicas.size(); others > 0) {
             all["replicas"] = 1 + others;
         }

@@ -225,6 +225,10 @@ string_view words(FileKind kind) {
             return "a configuration of DeepSpeed";
         case FileKind::Megatron:
             return "a file with Megatron's flags";
+        case FileKind::Picture:
+            return "a picture";
+        case FileKind::PlanTable:
+            return "a table of compared plans, as --csv writes it";
         case FileKind::RunFolder:
             return "a run folder";
         case FileKind::Unknown:
@@ -236,6 +240,9 @@ string_view words(FileKind kind) {
 FileKind kind_of_content(string_view head) {
     if (head.starts_with(string_view("SQLite format 3\0", 16))) {
         return FileKind::Nsys;
+    }
+    if (head.starts_with("<svg ") || head.starts_with("\x89PNG")) {
+        return FileKind::Picture;
     }
     if (!damage_of_file(head, "").what.empty()) {
         return FileKind::Unknown;
@@ -253,6 +260,9 @@ FileKind kind_of_content(string_view head) {
     }
     if (is_schedule(text)) {
         return FileKind::Schedule;
+    }
+    if (has(line, "schedule,stages,chunks,micro_batches,")) {
+        return FileKind::PlanTable;
     }
     if (has(line, "forward_ms") && line.find_first_of(",;\t") != string_view::npos) {
         return FileKind::CostTable;

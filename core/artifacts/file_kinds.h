@@ -24,6 +24,8 @@ enum class FileKind {
     Torchtitan,   ///< torchtitan's TOML
     DeepSpeed,    ///< DeepSpeed's JSON
     Megatron,     ///< a script, an argument file or YAML with Megatron's flags
+    Picture,      ///< SVG or PNG
+    PlanTable,    ///< CSV that `simulate` and `sweep` write of several plans
     RunFolder,
 };
 

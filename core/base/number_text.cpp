@@ -27,6 +27,17 @@ std::string with_noun(std::string_view number, bool is_one, std::string_view nou
     return fmt::format("{} {}", number, is_one ? std::string(noun) : plural_of(noun));
 }
 
+std::string with_separators(std::int64_t number) {
+    const std::string digits = fmt::format("{}", number);
+    std::string text;
+    for (std::size_t i = 0; i < digits.size(); ++i) {
+        const bool group_begins = i > 0 && (digits.size() - i) % 3 == 0;
+        text += group_begins ? "," : "";
+        text += digits[i];
+    }
+    return text;
+}
+
 std::string rounded_percent(double share) {
     return fmt::format("{:.1f} %", 100 * share);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ template <std::integral Count>
 std::string_view verb_for(Count count, std::string_view one, std::string_view more) {
     return count == 1 ? one : more;
 }
+
+/// A whole number with a comma between thousands: "4,194,304".
+std::string with_separators(std::int64_t number);
 
 /// A share as a percentage with one decimal: "15.8 %".
 std::string rounded_percent(double share);

@@ -66,6 +66,16 @@ constexpr std::array aliases{
     Alias{"bfloat16", "bf16"},
     Alias{"float16", "fp16"},
     Alias{"half", "fp16"},
+    Alias{"f16", "fp16"},
+    Alias{"16", "fp16"},
+    Alias{"f32", "fp32"},
+    Alias{"32", "fp32"},
+    Alias{"tf32", "fp32"},
+    Alias{"f64", "fp64"},
+    Alias{"bf", "bf16"},
+    Alias{"bfp16", "bf16"},
+    Alias{"float8", "fp8"},
+    Alias{"f8", "fp8"},
     // Types of gradients of weights that have two bytes.
     Alias{"bf16", "same", "fp32"},
     Alias{"bfloat16", "same", "fp32"},
@@ -201,9 +211,11 @@ std::string_view longer_word(std::string_view word,
 
 }  // namespace
 
-std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known) {
-    if (word.empty() || word.size() > longest_word || is_not_supported(word)) {
-        return {};
+std::string_view same_word(std::string_view word, std::span<const std::string_view> known) {
+    for (const std::string_view candidate : known) {
+        if (is_alike(candidate, word)) {
+            return candidate;
+        }
     }
     for (const Alias& alias : aliases) {
         const auto found = std::ranges::find(known, alias.ours);
@@ -212,6 +224,16 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
         if (is_list && is_alike(alias.theirs, word) && found != known.end()) {
             return *found;
         }
+    }
+    return {};
+}
+
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known) {
+    if (word.empty() || word.size() > longest_word || is_not_supported(word)) {
+        return {};
+    }
+    if (const std::string_view same = same_word(word, known); !same.empty()) {
+        return same;
     }
     // If several schedules fit a name ("interleaved"), the first one is the plain one.
     if (const std::string_view longer = longer_word(word, '-', known); !longer.empty()) {

@@ -6,6 +6,11 @@
 
 namespace pipetwin {
 
+/// The known word that is `word` but for capitals, or that means what `word` means in other
+/// programs
+/// ("gpu": "cuda"); an empty view if there is none.
+std::string_view same_word(std::string_view word, std::span<const std::string_view> known);
+
 /// The known word that means what `word` means in other programs ("gpu": "cuda"), or the first that
 /// begins with `word` and a hyphen, or the nearest one by edit distance (insert, delete, replace,
 /// swap neighbours) within a third of the longer length (at least 1), or the first that begins with

@@ -269,7 +269,8 @@ void LayerWork::standard_attention(const Attention& shape, bool dropout) {
     const double matrices = shape.samples * shape.heads;
     const double scores = matrices * s * keys;
     const auto products = [&](Sum& sum, double width, int count) {
-        const double efficiency = efficiency_of({.rows = s, .columns = keys, .inner = width}, half_);
+        const double efficiency =
+            efficiency_of({.rows = s, .columns = keys, .inner = width}, half_);
         for (int i = 0; i < count; ++i) {
             add(sum, 2 * scores * width, scores + matrices * (s + keys) * width, efficiency);
         }

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/base/suggest.h"
 
@@ -86,16 +87,16 @@ LayerSample in_proportion(const LayerSample& known, int size) {
 [[noreturn]] void refuse_size(const LayerCost& layer, int micro_batch_size) {
     const int smallest = layer.samples.front().micro_batch_size;
     const int largest = layer.samples.back().micro_batch_size;
-    throw Error(ErrorKind::BadInput,
-                fmt::format("profile, layer '{}'", layer.name),
-                fmt::format("no cost at micro-batch size {}: {}",
-                            micro_batch_size,
-                            smallest == largest
-                                ? fmt::format("the only sample is of size {}", smallest)
-                                : fmt::format("samples reach from {} to {}", smallest, largest)),
-                fmt::format("profile it at that size, or choose a size from {} to {}",
-                            (smallest + 1) / 2,
-                            2 * std::int64_t{largest}));
+    throw Error(
+        ErrorKind::BadInput,
+        fmt::format("profile, layer '{}'", layer.name),
+        fmt::format("no costs of micro-batches of {}: they are known of {}",
+                    counted(micro_batch_size, "sample"),
+                    smallest == largest ? counted(smallest, "sample")
+                                        : fmt::format("{} to {} samples", smallest, largest)),
+        fmt::format("profile it at that size, or choose a size from {} to {}",
+                    (smallest + 1) / 2,
+                    2 * std::int64_t{largest}));
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
-#include "core/base/suggest.h"
 #include "core/costs/device_json.h"
+#include "core/costs/near_name.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin {
@@ -24,36 +24,19 @@ std::string read(const std::filesystem::path& file) {
     return read_file(file, largest_file);
 }
 
-/// A name without signs and capitals: people leave them out, or put others there.
-std::string letters_of(std::string_view name) {
-    std::string letters;
-    for (const char c : name) {
-        const bool is_capital = c >= 'A' && c <= 'Z';
-        const bool is_kept = is_capital || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-        if (is_kept) {
-            letters += is_capital ? static_cast<char>(c - 'A' + 'a') : c;
-        }
-    }
-    return letters;
-}
-
 [[noreturn]] void refuse_name(std::string_view what,
                               std::string_view name,
                               const std::filesystem::path& place,
-                              const std::vector<std::string>& known) {
-    const std::string letters = letters_of(name);
-    const auto longer = std::ranges::find_if(known, [&letters](const std::string& one) {
-        return !letters.empty() && letters_of(one).starts_with(letters);  // "h100" for "h100-sxm"
-    });
-    const std::vector<std::string_view> names(known.begin(), known.end());
-    const std::string_view near =
-        longer != known.end() ? std::string_view(*longer) : nearest_word(name, names);
+                              const std::vector<std::string>& known,
+                              std::string_view near,
+                              std::string_view otherwise) {
     throw Error(ErrorKind::BadInput,
                 place.string(),
                 fmt::format("no {} '{}'; known: {}", what, name, fmt::join(known, ", ")),
-                near.empty() ? "name one of these; 'pipetwin devices' says more about them"
-                             : fmt::format("did you mean '{}'?", near));
+                near.empty() ? std::string(otherwise) : fmt::format("did you mean '{}'?", near));
 }
+
+constexpr std::string_view say_more = "name one of these; 'pipetwin devices' says more about them";
 
 /// Names of the files of one kind in a folder of the profiles, in alphabetical order.
 std::vector<std::string> names_in(std::string_view folder, std::string_view ending) {
@@ -69,16 +52,41 @@ std::vector<std::string> names_in(std::string_view folder, std::string_view endi
     return names;
 }
 
-std::filesystem::path find_file(std::string_view what,
-                                std::string_view name,
-                                std::string_view folder,
-                                std::string_view ending) {
-    const std::filesystem::path place = profiles_folder() / folder;
+/// A kind of files in a folder of the profiles.
+struct Shelf {
+    std::string_view what;
+    std::string_view folder;
+    std::string_view ending;
+    std::string_view (*near)(std::string_view, std::span<const std::string>) = nullptr;
+    std::string_view otherwise;  ///< what to do where no known name is near
+};
+
+constexpr Shelf devices{.what = "device profile",
+                        .folder = "devices",
+                        .ending = ".json",
+                        .near = &near_hardware,
+                        .otherwise = say_more};
+constexpr Shelf clusters{.what = "cluster",
+                         .folder = "clusters",
+                         .ending = ".toml",
+                         .near = &near_hardware,
+                         .otherwise =
+                             "name one of these, or a file of your own, FILE.toml, with a "
+                             "table [cluster]"};
+constexpr Shelf models{.what = "model",
+                       .folder = "models",
+                       .ending = ".json",
+                       .near = &near_model,
+                       .otherwise = "name one of these, or the model's own config.json"};
+
+std::filesystem::path find_file(const Shelf& shelf, std::string_view name) {
+    const std::filesystem::path place = profiles_folder() / shelf.folder;
     const bool is_name = !name.empty() && name.find('/') == std::string_view::npos;
-    std::filesystem::path file = place / fmt::format("{}{}", name, ending);
+    std::filesystem::path file = place / fmt::format("{}{}", name, shelf.ending);
     std::error_code ignored;
     if (!is_name || !std::filesystem::exists(file, ignored)) {
-        refuse_name(what, name, place, names_in(folder, ending));
+        const std::vector<std::string> known = names_in(shelf.folder, shelf.ending);
+        refuse_name(shelf.what, name, place, known, shelf.near(name, known), shelf.otherwise);
     }
     return file;
 }
@@ -140,31 +148,30 @@ std::filesystem::path profiles_folder() {
 }
 
 std::vector<std::string> device_names() {
-    return names_in("devices", ".json");
+    return names_in(devices.folder, devices.ending);
 }
 
 std::vector<std::string> model_names() {
-    return names_in("models", ".json");
+    return names_in(models.folder, models.ending);
 }
 
 std::filesystem::path find_model(std::string_view name) {
-    return find_file("model", name, "models", ".json");
+    return find_file(models, name);
 }
 
 std::vector<std::string> cluster_names() {
-    return names_in("clusters", ".toml");
+    return names_in(clusters.folder, clusters.ending);
 }
 
 std::filesystem::path find_cluster(std::string_view name) {
-    return find_file("cluster", name, "clusters", ".toml");
+    return find_file(clusters, name);
 }
 
 std::shared_ptr<const DeviceProfile> shared_device(std::string_view name) {
     thread_local KnownFiles<std::shared_ptr<const DeviceProfile>> known;
-    return known.get(find_file("device profile", name, "devices", ".json"),
-                     [](const std::filesystem::path& file) {
-                         return std::make_shared<const DeviceProfile>(read_device(file));
-                     });
+    return known.get(find_file(devices, name), [](const std::filesystem::path& file) {
+        return std::make_shared<const DeviceProfile>(read_device(file));
+    });
 }
 
 DeviceProfile find_device(std::string_view name) {
@@ -192,7 +199,12 @@ LinkProfile find_link(std::string_view name) {
     if (found == links.end()) {
         std::vector<std::string> names;
         std::ranges::transform(links, std::back_inserter(names), &LinkProfile::name);
-        refuse_name("link", name, profiles_folder() / "links.json", names);
+        refuse_name("link",
+                    name,
+                    profiles_folder() / "links.json",
+                    names,
+                    near_hardware(name, names),
+                    say_more);
     }
     return *found;
 }

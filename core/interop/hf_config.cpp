@@ -14,6 +14,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/suggest.h"
 #include "core/interop/hf_families.h"
 #include "core/interop/hf_keys.h"
 #include "core/text/json_object.h"
@@ -406,6 +407,7 @@ void check_count(const HfConfig& config, const HfFamily& family, const DecoderMo
 DecoderModel read_model(const HfConfig& config, const HfFamily& family) {
     DecoderModel model{.family = std::string(family.type)};
     model.blocks = config.size(family.blocks, most_blocks);
+    model.blocks_key = config.name(family.blocks);
     model.width = config.size(family.width, most_width);
     model.vocabulary = config.size(family.vocabulary, most_vocabulary);
     model.context = config.size(family.context, most_tokens, 0);
@@ -502,15 +504,28 @@ std::string letters_of(string_view word) {
     return letters;
 }
 
-/// A word of the table is suggested only where it is the same but for signs and capitals: "qwen4"
-/// is not "qwen3", though it looks much like it.
+/// A word of the table is suggested where it is the same but for signs and capitals, or is a
+/// misspelling with the same digits: "qwen4" is not "qwen3", though it looks much like it.
 std::string hint_for_unknown(string_view type) {
     const std::string letters = letters_of(type);
+    const auto digits = [](std::string text) {
+        std::erase_if(text, [](char c) { return c < '0' || c > '9'; });
+        return text;
+    };
     const auto same = std::ranges::find_if(hf_families(), [&letters](const HfFamily& family) {
         return letters_of(family.type) == letters;
     });
     if (same != hf_families().end()) {
         return fmt::format("did you mean '{}'?", same->type);
+    }
+    std::vector<string_view> alike;
+    for (const HfFamily& family : hf_families()) {
+        if (digits(std::string(family.type)) == digits(letters)) {
+            alike.push_back(family.type);
+        }
+    }
+    if (const string_view near = nearest_word(type, alike); !near.empty()) {
+        return fmt::format("did you mean '{}'?", near);
     }
     return "other models come in as costs: a profile that tools/profile_torch.py measures, or a "
            "CSV by hand";

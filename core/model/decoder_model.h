@@ -121,6 +121,7 @@ struct DecoderModel {
     /// head.
     int prediction_blocks = 0;
     int activation_parameters = 0;       ///< numbers that the activation of a block learns
+    std::string blocks_key{};            ///< the file's key of `blocks`
     std::string positions_key{};         ///< the file's key of `learned_positions`
     std::string precision_key{};         ///< the file's key of the precision; empty: none
     std::string precision_word{};        ///< the file's word for the precision; empty: no word

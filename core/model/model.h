@@ -95,8 +95,8 @@ struct LayerSpec {
     int key_value_heads = 0;
     /// Attention, CrossAttention: numbers of a head's query; 0: width / heads
     int head_size = 0;
-    Rotary rotary{};    ///< Attention: turns queries and keys
-    bool bias = true;   ///< Linear, Conv2d, Attention, CrossAttention
+    Rotary rotary{};   ///< Attention: turns queries and keys
+    bool bias = true;  ///< Linear, Conv2d, Attention, CrossAttention
     /// Attention: a query sees the keys up to its own position. False: it sees all keys of its
     /// sample before the sample's length.
     bool causal = true;

@@ -96,14 +96,14 @@ class TranslationUnits {
         units_.push_back(
             {.name = block + ".feed_forward",
              .type = LayerType::Residual,
-             .inner = {norm_,
-                       {.name = "up", .type = LayerType::Linear, .outputs = inner_width()},
-                       {.name = relu ? "relu" : "gelu",
-                        .type = relu ? LayerType::Relu : LayerType::Gelu},
-                       {.name = "down",
-                        .type = LayerType::Linear,
-                        .outputs = sizes_.d_model,
-                        .dropout = sizes_.dropout}}});
+             .inner = {
+                 norm_,
+                 {.name = "up", .type = LayerType::Linear, .outputs = inner_width()},
+                 {.name = relu ? "relu" : "gelu", .type = relu ? LayerType::Relu : LayerType::Gelu},
+                 {.name = "down",
+                  .type = LayerType::Linear,
+                  .outputs = sizes_.d_model,
+                  .dropout = sizes_.dropout}}});
     }
 
     /// The embedding of source and target, and the parts of its output.
@@ -128,8 +128,8 @@ class TranslationUnits {
     void memory() { units_.push_back({.name = "memory", .type = LayerType::LayerNorm}); }
 
     void head() {
-        units_.push_back(language_head(
-            norm_, sizes_.vocabulary, sizes_.tables != TranslationTables::Separate));
+        units_.push_back(
+            language_head(norm_, sizes_.vocabulary, sizes_.tables != TranslationTables::Separate));
         units_.back().inner.back().label_smoothing = smoothing();
     }
 
@@ -211,9 +211,9 @@ Model translation_model(const TranslationSizes& sizes) {
         before = name + ".feed_forward";
     }
     units.head();
-    return Model::graph({.token_ids = true,
-                         .positions = sizes.source_context + sizes.target_context},
-                        units.take());
+    return Model::graph(
+        {.token_ids = true, .positions = sizes.source_context + sizes.target_context},
+        units.take());
 }
 
 }  // namespace pipetwin

@@ -34,6 +34,17 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
             counted(asked.samples, "micro-batch"),
             std::int64_t{asked.micro_batches} * asked.data_parallel));
     }
+    if (asked.micro_batches < asked.samples && asked.samples % asked.micro_batches != 0) {
+        const int larger = asked.samples % asked.micro_batches;
+        const int samples = asked.samples / asked.micro_batches;
+        notes.push_back(fmt::format("{} in {}: {} of {}, and {} of {}",
+                                    counted(asked.samples, "sample"),
+                                    counted(asked.micro_batches, "micro-batch"),
+                                    larger,
+                                    samples + 1,
+                                    asked.micro_batches - larger,
+                                    samples));
+    }
     if (std::string note = one_chunk_note(asked.schedule, asked.chunks); !note.empty()) {
         notes.push_back(std::move(note));
     }

@@ -23,8 +23,8 @@ struct AskedShape {
 };
 
 /// Sentences on what the shape asks for and a plan cannot be, or what changes nothing: more
-/// micro-batches than samples, one chunk for a schedule of several, groups for a schedule without,
-/// keys of devices or replicas where there is one.
+/// micro-batches than samples, micro-batches of unequal sizes, one chunk for a schedule of several,
+/// groups for a schedule without, keys of devices or replicas where there is one.
 std::vector<std::string> shape_notes(const AskedShape& asked);
 
 /// A sentence where a schedule is for several chunks per rank and is given one; empty else.

@@ -13,8 +13,8 @@
 #include "core/costs/contention.h"
 #include "core/costs/device_profile.h"
 #include "core/model/image_models.h"
-#include "core/model/transformers.h"
 #include "core/model/model.h"
+#include "core/model/transformers.h"
 #include "core/partition/partition.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
@@ -268,6 +268,8 @@ struct Scenario : ScenarioParts {
         std::optional<int> micro_batches = 1;
         /// Our name of a generator, or the absolute path of a schedule file ("....csv").
         std::optional<std::string> schedule = std::string(default_schedule);
+        /// Our names of those that a search tries where `schedule` is open; empty: those it knows.
+        std::vector<std::string> schedules{};
         std::optional<int> chunks = 1;
         /// One mode for all model stages, or one for each. The reader fills in the schedule's
         /// default.

@@ -294,6 +294,15 @@ void expect_one_per_rank(const TomlTable& table, const Scenario& scenario) {
     }
 }
 
+/// ": set data_parallel = 4", with which no device is left over; empty where there is none.
+std::string fitting_replicas(int devices, std::int64_t of_replica, int replicas) {
+    const std::int64_t most = devices / of_replica;
+    if (replicas == 1 || most == 0 || devices % of_replica != 0) {
+        return "";
+    }
+    return fmt::format(": set data_parallel = {}", most);
+}
+
 void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
     const int count = scenario.cluster.count;
     const int stages = scenario.pipeline.stages.value_or(1);
@@ -316,7 +325,8 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
             stages_alone
                 ? fmt::format(
                       "every stage needs a device: set stages = {} or count = {}", count, stages)
-                : "every stage of every replica needs its own devices");
+                : "every stage of every replica needs its own devices" +
+                      fitting_replicas(count, std::int64_t{stages} * tensor, replicas));
     }
 }
 

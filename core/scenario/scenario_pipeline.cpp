@@ -32,7 +32,8 @@ std::string generator_name(const TomlTable& table, const std::string& name) {
         throw Error(error.kind(),
                     table.place("schedule"),
                     error.text(),
-                    error.hint() + "; a file of your own ends in .csv");
+                    name.starts_with('[') ? "a list has quotes: [\"1f1b\", \"zb-h1\"]"
+                                          : error.hint() + "; a file of your own ends in .csv");
     }
 }
 
@@ -59,9 +60,37 @@ void read_schedule_file(const TomlTable& table,
     pipeline.chunks = as_in_file(table, "chunks", chunk_range, chunks);
 }
 
+/// Our names of the schedules in a list, each of them once.
+std::vector<std::string> read_schedule_list(const TomlTable& table) {
+    constexpr string_view key = "schedule";
+    const std::vector<std::string> names = table.texts(key).value();
+    std::vector<std::string> schedules;
+    for (const std::string& name : names) {
+        if (is_schedule_file(name)) {
+            table.refuse(key,
+                         "names of schedules: the shape of a file is its own",
+                         fmt::format("plan with the file alone: schedule = \"{}\"", name));
+        }
+        std::string known = generator_name(table, name);
+        if (std::ranges::find(schedules, known) == schedules.end()) {
+            schedules.push_back(std::move(known));
+        }
+    }
+    if (schedules.empty()) {
+        table.refuse(key, "at least one schedule", "schedule = \"auto\" tries all of them");
+    }
+    return schedules;
+}
+
 void read_schedule(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
     if (!table.has(key.name)) {
+        return;
+    }
+    if (table.is_list(key.name)) {
+        pipeline.schedules = read_schedule_list(table);
+        const bool is_open = pipeline.schedules.size() > 1;
+        pipeline.schedule = is_open ? std::nullopt : std::optional(pipeline.schedules.front());
         return;
     }
     if (table.is_auto(key.name)) {
@@ -77,7 +106,12 @@ void read_schedule(const ScenarioKey& key, const TomlTable& table, Scenario& sce
 }
 
 void print_schedule(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-    writer.string(key.name, scenario.pipeline.schedule.value_or("auto"));
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (!pipeline.schedule && !pipeline.schedules.empty()) {
+        writer.strings(key.name, pipeline.schedules);
+        return;
+    }
+    writer.string(key.name, pipeline.schedule.value_or("auto"));
 }
 
 /// One mode for each piece of the model, of which there may be any number yet.

@@ -20,12 +20,12 @@ std::string line_of(const Violation& violation) {
     if (violation.cell >= 0) {
         line += fmt::format(", cell {}", violation.cell);
     }
-    if (line.empty()) {
-        return violation.why + '\n';
-    }
-    return violation.action.empty()
-               ? fmt::format("{}: {}\n", line, violation.why)
-               : fmt::format("{}: {} {}\n", line, violation.action, violation.why);
+    return fmt::format("{}{}{}{}{}\n",
+                       line,
+                       line.empty() ? "" : ": ",
+                       violation.action,
+                       violation.action.empty() ? "" : " ",
+                       violation.why);
 }
 
 }  // namespace
@@ -35,8 +35,11 @@ std::string explain(const Schedule& schedule,
                     std::size_t most) {
     std::vector<CellMark> marks;
     for (const Violation& violation : violations) {
-        if (violation.rank >= 0 && violation.cell >= 0) {
+        if (violation.rank >= 0) {
             marks.push_back({violation.rank, violation.cell});
+        }
+        if (violation.second_cell >= 0) {
+            marks.push_back({violation.rank, violation.second_cell});
         }
     }
     std::string text = render_schedule(schedule, cells_shown, marks);

@@ -30,7 +30,8 @@ struct Window {
 
 Window window_of(std::size_t row_size, std::size_t max_cells, const std::set<int>& marks) {
     constexpr std::size_t shown_before_mark = 4;
-    const std::size_t first_mark = marks.empty() ? 0 : static_cast<std::size_t>(*marks.begin());
+    const auto mark = marks.lower_bound(0);  // behind that of the rank's name
+    const std::size_t first_mark = mark == marks.end() ? 0 : static_cast<std::size_t>(*mark);
     std::size_t begin = 0;
     if (first_mark >= max_cells) {
         begin = std::min(first_mark - shown_before_mark, row_size - std::min(row_size, max_cells));
@@ -45,7 +46,9 @@ std::string grid_row(const std::vector<Action>& row,
                      const std::set<int>& marks,
                      std::size_t width) {
     std::string line = label;
+    const std::size_t name = label.find_last_not_of(' ') + 1;
     std::string arrows(label.size(), ' ');
+    arrows.replace(0, name, name, marks.contains(-1) ? '^' : ' ');
     if (window.begin > 0) {
         const std::string skipped = fmt::format("({} before) ", window.begin);
         line += skipped;

@@ -11,7 +11,7 @@ namespace pipetwin {
 /// "rank 0  ": padded so that the rows of ten and more ranks begin in one column.
 std::string row_label(int rank, std::size_t rank_count);
 
-/// A cell to point at.
+/// A cell to point at; -1: the name of the rank.
 struct CellMark {
     int rank = 0;
     int cell = 0;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "core/text/csv_lines.h"
@@ -57,11 +58,10 @@ bool is_plain_compute(Op op) {
     return is_compute(op) && op != Op::Recompute;
 }
 
-/// Place of a cell, for error texts; lines and columns count from 1, cells from 0.
+/// Place of a cell, for error texts; lines and columns count from 1.
 struct Place {
     std::string_view file;
     int line = 1;
-    int cell = 0;
     std::size_t column = 1;
 };
 
@@ -78,7 +78,7 @@ std::string_view clipped(std::string_view text) {
     std::string hint = "a cell is <stage><TYPE>[<micro-batch>], as in 2F0, 0SEND_F3 or 1OPT") {
     throw Error(ErrorKind::BadInput,
                 fmt::format("{}:{}:{}", place.file, place.line, place.column + offset),
-                fmt::format("cell {}, '{}': {}", place.cell, clipped(cell), why),
+                cell.empty() ? std::string(why) : fmt::format("'{}': {}", clipped(cell), why),
                 std::move(hint));
 }
 
@@ -120,6 +120,13 @@ class CellReader {
                     whole_,
                     what,
                     "the first line separates its cells otherwise: use one separator throughout");
+            }
+            if (rest.starts_with(' ')) {
+                refuse(place_,
+                       offset_ + position_,
+                       whole_,
+                       what,
+                       "separate cells by commas, as in 0F0,0F1,0B0,0B1");
             }
             fail(what);
         }
@@ -272,7 +279,6 @@ class FileReader {
     void read_line(const CsvLine& whole) {
         const std::string_view line = whole.text;
         at_.line = whole.number;
-        at_.cell = 0;
         at_.column = 1;
         first_column_ = whole.first_column;
         if (!whole.has_content()) {
@@ -285,7 +291,7 @@ class FileReader {
         }
         schedule_.ranks.emplace_back();
         std::optional<Place> idle;
-        for (std::size_t begin = 0; begin <= line.size(); ++at_.cell) {
+        for (std::size_t begin = 0; begin <= line.size();) {
             const std::size_t end = end_of_cell(line, begin, separator_);
             const std::string_view cell = content(line, begin, end);
             if (cell.empty()) {
@@ -330,7 +336,21 @@ class FileReader {
         return cell;
     }
 
+    /// A file that begins with a word has a header.
+    void refuse_header(std::string_view cell) const {
+        const bool is_first = schedule_.ranks.size() == 1 && schedule_.ranks.front().empty();
+        if (is_first && ascii::is_letter(cell.front()) &&
+            cell.find_first_of("0123456789") == std::string_view::npos) {
+            refuse(at_,
+                   0,
+                   cell,
+                   "expected a stage, a decimal number, here; this line looks like a header",
+                   "remove it: the first line of a schedule is rank 0, as in 0F0,0F1,0B0,0B1");
+        }
+    }
+
     void read_cell(std::string_view cell) {
+        refuse_header(cell);
         if (cell.front() == '(') {
             read_pair(cell);
             return;
@@ -514,18 +534,23 @@ class FileReader {
         return seen;
     }
 
-    /// A stage is on the rank where it stands first. If it stands on another one too, `validate`
-    /// says so.
+    /// A stage is on the rank that has most of its actions (Boyer and Moore's vote). If another
+    /// rank has some too, `validate` says so.
     void place_stages() {
         schedule_.rank_of_stage.assign(as_index(last_stage_) + 1, -1);
         const int pieces = is_two_pipelines() ? (last_stage_ + 1) / 2 : last_stage_ + 1;
         for (int stage = 0; stage <= last_stage_; ++stage) {
             schedule_.weights_of_stage.push_back(stage % pieces);
         }
+        std::vector<int> votes(schedule_.rank_of_stage.size(), 0);
         for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
             for (const Action& action : schedule_.ranks[as_index(rank)]) {
                 int& home = schedule_.rank_of_stage[as_index(action.stage)];
-                home = home < 0 ? rank : home;
+                int& lead = votes[as_index(action.stage)];
+                if (home < 0 || (lead == 0 && home != rank)) {
+                    home = rank;
+                }
+                lead += home == rank ? 1 : -1;
             }
         }
     }
@@ -600,14 +625,12 @@ void CellCounter::count(std::string_view part) {
         if (c != ',' && c != ';' && c != '\t' && !ends_line) {
             continue;
         }
-        ++cell_;
         if (ends_line) {
             ++line_;
-            cell_ = 0;
             column_ = 1;
         }
         if (++cells_ > largest_schedule) {
-            refuse({.file = place_, .line = line_, .cell = cell_, .column = column_},
+            refuse({.file = place_, .line = line_, .column = column_},
                    0,
                    "",
                    fmt::format("the file has more than {} cells", largest_schedule),

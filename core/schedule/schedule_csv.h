@@ -24,7 +24,7 @@ class CellCounter {
   public:
     explicit CellCounter(std::string_view place) : place_(place) {}
 
-    /// The next part of the file. Throws Error(BadInput) with file:line:column and the cell that is
+    /// The next part of the file. Throws Error(BadInput) with file:line:column of the cell that is
     /// one more than `largest_schedule`.
     void count(std::string_view part);
 
@@ -32,14 +32,13 @@ class CellCounter {
     std::string place_;
     std::int64_t cells_ = 0;
     int line_ = 1;
-    int cell_ = 0;
     std::size_t column_ = 1;
     bool behind_return_ = false;  ///< a line feed here ends no second line
 };
 
 /// PyTorch pipelining schedule CSV: a line per rank, no header; lines and separators as
 /// core/text/csv_lines.h reads them. Strict: throws Error(BadInput) with
-/// file:line:cell (and column), the offending text and what was expected. Reads both dialects: in
+/// file:line:column, the offending text and what was expected. Reads both dialects: in
 /// the old one `B` is the input gradient and `BW` the full backward. What the grammar accepts but
 /// is no valid schedule is returned as it is: `validate` says what is wrong with it. A file whose
 /// stages s and s + S/2 share out the micro-batches of F - both have some, none in common, together

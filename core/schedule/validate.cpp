@@ -13,6 +13,7 @@
 #include "core/base/number_text.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/lower.h"
+#include "core/schedule/slips.h"
 
 namespace pipetwin {
 
@@ -160,7 +161,9 @@ void check_placement(Inspection& in) {
         const int rank = in.rank_of(stage);
         used.insert(rank);
         if (rank < 0 || rank >= schedule.rank_count()) {
-            in.report(missing, fmt::format("stage {} is on no rank", stage));
+            in.report(
+                missing,
+                fmt::format("stage {} is on no rank; stages count from 0 without gaps", stage));
         }
     }
     for (int rank = 0; rank < schedule.rank_count(); ++rank) {
@@ -270,12 +273,12 @@ void check_cell(Inspection& in, int rank, int cell, const Action& action) {
     }
     if (in.cells(action.stage).has(action.op, action.micro_batch, action.hop) &&
         !is_repeatable(action.op)) {
-        in.report(
-            rank,
-            cell,
-            action,
-            fmt::format("is in cell {} already; every action occurs once",
-                        in.cells(action.stage).at(action.op, action.micro_batch, action.hop)));
+        const int first = in.cells(action.stage).at(action.op, action.micro_batch, action.hop);
+        in.report(rank,
+                  cell,
+                  action,
+                  fmt::format("is in cells {} and {}; every action occurs once", first, cell));
+        in.found.back().second_cell = first;
         return;
     }
     in.stages[as_index(action.stage)].put(action, cell);
@@ -319,6 +322,24 @@ void check_pairs(Inspection& in) {
 
 // --- Completeness of a stage. ---
 
+/// "; 2B0 is in cell 5, 2B2 in cell 9": where the actions before and behind those of micro-batches
+/// that are missing, up to `last`, are.
+std::string neighbours_text(const StageCells& cells, Action first, int last) {
+    std::string text;
+    for (const int micro_batch : {first.micro_batch - 1, last + 1}) {
+        const int cell = micro_batch < 0 ? missing : cells.at(first.op, micro_batch, first.hop);
+        if (cell != missing) {
+            first.micro_batch = micro_batch;
+            text += fmt::format("{} {} {}in cell {}",
+                                text.empty() ? ";" : ",",
+                                to_string(first),
+                                text.empty() ? "is " : "",
+                                cell);
+        }
+    }
+    return text;
+}
+
 /// Reports what `needed` lacks, neighbouring micro-batches in one sentence.
 template <class Lacks>
 void report_missing(Inspection& in, int stage, Op op, Lacks lacks, std::int16_t hop = 0) {
@@ -334,10 +355,15 @@ void report_missing(Inspection& in, int stage, Op op, Lacks lacks, std::int16_t 
         const std::string which = first == last
                                       ? fmt::format("micro-batch {}", first)
                                       : fmt::format("micro-batches {} to {}", first, last);
+        const Action action{.op = op, .stage = stage, .micro_batch = first, .hop = hop};
         in.report(in.rank_of(stage),
                   missing,
-                  {.op = op, .stage = stage, .micro_batch = first, .hop = hop},
-                  fmt::format("is missing: {} of {} on stage {}", op_words(op), which, stage));
+                  action,
+                  fmt::format("is missing: {} of {} on stage {}{}",
+                              op_words(op),
+                              which,
+                              stage,
+                              neighbours_text(in.cells(stage), action, last)));
         first = last;
     }
 }
@@ -666,9 +692,12 @@ void check_boundary(Inspection& in, int boundary) {
     }
 }
 
-}  // namespace
+void sort_by_place(std::vector<Violation>& violations) {
+    std::ranges::stable_sort(
+        violations, {}, [](const Violation& v) { return std::pair(v.rank, v.cell); });
+}
 
-std::vector<Violation> validate(const Schedule& schedule) {
+std::vector<Violation> broken_rules(const Schedule& schedule) {
     Inspection in{.schedule = schedule,
                   .lowered = has_communication(schedule),
                   .forward_only = is_forward_only(schedule)};
@@ -706,9 +735,23 @@ std::vector<Violation> validate(const Schedule& schedule) {
             check_message_order(in, Op::SendBackward, skip.to, Op::RecvBackward, skip.from, hop);
         }
     }
-    std::ranges::stable_sort(
-        in.found, {}, [](const Violation& v) { return std::pair(v.rank, v.cell); });
+    sort_by_place(in.found);
     return in.found;
+}
+
+}  // namespace
+
+std::vector<Violation> validate(const Schedule& schedule) {
+    std::vector<Violation> found = broken_rules(schedule);
+    if (found.empty()) {
+        return found;
+    }
+    if (std::optional<Mended> mended = mend_slips(schedule)) {
+        found = broken_rules(mended->schedule);
+        found.insert(found.end(), mended->slips.begin(), mended->slips.end());
+        sort_by_place(found);
+    }
+    return found;
 }
 
 }  // namespace pipetwin

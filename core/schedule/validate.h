@@ -15,19 +15,21 @@ namespace pipetwin {
 struct Violation {
     int rank = 0;
     int cell = -1;
-    std::string action;  ///< "1B3"
-    std::string why;     ///< a sentence: what is wrong and what was expected
+    std::string action;    ///< "1B3"
+    std::string why;       ///< a sentence: what is wrong and what was expected
+    int second_cell = -1;  ///< of the same action, where a row has it twice
 
     bool operator==(const Violation&) const = default;
 };
 
-/// All broken rules at once, by rank and cell; empty for a valid schedule. Checks, each a function:
-/// stages and micro-batches in range; every stage on the rank that the row says; completeness (one
-/// F and one B, or one F, I and W, per stage and micro-batch; at most one R, between F and B; R,
-/// REDUCE_GRAD, NORM and OPT only where there is a backward); order inside a stage; receives before
-/// use and sends after production; k-th send of an edge matches its k-th receive. A compute-only
-/// schedule (no SEND or RECV at all) is checked without the communication rules. Never throws for
-/// what it finds.
+/// All broken rules at once, by rank and cell; empty for a valid schedule. What is broken because
+/// an action was written in the place of another one (core/schedule/slips.h) is one violation.
+/// Checks, each a function: stages and micro-batches in range; every stage on the rank that the row
+/// says; completeness (one F and one B, or one F, I and W, per stage and micro-batch; at most one
+/// R, between F and B; R, REDUCE_GRAD, NORM and OPT only where there is a backward); order inside a
+/// stage; receives before use and sends after production; k-th send of an edge matches its k-th
+/// receive. A compute-only schedule (no SEND or RECV at all) is checked without the communication
+/// rules. Never throws for what it finds.
 std::vector<Violation> validate(const Schedule& schedule);
 
 /// Whether a lowered schedule runs to its end with FIFO channels of this capacity, one per boundary

@@ -85,30 +85,22 @@ class Picture {
         body_ += text_at(x, y_ + height / 2 + style.size * 0.36, text, style);
     }
 
-    /// One row of spans of a side, 0 or 1; moves down by its height.
-    void row(const std::vector<Span>& spans, int side = 0) {
+    /// One row of spans of a side, 0 or 1, of a step that ends at `end`; moves down by its height.
+    void row(const std::vector<Span>& spans, Duration end, int side = 0) {
         Thin thin;
         const std::vector<int> stages = stages_of(spans);
+        Duration drawn{};
         body_ += fmt::format("<g font-size=\"{}\" text-anchor=\"middle\">\n", number(name_size()));
         for (const Span& span : spans) {
             add_curve_end(span, side);
-            const Look look = look_of(span.action.op);
-            const bool waits = is_wait(look);
-            const Duration end = std::min(waits ? span.ready : span.end, span_);
-            const Duration begin = waits ? span.begin : span.ready;
-            const double x0 = x_of(begin);
-            const double x1 = x_of(end);
-            if (begin >= span_ || end <= begin) {
-                continue;
-            }
-            looks_.insert(look);
-            if (x1 - x0 < thinnest) {
-                add_thin(thin, x0, x1, look);
-            } else {
-                flush(thin);
-                bar(span, look, lines_of(span.action, stages), {x0, x1});
+            const Piece piece = piece_of(span);
+            if (piece.end > piece.begin) {
+                add_gap(thin, drawn, piece.begin);
+                add(thin, piece, lines_of(span.action, stages));
+                drawn = piece.end;
             }
         }
+        add_gap(thin, drawn, end);
         flush(thin);
         body_ += "</g>\n";
         y_ += row_height();
@@ -160,6 +152,44 @@ class Picture {
         return {x0, y_ + bar_inset, x1 - x0, row_height() - 2 * bar_inset};
     }
 
+    /// A part of a row that has one look, and the action that it belongs to.
+    struct Piece {
+        Look look{};
+        Duration begin{};
+        Duration end{};
+        const Action* action = nullptr;
+    };
+
+    /// A send or a receive is drawn for as long as it waits, any other action without its wait.
+    static Piece piece_of(const Span& span) {
+        const Look look = look_of(span.action.op);
+        return is_idle(look) ? Piece{look, span.begin, span.ready, &span.action}
+                             : Piece{look, span.ready, span.end, &span.action};
+    }
+
+    /// Idle time between what is drawn, of which a hair between two bars is not shown.
+    void add_gap(Thin& thin, Duration begin, Duration end) {
+        if (x_of(end) - x_of(begin) >= thinnest || !thin.empty()) {
+            add(thin, {.look = Look::Idle, .begin = begin, .end = end}, 0);
+        }
+    }
+
+    /// A rectangle of its own, or a part of one where it is too thin.
+    void add(Thin& thin, Piece piece, int lines) {
+        piece.end = std::min(piece.end, span_);
+        if (piece.end <= piece.begin) {
+            return;
+        }
+        const Extent x{x_of(piece.begin), x_of(piece.end)};
+        looks_.insert(piece.look);
+        if (x.end - x.begin < thinnest) {
+            add_thin(thin, x.begin, x.end, piece.look);
+        } else {
+            flush(thin);
+            bar(piece, lines, x);
+        }
+    }
+
     void add_thin(Thin& thin, double x0, double x1, Look look) {
         if (!thin.empty() && (x0 - thin.end >= 0.5 || thin.end - thin.begin >= 3)) {
             flush(thin);
@@ -205,56 +235,60 @@ class Picture {
 
     /// A rectangle of its own: a hair of background between neighbours, its name where that fits,
     /// and a tooltip.
-    void bar(const Span& span, Look look, int lines, const Extent& x) {
+    void bar(const Piece& piece, int lines, const Extent& x) {
         const double gap = x.end - x.begin > 3 ? 0.7 : 0;
-        const bool waits = is_wait(look);
-        const Duration begin = waits ? span.begin : span.ready;
-        const Duration end = waits ? span.ready : span.end;
+        const bool idle = is_idle(piece.look);
+        const std::string who = piece.action == nullptr ? "idle" : to_string(*piece.action);
         body_ += fmt::format("<g><title>{}{}: {:.3f} to {:.3f} ms, {}</title>",
-                             escaped(to_string(span.action)),
-                             waits ? " waits" : "",
-                             to_milliseconds(begin),
-                             to_milliseconds(end),
-                             format_duration(end - begin));
+                             escaped(who),
+                             idle && piece.action != nullptr ? " waits" : "",
+                             to_milliseconds(piece.begin),
+                             to_milliseconds(piece.end),
+                             format_duration(piece.end - piece.begin));
         const Box box = bar_box(x.begin, x.end - gap);
-        body_ += swatch(box, look) + stage_lines(box, lines, style_of(look).ink);
-        const std::string name = name_that_fits(span.action, look, x.end - x.begin - 3);
-        if (!name.empty()) {
-            add_name(box.x + box.width / 2, name, style_of(look));
+        const Style& style = style_of(piece.look);
+        body_ += swatch(box, piece.look) + stage_lines(box, lines, style.ink);
+        if (!idle) {
+            add_name(box, *piece.action, style);
         }
         body_ += "</g>\n";
     }
 
-    /// The name of an action around `x`; over curves with an edge in the colour of its rectangle.
-    void add_name(double x, std::string_view name, const Style& style) {
-        const double y = y_ + row_height() / 2 + name_size() * 0.36;
-        const std::string text = text_in_group(x, y, name, style.ink);
+    /// The name of an action in its rectangle, smaller where that lets it keep its letter; over
+    /// curves with an edge in the colour of its rectangle.
+    void add_name(const Box& box, const Action& action, const Style& style) {
+        const std::string alone = has_micro_batch(action.op) ? std::to_string(action.micro_batch)
+                                                             : std::string(op_text(action.op));
+        const double smallest = std::min(7.0, name_size());
+        for (const std::string& name : {std::string(style.letter) + alone, alone}) {
+            const double size = std::min(name_size(), (box.width - 2) / text_width(name, 1));
+            if (size >= smallest) {
+                add_text(box.x + box.width / 2, name, size, style);
+                return;
+            }
+        }
+    }
+
+    void add_text(double x, std::string_view name, double size, const Style& style) {
+        const double y = y_ + row_height() / 2 + size * 0.36;
+        const bool is_smaller = size < name_size();
+        const auto text_of = [&](std::string_view fill) {
+            const std::string text = text_in_group(x, y, name, fill);
+            return is_smaller ? fmt::format("<g font-size=\"{}\">{}</g>", number(size), text)
+                              : text;
+        };
         if (!has_curves_) {
-            body_ += text;
+            body_ += text_of(style.ink);
             return;
         }
         names_ +=
             fmt::format("<g stroke=\"{}\" stroke-width=\"3\" stroke-linejoin=\"round\">{}</g>{}\n",
                         style.fill,
-                        text_in_group(x, y, name, style.fill),
-                        text);
+                        text_of(style.fill),
+                        text_of(style.ink));
     }
 
     double name_size() const { return std::min(11.0, row_height() * 0.44); }
-
-    std::string name_that_fits(const Action& action, Look look, double width) const {
-        if (is_wait(look)) {
-            return {};
-        }
-        const std::string alone = has_micro_batch(action.op) ? std::to_string(action.micro_batch)
-                                                             : std::string(op_text(action.op));
-        for (const std::string& name : {std::string(style_of(look).letter) + alone, alone}) {
-            if (text_width(name, name_size()) <= width) {
-                return name;
-            }
-        }
-        return {};
-    }
 
     void axis() {
         const double span_ms = to_milliseconds(span_);
@@ -368,7 +402,7 @@ std::string render_svg(const Timeline& timeline, const SvgOptions& options) {
     for (std::size_t rank = 0; rank < shown.ranks.size(); ++rank) {
         picture.background(picture.row_height());
         picture.label(margin, picture.row_height(), rank_label(rank), {});
-        picture.row(shown.ranks[rank]);
+        picture.row(shown.ranks[rank], step_time(shown));
         picture.skip(2);
     }
     return picture.finish();
@@ -397,7 +431,7 @@ std::string render_svg_pair(const Timeline& predicted,
                           to_string(side.origin),
                           {.size = 10, .anchor = Anchor::End, .fill = pale_ink});
             if (rank < side.ranks.size()) {
-                picture.row(side.ranks[rank], which);
+                picture.row(side.ranks[rank], step_time(side), which);
             } else {
                 picture.skip(row);
             }
@@ -426,7 +460,7 @@ std::string render_svg_list(const std::vector<NamedTimeline>& timelines,
         for (std::size_t rank = 0; rank < shown[i].ranks.size(); ++rank) {
             picture.background(picture.row_height());
             picture.label(margin, picture.row_height(), rank_label(rank), {});
-            picture.row(shown[i].ranks[rank]);
+            picture.row(shown[i].ranks[rank], step_time(shown[i]));
             picture.skip(2);
         }
         picture.skip(8);

@@ -17,7 +17,7 @@ struct SvgOptions {
 };
 
 /// A timeline as a picture: a row per rank, a rectangle per action with its kind and micro-batch
-/// where they fit, waits hatched, an axis in ms, tooltips. Okabe-Ito colours; every kind also
+/// where they fit, idle time hatched, an axis in ms, tooltips. Okabe-Ito colours; every kind also
 /// differs by hatching or letter, so that colour is never the only carrier of meaning. Where a rank
 /// holds several stages, lines across a rectangle tell the second, the third and those that follow
 /// from the first. Neighbours

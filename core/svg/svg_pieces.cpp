@@ -21,7 +21,7 @@ constexpr std::array<Style, look_count> styles{{
     {"R", "recompute", "#56B4E9", "#062033", "pt-slanted"},
     {"", "reduction", "#F0E442", "#2B2800", "pt-dots"},
     {"", "optimizer", "#CC79A7", "#2A0A1C", "pt-crossed"},
-    {"", "waits for a message", "#FFFFFF", "#000000", "pt-wait"},
+    {"", "idle", "#FFFFFF", "#000000", "pt-idle"},
     {"", "waits for room", "#FFFFFF", "#000000", "pt-room"},
 }};
 
@@ -30,8 +30,8 @@ constexpr std::string_view patterns = R"svg(<defs>
 <pattern id="pt-thin" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 0V5" stroke="#FFFFFF" stroke-opacity=".3" stroke-width="1"/></pattern>
 <pattern id="pt-dots" width="5" height="5" patternUnits="userSpaceOnUse"><circle cx="2.5" cy="2.5" r=".8" fill="#FFFFFF" fill-opacity=".35"/></pattern>
 <pattern id="pt-crossed" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6M0 0H6" stroke="#FFFFFF" stroke-opacity=".6" stroke-width="1.2"/></pattern>
-<pattern id="pt-wait" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="#C9CFD6" stroke-width="1.6"/></pattern>
-<pattern id="pt-room" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 0V6" stroke="#8C96A3" stroke-width="3"/></pattern>
+<pattern id="pt-idle" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="{0}" stroke-width="1"/></pattern>
+<pattern id="pt-room" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 0V6" stroke="{0}" stroke-width="3"/></pattern>
 </defs>
 )svg";
 
@@ -86,7 +86,7 @@ Look look_of(Op op) {
             return Look::WaitForRoom;
         case Op::RecvForward:
         case Op::RecvBackward:
-            return Look::WaitForMessage;
+            return Look::Idle;
         case Op::ReduceGradient:
         case Op::Unshard:
         case Op::Reshard:
@@ -98,12 +98,12 @@ Look look_of(Op op) {
     PIPETWIN_EXPECT(false, "op out of range");
 }
 
-bool is_wait(Look look) {
-    return look == Look::WaitForMessage || look == Look::WaitForRoom;
+bool is_idle(Look look) {
+    return look == Look::Idle || look == Look::WaitForRoom;
 }
 
-std::string_view definitions() {
-    return patterns;
+std::string definitions() {
+    return fmt::format(patterns, idle_hatch);
 }
 
 std::string number(double value) {
@@ -168,9 +168,9 @@ std::string stage_lines(const Box& box, int lines, std::string_view colour) {
 
 std::string swatch(const Box& box, Look look) {
     const Style& style = style_of(look);
-    const bool waits = is_wait(look);
-    const std::string_view corners = box.width > 4 && !waits ? " rx=\"2\"" : "";
-    std::string svg = waits ? "" : rect(box, style.fill, corners);
+    const bool idle = is_idle(look);
+    const std::string_view corners = box.width > 4 && !idle ? " rx=\"2\"" : "";
+    std::string svg = idle ? "" : rect(box, style.fill, corners);
     if (!style.pattern.empty()) {
         svg += rect(box, fmt::format("url(#{})", style.pattern), corners);
     }

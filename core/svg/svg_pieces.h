@@ -18,7 +18,7 @@ enum class Look {
     Recompute,
     Reduction,
     Optimizer,
-    WaitForMessage,
+    Idle,
     WaitForRoom,
 };
 /// Number of values of Look.
@@ -36,10 +36,15 @@ struct Style {
 /// The style of a kind of rectangle.
 const Style& style_of(Look look);
 
-/// A send or receive is drawn as the time it waits.
+/// A send is drawn as the time it waits for room, a receive as idle time.
 Look look_of(Op op);
-/// Whether the rectangle is time that a rank waits.
-bool is_wait(Look look);
+/// Whether the rectangle is time in which a rank computes nothing.
+bool is_idle(Look look);
+
+/// Ground of idle time, in pictures and in the window's light theme.
+constexpr std::string_view idle_fill = "#F3F4F6";
+/// Lines of idle time, at least 3 : 1 on `idle_fill` and on white.
+constexpr std::string_view idle_hatch = "#7A828C";
 
 /// Colour of text and lines.
 constexpr std::string_view ink = "#1B2430";
@@ -48,10 +53,10 @@ constexpr std::string_view pale_ink = "#5B6673";
 /// Colour of grid lines.
 constexpr std::string_view grid_ink = "#DDE2E8";
 /// Colour of the area behind a group of rows.
-constexpr std::string_view group_fill = "#F3F5F8";
+constexpr std::string_view group_fill = idle_fill;
 
 /// The patterns that `swatch` refers to; once per picture.
-std::string_view definitions();
+std::string definitions();
 
 /// The text with XML's special characters escaped, made `printable`.
 std::string escaped(std::string_view text);

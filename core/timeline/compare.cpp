@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/median.h"
+#include "core/base/number_text.h"
 
 namespace pipetwin {
 
@@ -103,7 +104,7 @@ std::vector<ActionDelta> action_deltas(const TimelineSet& predicted, const Timel
         for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
             const auto length = [rank, cell](const Timeline& step) {
                 const Span& span = step.ranks[rank][cell];
-                return span.end - span.begin;
+                return span.end - span.ready;
             };
             const auto begin = [rank, cell](const Timeline& step) {
                 return step.ranks[rank][cell].begin;
@@ -172,6 +173,11 @@ double PeakDelta::error_percent() const {
 }
 
 std::optional<std::string> Noise::not_measurable() const {
+    if (sharing_ranks > 0) {
+        return fmt::format("{} shared {}, and the prediction gives each one of its own",
+                           counted(sharing_ranks, "rank"),
+                           counted(shared_cores, "core"));
+    }
     if (steps < fewest_steps) {
         return fmt::format("fewer than {} steps were quiet ({})", fewest_steps, steps);
     }
@@ -188,7 +194,13 @@ bool Noise::machine_was_busy() const {
     constexpr int enough_steps = 40;  // of a run; some of so many are quiet on an idle machine
     const bool has_few_quiet = steps < fewest_steps && (stolen_percent > most_stolen_percent ||
                                                         steps + dropped_steps >= enough_steps);
-    return has_few_quiet || costs_apart > most_costs_apart;
+    return sharing_ranks == 0 && (has_few_quiet || costs_apart > most_costs_apart);
+}
+
+std::string_view Noise::verdict() const {
+    return sharing_ranks > 0    ? "Ranks shared cores"
+           : machine_was_busy() ? "The machine was busy"
+                                : "The run is too short to be compared";
 }
 
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {

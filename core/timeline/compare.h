@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/timeline/metrics.h"
@@ -22,6 +23,11 @@ struct Noise {
     /// shortest, of one round to another; 1 where they were not.
     double costs_apart = 1;
 
+    /// Ranks that had to share cores, as there were more of them, and the cores; 0: each rank had a
+    /// core of its own, or shared them in the prediction, too.
+    int sharing_ranks = 0;
+    int shared_cores = 0;
+
     /// Fewest steps of a measurement that says something about the error of a prediction.
     static constexpr int fewest_steps = 11;
     /// Costs of rounds that lie further apart say nothing about a step.
@@ -29,9 +35,11 @@ struct Noise {
 
     /// Why an error of the prediction says nothing; none where it does say something.
     std::optional<std::string> not_measurable() const;
-    /// True if the error says nothing because something else used the machine, and not because the
-    /// run had few steps.
+    /// True if the error says nothing because something else used the machine, and not because
+    /// ranks shared cores or the run had few steps.
     bool machine_was_busy() const;
+    /// The cause in a few words, where the error says nothing: "The machine was busy".
+    std::string_view verdict() const;
 };
 
 /// One side of a comparison: the timelines of one step or several of the same rows, and what only
@@ -58,7 +66,7 @@ struct ActionDelta {
     int rank = 0;
     int cell = 0;
     Action action;
-    Pair duration;  ///< medians over the steps
+    Pair duration;  ///< medians over the steps, of end - ready: without the wait
     Pair begin;
 };
 

@@ -91,24 +91,25 @@ struct Breakdown {
     Duration sum() const;
 };
 
-/// One part of a breakdown and its word, in the order in which they are listed to a user.
+/// One part of a breakdown: its name for a reader, its key in JSON, and its value.
 struct BreakdownPart {
-    std::string_view word;
+    std::string_view words;
+    std::string_view key;
     Duration Breakdown::*value;
 };
 /// All parts of a breakdown, in the order in which they are listed.
 inline constexpr std::array breakdown_parts{
-    BreakdownPart{"forward", &Breakdown::forward},
-    BreakdownPart{"backward", &Breakdown::backward},
-    BreakdownPart{"backward_input", &Breakdown::backward_input},
-    BreakdownPart{"backward_weight", &Breakdown::backward_weight},
-    BreakdownPart{"recompute", &Breakdown::recompute},
-    BreakdownPart{"communication_wait", &Breakdown::communication_wait},
-    BreakdownPart{"imbalance", &Breakdown::imbalance},
-    BreakdownPart{"bubble", &Breakdown::bubble},
-    BreakdownPart{"reduction", &Breakdown::reduction},
-    BreakdownPart{"optimizer", &Breakdown::optimizer},
-    BreakdownPart{"overhead", &Breakdown::overhead}};
+    BreakdownPart{"forward", "forward", &Breakdown::forward},
+    BreakdownPart{"backward", "backward", &Breakdown::backward},
+    BreakdownPart{"input gradient", "backward_input", &Breakdown::backward_input},
+    BreakdownPart{"weight gradient", "backward_weight", &Breakdown::backward_weight},
+    BreakdownPart{"recompute", "recompute", &Breakdown::recompute},
+    BreakdownPart{"communication wait", "communication_wait", &Breakdown::communication_wait},
+    BreakdownPart{"imbalance", "imbalance", &Breakdown::imbalance},
+    BreakdownPart{"fill and drain", "bubble", &Breakdown::bubble},
+    BreakdownPart{"reduction", "reduction", &Breakdown::reduction},
+    BreakdownPart{"optimizer", "optimizer", &Breakdown::optimizer},
+    BreakdownPart{"overhead", "overhead", &Breakdown::overhead}};
 
 /// Idle time of a step by its place in the row, mean over ranks.
 struct IdleTime {

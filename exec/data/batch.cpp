@@ -29,8 +29,7 @@ void check_range(std::span<const std::int32_t> values,
                         fmt::format("sample {}, position {}",
                                     first_sample + index / per_sample,
                                     index % per_sample),
-                        fmt::format(
-                            "{} {}, expected {} to {}", what, values[i], least, limit - 1));
+                        fmt::format("{} {}, expected {} to {}", what, values[i], least, limit - 1));
         }
     }
 }
@@ -197,10 +196,8 @@ void split(const Batch& batch,
     const int samples = batch.samples / part.count;
     int first = part.index * samples;
     for (const int size : sizes) {
-        slices.push_back({.batch = &batch,
-                          .first_sample = first,
-                          .samples = size,
-                          .counted_targets = counted});
+        slices.push_back(
+            {.batch = &batch, .first_sample = first, .samples = size, .counted_targets = counted});
         first += size;
     }
     PIPETWIN_EXPECT(first == (part.index + 1) * samples && samples * part.count == batch.samples,

@@ -119,9 +119,9 @@ class Sequences final : public DataSource {
     Use samples_;
 };
 
-/// Sources of random tokens with targets that are their translation, token for token by a dictionary
-/// drawn from the seed: a model that reads its source reaches a loss of 0, one that does not stays at
-/// ln(vocabulary). Between half of the positions and all of them are no padding.
+/// Sources of random tokens with targets that are their translation, token for token by a
+/// dictionary drawn from the seed: a model that reads its source reaches a loss of 0, one that does
+/// not stays at ln(vocabulary). Between half of the positions and all of them are no padding.
 class TokenPairs final : public DataSource {
   public:
     /// Positions of a sample: those of the source, and then those of the target.
@@ -159,9 +159,8 @@ class TokenPairs final : public DataSource {
         const auto limit = static_cast<std::uint64_t>(sizes_.vocabulary);
         const int longest = std::min(sizes_.source, sizes_.target);
         const int shortest = (longest + 1) / 2;
-        const int length =
-            shortest + static_cast<int>(
-                           sample.below(0, static_cast<std::uint64_t>(longest - shortest + 1)));
+        const int length = shortest + static_cast<int>(sample.below(
+                                          0, static_cast<std::uint64_t>(longest - shortest + 1)));
         std::vector<std::uint64_t> source;
         for (int t = 0; t < length; ++t) {
             source.push_back(sample.below(1 + static_cast<std::uint64_t>(t), limit));

@@ -109,8 +109,7 @@ void Embedding::forward(LayerCall& call, ConstView x, ConstView /*skip*/, View y
                 part.rows,
                 x,
                 part.tokens->value,
-                spec_.sinusoids ? ConstView(sinusoids_)
-                                : places_of(part, ConstView(places_.value)),
+                spec_.sinusoids ? ConstView(sinusoids_) : places_of(part, ConstView(places_.value)),
                 y);
         }
     }

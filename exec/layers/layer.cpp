@@ -68,8 +68,8 @@ void ParameterMaker::draw(Parameter& parameter,
     }
     std::vector<double> values(as_index(parameter.value.size()));
     for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] = draw(
-            stream, role, inputs, {parameter.value.rows(), parameter.value.columns()}, i);
+        values[i] =
+            draw(stream, role, inputs, {parameter.value.rows(), parameter.value.columns()}, i);
     }
     kernels_.upload(values, parameter.value);
     std::span<const double> exact(values);
@@ -134,8 +134,7 @@ Parameter ParameterMaker::make_state(const std::string& name,
 Tensor ParameterMaker::make_constant(std::int64_t rows,
                                      std::int64_t columns,
                                      const std::vector<double>& values) {
-    Tensor constant =
-        arena_.allocate(settings_.format.real, rows, columns, MemoryKind::Weights);
+    Tensor constant = arena_.allocate(settings_.format.real, rows, columns, MemoryKind::Weights);
     kernels_.upload(values, constant);
     return constant;
 }
@@ -176,9 +175,8 @@ double ParameterMaker::draw(const RandomStream& stream,
         case Role::Bias:
             return gpt || transformer ? 0.0 : uniform();
         case Role::Table:
-            return stream.normal(element) * (transformer
-                                                 ? 1 / std::sqrt(static_cast<double>(shape.second))
-                                                 : gpt_deviation);
+            return stream.normal(element) *
+                   (transformer ? 1 / std::sqrt(static_cast<double>(shape.second)) : gpt_deviation);
         case Role::HeWeight:
             return std::sqrt(2.0 / inputs) * stream.normal(element);
         case Role::Ones:

@@ -108,8 +108,8 @@ class ParameterMaker {
   public:
     /// Distribution from which weights are drawn.
     ///
-    /// Gpt, of a model that begins with an embedding: as GPT-2, normal with deviation 0.02, the last
-    /// product of every residual branch scaled by 1 / sqrt(number of branches), biases zero.
+    /// Gpt, of a model that begins with an embedding: as GPT-2, normal with deviation 0.02, the
+    /// last product of every residual branch scaled by 1 / sqrt(number of branches), biases zero.
     /// Transformer, of one whose embedding scales its rows: tables normal with deviation 1 /
     /// sqrt(width), weights uniform in +-sqrt(6 / (inputs + outputs)) (Vaswani et al., arXiv
     /// 1706.03762; Glorot and Bengio, AISTATS 2010), biases zero. Linear, of any other: as torch's

@@ -116,7 +116,8 @@ constexpr std::array layer_makers{
                }},
     LayerMaker{LayerType::Positions,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
-                   return std::make_unique<Positions>(spec.begin, input, output_shape(spec, input), format);
+                   return std::make_unique<Positions>(
+                       spec.begin, input, output_shape(spec, input), format);
                }},
     LayerMaker{LayerType::CrossEntropy,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {

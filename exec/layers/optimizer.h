@@ -57,7 +57,8 @@ double average_decay_of(const OptimizerSettings& settings, int step);
 ///   cosine      f + (r - f) (1 + cos(pi t)) / 2
 ///
 ///   step        r times the factor for every milestone that is not after this step
-///   inverse-sqrt  r sqrt(max(w, 1) / (step + 1)), as in Vaswani et al., arXiv 1706.03762, equation 3
+///   inverse-sqrt  r sqrt(max(w, 1) / (step + 1)), as in Vaswani et al., arXiv 1706.03762, equation
+///   3
 ///
 /// From step n on, linear and cosine stay at f. As torch's LinearLR, then CosineAnnealingLR or
 /// MultiStepLR.

@@ -88,8 +88,8 @@ void PaddedHeads::forward(
     LayerCall& call, ConstColumns q, ConstColumns k, ConstView skip, View y, Kept& kept) {
     const PaddedAttentionShape sizes = shape(call.samples);
     const std::int64_t rows = y.rows;
-    Tensor softmax = call.arena.allocate(
-        format_.real, rows * sizes_.heads, key_positions_, MemoryKind::Stash);
+    Tensor softmax =
+        call.arena.allocate(format_.real, rows * sizes_.heads, key_positions_, MemoryKind::Stash);
     Tensor context =
         call.arena.allocate(format_.real, rows, sizes_.query_width(), MemoryKind::Stash);
     Tensor lengths = call.arena.allocate(DType::I32, call.samples, 1, MemoryKind::Stash);
@@ -108,8 +108,7 @@ ConstView PaddedHeads::projected(const LayerCall& call, ConstView dy) const {
     return dropout_.gradient(call, dy, call.workspace);
 }
 
-void PaddedHeads::backward(
-    LayerCall& call, Kept& kept, ConstView gradient, Columns q, Columns k) {
+void PaddedHeads::backward(LayerCall& call, Kept& kept, ConstView gradient, Columns q, Columns k) {
     const ConstView context = kept.tensors[heads_context_slot];
     const Bytes before = dropout_.workspace_bytes(
         up_to_operand(bytes_of(gradient.rows, gradient.columns, format_.real)));
@@ -229,10 +228,8 @@ std::vector<Parameter*> CrossAttention::parameters() {
 }
 
 void CrossAttention::join(LayerCall& call, std::span<const ConstView> x, View y, Kept& kept) {
-    Tensor q =
-        call.arena.allocate(real(), x[0].rows, q_.output().width, MemoryKind::Stash);
-    Tensor kv =
-        call.arena.allocate(real(), x[1].rows, kv_.output().width, MemoryKind::Stash);
+    Tensor q = call.arena.allocate(real(), x[0].rows, q_.output().width, MemoryKind::Stash);
+    Tensor kv = call.arena.allocate(real(), x[1].rows, kv_.output().width, MemoryKind::Stash);
     q_.forward(call, x[0], {}, q, kept);    // Q = x w_q + b_q
     kv_.forward(call, x[1], {}, kv, kept);  // K | V = m w_kv + b_kv
     heads_.forward(call, {q, 0}, {kv, 0}, {}, y, kept);
@@ -241,11 +238,8 @@ void CrossAttention::join(LayerCall& call, std::span<const ConstView> x, View y,
 }
 
 void CrossAttention::heads_backward(LayerCall& call, Kept& kept, ConstView gradient) {
-    heads_.backward(call,
-                    kept,
-                    gradient,
-                    {View(kept.tensors[own_slot]), 0},
-                    {View(kept.tensors[kv_slot]), 0});
+    heads_.backward(
+        call, kept, gradient, {View(kept.tensors[own_slot]), 0}, {View(kept.tensors[kv_slot]), 0});
 }
 
 // dw_out += c^T dy,  dw_q += x^T dQ,  dw_kv += m^T (dK | dV)
@@ -263,12 +257,8 @@ void CrossAttention::inputs_backward(LayerCall& call,
                                      Kept& kept,
                                      std::span<const InputGradient> dx) {
     const auto backward = [&](Linear& layer, std::size_t slot, const InputGradient& to) {
-        layer.backward_input(call,
-                             kept,
-                             {},
-                             kept.tensors[slot],
-                             to.adds ? ConstView(to.dx) : ConstView{},
-                             to.dx);
+        layer.backward_input(
+            call, kept, {}, kept.tensors[slot], to.adds ? ConstView(to.dx) : ConstView{}, to.dx);
     };
     backward(kv_, kv_slot, dx[1]);
     backward(q_, own_slot, dx[0]);

@@ -14,8 +14,8 @@ namespace pipetwin::exec {
 ///   P = softmax(Q K^T / sqrt a), over the first t keys
 ///   y = skip + P V w_out + b_out                      w_out (h a, width)
 ///
-/// Rows at padding are computed like all others, but no key or value of theirs has a part in another
-/// row. Keeps P, P V and the lengths, in front of what an attention keeps itself.
+/// Rows at padding are computed like all others, but no key or value of theirs has a part in
+/// another row. Keeps P, P V and the lengths, in front of what an attention keeps itself.
 class PaddedHeads {
   public:
     /// `x`: the shape of the queries' sequence; `key_positions`: keys of a sample.

@@ -20,4 +20,9 @@ inline QString time_text(Duration time) {
     return text_of(short_time(time));
 }
 
+/// The unit in which a time is shown: "ms".
+inline QString unit_of(Duration time) {
+    return time_text(time).section(' ', -1);
+}
+
 }  // namespace pipetwin::gui

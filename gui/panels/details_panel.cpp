@@ -5,8 +5,8 @@
 #include <QScrollBar>
 #include <QVBoxLayout>
 
-#include "gui/base/glossary.h"
 #include "gui/base/plain_text.h"
+#include "gui/view/analysis/glossary.h"
 
 namespace pipetwin::gui {
 
@@ -31,7 +31,7 @@ QLabel* faint_label(QWidget* parent) {
 
 /// The longest word of a first column and the longest number of the others.
 int name_width(const QFont& font) {
-    return QFontMetrics(font).horizontalAdvance(QStringLiteral("communication_wait"));
+    return QFontMetrics(font).horizontalAdvance(QStringLiteral("communication wait"));
 }
 
 int number_width(const QFont& font) {
@@ -140,7 +140,8 @@ DetailsPanel::DetailsPanel(QWidget* parent)
 
 void DetailsPanel::show_run(const RunData& run) {
     const int steps = run.measured ? run.measured->steps : 1;
-    const QString means = tr("means over the ranks; they sum to the step");
+    const QString means =
+        tr("means over the ranks, which sum to the step; dispatch is in the overhead");
     breakdown_->set_heading(
         tr("Breakdown of the step"),
         steps > 1 ? tr("step %1, nearest the median; %2").arg(run.main_step()).arg(means) : means);

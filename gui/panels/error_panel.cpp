@@ -58,7 +58,7 @@ QString cost_text(const CostError& cost, int column) {
         case 3:
             return text_of(short_time(cost.measured));
         case 4:
-            return text_of(percent_text(cost.mean_percent));
+            return text_of(percent_text(cost.error_percent));
         case 5:
             return unsigned_percent(cost.p95_percent);
         case 6:

@@ -230,7 +230,7 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
       selection_(selection),
       sentence_(plain_label(this)),
       note_(plain_label(this)),
-      all_(new QPushButton(tr("A&ll waits of the step"), this)),
+      all_(new QPushButton(tr("All &waits of the step"), this)),
       model_(new WaitModel(this)),
       view_(table_view(model_, tr("Causes of the wait"), this)) {
     setAccessibleName(tr("Why waiting"));

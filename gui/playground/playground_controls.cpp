@@ -15,6 +15,7 @@
 
 #include "core/schedule/generators/generate.h"
 #include "gui/base/plain_text.h"
+#include "gui/view/what_if/what_if.h"
 
 namespace pipetwin::gui {
 
@@ -68,7 +69,7 @@ PlaygroundControls::PlaygroundControls(QWidget* parent)
     form->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
     add_schedule(form);
     stages_ = add_number(form,
-                         tr("&Ranks (K)"),
+                         tr("Ran&ks (K)"),
                          tr("Devices of the pipeline, each with a stage or several"),
                          most_playground_stages,
                          &PlaygroundSettings::stages);
@@ -78,12 +79,12 @@ PlaygroundControls::PlaygroundControls(QWidget* parent)
                                 most_playground_micro_batches,
                                 &PlaygroundSettings::micro_batches);
     chunks_ = add_number(form,
-                         tr("&Virtual stages (v)"),
+                         tr("Ch&unks per rank (v)"),
                          tr("Stages of each rank; for schedules that take several"),
                          most_chunks,
                          &PlaygroundSettings::chunks);
     forward_ = add_time(form,
-                        tr("&Forward (F)"),
+                        tr("F&orward (F)"),
                         tr("Time of the forwards of all stages of a rank, for one micro-batch"),
                         &PlaygroundSettings::forward_ms);
     backward_input_ = add_time(form,
@@ -119,6 +120,8 @@ void PlaygroundControls::add_schedule(QFormLayout* form) {
     for (const ScheduleName& known : known_schedules()) {
         const std::string name(known.name);
         schedule_->addItem(QString::fromStdString(name));
+        const QString words = QString::fromStdString(schedule_words(name));
+        schedule_->setItemData(schedule_->count() - 1, plain_tip(words), Qt::ToolTipRole);
     }
     form->addRow(named(tr("S&chedule"), schedule_), schedule_);
     connect(schedule_, &QComboBox::currentTextChanged, this, &PlaygroundControls::choose_schedule);
@@ -188,7 +191,7 @@ void PlaygroundControls::take_factors() {
     set_settings(settings);
 }
 
-/// A schedule that takes several virtual stages begins with two of them, as with one it is another
+/// A schedule that takes several chunks begins with two of them, as with one it is another
 /// schedule's order.
 void PlaygroundControls::choose_schedule(const QString& name) {
     PlaygroundSettings settings = settings_;
@@ -234,6 +237,7 @@ void PlaygroundControls::show_settings() {
     {
         const QSignalBlocker quiet(schedule_);
         schedule_->setCurrentText(QString::fromStdString(settings_.schedule));
+        set_tip(*schedule_, QString::fromStdString(schedule_words(settings_.schedule)));
     }
     put(stages_, settings_.stages);
     put(micro_batches_, settings_.micro_batches);

@@ -264,7 +264,9 @@ void PlaygroundPage::show_ranks() {
 void PlaygroundPage::say_why() {
     const std::optional<SpanRef>& selected = selection_->span();
     if (step_ == nullptr || step_->run == nullptr || !selected) {
-        why_->setText(tr("Click an action or idle time to see its causes."));
+        why_->setText(
+            tr("Select an action, by a click or with the arrow keys, or click idle time, to see "
+               "its causes."));
         return;
     }
     const auto analysis = analysis_of(step_->run, selected->side, selected->step);

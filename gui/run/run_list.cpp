@@ -77,6 +77,7 @@ RunHeadline headline_of(const RunData& run) {
         headline.is_emulated = run.measured->origin == Origin::Emulated;
         headline.measured_bubble = bubble_of(*run.measured);
     }
+    headline.throughput = throughput_of(run, run.measured ? Side::Measured : Side::Predicted);
     for (const Side side : {Side::Predicted, Side::Measured}) {
         if (run.side(side) && !run.side(side)->memory.empty()) {
             headline.peak =
@@ -132,8 +133,8 @@ int RunListModel::columnCount(const QModelIndex& parent) const {
     return parent.isValid() ? 0 : column_count;
 }
 
-/// Text of the difference to the baseline's step time; below 0 is faster.
-QString RunListModel::difference(const RunHeadline& run) const {
+/// Text of the difference from the baseline's step time; below 0 is faster.
+QString RunListModel::step_difference(const RunHeadline& run) const {
     const RunHeadline& base = runs_[as_index(baseline_)];
     if (&run == &base) {
         return tr("baseline");
@@ -144,6 +145,21 @@ QString RunListModel::difference(const RunHeadline& run) const {
         return {};
     }
     return qt(percent_text(100 * (to_seconds(*here) / to_seconds(*there) - 1)));
+}
+
+/// Text of the difference from the baseline's throughput, where both count the same: that compares
+/// runs of different mini-batches, too.
+QString RunListModel::throughput_difference(const RunHeadline& run) const {
+    const RunHeadline& base = runs_[as_index(baseline_)];
+    if (&run == &base) {
+        return tr("baseline");
+    }
+    const bool same = run.throughput && base.throughput &&
+                      run.throughput->counts_samples == base.throughput->counts_samples;
+    return same && base.throughput->per_second > 0
+               ? qt(percent_text(100 *
+                                 (run.throughput->per_second / base.throughput->per_second - 1)))
+               : QString();
 }
 
 QString RunListModel::text(const RunHeadline& run, int column) const {
@@ -166,8 +182,14 @@ QString RunListModel::text(const RunHeadline& run, int column) const {
             return share_text(run.measured_bubble ? run.measured_bubble : run.predicted_bubble);
         case Peak:
             return run.peak ? qt(format_bytes(*run.peak)) : QString();
+        case PerSecond:
+            return run.throughput ? qt(short_number(run.throughput->per_second) + " " +
+                                       std::string(run.throughput->unit()))
+                                  : QString();
+        case ToBaseline:
+            return step_difference(run);
         default:
-            return difference(run);
+            return throughput_difference(run);
     }
 }
 
@@ -210,7 +232,9 @@ QVariant RunListModel::headerData(int section, Qt::Orientation orientation, int 
                                                   tr("Error"),
                                                   tr("Bubble"),
                                                   tr("Peak memory"),
-                                                  tr("Step to baseline")};
+                                                  tr("Throughput"),
+                                                  tr("Step vs baseline"),
+                                                  tr("Throughput vs baseline")};
     return names[as_index(section)];
 }
 

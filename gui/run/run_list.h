@@ -22,7 +22,8 @@ struct RunHeadline {
     bool is_emulated = false;                  ///< the measured side was emulated
     std::optional<double> predicted_bubble{};  ///< shares of the pipeline time: 1 - busy / (p T)
     std::optional<double> measured_bubble{};
-    std::optional<Bytes> peak{};  ///< of the fullest rank, measured where it was
+    std::optional<Throughput> throughput{};  ///< measured where it was
+    std::optional<Bytes> peak{};             ///< of the fullest rank, measured where it was
 };
 RunHeadline headline_of(const RunData& run);
 
@@ -48,7 +49,9 @@ class RunListModel : public QAbstractTableModel {
         Error,
         MeasuredBubble,
         Peak,
+        PerSecond,
         ToBaseline,
+        PerSecondToBaseline,
         column_count
     };
 
@@ -70,7 +73,8 @@ class RunListModel : public QAbstractTableModel {
   private:
     static QVariant alignment(int column);
     QString text(const RunHeadline& run, int column) const;
-    QString difference(const RunHeadline& run) const;
+    QString step_difference(const RunHeadline& run) const;
+    QString throughput_difference(const RunHeadline& run) const;
 
     std::vector<RunHeadline> runs_;
     int baseline_ = 0;

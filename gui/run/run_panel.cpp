@@ -100,12 +100,15 @@ RunPanel::~RunPanel() {
 
 void RunPanel::build_form() {
     scenario_->setAccessibleName(tr("Scenario"));
-    scenario_->setPlaceholderText(tr("scenarios/gpt-text.toml"));
+    scenario_->setPlaceholderText(tr("a .toml file"));
     folder_->setAccessibleName(tr("Run folder"));
-    folder_->setPlaceholderText(tr("runs/1"));
+    folder_->setPlaceholderText(tr("a new folder"));
     log_->setAccessibleName(tr("Output of the training"));
     log_->setReadOnly(true);
-    log_->setPlaceholderText(tr("The output of the training appears here."));
+    log_->setPlaceholderText(
+        tr("Start trains the scenario in a process of its own, 'pipetwin run', and its "
+           "output appears here. Watch follows a training that another "
+           "program writes into the run folder."));
     log_->setMaximumBlockCount(most_log_lines);
     log_->setTabChangesFocus(true);
     auto* const form = new QGridLayout;

@@ -207,8 +207,8 @@ void RunTile::compare_with(Duration other) {
             .arg(text_of(side_name(*run_, shown_side(*run_))), text_of(short_time(step()))),
         tr("bubble %1").arg(text_of(rounded_percent(bubble.value_or(0))))};
     if (other > Duration{} && other != step()) {
-        parts +=
-            tr("%1 x the first").arg(text_of(short_number(to_seconds(step()) / to_seconds(other))));
+        parts += tr("%1 times the first step")
+                     .arg(text_of(short_number(to_seconds(step()) / to_seconds(other))));
     }
     figures_->setText(parts.join(QStringLiteral("     ")));
 }

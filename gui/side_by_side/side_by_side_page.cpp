@@ -6,6 +6,7 @@
 #include <QEvent>
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QMenu>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QVBoxLayout>
@@ -18,6 +19,7 @@
 #include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
 #include "gui/run/run_list.h"
+#include "gui/start/examples.h"
 
 namespace pipetwin::gui {
 
@@ -70,6 +72,16 @@ QWidget* SideBySidePage::build_head() {
         row->addWidget(button);
     };
     add_button(tr("Add..."), &SideBySidePage::open_wanted);
+    auto* const add_example = new QPushButton(tr("Add example"), head);
+    auto* const menu = new QMenu(add_example);
+    for (const Example& example : examples()) {
+        connect(menu->addAction(example.name), &QAction::triggered, this, [this, example] {
+            emit example_wanted(example.file);
+        });
+    }
+    add_example->setMenu(menu);
+    add_example->setEnabled(!menu->isEmpty());
+    row->addWidget(add_example);
     add_button(tr("Whole step"), &SideBySidePage::show_all_of_it);
     add_button(tr("Remove all"), &SideBySidePage::clear);
     row->addSpacing(head_margin);

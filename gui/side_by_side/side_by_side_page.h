@@ -45,6 +45,8 @@ class SideBySidePage : public QWidget {
     void chosen(std::shared_ptr<const pipetwin::gui::RunData> run);
     /// More runs are to be opened.
     void open_wanted();
+    /// An example is to be added.
+    void example_wanted(const std::filesystem::path& file);
     /// All runs that were asked for have been read.
     void settled();
 

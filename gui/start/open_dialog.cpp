@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include <QDir>
 #include <QFile>
 #include <QFileInfo>
+#include <QUrl>
 
 #include "core/artifacts/file_kinds.h"
+#include "gui/start/examples.h"
 
 namespace pipetwin::gui {
 
@@ -24,6 +27,12 @@ OpenDialog::OpenDialog(const QString& title, const QString& folder, QWidget* par
     setNameFilters({tr("Scenarios, schedules, traces, profiles (*.toml *.csv *.json *.json.gz)"),
                     tr("All files (*)")});
     setLabelText(QFileDialog::FileName, tr("File or run folder:"));
+    QList<QUrl> places{QUrl::fromLocalFile(QDir::homePath()),
+                       QUrl::fromLocalFile(QDir::currentPath())};
+    if (const QString shipped = QFile::decodeName(examples_folder().c_str()); !shipped.isEmpty()) {
+        places << QUrl::fromLocalFile(shipped);
+    }
+    setSidebarUrls(places);
 }
 
 std::vector<std::filesystem::path> OpenDialog::ask() {

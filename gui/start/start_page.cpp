@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include <QCheckBox>
 #include <QCommandLinkButton>
 #include <QFile>
 #include <QFileInfo>
@@ -22,6 +23,7 @@ namespace {
 constexpr int page_margin = 28;
 constexpr int page_spacing = 12;
 constexpr int widest_column = 620;
+constexpr int line_padding = 6;  ///< of a line's button, as its style says
 constexpr double title_scale = 1.6;
 constexpr double heading_scale = 1.1;
 
@@ -93,7 +95,7 @@ StartPage::StartPage(RecentFiles recent, QWidget* parent)
     columns->addWidget(build_buttons(), 1, Qt::AlignTop);
     columns->addWidget(build_examples(), 1, Qt::AlignTop);
     auto* const column = new QVBoxLayout(page);
-    column->setContentsMargins(page_margin, page_margin, page_margin, page_margin);
+    column->setContentsMargins(page_margin, page_margin / 2, page_margin, page_margin / 2);
     column->setSpacing(page_spacing);
     column->addWidget(title);
     column->addWidget(about);
@@ -149,8 +151,13 @@ QWidget* StartPage::build_examples() {
     auto* const column = new QVBoxLayout(right);
     column->setContentsMargins(0, 0, 0, 0);
     column->setSpacing(2);
-    column->addWidget(heading(tr("Examples"), right));
     const std::vector<Example> all = examples();
+    together_ = new QPushButton(right);
+    connect(together_, &QPushButton::clicked, this, [this] { emit several_wanted(ticked()); });
+    auto* const head = new QHBoxLayout;
+    head->addWidget(heading(tr("Examples"), right), 1);
+    head->addWidget(together_);
+    column->addLayout(head);
     if (all.empty()) {
         column->addWidget(plain_label(right, tr("The scenarios of the program were not found.")));
     }
@@ -161,12 +168,40 @@ QWidget* StartPage::build_examples() {
         connect(button, &QPushButton::clicked, this, [this, file = example.file] {
             emit file_wanted(file);
         });
+        auto* const tick = new QCheckBox(right);
+        tick->setAccessibleName(tr("Tick %1").arg(example.name));
+        set_tip(*tick, tr("Tick several examples to open them side by side"));
+        connect(tick, &QCheckBox::toggled, this, &StartPage::count_ticked);
+        ticks_.emplace_back(tick, example.file);
+        auto* const line = new QHBoxLayout;
+        line->setSpacing(0);
+        line->addWidget(tick);
+        line->addWidget(button, 1);
         auto* const about = new ElidedLabel(example.about, right);
-        about->setIndent(7);
-        column->addWidget(button);
+        about->setIndent(tick->sizeHint().width() + line_padding + 1);
+        column->addLayout(line);
         column->addWidget(about);
     }
+    together_->setVisible(!all.empty());
+    count_ticked();
     return right;
+}
+
+std::vector<std::filesystem::path> StartPage::ticked() const {
+    std::vector<std::filesystem::path> files;
+    for (const auto& [tick, file] : ticks_) {
+        if (tick->isChecked()) {
+            files.push_back(file);
+        }
+    }
+    return files;
+}
+
+void StartPage::count_ticked() {
+    const std::size_t count = ticked().size();
+    together_->setEnabled(count > 0);
+    together_->setText(count == 0 ? tr("Open ticked side by side")
+                                  : tr("Open %1 side by side").arg(count));
 }
 
 QWidget* StartPage::build_recent() {

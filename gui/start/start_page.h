@@ -1,13 +1,17 @@
 #pragma once
 
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include <QWidget>
 
 #include "gui/base/palette.h"
 #include "gui/start/recent_files.h"
 
+class QCheckBox;
 class QLabel;
+class QPushButton;
 class QScrollArea;
 class QVBoxLayout;
 
@@ -31,17 +35,23 @@ class StartPage : public QWidget {
     void compare_wanted();
     /// An example or a recent file was chosen.
     void file_wanted(const std::filesystem::path& file);
+    /// Several examples are to be shown side by side.
+    void several_wanted(const std::vector<std::filesystem::path>& files);
 
   private:
     QWidget* build_buttons();
     QWidget* build_examples();
     QWidget* build_recent();
     QWidget* file_line(const QString& path);
+    std::vector<std::filesystem::path> ticked() const;
+    void count_ticked();
     static QLabel* heading(const QString& text, QWidget* parent);
 
     RecentFiles recent_;
     QScrollArea* area_;
     QVBoxLayout* recent_lines_ = nullptr;
+    QPushButton* together_ = nullptr;  ///< opens the ticked examples side by side
+    std::vector<std::pair<QCheckBox*, std::filesystem::path>> ticks_;  ///< of every example
 };
 
 }  // namespace pipetwin::gui

@@ -35,8 +35,8 @@ QString per_second(const HeatMap& map) {
     return map.counts_samples ? HeatMapView::tr("samples/s") : HeatMapView::tr("micro-batches/s");
 }
 
-QString stages_text(int stages) {
-    return stages == 1 ? HeatMapView::tr("1 stage") : HeatMapView::tr("%1 stages").arg(stages);
+QString ranks_text(int ranks) {
+    return ranks == 1 ? HeatMapView::tr("1 rank") : HeatMapView::tr("%1 ranks").arg(ranks);
 }
 
 QString micro_batches_text(int micro_batches) {
@@ -75,7 +75,7 @@ QColor cividis(double share) {
 
 HeatMapView::HeatMapView(QWidget* parent) : QWidget(parent), palette_(palette_of(Theme::Light)) {
     setFocusPolicy(Qt::StrongFocus);
-    setAccessibleName(tr("Heat map of stages and micro-batches"));
+    setAccessibleName(tr("Heat map of ranks and micro-batches"));
     setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Expanding);
 }
 
@@ -188,8 +188,8 @@ QSize HeatMapView::minimumSizeHint() const {
 QRect HeatMapView::area() const {
     const int left =
         fontMetrics().horizontalAdvance(QStringLiteral("8888")) + 2 * gap + fontMetrics().height();
-    const int right =
-        legend_width + 2 * gap + fontMetrics().horizontalAdvance(QStringLiteral("micro-batches "));
+    const int right = legend_width + 2 * gap +
+                      fontMetrics().horizontalAdvance(QStringLiteral("micro-batches (M) "));
     const int below = fontMetrics().height() + gap;
     return rect().adjusted(left, gap, -right, -below);
 }
@@ -241,7 +241,7 @@ QString HeatMapView::label_of(const Cell& at) const {
 
 QString HeatMapView::sentence_of(const Cell& at) const {
     const HeatCell& cell = map_.at(at.row, at.column);
-    const QString where = stages_text(map_.stages[at.row]) + QStringLiteral(", ") +
+    const QString where = ranks_text(map_.stages[at.row]) + QStringLiteral(", ") +
                           micro_batches_text(map_.micro_batches[at.column]);
     QString text = cell.fits() ? tr("%1: %2 %3, bubble %4")
                                      .arg(where,
@@ -253,7 +253,7 @@ QString HeatMapView::sentence_of(const Cell& at) const {
         text += tr(", peak %1").arg(QString::fromStdString(format_bytes(cell.peak)));
     }
     if (!map_.is_on_machine(at.row)) {
-        text += tr(" (the machine has devices for %1)").arg(stages_text(map_.machine_stages));
+        text += tr(" (the machine has devices for %1)").arg(ranks_text(map_.machine_stages));
     }
     if (at == best_) {
         text += tr(" (best)");
@@ -273,20 +273,25 @@ QString HeatMapView::summary() const {
             .arg(whole_.empty() ? QString() : text_of(whole_.cells.front().reason));
     }
     QString text;
+    const bool has_pale_rows = !map_.is_on_machine(map_.stages.size() - 1);
     if (best_) {
         const HeatCell& cell = map_.at(best_->row, best_->column);
         const QString number = number_of(cell.value(value_));
-        text = tr("%1 %2: %3 with %4 and %5")
+        text = tr("%1 %2%3: %4 with %5 and %6")
                    .arg(star,
                         value_ == HeatValue::Throughput ? tr("Highest") : tr("Lowest"),
+                        has_pale_rows ? tr(" on this machine") : QString(),
                         value_ == HeatValue::Throughput ? number + ' ' + per_second(map_) : number,
-                        stages_text(map_.stages[best_->row]),
+                        ranks_text(map_.stages[best_->row]),
                         micro_batches_text(map_.micro_batches[best_->column]));
     } else {
         text = tr("No combination is feasible on this machine");
     }
-    if (!map_.is_on_machine(map_.stages.size() - 1)) {
-        text += tr("; the machine has devices for %1").arg(stages_text(map_.machine_stages));
+    if (has_pale_rows && best_) {
+        text +=
+            tr(". It has devices for %1: pale rows need more").arg(ranks_text(map_.machine_stages));
+    } else if (has_pale_rows) {
+        text += tr(", which has devices for %1").arg(ranks_text(map_.machine_stages));
     }
     const QString dot = measured_ ? tr("; dot: %1").arg(measured_name_) : QString();
     return text + tr(". Ring: current settings%1; hatched: infeasible.").arg(dot);
@@ -304,7 +309,7 @@ void HeatMapView::paint_cell(QPainter& painter, const Cell& at) const {
     const QRect place = place_of(at).adjusted(0, 0, -1, -1);
     if (!cell.fits()) {
         painter.fillRect(place, palette_.row);
-        painter.fillRect(place, QBrush(palette_.idle_hatch, Qt::BDiagPattern));
+        painter.fillRect(place, QBrush(palette_.faint_text, Qt::BDiagPattern));
         return;
     }
     // Cells that the machine has no devices for have a number and no colour.
@@ -377,11 +382,11 @@ void HeatMapView::paint_axes(QPainter& painter) const {
     painter.drawText(
         QRect(all.right() + gap, all.bottom() + 2, width() - all.right() - gap, height),
         Qt::AlignLeft | Qt::AlignVCenter,
-        tr("micro-batches"));
+        tr("micro-batches (M)"));
     painter.save();
     painter.translate(height, all.bottom());
     painter.rotate(-90);
-    painter.drawText(QRect(0, -height, all.height(), height), Qt::AlignCenter, tr("stages"));
+    painter.drawText(QRect(0, -height, all.height(), height), Qt::AlignCenter, tr("ranks (K)"));
     painter.restore();
 }
 
@@ -498,7 +503,7 @@ HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
       text_(plain_label(this)),
       view_(new HeatMapView(this)) {
     setAccessibleName(tr("Heat map"));
-    value_->addItems({tr("Throughput"), tr("Bubble (total)"), tr("Peak memory")});
+    value_->addItems({tr("Throughput"), tr("Bubble"), tr("Peak memory")});
     value_->setSizeAdjustPolicy(QComboBox::AdjustToContents);
     value_->setAccessibleName(tr("Quantity of the heat map"));
     text_->setWordWrap(true);
@@ -604,7 +609,7 @@ void HeatMapPanel::want() {
     if (working_) {
         return;
     }
-    say(tr("Simulating every number of stages and micro-batches ..."));
+    say(tr("Simulating every number of ranks and micro-batches ..."));
     working_ = true;
     mapped_source_ = source_;
     mapped_ = settings_;

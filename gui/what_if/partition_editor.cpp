@@ -23,6 +23,13 @@ namespace {
 constexpr int handle = 5;  ///< pixels to either side of a cut
 constexpr int edge = 6;
 
+/// One of the unit in which the times of all pieces are written.
+Duration label_unit(Duration longest) {
+    return longest >= std::chrono::seconds(1)        ? Duration(std::chrono::seconds(1))
+           : longest >= std::chrono::milliseconds(1) ? Duration(std::chrono::milliseconds(1))
+                                                     : Duration(std::chrono::microseconds(1));
+}
+
 }  // namespace
 
 PartitionEditor::PartitionEditor(QWidget* parent)
@@ -228,17 +235,12 @@ Duration PartitionEditor::longest_piece() const {
 }
 
 QString PartitionEditor::unit() const {
-    const Duration longest = longest_piece();
-    return longest >= std::chrono::seconds(1)        ? tr("s")
-           : longest >= std::chrono::milliseconds(1) ? tr("ms")
-                                                     : tr("us");
+    return unit_of(label_unit(longest_piece()));
 }
 
 std::vector<QString> PartitionEditor::time_labels() const {
     const Duration longest = longest_piece();
-    const double unit = longest >= std::chrono::seconds(1)        ? 1e9
-                        : longest >= std::chrono::milliseconds(1) ? 1e6
-                                                                  : 1e3;
+    const auto unit = static_cast<double>(label_unit(longest).count());
     const double highest = static_cast<double>(longest.count()) / unit;
     const int most_decimals = highest >= 100 ? 0 : highest >= 10 ? 1 : 2;
     for (int decimals = most_decimals; decimals >= 0; --decimals) {

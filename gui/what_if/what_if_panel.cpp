@@ -32,6 +32,7 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int what_if_margin = 12;
+constexpr int line_spacing = 2;  ///< between lines: many of them are seen in a low window
 constexpr int log_steps = 1000;
 constexpr int label_column = 0;
 constexpr int slider_column = 1;
@@ -108,14 +109,12 @@ WhatIfPanel::WhatIfPanel(Selection*, QWidget* parent)
     results_ = build_results();
     sentence_ = line_of_text(this);
     sentence_->setAccessibleName(tr("What-if"));
-    note_ = line_of_text(this);
-    note_->setForegroundRole(QPalette::PlaceholderText);
     // What a turn comes to is seen without scrolling, and does not move what is being turned.
     auto* const column = new QVBoxLayout(this);
     column->setContentsMargins(0, 0, 0, 0);
     column->setSpacing(0);
     column->addWidget(area_);
-    for (QWidget* const widget : std::initializer_list<QWidget*>{sentence_, results_, note_}) {
+    for (QWidget* const widget : std::initializer_list<QWidget*>{sentence_, results_}) {
         widget->setContentsMargins(
             what_if_margin, what_if_margin / 2, what_if_margin, what_if_margin / 2);
         column->addWidget(widget);
@@ -144,17 +143,25 @@ void WhatIfPanel::build_area() {
 QWidget* WhatIfPanel::build_controls() {
     auto* const controls = new QWidget(this);
     auto* const grid = new QGridLayout(controls);
-    grid->setContentsMargins(what_if_margin, what_if_margin, what_if_margin, what_if_margin / 2);
+    grid->setContentsMargins(
+        what_if_margin, what_if_margin / 2, what_if_margin, what_if_margin / 2);
+    grid->setVerticalSpacing(line_spacing);
     grid->setColumnStretch(slider_column, 1);
-    stages_ = add_turn(grid, tr("&Stages (K)"), &WhatIf::stages);
+    stages_ = add_turn(grid, tr("Ran&ks (K)"), &WhatIf::stages);
     micro_batches_ = add_turn(grid, tr("&Micro-batches (M)"), &WhatIf::micro_batches);
     build_choices(grid);
     bandwidth_ = add_log_turn(
         grid, tr("Link &bandwidth"), tr(" GB/s"), bandwidths, &WhatIf::gigabytes_per_second);
-    latency_ =
-        add_log_turn(grid, tr("Link &latency"), tr(" \u00b5s"), latencies, &WhatIf::latency_us);
+    latency_ = add_log_turn(grid,
+                            tr("Link &latency"),
+                            " " + unit_of(std::chrono::microseconds(1)),
+                            latencies,
+                            &WhatIf::latency_us);
     build_scale(grid);
     build_partition(grid);
+    note_ = line_of_text(controls);
+    note_->setForegroundRole(QPalette::PlaceholderText);
+    grid->addWidget(note_, grid->rowCount(), label_column, 1, 3);
     return controls;
 }
 
@@ -253,12 +260,12 @@ void WhatIfPanel::build_choices(QGridLayout* grid) {
         }
         change(tr("Schedule"), std::move(settings));
     });
-    chunks_ = add_choice(grid, tr("C&hunks"));
+    chunks_ = add_choice(grid, tr("Ch&unks per rank (v)"));
     connect(chunks_, &QComboBox::currentIndexChanged, this, [this] {
-        change(tr("Chunks"),
+        change(tr("Chunks per rank"),
                with_pieces(settings_, settings_.stages, chunks_->currentData().toInt()));
     });
-    recompute_ = add_choice(grid, tr("&Recompute"));
+    recompute_ = add_choice(grid, tr("Recompu&te"));
     for (const Recompute mode : recompute_modes) {
         recompute_->addItem(QString::fromUtf8(to_string(mode).data()));
     }
@@ -304,7 +311,7 @@ void WhatIfPanel::build_partition(QGridLayout* grid) {
     partition_ = new PartitionEditor;
     partition_text_ = line_of_text(nullptr);
     balance_ = new QPushButton(tr("Bala&nce"));
-    reset_ = new QPushButton(tr("R&eset"));
+    reset_ = new QPushButton(tr("Re&set"));
     partition_label_ = plain_label(nullptr, tr("&Partition"));
     partition_label_->setBuddy(partition_);
     int row = grid->rowCount();
@@ -355,10 +362,11 @@ QWidget* WhatIfPanel::build_results() {
     grid->setContentsMargins(0, 0, 0, 0);
     grid->setColumnStretch(2, 1);
     grid->setHorizontalSpacing(what_if_margin);
+    grid->setVerticalSpacing(line_spacing);
     step_ = add_result(grid, tr("Step"));
     pipeline_ = add_result(grid, tr("Pipeline"));
-    bubble_ = add_result(grid, tr("Bubble (total)"));
-    samples_ = add_result(grid, tr("Samples/s"));
+    bubble_ = add_result(grid, tr("Bubble"));
+    throughput_ = add_result(grid, tr("Throughput"));
     memory_ = add_result(grid, tr("Peak memory"));
     return results;
 }
@@ -401,6 +409,8 @@ void WhatIfPanel::take_source() {
         schedule_->clear();
         for (const std::string& name : schedule_choices(*source())) {
             schedule_->addItem(text_of(name));
+            schedule_->setItemData(
+                schedule_->count() - 1, plain_tip(text_of(schedule_words(name))), Qt::ToolTipRole);
         }
     }
     take_settings(source()->settings());
@@ -409,7 +419,7 @@ void WhatIfPanel::take_source() {
 void WhatIfPanel::choose(int stages, int micro_batches) {
     WhatIf settings = with_pieces(settings_, stages, settings_.chunks);
     settings.micro_batches = micro_batches;
-    change(tr("Stages and micro-batches"), std::move(settings));
+    change(tr("Ranks and micro-batches"), std::move(settings));
 }
 
 void WhatIfPanel::reset() {
@@ -462,6 +472,7 @@ void WhatIfPanel::show_log_turn(const LogTurn& turn,
 
 void WhatIfPanel::show_choices(const WhatIfRanges& ranges) {
     schedule_->setCurrentText(text_of(settings_.schedule));
+    set_tip(*schedule_, text_of(schedule_words(settings_.schedule)));
     chunks_->clear();
     std::vector<int> chunks = ranges.chunks;
     if (std::ranges::find(chunks, settings_.chunks) == chunks.end()) {
@@ -506,7 +517,10 @@ void WhatIfPanel::show_settings() {
     balance_->setEnabled(settings_.partition.has_value());
     set_tip(*balance_, settings_.partition ? QString() : tr("The partition is already balanced"));
     reset_->setEnabled(!(settings_ == source()->settings()));
-    partition_->setVisible(ranges.has_partition);
+    for (QWidget* const widget :
+         std::initializer_list<QWidget*>{partition_label_, partition_, partition_text_, balance_}) {
+        widget->setVisible(ranges.has_partition);
+    }
 }
 
 /// Shows the partition; the stages of a balanced one are known when it has been planned.
@@ -518,7 +532,8 @@ void WhatIfPanel::show_partition() {
     if (!partition_->is_dragging()) {
         partition_->show_partition(source()->layer_times(settings_), pieces);
     }
-    partition_label_->setText(tr("&Partition (times in %1)").arg(partition_->unit()));
+    partition_label_->setText(
+        tr("&Partition (times in %1, without dispatch)").arg(partition_->unit()));
     partition_text_->setText(partition_->summary());
     controls_->layout()->activate();
     area_->updateGeometry();
@@ -554,6 +569,8 @@ void WhatIfPanel::show_result(const WhatIfResult& result) {
     }
     notes += text_of(source()->note());
     note_->setText(notes.join(QLatin1Char('\n')).trimmed());
+    controls_->layout()->activate();
+    area_->updateGeometry();
     if (result.run != drawn_) {
         drawn_ = result.run;
         emit run_changed(drawn_);
@@ -564,10 +581,12 @@ void WhatIfPanel::show_result(const WhatIfResult& result) {
 /// " (110 to 150 ms)", where a measured step is to be expected; "" where the costs were
 /// measured.
 std::string WhatIfPanel::expected_range_of(const WhatIfStep& step) const {
-    const std::shared_ptr<const PlannedRun>& planned = source()->run().planned;
+    if (!source()->knows_bytes()) {
+        return "";
+    }
+    const PlannedRun& planned = *source()->run().planned;
     const std::optional<ErrorRange> range =
-        planned == nullptr ? std::nullopt
-                           : sim::step_range(step.plan, planned->scenario, planned->profile);
+        sim::step_range(step.plan, planned.scenario, planned.profile);
     return range ? " (" + sim::range_text(step.metrics.step, *range) + ")" : "";
 }
 
@@ -585,12 +604,11 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
     pipeline_.change->setText(change_text(to_seconds(now.makespan), to_seconds(before.makespan)));
     bubble_.value->setText(text_of(short_percent(now.bubble.total)));
     bubble_.change->setText(text_of(points_text(100 * (now.bubble.total - before.bubble.total))));
-    const bool has_samples = now.samples_per_second.has_value();
-    samples_.value->setText(has_samples ? text_of(short_number(*now.samples_per_second))
-                                        : QStringLiteral("\u2013"));
-    samples_.change->setText(has_samples && before.samples_per_second
-                                 ? change_text(*now.samples_per_second, *before.samples_per_second)
-                                 : QString());
+    const Throughput throughput = throughput_of(step.plan, now.step);
+    const Throughput own = own_ == nullptr ? throughput : throughput_of(own_->plan, before.step);
+    throughput_.value->setText(tr("%1 %2").arg(text_of(short_number(throughput.per_second)),
+                                               text_of(std::string(throughput.unit()))));
+    throughput_.change->setText(change_text(throughput.per_second, own.per_second));
     show_peaks(step);
 }
 

@@ -150,7 +150,7 @@ class WhatIfPanel : public QWidget {
     ResultLine step_;
     ResultLine pipeline_;
     ResultLine bubble_;
-    ResultLine samples_;
+    ResultLine throughput_;
     ResultLine memory_;
     QLabel* note_ = nullptr;
 };

@@ -5,14 +5,9 @@
 #include <utility>
 
 #include <QApplication>
-#include <QDragEnterEvent>
-#include <QDropEvent>
-#include <QFile>
-#include <QFileDialog>
 #include <QFrame>
 #include <QHBoxLayout>
 #include <QLabel>
-#include <QMimeData>
 #include <QPushButton>
 #include <QSettings>
 #include <QSplitter>
@@ -23,9 +18,8 @@
 #include <QThreadPool>
 #include <QToolButton>
 #include <QVBoxLayout>
-#include <QtConcurrentRun>
 
-#include "core/artifacts/file_kinds.h"
+#include "core/base/as_index.h"
 #include "core/base/short_number.h"
 #include "gui/base/finder.h"
 #include "gui/base/plain_text.h"
@@ -40,7 +34,6 @@
 #include "gui/run/run_panel.h"
 #include "gui/side_by_side/side_by_side_page.h"
 #include "gui/start/start_page.h"
-#include "gui/timeline/export_view.h"
 #include "gui/timeline/legend.h"
 #include "gui/timeline/minimap_view.h"
 #include "gui/timeline/selection.h"
@@ -61,41 +54,6 @@ namespace fs = std::filesystem;
 
 constexpr int margin = 14;
 constexpr int max_title_width = 260;
-
-fs::path to_path(const QString& text) {
-    return {QFile::encodeName(text).toStdString()};
-}
-
-QString to_text(const fs::path& path) {
-    return QFile::decodeName(QByteArray::fromStdString(path.string()));
-}
-
-/// The local files of a drop; none if there is anything else among them.
-std::vector<fs::path> dropped_paths(const QMimeData& data) {
-    std::vector<fs::path> paths;
-    for (const QUrl& url : data.urls()) {
-        if (!url.isLocalFile()) {
-            return {};
-        }
-        paths.push_back(to_path(url.toLocalFile()));
-    }
-    return paths;
-}
-
-/// Whether several of the files each have a step of their own, so that one laid over another would
-/// hide it: scenarios, schedules, profiles and run folders, but no traces.
-bool are_runs_of_their_own(const std::vector<fs::path>& paths) {
-    const auto has_own_step = [](const fs::path& path) {
-        const FileKind kind = kind_of_file(path);
-        return kind == FileKind::Scenario || kind == FileKind::Schedule ||
-               kind == FileKind::Profile || kind == FileKind::RunFolder;
-    };
-    return std::ranges::count_if(paths, has_own_step) > 1;
-}
-
-QString file_kinds() {
-    return MainWindow::tr("Traces and schedules (*.json *.json.gz *.csv);;All files (*)");
-}
 
 bool system_is_dark() {
     return QApplication::palette().color(QPalette::Window).lightness() < 128;
@@ -302,25 +260,6 @@ void MainWindow::wait_for_workers() {
     }
 }
 
-void MainWindow::open(const fs::path& path) {
-    open_all({path});
-}
-
-void MainWindow::open_all(std::vector<fs::path> paths, int replica) {
-    step_->setText(tr("Reading %1 ...").arg(to_text(paths.back())));
-    paths_ = std::move(paths);
-    view_stays_ = false;
-    reading_.setFuture(QtConcurrent::run(
-        workers(), [paths = paths_, replica] { return load_runs(paths, replica); }));
-}
-
-void MainWindow::show_replica(int replica) {
-    if (!paths_.empty()) {
-        open_all(paths_, replica);
-        view_stays_ = true;
-    }
-}
-
 void MainWindow::tell_problems(const RunData& run) {
     QStringList problems;
     for (const std::string& problem : run.problems) {
@@ -343,6 +282,9 @@ void MainWindow::show_run(RunData run) {
             runs_->add(*run_);
         }
         what_if_->show_run(run_);
+        if (!run_->scenario.empty()) {
+            training_->prepare(run_->scenario);
+        }
         show_page(QStringLiteral("timeline"));
         show_panels(right_, right_shown_->isChecked());
         minimap_->show();
@@ -449,6 +391,8 @@ void MainWindow::show_watching() {
 
 void MainWindow::set_theme(Theme theme) {
     theme_ = theme;
+    const auto number = std::ranges::find(themes, theme) - themes.begin();
+    theme_entries_.at(as_index(number))->setChecked(true);
     const Palette palette = palette_of(theme);
     QApplication::setPalette(widget_palette(palette));
     setStyleSheet(style_sheet(palette));
@@ -468,22 +412,6 @@ void MainWindow::set_theme(Theme theme) {
     }
     if (side_by_side_ != nullptr) {
         side_by_side_->set_colors(palette);
-    }
-}
-
-void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
-    if (!dropped_paths(*event->mimeData()).empty()) {
-        event->acceptProposedAction();
-    }
-}
-
-void MainWindow::dropEvent(QDropEvent* event) {
-    event->acceptProposedAction();
-    std::vector<fs::path> paths = dropped_paths(*event->mimeData());
-    if (are_runs_of_their_own(paths)) {
-        compare(std::move(paths));
-    } else {
-        open_all(std::move(paths));
     }
 }
 
@@ -529,37 +457,6 @@ QFrame* MainWindow::build_banner() {
     row->addWidget(dismiss, 0, Qt::AlignTop);
     banner_->hide();
     return banner_;
-}
-
-/// The folder of the shown run, for dialogs: its neighbours are what a user looks for.
-QString MainWindow::shown_folder() const {
-    return paths_.empty()
-               ? QString()
-               : QFile::decodeName(fs::absolute(paths_.front()).parent_path().string().c_str());
-}
-
-void MainWindow::choose_folder() {
-    const QString chosen =
-        QFileDialog::getExistingDirectory(this, tr("Open a folder"), shown_folder());
-    if (!chosen.isEmpty()) {
-        open(to_path(chosen));
-    }
-}
-
-void MainWindow::choose_overlay() {
-    const QStringList chosen =
-        QFileDialog::getOpenFileNames(this, tr("Overlay files"), shown_folder(), file_kinds());
-    std::vector<fs::path> paths = paths_;
-    for (const QString& file : chosen) {
-        paths.push_back(to_path(file));
-    }
-    if (!chosen.isEmpty()) {
-        open_all(std::move(paths));
-    }
-}
-
-void MainWindow::remember(const fs::path& path) {
-    RecentFiles(settings_).add(path);
 }
 
 void MainWindow::show_banner(const QString& text) {
@@ -694,18 +591,6 @@ void MainWindow::go_to_rank(int rank) {
             timeline_->setFocus();
             return;
         }
-    }
-}
-
-void MainWindow::choose_export() {
-    const QString chosen =
-        QFileDialog::getSaveFileName(this,
-                                     tr("Export the timeline"),
-                                     name_of(paths_of(*run_)) + QStringLiteral(".svg"),
-                                     tr("Pictures (*.png *.svg *.pdf)"));
-    if (!chosen.isEmpty()) {
-        show_banner(QString::fromStdString(
-            export_scene(timeline_->scene(), timeline_->font(), to_path(chosen))));
     }
 }
 

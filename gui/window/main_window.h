@@ -119,6 +119,9 @@ class MainWindow : public QMainWindow {
     /// Makes an entry's keys work only where the timeline has the focus; elsewhere they are those
     /// of lists and sliders.
     void only_in_timeline(QAction* action);
+    /// The timeline that keys move in: that of the run, or that of the playground while it is
+    /// shown.
+    TimelineView& seen_timeline();
     void build_menus();
     void build_run_menu();
     void build_file_menu();
@@ -167,16 +170,18 @@ class MainWindow : public QMainWindow {
     void build_page_entries(QMenu* menu);
     void build_examples_menu(QMenu* help_menu);
     void show_page(const QString& name);
-    void choose_files();
-    void choose_to_compare();
     void show_about();
     void show_training();
 
-    QString shown_folder() const;
+    // Files: main_window_files.cpp.
+    QString last_folder() const;
+    void choose_files();
+    void choose_to_compare();
     void choose_folder();
     void choose_overlay();
     void choose_export();
     void remember(const std::filesystem::path& path);
+
     void show_banner(const QString& text);
     void tell_problems(const RunData& run);
     void take_run(std::shared_ptr<const RunData> run);
@@ -200,6 +205,7 @@ class MainWindow : public QMainWindow {
     Theme theme_ = Theme::Light;
     std::shared_ptr<const RunData> run_;
     std::vector<std::filesystem::path> paths_;  ///< what it was read from
+    QString folder_;  ///< of what was opened last; empty where nothing was
     QFutureWatcher<RunData> reading_;
     bool view_stays_ = false;  ///< what is being read is another replica of what is shown
 
@@ -241,6 +247,7 @@ class MainWindow : public QMainWindow {
     int step_in_words_ = 0;
     QMenu* recent_ = nullptr;
     QMenu* replicas_ = nullptr;
+    std::vector<QAction*> theme_entries_;  ///< of each of `themes`
     QAction* skips_ = nullptr;
     QAction* next_replica_ = nullptr;
     QAction* measured_mode_ = nullptr;  ///< or emulated, as the run is

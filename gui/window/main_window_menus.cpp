@@ -17,12 +17,13 @@
 #include <QVBoxLayout>
 
 #include "gui/base/finder.h"
-#include "gui/base/glossary.h"
 #include "gui/panels/why_panel.h"
+#include "gui/playground/playground_page.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
 #include "gui/start/recent_files.h"
 #include "gui/timeline/timeline_view.h"
+#include "gui/view/analysis/glossary.h"
 #include "gui/what_if/what_if_panel.h"
 #include "gui/window/main_window.h"
 
@@ -81,6 +82,11 @@ QAction* MainWindow::add_switch(QMenu* menu,
 void MainWindow::only_in_timeline(QAction* action) {
     action->setShortcutContext(Qt::WidgetShortcut);
     timeline_->addAction(action);
+}
+
+TimelineView& MainWindow::seen_timeline() {
+    return playground_ != nullptr && playground_->isVisible() ? playground_->timeline()
+                                                              : *timeline_;
 }
 
 void MainWindow::build_run_menu() {
@@ -254,11 +260,15 @@ void MainWindow::build_theme_menu(QMenu* view_menu) {
     };
     const std::array<QString, themes.size()> texts{
         tr("&Light"), tr("&Dark"), tr("&High contrast"), tr("For &print")};
+    auto* const group = new QActionGroup(this);
     for (std::size_t i = 0; i < themes.size(); ++i) {
         const QByteArray name =
             QByteArrayLiteral("theme_") + pipetwin::gui::name_of(themes[i]).toLatin1();
-        add_action(
+        QAction* const action = add_action(
             menu, name.constData(), texts[i], {}, [take, theme = themes[i]] { take(theme); });
+        action->setCheckable(true);
+        group->addAction(action);
+        theme_entries_.push_back(action);
     }
     add_action(menu, "theme", tr("Switch light &or dark"), {Qt::CTRL | Qt::Key_L}, [this, take] {
         take(theme_ == Theme::Light ? Theme::Dark : Theme::Light);
@@ -267,16 +277,18 @@ void MainWindow::build_theme_menu(QMenu* view_menu) {
 
 void MainWindow::build_zoom_entries(QMenu* menu) {
     add_action(menu, "zoom_in", tr("Zoom &in"), {Qt::Key_W, Qt::Key_Plus}, [this] {
-        timeline_->zoom(zoom_step);
+        seen_timeline().zoom(zoom_step);
     });
     add_action(menu, "zoom_out", tr("Zoom o&ut"), {Qt::Key_S, Qt::Key_Minus}, [this] {
-        timeline_->zoom(1 / zoom_step);
+        seen_timeline().zoom(1 / zoom_step);
+    });
+    add_action(menu, "earlier", tr("Move &earlier"), {Qt::Key_A}, [this] {
+        seen_timeline().pan(-pan_step);
     });
     add_action(
-        menu, "earlier", tr("Move &earlier"), {Qt::Key_A}, [this] { timeline_->pan(-pan_step); });
-    add_action(menu, "later", tr("Move &later"), {Qt::Key_D}, [this] { timeline_->pan(pan_step); });
+        menu, "later", tr("Move &later"), {Qt::Key_D}, [this] { seen_timeline().pan(pan_step); });
     add_action(menu, "whole_run", tr("&Whole run"), {Qt::Key_Z, Qt::Key_0}, [this] {
-        timeline_->show_whole_run();
+        seen_timeline().show_whole_run();
     });
     only_in_timeline(add_action(
         menu, "first_step", tr("First step"), {Qt::Key_Home}, [this] { timeline_->show_step(0); }));
@@ -284,12 +296,12 @@ void MainWindow::build_zoom_entries(QMenu* menu) {
         timeline_->show_step(run_->twin.step_count() - 1);
     }));
     add_action(menu, "fit", tr("&Centre, then fit the selection"), {Qt::Key_F}, [this] {
-        timeline_->centre_or_fit_selection();
+        seen_timeline().centre_or_fit_selection();
     });
     add_action(
-        menu, "back", tr("&Back"), {Qt::ALT | Qt::Key_Left}, [this] { timeline_->go_back(); });
+        menu, "back", tr("&Back"), {Qt::ALT | Qt::Key_Left}, [this] { seen_timeline().go_back(); });
     add_action(menu, "forward", tr("Forwar&d"), {Qt::ALT | Qt::Key_Right}, [this] {
-        timeline_->go_forward();
+        seen_timeline().go_forward();
     });
 }
 
@@ -375,18 +387,19 @@ void MainWindow::build_go_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Go"));
     only_in_timeline(
         add_action(menu, "next", tr("&Next action"), {Qt::Key_Right, Qt::Key_Period}, [this] {
-            timeline_->select_next(+1);
+            seen_timeline().select_next(+1);
         }));
     only_in_timeline(
         add_action(menu, "previous", tr("&Previous action"), {Qt::Key_Left, Qt::Key_Comma}, [this] {
-            timeline_->select_next(-1);
+            seen_timeline().select_next(-1);
         }));
     only_in_timeline(add_action(menu, "down", tr("Row &down"), {Qt::Key_Down}, [this] {
-        timeline_->select_in_next_row(+1);
+        seen_timeline().select_in_next_row(+1);
     }));
-    only_in_timeline(add_action(
-        menu, "up", tr("Row &up"), {Qt::Key_Up}, [this] { timeline_->select_in_next_row(-1); }));
-    add_action(menu, "twin", tr("&Twin on the other side"), {Qt::Key_T}, [this] {
+    only_in_timeline(add_action(menu, "up", tr("Row &up"), {Qt::Key_Up}, [this] {
+        seen_timeline().select_in_next_row(-1);
+    }));
+    add_action(menu, "twin", tr("Same action, &predicted or measured"), {Qt::Key_T}, [this] {
         timeline_->swap_to_twin();
     });
     menu->addSeparator();

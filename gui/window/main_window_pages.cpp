@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <QDesktopServices>
 #include <QDialogButtonBox>
 #include <QFile>
@@ -23,7 +21,6 @@
 #include "gui/run/run_panel.h"
 #include "gui/side_by_side/side_by_side_page.h"
 #include "gui/start/examples.h"
-#include "gui/start/open_dialog.h"
 #include "gui/start/start_page.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/window/main_window.h"
@@ -52,6 +49,8 @@ QWidget* MainWindow::build_pages(QWidget* run) {
     connect(start_, &StartPage::playground_wanted, this, [this] { show_page(playground_page); });
     connect(start_, &StartPage::compare_wanted, this, &MainWindow::choose_to_compare);
     connect(start_, &StartPage::file_wanted, this, &MainWindow::open);
+    connect(
+        start_, &StartPage::several_wanted, this, [this](const auto& files) { compare(files); });
     return pages_;
 }
 
@@ -63,6 +62,9 @@ PlaygroundPage& MainWindow::playground() {
         playground_->setObjectName(playground_page);
         playground_->set_colors(palette_of(theme_));
         pages_->addWidget(playground_);
+        for (const char* const name : {"next", "previous", "down", "up"}) {
+            playground_->timeline().addAction(findChild<QAction*>(QString::fromLatin1(name)));
+        }
         connect(playground_,
                 &PlaygroundPage::run_wanted,
                 this,
@@ -81,6 +83,10 @@ SideBySidePage& MainWindow::side_by_side() {
         side_by_side_->set_colors(palette_of(theme_));
         pages_->addWidget(side_by_side_);
         connect(side_by_side_, &SideBySidePage::open_wanted, this, &MainWindow::choose_to_compare);
+        connect(side_by_side_,
+                &SideBySidePage::example_wanted,
+                this,
+                [this](const std::filesystem::path& file) { compare({file}); });
         connect(side_by_side_,
                 &SideBySidePage::chosen,
                 this,
@@ -125,27 +131,6 @@ void MainWindow::compare(std::vector<std::filesystem::path> paths) {
 void MainWindow::compare(std::shared_ptr<const RunData> run) {
     show_page(side_by_side_page);
     side_by_side().add(std::move(run));
-}
-
-/// One file is opened; of several each becomes a picture beside the others.
-void MainWindow::choose_files() {
-    std::vector<std::filesystem::path> chosen =
-        OpenDialog(
-            tr("Open a scenario, schedule, trace, profile or run folder"), shown_folder(), this)
-            .ask();
-    if (chosen.size() == 1) {
-        open(chosen.front());
-    } else if (!chosen.empty()) {
-        compare(std::move(chosen));
-    }
-}
-
-void MainWindow::choose_to_compare() {
-    std::vector<std::filesystem::path> chosen =
-        OpenDialog(tr("Open several runs side by side"), shown_folder(), this).ask();
-    if (!chosen.empty()) {
-        compare(std::move(chosen));
-    }
 }
 
 /// Buttons in the corner of the menu bar, where they take no room from the pictures.

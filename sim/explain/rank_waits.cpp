@@ -7,7 +7,6 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "core/base/number_text.h"
 #include "core/base/short_number.h"
 #include "core/schedule/edge.h"
 #include "sim/explain/waits.h"
@@ -171,7 +170,7 @@ std::string rank_wait_sentence(const RankWaits& waits, std::size_t most) {
     }
     if (rest > Duration{}) {
         parts.push_back(fmt::format(
-            "{} for {}", short_time(rest), counted(waits.reasons.size() - most, "other cause")));
+            "{} for {} smaller causes together", short_time(rest), waits.reasons.size() - most));
     }
     return fmt::format("Rank {} waits {} of {} ({}): {}.{}",
                        waits.rank,

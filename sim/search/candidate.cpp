@@ -137,18 +137,10 @@ bool may_recompute_by_rank(const Scenario& scenario,
            scenario.pipeline.offload == Offload::None && row.searched != Searched::No;
 }
 
-/// The rows that are searched for a shape: by their chunks, then as they are listed.
-std::vector<const ScheduleTraits*> searched_rows(const Shape& shape) {
-    std::vector<const ScheduleTraits*> rows;
-    for (const ScheduleName& known : known_schedules()) {
-        if (const ScheduleTraits& row = schedule_traits(known.kind); is_searched(row, shape)) {
-            rows.push_back(&row);
-        }
-    }
-    std::ranges::stable_sort(rows, {}, [](const ScheduleTraits* row) {
-        return std::pair(row->searched != Searched::First, row->chunks);
-    });
-    return rows;
+/// Whether a search tries a schedule for a shape, where nothing names schedules.
+bool is_searched(const ScheduleTraits& row, const Shape& shape) {
+    const bool shares_weights = row.placement == StagePlacement::BothWays;
+    return row.searched != Searched::No && !(shares_weights && shape.data_parallel > 1);
 }
 
 /// Whether the model has blocks that can be recomputed one by one.
@@ -176,12 +168,28 @@ bool is_sharded_optimizer_faster(const Scenario& scenario,
 
 }  // namespace
 
-bool is_searched(const ScheduleTraits& row, const Shape& shape) {
-    if (shape.stages == 1) {
-        return row.searched == Searched::First;
+std::vector<const ScheduleTraits*> searched_rows(const Scenario& scenario, const Shape& shape) {
+    std::vector<const ScheduleTraits*> rows;
+    for (const std::string& name : scenario.pipeline.schedules) {
+        rows.push_back(&schedule_traits(name));
     }
-    const bool shares_weights = row.placement == StagePlacement::BothWays;
-    return row.searched != Searched::No && !(shares_weights && shape.data_parallel > 1);
+    if (rows.empty()) {
+        for (const ScheduleName& known : known_schedules()) {
+            if (const ScheduleTraits& row = schedule_traits(known.kind); is_searched(row, shape)) {
+                rows.push_back(&row);
+            }
+        }
+    }
+    std::ranges::stable_sort(rows, {}, [](const ScheduleTraits* row) {
+        return std::pair(row->searched != Searched::First, row->chunks);
+    });
+    if (shape.stages == 1) {  // all that go one way are the same on one rank
+        const auto one = std::ranges::find_if(rows, [](const ScheduleTraits* row) {
+            return row->placement != StagePlacement::BothWays;
+        });
+        rows = {one == rows.end() ? rows.front() : *one};
+    }
+    return rows;
 }
 
 CostWays ways_of(const Scenario& scenario, const ScheduleChoice& choice) {
@@ -349,7 +357,7 @@ std::vector<ScheduleChoice> Choices::orders_of(const Shape& shape) const {
     }
     const std::vector<const ScheduleTraits*> rows =
         pipeline.schedule ? std::vector{&schedule_traits(*pipeline.schedule)}
-                          : searched_rows(shape);
+                          : searched_rows(scenario_, shape);
     std::vector<ScheduleChoice> orders;
     for (const ScheduleTraits* const row : rows) {
         for (const int chunks : chunk_counts(scenario_, row->chunks, most_chunks)) {

@@ -59,9 +59,10 @@ struct Candidate {
     auto operator<=>(const Candidate&) const = default;
 };
 
-/// Whether the schedule is tried for a shape where the scenario leaves it open. Two pipelines of
-/// one model have no replicas.
-bool is_searched(const ScheduleTraits& row, const Shape& shape);
+/// The schedules that are tried for a shape where the scenario leaves the schedule open: those that
+/// it lists, or else those that a search knows. By their chunks, then as they are listed. Two
+/// pipelines of one model have no replicas. One stage needs one schedule.
+std::vector<const ScheduleTraits*> searched_rows(const Scenario& scenario, const Shape& shape);
 
 /// The scenario with the candidate in place of every "auto" but the partition. Where recompute is
 /// by rank, it is what the scenario writes down, or none. Where the scenario does not say when
@@ -87,8 +88,7 @@ std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int laye
 
 /// What a scenario leaves open for a shape beside the partition. What is "auto" takes these values:
 ///
-///     schedule, chunks    those of which `is_searched` says so; others only where the scenario
-///                         names them
+///     schedule, chunks    those of `searched_rows`; others only where the scenario names them
 ///     recompute           none, except-last, always; by rank; of blocks, where the names of the
 ///                         layers tell them; of core attention, where the profile knows it
 ///     shard               of several replicas: optimizer, and none where that may be faster;

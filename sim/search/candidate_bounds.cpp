@@ -93,7 +93,8 @@ bool all_have_backwards(const Scenario& scenario) {
     if (has_schedule_file(scenario)) {
         return !is_forward_only(read_schedule_csv(*schedule));
     }
-    return !schedule || schedule_traits(*schedule).trains;
+    const auto trains = [](const std::string& name) { return schedule_traits(name).trains; };
+    return schedule ? trains(*schedule) : std::ranges::all_of(scenario.pipeline.schedules, trains);
 }
 
 Duration least_of_any(const LayerSums& sums, const BoundQuestion& question) {
@@ -114,15 +115,11 @@ Fill fill_of(const Scenario& scenario, const Shape& shape) {
                                                        : Fill::Down;
     }
     Fill fill = Fill::Down;
-    for (const ScheduleName& known : known_schedules()) {
-        const ScheduleTraits& row = schedule_traits(known.kind);
-        if (!is_searched(row, shape)) {
-            continue;
-        }
-        if (row.placement == StagePlacement::Unknown) {
+    for (const ScheduleTraits* const row : searched_rows(scenario, shape)) {
+        if (row->placement == StagePlacement::Unknown) {
             return Fill::Unknown;
         }
-        if (row.placement == StagePlacement::BothWays) {
+        if (row->placement == StagePlacement::BothWays) {
             fill = Fill::BothWays;
         }
     }

@@ -9,6 +9,9 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/partition.h"
@@ -370,7 +373,7 @@ Attempt LargestSearch::attempt(const Candidate& candidate, const Sized& model, b
         const Plan unsettled = plan;
         Attempt balanced = checked(candidate, std::move(plan));
         if (balanced.fits || scenario_.pipeline.partition || unsettled->host_link ||
-            !has_one_stage_per_rank(unsettled)) {
+            !has_one_stage_per_rank(unsettled) || !model.model.is_chain()) {
             return balanced;
         }
         const Filler filler(settled, model, unsettled);
@@ -495,6 +498,18 @@ LargestModel largest_model(const Scenario& scenario,
                     scenario.file.string(),
                     "pipeline.partition is written for one number of layers, and here it changes",
                     "leave it out, or --set pipeline.partition=auto");
+    }
+    for (const LayerCost& layer : profile.layers) {
+        if (!layer.inputs.empty()) {
+            throw Error(ErrorKind::BadInput,
+                        scenario.file.string(),
+                        fmt::format("layer '{}' reads {}, and the largest model is found for layers "
+                                    "that each read the one before",
+                                    layer.name,
+                                    fmt::join(layer.inputs, ", ")),
+                        "try sizes with 'pipetwin model ... --set model.layers=N --costs-out FILE', "
+                        "then 'pipetwin simulate ... --profile FILE'");
+        }
     }
     return LargestSearch(scenario, profile, repeated).run(progress);
 }

@@ -53,6 +53,15 @@ TEST(Agreement, PeakBytesPerRankAreThoseOfThePlanByteForByteForAGpt) {
     }
 }
 
+TEST(Agreement, PeakBytesPerRankAreThoseOfThePlanByteForByteForATranslation) {
+    for (const double dropout : {0.0, 0.25}) {
+        const Model model = test::small_translation_with(TranslationTables::TiedTarget, dropout);
+        for (const Shape& shape : many_shapes()) {
+            expect_predicted_peaks(model, shape);
+        }
+    }
+}
+
 TEST(Agreement, PeakBytesPerRankAreThoseOfThePlanByteForByteForNorms) {
     const Model model = test::small_norms();
     for (const Shape& shape : many_shapes()) {

@@ -44,42 +44,38 @@ class EveryModel : public ::testing::TestWithParam<NamedModel> {
   protected:
     const Model& model = GetParam().model;
 };
-INSTANTIATE_TEST_SUITE_P(Numerics,
-                         EveryModel,
-                         ::testing::Values(NamedModel{"mlp", test::small_mlp()},
-                                           NamedModel{"gpt", test::small_gpt()},
-                                           NamedModel{"gpt_with_dropout",
-                                                      test::small_gpt_with(0.25, false)},
-                                           NamedModel{"tied_gpt", test::small_gpt_with(0, true)},
-                                           NamedModel{"llama", test::small_llama()},
-                                           NamedModel{"tied_llama", test::small_llama_with(true)},
-                                           NamedModel{"translation",
-                                                      test::small_translation_with(
-                                                          TranslationTables::Shared, 0)},
-                                           NamedModel{"translation_of_two_tables",
-                                                      test::small_translation_with(
-                                                          TranslationTables::TiedTarget, 0.25)},
-                                           NamedModel{"norms", test::small_norms()}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Numerics,
+    EveryModel,
+    ::testing::Values(NamedModel{"mlp", test::small_mlp()},
+                      NamedModel{"gpt", test::small_gpt()},
+                      NamedModel{"gpt_with_dropout", test::small_gpt_with(0.25, false)},
+                      NamedModel{"tied_gpt", test::small_gpt_with(0, true)},
+                      NamedModel{"llama", test::small_llama()},
+                      NamedModel{"tied_llama", test::small_llama_with(true)},
+                      NamedModel{"translation",
+                                 test::small_translation_with(TranslationTables::Shared, 0)},
+                      NamedModel{"translation_of_two_tables",
+                                 test::small_translation_with(TranslationTables::TiedTarget, 0.25)},
+                      NamedModel{"norms", test::small_norms()}),
+    name_of);
 
 /// Models without batch norms, which do not know how a mini-batch is cut into micro-batches.
 class EveryModelOfSamples : public EveryModel {};
-INSTANTIATE_TEST_SUITE_P(Numerics,
-                         EveryModelOfSamples,
-                         ::testing::Values(NamedModel{"mlp", test::small_mlp()},
-                                           NamedModel{"gpt", test::small_gpt()},
-                                           NamedModel{"gpt_with_dropout",
-                                                      test::small_gpt_with(0.25, false)},
-                                           NamedModel{"tied_gpt", test::small_gpt_with(0, true)},
-                                           NamedModel{"llama", test::small_llama()},
-                                           NamedModel{"tied_llama", test::small_llama_with(true)},
-                                           NamedModel{"translation",
-                                                      test::small_translation_with(
-                                                          TranslationTables::Shared, 0)},
-                                           NamedModel{"translation_of_three_tables",
-                                                      test::small_translation_with(
-                                                          TranslationTables::Separate, 0.25)}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Numerics,
+    EveryModelOfSamples,
+    ::testing::Values(NamedModel{"mlp", test::small_mlp()},
+                      NamedModel{"gpt", test::small_gpt()},
+                      NamedModel{"gpt_with_dropout", test::small_gpt_with(0.25, false)},
+                      NamedModel{"tied_gpt", test::small_gpt_with(0, true)},
+                      NamedModel{"llama", test::small_llama()},
+                      NamedModel{"tied_llama", test::small_llama_with(true)},
+                      NamedModel{"translation",
+                                 test::small_translation_with(TranslationTables::Shared, 0)},
+                      NamedModel{"translation_of_three_tables",
+                                 test::small_translation_with(TranslationTables::Separate, 0.25)}),
+    name_of);
 
 TEST_P(EveryModel, LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
     for (const char* schedule : {"gpipe", "1f1b"}) {

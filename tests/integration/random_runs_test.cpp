@@ -164,7 +164,8 @@ TEST(RandomRuns, HaveTheBitsOfTheRunWithoutAPipeline) {
                             test::small_gpt(),
                             test::small_gpt_with(0.25, true),
                             test::small_llama(),
-                            test::small_llama_with(true)};
+                            test::small_llama_with(true),
+                            test::small_translation_with(TranslationTables::TiedTarget, 0.25)};
     for (int number = 0; number < tests::soaked(2); ++number) {
         const std::uint64_t seed = 1000 * tests::seed() + static_cast<std::uint64_t>(number);
         Random random(seed);

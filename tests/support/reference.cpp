@@ -25,12 +25,30 @@ struct Reference::Impl {
                  .largest_micro_batch = 1,
                  .optimizer = with.optimizer.kind,
                  .input_gradient = with.input_gradient,
-                 .layer_done = {}}) {}
+                 .messages = model.is_chain() ? std::nullopt : std::optional(PieceMessages{}),
+                 .layer_done = {}}),
+          is_chain(model.is_chain()) {}
+
+    void forward(int micro_batch, const exec::MicroBatch& slice) {
+        if (is_chain) {
+            stage.forward(micro_batch, {}, slice, true);
+        } else {
+            stage.forward(micro_batch, {}, slice, true, {});
+        }
+    }
+    void backward(int micro_batch) {
+        if (is_chain) {
+            stage.backward(micro_batch, {});
+        } else {
+            stage.backward(micro_batch, {}, {});
+        }
+    }
 
     exec::ExecutorOptions options;
     std::unique_ptr<exec::Device> device;
     exec::Arena arena;
     exec::Stage stage;
+    bool is_chain;
 };
 
 Reference::Reference(const Model& model, const exec::ExecutorOptions& options)
@@ -48,10 +66,10 @@ double Reference::run_step(const std::vector<exec::MicroBatch>& slices,
     for (int m = 0; m < count; ++m) {
         exec::MicroBatch slice = slices[as_index(m)];
         slice.step = step;
-        stage.forward(m, {}, slice, true);
+        impl_->forward(m, slice);
     }
     for (int i = 0; i < count; ++i) {
-        stage.backward(backward_order == BackwardOrder::Descending ? count - 1 - i : i, {});
+        impl_->backward(backward_order == BackwardOrder::Descending ? count - 1 - i : i);
     }
     impl_->device->finish();
     const double loss = stage.loss();

@@ -84,6 +84,11 @@ std::string written_text(const std::filesystem::path& folder,
                         run_file::schedule,
                         run_file::predicted,
                         run_file::search)}};
+    std::error_code ignored;
+    if (std::filesystem::exists(folder / run_file::config, ignored)) {
+        text.lines.push_back(
+            fmt::format("{}: the model, which export reads sizes from", run_file::config));
+    }
     for (const PlanExport& one : exports) {
         if (one.content.empty()) {
             text.lines.push_back(fmt::format("no {}: {} ({})", one.file, one.why_not, one.hint));

@@ -64,10 +64,19 @@ Scenario open_scenario(const ModelQuestion& question,
         precision,
         question.cluster,
         devices ? fmt::format("count = {}\n", *devices) : "");
-    return parse_scenario(text,
-                          std::filesystem::current_path() / "the question",
-                          devices ? question.overrides : of_cluster(question.overrides),
-                          Unwritten::Auto);
+    // Paths in it are relative to the current folder. Nobody has written its lines.
+    const std::string name = question_name(question.model, question.cluster);
+    const std::filesystem::path file = std::filesystem::current_path() / name;
+    try {
+        return parse_scenario(text,
+                              file,
+                              devices ? question.overrides : of_cluster(question.overrides),
+                              Unwritten::Auto);
+    } catch (const Error& error) {
+        throw error.place().starts_with(file.string())
+            ? Error(error.kind(), name, error.text(), error.hint())
+            : error;
+    }
 }
 
 /// How costs of the model on the device are estimated from its name or config.json: in bf16, as
@@ -110,6 +119,7 @@ void find_costs(const ModelQuestion& question,
     asked.found = {.profile = parse_profile(imported.content, question.model.string()),
                    .file = question.costs_file};
     asked.sizes = hf_sizes(options);
+    asked.config = hf_text(question.model);
 }
 
 }  // namespace
@@ -138,6 +148,11 @@ int samples_for(double batch_tokens, int sequence) {
         }
     }
     return std::max(1, static_cast<int>(std::llround(wanted)));
+}
+
+std::string question_name(const std::filesystem::path& model, std::string_view cluster) {
+    return fmt::format(
+        "{} on {}", model.filename().string(), std::filesystem::path(cluster).filename().string());
 }
 
 AskedModel asked_model(const ModelQuestion& question) {

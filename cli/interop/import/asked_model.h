@@ -33,8 +33,12 @@ struct AskedModel {
     int samples = 0;  ///< of a step
     /// Sizes of the model, for exports; none where only its costs are known.
     std::optional<ScenarioParts::ModelPart> sizes{};
+    std::string config{};              ///< its config.json; empty where only its costs are known
     std::vector<std::string> notes{};  ///< what the reader should know, for stderr
 };
+
+/// "llama-3-70b on 8x-h100-sxm".
+std::string question_name(const std::filesystem::path& model, std::string_view cluster);
 
 /// Samples of `sequence` tokens for about `batch_tokens` tokens per step: of all numbers within 5 %
 /// of it the one that most powers of two divide, so that replicas can share it out.

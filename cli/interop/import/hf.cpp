@@ -14,6 +14,7 @@
 #include "core/costs/calibration_json.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/estimate.h"
+#include "core/costs/near_name.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
@@ -26,14 +27,41 @@ namespace pipetwin::cli {
 
 namespace {
 
+/// Whether a word that names no file is a path: it has a slash, or the ending of a file, which has
+/// no digits ("llama-3.2-1b" has none).
+bool is_path(const std::filesystem::path& file) {
+    const std::string ending = file.extension().string();
+    return file.has_parent_path() || file == "-" ||
+           (ending.size() > 2 && std::none_of(ending.begin(), ending.end(), [](char c) {
+                return c >= '0' && c <= '9';
+            }));
+}
+
+/// Throws Error(Io) for a file that is missing, with the model that its name is near to.
+[[noreturn]] void refuse_missing(const std::filesystem::path& file) {
+    const std::vector<std::string> models = model_names();
+    const std::string_view near = near_model(file.filename().string(), models);
+    throw Error(ErrorKind::Io,
+                file.string(),
+                "there is no such file or folder, expected a config.json, its folder, or the name "
+                "of a model",
+                near.empty() ? "check the path; the names are those of profiles/models"
+                             : fmt::format("did you mean the model '{}'?", near));
+}
+
 /// The file itself, the config.json of a folder, or the file of a model that is known by name.
 std::filesystem::path config_file(const std::filesystem::path& file) {
     std::error_code ignored;
     if (std::filesystem::is_directory(file, ignored)) {
         return file / "config.json";
     }
-    const bool is_name = !file.has_parent_path() && file.extension() != ".json" && file != "-";
-    return is_name && !std::filesystem::exists(file, ignored) ? find_model(file.string()) : file;
+    if (file == "-" || std::filesystem::exists(file, ignored)) {
+        return file;
+    }
+    if (is_path(file)) {
+        refuse_missing(file);
+    }
+    return find_model(file.string());
 }
 
 template <class Value>
@@ -206,6 +234,31 @@ void check_size(const Profile& profile, const std::string& place, const Estimate
     }
 }
 
+/// Throws Error(BadInput) for costs of more blocks than the reader of profiles takes.
+void check_file_size(std::size_t bytes,
+                     const DecoderModel& model,
+                     const std::string& place,
+                     bool has_whole_blocks) {
+    constexpr std::size_t most = JsonLimits{}.max_bytes;
+    if (bytes <= most) {
+        return;
+    }
+    const auto as_bytes = [](std::size_t count) {
+        return format_bytes(Bytes{static_cast<std::int64_t>(count)});
+    };
+    const int fitting = static_cast<int>(static_cast<std::size_t>(model.blocks) * most / bytes);
+    throw Error(ErrorKind::BadInput,
+                fmt::format("{}: /{}", place, model.blocks_key),
+                fmt::format("{}, but the costs of so many layers are a file of {}, expected at "
+                            "most {}",
+                            model.blocks,
+                            as_bytes(bytes),
+                            as_bytes(most)),
+                fmt::format("up to about {} layers can be planned{}",
+                            fitting,
+                            has_whole_blocks ? "" : ", about twice as many with --whole-blocks"));
+}
+
 /// `rate`: of the device's matrix products.
 std::string estimate_note(const DeviceProfile& device,
                           double rate,
@@ -334,6 +387,7 @@ Imported import_hf(const ImportOptions& options) {
     add_model_notes(model, imported.notes);
     note_what_is_not_trained(text, place, imported.notes);
     imported.content = print_profile(profile);
+    check_file_size(imported.content.size(), model, place, options.hf.whole_blocks);
     imported.result.layers = static_cast<int>(profile.layers.size());
     imported.result.parameters = parameter_count(model);
     return imported;
@@ -360,6 +414,10 @@ std::optional<ScenarioParts::ModelPart> hf_sizes(const ImportOptions& options) {
     sizes.model.gpt.context = context;
     sizes.model.llama.context = context;
     return sizes.model;
+}
+
+std::string hf_text(const std::filesystem::path& model) {
+    return read_input(config_file(model), JsonLimits{}.max_bytes);
 }
 
 std::optional<int> hf_most_tokens(const std::filesystem::path& model) {

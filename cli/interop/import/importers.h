@@ -42,6 +42,10 @@ Imported import_hf(const ImportOptions& options);
 /// `import_hf`.
 std::optional<ScenarioParts::ModelPart> hf_sizes(const ImportOptions& options);
 
+/// The config.json of a model, by its name or path. Throws Error(Io) or Error(BadInput) for one
+/// that is not there.
+std::string hf_text(const std::filesystem::path& model);
+
 /// Tokens that a sample of the model can have at most, as it learned positions for so many; none
 /// where its positions do not end. Throws Error(BadInput) as `import_hf`.
 std::optional<int> hf_most_tokens(const std::filesystem::path& model);

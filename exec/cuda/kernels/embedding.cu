@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(block_size) forward_kernel(Forward<T> o) {
         PIPETWIN_UNROLL
         for (int k = 0; k < pack; ++k) {
             const float scaled = __fmul_rn(scale, to_float(result.at[k]));
-            result.at[k] =
-                from_float<T>(place == nullptr ? scaled : __fadd_rn(scaled, to_float(of_place.at[k])));
+            result.at[k] = from_float<T>(
+                place == nullptr ? scaled : __fadd_rn(scaled, to_float(of_place.at[k])));
         }
         store_pack<T, pack>(y + j, result);
     }
@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(block_size) forward_kernel(Forward<T> o) {
 /// Number of ids that are searched at once.
 constexpr int window = 4 * block_size;
 
-// Whether `id` is among the ids of the first `count` rows; the same answer in all threads of the block.
+// Whether `id` is among the ids of the first `count` rows; the same answer in all threads of the
+// block.
 __device__ __forceinline__ bool occurs(const Embedding& of, std::int64_t count, int id) {
     PIPETWIN_SHARED(of_warps, unsigned[block_warps]);
     const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
@@ -97,8 +98,10 @@ struct Matches {
 // The rows of the window at `begin` that have this id, in ascending order; returns their number.
 // Warp w searches offsets 128 w ... 128 w + 127. The first barrier also waits for those who still
 // read the last window's offsets.
-__device__ __forceinline__ int find_matches(
-    const Embedding& of, std::int64_t begin, int id, Matches& matches) {
+__device__ __forceinline__ int find_matches(const Embedding& of,
+                                            std::int64_t begin,
+                                            int id,
+                                            Matches& matches) {
     const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
     const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
     unsigned votes[4];
@@ -133,16 +136,16 @@ __device__ __forceinline__ int find_matches(
     return total;
 }
 
-// to[j ...] += scale from of several rows, one after the other; the loads of four rows are in flight.
+// to[j ...] += scale from of several rows, one after the other; the loads of four rows are in
+// flight.
 template <class T, int pack, class RowAt>
-__device__ __forceinline__ void add_rows(
-    const T* from,
-    std::int64_t width,
-    std::int64_t j,
-    int count,
-    RowAt row_at,
-    float scale,
-    float* to) {
+__device__ __forceinline__ void add_rows(const T* from,
+                                         std::int64_t width,
+                                         std::int64_t j,
+                                         int count,
+                                         RowAt row_at,
+                                         float scale,
+                                         float* to) {
     Pack<float, pack> sums;
     PIPETWIN_UNROLL
     for (int k = 0; k < pack; ++k) {

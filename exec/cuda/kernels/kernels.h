@@ -221,8 +221,8 @@ cudaError_t embedding_forward(Real real,
                               const void* places,
                               void* y,
                               cudaStream_t stream);
-/// The rows of dy are added to the rows of dtokens (times `scale`) and of dplaces (may be null) that
-/// they came from, in ascending order.
+/// The rows of dy are added to the rows of dtokens (times `scale`) and of dplaces (may be null)
+/// that they came from, in ascending order.
 cudaError_t embedding_backward(Real real,
                                const Embedding& embedding,
                                const void* dy,

@@ -34,8 +34,9 @@ Duration begin_of(const RowIndex& row, int cell) {
     return row.begin(cell);
 }
 
+/// Without its wait, as in the list of actions.
 Duration length_of(const RowIndex& row, int cell) {
-    return row.end(cell) - row.begin(cell);
+    return row.end(cell) - row.ready(cell);
 }
 
 enum class ErrorAs { Difference, Percent };
@@ -75,7 +76,7 @@ std::optional<DetailLine> median_line(const RunData& run, const SpanRef& ref) {
     }
     for (const ActionDelta& delta : run.comparison->actions) {
         if (delta.rank == ref.rank && delta.cell == ref.cell) {
-            return pair_line("median", delta.duration);
+            return pair_line("duration, median", delta.duration);
         }
     }
     return std::nullopt;
@@ -136,9 +137,10 @@ ActionDetails details_of(const RunData& run, const SpanRef& ref) {
         details.lines.push_back(line_of(run.twin, ref, name, quantity, error_as));
     };
     add("start", begin_of, ErrorAs::Difference);
-    add("duration", length_of, ErrorAs::Percent);
-    if (const std::optional<DetailLine> median = median_line(run, ref)) {
-        details.lines.push_back(*median);
+    add("duration", length_of, message ? ErrorAs::Difference : ErrorAs::Percent);
+    if (std::optional<DetailLine> median = median_line(run, ref)) {
+        median->error = message ? "" : median->error;
+        details.lines.push_back(*std::move(median));
     }
     add(message ? "wait" : "idle before", wait_before, ErrorAs::Difference);
     return details;
@@ -149,24 +151,24 @@ std::string sentence_of(const RunData& run, const SpanRef& ref) {
     if (!span) {
         return {};
     }
-    std::string text = fmt::format("{}, {}, {}: {}, starts at {}",
+    std::string text = fmt::format("{}, {}, {}: starts at {}",
                                    to_string(span->action),
                                    place_of(span->action, ref.rank),
                                    side_name(run, ref.side),
-                                   short_time(span->end - span->begin),
                                    time_within(span->begin, run.twin.length(ref.step)));
     if (span->ready > span->begin) {
         text += fmt::format(", waits {}", short_time(span->ready - span->begin));
     }
+    text += fmt::format(", takes {}", short_time(span->end - span->ready));
     if (const std::optional<SpanRef> twin = twin_of(run.twin, ref)) {
         const Span there = *run.twin.span(*twin);
-        const Duration length = there.end - there.begin;
+        const Duration length = there.end - there.ready;
         const bool predicted_here = ref.side == Side::Predicted;
-        const Duration here = span->end - span->begin;
+        const Duration here = span->end - span->ready;
         const std::string error =
             predicted_here ? relative_error(here, length) : relative_error(length, here);
-        text +=
-            fmt::format("; {} {}, error {}", side_name(run, twin->side), short_time(length), error);
+        text += fmt::format("; {} {}", side_name(run, twin->side), short_time(length));
+        text += is_message(span->action.op) || error.empty() ? "" : ", error " + error;
     }
     return text;
 }
@@ -195,7 +197,7 @@ DetailLine time_line(std::string name, const OnSides<Duration>& times) {
 }
 
 DetailLine bubble_line(const OnSides<double>& bubbles) {
-    DetailLine line{.name = "bubble.total", .predicted = {}, .measured = {}, .error = {}};
+    DetailLine line{.name = "bubble", .predicted = {}, .measured = {}, .error = {}};
     for (std::size_t side = 0; side < both_sides.size(); ++side) {
         text_of(line, both_sides[side]) = bubbles[side] ? short_percent(*bubbles[side]) : "";
     }
@@ -205,7 +207,7 @@ DetailLine bubble_line(const OnSides<double>& bubbles) {
     return line;
 }
 
-/// bubble.total: the share of the ranks' pipeline time in which they do not compute.
+/// The bubble: the share of the ranks' pipeline time in which they do not compute.
 double bubble_of(const StepRows& rows) {
     Duration idle{};
     for (const RowIndex& row : rows.ranks) {
@@ -235,7 +237,7 @@ std::vector<DetailLine> step_lines(const RunData& run, int step) {
 }
 
 std::string expected_range(const RunData& run) {
-    if (!run.planned || !run.predicted) {
+    if (!run.planned || !run.planned->knows_bytes || !run.predicted) {
         return "";
     }
     const std::optional<ErrorRange> range =
@@ -291,7 +293,7 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
         if (p == Duration{0} && m == Duration{0}) {
             continue;
         }
-        lines.push_back({.name = std::string(part.word),
+        lines.push_back({.name = std::string(part.words),
                          .predicted = predicted ? short_time(p) : "",
                          .measured = measured ? short_time(m) : "",
                          .error = predicted && measured ? signed_duration(p - m) : ""});

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/base/median.h"
 #include "core/base/short_number.h"
 #include "gui/view/analysis/action_details.h"
 
@@ -44,6 +45,8 @@ std::vector<double> magnitudes(const std::vector<double>& values) {
 /// Errors of one cost so far.
 struct Seen {
     std::vector<double> percents;
+    std::vector<Duration> predicted;
+    std::vector<Duration> measured;
     Pair total{};
     SpanRef worst;
     Duration worst_off{-1};
@@ -98,6 +101,8 @@ class Collector {
         }
         Seen& seen = costs_[{action.op, action.stage}];
         seen.percents.push_back(percent);
+        seen.predicted.push_back(duration.predicted);
+        seen.measured.push_back(duration.measured);
         seen.total.predicted += duration.predicted;
         seen.total.measured += duration.measured;
         if (off(duration) > seen.worst_off) {
@@ -149,17 +154,18 @@ class Collector {
 
     CostError cost_error(Op op, int stage, const Seen& seen) const {
         const auto count = static_cast<std::int64_t>(seen.percents.size());
+        const Pair medians{.predicted = median(seen.predicted), .measured = median(seen.measured)};
         CostError error{.op = op,
                         .stage = stage,
                         .count = count,
-                        .predicted = seen.total.predicted / count,
-                        .measured = seen.total.measured / count,
+                        .predicted = medians.predicted,
+                        .measured = medians.measured,
                         .per_step = (seen.total.predicted - seen.total.measured) / result_.steps,
+                        .error_percent = medians.error_percent(),
                         .worst = seen.worst,
                         .histogram = {.bin_percent = bin_percent_, .counts = {}}};
         error.histogram.counts.assign(2 * bins_per_side, 0);
         for (const double percent : seen.percents) {
-            error.mean_percent += percent / static_cast<double>(count);
             error.mape += std::abs(percent) / static_cast<double>(count);
             const double place = std::floor(percent / bin_percent_);
             const double bin = std::clamp(place, -1.0 * bins_per_side, bins_per_side - 1.0);
@@ -191,14 +197,14 @@ std::string sentence_of(const ErrorSummary& summary) {
         return "Every cost is as predicted.";
     }
     return fmt::format(
-        "The {} of stage {} has the largest error: predicted {}, {} {} on average, error {}; its "
+        "The {} of stage {} has the largest error: predicted {}, {} {}, error {}, by medians; its "
         "actions together are {} {} per step.",
         op_words(cost.op),
         cost.stage,
         short_time(cost.predicted),
         summary.measured,
         short_time(cost.measured),
-        percent_text(cost.mean_percent),
+        percent_text(cost.error_percent),
         short_time(magnitude(cost.per_step)),
         cost.per_step > Duration{} ? "too long" : "too short");
 }

@@ -23,13 +23,13 @@ struct CostError {
     Op op{};
     int stage = 0;
     std::int64_t count = 0;
-    Duration predicted{};  ///< mean
-    Duration measured{};   ///< mean
-    Duration per_step{};   ///< predicted - measured of all its actions, mean over the steps
-    double mean_percent = 0;
-    double p95_percent = 0;  ///< 95 % of the errors are no further from 0
-    double mape = 0;         ///< mean of the errors without their signs
-    SpanRef worst;           ///< the action that was furthest off, in time
+    Duration predicted{};      ///< median
+    Duration measured{};       ///< median
+    Duration per_step{};       ///< predicted - measured of all its actions, mean over the steps
+    double error_percent = 0;  ///< of the medians
+    double p95_percent = 0;    ///< 95 % of the errors are no further from 0
+    double mape = 0;           ///< mean of the errors without their signs
+    SpanRef worst;             ///< the action that was furthest off, in time
     ErrorHistogram histogram;
 };
 

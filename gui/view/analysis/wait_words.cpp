@@ -10,7 +10,6 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "core/base/number_text.h"
 #include "core/base/short_number.h"
 
 namespace pipetwin::gui {
@@ -79,7 +78,7 @@ std::string reason_words(const StepAnalysis& analysis, const SpanRef& ref) {
     }
     if (rest > Duration{}) {
         parts.push_back(fmt::format(
-            "{} for {}", short_time(rest), counted(reasons.size() - most_named, "other")));
+            "{} for {} smaller causes together", short_time(rest), reasons.size() - most_named));
     }
     const Duration unexplained = analysis.split_of(ref)[WaitPart::Unexplained];
     if (unexplained != Duration{}) {

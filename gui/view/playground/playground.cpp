@@ -123,8 +123,8 @@ std::optional<double> bubble_with_more(PlaygroundSettings settings) {
 
 std::string bubble_words(const PlaygroundSettings& settings, double bubble) {
     std::string text =
-        "the bubble: ranks wait while the pipeline fills at the start of a step and drains at its "
-        "end, even with equal stages and instant messages.";
+        "fill and drain: ranks wait while the pipeline fills at the start of a step and drains at "
+        "its end, even with equal stages and instant messages.";
     if (const auto more = bubble_with_more(settings); more && *more < bubble - 0.0005) {
         text += fmt::format(" With {} micro-batches the bubble would be {}.",
                             2 * settings.micro_batches,

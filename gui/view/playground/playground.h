@@ -16,7 +16,7 @@ struct PlaygroundSettings {
     std::string schedule{"1f1b"};  ///< our name of a schedule
     int stages = 4;                ///< K: ranks
     int micro_batches = 8;         ///< M
-    int chunks = 1;                ///< v: virtual stages of a rank
+    int chunks = 1;                ///< v: stages of a rank
     double forward_ms = 1;
     double backward_input_ms = 1;
     double backward_weight_ms = 1;

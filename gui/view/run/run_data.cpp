@@ -150,6 +150,14 @@ void refuse_other_kinds(const fs::path& file, FileKind kind) {
                                     "profile or a run folder",
                                     pipetwin::words(kind)),
                         "'pipetwin import' makes a scenario or a profile of other programs' files");
+        case FileKind::Picture:
+        case FileKind::PlanTable:
+            throw Error(ErrorKind::BadInput,
+                        file.string(),
+                        fmt::format("this is {}, expected a scenario, a schedule, a trace, a "
+                                    "profile or a run folder",
+                                    pipetwin::words(kind)),
+                        "open the scenarios or schedules that it was made of");
         default:
             return;
     }
@@ -440,6 +448,10 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
         note_alone(run);
     }
     if (has_predicted && sides.plan) {
+        if (!sides.simulated) {
+            run.notes.emplace_back(
+                "A schedule says no times: a forward takes 1 ms, a backward 2 ms, a message none.");
+        }
         run.own_plan = std::move(sides.plan);
     }
     return run;
@@ -452,6 +464,25 @@ Schedule form_of(const Schedule& schedule) {
             .ranks = {},
             .tied_ends = schedule.tied_ends,
             .skips = schedule.skips};
+}
+
+Throughput throughput_of(const Plan& plan, Duration step) {
+    const std::optional<std::int64_t> samples = plan.samples();
+    const auto work = static_cast<double>(samples.value_or(plan.micro_batches()));
+    return {.per_second = step > Duration{} ? work / to_seconds(step) : 0,
+            .counts_samples = samples.has_value()};
+}
+
+std::optional<Throughput> throughput_of(const RunData& run, Side side) {
+    const std::optional<SideData>& data = run.side(side);
+    if (!data) {
+        return std::nullopt;
+    }
+    if (run.plan() != nullptr) {
+        return throughput_of(*run.plan(), data->step);
+    }
+    return Throughput{.per_second =
+                          data->step > Duration{} ? run.micro_batches / to_seconds(data->step) : 0};
 }
 
 std::string side_name(const RunData& run, Side side) {

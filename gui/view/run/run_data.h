@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/costs/profile.h"
@@ -43,6 +44,7 @@ struct PlannedRun {
     Model model;
     Profile profile;
     Plan plan;
+    bool knows_bytes = true;  ///< else its costs are estimated times, and its memory is not known
 };
 
 /// A run as the window shows it: read, aligned and compared once, then never changed.
@@ -96,6 +98,19 @@ RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica =
 
 /// The schedule without its rows: which rank has which stage, and which stages share weights.
 Schedule form_of(const Schedule& schedule);
+
+/// How much of its work a step does in a second.
+struct Throughput {
+    double per_second = 0;        ///< 0 where the step takes no time
+    bool counts_samples = false;  ///< else it counts micro-batches, as no samples are known
+
+    /// "samples/s" or "micro-batches/s".
+    std::string_view unit() const { return counts_samples ? "samples/s" : "micro-batches/s"; }
+};
+/// Throughput of a plan with a step of this length.
+Throughput throughput_of(const Plan& plan, Duration step);
+/// Throughput of a side of a run; none where the side is missing.
+std::optional<Throughput> throughput_of(const RunData& run, Side side);
 
 /// Name of a side: "measured", "emulated" or "predicted"; "" where it is missing.
 std::string side_name(const RunData& run, Side side);

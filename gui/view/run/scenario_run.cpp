@@ -113,10 +113,11 @@ ScenarioRun simulated(const Scenario& written, FoundCosts costs) {
     if (!costs.estimated) {  // else the plan says once more that its costs are not this machine's
         run.notes.insert(run.notes.end(), plan->notes.begin(), plan->notes.end());
     }
-    if (!costs.estimated) {
-        run.planned = std::make_shared<const PlannedRun>(
-            std::move(scenario), std::move(model), std::move(costs.profile), std::move(plan));
-    }
+    run.planned = std::make_shared<const PlannedRun>(std::move(scenario),
+                                                     std::move(model),
+                                                     std::move(costs.profile),
+                                                     std::move(plan),
+                                                     !costs.estimated);
     return run;
 }
 

@@ -13,7 +13,7 @@ namespace pipetwin::gui {
 /// The simulated step of a scenario, and what it was planned from.
 struct ScenarioRun {
     Trace trace;  ///< predicted; with memory where the bytes of the layers are known
-    std::shared_ptr<const PlannedRun> planned;  ///< null where the costs are estimated
+    std::shared_ptr<const PlannedRun> planned;
     Plan plan;
     std::vector<std::string> notes;  ///< what a reader has to know of the costs, in sentences
 };

@@ -28,6 +28,11 @@ Duration shift_for(const Twin& twin, const SpanRef& selected, int step) {
     return twin.span(measured)->begin - twin.span(predicted)->begin;
 }
 
+/// The row of a rank under `y` of the layout; null beside the rows, and where there is no step.
+const Row* row_of_steps(const StepPlaces& places, const RowLayout& layout, double y) {
+    return places.step_count() == 0 ? nullptr : layout.row_at(y);
+}
+
 }  // namespace
 
 Alignment next(Alignment alignment) {
@@ -100,8 +105,8 @@ std::optional<SpanRef> hit(const Twin& twin,
                            const ViewTransform& view,
                            double x,
                            double y) {
-    const Row* const row = layout.row_at(y);
-    if (row == nullptr || places.step_count() == 0) {
+    const Row* const row = row_of_steps(places, layout, y);
+    if (row == nullptr) {
         return std::nullopt;
     }
     const int middle = places.step_at(view.time_at(x));
@@ -125,8 +130,8 @@ std::optional<SpanRef> idle_at(const Twin& twin,
                                const ViewTransform& view,
                                double x,
                                double y) {
-    const Row* const row = layout.row_at(y);
-    if (row == nullptr || places.step_count() == 0) {
+    const Row* const row = row_of_steps(places, layout, y);
+    if (row == nullptr) {
         return std::nullopt;
     }
     const Duration on_axis = view.time_at(x);

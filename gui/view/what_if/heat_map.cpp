@@ -24,9 +24,8 @@ HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
         const Plan& plan = step.plan;
         const TimeMetrics metrics = measure_times(plan, step.times);
         cell.bubble = metrics.bubble.total;
-        cell.per_second = metrics.samples_per_second.value_or(
-            metrics.step > Duration{} ? plan.micro_batches() / to_seconds(metrics.step) : 0);
-        if (plan->partition) {
+        cell.per_second = throughput_of(plan, metrics.step).per_second;
+        if (plan->partition && source.knows_bytes()) {
             const std::vector<Bytes> peaks =
                 plan->host_link
                     ? peak_totals(plan, timeline_of(plan->schedule.ranks, std::move(step.times)))
@@ -237,7 +236,7 @@ HeatMap heat_map(const WhatIfSource& source,
         ranges.least_stages, ranges.most_stages, most_rows, {own.stages, settings.stages});
     map.micro_batches = spread_numbers(
         1, ranges.most_micro_batches, most_columns, {own.micro_batches, settings.micro_batches});
-    map.knows_memory = ranges.has_partition;
+    map.knows_memory = ranges.has_partition && source.knows_bytes();
     map.counts_samples = source.run().planned != nullptr;
     for (const int stages : map.stages) {
         for (const int micro_batches : map.micro_batches) {

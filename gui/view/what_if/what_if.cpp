@@ -138,6 +138,9 @@ WhatIfSource::WhatIfSource(std::shared_ptr<const RunData> run) : run_(std::move(
 
 void WhatIfSource::take_planned() {
     settings_ = settings_of(*run_->planned);
+    if (!knows_bytes()) {
+        note_ = "The costs are estimated, so no memory is known.";
+    }
     const std::vector<LinkCost>& links = run_->planned->plan->links;
     if (!links.empty()) {
         link_ = slowest(links);
@@ -252,11 +255,9 @@ void WhatIfSource::take_trace() {
                  .recompute = costs.recompute,
                  .partition = {}};
     plain_ = std::move(costs);
-    note_ = fmt::format(
-        "{} Costs are the medians of the stages, updates take no time, and a micro-batch is one "
-        "sample.",
-        run_->scenario.empty() ? "The run has no scenario."
-                               : "The costs of single layers are not measured.");
+    note_ =
+        "The run has no scenario. Costs are the medians of the stages, updates take no time, and "
+        "a micro-batch is one sample.";
 }
 
 int WhatIfSource::stages_of_machine() const {
@@ -420,7 +421,7 @@ std::shared_ptr<const PlannedRun> WhatIfSource::planned(const WhatIf& settings,
         return nullptr;
     }
     return std::make_shared<const PlannedRun>(
-        scenario(settings), run_->planned->model, run_->planned->profile, plan);
+        scenario(settings), run_->planned->model, run_->planned->profile, plan, knows_bytes());
 }
 
 std::vector<LayerTime> WhatIfSource::layer_times(const WhatIf& settings) const {
@@ -548,7 +549,9 @@ WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings, sim::
         // host memory.
         const bool same_memory = latest != nullptr && !plan->host_link &&
                                  latest->plan->channel_capacity == plan->channel_capacity;
-        std::vector<MemoryRow> memory = same_memory ? latest->memory : memory_rows(plan, rows);
+        std::vector<MemoryRow> memory = same_memory            ? latest->memory
+                                        : source.knows_bytes() ? memory_rows(plan, rows)
+                                                               : std::vector<MemoryRow>();
         source.keep(std::make_shared<const WhatIfRows>(
             WhatIfRows{settings, plan, actions_of(rows), memory}));
         std::vector<Bytes> peaks = peaks_of(plan, memory);
@@ -611,7 +614,7 @@ Comparison with_predicted(Comparison comparison, const WhatIfStep& step, const T
     }
     for (ActionDelta& delta : comparison.actions) {
         const Span& span = timeline.ranks[as_index(delta.rank)][as_index(delta.cell)];
-        delta.duration.predicted = span.end - span.begin;
+        delta.duration.predicted = span.end - span.ready;
         delta.begin.predicted = span.begin;
     }
     comparison.predicted_breakdown = sim::breakdown(step.plan, timeline);
@@ -659,6 +662,38 @@ std::vector<std::string> schedule_choices(const WhatIfSource& source) {
         names.insert(names.begin(), own);
     }
     return names;
+}
+
+std::string schedule_words(const std::string& name) {
+    const ScheduleTraits& traits = schedule_traits(name);
+    if (traits.name.empty()) {
+        return "";
+    }
+    std::string words = traits.chunks == ChunkCounts::One   ? "One stage on each rank."
+                        : traits.chunks == ChunkCounts::Two ? "Two stages on each rank."
+                                                            : "Several stages on each rank.";
+    if (!traits.trains) {
+        words += "\nForwards only.";
+    } else if (traits.forwards_first) {
+        words += "\nAll forwards of a rank come before its first backward.";
+    }
+    if (traits.split == BackwardSplit::Always) {
+        words +=
+            "\nA backward is cut in two: I, which the rank before waits for, and W, which can "
+            "wait.";
+    }
+    if (traits.order_from_costs) {
+        words += "\nIts order is searched for with the costs.";
+    }
+    if (traits.stale_gradients) {
+        words +=
+            "\nWeights change while micro-batches are under way, so gradients belong to older "
+            "weights: simulated only.";
+    }
+    if (!traits.torch_name.empty()) {
+        words += "\nPyTorch calls it " + std::string(traits.torch_name) + ".";
+    }
+    return words;
 }
 
 }  // namespace pipetwin::gui

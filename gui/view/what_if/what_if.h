@@ -97,6 +97,9 @@ class WhatIfSource {
     /// Note that a reader needs for all of its results; "" if there is none.
     const std::string& note() const { return note_; }
 
+    /// Whether the memory of a what-if is known.
+    bool knows_bytes() const { return run_->planned != nullptr && run_->planned->knows_bytes; }
+
     const RunData& run() const { return *run_; }
     const std::shared_ptr<const RunData>& share_run() const { return run_; }
 
@@ -172,6 +175,10 @@ std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
 
 /// The schedules to choose from, in the order of the command line.
 std::vector<std::string> schedule_choices(const WhatIfSource& source);
+
+/// What a schedule is, in a line or several: how many chunks a rank has, what becomes of a
+/// backward, what is special. "" for an order from a file.
+std::string schedule_words(const std::string& name);
 
 /// Text that names the rank that needs more than its limit, and how much; "" where none does.
 std::string over_limit(const Plan& plan, const std::vector<Bytes>& peaks);

@@ -77,17 +77,17 @@ struct BadSchedule {
 };
 
 constexpr BadSchedule bad_schedules[] = {
-    // What the grammar refuses: line, column and cell.
-    {"0F0,0F1x\n", 3, ":1:8: cell 1, '0F1x': unexpected 'x'"},
-    {"0F0,0B0\n1F0,1Q0\n", 3, ":2:6: cell 1, '1Q0': 'Q' is not a type"},
-    {"", 3, ":1:1: cell 0, '': the file holds no action"},
-    {",,\n", 3, ":1:1: cell 0, '': the file holds no action"},
-    {"0F0,0F65536\n", 3, ":1:7: cell 1, '0F65536': '65536' is too large for a micro-batch"},
-    {"0F0,(0F1;0B0)OVERLAP\n", 3, ":1:5: cell 1, '(0F1;0B0)OVERLAP': expected"},
+    // What the grammar refuses: line and column.
+    {"0F0,0F1x\n", 3, ":1:8: '0F1x': unexpected 'x'"},
+    {"0F0,0B0\n1F0,1Q0\n", 3, ":2:6: '1Q0': 'Q' is not a type"},
+    {"", 3, ":1:1: the file holds no action"},
+    {",,\n", 3, ":1:1: the file holds no action"},
+    {"0F0,0F65536\n", 3, ":1:7: '0F65536': '65536' is too large for a micro-batch"},
+    {"0F0,(0F1;0B0)OVERLAP\n", 3, ":1:5: '(0F1;0B0)OVERLAP': expected"},
     // What reads well but is no valid schedule: rank and cell.
     {"0F0,0F1,0B0\n", 4, "rank 0: 0B1 is missing"},
-    {"0F0,0F0,0B0\n", 4, "rank 0, cell 1: 0F0 is in cell 0 already"},
-    {"0F0,0B0,0B0\n", 4, "rank 0, cell 2: 0B0 is in cell 1 already"},
+    {"0F0,0F0,0B0\n", 4, "rank 0, cell 1: 0F0 is in cells 0 and 1;"},
+    {"0F0,0B0,0B0\n", 4, "rank 0, cell 2: 0B0 is in cells 1 and 2;"},
     {"0B0,0F0\n", 4, "rank 0, cell 0: 0B0 comes before 0F0 (cell 1)"},
     {"0F0,0W0,0I0\n", 4, "rank 0, cell 1: 0W0 comes before 0I0 (cell 2)"},
     {"0F0,0B0\n0F1,0B1\n", 4, "rank 1, cell 0: 0F1 stage 0 is on rank 0"},
@@ -126,7 +126,7 @@ TEST_F(BadInput, AFileOfTooManyColumnsIsRefusedWithLineAndCell) {
     const Outcome outcome = pipetwin({"check", csv});
     EXPECT_EQ(outcome.code, 3);
     EXPECT_THAT(outcome.err,
-                ::testing::HasSubstr(":2:64000000: cell 63999999, '': the file has more than "
+                ::testing::HasSubstr(":2:64000000: the file has more than "
                                      "64000000 cells"));
 }
 
@@ -253,7 +253,7 @@ batch = 8
     const std::vector<Wrong> all{
         {{"pipeline.micro_batches=1"},
          3,
-         "no cost at micro-batch size 8",
+         "no costs of micro-batches of 8 samples",
          "profile it at that size"},
         {{"cluster.memory_limit=0"}, 3, "cluster.memory_limit = 0, expected", ""},
         {{"pipeline.data_parallel=3", "cluster.count=3"},

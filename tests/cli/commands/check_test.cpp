@@ -83,6 +83,72 @@ TEST_F(Check, EveryBrokenRuleIsListedByRankAndCell) {
     EXPECT_THAT(text.err, HasSubstr("not a valid schedule"));
 }
 
+/// `0B1` twice and no `0B2`: the second of the two comes where 0B2 would. Nothing else is wrong.
+TEST_F(Check, AnActionInThePlaceOfAnotherIsOneMistakeAtItsCell) {
+    const std::string csv = file("slip.csv", "0F0,0F1,0F2,0B0,0B1,0B1\n1F0,1F1,1F2,1B0,1B1,1B2\n");
+    const auto problems = pipetwin({"check", csv, "--json"}).json()["problems"];
+    ASSERT_EQ(problems.size(), 1U);
+    EXPECT_EQ(problems[0]["cell"], 5);
+    EXPECT_THAT(pipetwin({"check", csv}).out,
+                AllOf(HasSubstr("rank 0, cell 5: 0B1 is in cells 4 and 5, and 0B2 is missing: cell "
+                                "5 is where 0B2 would come"),
+                      HasSubstr("        ^^^ ^^^\n")));
+}
+
+/// The first of two equal actions can be the wrong one: micro-batches ascend 0, 2, 2.
+TEST_F(Check, OfTwoEqualActionsTheOneOutOfOrderIsBlamed) {
+    const std::string csv = file("slip.csv", "0F0,0F1,0F2,0B0,0B2,0B2\n1F0,1F1,1F2,1B0,1B1,1B2\n");
+    EXPECT_THAT(pipetwin({"check", csv}).out,
+                HasSubstr("rank 0, cell 4: 0B2 is in cells 4 and 5, and 0B1 is missing: cell 4 is "
+                          "where 0B1 would come"));
+}
+
+/// A micro-batch that one action names was taken for one that every stage lacks.
+TEST_F(Check, AMicroBatchThatOneActionNamesIsAMistakeOfThatAction) {
+    const std::string csv = file("slip.csv", "0F0,0F1,0F2,0B0,0B1,0B8\n1F0,1F1,1F2,1B0,1B1,1B2\n");
+    const auto problems = pipetwin({"check", csv, "--json"}).json()["problems"];
+    ASSERT_EQ(problems.size(), 1U);
+    EXPECT_EQ(problems[0]["why"],
+              "is the only action of micro-batch 8, and 0B2 is missing: cell 5 is where 0B2 would "
+              "come");
+}
+
+/// The rank with most of a stage's actions has the stage, wherever its first action is.
+TEST_F(Check, AStageOnAnotherRankIsAMistakeOfTheOneActionThere) {
+    const std::string csv = file("slip.csv", "0F0,1F1,0F2,0B0,0B1,0B2\n1F0,1F1,1F2,1B0,1B1,1B2\n");
+    const auto problems = pipetwin({"check", csv, "--json"}).json()["problems"];
+    ASSERT_EQ(problems.size(), 1U);
+    EXPECT_EQ(problems[0]["why"],
+              "is of stage 1, which is on rank 1, and 0F1 is missing: cell 1 is where 0F1 would "
+              "come");
+}
+
+TEST_F(Check, AMissingActionIsSoughtBetweenItsNeighbours) {
+    const std::string csv = file("short.csv", "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1F1,1F2,1B0,1B2\n");
+    EXPECT_THAT(pipetwin({"check", csv}).out,
+                AllOf(HasSubstr("rank 1: 1B1 is missing: backward of micro-batch 1 on stage 1; 1B0 "
+                                "is in cell 3, 1B2 in cell 4"),
+                      HasSubstr("\n^^^^^^\n")));
+}
+
+TEST_F(Check, FilesOfOtherKindsAreCalledWhatTheyAre) {
+    struct Other {
+        std::string name;
+        std::string content;
+        std::string said;
+    };
+    for (const Other& other :
+         {Other{"a.csv", "rank,first,second\n0F0,0B0\n", "looks like a header"},
+          Other{"b.csv",
+                "schedule,stages,chunks,micro_batches,step_ms,bubble_total,live_stashes\n",
+                "this is a table of compared plans"},
+          Other{"c.svg", "<svg xmlns=\"x\"></svg>\n", "this is a picture"}}) {
+        const Outcome outcome = pipetwin({"check", file(other.name, other.content)});
+        EXPECT_EQ(outcome.code, 3);
+        EXPECT_THAT(outcome.err, AllOf(HasSubstr(other.said), HasSubstr("hint: ")));
+    }
+}
+
 TEST_F(Check, OneFOneBDeadlocksWithoutRoomAndNamesTheCycleAndTheCapacityThatWorks) {
     const std::string csv = file("1f1b.csv", "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
     EXPECT_EQ(pipetwin({"check", csv}).code, 0);

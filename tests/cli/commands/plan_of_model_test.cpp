@@ -99,7 +99,7 @@ TEST_F(PlanOfModel, SaysTheAnswerFirst) {
     const Outcome outcome = pipetwin(question());
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out,
-                AllOf(StartsWith("gpt2-1.5b on 8 x h100-sxm (1 node of 8x-h100-sxm), 65,500 tokens "
+                AllOf(StartsWith("gpt2-1.5b on 8 x h100-sxm (1 node of 8x-h100-sxm), 65,536 tokens "
                                  "per step (64 samples of 1,024)"),
                       HasSubstr("The answer\n"),
                       HasSubstr(" tokens/s, "),
@@ -160,6 +160,47 @@ TEST_F(PlanOfModel, WritesWhatOtherSystemsReadOrSaysWhyNot) {
                                                               best["data_parallel"].get<int>())));
     const auto modules = nlohmann::json::parse(content_of(path("answer/torchtitan.json")));
     EXPECT_EQ(modules.size(), 4U);
+}
+
+// A profile has no sizes of a model; the folder's export once lacked them.
+TEST_F(PlanOfModel, WritesAFolderWhoseExportIsWhatWasWritten) {
+    ASSERT_EQ(pipetwin(question({"--out",
+                                 path("answer"),
+                                 "--whole-blocks",
+                                 "--set",
+                                 "pipeline.stages=4",
+                                 "--schedule",
+                                 "1f1b"}))
+                  .code,
+              0);
+    const std::string flags = content_of(path("answer/megatron-flags.txt"));
+    EXPECT_THAT(flags, HasSubstr("--hidden-size 1600"));
+    for (const std::string& source : {path("answer"), path("answer/scenario.toml")}) {
+        const Outcome exported =
+            pipetwin({"export", "megatron-flags", source, "--out", path("flags.txt"), "--force"});
+        ASSERT_EQ(exported.code, 0) << exported.err;
+        EXPECT_EQ(content_of(path("flags.txt")), flags) << source;
+    }
+}
+
+TEST_F(PlanOfModel, CountsALengthInThousandsOf1024) {
+    const auto tokens = [](const std::string& sequence) {
+        return pipetwin({"plan",
+                         "llama-3.2-1b",
+                         "--cluster",
+                         "8x-h100-sxm",
+                         "--sequence",
+                         sequence,
+                         "--batch-tokens",
+                         "64k",
+                         "--schedule",
+                         "1f1b",
+                         "--json",
+                         "--quiet"})
+            .json()["answer"]["tokens_per_step"];
+    };
+    EXPECT_EQ(tokens("2k"), 65'536);
+    EXPECT_EQ(tokens("2k"), tokens("2048"));
 }
 
 // A folder that was planned again must not keep the exports of the plan before.

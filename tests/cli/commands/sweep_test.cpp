@@ -159,6 +159,70 @@ TEST_F(Sweep, OneScheduleFileIsThatOfItsOwnOption) {
     EXPECT_EQ(step("--schedule-file"), 9);
 }
 
+// A rank's time is shared out to its pieces, whatever the placement: with one micro-batch a step is
+// all of the ranks' times, one after the other.
+TEST_F(Sweep, RanksMayTakeDifferentTimes) {
+    const Outcome outcome = pipetwin({"simulate",
+                                      "--json",
+                                      "--schedule",
+                                      "gpipe,looped-bfs,hanayo",
+                                      "--stages",
+                                      "2",
+                                      "--micro-batches",
+                                      "1",
+                                      "--forward-ms",
+                                      "1,3",
+                                      "--backward-ms",
+                                      "2,4"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (const auto& plan : outcome.json()["plans"]) {
+        EXPECT_EQ(plan["step_ms"], 10) << plan;
+    }
+}
+
+// One rank that takes twice as long: with one micro-batch the step is longer by its time.
+TEST_F(Sweep, AStragglerHasAColumn) {
+    const std::vector<std::string> args{"simulate",
+                                        "--schedule",
+                                        "gpipe,1f1b",
+                                        "--stages",
+                                        "2",
+                                        "--micro-batches",
+                                        "1",
+                                        "--forward-ms",
+                                        "1",
+                                        "--backward-ms",
+                                        "2",
+                                        "--straggler",
+                                        "0:2"};
+    for (const auto& plan : pipetwin(joined(args, {"--json"})).json()["plans"]) {
+        EXPECT_EQ(plan["straggler"]["step_ms"], 9) << plan;
+    }
+    EXPECT_THAT(pipetwin(joined(args, {"--csv", path("all.csv")})).out,
+                HasSubstr("straggler: step if rank 0 takes 2 times as long"));
+    EXPECT_THAT(content_of(path("all.csv")),
+                AllOf(HasSubstr("live_stashes,straggler_step_ms\n"), HasSubstr(",9\n")));
+}
+
+// What a script compares must not pass where a schedule of its own has no plan.
+TEST_F(Sweep, AFileThatDeadlocksIsAnError) {
+    const std::string dead = file("dead.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
+    const Outcome outcome = pipetwin({"simulate",
+                                      "--schedule",
+                                      "1f1b," + dead,
+                                      "--stages",
+                                      "2",
+                                      "--micro-batches",
+                                      "2",
+                                      "--forward-ms",
+                                      "1",
+                                      "--backward-ms",
+                                      "2"});
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("fastest"), HasSubstr("no plan: " + dead)));
+    EXPECT_THAT(outcome.err, HasSubstr("pipetwin check " + dead));
+}
+
 TEST_F(Sweep, RefusesWhatCannotBeCompared) {
     struct Case {
         std::vector<std::string> args;
@@ -175,8 +239,8 @@ TEST_F(Sweep, RefusesWhatCannotBeCompared) {
               "is for several plans"},
              {joined({"simulate", "--schedule", "gpipe,1f1b", "--out", path("x")}, numbers),
               2,
-              "plain numbers alone"},
-             {{"simulate", scenario, "--schedule", "gpipe,1f1b"}, 2, "plain numbers alone"},
+              "have no one folder"},
+             {{"simulate", scenario, "--schedule", "gpipe,1f1b"}, 2, "pipetwin sweep"},
              {{"simulate", "--schedule", "gpipe,1f1b", "--stages", "4"}, 2, "micro-batches"},
              {joined({"simulate", "--schedule", "naive,chimera"}, numbers),
               4,
@@ -189,11 +253,11 @@ TEST_F(Sweep, RefusesWhatCannotBeCompared) {
                "--micro-batches",
                "4",
                "--forward-ms",
-               "1,2",
+               "1,2,3",
                "--backward-ms",
                "2"},
               2,
-              "expected one number"}}) {
+              "3 numbers for 2 ranks"}}) {
         const Outcome outcome = pipetwin(one.args);
         EXPECT_EQ(outcome.code, one.code) << outcome.err;
         EXPECT_THAT(outcome.err, HasSubstr(one.text));

@@ -318,5 +318,40 @@ TEST_F(GPipeAmoebaNetSpeed, OnTpusGrowsLessThanThatOfEqualLayersAndIsPredictedWi
     EXPECT_LT(of_8, 3.517);
 }
 
+// --- GPipe, section 5: translation. ---
+
+class GPipeTranslation : public ImagePapers {};
+
+/// As many accelerators of 16 GiB as the paper had. It prints that all of them fit, and that a model
+/// grows with the accelerators without slowing them down: here by a seventh at most.
+TEST_F(GPipeTranslation, EveryModelFitsWhereItWasTrainedAndKeepsItsDevicesBusy) {
+    struct Size {
+        int layers;
+        int feed_forward;
+        int heads;
+        int stages;
+    };
+    double alone = 0;
+    for (const Size& row : {Size{6, 8192, 16, 1},
+                           Size{12, 16384, 32, 2},
+                           Size{24, 8192, 16, 4},
+                           Size{32, 16384, 32, 8},
+                           Size{64, 16384, 32, 16}}) {
+        const nlohmann::json result =
+            simulated("gpipe-translation",
+                      "tpu-v3",
+                      {fmt::format("model.layers={}", row.layers),
+                       fmt::format("model.feed_forward={}", row.feed_forward),
+                       fmt::format("model.heads={}", row.heads),
+                       fmt::format("pipeline.stages={}", row.stages)});
+        for (const nlohmann::json& device : result["devices"]) {
+            EXPECT_LE(device["peak_bytes"]["total"].get<double>(), 16 * gibibyte) << row.layers;
+        }
+        const double utilisation = result["model_flops_utilisation"].get<double>();
+        alone = row.stages == 1 ? utilisation : alone;
+        EXPECT_GE(utilisation, alone * 6 / 7) << row.layers;
+    }
+}
+
 }  // namespace image_paper_test
 }  // namespace pipetwin::cli

@@ -75,7 +75,7 @@ TEST(ReportHtml, ShowsBothTimelinesAndEveryTable) {
                                    "Peak memory",
                                    "Noise of the machine",
                                    "1.020",
-                                   "all forward",
+                                   "mean over ranks",
                                    "aria-label=\"loss of every step\"",
                                    "sizes = [",
                                    "prefers-color-scheme: dark",
@@ -95,13 +95,20 @@ TEST(ReportHtml, SaysAtTheTopWhereTheErrorsSayNothing) {
     EXPECT_THAT(quiet, Not(HasSubstr("class=\"warning\"")));
     EXPECT_THAT(quiet, HasSubstr("class=\"figure good\""));
     const std::string busy = top({.stolen_percent = 40.25, .dropped_steps = 80, .steps = 0});
-    EXPECT_THAT(busy, HasSubstr("The machine was busy while this run was measured."));
+    EXPECT_THAT(busy, HasSubstr("The machine was busy."));
     EXPECT_THAT(busy, HasSubstr("Others used 40.2 % of the time"));
     EXPECT_THAT(busy, Not(HasSubstr("class=\"figure good\"")));
     EXPECT_THAT(busy, HasSubstr("not valid: the machine was busy"));
     EXPECT_THAT(top({.dropped_steps = 2, .steps = 1}),
                 HasSubstr("The run is too short to be compared."));
     EXPECT_THAT(top({.steps = 31, .costs_apart = 1.4}), HasSubstr("The machine was busy"));
+    // Nothing was stolen where the ranks themselves are too many.
+    const std::string shared =
+        top({.dropped_steps = 80, .steps = 0, .sharing_ranks = 4, .shared_cores = 2});
+    EXPECT_THAT(shared, HasSubstr("4 ranks shared 2 cores"));
+    EXPECT_THAT(shared, HasSubstr("not valid: ranks shared cores"));
+    EXPECT_THAT(shared, Not(HasSubstr("busy")));
+    EXPECT_THAT(shared, Not(HasSubstr("Others used")));
 }
 
 TEST(ReportHtml, HasTheSentencesOfSimulate) {
@@ -147,10 +154,10 @@ TEST(ReportHtml, SaysHowToOpenTheRunInTheWindow) {
 TEST(ReportHtml, GlossaryExplainsTheWordsOfThePageAlone) {
     std::string words;
     for (const BreakdownPart& part : breakdown_parts) {
-        words += fmt::format("{} ", part.word);
+        words += fmt::format("{} ", part.words);
     }
     for (const BreakdownPart& part : breakdown_parts) {
-        EXPECT_THAT(report_glossary(words), HasSubstr(fmt::format("<dt>{}", part.word)));
+        EXPECT_THAT(report_glossary(words), HasSubstr(fmt::format("<dt>{}", part.words)));
     }
     EXPECT_THAT(report_glossary("a stage"), HasSubstr("<dt>stage</dt>"));
     EXPECT_THAT(report_glossary("a stage"), Not(HasSubstr("<dt>rank</dt>")));

@@ -2,6 +2,7 @@
 
 #include "cli/predict/prediction.h"
 #include "cli/text/explanation_text.h"
+#include "cli/text/sentences.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"
@@ -42,12 +43,13 @@ TEST(Explanation, OfBalancedGPipe) {
         "Where the time goes\n"
         "A step takes 57.0 ms. On average a rank (one device of the pipeline) works for 48.0 ms of "
         "it and waits for 9.0 ms (15.8 %).\n"
-        "9.0 ms of the wait is the bubble: even if all stages (parts of the model, one behind the "
-        "other) took equally long and messages took no time, the pipeline would have to fill at "
+        "9.0 ms of the wait is fill and drain: even if all stages (parts of the model, one behind "
+        "the other) took equally long and messages took no time, the pipeline would have to fill "
+        "at "
         "the "
         "start of a step and to drain at its end. Rank 3 cannot begin before 3.0 "
         "ms, when the first micro-batch (a slice of the batch) reaches it, and it is done 6.0 "
-        "ms before the end of the step. More micro-batches make the bubble's share of the step "
+        "ms before the end of the step. More micro-batches make this share of the step "
         "smaller: 32 instead of 16 would bring it from 15.8 % to 8.6 %.\n"
         "The longest single wait is that of rank 0: 9.0 ms before 0B15 (the backward of "
         "micro-batch 15 on stage 0). It waited for 3F13, 3F14, 3F15, 3B15, 2B15 and 1B15, one "
@@ -217,6 +219,28 @@ TEST(Explanation, StandsInTheJsonOfSimulate) {
     EXPECT_EQ((*found)["step_ms"], 7.0);
     EXPECT_EQ((*found)["gain_percent"], 30.0);
     EXPECT_TRUE(found->contains("least_step_ms"));
+}
+
+/// Each part rounded by itself could add up to a tenth more or less than the whole.
+TEST(Explanation, PartsOfAWaitAddUpAsTheyAreShown) {
+    const Times time(milliseconds(40));
+    const auto parts = [&time](std::vector<int> microseconds) {
+        std::vector<Duration> exact;
+        Duration whole{};
+        for (const int part : microseconds) {
+            exact.emplace_back(std::chrono::microseconds(part));
+            whole += exact.back();
+        }
+        std::string text = time(whole) + ':';
+        for (const Duration part : time.parts_of(whole, exact)) {
+            text += ' ' + time.number(part);
+        }
+        return text;
+    };
+    EXPECT_EQ(parts({7'140, 3'360, 1'340}), "11.8 ms: 7.1 3.4 1.3");
+    EXPECT_EQ(parts({10'040, 10'040, 10'040}), "30.1 ms: 10.1 10.0 10.0");
+    EXPECT_EQ(parts({9'000, 0, 0}), "9.0 ms: 9.0 0.0 0.0");
+    EXPECT_EQ(parts({160, 210}), "0.37 ms: 0.16 0.21");
 }
 
 }  // namespace explanation_test

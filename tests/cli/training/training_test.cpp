@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <future>
@@ -52,6 +53,16 @@ TEST_F(Training, RunWritesTheWholeFolderAndComparesBothSides) {
          {"predicted", "measured", "error", "peak of rank 1", "noise", "report.html"}) {
         EXPECT_THAT(outcome.out, HasSubstr(text));
     }
+}
+
+TEST_F(Training, QuietlyPrintsTheLastStepAlone) {
+    const Outcome outcome = pipetwin(command("train", {"--quiet"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(std::ranges::count(outcome.out, '\n'), 1);
+    const std::string all = pipetwin(command("train", {"--force"})).out;
+    const std::string begin = outcome.out.substr(0, outcome.out.find(" loss"));  // "step     9"
+    EXPECT_THAT(all.substr(all.rfind("step ")), ::testing::StartsWith(begin));
 }
 
 TEST_F(Training, LiveStepsAreWrittenOnlyWhereTheyAreAskedFor) {

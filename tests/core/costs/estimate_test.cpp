@@ -814,7 +814,7 @@ TEST(Calibration, WhatDoesNotFitIsRefused) {
     EXPECT_THAT(refusal({"head", 1, Duration{0}, Duration{1}}).text(),
                 HasSubstr("measured 0 ns, estimated 25600 ns"));
     EXPECT_THAT(refusal({"head", 100, Duration{1}, Duration{1}}).text(),
-                HasSubstr("no cost at micro-batch size 100"));
+                HasSubstr("no costs of micro-batches of 100 samples"));
     EXPECT_THAT(error_of([] {
                     parse_calibration(
                         R"({"schema_version": 1, "points": [

@@ -1,5 +1,3 @@
-#include "core/model/transformers.h"
-
 #include <cmath>
 #include <numbers>
 #include <string>
@@ -7,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/model/transformers.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

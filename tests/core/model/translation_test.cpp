@@ -62,8 +62,8 @@ TEST(TranslationModel, HasAnEncoderAndADecoderThatReadsItsMemory) {
 }
 
 // With a = 64 A channels, d = 1024, V = 64,000: an attention has 4 d a + 3 a + d parameters, a
-// feed-forward half 2 d H + H + d, a norm 2 d; an encoder's block has two norms, a decoder's three and
-// both attentions; behind each half is a norm. Huang et al. print 400M, 1.3B, 1.3B, 3B and 6B.
+// feed-forward half 2 d H + H + d, a norm 2 d; an encoder's block has two norms, a decoder's three
+// and both attentions; behind each half is a norm. Huang et al. print 400M, 1.3B, 1.3B, 3B and 6B.
 TEST(TranslationModel, HasTheParametersOfGPipesFiveModels) {
     struct Row {
         int layers;
@@ -98,8 +98,8 @@ TEST(TranslationModel, HasTheParametersOfGPipesFiveModels) {
     EXPECT_EQ(decoder, 25'189'376);
 }
 
-// 1 - e for the target and e / (V - 1) for each other: the same as a share s of all classes with s /
-// V = e / (V - 1).
+// 1 - e for the target and e / (V - 1) for each other: the same as a share s of all classes with s
+// / V = e / (V - 1).
 TEST(TranslationModel, SmoothsTheLabelsByEitherDefinition) {
     TranslationSizes sizes{.layers = 1,
                            .d_model = 8,

@@ -185,7 +185,7 @@ TEST(PlainPlan, ReportsWhatIsWrongWithAFileByItsOwnCells) {
     const Error error = error_of([&] { make_plan(costs); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_EQ(error.place(), "x.csv");
-    EXPECT_THAT(error.text(), HasSubstr("rank 1, cell 2: 1B0 is in cell 1 already"));
+    EXPECT_THAT(error.text(), HasSubstr("rank 1, cell 2: 1B0 is in cells 1 and 2;"));
 }
 
 TEST(PlainPlan, RefusesAFileThatRecomputesHereAndThere) {

@@ -59,5 +59,13 @@ TEST(ShapeNotes, NameKeysOfReplicasWhereThereIsOne) {
                             HasSubstr("prefetch changes nothing")));
 }
 
+TEST(ShapeNotes, CountMicroBatchesOfUnequalSizes) {
+    AskedShape asked = shape();
+    asked.micro_batches = 6;
+    asked.samples = 16;
+    EXPECT_THAT(shape_notes(asked),
+                ElementsAre("16 samples in 6 micro-batches: 4 of 3, and 2 of 2"));
+}
+
 }  // namespace shape_notes_test
 }  // namespace pipetwin

@@ -192,7 +192,7 @@ TEST(PlanDevices, SizesOutsideTheSamplesAreNamed) {
                             "scaled in proportion, 'b' from size 1"));
     EXPECT_EQ(plan->cost_source, CostSource::Estimated);
     EXPECT_THAT(plan_error_of(partitioned({2, 3}, 2, 6), profile).text(),
-                HasSubstr("no cost at micro-batch size 3: the only sample is of size 1"));
+                HasSubstr("no costs of micro-batches of 3 samples: they are known of 1 sample"));
 }
 
 }  // namespace plan_devices_test

@@ -55,5 +55,28 @@ TEST_F(OwnSchedule, NeedsASampleForEveryMicroBatch) {
     EXPECT_THAT(error.what(), HasSubstr("3 micro-batches, but a mini-batch has 2 samples"));
 }
 
+TEST(ListOfSchedules, IsOpenAndIsReadBackAsItIsPrinted) {
+    const Scenario s = parse(with(gpt, "[pipeline]\nschedule = [\"1F1B\", \"zb-h1\", \"1f1b\"]\n"));
+    EXPECT_EQ(s.pipeline.schedule, std::nullopt);
+    EXPECT_EQ(s.pipeline.schedules, (std::vector<std::string>{"1f1b", "zb-h1"}));
+    EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").pipeline, s.pipeline);
+    const Error error = error_of([&s] { settle(s); });
+    EXPECT_THAT(error.what(), HasSubstr("pipeline.schedule"));
+}
+
+TEST(ListOfSchedules, WithOneNameIsThatSchedule) {
+    EXPECT_EQ(parse(with(gpt, "[pipeline]\nschedule = [\"zb-h1\"]\n")).pipeline.schedule, "zb-h1");
+}
+
+TEST(ListOfSchedules, RefusesWhatIsNoName) {
+    const auto hint = [](const std::string& value) {
+        return error_of([&] { parse(with(gpt, "[pipeline]\nschedule = " + value + "\n")); }).hint();
+    };
+    EXPECT_THAT(hint("[\"1f1b\", \"zbh1\"]"), HasSubstr("zb-h1"));
+    EXPECT_THAT(hint("[\"1f1b\", \"own.csv\"]"), HasSubstr("schedule = \"own.csv\""));
+    EXPECT_THAT(hint("[]"), HasSubstr("\"auto\""));
+    EXPECT_THAT(hint("\"[1f1b,zb-h1]\""), HasSubstr("[\"1f1b\", \"zb-h1\"]"));
+}
+
 }  // namespace scenario_schedule_test
 }  // namespace pipetwin

@@ -81,7 +81,7 @@ TEST(Validate, FindsAFullBackwardBesideItsParts) {
 
 TEST(Validate, FindsADoubledAction) {
     EXPECT_THAT(validate(schedule_of({"0F0 0F0 0B0"})),
-                ElementsAre(violation(0, 1, "0F0", "is in cell 0 already")));
+                ElementsAre(violation(0, 1, "0F0", "is in cells 0 and 1;")));
 }
 
 TEST(Validate, FindsAMicroBatchOutOfRange) {
@@ -323,9 +323,8 @@ TEST(Validate, SaysOnceThatThereAreFarTooManyActions) {
 
 TEST(Validate, ReportsAllViolationsAtOnceByRankAndCell) {
     EXPECT_THAT(validate(schedule_of({"0B0 0F0 0F1 0F1", "1F0 1F1 1B0"})),
-                ElementsAre(violation(0, -1, "0B1", "missing"),
-                            violation(0, 0, "0B0", "before 0F0"),
-                            violation(0, 3, "0F1", "already"),
+                ElementsAre(violation(0, 0, "0B0", "before 0F0"),
+                            violation(0, 3, "0F1", "cell 3 is where 0B1 would come"),
                             violation(1, -1, "1B1", "missing")));
 }
 

@@ -121,7 +121,7 @@ TEST(Svg, NeedsNothingFromOutside) {
 TEST(Svg, NamesKindAndMicroBatchWhereTheyFit) {
     EXPECT_THAT(render_svg(every_kind(), {}), HasSubstr(">F12</text>"));
     SvgOptions narrow;
-    narrow.width = 200;
+    narrow.width = 150;
     const std::string svg = render_svg(every_kind(), narrow);
     EXPECT_THAT(svg, Not(HasSubstr(">F12</text>")));
     EXPECT_THAT(svg, HasSubstr(">12</text>"));
@@ -136,7 +136,7 @@ TEST(Svg, LegendTellsTheKindsThatOccurAndNoOthers) {
                                     "recompute",
                                     "reduction",
                                     "optimizer",
-                                    "waits for a message",
+                                    "idle",
                                     "waits for room"}) {
         EXPECT_THAT(svg, HasSubstr(std::string(">") + words + "</text>"));
     }
@@ -211,6 +211,31 @@ TEST(Svg, AGivenSpanCutsWhatLiesBehindIt) {
     const std::string svg = render_svg(every_kind(), options);
     EXPECT_THAT(svg, HasSubstr("0F12"));
     EXPECT_THAT(svg, Not(HasSubstr("0B12")));
+}
+
+/// Rank 0 waits for a message and then has nothing left to do; both are idle time.
+TEST(Svg, AllIdleTimeIsHatchedAndCalledSo) {
+    const std::string svg = render_svg(timeline_of(Origin::Predicted,
+                                                   {{span(Op::Forward, 0, 0, 20),
+                                                     wait(Op::RecvBackward, 20, 40),
+                                                     span(Op::Backward, 0, 50, 60)},
+                                                    {span(Op::Forward, 0, 0, 100)}}),
+                                       {});
+    EXPECT_THAT(svg, HasSubstr("0RECV_B0 waits: 20.000 to 40.000 ms"));
+    EXPECT_THAT(svg, HasSubstr("idle: 40.000 to 50.000 ms"));
+    EXPECT_THAT(svg, HasSubstr("idle: 60.000 to 100.000 ms"));
+    EXPECT_THAT(svg, HasSubstr(">idle</text>"));
+    EXPECT_THAT(svg, Not(HasSubstr("waits for")));
+}
+
+/// A wide letter beside narrow ones must not vanish: a W without it looks like an F.
+TEST(Svg, AWideLetterIsDrawnSmallerWhereItDoesNotFit) {
+    const std::string svg = render_svg(timeline_of(Origin::Predicted,
+                                                   {{span(Op::Forward, 1, 0, 20),
+                                                     span(Op::BackwardWeight, 1, 20, 40),
+                                                     span(Op::Backward, 2, 40, 1000)}}),
+                                       {});
+    EXPECT_THAT(svg, HasSubstr(">W1</text>"));
 }
 
 TEST(Svg, BarsTooThinToBeSeenAreDrawnTogether) {

@@ -136,6 +136,11 @@ TEST(Noise, TellsABusyMachineFromAShortRun) {
     EXPECT_TRUE((Noise{.stolen_percent = 20, .dropped_steps = 2, .steps = 3}.machine_was_busy()));
     EXPECT_TRUE((Noise{.dropped_steps = 79, .steps = 1}.machine_was_busy()));
     EXPECT_TRUE((Noise{.steps = 31, .costs_apart = 1.26}.machine_was_busy()));
+    const Noise shared{.dropped_steps = 79, .steps = 1, .sharing_ranks = 4, .shared_cores = 2};
+    EXPECT_EQ(shared.not_measurable(),
+              "4 ranks shared 2 cores, and the prediction gives each one of its own");
+    EXPECT_FALSE(shared.machine_was_busy());
+    EXPECT_EQ(shared.verdict(), "Ranks shared cores");
 }
 
 TEST(Pair, ErrorOfTwoZerosIsZero) {

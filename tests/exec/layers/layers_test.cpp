@@ -72,10 +72,7 @@ LayerSpec seeing_all(LayerSpec attention) {
     return attention;
 }
 LayerSpec cross_spec(int heads, int head_size) {
-    return {.name = {},
-            .type = LayerType::CrossAttention,
-            .heads = heads,
-            .head_size = head_size};
+    return {.name = {}, .type = LayerType::CrossAttention, .heads = heads, .head_size = head_size};
 }
 LayerSpec positions_spec(int begin, int count) {
     return {.name = {}, .type = LayerType::Positions, .begin = begin, .positions = count};
@@ -281,9 +278,9 @@ std::vector<Case> text_cases() {
                {named("x", positions_spec(0, 2)),
                 named("wide", linear_spec(6), {"x"}),
                 named("m", positions_spec(1, 4), {"input0"}),
-                named("cross", cross_spec(2, 4), {"wide", "m"}),
-                named("again", cross_spec(3, 2), {"cross", "m"}),
-                named("sum", simple(LayerType::Add), {"again", "wide"})}),
+                named("four", cross_spec(2, 4), {"wide", "m"}),
+                named("two", cross_spec(3, 2), {"wide", "m"}),
+                named("sum", simple(LayerType::Add), {"four", "two", "wide"})}),
          numbers(5, 3),
          2,
          numbers(2, 6)},

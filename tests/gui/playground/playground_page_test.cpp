@@ -105,7 +105,7 @@ TEST_F(PlaygroundPageTest, OnlyTheLatestOfManyChangesIsShown) {
 }
 
 TEST_F(PlaygroundPageTest, VirtualStagesApplyWhereTheScheduleTakesSeveral) {
-    auto& chunks = control<QSpinBox>("Virtual stages (v)");
+    auto& chunks = control<QSpinBox>("Chunks per rank (v)");
     EXPECT_FALSE(chunks.isEnabled());
     change([&] { control<QComboBox>("Schedule").setCurrentText("interleaved-1f1b"); });
     EXPECT_TRUE(chunks.isEnabled());

@@ -80,6 +80,19 @@ TEST_F(RunListTest, DiffersFromTheBaselineByTheMeasuredStep) {
     EXPECT_TRUE(text(0, RunListModel::ToBaseline).startsWith("-"));
 }
 
+/// GPipe's step grows by less than its micro-batches, as its bubble shrinks: two ranks take
+/// (M + 1) (F + B) + OPT, 3 (M + 1) + 0.5 ms.
+TEST_F(RunListTest, RunsOfDifferentMiniBatchesCompareByTheirThroughput) {
+    for (const int micro_batches : {3, 7}) {
+        RunData run = canned_run({.ranks = 2, .micro_batches = micro_batches});
+        run.path = std::to_string(micro_batches);
+        model_.add(run);
+    }
+    EXPECT_EQ(text(0, RunListModel::PerSecondToBaseline), "baseline");
+    EXPECT_EQ(text(0, RunListModel::PerSecond), "240 micro-batches/s");  // 3 in 12.5 ms
+    EXPECT_EQ(text(1, RunListModel::PerSecondToBaseline), "+19.0 %");    // 7 in 24.5 ms
+}
+
 TEST_F(RunListTest, TakingTheBaselineOffMakesTheFirstOneIt) {
     for (const char* const path : {"a", "b", "c"}) {
         model_.add(run_at(path, 3));

@@ -82,7 +82,7 @@ TEST_F(HeatMapPanelTest, CountsInWordsAndWritesLargeNumbersOut) {
     HeatMapView& view = panel.view();
     set_one_stage();
     ASSERT_TRUE(view.cell_of(1, 8));
-    EXPECT_TRUE(view.sentence_of(*view.cell_of(1, 8)).startsWith("1 stage, 8 micro-batches"));
+    EXPECT_TRUE(view.sentence_of(*view.cell_of(1, 8)).startsWith("1 rank, 8 micro-batches"));
     HeatMap map = view.map();
     map.cells.front().reason.clear();
     map.cells.front().per_second = 23456.7;
@@ -116,7 +116,7 @@ TEST_F(HeatMapPanelTest, SaysWhichCellIsTheBest) {
         for (std::size_t row = 0; row < map.stages.size(); ++row) {
             for (std::size_t column = 0; column < map.micro_batches.size(); ++column) {
                 if (counts(row, column) && map.at(row, column).value(what) == best) {
-                    best_ones.push_back(QString("with %1 stages and %2 micro-batches")
+                    best_ones.push_back(QString("with %1 ranks and %2 micro-batches")
                                             .arg(map.stages[row])
                                             .arg(map.micro_batches[column]));
                 }
@@ -135,8 +135,8 @@ TEST_F(HeatMapPanelTest, TheBestCellIsOneThatTheMachineHasDevicesFor) {
     ASSERT_TRUE(view.best());
     EXPECT_LE(view.map().stages[view.best()->row], 2);
     EXPECT_TRUE(view.sentence_of(*view.best()).contains("(best)"));
-    EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("has devices for 2 stages"));
-    EXPECT_TRUE(panel.findChild<QLabel*>()->text().contains("has devices for 2 stages"));
+    EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("has devices for 2 ranks"));
+    EXPECT_TRUE(panel.findChild<QLabel*>()->text().contains("has devices for 2 ranks"));
 }
 
 /// Numbers are read in every cell that fits, however small the view is: it shows fewer of them.

@@ -77,7 +77,7 @@ TEST_F(WhatIfPanelTest, WhatComesOfItIsSeenInALowWindow) {
     panel.show();
     show(panel_run());
     QApplication::processEvents();
-    for (const char* const name : {"Step", "Bubble (total)", "Samples/s", "Peak memory"}) {
+    for (const char* const name : {"Step", "Bubble", "Throughput", "Peak memory"}) {
         const QLabel* const value = named<QLabel>(name);
         ASSERT_NE(value, nullptr);
         EXPECT_TRUE(value->isVisible()) << name;
@@ -88,7 +88,7 @@ TEST_F(WhatIfPanelTest, WhatComesOfItIsSeenInALowWindow) {
 
 TEST_F(WhatIfPanelTest, BeginsWithTheSettingsOfTheRunAndDrawsNothingAnew) {
     show(panel_run());
-    EXPECT_EQ(named<QSpinBox>("Stages (K)")->value(), 2);
+    EXPECT_EQ(named<QSpinBox>("Ranks (K)")->value(), 2);
     EXPECT_EQ(named<QSpinBox>("Micro-batches (M)")->value(), 4);
     EXPECT_EQ(named<QComboBox>("Schedule")->currentText(), "gpipe");
     EXPECT_EQ(named<QDoubleSpinBox>("Link bandwidth")->text(), "as in the run");
@@ -96,7 +96,7 @@ TEST_F(WhatIfPanelTest, BeginsWithTheSettingsOfTheRunAndDrawsNothingAnew) {
     EXPECT_FALSE(panel.undo_stack()->canUndo());
     // Balanced is 1 1 1 1 | 4 4. With F = 4 and 8 and B twice that, T = 4 + 4 * 8 + 4 * 16 + 8 =
     // 108, and 4 * (12 + 24) = 144 of 2 * 108 are work.
-    EXPECT_EQ(named<QLabel>("Bubble (total)")->text(), "33.3 %");
+    EXPECT_EQ(named<QLabel>("Bubble")->text(), "33.3 %");
 }
 
 /// T = 108 (below) in units of a forward of two samples, 216 ms; a measured step may be as far off
@@ -160,7 +160,7 @@ TEST_F(WhatIfPanelTest, ADragIsOneChange) {
 
 TEST_F(WhatIfPanelTest, KeysTurnTheSliders) {
     show(panel_run());
-    auto* const slider = named<QSlider>("Stages (K)");
+    auto* const slider = named<QSlider>("Ranks (K)");
     QTest::keyClick(slider, Qt::Key_Right);
     EXPECT_EQ(panel.settings().stages, 3);
     QTest::keyClick(slider, Qt::Key_Right);
@@ -261,7 +261,7 @@ TEST_F(WhatIfPanelTest, EveryPieceHasItsTimeOrNoneHas) {
     bool says_unit =
         false;  // beside the bar: below a narrow piece there is room for a number alone
     for (const QLabel* const label : panel.findChildren<QLabel*>()) {
-        says_unit = says_unit || label->text() == "&Partition (times in ms)";
+        says_unit = says_unit || label->text() == "&Partition (times in ms, without dispatch)";
     }
     EXPECT_TRUE(says_unit);
 }

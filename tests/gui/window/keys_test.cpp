@@ -411,7 +411,7 @@ TEST_F(KeysTest, TheHeadOfTheWindowNamesTheWhatIf) {
     EXPECT_TRUE(named("gpipe, 2 ranks, 4 micro-batches"));
     QSpinBox* stages = nullptr;
     for (QSpinBox* const box : window_.findChildren<QSpinBox*>()) {
-        stages = box->accessibleName() == "Stages (K)" ? box : stages;
+        stages = box->accessibleName() == "Ranks (K)" ? box : stages;
     }
     ASSERT_NE(stages, nullptr);
     stages->setValue(3);

@@ -1,11 +1,14 @@
 #include <ctime>
+#include <map>
 
 #include <QApplication>
+#include <QCheckBox>
 #include <QDropEvent>
 #include <QFileDialog>
 #include <QLabel>
 #include <QLineEdit>
 #include <QMenu>
+#include <QMenuBar>
 #include <QMessageBox>
 #include <QMimeData>
 #include <QPushButton>
@@ -22,6 +25,7 @@
 #include "gui/run/run_panel.h"
 #include "gui/side_by_side/side_by_side_page.h"
 #include "gui/start/start_page.h"
+#include "gui/timeline/timeline_view.h"
 #include "gui/window/main_window.h"
 #include "tests/gui/canned.h"
 #include "tests/support/places.h"
@@ -163,6 +167,132 @@ TEST_F(PagesTest, SeveralScenariosThatAreDroppedAreShownSideBySide) {
     QSignalSpy settled(&window_.side_by_side(), &SideBySidePage::settled);
     EXPECT_TRUE(settled.wait(20'000));
     EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(2));
+}
+
+TEST_F(PagesTest, TickedExamplesAreShownSideBySide) {
+    auto* const start = window_.findChild<StartPage*>();
+    QPushButton* const together = button(*start, "Open ticked side by side");
+    ASSERT_NE(together, nullptr);
+    EXPECT_FALSE(together->isEnabled());
+    for (QCheckBox* const tick : start->findChildren<QCheckBox*>()) {
+        if (tick->accessibleName() == "Tick mlp-synthetic" ||
+            tick->accessibleName() == "Tick gpt-text") {
+            QTest::keyClick(tick, Qt::Key_Space);
+        }
+    }
+    EXPECT_EQ(together->text(), "Open 2 side by side");
+    QSignalSpy settled(&window_.side_by_side(), &SideBySidePage::settled);
+    QTest::keyClick(together, Qt::Key_Space);
+    EXPECT_EQ(window_.page(), "side-by-side");
+    ASSERT_TRUE(settled.wait(20'000));
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(2));
+}
+
+TEST_F(PagesTest, AnExampleIsAddedToTheOthers) {
+    window_.show_run(canned_run());
+    action("side_by_side")->trigger();
+    SideBySidePage& page = window_.side_by_side();
+    const QPushButton* const add = button(page, "Add example");
+    ASSERT_NE(add, nullptr);
+    ASSERT_NE(add->menu(), nullptr);
+    ASSERT_FALSE(add->menu()->actions().isEmpty());
+    QSignalSpy settled(&page, &SideBySidePage::settled);
+    add->menu()->actions().front()->trigger();
+    ASSERT_TRUE(settled.wait(20'000));
+    EXPECT_THAT(page.tiles(), SizeIs(2));
+}
+
+/// Also in the next session.
+TEST_F(PagesTest, ADialogBeginsInTheFolderOfWhatWasOpenedLast) {
+    QString folder;
+    const auto look = [&](MainWindow& window) {
+        QTimer::singleShot(0, &window, [&folder] {
+            auto* const dialog = qobject_cast<QFileDialog*>(QApplication::activeModalWidget());
+            ASSERT_NE(dialog, nullptr);
+            folder = dialog->directory().path();
+            dialog->reject();
+        });
+        window.findChild<QAction*>("compare")->trigger();
+    };
+    expect_opened([&] { window_.open(shipped("gpt-text.toml").toStdString()); });
+    look(window_);
+    EXPECT_EQ(folder, QFileInfo(shipped("gpt-text.toml")).path());
+    const QString copy = folder_.filePath("copy.csv");
+    ASSERT_TRUE(QFile::copy(shipped("own-schedule.csv"), copy));
+    QSignalSpy settled(&window_.side_by_side(), &SideBySidePage::settled);
+    window_.compare({copy.toStdString()});
+    ASSERT_TRUE(settled.wait(20'000));
+    look(window_);
+    EXPECT_EQ(folder, folder_.path());
+    MainWindow next(&settings_);
+    look(next);
+    EXPECT_EQ(folder, folder_.path());
+}
+
+/// Alt and a letter leads to one thing only: of all that is on a page with the menu bar above it.
+TEST_F(PagesTest, AltAndALetterIsOneThing) {
+    window_.show_run(canned_run());
+    for (const char* const page : {"what-if", "playground", "side-by-side", "start"}) {
+        window_.show_view(page);
+        QApplication::processEvents();
+        std::map<QChar, QStringList> texts;
+        const auto add = [&](const QString& text) {
+            const QString marked = QString(text).remove("&&");
+            if (const auto at = marked.indexOf('&'); at >= 0 && at + 1 < marked.size()) {
+                texts[marked[at + 1].toLower()] += text;
+            }
+        };
+        for (const QAction* const menu : window_.menuBar()->actions()) {
+            add(menu->text());
+        }
+        for (const QLabel* const label : window_.findChildren<QLabel*>()) {
+            if (label->isVisible() && label->buddy() != nullptr) {
+                add(label->text());
+            }
+        }
+        for (const QAbstractButton* const one : window_.findChildren<QAbstractButton*>()) {
+            if (one->isVisible()) {
+                add(one->text());
+            }
+        }
+        for (const auto& [letter, all] : texts) {
+            EXPECT_EQ(all.size(), 1) << page << ": " << all.join(" and ").toStdString();
+        }
+    }
+}
+
+TEST_F(PagesTest, TheMenuTicksTheThemeThatIsShown) {
+    const auto ticked = [&] {
+        QStringList names;
+        for (const Theme theme : themes) {
+            const QAction* const entry =
+                window_.findChild<QAction*>(QStringLiteral("theme_") + name_of(theme));
+            names += entry->isChecked() ? name_of(theme) : QString();
+        }
+        names.removeAll(QString());
+        return names;
+    };
+    window_.set_theme(Theme::Dark);
+    EXPECT_EQ(ticked(), QStringList{"dark"});
+    action("theme_print")->trigger();
+    EXPECT_EQ(ticked(), QStringList{"print"});
+}
+
+TEST_F(PagesTest, TheArrowKeysWalkThroughTheStepOfThePlayground) {
+    window_.show_run(canned_run());
+    action("playground")->trigger();
+    TimelineView& timeline = window_.playground().timeline();
+    timeline.setFocus();
+    QTest::keyClick(&timeline, Qt::Key_Right);
+    QTest::keyClick(&timeline, Qt::Key_Right);
+    ASSERT_TRUE(timeline.scene().selection);
+    EXPECT_EQ(timeline.scene().selection->rank, 0);
+    QTest::keyClick(&timeline, Qt::Key_Down);
+    EXPECT_EQ(timeline.scene().selection->rank, 1);
+    EXPECT_FALSE(window_.selection().span()) << "the run behind it stays as it is";
+    const ViewTransform before = timeline.scene().view;
+    QTest::keyClick(&timeline, Qt::Key_W);
+    EXPECT_LT(timeline.scene().view.ns_per_pixel, before.ns_per_pixel);
 }
 
 TEST_F(PagesTest, AStepOfThePlaygroundIsShownWithAllPanels) {

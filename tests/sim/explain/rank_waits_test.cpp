@@ -76,9 +76,9 @@ TEST(RankWaits, AreSaidInASentence) {
               "for forwards of rank 0. It waits 1.00 ms before its first action and 2.00 ms after "
               "its last action.");
     EXPECT_EQ(rank_wait_sentence(waits[0], 1), rank_wait_sentence(waits[0]))
-        << "one other cause is named";
+        << "a single smaller cause is named";
     EXPECT_EQ(rank_wait_sentence(waits[0], 0),
-              "Rank 0 waits 3.00 ms of 6.00 ms (50.0 %): 3.00 ms for 2 other causes.");
+              "Rank 0 waits 3.00 ms of 6.00 ms (50.0 %): 3.00 ms for 2 smaller causes together.");
 }
 
 TEST(RankWaits, OfOneRankAreNone) {

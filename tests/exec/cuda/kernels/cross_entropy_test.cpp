@@ -99,8 +99,8 @@ TEST_P(CudaCrossEntropy, AndItsGradient) {
     }
 }
 
-// Rows without a target add nothing to the loss, are never right, and have no gradient, however large
-// their numbers are.
+// Rows without a target add nothing to the loss, are never right, and have no gradient, however
+// large their numbers are.
 TEST_P(CudaCrossEntropy, LeavesOutRowsWithoutATarget) {
     for (const std::int64_t width : {5L, 3000L}) {
         constexpr std::int64_t n = 6;
@@ -136,8 +136,7 @@ TEST_P(CudaCrossEntropy, LeavesOutRowsWithoutATarget) {
         EXPECT_NEAR(found_sum, expected.loss, 1e-5 * 64 * n);
         EXPECT_EQ(found_right, expected.right);
         EXPECT_TRUE(close(found, expected.dx, way().bound()));
-        const std::vector<Numbers> rows = 
-            split(found, {width, width, width, width, width, width});
+        const std::vector<Numbers> rows = split(found, {width, width, width, width, width, width});
         EXPECT_EQ(rows[1], Numbers(index(width)));
         EXPECT_EQ(rows[4], Numbers(index(width)));
     }

@@ -42,9 +42,10 @@ struct EmbeddingCase {
     }
 };
 
-/// Few ids for many rows and the reverse, a context that is longer than the samples, both sequences of
-/// a sample that has two, and (the last and slowest) more rows than backward looks at in one go. The
-/// factor is a power of two: then both devices round alike, whether or not one fuses its products.
+/// Few ids for many rows and the reverse, a context that is longer than the samples, both sequences
+/// of a sample that has two, and (the last and slowest) more rows than backward looks at in one go.
+/// The factor is a power of two: then both devices round alike, whether or not one fuses its
+/// products.
 const std::vector<EmbeddingCase> embedding_cases = {{1, 1, 1, 1},
                                                     {6, 3, 8, 4},
                                                     {40, 10, 33, 1000},

@@ -186,8 +186,7 @@ TEST_P(CudaGpt2, EmbeddingAndItsGradient) {
     const Operand tokens = x.operand(real(), m.vocabulary * m.width);
     const Operand places = dy.operand(real(), m.positions * m.width);
     const Operand y({real()}, m.rows() * m.width);
-    const Embedding embedding{
-        m.rows(), m.positions, m.width, of_ids.data(), 0, m.positions};
+    const Embedding embedding{m.rows(), m.positions, m.width, of_ids.data(), 0, m.positions};
     expect_ok(
         embedding_forward(real(), embedding, tokens.data(), places.data(), y.data(), nullptr));
     for (const std::int64_t row : some_of(m.rows(), 9)) {

@@ -70,6 +70,9 @@ TEST(Details, AMessageSaysHowLongItWaitedAndForWhom) {
     const RunData run = canned_run();
     const ActionDetails details = details_of(run, find(run, Side::Measured, recv_b2_of_0));
     EXPECT_EQ(line(details.lines, "wait").measured, short_time(std::chrono::milliseconds(3)));
+    EXPECT_EQ(line(details.lines, "duration").measured, short_time(Duration{}));
+    EXPECT_THAT(sentence_of(run, find(run, Side::Measured, recv_b2_of_0)),
+                HasSubstr("waits 3.00 ms, takes 0 ns; predicted 0 ns"));
     EXPECT_EQ(details.note, "The other end is 1SEND_B2 on rank 1.");
 }
 
@@ -113,7 +116,8 @@ TEST(Details, NameTheMedianWhereThereAreSeveralSteps) {
     RunData run = jittered();
     run.measured->steps = 12;
     const ActionDetails details = details_of(run, find(run, Side::Predicted, b2_of_0));
-    EXPECT_EQ(line(details.lines, "median").predicted, short_time(std::chrono::milliseconds(2)));
+    EXPECT_EQ(line(details.lines, "duration, median").predicted,
+              short_time(std::chrono::milliseconds(2)));
     EXPECT_THAT(details.note, HasSubstr("12 steps"));
 }
 
@@ -133,7 +137,7 @@ TEST(StepLines, CompareStepAndPipelineAndBubble) {
     EXPECT_EQ(line(lines, "step").predicted, short_time(run.twin.predicted.front().length));
     EXPECT_EQ(line(lines, "pipeline").measured, short_time(run.twin.measured.front().pipeline));
     // 2 ranks, 3 micro-batches: (K - 1) / (M + K - 1) = 1/4.
-    EXPECT_EQ(line(lines, "bubble.total").predicted, "25.0 %");
+    EXPECT_EQ(line(lines, "bubble").predicted, "25.0 %");
 }
 
 TEST(BreakdownLines, LeaveOutWhatIsZeroOnBothSides) {

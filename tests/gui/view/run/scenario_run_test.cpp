@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
+#include "gui/view/what_if/heat_map.h"
 #include "tests/gui/what_if_runs.h"
 #include "tests/support/places.h"
 #include "tests/support/scratch_folder.h"
@@ -16,6 +17,7 @@ namespace pipetwin::gui {
 namespace scenario_run_test {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -60,9 +62,32 @@ TEST_F(ScenarioRunTest, AScenarioWithoutMeasuredCostsIsEstimatedAndSaysSo) {
     ASSERT_THAT(run.notes, Not(IsEmpty()));
     EXPECT_THAT(run.notes.front(), HasSubstr("estimated for"));
     EXPECT_THAT(run.notes.front(), HasSubstr("pipetwin profile"));
-    EXPECT_EQ(run.planned, nullptr) << "an estimate knows no bytes, so no what-if may show any";
     EXPECT_THAT(run.predicted->memory, IsEmpty());
     ASSERT_NE(run.plan(), nullptr) << "waits are explained by the plan";
+}
+
+/// An estimate knows no bytes, so no what-if may show any.
+TEST_F(ScenarioRunTest, WhatIfsOfAnEstimateChangeTheNumberOfRanksAndShowNoMemory) {
+    const WhatIfSource source(
+        std::make_shared<const RunData>(load_run(file("small.toml", small_scenario))));
+    ASSERT_EQ(source.why_not(), "");
+    EXPECT_FALSE(source.knows_bytes());
+    EXPECT_EQ(source.settings().stages, 2);
+    EXPECT_GT(source.ranges(source.settings()).most_stages, 2);
+    const WhatIfSimulation own = apply(source, source.settings(), sim::RecordLinks::No);
+    ASSERT_NE(own.outcome.step, nullptr) << own.outcome.reason;
+    EXPECT_EQ(own.outcome.step->metrics.step, source.run().predicted->step);
+    WhatIf settings = with_pieces(source.settings(), 3, 1);
+    settings.micro_batches = 8;
+    WhatIfSimulation more = apply(source, settings, sim::RecordLinks::No);
+    ASSERT_NE(more.outcome.step, nullptr) << more.outcome.reason;
+    EXPECT_THAT(more.outcome.step->peaks, IsEmpty());
+    EXPECT_THAT(more.memory, IsEmpty());
+    EXPECT_FALSE(heat_map(source, settings).knows_memory);
+    const auto shown = what_if_run(source, settings, std::move(more));
+    EXPECT_EQ(shown->twin.rank_count(), 3);
+    EXPECT_THAT(shown->predicted->memory, IsEmpty());
+    EXPECT_FALSE(shown->planned->knows_bytes);
 }
 
 TEST_F(ScenarioRunTest, AMeasuredProfileBesideTheScenarioIsTaken) {
@@ -110,6 +135,7 @@ TEST_F(ScenarioRunTest, WhatAFileIsItsContentTells) {
     const RunData schedule = load_run(file("rows.txt", "0F0,0B0\n"));
     EXPECT_THAT(schedule.problems, IsEmpty());
     EXPECT_EQ(schedule.twin.rank_count(), 1);
+    EXPECT_THAT(schedule.notes, ElementsAre(HasSubstr("a forward takes 1 ms")));
 }
 
 TEST_F(ScenarioRunTest, AProfileIsShownAsFourStagesAtMost) {

@@ -325,7 +325,7 @@ TEST(WhatIfRun, WhatWasMeasuredStaysWhereTheRowsAreTheSame) {
     for (const BreakdownPart& part : breakdown_parts) {
         EXPECT_EQ((*found.predicted_breakdown).*part.value,
                   (*expected.predicted_breakdown).*part.value)
-            << part.word;
+            << part.key;
     }
     EXPECT_EQ(found.step.predicted, expected.step.predicted);
     EXPECT_EQ(found.step.measured, expected.step.measured);

@@ -1,4 +1,4 @@
-#include "gui/base/glossary.h"
+#include "gui/view/analysis/glossary.h"
 
 #include <fstream>
 #include <set>
@@ -31,8 +31,12 @@ TEST(Glossary, SaysEveryWordOnce) {
 
 /// What a step's idle time and the rest of it are called explains itself to nobody.
 TEST(Glossary, HasWhatAStepIsDividedInto) {
-    for (const char* const word :
-         {"communication_wait", "imbalance", "bubble", "reduction", "optimizer", "overhead"}) {
+    for (const char* const word : {"communication wait",
+                                   "imbalance",
+                                   "fill and drain",
+                                   "reduction",
+                                   "optimizer",
+                                   "overhead"}) {
         EXPECT_THAT(std::string(meaning_of(word)), Not(StrEq(""))) << word;
     }
 }

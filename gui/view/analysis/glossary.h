@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-/// Meanings of the words on the screen, in a sentence each.
+/// Meanings of the words in the window and in reports, in a sentence each.
 namespace pipetwin::gui {
 
 struct GlossaryEntry {

@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <utility>
+
+#include <QDragEnterEvent>
+#include <QDropEvent>
+#include <QFile>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QLabel>
+#include <QMimeData>
+#include <QUrl>
+#include <QtConcurrentRun>
+
+#include "core/artifacts/file_kinds.h"
+#include "gui/base/workers.h"
+#include "gui/run/run_list.h"
+#include "gui/start/open_dialog.h"
+#include "gui/start/recent_files.h"
+#include "gui/timeline/export_view.h"
+#include "gui/timeline/timeline_view.h"
+#include "gui/window/main_window.h"
+
+/// Files of the window: which ones a user chooses or drops, and how they are opened.
+namespace pipetwin::gui {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path to_path(const QString& text) {
+    return {QFile::encodeName(text).toStdString()};
+}
+
+QString to_text(const fs::path& path) {
+    return QFile::decodeName(QByteArray::fromStdString(path.string()));
+}
+
+/// The local files of a drop; none if there is anything else among them.
+std::vector<fs::path> dropped_paths(const QMimeData& data) {
+    std::vector<fs::path> paths;
+    for (const QUrl& url : data.urls()) {
+        if (!url.isLocalFile()) {
+            return {};
+        }
+        paths.push_back(to_path(url.toLocalFile()));
+    }
+    return paths;
+}
+
+/// Whether several of the files each have a step of their own, so that one laid over another would
+/// hide it: scenarios, schedules, profiles and run folders, but no traces.
+bool are_runs_of_their_own(const std::vector<fs::path>& paths) {
+    const auto has_own_step = [](const fs::path& path) {
+        const FileKind kind = kind_of_file(path);
+        return kind == FileKind::Scenario || kind == FileKind::Schedule ||
+               kind == FileKind::Profile || kind == FileKind::RunFolder;
+    };
+    return std::ranges::count_if(paths, has_own_step) > 1;
+}
+
+QString file_kinds() {
+    return MainWindow::tr("Traces and schedules (*.json *.json.gz *.csv);;All files (*)");
+}
+
+}  // namespace
+
+void MainWindow::open(const fs::path& path) {
+    open_all({path});
+}
+
+void MainWindow::open_all(std::vector<fs::path> paths, int replica) {
+    step_->setText(tr("Reading %1 ...").arg(to_text(paths.back())));
+    paths_ = std::move(paths);
+    view_stays_ = false;
+    reading_.setFuture(QtConcurrent::run(
+        workers(), [paths = paths_, replica] { return load_runs(paths, replica); }));
+}
+
+void MainWindow::show_replica(int replica) {
+    if (!paths_.empty()) {
+        open_all(paths_, replica);
+        view_stays_ = true;
+    }
+}
+
+void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
+    if (!dropped_paths(*event->mimeData()).empty()) {
+        event->acceptProposedAction();
+    }
+}
+
+void MainWindow::dropEvent(QDropEvent* event) {
+    event->acceptProposedAction();
+    std::vector<fs::path> paths = dropped_paths(*event->mimeData());
+    if (are_runs_of_their_own(paths)) {
+        compare(std::move(paths));
+    } else {
+        open_all(std::move(paths));
+    }
+}
+
+/// One file is opened; of several each becomes a picture beside the others.
+void MainWindow::choose_files() {
+    std::vector<fs::path> chosen =
+        OpenDialog(
+            tr("Open a scenario, schedule, trace, profile or run folder"), last_folder(), this)
+            .ask();
+    if (chosen.size() == 1) {
+        open(chosen.front());
+    } else if (!chosen.empty()) {
+        compare(std::move(chosen));
+    }
+}
+
+void MainWindow::choose_to_compare() {
+    std::vector<fs::path> chosen =
+        OpenDialog(tr("Open several runs side by side"), last_folder(), this).ask();
+    if (!chosen.empty()) {
+        compare(std::move(chosen));
+    }
+}
+
+/// The folder that dialogs begin in: that of what was opened last, now or before this start.
+QString MainWindow::last_folder() const {
+    return folder_.isEmpty() ? QFileInfo(RecentFiles(settings_).paths().value(0)).path() : folder_;
+}
+
+void MainWindow::choose_folder() {
+    const QString chosen =
+        QFileDialog::getExistingDirectory(this, tr("Open a folder"), last_folder());
+    if (!chosen.isEmpty()) {
+        open(to_path(chosen));
+    }
+}
+
+void MainWindow::choose_overlay() {
+    const QStringList chosen =
+        QFileDialog::getOpenFileNames(this, tr("Overlay files"), last_folder(), file_kinds());
+    std::vector<fs::path> paths = paths_;
+    for (const QString& file : chosen) {
+        paths.push_back(to_path(file));
+    }
+    if (!chosen.isEmpty()) {
+        open_all(std::move(paths));
+    }
+}
+
+void MainWindow::remember(const fs::path& path) {
+    RecentFiles(settings_).add(path);
+    if (!path.empty()) {
+        folder_ = to_text(fs::absolute(path).parent_path());
+    }
+}
+
+void MainWindow::choose_export() {
+    const QString chosen =
+        QFileDialog::getSaveFileName(this,
+                                     tr("Export the timeline"),
+                                     name_of(paths_of(*run_)) + QStringLiteral(".svg"),
+                                     tr("Pictures (*.png *.svg *.pdf)"));
+    if (!chosen.isEmpty()) {
+        show_banner(QString::fromStdString(
+            export_scene(timeline_->scene(), timeline_->font(), to_path(chosen))));
+    }
+}
+
+}  // namespace pipetwin::gui
