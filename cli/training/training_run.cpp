@@ -709,6 +709,11 @@ std::optional<FinishedRun> train_and_compare(
     const std::function<void(const exec::StepReport&)>& on_step,
     Processes& processes) {
     const WantedRun wanted = wanted_run(options, open, processes);
+    processes.leader_only([&] {
+        for (const std::string& note : wanted.data->notes()) {
+            console.note("data: " + note);
+        }
+    });
     SettledRun run{.scenario = wanted.settled.value_or(SettledScenario{})};
     processes.from_first([&] {
         measure(options, wanted, processes, run, console);

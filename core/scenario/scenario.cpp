@@ -42,6 +42,14 @@ bool is_of_images(DataKind kind) {
            kind == DataKind::Segmentation || kind == DataKind::Silhouettes;
 }
 
+bool is_of_pairs(DataKind kind) {
+    return kind == DataKind::Gettext || kind == DataKind::Pairs;
+}
+
+std::string_view to_string(PairDirection direction) {
+    return word_of(direction, words::pair_directions);
+}
+
 bool has_test_files(DataKind kind) {
     return kind == DataKind::Mnist || kind == DataKind::Cifar10 || kind == DataKind::Silhouettes;
 }

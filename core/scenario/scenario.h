@@ -39,13 +39,29 @@ enum class ModelKind {
     Translation
 };
 /// Where training samples come from: data.kind.
-enum class DataKind { Text, Tokens, Mnist, Synthetic, Cifar10, Images, Segmentation, Silhouettes };
+enum class DataKind {
+    Text,
+    Tokens,
+    Mnist,
+    Synthetic,
+    Cifar10,
+    Images,
+    Segmentation,
+    Silhouettes,
+    Gettext,
+    Pairs
+};
+/// Which way pairs of English and another language are translated: data.direction.
+enum class PairDirection { FromEnglish, ToEnglish, Both };
 
 /// Whether data of this kind are images.
 bool is_of_images(DataKind kind);
 /// Whether data of this kind have files for tests, which validation reads where nothing else is
 /// named.
 bool has_test_files(DataKind kind);
+/// Whether data of this kind are texts with their translations, of which a fixed part is kept for
+/// validation.
+bool is_of_pairs(DataKind kind);
 /// How weights follow their gradients: training.optimizer.
 enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW, RmsPropMomentum };
 /// Number type of activations and of the weights that kernels read: training.precision.
@@ -92,6 +108,7 @@ enum class Placement { ReplicasFirst, Fill, RoundRobin, Written };
 /// Each enum value as a scenario writes it.
 std::string_view to_string(ModelKind kind);
 std::string_view to_string(DataKind kind);
+std::string_view to_string(PairDirection direction);
 std::string_view to_string(OptimizerKind kind);
 std::string_view to_string(Precision precision);
 std::string_view to_string(GradientType type);
@@ -141,6 +158,16 @@ struct ScenarioParts {
 
         bool operator==(const ImageChanges&) const = default;
     };
+    /// What is taken of texts with their translations.
+    struct PairSettings {
+        std::vector<std::string> languages{};  ///< besides English, in the order of their tokens
+        PairDirection direction = PairDirection::FromEnglish;
+        double temperature = 5;               ///< a language with D pairs comes as often as D^(1/T)
+        std::filesystem::path target_path{};  ///< translations, line by line; empty: in one table
+        bool bucketing = false;  ///< samples of a mini-batch are in the order of their lengths
+
+        bool operator==(const PairSettings&) const = default;
+    };
     /// [data]: the training samples.
     struct DataPart {
         DataKind kind = DataKind::Synthetic;
@@ -149,9 +176,11 @@ struct ScenarioParts {
         std::filesystem::path validation_path{};
         double validation_share = 0;
         ImageChanges changes{};  ///< of images
+        PairSettings pairs{};    ///< of texts with translations
 
         bool has_validation() const {
-            return !validation_path.empty() || validation_share > 0 || has_test_files(kind);
+            return !validation_path.empty() || validation_share > 0 || has_test_files(kind) ||
+                   is_of_pairs(kind);
         }
 
         bool operator==(const DataPart&) const = default;

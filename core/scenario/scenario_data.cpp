@@ -24,6 +24,21 @@ bool reads_tokens(const Scenario::ModelPart& model) {
     return model.tokens_per_sample() > 0;
 }
 
+/// The first layer of a model that is written layer by layer.
+const LayerSpec& first_layer(const Scenario::ModelPart& model) {
+    const LayerSpec* first = &model.layers.front();
+    while (first->type == LayerType::Sequence) {
+        first = &first->inner.front();
+    }
+    return *first;
+}
+
+/// Whether a sample is a source and its translation.
+bool reads_pairs(const Scenario::ModelPart& model) {
+    return model.kind == ModelKind::Translation ||
+           (model.kind == ModelKind::Layers && first_layer(model).source_positions > 0);
+}
+
 /// Rows of the token table; 0 for a model that reads no tokens.
 int vocabulary(const Scenario::ModelPart& model) {
     if (model.kind == ModelKind::Gpt) {
@@ -38,16 +53,12 @@ int vocabulary(const Scenario::ModelPart& model) {
     if (!reads_tokens(model)) {
         return 0;
     }
-    const LayerSpec* first = &model.layers.front();
-    while (first->type == LayerType::Sequence) {
-        first = &first->inner.front();
-    }
-    return first->vocabulary;
+    return first_layer(model).vocabulary;
 }
 
 /// What a model reads where no data was named.
 DataKind own_data(const Scenario::ModelPart& model) {
-    return reads_tokens(model) ? DataKind::Text : DataKind::Synthetic;
+    return reads_tokens(model) && !reads_pairs(model) ? DataKind::Text : DataKind::Synthetic;
 }
 
 void read_data_kind(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
@@ -63,7 +74,13 @@ void print_data_kind(const ScenarioKey& key, ScenarioWriter& writer, const Scena
     }
 }
 
+/// Where Debian has the message catalogues of its programs.
+constexpr string_view installed_catalogues = "/usr/share/locale";
+
 void read_data_path(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    if (scenario.data.kind == DataKind::Gettext) {
+        scenario.data.path = installed_catalogues;  // unless it is written
+    }
     if (const std::optional<std::string> path = table.text(key.name); path && !path->empty()) {
         scenario.data.path = resolve(scenario.file, *path);
     }
@@ -78,6 +95,12 @@ void print_data_path(const ScenarioKey& key, ScenarioWriter& writer, const Scena
 /// A path, or a share of the data's end.
 void read_validation(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     Scenario::DataPart& data = scenario.data;
+    if (is_of_pairs(data.kind) && table.has(key.name)) {
+        table.refuse(key.name,
+                     fmt::format("no such key, as of {} one pair in 50 is kept for validation",
+                                 to_string(data.kind)),
+                     "remove it");
+    }
     if (!table.is_text(key.name)) {
         data.validation_share = table.number(key.name, key.range).value_or(0);
         if (data.validation_share == 1) {
@@ -98,6 +121,9 @@ void read_validation(const ScenarioKey& key, const TomlTable& table, Scenario& s
 
 void print_validation(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
     const Scenario::DataPart& data = scenario.data;
+    if (is_of_pairs(data.kind)) {
+        return;
+    }
     if (data.validation_path.empty()) {
         writer.number(key.name, data.validation_share);
     } else {
@@ -144,6 +170,105 @@ void print_of_images(const ScenarioKey& key, ScenarioWriter& writer, const Scena
     }
 }
 
+using Pairs = Scenario::PairSettings;
+
+/// Throws Error(BadInput) for a name of a language that could be no folder beside others.
+void expect_language(const TomlTable& table, const ScenarioKey& key, string_view language) {
+    const bool is_name = !language.empty() && !language.starts_with('.') &&
+                         std::ranges::all_of(language, [](char c) {
+                             return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                                    (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' ||
+                                    c == '@';
+                         });
+    if (!is_name) {
+        table.refuse(key.name, "names of languages, as in [\"de\", \"pt_BR\", \"sr@latin\"]");
+    }
+    if (language == "en") {
+        table.refuse(key.name,
+                     "languages that English is translated into, or that are translated into it",
+                     "leave out \"en\"");
+    }
+}
+
+void read_languages(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    constexpr std::size_t most = 1000;
+    if (!is_of_pairs(scenario.data.kind)) {
+        return;
+    }
+    if (!table.has(key.name)) {
+        table.missing(key.name,
+                      "the languages besides English, as in languages = [\"de\", \"fr\"]");
+    }
+    std::vector<std::string> languages = *table.texts(key.name);
+    if (languages.empty() || languages.size() > most) {
+        table.refuse(key.name, fmt::format("1 to {} languages", most));
+    }
+    for (auto language = languages.begin(); language != languages.end(); ++language) {
+        expect_language(table, key, *language);
+        if (std::find(languages.begin(), language, *language) != language) {
+            table.refuse(
+                key.name, "different languages", fmt::format("'{}' is there twice", *language));
+        }
+    }
+    scenario.data.pairs.languages = std::move(languages);
+}
+
+void print_languages(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (is_of_pairs(scenario.data.kind)) {
+        writer.strings(key.name, scenario.data.pairs.languages);
+    }
+}
+
+void read_target_path(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const std::optional<std::string> path = table.text(key.name);
+    if (!path || path->empty()) {
+        return;
+    }
+    if (scenario.data.kind != DataKind::Pairs) {
+        table.refuse(key.name, "no such key, as it is for kind = \"pairs\"", "remove it");
+    }
+    if (scenario.data.pairs.languages.size() != 1) {
+        table.refuse(
+            key.name,
+            fmt::format("one language beside it, found {}", scenario.data.pairs.languages.size()),
+            "a table of language, English and translation holds several: leave out "
+            "target_path");
+    }
+    scenario.data.pairs.target_path = resolve(scenario.file, *path);
+}
+
+void print_target_path(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const auto& path = scenario.data.pairs.target_path; !path.empty()) {
+        writer.string(key.name, path.string());
+    }
+}
+
+/// D^(1/T) of the largest number of pairs is no number any more where T is near 0.
+void refuse_temperature_of_nothing(const TomlTable& table, const Scenario& scenario) {
+    if (scenario.data.pairs.temperature < 0.1) {
+        table.refuse("temperature",
+                     "0.1 to 1000",
+                     "with 1 a language comes as often as its number of pairs says, with 1000 all "
+                     "come alike");
+    }
+}
+
+/// Prints a key of texts with translations where the data are such.
+template <ScenarioKey::Print print>
+void print_of_pairs(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (is_of_pairs(scenario.data.kind)) {
+        print(key, writer, scenario);
+    }
+}
+
+void print_direction(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    writer.string(key.name, to_string(scenario.data.pairs.direction));
+}
+
+/// Keys that are for texts with translations alone.
+constexpr std::array<string_view, 4> keys_of_pairs{
+    "languages", "direction", "temperature", "bucketing"};
+
 /// Keys that are for images alone.
 constexpr std::array<string_view, 5> keys_of_images{
     "mean", "deviation", "noise", "pad_and_crop", "mirror"};
@@ -151,8 +276,9 @@ constexpr std::array<string_view, 5> keys_of_images{
 constexpr Range channel_range{-1'000'000, 1'000'000};
 constexpr Range margin_range{0, 4096};
 constexpr Range noise_range{0, 1000};
+constexpr Range temperature_range{0, 1000};
 
-constexpr std::array<ScenarioKey, 8> keys_of_data{
+constexpr std::array<ScenarioKey, 13> keys_of_data{
     {{.name = "kind", .read = read_data_kind, .print = print_data_kind, .words = words::data_kinds},
      keys::own("path", read_data_path, print_data_path),
      {.name = "validation", .read = read_validation, .print = print_validation, .range = {0, 1}},
@@ -169,9 +295,25 @@ constexpr std::array<ScenarioKey, 8> keys_of_data{
          .printed_by(print_of_images<&Changes::noise>),
      keys::integer<&Changes::pad_and_crop>("pad_and_crop", margin_range)
          .printed_by(print_of_images<&Changes::pad_and_crop>),
-     keys::boolean<&Changes::mirror>("mirror").printed_by(print_of_images<&Changes::mirror>)}};
+     keys::boolean<&Changes::mirror>("mirror").printed_by(print_of_images<&Changes::mirror>),
+     keys::own("languages", read_languages, print_languages),
+     keys::own("target_path", read_target_path, print_target_path),
+     keys::choice<&Pairs::direction>("direction", words::pair_directions)
+         .printed_by(print_of_pairs<print_direction>),
+     keys::number<&Pairs::temperature>("temperature", temperature_range)
+         .checked_by(refuse_temperature_of_nothing)
+         .printed_by(print_of_pairs<keys::print_number<&Pairs::temperature>>),
+     keys::boolean<&Pairs::bucketing>("bucketing")
+         .printed_by(print_of_pairs<keys::print_number<&Pairs::bucketing>>)}};
 
-void refuse_changes_of_other_data(const TomlTable& table, const Scenario& scenario) {
+void refuse_keys_of_other_data(const TomlTable& table, const Scenario& scenario) {
+    for (const string_view key : keys_of_pairs) {
+        if (table.has(key) && !is_of_pairs(scenario.data.kind)) {
+            table.refuse(key,
+                         "no such key, as it is for texts with translations",
+                         "remove it, or set data.kind = \"gettext\" or \"pairs\"");
+        }
+    }
     for (const string_view key : keys_of_images) {
         if (table.has(key) && !is_of_images(scenario.data.kind)) {
             table.refuse(key,
@@ -190,7 +332,7 @@ std::span<const ScenarioKey> data_keys() {
 
 void read_data(const TomlTable& table, Scenario& scenario) {
     read_table(data_keys(), table, scenario);
-    refuse_changes_of_other_data(table, scenario);
+    refuse_keys_of_other_data(table, scenario);
     if (!table.has("kind")) {
         return;
     }
@@ -201,6 +343,16 @@ void read_data(const TomlTable& table, Scenario& scenario) {
     }
     if (scenario.model.kind == ModelKind::Profile) {
         return;
+    }
+    const bool pairs = reads_pairs(scenario.model);
+    if (is_of_pairs(scenario.data.kind) != pairs && from_files) {
+        table.refuse("kind",
+                     pairs    ? "gettext, pairs or synthetic"
+                     : tokens ? "text, tokens or synthetic"
+                              : "data of real numbers",
+                     pairs ? "this model reads a source and its translation"
+                           : "a source and its translation are for models of kind = "
+                             "\"translation\"");
     }
     const bool gives_tokens =
         scenario.data.kind == DataKind::Text || scenario.data.kind == DataKind::Tokens;

@@ -118,6 +118,8 @@ auto& part_of(AnyScenario& scenario) {
         return scenario.training;
     } else if constexpr (std::same_as<Class, Scenario::ImageChanges>) {
         return scenario.data.changes;
+    } else if constexpr (std::same_as<Class, Scenario::PairSettings>) {
+        return scenario.data.pairs;
     } else if constexpr (std::same_as<Class, Scenario::ClusterPart>) {
         return scenario.cluster;
     } else if constexpr (std::same_as<Class, Scenario::OutputPart>) {

@@ -31,8 +31,18 @@ inline constexpr std::array<Word, 2> smoothings{"all", "others"};
 inline constexpr std::array<Word, 2> amoebanet_variants{"reference", "torchgpipe"};
 
 /// data.kind, as enum DataKind.
-inline constexpr std::array<Word, 8> data_kinds{
-    "text", "tokens", "mnist", "synthetic", "cifar10", "images", "segmentation", "silhouettes"};
+inline constexpr std::array<Word, 10> data_kinds{"text",
+                                                 "tokens",
+                                                 "mnist",
+                                                 "synthetic",
+                                                 "cifar10",
+                                                 "images",
+                                                 "segmentation",
+                                                 "silhouettes",
+                                                 "gettext",
+                                                 "pairs"};
+/// data.direction, as enum PairDirection.
+inline constexpr std::array<Word, 3> pair_directions{"from-english", "to-english", "both"};
 
 /// training.optimizer, as enum OptimizerKind.
 inline constexpr std::array<Word, 6> optimizers{

@@ -265,6 +265,9 @@ std::unique_ptr<DataSource> open_data(const ScenarioParts& scenario,
             return open_segmentation(scenario, model, use);
         case DataKind::Silhouettes:
             return open_silhouettes(scenario, model, use);
+        case DataKind::Gettext:
+        case DataKind::Pairs:
+            return open_pairs(scenario, model, use);
     }
     throw InternalError("a kind of data");
 }

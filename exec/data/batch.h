@@ -106,6 +106,8 @@ class DataSource {
     virtual std::vector<TextWithTranslation> translated_texts(std::size_t /*most*/) const {
         return {};
     }
+    /// What a user should know of the data: how much there is, and what was left out of it.
+    virtual std::vector<std::string> notes() const { return {}; }
     /// Adds every byte that was read from files to the hash, in a fixed order; it takes as long as
     /// reading them.
     virtual void add_content(ContentHash& /*hash*/) const {}

@@ -8,6 +8,9 @@ namespace pipetwin::exec {
 DataCheck::DataCheck(const ScenarioParts& scenario, const Model& model) {
     const auto open = [&](DataUse use) {
         std::unique_ptr<DataSource> data = open_data(scenario, model, use);
+        if (use == DataUse::Training) {
+            notes_ = data->notes();
+        }
         if (const std::size_t bytes = data->unchecked_bytes(); bytes > at_once) {
             sources_.push_back(std::move(data));
         } else if (bytes > 0) {

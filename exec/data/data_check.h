@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -26,6 +27,9 @@ class DataCheck {
     DataCheck& operator=(const DataCheck&) = delete;
     ~DataCheck();
 
+    /// What a user should know of the data of the training.
+    const std::vector<std::string>& notes() const { return notes_; }
+
     /// Sets out to look at larger files; nothing the second time.
     void begin();
 
@@ -42,6 +46,7 @@ class DataCheck {
     void look();
 
     std::vector<std::unique_ptr<DataSource>> sources_;  ///< that the thread looks at
+    std::vector<std::string> notes_;
     std::atomic<bool> stops_{false};
     mutable std::mutex mutex_;
     std::exception_ptr found_;

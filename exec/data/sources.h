@@ -56,6 +56,15 @@ std::unique_ptr<DataSource> open_silhouettes(const ScenarioParts& scenario,
                                              const Model& model,
                                              DataUse use);
 
+/// Texts with their translations, which a translation model reads byte by byte
+/// (exec/data/pairs/pair_tokens.h): message catalogues of installed programs, or files of the
+/// user's. Longer ones than the model's contexts are left out, and one in fifty, by its English
+/// text, is kept for validation. Samples follow from (seed, step, sample) alone: a language by
+/// exec/data/pairs/language_draw.h, and of its pairs each once before one comes again.
+std::unique_ptr<DataSource> open_pairs(const ScenarioParts& scenario,
+                                       const Model& model,
+                                       DataUse use);
+
 /// Made from the seed alone, and learnable. Real inputs: one Gaussian cluster per class. Token
 /// inputs: sequences in which the next token follows from the one before it by a rule drawn from
 /// the seed, except where a tenth of them is noise. Token inputs with a source: sequences of random

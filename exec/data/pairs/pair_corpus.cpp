@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/text/input_file.h"
+#include "core/text/json_text.h"
 #include "exec/base/random.h"
 #include "exec/data/files.h"
 
@@ -86,10 +88,64 @@ std::vector<fs::path> catalogues_of(const fs::path& folder, const std::string& l
         "of /usr/share/locale, remove it and reinstall them");
 }
 
+/// The lines of a text; a carriage return at the end of a line is left out.
+std::vector<std::string_view> lines_of(std::string_view text) {
+    std::vector<std::string_view> lines;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        std::string_view line = text.substr(0, end);
+        if (line.ends_with('\r')) {
+            line.remove_suffix(1);
+        }
+        lines.push_back(line);
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return lines;
+}
+
+std::string read_whole(const fs::path& file) {
+    return InputFile(file).read_up_to(std::string().max_size());
+}
+
+/// Adds a pair of a user's file, or counts it where it is no text in UTF-8.
+void add_pair(std::string_view english,
+              std::string_view translation,
+              std::vector<TextPair>& pairs,
+              PairsLeftOut& left_out) {
+    if (is_utf8(english) && is_utf8(translation)) {
+        pairs.push_back({std::string(english), std::string(translation)});
+    } else {
+        ++left_out.undecodable;
+    }
+}
+
+/// Puts the pairs of a language of a user's file apart. Throws Error(BadInput) if none is left.
+LanguagePairs sifted(const fs::path& file,
+                     const std::string& language,
+                     std::vector<TextPair> pairs,
+                     const PairLimits& limits,
+                     PairsLeftOut& left_out) {
+    const std::size_t found = pairs.size();
+    LanguagePairs result = sift(language, std::move(pairs), limits, left_out);
+    if (result.training.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    file.string(),
+                    fmt::format("no pair of '{}' for training among {}, expected texts of at most "
+                                "{} and {} bytes, one different from the other",
+                                language,
+                                counted(found, "pair"),
+                                limits.most_english_bytes,
+                                limits.most_translation_bytes),
+                    "name more data, or set larger contexts of the model");
+    }
+    return result;
+}
+
 }  // namespace
 
 std::size_t PairsLeftOut::sum() const {
-    return undecodable + untranslated + of_lines + short_ones + long_ones + uneven + repeated;
+    return undecodable + untranslated + of_lines + short_ones + long_ones + uneven + repeated +
+           of_other_languages;
 }
 
 std::size_t PairCorpus::training_pairs() const {
@@ -160,15 +216,87 @@ PairCorpus read_catalogues(const fs::path& folder,
         }
         corpus.languages.push_back(sift(language, std::move(pairs), limits, corpus.left_out));
         if (corpus.languages.back().training.empty()) {
-            throw Error(ErrorKind::BadInput,
-                        (folder / language).string(),
-                        fmt::format("no pair for training in {}, expected texts of {} to {} bytes "
-                                    "with a translation",
-                                    counted(files.size(), "catalogue"),
-                                    limits.least_bytes,
-                                    limits.most_english_bytes),
-                        "install programs that are translated into this language, or leave it out");
+            throw Error(
+                ErrorKind::BadInput,
+                (folder / language).string(),
+                fmt::format(
+                    "no pair for training in {}, expected texts of {} to {} bytes "
+                    "with a translation{}",
+                    counted(files.size(), "catalogue"),
+                    limits.least_bytes,
+                    limits.most_english_bytes,
+                    corpus.broken_files.empty() ? "" : "; broken: " + corpus.broken_files.back()),
+                "install programs that are translated into this language, or leave it out");
         }
+    }
+    return corpus;
+}
+
+PairCorpus read_line_pairs(const fs::path& english,
+                           const fs::path& translations,
+                           const std::string& language,
+                           const PairLimits& limits) {
+    const std::string from = read_whole(english);
+    const std::string to = read_whole(translations);
+    const std::vector<std::string_view> from_lines = lines_of(from);
+    const std::vector<std::string_view> to_lines = lines_of(to);
+    if (from_lines.size() != to_lines.size()) {
+        throw Error(ErrorKind::BadInput,
+                    translations.string(),
+                    fmt::format("{}, expected {}, as {} has",
+                                counted(to_lines.size(), "line"),
+                                from_lines.size(),
+                                english.string()),
+                    "line n of one file is the translation of line n of the other");
+    }
+    PairCorpus corpus;
+    corpus.files = 2;
+    std::vector<TextPair> pairs;
+    for (std::size_t line = 0; line < from_lines.size(); ++line) {
+        add_pair(from_lines[line], to_lines[line], pairs, corpus.left_out);
+    }
+    corpus.languages.push_back(
+        sifted(translations, language, std::move(pairs), limits, corpus.left_out));
+    return corpus;
+}
+
+PairCorpus read_pair_table(const fs::path& file,
+                           const std::vector<std::string>& languages,
+                           const PairLimits& limits) {
+    const std::string text = read_whole(file);
+    PairCorpus corpus;
+    corpus.files = 1;
+    std::vector<std::vector<TextPair>> pairs(languages.size());
+    std::size_t number = 0;
+    for (const std::string_view line : lines_of(text)) {
+        ++number;
+        if (line.empty()) {
+            continue;
+        }
+        const auto tabs = std::ranges::count(line, '\t');
+        if (tabs != 2) {
+            throw Error(ErrorKind::BadInput,
+                        fmt::format("{}: line {}", file.string(), number),
+                        fmt::format("{}, expected 2: language, English text and translation",
+                                    counted(tabs, "tab")),
+                        "two files side by side are path = \"train.en\" and target_path = "
+                        "\"train.de\"");
+        }
+        const std::size_t first = line.find('\t');
+        const std::size_t second = line.find('\t', first + 1);
+        const auto language = std::ranges::find(languages, line.substr(0, first));
+        if (language == languages.end()) {
+            ++corpus.left_out.of_other_languages;
+            continue;
+        }
+        add_pair(line.substr(first + 1, second - first - 1),
+                 line.substr(second + 1),
+                 pairs[as_index(language - languages.begin())],
+                 corpus.left_out);
+    }
+    for (std::size_t language = 0; language < languages.size(); ++language) {
+        corpus.languages.push_back(
+            sifted(file, languages[language], std::move(pairs[language]), limits, corpus.left_out));
     }
     return corpus;
 }

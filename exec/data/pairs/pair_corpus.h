@@ -33,8 +33,9 @@ struct PairsLeftOut {
     std::size_t of_lines = 0;      ///< a line break or another control character
     std::size_t short_ones = 0;
     std::size_t long_ones = 0;
-    std::size_t uneven = 0;    ///< one text is many times as long as the other
-    std::size_t repeated = 0;  ///< the English text is there already
+    std::size_t uneven = 0;              ///< one text is many times as long as the other
+    std::size_t repeated = 0;            ///< the English text is there already
+    std::size_t of_other_languages = 0;  ///< of a table: the language is not asked for
 
     bool operator==(const PairsLeftOut&) const = default;
     std::size_t sum() const;
@@ -72,6 +73,20 @@ LanguagePairs sift(std::string language,
 /// that is no catalogue is left out and named. Throws Error(BadInput) if a language has no
 /// catalogue or no pair, or if there is no such folder; the message says how to get catalogues.
 PairCorpus read_catalogues(const std::filesystem::path& folder,
+                           const std::vector<std::string>& languages,
+                           const PairLimits& limits);
+
+/// Reads two files whose lines are the English texts and their translations. Throws Error(BadInput)
+/// if they have not equally many lines, or no pair.
+PairCorpus read_line_pairs(const std::filesystem::path& english,
+                           const std::filesystem::path& translations,
+                           const std::string& language,
+                           const PairLimits& limits);
+
+/// Reads a table of pairs: each line has a language, an English text and its translation, with tabs
+/// between them. Throws Error(BadInput), naming the line, for one that has not, and if a language
+/// has no pair.
+PairCorpus read_pair_table(const std::filesystem::path& file,
                            const std::vector<std::string>& languages,
                            const PairLimits& limits);
 

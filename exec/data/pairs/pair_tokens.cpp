@@ -89,4 +89,12 @@ std::string PairVocabulary::text_of(std::span<const std::int32_t> ids) {
     return text;
 }
 
+PairVocabulary pair_vocabulary(const Scenario::PairSettings& pairs) {
+    std::vector<std::string> languages = pairs.languages;
+    if (pairs.direction != PairDirection::FromEnglish) {
+        languages.emplace_back(english_language);
+    }
+    return PairVocabulary(std::move(languages));
+}
+
 }  // namespace pipetwin::exec

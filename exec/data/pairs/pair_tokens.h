@@ -7,7 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "core/scenario/scenario.h"
+
 namespace pipetwin::exec {
+
+/// The language that every pair has.
+inline constexpr std::string_view english_language = "en";
 
 /// Token ids of a text and its translation, without padding.
 struct PairTokens {
@@ -61,5 +66,9 @@ class PairVocabulary {
   private:
     std::vector<std::string> languages_;
 };
+
+/// The tokens of a scenario whose data are pairs: its languages, and English behind them where that
+/// is translated into.
+PairVocabulary pair_vocabulary(const Scenario::PairSettings& pairs);
 
 }  // namespace pipetwin::exec

@@ -102,6 +102,12 @@ std::string trained_on_images() {
            "[pipeline]\nstages = 2\nmicro_batches = 2\n";
 }
 
+constexpr std::string_view trained_on_pairs =
+    "[model]\nkind = \"translation\"\nlayers = 1\nd_model = 8\nheads = 2\n"
+    "source_context = 24\ntarget_context = 24\n[data]\nkind = \"pairs\"\npath = "
+    "\"pairs.tsv\"\nlanguages = [\"de\"]\n[training]\nbatch = 2\nsteps = 2\n"
+    "[pipeline]\nmicro_batches = 2\n";
+
 /// Two images of 2 x 2 pixels, and their labels.
 constexpr std::string_view images("\0\0\x08\x03\0\0\0\2\0\0\0\2\0\0\0\2\1\2\3\4\5\6\7\x08", 24);
 constexpr std::string_view labels("\0\0\x08\x01\0\0\0\2\0\1", 10);
@@ -182,6 +188,8 @@ void Readers::SetUp() {
     file("text.toml", trained_on("text", "text.txt"));
     file("tokens.toml", trained_on("tokens", "tokens.bin"));
     file("images.toml", trained_on_images());
+    file("pairs.toml", trained_on_pairs);
+    file("pairs.tsv", "de\tFile not found\tDatei fehlt\nde\tOpen a file\tDatei öffnen\n");
     std::filesystem::create_directory(folder() / "images");
     file("images/train-images-idx3-ubyte", images);
     file("images/train-labels-idx1-ubyte", labels);
@@ -301,6 +309,7 @@ std::vector<Reader> Readers::of_trainings() const {
     return {
         {"a text to train on", "text.txt", train("text.toml")},
         {"tokens to train on", "tokens.bin", train("tokens.toml")},
+        {"pairs to train on", "pairs.tsv", train("pairs.toml")},
         {"images to train on", "images/train-images-idx3-ubyte", train("images.toml")},
         {"labels to train on", "images/train-labels-idx1-ubyte", train("images.toml")},
         {"the manifest of a checkpoint",

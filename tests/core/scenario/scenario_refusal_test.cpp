@@ -22,6 +22,7 @@ using testing::mlp;
 using testing::parse;
 using testing::refusal;
 using testing::Refusal;
+using testing::translation;
 using testing::with;
 
 TEST(ParseScenario, NamesTheNearestKnownKeyOfAnUnknownOne) {
@@ -305,6 +306,39 @@ TEST(ParseScenario, RefusesWhatImagesCannotBecome) {
         {mlp,
          "[data]\nkind = \"images\"\npath = \"x\"\n[training]\nvalidate_every = 5",
          "expected 0, as there is nothing to validate on"},
+    };
+    expect_refused(cases);
+}
+
+TEST(ParseScenario, RefusesPairsThatCannotBe) {
+    const std::string gettext = with(translation, "[data]\nkind = \"gettext\"");
+    const std::string german = with(gettext, "languages = [\"de\"]");
+    const std::string pairs = with(translation, "[data]\nkind = \"pairs\"\npath = \"x\"");
+    const std::vector<Refusal> cases{
+        {gettext, "", "data.languages is missing"},
+        {gettext, "languages = []", "expected 1 to 1000 languages"},
+        {gettext, "languages = \"de\"", "expected a list"},
+        {gettext, "languages = [\"de\", \"de\"]", "expected different languages"},
+        {gettext, "languages = [\"en\"]", "expected languages that English is translated into"},
+        {gettext, "languages = [\"../de\"]", "expected names of languages"},
+        {gettext, "languages = [\"..\"]", "expected names of languages"},
+        {german, "direction = \"backwards\"", "one of from-english, to-english"},
+        {german, "temperature = 0", "expected 0.1 to 1000"},
+        {german, "temperature = 1001", "expected a number from 0 to 1000"},
+        {german, "bucketing = 1", "expected true or false"},
+        {german, "validation = 0.1", "one pair in 50 is kept for validation"},
+        {german, "target_path = \"x\"", "expected no such key, as it is for kind = \"pairs\""},
+        {pairs,
+         "languages = [\"de\", \"fr\"]\ntarget_path = \"y\"",
+         "expected one language beside it, found 2"},
+        {translation, "[data]\nkind = \"pairs\"\nlanguages = [\"de\"]", "data.path is missing"},
+        {translation,
+         "[data]\nkind = \"text\"\npath = \"x\"",
+         "expected gettext, pairs or synthetic"},
+        {gpt, "[data]\nkind = \"gettext\"\nlanguages = [\"de\"]", "expected text, tokens or"},
+        {mlp, "[data]\nkind = \"gettext\"\nlanguages = [\"de\"]", "expected data of real numbers"},
+        {gpt, "[data]\nlanguages = [\"de\"]", "as it is for texts with translations"},
+        {mlp, "[data]\ndirection = \"both\"", "as it is for texts with translations"},
     };
     expect_refused(cases);
 }

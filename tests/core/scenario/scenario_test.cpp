@@ -23,6 +23,7 @@ using testing::gpt;
 using testing::layers_text;
 using testing::mlp;
 using testing::parse;
+using testing::translation;
 using testing::with;
 
 TEST(ParseScenario, ReadsEveryKey) {
@@ -230,7 +231,7 @@ TEST(ParseScenario, ListsOfRanksArePrintedAndReadAgain) {
 
 TEST(ParseScenario, ReadsEveryExampleOfItsDocumentation) {
     const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
-    EXPECT_EQ(blocks.size(), 8U);
+    EXPECT_EQ(blocks.size(), 9U);
     for (const std::string& block : blocks) {
         EXPECT_NO_THROW(parse(block)) << block;
     }
@@ -354,6 +355,33 @@ TEST(ParseScenario, ReadsWhatBecomesOfImages) {
             with(mlp, fmt::format("[data]\nkind = \"{}\"\npath = \"a\"", to_string(kind)));
         EXPECT_EQ(parse(text).data.kind, kind);
     }
+}
+
+TEST(ParseScenario, ReadsTextsWithTranslations) {
+    const Scenario s = parse(with(translation,
+                                  "[data]\nkind = \"gettext\"\nlanguages = [\"de\", \"pt_BR\"]\n"
+                                  "[training]\nvalidate_every = 5"));
+    EXPECT_EQ(s.data.kind, DataKind::Gettext);
+    EXPECT_EQ(s.data.path, "/usr/share/locale");
+    EXPECT_THAT(s.data.pairs.languages, ::testing::ElementsAre("de", "pt_BR"));
+    EXPECT_EQ(s.data.pairs.direction, PairDirection::FromEnglish);
+    EXPECT_EQ(s.data.pairs.temperature, 5);
+    EXPECT_FALSE(s.data.pairs.bucketing);
+    EXPECT_TRUE(s.data.has_validation());
+    const Scenario own = parse(with(translation,
+                                    "[data]\nkind = \"pairs\"\npath = \"a.en\"\n"
+                                    "target_path = \"a.de\"\nlanguages = [\"de\"]\n"
+                                    "direction = \"both\"\ntemperature = 1.5\nbucketing = true"));
+    EXPECT_EQ(own.data.kind, DataKind::Pairs);
+    EXPECT_EQ(own.data.path, "/home/u/scenarios/a.en");
+    EXPECT_EQ(own.data.pairs.target_path, "/home/u/scenarios/a.de");
+    EXPECT_EQ(own.data.pairs.direction, PairDirection::Both);
+    EXPECT_EQ(own.data.pairs.temperature, 1.5);
+    EXPECT_TRUE(own.data.pairs.bucketing);
+    for (const Scenario& each : {s, own}) {
+        EXPECT_EQ(parse_scenario(print_scenario(each), "x.toml").data, each.data);
+    }
+    EXPECT_EQ(parse(translation).data.kind, DataKind::Synthetic);
 }
 
 /// The kinds with files for tests validate on those where nothing else is named.

@@ -28,6 +28,15 @@ kind = "mlp"
 sizes = [784, 64, 10]
 )";
 
+inline constexpr std::string_view translation = R"([model]
+kind = "translation"
+layers = 1
+d_model = 32
+heads = 4
+source_context = 40
+target_context = 32
+)";
+
 /// Every key of every table, away from its default.
 inline constexpr std::string_view full = R"(# a comment
 [model]

@@ -16,6 +16,7 @@
 #include "exec/data/pairs/mo_file.h"
 #include "exec/data/pairs/pair_corpus.h"
 #include "exec/data/pairs/pair_tokens.h"
+#include "tests/support/mo_file.h"
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {
@@ -28,35 +29,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-enum class Order : std::uint8_t { LittleEndian, BigEndian };
-
-using Rows = std::vector<std::pair<std::string, std::string>>;
-
-/// A catalogue as the gettext manual describes it: seven numbers, the two tables, and the strings,
-/// each with a 0 behind it.
-std::string mo_file(const Rows& rows, Order order = Order::LittleEndian) {
-    const auto number = [order](std::size_t value) {
-        std::string bytes;
-        for (int i = 0; i < 4; ++i) {
-            bytes += static_cast<char>(value >> (8 * (order == Order::LittleEndian ? i : 3 - i)));
-        }
-        return bytes;
-    };
-    const std::size_t tables = 28;
-    std::string originals;
-    std::string translations;
-    std::string strings;
-    const std::size_t begin = tables + 16 * rows.size();
-    for (const auto& [from, to] : rows) {
-        originals += number(from.size()) + number(begin + strings.size());
-        strings += from + '\0';
-        translations += number(to.size()) + number(begin + strings.size());
-        strings += to + '\0';
-    }
-    return number(0x950412de) + number(0) + number(rows.size()) + number(tables) +
-           number(tables + 8 * rows.size()) + number(0) + number(0) + originals + translations +
-           strings;
-}
+using Order = tests::ByteOrder;
+using Rows = tests::MoRows;
+using tests::mo_file;
 
 Rows with_header(const std::string& charset, Rows rows) {
     rows.insert(rows.begin(),
