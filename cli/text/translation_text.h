@@ -14,7 +14,7 @@ namespace pipetwin::cli {
 /// where there are none.
 std::string translations_text(std::span<const exec::HeldOutTranslation> translations);
 
-/// The same as JSON, with all texts.
+/// Scores of each direction and all texts, as JSON.
 Json translations_json(std::span<const exec::HeldOutTranslation> translations);
 
 /// A row of scores for each direction, beneath a row of heads.
