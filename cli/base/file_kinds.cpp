@@ -187,6 +187,9 @@ class FileExpectation {
                {FileKind::TorchTrace, FileKind::Nsys},
                "a trace of PyTorch's profiler, or an export of nsys");
     }
+    void operator()(const TranslateOptions& options) const {
+        expect(options.run, {FileKind::RunFolder}, "the run folder of a training");
+    }
     void operator()(const DevicesOptions&) const {}
     void operator()(const ViewOptions&) const {}
     void operator()(const DemoOptions&) const {}

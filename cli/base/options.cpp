@@ -43,6 +43,7 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"export"},
                                    std::string_view{"calibrate"},
                                    std::string_view{"devices"},
+                                   std::string_view{"translate"},
                                    std::string_view{"view"},
                                    std::string_view{"demo"},
                                    std::string_view{"sweep"}};
@@ -216,6 +217,7 @@ class Grammar {
     void add_exchange();
     void add_calibrate();
     void add_devices();
+    void add_translate();
     void add_demo();
     void add_hf_options(CLI::App& app);
     void add_range_names(CLI::App& app);
@@ -239,6 +241,7 @@ class Grammar {
     ImportOptions import_;
     ExportOptions export_;
     CalibrateOptions calibrate_;
+    TranslateOptions translate_;
     ViewOptions view_;
     DemoOptions demo_;
 };
@@ -653,6 +656,38 @@ void Grammar::add_devices() {
         ->needs(measure);
 }
 
+void Grammar::add_translate() {
+    CLI::App& translate =
+        add_command("translate", "Translate texts with a translation model that was trained");
+    translate.get_option("--out")
+        ->description("File to write the result to, as JSON")
+        ->type_name("FILE");
+    translate.add_option("run", translate_.run, "The run folder of its training")
+        ->type_name("RUN")
+        ->required();
+    translate.add_option("--text", translate_.texts, "A text to translate (repeatable)")
+        ->type_name("TEXT")
+        ->take_all()
+        ->expected(1)
+        ->allow_extra_args(false);
+    translate
+        .add_option("--file", translate_.file, "Texts to translate, one a line; - reads stdin")
+        ->type_name("FILE")
+        ->excludes("--text");
+    translate
+        .add_option("--to",
+                    translate_.to,
+                    "Language to translate into (default: the only one that the model knows)")
+        ->type_name("LANGUAGE");
+    translate
+        .add_option("--beam",
+                    translate_.beam,
+                    "Hypotheses that are followed at the same time (default 1: the likeliest token "
+                    "each time)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 64));
+}
+
 void Grammar::add_demo() {
     CLI::App& demo = add_command(
         "demo", "A guided tour: seven steps from plain numbers to a trained and measured model");
@@ -696,6 +731,7 @@ Grammar::Grammar() {
     add_check();
     add_exchange();
     add_calibrate();
+    add_translate();
     add_devices();
     add_command("view", "Open the desktop program (pipetwin-gui)")
         .add_option("file", view_.file, "A run folder or a trace")
@@ -844,6 +880,9 @@ Command Grammar::selected() const {
     }
     if (name == "devices") {
         return with_common(devices_);
+    }
+    if (name == "translate") {
+        return with_common(translate_);
     }
     if (name == "demo") {
         return with_common(demo_);
@@ -1079,6 +1118,7 @@ void refuse_without_effect(const Command& command) {
                        std::holds_alternative<ViewOptions>(command) ||
                        std::holds_alternative<DemoOptions>(command);
     const bool reads_no_scenario = shows || std::holds_alternative<ImportOptions>(command) ||
+                                   std::holds_alternative<TranslateOptions>(command) ||
                                    std::holds_alternative<CalibrateOptions>(command);
     if (reads_no_scenario && !common.overrides.empty()) {
         const Override& first = common.overrides.front();

@@ -257,6 +257,16 @@ struct ViewOptions {
     std::filesystem::path file;
 };
 
+/// Options of `translate`.
+struct TranslateOptions {
+    CommonOptions common;
+    std::filesystem::path run;       ///< a run folder
+    std::vector<std::string> texts;  ///< of the command line
+    std::filesystem::path file;      ///< a text in each line, "-": standard input; empty: none
+    std::string to;                  ///< a language; empty: the only one
+    int beam = 1;
+};
+
 /// Options of `demo`.
 struct DemoOptions {
     CommonOptions common;
@@ -280,6 +290,7 @@ using Command = std::variant<RunOptions,
                              DevicesOptions,
                              ViewOptions,
                              ModelOptions,
+                             TranslateOptions,
                              DemoOptions,
                              SweepCommand>;
 

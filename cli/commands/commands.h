@@ -33,6 +33,8 @@ void execute(const ImportOptions& options, Console& console);
 void execute(const ExportOptions& options, Console& console);
 /// Writes measured times per kind of layer, as a trace tells them.
 void execute(const CalibrateOptions& options, Console& console);
+/// Translates texts with the newest checkpoint of a training.
+void execute(const TranslateOptions& options, Console& console);
 /// Lists devices, and measures GPUs if asked to.
 void execute(const DevicesOptions& options, Console& console);
 /// Does not return where the desktop program was found.

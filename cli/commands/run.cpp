@@ -7,6 +7,7 @@
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/gpu_text.h"
 #include "cli/text/text_output.h"
+#include "cli/text/translation_text.h"
 #include "cli/training/training_run.h"
 
 namespace pipetwin::cli {
@@ -44,6 +45,7 @@ void execute(const RunOptions& options, Console& console) {
                                    percent_text(*training.front().accuracy),
                                    percent_text(*training.back().accuracy)));
     }
+    console.result(translations_text(run.training.translations));
     console.result("\n");
     console.result(fmt::format("report: {}\n", (run.folder / run_file::report_html).string()));
 }

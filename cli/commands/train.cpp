@@ -9,6 +9,7 @@
 #include "cli/text/gpu_text.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
+#include "cli/text/translation_text.h"
 #include "cli/training/training_run.h"
 
 namespace pipetwin::cli {
@@ -39,7 +40,12 @@ void train(const RunOptions& options, Console& console, Processes& processes) {
         Json result = json_head();
         result.update(step_json(run->training.steps.back()));
         result["memory_beside"] = memory_beside_json(run->training.memory_beside);
+        if (!run->training.translations.empty()) {
+            result["translations"] = translations_json(run->training.translations);
+        }
         console.result(json_text(result));
+    } else {
+        console.result(translations_text(run->training.translations));
     }
     if (const std::string beside = memory_beside_text(run->training.memory_beside);
         !beside.empty()) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@
 #include "cli/text/gpu_text.h"
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
+#include "cli/text/translation_text.h"
 #include "core/base/ascii.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
@@ -325,6 +327,28 @@ std::string noise_table(const FinishedRun& run) {
     return html_section("Noise of the machine", html_table(rows));
 }
 
+/// Scores and texts of the held-out texts that were translated; empty where there are none.
+std::string translations_section(const FinishedRun& run) {
+    const auto& translations = run.training.translations;
+    if (translations.empty()) {
+        return {};
+    }
+    std::vector<HtmlRow> scores;
+    for (std::vector<std::string>& row : score_rows(translations)) {
+        scores.push_back(html_row(std::move(row)));
+    }
+    std::vector<HtmlRow> texts{html_row({"direction", "source", "translation", "reference"})};
+    for (const exec::HeldOutTranslation& one : translations) {
+        texts.push_back(html_row({one.direction,
+                                  printable(one.source),
+                                  printable(one.text.hypothesis),
+                                  printable(one.text.reference)}));
+    }
+    return html_section("Translations of held-out texts",
+                        html_table(scores) + "<details>\n<summary>All texts</summary>\n" +
+                            html_table(texts) + "</details>\n");
+}
+
 /// Everything between the headline and the glossary.
 std::string body(const FinishedRun& run) {
     std::string html = "<div class=\"top\">\n<div class=\"column\">\n" + timelines(run);
@@ -334,7 +358,7 @@ std::string body(const FinishedRun& run) {
     html += breakdown_table(run);
     html += html_section("Learning",
                          "<figure>" + learning_curve_svg(run.training.steps) + "</figure>\n");
-    return html + "</div>\n";
+    return html + "</div>\n" + translations_section(run);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "cli/text/json_output.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
+#include "cli/text/translation_text.h"
 #include "cli/training/early_refusals.h"
 #include "cli/training/training_costs.h"
 #include "core/artifacts/plan_json.h"
@@ -40,6 +41,7 @@
 #include "exec/gpu/cuda_module.h"
 #include "exec/gpu/gpu_parts.h"
 #include "exec/profiling/profiler.h"
+#include "exec/training/held_out_translations.h"
 #include "exec/training/published_weights.h"
 #include "exec/transport/link_ladder.h"
 
@@ -438,7 +440,8 @@ WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes)
     }
     const Model model = scenario_model(written);
     auto data = std::make_unique<exec::DataCheck>(written, model);
-    if (options.profile.empty() || !settled) {  // measuring and planning leave it time
+    static_cast<void>(exec::HeldOutTexts(written, model));  // refuses data without texts
+    if (options.profile.empty() || !settled) {              // measuring and planning leave it time
         data->begin();
     }
     if (options.profile.empty() && settled) {
@@ -805,6 +808,9 @@ std::string report_json_text(const FinishedRun& run) {
                     {"last", run.training.steps.back().loss}};
     if (run.training.steps.back().accuracy) {
         json["accuracy"] = accuracy_json(run.training.steps);
+    }
+    if (!run.training.translations.empty()) {
+        json["translations"] = translations_json(run.training.translations);
     }
     return json_text(json);
 }

@@ -213,6 +213,8 @@ struct ScenarioParts {
         double average_decay = 0;  ///< of the averages of the weights; 0: there are none
         /// Whether right classes are counted; none: where the model does not read token ids.
         std::optional<bool> accuracy{};
+        int translate = 0;  ///< held-out texts of each language pair, behind the last step
+        int beam = 1;       ///< hypotheses of each that are followed at the same time
 
         bool operator==(const TrainingPart&) const = default;
     } training;

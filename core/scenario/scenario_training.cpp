@@ -182,7 +182,25 @@ void refuse_validation_of_nothing(const TomlTable& table, const Scenario& scenar
     }
 }
 
+void refuse_translations_of_others(const TomlTable& table, const Scenario& scenario) {
+    if (scenario.training.translate > 0 && scenario.model.kind != ModelKind::Translation) {
+        table.refuse("translate",
+                     "0, as only a model of kind translation translates",
+                     "leave the key out, or set model.kind = \"translation\"");
+    }
+}
+
 using Training = Scenario::TrainingPart;
+
+/// A number that is printed where texts are translated at all.
+template <int Training::*Member>
+void print_of_translating(const ScenarioKey& key,
+                          ScenarioWriter& writer,
+                          const Scenario& scenario) {
+    if (scenario.training.translate > 0) {
+        writer.number(key.name, scenario.training.*Member);
+    }
+}
 
 constexpr std::int64_t exact_in_json = std::int64_t{1} << 53;
 constexpr Range rates{0, 1'000'000};
@@ -198,7 +216,7 @@ constexpr ScenarioKey milestones_key{.name = "learning_rate_milestones",
 constexpr ScenarioKey betas_key{
     .name = "betas", .read = read_betas, .print = print_betas, .range = shares};
 
-constexpr std::array<ScenarioKey, 24> keys_of_training{
+constexpr std::array<ScenarioKey, 26> keys_of_training{
     keys::integer<&Training::batch>("batch", {1, 1 << 24}),
     keys::integer<&Training::steps>("steps", any_size),
     keys::choice<&Training::optimizer>("optimizer", words::optimizers),
@@ -229,7 +247,12 @@ constexpr std::array<ScenarioKey, 24> keys_of_training{
         .checked_by(check_rmsprop_decay),
     keys::written_number<&Training::epsilon>("epsilon", rates).checked_by(check_epsilon),
     keys::number<&Training::average_decay>("average_decay", shares).checked_by(check_average_decay),
-    keys::written_boolean<&Training::accuracy>("accuracy")};
+    keys::written_boolean<&Training::accuracy>("accuracy"),
+    printed_by(keys::integer<&Training::translate>("translate", {0, 1 << 20})
+                   .checked_by(refuse_translations_of_others),
+               print_of_translating<&Training::translate>),
+    printed_by(keys::integer<&Training::beam>("beam", {1, 64}),
+               print_of_translating<&Training::beam>)};
 
 /// A unit of time as a scenario writes it, the longest first.
 struct TimeUnit {

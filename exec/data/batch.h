@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +33,13 @@ struct Batch {
     std::int64_t counted_targets() const;
 };
 
+/// Logits that the loss layer leaves on the host: of one target position of each sample of a
+/// mini-batch.
+struct WantedLogits {
+    std::span<const int> positions;  ///< [sample]
+    std::span<double> values;        ///< [sample * classes + class]
+};
+
 /// A slice of consecutive samples of a batch.
 struct MicroBatch {
     const Batch* batch = nullptr;
@@ -40,6 +48,8 @@ struct MicroBatch {
     int step = 0;  ///< what is drawn for it belongs to this step, from 0
     /// Targets of the whole mini-batch that are no -1; 0: all positions have one.
     std::int64_t counted_targets = 0;
+    const WantedLogits* logits =
+        nullptr;  ///< of the mini-batch, in an evaluation; null: not wanted
 };
 
 /// One of several equal parts of a batch: the part of a replica.
@@ -75,6 +85,14 @@ std::span<const std::int32_t> targets_of(const MicroBatch& slice,
 /// Throws Error(BadInput), naming the sample, for a length that is not in 1..positions.
 std::vector<std::int32_t> lengths_of(const MicroBatch& slice, int positions);
 
+/// A text and its translation.
+struct TextWithTranslation {
+    std::string from;  ///< language
+    std::string into;  ///< language
+    std::string text;
+    std::string translation;
+};
+
 /// Mini-batches without end; the content of batch `step` depends on (seed, step) alone.
 class DataSource {
   public:
@@ -83,6 +101,11 @@ class DataSource {
     virtual Batch batch(int step, int samples) const = 0;
     /// "text, 303076 bytes in 17 files": for the log.
     virtual std::string description() const = 0;
+    /// At most `most` texts with their translations from each language into each, spread over the
+    /// data; empty where the data are no such texts.
+    virtual std::vector<TextWithTranslation> translated_texts(std::size_t /*most*/) const {
+        return {};
+    }
     /// What a user should know of the data: how much there is, and what was left out of it.
     virtual std::vector<std::string> notes() const { return {}; }
     /// Adds every byte that was read from files to the hash, in a fixed order; it takes as long as

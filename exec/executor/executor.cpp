@@ -12,6 +12,7 @@
 #include "core/plan/routes.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
+#include "exec/data/sources.h"
 #include "exec/device/kernels.h"
 #include "exec/device/paced_device.h"
 #include "exec/executor/backend.h"
@@ -390,8 +391,19 @@ bool Executor::Impl::walk_row(std::size_t rank) {
     return true;
 }
 
+void Executor::Impl::evaluate(const Batch& data, int step, const WantedLogits* logits) {
+    walk(data, step, true, logits);
+    for (Worker* const worker : workers_here()) {
+        worker->use_averages(false);
+        worker->arena().give_back_free_blocks();
+    }
+}
+
 /// All rows from begin to end.
-void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
+void Executor::Impl::walk(const Batch& data,
+                          int step,
+                          bool evaluation,
+                          const WantedLogits* logits) {
     PIPETWIN_EXPECT(!is_over, "no step follows after a process has failed");
     await_stragglers();
     last_failure.reset();
@@ -402,6 +414,7 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
         batch, plan->micro_batch_sizes, {.index = replica(), .count = plan->replicas}, input.data);
     for (MicroBatch& slice : input.data) {
         slice.step = step;
+        slice.logits = logits;
     }
     input.optimizer = options.optimizer;
     input.step = step;
@@ -542,12 +555,16 @@ void Executor::run_step(const Batch& batch, int step, StepResult& result) {
 }
 
 Score Executor::score(const Batch& batch, int step) {
-    impl_->walk(batch, step, true);
-    for (Worker* const worker : impl_->workers_here()) {
-        worker->use_averages(false);
-        worker->arena().give_back_free_blocks();
-    }
+    impl_->evaluate(batch, step, nullptr);
     return impl_->shared_score();
+}
+
+std::vector<double> Executor::logits(const Batch& batch, std::span<const int> positions, int step) {
+    PIPETWIN_EXPECT(std::ssize(positions) == batch.samples, "a position of every sample");
+    std::vector<double> values(positions.size() * as_index(classes_of(impl_->model)));
+    const WantedLogits wanted{.positions = positions, .values = values};
+    impl_->evaluate(batch, step, &wanted);
+    return impl_->shared_logits(std::move(values));
 }
 
 std::optional<Failure> Executor::last_failure() const {

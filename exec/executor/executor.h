@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,11 @@ class Executor {
     Score score(const Batch& batch, int step);
     /// The loss alone of `score`.
     double evaluate(const Batch& batch, int step) { return score(batch, step).loss; }
+
+    /// The logits at one target position of each sample, [sample * classes + class], computed as
+    /// `score` computes the loss; 0 for samples of other replicas in this process. `positions`:
+    /// [sample]. Throws as `score`.
+    std::vector<double> logits(const Batch& batch, std::span<const int> positions, int step);
 
     /// Where the last step failed; none where it did not.
     std::optional<Failure> last_failure() const;

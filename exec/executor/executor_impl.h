@@ -82,6 +82,9 @@ struct Executor::Impl {
     void share(StepResult& result, ComputeTime& time) const;
     /// The sum of all processes' parts of loss and accuracy. Collective.
     Score shared_score() const;
+    /// The sum of all processes' logits: each has those of its samples, and 0 elsewhere.
+    /// Collective.
+    std::vector<double> shared_logits(std::vector<double> own) const;
     /// Opens the two channels between a stage here and the same stage of another replica.
     ReplicaMember::Peer replica_peer(int stage, int other);
     /// Opens the sum over the GPUs of all replicas, where the backend has memory of its own.
@@ -123,7 +126,10 @@ struct Executor::Impl {
     void collect_result(StepResult& result);
     /// Walks a step or an evaluation from begin to end. Throws as Executor::run_step.
     void commit_batch();
-    void walk(const Batch& data, int step, bool evaluation);
+    void walk(const Batch& data, int step, bool evaluation, const WantedLogits* logits = nullptr);
+    /// Walks the forwards of all rows, with the averages of the weights where there are some.
+    /// `logits`: null for none.
+    void evaluate(const Batch& data, int step, const WantedLogits* logits);
     /// This process's part of loss and accuracy of the mini-batch.
     Score score() const;
     /// Norm of all gradients, for a group of this process alone: summed in model order.

@@ -258,6 +258,20 @@ Score Executor::Impl::shared_score() const {
     return sum;
 }
 
+std::vector<double> Executor::Impl::shared_logits(std::vector<double> own) const {
+    if (group().is_alone()) {
+        return own;
+    }
+    std::vector<double> sum(own.size());
+    for (const auto& theirs : group().all_gather(std::as_bytes(std::span(own)))) {
+        ByteReader part(theirs);
+        for (double& value : sum) {
+            value += part.get<double>();
+        }
+    }
+    return sum;
+}
+
 /// Fills in what the ranks of other processes have done; `time` becomes that of all.
 void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
     if (group().is_alone()) {

@@ -1,7 +1,11 @@
 #include "exec/layers/cross_entropy.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
+#include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
@@ -27,6 +31,28 @@ Tensor load_targets(const LayerCall& call, const SampleShape& input, int classes
         DType::I32, static_cast<std::int64_t>(wanted.size()), 1, MemoryKind::Stash);
     call.kernels.upload(wanted, targets);
     return targets;
+}
+
+/// Leaves the logits that are wanted on the host.
+void hand_out_logits(const LayerCall& call, const SampleShape& input, ConstView x) {
+    if (call.data->logits == nullptr) {
+        return;
+    }
+    const WantedLogits& wanted = *call.data->logits;
+    for (int sample = 0; sample < call.samples; ++sample) {
+        const std::size_t of_batch = as_index(call.first_sample + sample);
+        const std::int64_t row =
+            std::int64_t{sample} * input.positions + wanted.positions[of_batch];
+        const std::vector<double> logits =
+            values(call.kernels,
+                   ConstView(static_cast<const std::byte*>(x.data) +
+                                 as_index(row * x.columns) * size_of(x.dtype),
+                             x.dtype,
+                             1,
+                             x.columns));
+        std::ranges::copy(logits,
+                          wanted.values.subspan(of_batch * logits.size(), logits.size()).begin());
+    }
 }
 
 Bytes target_bytes(std::int64_t rows) {
@@ -57,6 +83,7 @@ void CrossEntropy::forward(
     Tensor log_sums = call.arena.allocate(format().exact(), x.rows, 1, MemoryKind::Stash);
     call.kernels.cross_entropy_forward(
         x, targets, label_smoothing_, log_sums, {.loss = call.loss_sum, .right = call.right_sum});
+    hand_out_logits(call, input(), x);
     kept.row_weight = row_weight(call, input());
     call.loss_scale = kept.row_weight;
     kept.tensors.push_back(std::move(targets));

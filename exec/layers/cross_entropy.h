@@ -27,7 +27,8 @@ class CrossEntropy final : public ExecutableLayer {
     Bytes kept_bytes(int samples) const override;
     Bytes unread_bytes(int samples) const override { return kept_bytes(samples); }
     void free_unread(Kept& kept) const override { kept.tensors.clear(); }
-    /// Throws Error(BadInput), naming sample, position and value, if a target is no class.
+    /// In an evaluation also leaves the logits on the host that MicroBatch::logits wants. Throws
+    /// Error(BadInput), naming sample, position and value, if a target is no class.
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
     void backward_input(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;

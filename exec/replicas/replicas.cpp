@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
+#include <utility>
 
 #include "core/base/as_index.h"
 #include "exec/base/cores.h"
@@ -124,6 +126,18 @@ Score Replicas::score(const Batch& batch, int step) {
     for (const Score& other : std::span(scores).subspan(1)) {
         sum.loss += other.loss;
         sum.accuracy.right += other.accuracy.right;
+    }
+    return sum;
+}
+
+std::vector<double> Replicas::logits(const Batch& batch, std::span<const int> positions, int step) {
+    std::vector<std::vector<double>> parts(pipelines_.size());
+    on_all([&](std::size_t replica) {
+        parts[replica] = pipelines_[replica]->logits(batch, positions, step);
+    });
+    std::vector<double> sum = std::move(parts.front());
+    for (const std::vector<double>& other : std::span(parts).subspan(1)) {
+        std::ranges::transform(sum, other, sum.begin(), std::plus());
     }
     return sum;
 }

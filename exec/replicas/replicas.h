@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ class Replicas {
     Score score(const Batch& batch, int step);
     /// As Executor::evaluate.
     double evaluate(const Batch& batch, int step) { return score(batch, step).loss; }
+
+    /// As Executor::logits, of all samples.
+    std::vector<double> logits(const Batch& batch, std::span<const int> positions, int step);
 
     /// The executor of the first replica here.
     Executor& first() { return *pipelines_.front(); }

@@ -211,6 +211,7 @@ class Training {
           output_(scenario.output),
           data_(open_data(scenario, model)),
           validation_(scenario, model),
+          held_out_texts_(scenario, model),
           pipelines_(plan, model, executor_at(scenario, options.place)),
           about_(manifest_of(scenario, *data_)),
           checkpoints_(options.checkpoints),
@@ -228,6 +229,10 @@ class Training {
             training_.measured = gate_.result();
         }
         training_.memory_beside = pipelines_.memory_beside();
+        if (goes_on && !training_.steps.empty()) {
+            training_.translations = as_worker_failure(
+                pipelines_, [&] { return held_out_texts_.translate(pipelines_, steps_ - 1); });
+        }
         return std::move(training_);
     }
 
@@ -360,6 +365,7 @@ class Training {
     Scenario::OutputPart output_;
     std::unique_ptr<DataSource> data_;
     Validation validation_;
+    HeldOutTexts held_out_texts_;
     Replicas pipelines_;
     CheckpointManifest about_;
     Checkpoints checkpoints_;

@@ -12,6 +12,7 @@
 #include "exec/executor/executor.h"
 #include "exec/replicas/replicas.h"
 #include "exec/training/checkpoint.h"
+#include "exec/training/held_out_translations.h"
 
 namespace pipetwin::exec {
 
@@ -36,6 +37,8 @@ struct TrainingResult {
     TimelineSet
         measured;  ///< the steps that passed the noise gate (at most 32 of them), peaks and noise
     std::vector<UnplannedMemory> memory_beside;  ///< of the devices; empty where there is none
+    /// After the last step, where `training.translate` asks for them.
+    std::vector<HeldOutTranslation> translations{};
     /// Why the last checkpoint could not be written; none: it was, or none was due. In the process
     /// that has them.
     std::optional<Error> lost_checkpoint{};
@@ -79,6 +82,9 @@ struct TrainingOptions {
 /// Every `training.validate_every` steps the mean loss over `training.validation_batches` held-out
 /// mini-batches follows, the same ones every time, with the averages of the weights where the
 /// scenario has them.
+///
+/// Behind the last step the first `training.translate` held-out texts of each direction are
+/// translated, unless `on_step` stopped the training.
 ///
 /// A checkpoint is written every `output.checkpoint_every` steps and at the end, or as often in
 /// time as that says and, after the first of them, at the end; and where `on_step` stops. One that

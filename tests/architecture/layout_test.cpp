@@ -91,6 +91,7 @@ const std::vector<House>& houses() {
           {"exec/gpu"},
           {"exec/executor"},
           {"exec/replicas", "exec/profiling"},
+          {"exec/decoding"},
           {"exec/training"}}},
         {"gui",
          {{"gui/view/run"},

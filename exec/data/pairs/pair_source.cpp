@@ -103,7 +103,8 @@ std::string text_of(const PairsLeftOut& left_out, const PairLimits& limits) {
 /// Pairs of a language that are translated in one direction.
 struct Translated {
     const std::vector<TextPair>* pairs = nullptr;
-    std::string into;  ///< language
+    std::string language;  ///< besides English
+    std::string into;
 };
 
 /// What `PairSource` reads, and how.
@@ -171,6 +172,26 @@ class PairSource final : public DataSource {
         return all;
     }
 
+    std::vector<TextWithTranslation> translated_texts(std::size_t most) const override {
+        std::vector<TextWithTranslation> texts;
+        for (const Translated& part : parts_) {
+            const std::size_t count = std::min(most, part.pairs->size());
+            for (std::size_t i = 0; i < count; ++i) {
+                const TextPair& pair = (*part.pairs)[i * part.pairs->size() / count];
+                texts.push_back(part.into == english_language
+                                    ? TextWithTranslation{.from = part.language,
+                                                          .into = part.into,
+                                                          .text = pair.translation,
+                                                          .translation = pair.english}
+                                    : TextWithTranslation{.from = std::string(english_language),
+                                                          .into = part.into,
+                                                          .text = pair.english,
+                                                          .translation = pair.translation});
+            }
+        }
+        return texts;
+    }
+
     void add_content(ContentHash& hash) const override {
         const auto add_text = [&hash](const std::string& text) {
             const std::uint64_t size = text.size();
@@ -199,10 +220,13 @@ class PairSource final : public DataSource {
                 continue;
             }
             if (data_.pairs.direction != PairDirection::ToEnglish) {
-                parts.push_back({.pairs = &pairs, .into = language.language});
+                parts.push_back(
+                    {.pairs = &pairs, .language = language.language, .into = language.language});
             }
             if (data_.pairs.direction != PairDirection::FromEnglish) {
-                parts.push_back({.pairs = &pairs, .into = std::string(english_language)});
+                parts.push_back({.pairs = &pairs,
+                                 .language = language.language,
+                                 .into = std::string(english_language)});
             }
         }
         if (parts.empty()) {

@@ -359,6 +359,15 @@ TEST(ParseScenario, RefusesValidationOnNothing) {
               "/home/u/scenarios/s.toml:8:18");
 }
 
+TEST(ParseScenario, RefusesTranslationsOfOtherModels) {
+    const std::vector<Refusal> cases{
+        {gpt, "[training]\ntranslate = 5", "translate = 5, expected 0, as only a model of kind"},
+        {gpt, "[training]\ntranslate = -1", "translate = -1, expected a whole number from 0"},
+        {gpt, "[training]\nbeam = 0", "beam = 0, expected a whole number from 1 to 64"},
+    };
+    expect_refused(cases);
+}
+
 TEST(ParseScenario, RefusesRatesAndLimitsThatAreNone) {
     const std::vector<Refusal> cases{
         {gpt, "[training]\nclip_norm = -1", "training.clip_norm = -1, expected a number from 0"},

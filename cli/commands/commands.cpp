@@ -1,8 +1,9 @@
+#include "cli/commands/commands.h"
+
 #include <variant>
 
 #include "cli/base/file_kinds.h"
 #include "cli/base/scenario_place.h"
-#include "cli/commands/commands.h"
 
 namespace pipetwin::cli {
 
