@@ -234,7 +234,8 @@ std::string sharing_that_fits(Scenario scenario, const Profile& profile) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
     const bool opens_tensor = pipeline.tensor_parallel == 1 && scenario.cluster.per_node > 1;
     const bool opens_shard = !pipeline.shard_auto || pipeline.shard_up_to < Shard::Weights;
-    if (pipeline.partition || (!opens_tensor && !opens_shard)) {
+    const bool counts_devices = scenario.cluster.count > 0;
+    if (pipeline.partition || !counts_devices || (!opens_tensor && !opens_shard)) {
         return "";
     }
     if (opens_tensor) {

@@ -1,5 +1,6 @@
 #include "gui/base/plain_text.h"
 
+#include <QComboBox>
 #include <QTextDocument>
 #include <QToolTip>
 
@@ -20,6 +21,10 @@ QString plain_tip(const QString& text) {
 
 void set_tip(QWidget& widget, const QString& text) {
     widget.setToolTip(plain_tip(text));
+}
+
+void set_item_tip(QComboBox& list, int entry, const QString& text) {
+    list.setItemData(entry, plain_tip(text), Qt::ToolTipRole);
 }
 
 void show_tip(const QPoint& global, const QString& text, QWidget* widget) {

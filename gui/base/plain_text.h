@@ -4,6 +4,8 @@
 #include <QPoint>
 #include <QString>
 
+class QComboBox;
+
 /// Texts that are shown as they are. Qt takes a text that looks like HTML for HTML, and names in
 /// runs are written by others.
 namespace pipetwin::gui {
@@ -17,6 +19,9 @@ QString plain_tip(const QString& text);
 
 /// Sets the tooltip of a widget, which shows the text as it is.
 void set_tip(QWidget& widget, const QString& text);
+
+/// Sets the tooltip of an entry of a list, which shows the text as it is.
+void set_item_tip(QComboBox& list, int entry, const QString& text);
 
 /// Shows a tooltip with the text as it is; none where it is empty.
 void show_tip(const QPoint& global, const QString& text, QWidget* widget);

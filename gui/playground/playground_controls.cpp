@@ -120,8 +120,8 @@ void PlaygroundControls::add_schedule(QFormLayout* form) {
     for (const ScheduleName& known : known_schedules()) {
         const std::string name(known.name);
         schedule_->addItem(QString::fromStdString(name));
-        const QString words = QString::fromStdString(schedule_words(name));
-        schedule_->setItemData(schedule_->count() - 1, plain_tip(words), Qt::ToolTipRole);
+        set_item_tip(
+            *schedule_, schedule_->count() - 1, QString::fromStdString(schedule_words(name)));
     }
     form->addRow(named(tr("S&chedule"), schedule_), schedule_);
     connect(schedule_, &QComboBox::currentTextChanged, this, &PlaygroundControls::choose_schedule);

@@ -409,8 +409,7 @@ void WhatIfPanel::take_source() {
         schedule_->clear();
         for (const std::string& name : schedule_choices(*source())) {
             schedule_->addItem(text_of(name));
-            schedule_->setItemData(
-                schedule_->count() - 1, plain_tip(text_of(schedule_words(name))), Qt::ToolTipRole);
+            set_item_tip(*schedule_, schedule_->count() - 1, text_of(schedule_words(name)));
         }
     }
     take_settings(source()->settings());
@@ -487,8 +486,7 @@ void WhatIfPanel::show_choices(const WhatIfRanges& ranges) {
     const int modes = static_cast<int>(recompute_modes.size());
     if (!everywhere && recompute_->count() == modes) {
         recompute_->addItem(tr("as in the run"));
-        recompute_->setItemData(
-            modes, plain_tip(text_of(to_string(settings_.recompute))), Qt::ToolTipRole);
+        set_item_tip(*recompute_, modes, text_of(to_string(settings_.recompute)));
     }
     recompute_->setCurrentIndex(
         everywhere ? static_cast<int>(std::ranges::find(recompute_modes, *everywhere) -

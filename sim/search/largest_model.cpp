@@ -501,14 +501,15 @@ LargestModel largest_model(const Scenario& scenario,
     }
     for (const LayerCost& layer : profile.layers) {
         if (!layer.inputs.empty()) {
-            throw Error(ErrorKind::BadInput,
-                        scenario.file.string(),
-                        fmt::format("layer '{}' reads {}, and the largest model is found for layers "
-                                    "that each read the one before",
-                                    layer.name,
-                                    fmt::join(layer.inputs, ", ")),
-                        "try sizes with 'pipetwin model ... --set model.layers=N --costs-out FILE', "
-                        "then 'pipetwin simulate ... --profile FILE'");
+            throw Error(
+                ErrorKind::BadInput,
+                scenario.file.string(),
+                fmt::format("layer '{}' reads {}, and the largest model is found for layers "
+                            "that each read the one before",
+                            layer.name,
+                            fmt::join(layer.inputs, ", ")),
+                "try sizes with 'pipetwin model ... --set model.layers=N --costs-out FILE', "
+                "then 'pipetwin simulate ... --profile FILE'");
         }
     }
     return LargestSearch(scenario, profile, repeated).run(progress);

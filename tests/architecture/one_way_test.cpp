@@ -99,7 +99,6 @@ const std::vector<OneWay>& one_ways() {
          {{"gui/base/plain_text.cpp", "the way itself"},
           {"gui/panels/op_table.cpp", "a sentence of ours on a column"},
           {"gui/run/run_list.cpp", "through plain_tip"},
-          {"gui/what_if/what_if_panel.cpp", "through plain_tip"},
           {"gui/window/main_window_menus.cpp", "tables of keys and words of ours"},
           {"gui/window/main_window_pages.cpp", "the About, in Qt::PlainText"}}},
         {"writes a file that no full disk is waited for, past cli/base/output_file.h",

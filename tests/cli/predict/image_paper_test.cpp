@@ -322,8 +322,8 @@ TEST_F(GPipeAmoebaNetSpeed, OnTpusGrowsLessThanThatOfEqualLayersAndIsPredictedWi
 
 class GPipeTranslation : public ImagePapers {};
 
-/// As many accelerators of 16 GiB as the paper had. It prints that all of them fit, and that a model
-/// grows with the accelerators without slowing them down: here by a seventh at most.
+/// As many accelerators of 16 GiB as the paper had. It prints that all of them fit, and that a
+/// model grows with the accelerators without slowing them down: here by a seventh at most.
 TEST_F(GPipeTranslation, EveryModelFitsWhereItWasTrainedAndKeepsItsDevicesBusy) {
     struct Size {
         int layers;
@@ -333,10 +333,10 @@ TEST_F(GPipeTranslation, EveryModelFitsWhereItWasTrainedAndKeepsItsDevicesBusy) 
     };
     double alone = 0;
     for (const Size& row : {Size{6, 8192, 16, 1},
-                           Size{12, 16384, 32, 2},
-                           Size{24, 8192, 16, 4},
-                           Size{32, 16384, 32, 8},
-                           Size{64, 16384, 32, 16}}) {
+                            Size{12, 16384, 32, 2},
+                            Size{24, 8192, 16, 4},
+                            Size{32, 16384, 32, 8},
+                            Size{64, 16384, 32, 16}}) {
         const nlohmann::json result =
             simulated("gpipe-translation",
                       "tpu-v3",

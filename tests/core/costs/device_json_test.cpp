@@ -252,7 +252,7 @@ TEST(ShippedProfiles, AnUnknownNameListsTheKnown) {
     EXPECT_THAT(device.what(), AllOf(HasSubstr("'a100'"), HasSubstr("a100-sxm-80, b200")));
     EXPECT_EQ(device.hint(), "did you mean 'a100-sxm-80'?");
     EXPECT_THAT(error_of([] { find_device("../links"); }).what(), HasSubstr("no device profile"));
-    const Error link = error_of([] { find_link("nvlink-44"); });
+    const Error link = error_of([] { find_link("nvlnk-4"); });
     EXPECT_THAT(link.what(), AllOf(HasSubstr("nvlink-5"), HasSubstr("did you mean 'nvlink-4'")));
 }
 
