@@ -11,7 +11,7 @@
 namespace pipetwin {
 namespace translation_scores_test {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr double printed_digits = 1e-7;  // the expected numbers have 8 to 10 digits
 
