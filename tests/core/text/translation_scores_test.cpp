@@ -56,7 +56,7 @@ TEST(Bleu, SplitsWordsAsMtevalV13aDoes) {
     EXPECT_THAT(
         words_of("&quot;A&quot;&lt;b&gt; [x]{y}~ #%"),
         ElementsAre("\"", "A", "\"", "<", "b", ">", "[", "x", "]", "{", "y", "}", "~", "#", "%"));
-    EXPECT_THAT(words_of(" \u00a0\t"), testing::IsEmpty());
+    EXPECT_THAT(words_of(" \u00a0\t"), ::testing::IsEmpty());
 }
 
 TEST(Bleu, OfTheReferencesIsAHundred) {

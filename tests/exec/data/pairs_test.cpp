@@ -221,7 +221,7 @@ TEST_F(Catalogues, AreReadOfEveryLanguageAndBrokenOnesAreNamed) {
     EXPECT_EQ(corpus.files, 3U);
     EXPECT_THAT(
         corpus.broken_files,
-        ElementsAre(testing::AllOf(HasSubstr("b.mo: byte 0"), HasSubstr("no message catalogue"))));
+        ElementsAre(::testing::AllOf(HasSubstr("b.mo: byte 0"), HasSubstr("no message catalogue"))));
 }
 
 TEST_F(Catalogues, OfALanguageThatIsNotThereAreRefused) {
