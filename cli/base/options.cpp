@@ -125,7 +125,7 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
     add("--micro-batches", sweep.micro_batches, "Micro-batches per step", "M[,M...]")
         ->delimiter(',');
-    add("--svg", sweep.svg, "Draw the compared plans below each other", "FILE.svg");
+    add("--svg", sweep.svg, "Draw the compared plans one below the other", "FILE.svg");
     add("--csv", sweep.csv, "Write the table of the compared plans", "FILE.csv");
     add("--group-size",
         plain.group_size,
@@ -138,8 +138,14 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
         "N");
     app.get_option("--deferred-weights")->check(CLI::Range(0, 65536));
     add("--message-order", plain.message_order, "plain or lower-rank-first (default plain)", "HOW");
-    add("--forward-ms", plain.forward_ms, "Forward of one piece", "X[,X...]");
-    add("--backward-ms", plain.backward_ms, "Full backward of one piece", "X[,X...]");
+    add("--forward-ms",
+        plain.forward_ms,
+        "Forward of one of the P x V pieces; where a list compares plans, of a rank's whole share",
+        "X[,X...]");
+    add("--backward-ms",
+        plain.backward_ms,
+        "Full backward of one piece (of a share as --forward-ms)",
+        "X[,X...]");
     add("--backward-input-ms",
         plain.backward_input_ms,
         "Input gradient of one piece, with --backward-weight-ms in place of --backward-ms",
@@ -258,7 +264,9 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
     app.add_option("scenario", options.scenario, "Scenario file")
         ->type_name("SCENARIO.toml")
         ->required();
-    app.add_option("--profile", options.profile, "Costs to plan with (default: measure them first)")
+    app.add_option("--profile",
+                   options.profile,
+                   "Costs of the layers, to predict the step (default: measure them first)")
         ->type_name("FILE");
     app.add_flag("--resume", options.resume, "Continue from the newest checkpoint in --out");
     app.add_option("--weights",
@@ -267,7 +275,7 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
         ->type_name("FOLDER");
     app.add_flag("--live",
                  options.live,
-                 "Write live.jsonl, too, with which pipetwin-gui follows the training");
+                 "Also write live.jsonl, so that pipetwin-gui can follow the training");
 }
 
 /// Makes --out a required file: for `import` and `export`.
@@ -535,8 +543,9 @@ void Grammar::add_question(CLI::App& plan) {
 }
 
 void Grammar::add_plan() {
-    CLI::App& plan = add_command(
-        "plan", "Find the fastest plan for what a scenario or a model leaves open, and prove it");
+    CLI::App& plan = add_command("plan",
+                                 "Choose what a scenario or a model leaves open so that a step is "
+                                 "fastest, and show how far that is proven");
     plan.add_option("scenario",
                     plan_.scenario,
                     "Scenario file; with --cluster a model: its name, its config.json or its "
@@ -555,12 +564,12 @@ void Grammar::add_plan() {
         ->type_name("FILE.svg");
     plan.add_option("--order-out",
                     plan_.order_out,
-                    "For a model with branches: plan with its layers in another order, too, and "
-                    "write the costs in that order, if it is faster")
+                    "For a model with branches: also try another order of the layers; if it is "
+                    "faster, write the costs in that order")
         ->type_name("FILE.profile.json");
     plan.add_flag("--hybrid",
                   plan_.hybrid,
-                  "Show how PipeDream would share the devices out: stages of unequal width");
+                  "Show how PipeDream would distribute the devices: stages of unequal width");
     plan.add_option("--largest",
                     largest_,
                     "layers: find how many layers fit into memory, not the fastest plan")
@@ -631,11 +640,10 @@ void Grammar::add_check() {
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
     check
-        .add_flag(
-            "--preposted-receives,--begun-receives",
-            check_.preposted_receives,
-            "Assume channels without room, and receives that each rank begins before its first "
-            "action, as with MPI and NCCL")
+        .add_flag("--preposted-receives,--begun-receives",
+                  check_.preposted_receives,
+                  "Assume that channels hold no message, and that each rank posts its receives "
+                  "before its first action, as with MPI and NCCL")
         ->excludes("--capacity");
 }
 
@@ -1090,7 +1098,7 @@ void refuse_question_without_cluster(const Command& command) {
     }
     throw Error(ErrorKind::Usage,
                 std::string(option),
-                "--cluster is missing, which it goes with",
+                "needs --cluster, which is missing",
                 "add --cluster 8x-h100-sxm, or another name that 'pipetwin devices' lists");
 }
 

@@ -54,7 +54,7 @@ bool is_schedule_name(string_view place) {
                                [place](const ScheduleName& known) { return known.name == place; });
 }
 
-/// Whether a text begins with the name of a schedule, as in "naive: one micro-batch, got 4".
+/// Whether a text begins with the name of a schedule, as in "naive: needs one micro-batch, got 4".
 bool names_schedule(string_view text) {
     return is_schedule_name(text.substr(0, text.find(':')));
 }

@@ -212,7 +212,7 @@ Error usage_error(const CLI::ParseError& error,
         return needed == nullptr ? plain
                                  : Error(ErrorKind::Usage,
                                          name,
-                                         fmt::format("{} is missing, which it goes with", other),
+                                         fmt::format("needs {}, which is missing", other),
                                          needed->get_items_expected_max() == 0
                                              ? fmt::format("add {}", other)
                                              : fmt::format("add {} {}", other, kind_of(*needed)));
@@ -224,7 +224,7 @@ Error usage_error(const CLI::ParseError& error,
     if (!written || written->starts_with("--")) {
         return {ErrorKind::Usage,
                 name,
-                fmt::format("nothing stands behind it, expected {}", kind_of(*option)),
+                fmt::format("no value given, expected {}", kind_of(*option)),
                 fmt::format("write {} {}", name, kind_of(*option))};
     }
     const std::vector<std::string> words = choices_of(*option);

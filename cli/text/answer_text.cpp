@@ -54,9 +54,10 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
     std::vector<std::string> lines;
     std::string step = format_duration(parts.plan.step);
     if (const auto& error = parts.best.outlook.error) {
-        step += fmt::format(" ({} to {} where nine of ten published runs lie)",
+        step += fmt::format(" ({} to {}: nine of ten {} lie in such a range around their estimate)",
                             format_duration(scaled(parts.plan.step, error->low)),
-                            format_duration(scaled(parts.plan.step, error->high)));
+                            format_duration(scaled(parts.plan.step, error->high)),
+                            error->of);
     }
     lines.push_back("step " + step);
     lines.push_back(fmt::format("{} tokens/s, {} per device",
@@ -77,13 +78,13 @@ std::vector<std::string> memory_lines(const Answer& answer) {
     if (!headroom) {
         return {fmt::format("memory {} on the fullest device", format_bytes(answer.peak))};
     }
-    std::vector<std::string> lines{fmt::format("memory {} of {} on the fullest device: {} are left",
+    std::vector<std::string> lines{fmt::format("memory {} of {} on the fullest device: {} is left",
                                                format_bytes(answer.peak),
                                                format_bytes(*answer.memory),
                                                rounded_percent(*headroom))};
     if (*headroom < least_headroom) {
         lines.push_back(fmt::format(
-            "warning: less than {:.0f} % are left; fragments of an allocator alone may take that. "
+            "warning: less than {:.0f} % is left; fragments of an allocator alone may take that. "
             "A plan with more room is in the list below",
             100 * least_headroom));
     }
@@ -118,12 +119,12 @@ std::optional<std::string> layers_text(const Profile& profile) {
         return std::nullopt;
     }
     const bool has_halves = std::ranges::count(blocks->layers, 2) == std::ssize(blocks->layers);
-    return fmt::format(
-        "{} layers are what stages are cut from: {}{}, and {} before and behind them",
-        names.size(),
-        counted(blocks->count(), "block"),
-        has_halves ? " in two halves each (--whole-blocks keeps them whole)" : "",
-        blocks->before + blocks->after);
+    return fmt::format("Stages are cut from {} layers: {}{}, {} before and {} after them",
+                       names.size(),
+                       counted(blocks->count(), "block"),
+                       has_halves ? " in two halves each (--whole-blocks keeps them whole)" : "",
+                       counted(blocks->before, "layer"),
+                       blocks->after);
 }
 
 std::string shapes_text(const AnswerParts& parts, const Console& console) {
@@ -154,7 +155,8 @@ std::string shapes_text(const AnswerParts& parts, const Console& console) {
     if (!shapes.without_plan.empty()) {
         std::vector<std::string> names;
         std::ranges::transform(shapes.without_plan, std::back_inserter(names), shape_text);
-        below.lines.push_back(fmt::format("Nothing fits in these: {}", fmt::join(names, ", ")));
+        below.lines.push_back(
+            fmt::format("No plan of these shapes fits: {}", fmt::join(names, ", ")));
     }
     return text + '\n' + paragraph_text(below, console.width());
 }

@@ -23,7 +23,7 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t most_in_json = 50;
-constexpr std::string_view no_costs_text = "no costs of micro-batches of";
+constexpr std::string_view no_costs_text = "costs are known for micro-batches of";
 
 using sim::Candidate;
 using sim::FoundPlan;
@@ -127,10 +127,10 @@ std::string order_text(const sim::SearchResult& result) {
                ? fmt::format(
                      "{}: the first {} are within that of the best: measure these.", known, near)
                : fmt::format(
-                     "{}: the first {} are within that of the best: measure the first {} at least.",
+                     "{}: the first {} are within that of the best: measure as many of these as "
+                     "you can.",
                      known,
-                     near,
-                     most_to_measure);
+                     near);
 }
 
 std::string proof_text(const Scenario& scenario, const sim::SearchResult& result) {
@@ -165,7 +165,7 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
     return text + '.';
 }
 
-/// What became of all combinations: "66,836 combinations are open: 12 were simulated, ...".
+/// What became of all combinations: "66,836 combinations were possible: 12 were simulated, ...".
 std::string counts_of(const sim::SearchResult& result) {
     std::int64_t infeasible = 0;
     std::int64_t without_costs = 0;
@@ -173,10 +173,10 @@ std::string counts_of(const sim::SearchResult& result) {
         (entry.why.starts_with(no_costs_text) ? without_costs : infeasible) += entry.count;
     }
     std::string text = fmt::format(
-        "{} {} open: {} {} simulated, {} cannot be faster than the best whatever {} partition",
+        "{} {} possible: {} {} simulated, {} cannot be faster than the best whatever {} partition",
         with_separators(result.candidates) +
             (result.candidates == 1 ? " combination" : " combinations"),
-        verb_for(result.candidates, "is", "are"),
+        verb_for(result.candidates, "was", "were"),
         with_separators(result.searched),
         verb_for(result.searched, "was", "were"),
         with_separators(result.pruned),

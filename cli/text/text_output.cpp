@@ -76,16 +76,19 @@ std::string bubble_text(const Bubble& bubble) {
     const auto line = [](std::string_view name, double share, std::string_view words) {
         return fmt::format("  {:<24}{:>9}  {}\n", name, percent_text(share), words);
     };
-    return "  bubble\n" + line("total", bubble.total, "idle share of all device time (GPipe)") +
+    return "  bubble\n" +
+           line("total", bubble.total, "idle share of all device time (as in the GPipe paper)") +
            line("without recompute",
                 bubble.total_without_recompute,
                 "the same, with recompute counted as idle") +
            line("ideal",
                 bubble.ideal,
-                "time beyond the busiest rank's work, as a share of that work (Megatron)") +
+                "time beyond the busiest rank's work, as a share of that work (as in the "
+                "Megatron-LM paper)") +
            line("span",
                 bubble.span,
-                "idle share between the first and the last action of a rank (zero bubble)");
+                "idle share between the first and the last action of a rank (as in the zero bubble "
+                "papers)");
 }
 
 /// The last row of their table: peaks need not be at one time, but so much memory must be there.

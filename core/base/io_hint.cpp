@@ -7,7 +7,7 @@ namespace pipetwin {
 std::string io_hint(int code) {
     switch (code) {
         case ENOENT:
-            return "check the name; a name without a leading / counts from the current folder";
+            return "check the name; a relative path starts at the current folder";
         case EACCES:
         case EPERM:
             return "'ls -l' shows who may read and write it";

@@ -90,10 +90,10 @@ LayerSample in_proportion(const LayerSample& known, int size) {
     throw Error(
         ErrorKind::BadInput,
         fmt::format("profile, layer '{}'", layer.name),
-        fmt::format("no costs of micro-batches of {}: they are known of {}",
-                    counted(micro_batch_size, "sample"),
+        fmt::format("costs are known for micro-batches of {}, not of {}",
                     smallest == largest ? counted(smallest, "sample")
-                                        : fmt::format("{} to {} samples", smallest, largest)),
+                                        : fmt::format("{} to {} samples", smallest, largest),
+                    micro_batch_size),
         fmt::format("profile it at that size, or choose a size from {} to {}",
                     (smallest + 1) / 2,
                     2 * std::int64_t{largest}));

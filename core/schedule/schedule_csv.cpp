@@ -180,7 +180,7 @@ class CellReader {
         }
         position_ = begin;
         if (digits.empty()) {
-            fail(fmt::format("expected {}, a decimal number, here", what));
+            fail(fmt::format("expected {} (a whole number) here", what));
         }
         fail(leading_zero
                  ? fmt::format("'{}' has a leading zero", digits)
@@ -344,7 +344,7 @@ class FileReader {
             refuse(at_,
                    0,
                    cell,
-                   "expected a stage, a decimal number, here; this line looks like a header",
+                   "expected a stage (a whole number) here; this line looks like a header",
                    "remove it: the first line of a schedule is rank 0, as in 0F0,0F1,0B0,0B1");
         }
     }

@@ -236,19 +236,20 @@ bool check_skips(Inspection& in) {
 
 std::optional<std::string> out_of_range(const Schedule& schedule, const Action& action) {
     if (action.stage < 0 || action.stage >= schedule.stage_count()) {
-        return fmt::format("stage {} is out of range: the schedule has 0 to {}",
+        return fmt::format("is of stage {}, which is out of range: the schedule has 0 to {}",
                            action.stage,
                            schedule.stage_count() - 1);
     }
     if (action.micro_batch < 0 || action.micro_batch >= schedule.micro_batches) {
-        return fmt::format("micro-batch {} is out of range: the schedule has 0 to {}",
+        return fmt::format("is of micro-batch {}, which is out of range: the schedule has 0 to {}",
                            action.micro_batch,
                            schedule.micro_batches - 1);
     }
     if (action.hop != 0 && (!is_message(action.op) || !has_edge(schedule, action))) {
-        return fmt::format("stages {} and {} are no neighbours, and no skip leads between them",
-                           stages_of(action).from,
-                           stages_of(action).to);
+        return fmt::format(
+            "goes from stage {} to {}, which are no neighbours, and no skip leads between them",
+            stages_of(action).from,
+            stages_of(action).to);
     }
     if (!has_micro_batch(action.op) && action.micro_batch != 0) {
         return fmt::format("concerns the stage as a whole, but names micro-batch {}; leave it at 0",
@@ -263,12 +264,13 @@ void check_cell(Inspection& in, int rank, int cell, const Action& action) {
         return;
     }
     if (in.rank_of(action.stage) != rank) {
-        in.report(rank,
-                  cell,
-                  action,
-                  fmt::format("stage {} is on rank {}; a stage lives on exactly one rank",
-                              action.stage,
-                              in.rank_of(action.stage)));
+        in.report(
+            rank,
+            cell,
+            action,
+            fmt::format("is of stage {}, which is on rank {}; a stage lives on exactly one rank",
+                        action.stage,
+                        in.rank_of(action.stage)));
         return;
     }
     if (in.cells(action.stage).has(action.op, action.micro_batch, action.hop) &&
@@ -431,10 +433,11 @@ void check_one_pipeline(Inspection& in, int stage) {
             in.report(in.rank_of(twin),
                       in.cells(twin).at(Op::Forward, k),
                       {.op = Op::Forward, .stage = twin, .micro_batch = k},
-                      fmt::format("micro-batch {} goes through stage {} of the other pipeline "
-                                  "already",
-                                  k,
-                                  stage));
+                      fmt::format(
+                          "is of micro-batch {}, which goes through stage {} of the other pipeline "
+                          "already",
+                          k,
+                          stage));
         }
     }
 }
@@ -665,17 +668,18 @@ void check_message_order(
         if (sent[k] == received[k]) {
             continue;
         }
-        in.report(in.rank_of(receiver),
-                  in.cells(receiver).at(receive, received[k], hop),
-                  {.op = receive, .stage = receiver, .micro_batch = received[k], .hop = hop},
-                  fmt::format(
-                      "order mismatch: it is receive {} of its channel, but send {} is {} "
-                      "(rank {}, cell {})",
-                      k,
-                      k,
-                      to_string({.op = send, .stage = sender, .micro_batch = sent[k], .hop = hop}),
-                      in.rank_of(sender),
-                      in.cells(sender).at(send, sent[k], hop)));
+        in.report(
+            in.rank_of(receiver),
+            in.cells(receiver).at(receive, received[k], hop),
+            {.op = receive, .stage = receiver, .micro_batch = received[k], .hop = hop},
+            fmt::format(
+                "causes an order mismatch: it is receive {} of its channel, but send {} is {} "
+                "(rank {}, cell {})",
+                k,
+                k,
+                to_string({.op = send, .stage = sender, .micro_batch = sent[k], .hop = hop}),
+                in.rank_of(sender),
+                in.cells(sender).at(send, sent[k], hop)));
         return;  // what follows on this channel is shifted by the same mistake
     }
 }

@@ -103,9 +103,8 @@ std::string text_of(const CLI::ParseError& error,
         near = nearest_word(written, known);
     }
     return usage_text(name,
-                      written.empty()
-                          ? fmt::format("nothing stands behind it, expected {}", expected)
-                          : fmt::format("'{}', expected {}", written, expected),
+                      written.empty() ? fmt::format("no value given, expected {}", expected)
+                                      : fmt::format("'{}', expected {}", written, expected),
                       near.empty() ? help : fmt::format("did you mean '{}'?", near));
 }
 

@@ -144,7 +144,7 @@ void set_llama(const LlamaSizes& llama, MegatronFlags& flags, Console& console) 
     flags.untied = !llama.tied;
     flags.hidden_dropout = 0;
     if (const std::vector<std::string> words = numbers_of_llama(llama); !words.empty()) {
-        console.note(fmt::format("numbers that change no plan are not among the flags: add {}",
+        console.note(fmt::format("the flags leave out settings that do not affect the plan; add {}",
                                  fmt::join(words, " ")));
     }
 }

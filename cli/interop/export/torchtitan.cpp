@@ -114,8 +114,9 @@ std::vector<std::string> lacks(const SettledScenario& scenario) {
     };
     lack(pipeline.layer_recompute == LayerRecompute::Selective,
          "pipeline.recompute = \"selective\"",
-         "torchtitan computes single operators again, as costs say that 'import hf' estimates with "
-         "FlashAttention; others are of core attention, and keep more");
+         "torchtitan's selective recompute repeats single operators. Only costs that 'import hf' "
+         "estimates with FlashAttention describe that; other costs assume that core attention is "
+         "repeated, and that more is kept");
     lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_blocks > 1,
          fmt::format("pipeline.recompute_blocks = {}", pipeline.recompute_blocks),
          "torchtitan keeps the input of every block, as 1 says");

@@ -196,8 +196,8 @@ AskedModel asked_model(const ModelQuestion& question) {
     }
     if (!question.sequence || !question.batch_tokens) {
         asked.notes.push_back(
-            fmt::format("taken where nothing was named: samples of {} tokens, {} of them per step; "
-                        "--sequence and --batch-tokens say otherwise",
+            fmt::format("defaults used: samples of {} tokens, {} of them per step; "
+                        "change them with --sequence and --batch-tokens",
                         with_separators(sequence),
                         with_separators(asked.samples)));
     }

@@ -31,11 +31,11 @@ Schedule chimera(const ScheduleShape& shape, const GeneratorOptions&) {
     const int m = shape.micro_batches;
     require_rule(p % 2 == 0,
                  "chimera",
-                 fmt::format("an even number of ranks, got {}", p),
+                 fmt::format("needs an even number of ranks, got {}", p),
                  "take one rank more or less");
     require_rule(m == p,
                  "chimera",
-                 fmt::format("one micro-batch per rank, got {} for {} ranks", m, p),
+                 fmt::format("needs as many micro-batches as ranks ({}), got {}", p, m),
                  fmt::format("take {} micro-batches", p));
     Schedule schedule = loop_placement(shape);
     for (int stage = 0; stage < p; ++stage) {  // the second pipeline, with the same weights

@@ -123,11 +123,10 @@ Schedule dualpipe_v(const ScheduleShape& shape, const GeneratorOptions&) {
     require_two_chunks(shape, "dualpipe-v");
     const int p = shape.ranks;
     const int m = shape.micro_batches;
-    require_rule(
-        m >= 2 * p,
-        "dualpipe-v",
-        fmt::format("at least two micro-batches per rank, got {} for {}", m, counted(p, "rank")),
-        fmt::format("take {} micro-batches or more", 2 * p));
+    require_rule(m >= 2 * p,
+                 "dualpipe-v",
+                 fmt::format("needs at least {} micro-batches, two per rank, got {}", 2 * p, m),
+                 fmt::format("take {} micro-batches or more", 2 * p));
     Schedule schedule = v_placement(shape);
     fill_rows(schedule, [p, m](int rank, RowWriter& row) { DualPipeRow(row, rank, p, m).write(); });
     return schedule;

@@ -91,8 +91,8 @@ ScheduleKind schedule_kind(std::string_view name);
 std::string_view to_string(ScheduleKind kind);
 
 /// Compute actions only, no recompute and no communication: `lower` adds those.
-/// Throws Error(Infeasible) naming the rule that the shape breaks ("naive: one micro-batch, got
-/// 4").
+/// Throws Error(Infeasible) naming the rule that the shape breaks ("naive: needs one micro-batch,
+/// got 4").
 Schedule generate(ScheduleKind kind,
                   const ScheduleShape& shape,
                   const GeneratorOptions& options = {});

@@ -47,10 +47,12 @@ Schedule v_placement(const ScheduleShape& shape);
 /// Lets `write` fill each row; chunk c of a rank is its c-th stage.
 void fill_rows(Schedule& schedule, const std::function<void(int rank, RowWriter& row)>& write);
 
-/// For generators without chunks. Throws Error(Infeasible): "gpipe: one chunk per rank, got 2".
+/// For generators without chunks. Throws Error(Infeasible): "gpipe: needs one chunk per rank, got
+/// 2".
 void require_one_chunk(const ScheduleShape& shape, std::string_view name);
 
-/// For those with a V placement. Throws Error(Infeasible): "zb-v: two chunks per rank, got 1".
+/// For those with a V placement. Throws Error(Infeasible): "zb-v: needs two chunks per rank, got
+/// 1".
 void require_two_chunks(const ScheduleShape& shape, std::string_view name);
 
 /// Throws Error(Infeasible) "<name>: <rule>" with the hint unless `holds`.

@@ -29,8 +29,7 @@ Schedule hanayo(const ScheduleShape& shape, const GeneratorOptions&) {
     require_rule(
         shape.micro_batches == p,
         "hanayo",
-        fmt::format(
-            "one micro-batch per rank, got {} for {}", shape.micro_batches, counted(p, "rank")),
+        fmt::format("needs as many micro-batches as ranks ({}), got {}", p, shape.micro_batches),
         fmt::format("take {}", counted(p, "micro-batch")));
     Schedule schedule = v_placement(shape);
     list_schedule(schedule, 2 * p, [](int) { return 0; });

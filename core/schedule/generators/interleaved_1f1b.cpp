@@ -65,7 +65,7 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& op
     require_rule(
         g >= p,
         "interleaved-1f1b",
-        fmt::format("a group has at least one micro-batch per rank, got {} for {} ranks", g, p),
+        fmt::format("needs groups of at least as many micro-batches as ranks ({}), got {}", p, g),
         fmt::format("give a group size of {} or more", p));
     require_rule(fills_all_ranks(m, g, p),
                  "interleaved-1f1b",

@@ -22,7 +22,7 @@ Schedule naive(const ScheduleShape& shape, const GeneratorOptions& options) {
     if (shape.micro_batches != 1) {
         throw Error(ErrorKind::Infeasible,
                     "",
-                    fmt::format("naive: one micro-batch, got {}", shape.micro_batches),
+                    fmt::format("naive: needs one micro-batch, got {}", shape.micro_batches),
                     "set micro_batches = 1, or schedule = \"gpipe\"");
     }
     require_one_chunk(shape, "naive");

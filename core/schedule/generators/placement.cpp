@@ -26,7 +26,7 @@ void require_chunks(const ScheduleShape& shape, int chunks, std::string_view nam
     if (shape.chunks != chunks) {
         throw Error(ErrorKind::Infeasible,
                     "",
-                    fmt::format("{}: {} per rank, got {}",
+                    fmt::format("{}: needs {} per rank, got {}",
                                 name,
                                 chunks == 1 ? "one chunk" : "two chunks",
                                 shape.chunks),

@@ -50,8 +50,10 @@ ZeroBubbleProblem problem_of(const ScheduleShape& shape, const ZeroBubbleCosts& 
                         problem.kept_for_weight <= problem.activation,
                     "zb-auto: what W needs is a part of an activation");
     for (const int limit : given_or(costs.live_limit, shape.ranks, 2 * shape.ranks)) {
-        require_rule(
-            limit >= 1, "zb-auto", "every rank needs room for one activation", "raise the limit");
+        require_rule(limit >= 1,
+                     "zb-auto",
+                     "needs room for one activation on every rank",
+                     "raise the limit");
         // Beyond m it does not bind; this keeps the product small.
         problem.limit.push_back(std::min(limit, shape.micro_batches) * problem.activation);
     }

@@ -90,11 +90,11 @@ constexpr BadSchedule bad_schedules[] = {
     {"0F0,0B0,0B0\n", 4, "rank 0, cell 2: 0B0 is in cells 1 and 2;"},
     {"0B0,0F0\n", 4, "rank 0, cell 0: 0B0 comes before 0F0 (cell 1)"},
     {"0F0,0W0,0I0\n", 4, "rank 0, cell 1: 0W0 comes before 0I0 (cell 2)"},
-    {"0F0,0B0\n0F1,0B1\n", 4, "rank 1, cell 0: 0F1 stage 0 is on rank 0"},
+    {"0F0,0B0\n0F1,0B1\n", 4, "rank 1, cell 0: 0F1 is of stage 0, which is on rank 0"},
     {"0F0,0B0\n2F0,2B0\n", 4, "stage 1 is on no rank"},
     {"0F0,0B0,0F5,0B5\n", 4, "is missing: forward of micro-batches 1 to 4 on stage 0"},
     {"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n", 4, "rank 1: 1RECV_F0 is missing"},
-    {"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", 4, "rank 1, cell 0: 1RECV_F1 order mismatch"},
+    {"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", 4, "rank 1, cell 0: 1RECV_F1 causes an order mismatch"},
     {"0F0,0F1,0B0,0B1\n1F0,1F1,1B1,1B0\n", 4, "order mismatch"},
     // Rank 0 waits for the gradient that rank 1 has only after the forward that rank 0 sends last.
     {"0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n", 4, "rank 0, cell 2: 0RECV_B0 waits for"},
@@ -253,7 +253,7 @@ batch = 8
     const std::vector<Wrong> all{
         {{"pipeline.micro_batches=1"},
          3,
-         "no costs of micro-batches of 8 samples",
+         "costs are known for micro-batches of 1 sample, not of 8",
          "profile it at that size"},
         {{"cluster.memory_limit=0"}, 3, "cluster.memory_limit = 0, expected", ""},
         {{"pipeline.data_parallel=3", "cluster.count=3"},

@@ -194,7 +194,7 @@ TEST_F(Check, MessagesInAnotherOrderThanTheyAreTakenAreRefused) {
     const std::string csv = file("crossed.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
     const Outcome outcome = pipetwin({"check", csv});
     EXPECT_EQ(outcome.code, 4);
-    EXPECT_THAT(outcome.out, HasSubstr("rank 1, cell 0: 1RECV_F1 order mismatch"));
+    EXPECT_THAT(outcome.out, HasSubstr("rank 1, cell 0: 1RECV_F1 causes an order mismatch"));
 }
 
 TEST_F(Check, GrammarErrorsNameFileLineAndColumn) {

@@ -106,7 +106,7 @@ TEST_F(PlanOfModel, SaysTheAnswerFirst) {
                       HasSubstr("% MFU: the operations of the model's matrix products"),
                       HasSubstr("--tokens N, such as 15T"),
                       HasSubstr("not tried: context and expert parallelism (not modelled); naive"),
-                      Not(HasSubstr("warning: less than 5 % are left")),
+                      Not(HasSubstr("warning: less than 5 % is left")),
                       HasSubstr("The best plan of every shape\n"),
                       HasSubstr("Memory against time\n"),
                       HasSubstr("What is proven\n")));
@@ -253,7 +253,7 @@ TEST_F(PlanOfModel, WarnsWhereLessThanOneTwentiethOfTheMemoryIsLeft) {
     const Outcome narrow = pipetwin(question({"--set", limit}));
     ASSERT_EQ(narrow.code, 0) << narrow.err;
     EXPECT_THAT(narrow.out,
-                AllOf(HasSubstr("1.0 % are left"), HasSubstr("warning: less than 5 % are left")));
+                AllOf(HasSubstr("1.0 % is left"), HasSubstr("warning: less than 5 % is left")));
 }
 
 TEST_F(PlanOfModel, NamesTheModelWhereNothingFits) {

@@ -159,10 +159,9 @@ TEST_F(PlanCommand, SaysWhichCostsAreMissing) {
     const Outcome outcome =
         plan("[cluster]\ncount = 2\n[pipeline]\nmicro_batches = 1\ndata_parallel = 1\n");
     EXPECT_EQ(outcome.code, 3);
-    EXPECT_THAT(
-        outcome.err,
-        AllOf(HasSubstr("no costs of micro-batches of 8 samples: they are known of 1 sample"),
-              HasSubstr("hint: profile the layers at these sizes")));
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("costs are known for micro-batches of 1 sample, not of 8"),
+                      HasSubstr("hint: profile the layers at these sizes")));
 }
 
 // Ten digits of a table would do; what is the same in all rows is said once.

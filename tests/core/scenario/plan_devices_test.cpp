@@ -192,7 +192,7 @@ TEST(PlanDevices, SizesOutsideTheSamplesAreNamed) {
                             "scaled in proportion, 'b' from size 1"));
     EXPECT_EQ(plan->cost_source, CostSource::Estimated);
     EXPECT_THAT(plan_error_of(partitioned({2, 3}, 2, 6), profile).text(),
-                HasSubstr("no costs of micro-batches of 3 samples: they are known of 1 sample"));
+                HasSubstr("costs are known for micro-batches of 1 sample, not of 3"));
 }
 
 }  // namespace plan_devices_test

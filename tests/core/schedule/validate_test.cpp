@@ -87,9 +87,10 @@ TEST(Validate, FindsADoubledAction) {
 TEST(Validate, FindsAMicroBatchOutOfRange) {
     Schedule schedule = schedule_of({"0F0 0B0 0F1"});
     schedule.micro_batches = 1;
-    EXPECT_THAT(validate(schedule),
-                ElementsAre(violation(
-                    0, 2, "0F1", "micro-batch 1 is out of range: the schedule has 0 to 0")));
+    EXPECT_THAT(
+        validate(schedule),
+        ElementsAre(violation(
+            0, 2, "0F1", "is of micro-batch 1, which is out of range: the schedule has 0 to 0")));
     schedule.ranks[0][2].micro_batch = -1;
     EXPECT_THAT(validate(schedule), ElementsAre(violation(0, 2, "0F-1", "out of range")));
 }
@@ -97,15 +98,16 @@ TEST(Validate, FindsAMicroBatchOutOfRange) {
 TEST(Validate, FindsAStageOutOfRange) {
     Schedule schedule = schedule_of({"0F0 0B0"});
     schedule.ranks[0].push_back({.op = Op::Forward, .stage = 7});
-    EXPECT_THAT(validate(schedule), ElementsAre(violation(0, 2, "7F0", "stage 7 is out of range")));
+    EXPECT_THAT(validate(schedule),
+                ElementsAre(violation(0, 2, "7F0", "is of stage 7, which is out of range")));
 }
 
 TEST(Validate, FindsAStageOnTwoRanks) {
     EXPECT_THAT(validate(schedule_of({"0F0 0B0", "1F0 1B0 0F1 0B1 1F1 1B1"})),
                 ElementsAre(violation(0, -1, "0F1", "is missing"),
                             violation(0, -1, "0B1", "is missing"),
-                            violation(1, 2, "0F1", "stage 0 is on rank 0"),
-                            violation(1, 3, "0B1", "stage 0 is on rank 0")));
+                            violation(1, 2, "0F1", "is of stage 0, which is on rank 0"),
+                            violation(1, 3, "0B1", "is of stage 0, which is on rank 0")));
 }
 
 TEST(Validate, FindsAStageOnNoRankAndARankWithoutStage) {
@@ -204,7 +206,7 @@ TEST(Validate, ReportsAnOrderMismatchOfAChannelApartFromDeadlock) {
                 ElementsAre(violation(1,
                                       0,
                                       "1RECV_F1",
-                                      "order mismatch: it is receive 0 of its channel, "
+                                      "causes an order mismatch: it is receive 0 of its channel, "
                                       "but send 0 is 0SEND_F0 (rank 0, cell 1)")));
     EXPECT_TRUE(find_deadlock(schedule, 1).deadlock_free);
 }

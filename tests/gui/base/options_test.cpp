@@ -96,7 +96,7 @@ TEST(Options, WrongOnesAreToldInFull) {
               "error: --size: '12', expected WIDTHxHEIGHT from 200 to 16384, such as 1920x1080\n"
               "hint: pipetwin-gui --help lists the options\n"},
              {{"--screenshot"},
-              "error: --screenshot: nothing stands behind it, expected the name of a file\n"
+              "error: --screenshot: no value given, expected the name of a file\n"
               "hint: pipetwin-gui --help lists the options\n"}}) {
         const ParsedOptions parsed = parse_options(one.arguments);
         ASSERT_TRUE(parsed.end) << one.text;
