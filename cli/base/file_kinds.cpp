@@ -4,6 +4,7 @@
 #include <array>
 #include <initializer_list>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -12,6 +13,7 @@
 
 #include "cli/base/input.h"
 #include "core/base/error.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/schedule/action.h"
 #include "core/text/file_damage.h"
 #include "core/text/input_file.h"
@@ -21,6 +23,15 @@ namespace pipetwin::cli {
 namespace {
 
 using std::string_view;
+
+/// What to name in place of a run folder.
+std::string use_of_folder(const std::filesystem::path& folder) {
+    const std::filesystem::path scenario = folder / "scenario.toml";
+    std::error_code ignored;
+    return std::filesystem::exists(scenario, ignored)
+               ? fmt::format("name its scenario: {}", scenario.string())
+               : fmt::format("pipetwin view {} shows it", folder.string());
+}
 
 /// What to do with a file of a kind.
 std::string use_of(FileKind kind, const std::string& file) {
@@ -88,9 +99,7 @@ std::string use_of(FileKind kind, const std::string& file) {
             return "a spreadsheet shows it; pipetwin export torch-csv SOURCE --out FILE.csv writes "
                    "a schedule";
         case FileKind::RunFolder:
-            return fmt::format("pipetwin compare {0}, pipetwin view {0}; its scenario is {0}/{1}",
-                               file,
-                               "scenario.toml");
+            return use_of_folder(file);
         case FileKind::Unknown:
             break;
     }
@@ -196,6 +205,16 @@ class FileExpectation {
 
   private:
     static void scenario(const std::filesystem::path& file) {
+        std::error_code ignored;
+        const std::filesystem::path shipped =
+            profiles_folder().parent_path() / "scenarios" / file.filename();
+        if (file.has_filename() && !std::filesystem::exists(file, ignored) &&
+            std::filesystem::is_regular_file(shipped, ignored)) {
+            throw Error(ErrorKind::Io,
+                        file.string(),
+                        "cannot open: No such file or directory",
+                        fmt::format("the example of this name is {}", shipped.string()));
+        }
         expect(file, {FileKind::Scenario}, "a scenario");
     }
     static void profile(const std::filesystem::path& file) {

@@ -767,6 +767,33 @@ void refuse_key_without_table(const std::string& key, const std::string& value) 
     }
 }
 
+/// Throws Error(Usage) for an option whose key --set sets, too.
+void refuse_key_of_option(std::string_view option,
+                          std::string_view key,
+                          const std::vector<Override>& overrides) {
+    const auto twice = std::ranges::find(overrides, key, &Override::key);
+    if (twice != overrides.end()) {
+        throw Error(ErrorKind::Usage,
+                    std::string(option),
+                    fmt::format("it sets {0}, and so does --set {0}={1}", key, twice->value),
+                    "leave one of the two out");
+    }
+}
+
+/// Throws Error(Usage) for several schedules that are no list of TOML.
+void refuse_unquoted_schedules(const std::vector<Override>& overrides) {
+    for (const Override& given : overrides) {
+        const std::string& value = given.value;
+        if (given.key == "pipeline.schedule" && value.find(',') != std::string::npos &&
+            value.front() != '[') {
+            throw Error(ErrorKind::Usage,
+                        "--set pipeline.schedule",
+                        fmt::format("'{}' names several schedules, expected one", value),
+                        fmt::format("--schedule {} searches these", value));
+        }
+    }
+}
+
 CommonOptions Grammar::common() const {
     CommonOptions options = raw_.options;
     for (const std::string& setting : raw_.settings) {
@@ -783,6 +810,7 @@ CommonOptions Grammar::common() const {
             {.key = setting.substr(0, equals), .value = setting.substr(equals + 1)});
     }
     if (raw_.seed) {
+        refuse_key_of_option("--seed", "training.seed", options.overrides);
         options.overrides.push_back({.key = "training.seed", .value = std::to_string(*raw_.seed)});
     }
     return options;
@@ -853,12 +881,30 @@ Command Grammar::selected() const {
     }
     if (name == "sweep") {
         SweepCommand options = with_common(sweep_);
+        const std::vector<Override>& overrides = options.common.overrides;
+        if (!options.lists.schedules.empty()) {
+            refuse_key_of_option("--schedule", "pipeline.schedule", overrides);
+        }
+        if (!options.lists.stages.empty()) {
+            refuse_key_of_option("--stages", "pipeline.stages", overrides);
+        }
+        if (!options.lists.micro_batches.empty()) {
+            refuse_key_of_option("--micro-batches", "pipeline.micro_batches", overrides);
+        }
+        if (options.plain.chunks) {
+            refuse_key_of_option("--chunks", "pipeline.chunks", overrides);
+        }
         take_single_values(options.lists, options.plain);
         return options;
     }
     if (name == "plan") {
         PlanOptions options = with_common(plan_);
+        refuse_unquoted_schedules(options.common.overrides);
+        if (options.batch_tokens) {
+            refuse_key_of_option("--batch-tokens", "training.batch", options.common.overrides);
+        }
         if (!searched_.empty()) {
+            refuse_key_of_option("--schedule", "pipeline.schedule", options.common.overrides);
             options.common.overrides.push_back(
                 {.key = "pipeline.schedule", .value = searched_list(searched_)});
         }
@@ -904,7 +950,8 @@ struct ForeignOption {
     std::string_view ours;
 };
 
-constexpr std::array foreign_options{ForeignOption{"--seq-len", "--sequence"},
+constexpr std::array foreign_options{ForeignOption{"--seq", "--sequence"},
+                                     ForeignOption{"--seq-len", "--sequence"},
                                      ForeignOption{"--seq-length", "--sequence"},
                                      ForeignOption{"--sequence-length", "--sequence"},
                                      ForeignOption{"--max-seq-len", "--sequence"},
@@ -1148,6 +1195,12 @@ void refuse_without_effect(const Command& command) {
     }
     if (const auto* model = std::get_if<ModelOptions>(&command); model != nullptr) {
         refuse_other_picture("--svg", model->svg);
+    }
+    if (const auto* simulate = std::get_if<SimulateOptions>(&command); simulate != nullptr) {
+        refuse_other_picture("--svg", simulate->sweep.svg);
+    }
+    if (const auto* sweep = std::get_if<SweepCommand>(&command); sweep != nullptr) {
+        refuse_other_picture("--svg", sweep->lists.svg);
     }
     refuse_costs_beside_numbers(command);
     refuse_question_without_cluster(command);

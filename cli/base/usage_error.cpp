@@ -114,10 +114,24 @@ bool takes(CLI::Option& option, std::string text) {
     }
 }
 
+/// Whether the only comma in a text is a decimal point, as in "2,5": thousands have three digits.
+bool has_decimal_comma(const std::string& text) {
+    const std::size_t comma = text.find(',');
+    if (comma == std::string::npos || text.find(',', comma + 1) != std::string::npos) {
+        return false;
+    }
+    const std::size_t end = text.find_first_not_of("0123456789", comma + 1);
+    const std::size_t digits = std::min(end, text.size()) - (comma + 1);
+    return digits > 0 && digits != 3;
+}
+
 /// The number in a text that has more than that, as the option takes it: "2.2" of "$2.2", "4M" of
-/// "4MB", "4000000" of "4,000,000"; empty: there is none.
+/// "4MB", "4000000" of "4,000,000", "2.5" of "2,5"; empty: there is none.
 std::string number_in(const std::string& written, CLI::Option& option) {
     std::string text = written;
+    if (has_decimal_comma(text)) {
+        text[text.find(',')] = '.';
+    }
     std::erase_if(text, [](char c) { return c == ',' || c == '_' || c == ' '; });
     const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || c == '.'; };
     const auto begin = std::ranges::find_if(text, is_digit);

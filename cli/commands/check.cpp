@@ -10,6 +10,7 @@
 #include "cli/predict/unit_costs.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/scenario/settled_scenario.h"
@@ -44,6 +45,30 @@ Schedule read_schedule(const CheckOptions& options, Console& console) {
 /// More messages than one channel ever sees.
 int unbounded(const Schedule& schedule) {
     return schedule.micro_batches + 1;
+}
+
+/// Adds to what is wrong with an action of `rows` at which cell of the file it is: `written` are
+/// the file's rows, without the messages that `rows` have. A message is before the action that
+/// needs it, or behind the one that makes it.
+void name_cells_of_file(const Schedule& written, const Schedule& rows, DeadlockReport& report) {
+    for (Violation& waiting : report.waiting) {
+        if (waiting.rank < 0 || waiting.cell < 0) {
+            continue;
+        }
+        const auto& row = rows.ranks[as_index(waiting.rank)];
+        const auto& own = written.ranks[as_index(waiting.rank)];
+        std::size_t before = 0;  // cells of the file that are before the action
+        for (int cell = 0; cell < waiting.cell; ++cell) {
+            before += before < own.size() && own[before] == row[as_index(cell)] ? 1U : 0U;
+        }
+        const Action& action = row[as_index(waiting.cell)];
+        if (is_send(action.op) && before > 0) {
+            waiting.why += fmt::format("; in the file it is behind cell {}", before - 1);
+        } else if (before < own.size()) {
+            waiting.why += fmt::format(
+                "; in the file it is {} cell {}", own[before] == action ? "in" : "before", before);
+        }
+    }
 }
 
 /// Tries a valid schedule for deadlock.
@@ -114,7 +139,8 @@ Error deadlock_error(const std::string& place, const CheckResult& result) {
 
 void execute(const CheckOptions& options, Console& console) {
     const std::string place = options.file.string();
-    Schedule schedule = read_schedule(options, console);
+    const Schedule written = read_schedule(options, console);
+    Schedule schedule = written;
     CheckResult result;
     result.capacity = options.preposted_receives ? std::optional(0) : options.capacity;
     result.violations = validate(schedule);
@@ -125,6 +151,9 @@ void execute(const CheckOptions& options, Console& console) {
     const bool valid = result.violations.empty();
     if (valid) {
         try_for_deadlock(schedule, options.preposted_receives, result);
+        if (!has_communication(written) && options.file.extension() != ".toml") {
+            name_cells_of_file(written, schedule, *result.deadlock);
+        }
         result.peak_live_activations = peak_live_activations(schedule);
     }
     const bool deadlock = valid && !result.deadlock->deadlock_free;
@@ -145,7 +174,10 @@ void execute(const CheckOptions& options, Console& console) {
                     place,
                     fmt::format("not a valid schedule, {} broken",
                                 counted(result.violations.size(), "rule")),
-                    "correct the first one and check again: one mistake may break several rules");
+                    result.violations.size() == 1
+                        ? "correct it and check again"
+                        : "correct the first one and check again: one mistake may break several "
+                          "rules");
     }
     if (deadlock) {
         throw deadlock_error(place, result);

@@ -40,6 +40,14 @@ struct BothSides {
 
 /// The traces of one run folder.
 BothSides sides_of_run(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    if (std::filesystem::exists(folder / run_file::predicted, ignored) &&
+        !std::filesystem::exists(folder / run_file::measured, ignored)) {
+        throw Error(ErrorKind::BadInput,
+                    folder.string(),
+                    "nothing was trained here, so there is no measured timeline to compare with",
+                    "compare a folder that 'pipetwin run' or 'pipetwin train' has written");
+    }
     return {.predicted = read_chrome_trace(folder / run_file::predicted),
             .measured = read_chrome_trace(folder / run_file::measured),
             .folder = folder};

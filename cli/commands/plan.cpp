@@ -79,8 +79,46 @@ struct Planned {
     const sim::FoundPlan& best() const { return result.ranked.front(); }
 };
 
+/// Throws Error(BadInput) for a limit of memory without its unit: the devices together have no room
+/// for the weights.
+void expect_unit_of_limit(const Scenario& scenario, const Profile& profile) {
+    constexpr std::int64_t most_without_unit = 1024;
+    const std::optional<Bytes>& limit = scenario.cluster.memory_limit;
+    if (!limit || limit->count > most_without_unit) {
+        return;
+    }
+    std::int64_t weights = -profile.tied_bytes.count;
+    for (const LayerCost& layer : profile.layers) {
+        weights += layer.parameter_bytes.count;
+    }
+    if (limit->count * std::max(1, scenario.cluster.count) < weights) {
+        throw Error(ErrorKind::BadInput,
+                    "cluster.memory_limit",
+                    fmt::format("{} for each device, but the weights of the model are {}",
+                                format_bytes(*limit),
+                                format_bytes(Bytes{weights})),
+                    fmt::format("did you mean \"{} GiB\"?", limit->count));
+    }
+}
+
+/// What to do where the only schedule that was asked for has a rule that shapes break; empty: there
+/// is none.
+std::string hint_for_schedule(const Scenario& scenario, const sim::SearchResult& result) {
+    const std::optional<std::string>& schedule = scenario.pipeline.schedule;
+    const bool breaks_rule =
+        schedule && std::ranges::any_of(result.infeasible, [&](const sim::Infeasible& entry) {
+            return entry.why.starts_with(*schedule);
+        });
+    return breaks_rule ? fmt::format(
+                             "leave the schedule open, or name others: the rule of {} "
+                             "leaves too few shapes",
+                             *schedule)
+                       : "";
+}
+
 Planned planned(
     const Scenario& scenario, Profile profile, bool is_model, bool every_cell, Console& console) {
+    expect_unit_of_limit(scenario, profile);
     Model model = scenario_model(scenario, &profile);
     sim::SearchResult result = search_with_progress(scenario, model, profile, every_cell, console);
     if (result.ranked.empty()) {
@@ -89,6 +127,9 @@ Planned planned(
             std::ranges::any_of(result.infeasible, [](const sim::Infeasible& entry) {
                 return entry.why.find("memory") != std::string::npos;
             });
+        if (const std::string hint = hint_for_schedule(scenario, result); !hint.empty()) {
+            throw Error(lacking.kind(), lacking.place(), lacking.text(), hint);
+        }
         throw is_model && !lacking.hint().starts_with(sharing_hint)
             ? Error(lacking.kind(),
                     lacking.place(),

@@ -58,6 +58,15 @@ void refuse_keys(const std::vector<Override>& overrides) {
     }
 }
 
+/// The plan of plain numbers; an error of its schedule names their options.
+Plan plan_of_numbers(const PlainCosts& costs) {
+    try {
+        return make_plan(costs);
+    } catch (const Error& error) {
+        throw Error(error.kind(), error.place(), error.text(), with_options(error.hint()));
+    }
+}
+
 Predicted from_numbers(const SimulateOptions& options, Console& console) {
     refuse_keys(options.common.overrides);
     PlainCosts costs = plain_costs(options.plain);
@@ -70,7 +79,7 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
                           "--micro-batches",
                           memory_left());
     }
-    Prediction prediction = predict(sim::with_settled_capacity(make_plan(costs)));
+    Prediction prediction = predict(sim::with_settled_capacity(plan_of_numbers(costs)));
     std::optional<Plan> more;
     if (!costs.schedule_from_file) {
         more = with_doubled_micro_batches(prediction.plan, [&costs](int micro_batches) {

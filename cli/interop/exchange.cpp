@@ -85,6 +85,7 @@ void report(const Exchanged& what, const CommonOptions& options, Console& consol
         json["file"] = what.out.string();
         json["ranks"] = what.ranks > 0 ? Json(what.ranks) : Json(nullptr);
         json["stages"] = what.stages > 0 ? Json(what.stages) : Json(nullptr);
+        json["devices"] = what.devices > 0 ? Json(what.devices) : Json(nullptr);
         json["micro_batches"] = or_null(what.micro_batches);
         json["costs"] = or_null(what.costs);
         json["layers"] = or_null(what.layers);
@@ -95,6 +96,9 @@ void report(const Exchanged& what, const CommonOptions& options, Console& consol
     std::vector<std::string> parts;
     if (what.ranks > 0) {
         parts = {counted(what.ranks, "rank"), counted(what.stages, "stage")};
+    }
+    if (what.devices > what.ranks) {
+        parts.push_back("on " + counted(what.devices, "device"));
     }
     if (what.micro_batches) {
         parts.push_back(counted(*what.micro_batches, "micro-batch"));

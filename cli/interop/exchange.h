@@ -34,6 +34,7 @@ struct Exchanged {
     std::filesystem::path out;
     int ranks = 0;  ///< 0 where the format knows none, as below
     int stages = 0;
+    int devices = 0;                     ///< of all replicas, and of all that share a rank
     std::optional<int> micro_batches{};  ///< none where the format knows none
     std::optional<std::string> costs{};  ///< where times come from; none where there are none
     std::optional<int> layers{};         ///< of a profile

@@ -52,6 +52,12 @@ class ExportSource {
         Partition partition;  ///< in halves of blocks
         /// Sizes of the model: the scenario's own, or those of `know_sizes`.
         ScenarioParts::ModelPart model;
+
+        /// Of all replicas, and of all that share a rank.
+        int devices() const {
+            return schedule.rank_count() * scenario.pipeline.data_parallel *
+                   scenario.pipeline.tensor_parallel;
+        }
     };
     /// The layers that a scenario or run puts on each stage, of a model whose layers are those of a
     /// decoder-only transformer (see core/interop/torchtitan.h): a gpt, or a profile with such

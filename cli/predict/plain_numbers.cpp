@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/predict/schedule_source.h"
 #include "core/base/as_index.h"
@@ -153,11 +154,22 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
         costs.schedule_name = std::string(to_string(costs.schedule));
         return;
     }
-    if (options.schedule || options.stages || options.chunks || options.micro_batches ||
-        options.group_size) {
-        refuse("--schedule-file",
-               "the file says stages, micro-batches and order already",
-               "leave out --schedule, --stages, --chunks, --micro-batches and --group-size");
+    const std::array<std::pair<bool, std::string_view>, 5> said_by_file{
+        {{options.schedule.has_value(), "--schedule"},
+         {options.stages.has_value(), "--stages"},
+         {options.chunks.has_value(), "--chunks"},
+         {options.micro_batches.has_value(), "--micro-batches"},
+         {options.group_size.has_value(), "--group-size"}}};
+    std::vector<std::string> given;
+    for (const auto& [is_given, option] : said_by_file) {
+        if (is_given) {
+            given.emplace_back(option);
+        }
+    }
+    if (!given.empty()) {
+        refuse(given.front(),
+               fmt::format("the schedule file {} says it already", options.schedule_file.string()),
+               fmt::format("leave out {}", fmt::join(given, ", ")));
     }
     costs.schedule_from_file = read_schedule_file(options.schedule_file);
     costs.receives = choice(options.receives,
@@ -259,6 +271,20 @@ std::vector<double> numbers(const std::string& text, std::string_view option) {
         values.push_back(number(entry, option));
     }
     return values;
+}
+
+std::string with_options(std::string hint) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> words{
+        {{"micro_batches = ", "--micro-batches "},
+         {"chunks = ", "--chunks "},
+         {"schedule = \"gpipe\"", "--schedule gpipe"},
+         {"a group size of ", "--group-size "}}};
+    for (const auto& [key, option] : words) {
+        if (const std::size_t at = hint.find(key); at != std::string::npos) {
+            hint.replace(at, key.size(), option);
+        }
+    }
+    return hint;
 }
 
 PlainCosts plain_costs(const PlainOptions& options) {

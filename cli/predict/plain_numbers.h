@@ -18,4 +18,8 @@ PlainCosts plain_costs(const PlainOptions& options);
 /// zero or more.
 std::vector<double> numbers(const std::string& text, std::string_view option);
 
+/// The hint of a schedule's generator, which names keys of a scenario, with the options of plain
+/// numbers: "--chunks 2" in place of "chunks = 2".
+std::string with_options(std::string hint);
+
 }  // namespace pipetwin::cli

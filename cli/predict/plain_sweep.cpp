@@ -182,6 +182,9 @@ void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
             throw;
         }
         cell.why_not = why_no_plan(error, cell.schedule);
+        if (!error.hint().empty()) {
+            cell.why_not += fmt::format(" ({})", with_options(error.hint()));
+        }
     }
 }
 

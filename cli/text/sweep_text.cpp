@@ -225,6 +225,10 @@ std::string sweep_text(const std::vector<SweepCell>& cells,
            (has_chunks ? "  xV: V chunks (stages) on each rank; a forward of one of them counts as "
                          "a V-th of a stash, as it is a V-th of the rank's layers\n"
                        : "") +
+           (has_chunks && !is_of_scenarios(cells)
+                ? "  times given are of a rank's whole share, and a chunk takes a V-th of them; a "
+                  "single schedule takes them for each chunk\n"
+                : "") +
            meanings + (is_of_scenarios(cells) ? "  memory: peak of the fullest rank\n" : "") +
            (do_unequal_work(cells) ? "  plans of other stages or micro-batches do another amount "
                                      "of work: 'slower' compares steps, the bubble compares plans\n"

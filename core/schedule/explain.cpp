@@ -58,13 +58,16 @@ void require_valid(const Schedule& schedule, std::string_view place, std::size_t
     if (violations.empty()) {
         return;
     }
-    throw Error(ErrorKind::Infeasible,
-                std::string(place),
-                fmt::format("not a valid schedule: {} rule{} broken\n{}",
-                            violations.size(),
-                            violations.size() == 1 ? " is" : "s are",
-                            explain(schedule, violations, most)),
-                "correct the first one and run it again: one mistake may break several rules");
+    throw Error(
+        ErrorKind::Infeasible,
+        std::string(place),
+        fmt::format("not a valid schedule: {} rule{} broken\n{}",
+                    violations.size(),
+                    violations.size() == 1 ? " is" : "s are",
+                    explain(schedule, violations, most)),
+        violations.size() == 1
+            ? "correct it and run it again"
+            : "correct the first one and run it again: one mistake may break several rules");
 }
 
 void require_deadlock_free(const Schedule& schedule,

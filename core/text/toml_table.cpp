@@ -102,6 +102,32 @@ toml::table parse_toml(std::string_view text, const std::string& place) {
     }
 }
 
+/// The list '[1f1b, zb-h1]' with quotes around its words; empty: it is no list of words alone.
+std::string quoted_list(std::string_view text) {
+    constexpr std::string_view of_words =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-., ";
+    if (text.size() < 3 || !text.starts_with('[') || !text.ends_with(']')) {
+        return "";
+    }
+    std::string_view rest = text.substr(1, text.size() - 2);
+    if (rest.find_first_not_of(of_words) != std::string_view::npos) {
+        return "";
+    }
+    std::string list;
+    while (!rest.empty()) {
+        const std::size_t comma = std::min(rest.find(','), rest.size());
+        std::string_view word = rest.substr(0, comma);
+        word.remove_prefix(std::min(word.find_first_not_of(' '), word.size()));
+        word = word.substr(0, word.find_last_not_of(' ') + 1);
+        if (word.find_first_not_of("0123456789.-") == std::string_view::npos) {
+            return "";
+        }
+        list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", word);
+        rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
+    return fmt::format("[{}]", list);
+}
+
 /// The value of an override as `value` of a table of its own. What is no TOML but looks like a word
 /// is a string.
 toml::table parse_value(const std::string& text, const std::string& place) {
@@ -120,10 +146,16 @@ toml::table parse_value(const std::string& text, const std::string& place) {
             word.insert("value", text);
             return word;
         }
-        throw Error(ErrorKind::BadInput,
-                    place,
-                    fmt::format("'{}' is no value: {}", text, error.description()),
-                    "write a number, true, false, a word, a \"string\" or a [list]");
+        const std::string list = quoted_list(text);
+        throw Error(
+            ErrorKind::BadInput,
+            place,
+            fmt::format("'{}' is no value: {}", text, error.description()),
+            list.empty()
+                ? "write a number, true, false, a word, a \"string\" or a [list]"
+                : fmt::format("words in a list have quotes, and the shell keeps them within "
+                              "others: '{}'",
+                              list));
     }
     throw Error(ErrorKind::BadInput,
                 place,

@@ -31,6 +31,12 @@ Scenario with_shape(Scenario scenario, const Shape& shape) {
     return scenario;
 }
 
+bool is_of_shape(const FoundPlan& plan, const Shape& shape) {
+    const Shape& own = plan.candidate.shape;
+    return own.stages == shape.stages && own.data_parallel == shape.data_parallel &&
+           own.tensor_parallel == shape.tensor_parallel;
+}
+
 }  // namespace
 
 EveryShape best_of_every_shape(const Scenario& scenario,
@@ -51,6 +57,10 @@ EveryShape best_of_every_shape(const Scenario& scenario,
             return every;
         }
         done += 1;
+        if (!found.ranked.empty() && is_of_shape(found.ranked.front(), shape)) {
+            every.plans.push_back(found.ranked.front());
+            continue;
+        }
         const SearchResult result =
             search_plans(with_shape(scenario, shape), model, profile, quick);
         if (result.ranked.empty()) {

@@ -16,8 +16,8 @@ struct EveryShape {
 
 /// Searches every number of stages, of replicas and of devices per layer that together take as many
 /// devices as `found` has in its largest shape, each by a search of its own; `found` is a search of
-/// the same scenario. `progress` is called before each with the share that is done; it ends the
-/// search where it returns false.
+/// the same scenario, whose best plan is that of its shape. `progress` is called before each with
+/// the share that is done; it ends the search where it returns false.
 EveryShape best_of_every_shape(const Scenario& scenario,
                                const Model& model,
                                const Profile& profile,

@@ -29,6 +29,7 @@ Exported exported(const ExportSource::Placed& placed, std::string content) {
     Exported result{.content = std::move(content), .result = {}};
     result.result.ranks = placed.schedule.rank_count();
     result.result.stages = placed.schedule.stage_count();
+    result.result.devices = placed.devices();
     return result;
 }
 

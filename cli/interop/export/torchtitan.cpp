@@ -167,6 +167,7 @@ Exported export_torchtitan(const ExportSource& source, const ExportOptions&, Con
     }
     exported.result.ranks = placed.schedule.rank_count();
     exported.result.stages = placed.schedule.stage_count();
+    exported.result.devices = placed.devices();
     console.note(settings(placed));
     console.note(memory_settings(placed.scenario));
     for (const std::string& lack : lacks(placed.scenario)) {

@@ -1,8 +1,11 @@
 #include "cli/interop/import/asked_model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,6 +18,7 @@
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 
@@ -44,6 +48,101 @@ void expect_no_count(const ModelQuestion& question) {
                                 question.cluster),
                     "leave it out, and say how many nodes there are with --nodes N");
     }
+}
+
+/// Throws Error(Usage) for a key that an option of the question says: costs would not follow it.
+void expect_no_key_of_option(const ModelQuestion& question,
+                             std::string_view key,
+                             std::string_view option) {
+    const auto set = std::ranges::find(question.overrides, key, &Override::key);
+    if (set != question.overrides.end()) {
+        throw Error(ErrorKind::Usage,
+                    fmt::format("--set {}", key),
+                    fmt::format("{}, but for a model {} says it", set->value, option),
+                    fmt::format("leave it out, and write {} {}", option, set->value));
+    }
+}
+
+/// A number that --set fixes; `otherwise` where it fixes none.
+int fixed_number(const ModelQuestion& question, std::string_view key, int otherwise) {
+    const auto set = std::ranges::find(question.overrides, key, &Override::key);
+    if (set == question.overrides.end()) {
+        return otherwise;
+    }
+    int number = 0;
+    const char* const end = set->value.data() + set->value.size();
+    const auto [rest, status] = std::from_chars(set->value.data(), end, number);
+    return status == std::errc{} && rest == end && number > 0 ? number : otherwise;
+}
+
+/// Throws Error(Usage) for numbers of --set that the devices of the nodes cannot have.
+void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterPart& node) {
+    const int tensor = fixed_number(question, "pipeline.tensor_parallel", 1);
+    const int per_node = std::max(1, node.per_node);
+    if (per_node % tensor != 0) {
+        std::vector<int> divisors;
+        for (int devices = 1; devices <= per_node; ++devices) {
+            if (per_node % devices == 0) {
+                divisors.push_back(devices);
+            }
+        }
+        throw Error(ErrorKind::Usage,
+                    "--set pipeline.tensor_parallel",
+                    fmt::format("{}, but devices that share layers sit on one node, which has {}",
+                                tensor,
+                                counted(per_node, "device")),
+                    fmt::format("take a divisor of that: {}", fmt::join(divisors, ", ")));
+    }
+    const std::int64_t stages = fixed_number(question, "pipeline.stages", 1);
+    const std::int64_t replicas = fixed_number(question, "pipeline.data_parallel", 1);
+    const std::int64_t needed = stages * replicas * tensor;
+    const std::int64_t of_node = std::max(1, node.count);
+    if (needed > question.nodes * of_node) {
+        std::vector<std::string> factors;
+        for (const auto& [number, text] :
+             {std::pair(stages, counted(stages, "stage")),
+              std::pair(replicas, counted(replicas, "replica")),
+              std::pair(std::int64_t{tensor}, fmt::format("{} devices per stage", tensor))}) {
+            if (number > 1) {
+                factors.push_back(text);
+            }
+        }
+        throw Error(ErrorKind::Usage,
+                    stages > 1 ? "--set pipeline.stages" : "--set pipeline.data_parallel",
+                    fmt::format("{} need {}, but {} of '{}' {} only {}",
+                                fmt::join(factors, " x "),
+                                counted(needed, "device"),
+                                counted(question.nodes, "node"),
+                                question.cluster,
+                                question.nodes == 1 ? "has" : "have",
+                                question.nodes * of_node),
+                    fmt::format("take more nodes: --nodes {}", (needed + of_node - 1) / of_node));
+    }
+}
+
+/// Throws Error(BadInput) for a file in which no model is described: those are JSON.
+void expect_model_file(const std::filesystem::path& model) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(model, ignored)) {
+        return;  // a name, a folder, or what can be read once only
+    }
+    const std::string text = read_file(model, JsonLimits{}.max_bytes);
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    if (model.extension() != ".json" && first != std::string::npos && text[first] != '{') {
+        throw Error(ErrorKind::BadInput,
+                    model.string(),
+                    "this file describes no model, expected a model's config.json or its "
+                    "*.profile.json",
+                    "name one of these, or a model that 'pipetwin devices' lists");
+    }
+}
+
+/// The word of training.precision for costs in a number type. Scenarios have no fp16 and no fp8;
+/// their plans take weights, gradients and rates from the costs.
+std::string_view trained_as(std::string_view precision) {
+    return precision == "fp8" || precision == "fp16" ? "bf16"
+           : precision == "tf32"                     ? "fp32"
+                                                     : precision;
 }
 
 /// The scenario with so many devices; none: one node, as the cluster's file has it.
@@ -108,6 +207,15 @@ void find_costs(const ModelQuestion& question,
                 AskedModel& asked) {
     if (is_profile(question.model)) {
         asked.found = {.profile = read_profile(question.model), .file = question.model};
+        const std::string& precision = asked.found.profile.precision;
+        if (question.precision && *question.precision != precision) {
+            throw Error(
+                ErrorKind::BadInput,
+                question.model.string(),
+                fmt::format(
+                    "its costs are of {}, but --precision is {}", precision, *question.precision),
+                "leave --precision out, or name the model: then costs are estimated anew");
+        }
         if (question.whole_blocks) {
             asked.found.profile = with_whole_blocks(asked.found.profile);
         }
@@ -170,8 +278,12 @@ AskedModel asked_model(const ModelQuestion& question) {
         find_cluster(question.cluster);  // the error names the folder, not a line of our own text
     }
     expect_no_count(question);
+    expect_no_key_of_option(question, "training.precision", "--precision");
+    expect_no_key_of_option(question, "cluster.profile", "--cluster");
+    expect_model_file(question.model);
     AskedModel asked;
     const Scenario node = open_scenario(question, 1, "bf16", std::nullopt);
+    expect_enough_nodes(question, node.cluster);
     int sequence = question.sequence.value_or(usual_tokens(question));
     find_costs(question, node.cluster.device, sequence, asked);
     const Profile& profile = asked.found.profile;
@@ -202,8 +314,11 @@ AskedModel asked_model(const ModelQuestion& question) {
                         with_separators(asked.samples)));
     }
     const int devices = question.nodes * std::max(1, node.cluster.count);
-    asked.scenario = open_scenario(
-        question, asked.samples, profile.precision == "fp8" ? "bf16" : profile.precision, devices);
+    if (profile.precision == "fp16") {
+        asked.notes.emplace_back(
+            "the costs are of fp16; the scenario of the plan says bf16, as scenarios have no fp16");
+    }
+    asked.scenario = open_scenario(question, asked.samples, trained_as(profile.precision), devices);
     asked.scenario.file = question.model;  // of which errors speak
     return asked;
 }

@@ -93,6 +93,8 @@ TEST_F(Check, AnActionInThePlaceOfAnotherIsOneMistakeAtItsCell) {
                 AllOf(HasSubstr("rank 0, cell 5: 0B1 is in cells 4 and 5, and 0B2 is missing: cell "
                                 "5 is where 0B2 would come"),
                       HasSubstr("        ^^^ ^^^\n")));
+    EXPECT_THAT(pipetwin({"check", csv}).err,
+                AllOf(HasSubstr("1 rule broken"), HasSubstr("hint: correct it and check again")));
 }
 
 /// The first of two equal actions can be the wrong one: micro-batches ascend 0, 2, 2.
@@ -162,7 +164,12 @@ TEST_F(Check, OneFOneBDeadlocksWithoutRoomAndNamesTheCycleAndTheCapacityThatWork
     EXPECT_EQ(result["smallest_capacity"], 1);
     EXPECT_GE(result["problems"].size(), 2U);
     EXPECT_THAT(outcome.err, HasSubstr("hint: the smallest capacity that works is 1"));
-    EXPECT_THAT(pipetwin({"check", csv, "--capacity", "0"}).out, HasSubstr("SEND_F"));
+    // Rank 0 sends what its cell 1 makes before it receives for its cell 2; rank 1 the other way.
+    EXPECT_THAT(pipetwin({"check", csv, "--capacity", "0"}).out,
+                AllOf(HasSubstr("0SEND_F1 waits for 1RECV_F1"),
+                      HasSubstr("which comes after 1SEND_B0; in the file it is behind cell 1\n"),
+                      HasSubstr("1SEND_B0 waits for 0RECV_B0"),
+                      HasSubstr("which comes after 0SEND_F1; in the file it is behind cell 1\n")));
 }
 
 /// What NCCL asks for: it has no room at all between two GPUs.

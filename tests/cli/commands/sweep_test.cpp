@@ -12,6 +12,7 @@ namespace sweep_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Sweep : public InFolder {
   protected:
@@ -65,7 +66,21 @@ TEST_F(Sweep, SaysWhyACombinationIsNoPlan) {
                                    "1",
                                    "--backward-ms",
                                    "2"});
-    EXPECT_THAT(text.out, AllOf(HasSubstr("fastest"), HasSubstr("no plan: naive, 2 stages")));
+    EXPECT_THAT(text.out,
+                AllOf(HasSubstr("fastest"),
+                      HasSubstr("no plan: naive, 2 stages"),
+                      HasSubstr("set --micro-batches 1, or --schedule gpipe")));
+}
+
+// The list's zb-v does the work of the 1f1b beside it; alone, each of its chunks takes the times.
+TEST_F(Sweep, SaysThatTimesAreOfARanksShare) {
+    const std::string said = "times given are of a rank's whole share";
+    const std::vector<std::string> shape{
+        "--stages", "4", "--micro-batches", "8", "--forward-ms", "1", "--backward-ms", "2"};
+    EXPECT_THAT(pipetwin(joined({"simulate", "--schedule", "zb-v,1f1b"}, shape)).out,
+                HasSubstr(said));
+    EXPECT_THAT(pipetwin(joined({"simulate", "--schedule", "gpipe,1f1b"}, shape)).out,
+                Not(HasSubstr(said)));
 }
 
 TEST_F(Sweep, WritesOnePictureAndATable) {
