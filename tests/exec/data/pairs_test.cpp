@@ -219,9 +219,9 @@ TEST_F(Catalogues, AreReadOfEveryLanguageAndBrokenOnesAreNamed) {
                             TextPair{"File not found", "Fant ikke filen"}));
     EXPECT_THAT(all_of(corpus.languages[1]), SizeIs(1));
     EXPECT_EQ(corpus.files, 3U);
-    EXPECT_THAT(
-        corpus.broken_files,
-        ElementsAre(::testing::AllOf(HasSubstr("b.mo: byte 0"), HasSubstr("no message catalogue"))));
+    EXPECT_THAT(corpus.broken_files,
+                ElementsAre(::testing::AllOf(HasSubstr("b.mo: byte 0"),
+                                             HasSubstr("no message catalogue"))));
 }
 
 TEST_F(Catalogues, OfALanguageThatIsNotThereAreRefused) {
