@@ -56,6 +56,9 @@ HeldOutTexts::HeldOutTexts(const ScenarioParts& scenario, const Model& model)
 }
 
 std::vector<HeldOutTranslation> HeldOutTexts::translate(Replicas& pipelines, int step) const {
+    if (texts_.empty()) {
+        return {};
+    }
     std::vector<TextToTranslate> sources;
     for (const TextWithTranslation& text : texts_) {
         sources.push_back({.text = text.text, .language = text.into});

@@ -150,7 +150,7 @@ QWidget* StartPage::build_examples() {
     auto* const right = new QWidget(this);
     auto* const column = new QVBoxLayout(right);
     column->setContentsMargins(0, 0, 0, 0);
-    column->setSpacing(2);
+    column->setSpacing(0);
     const std::vector<Example> all = examples();
     together_ = new QPushButton(right);
     connect(together_, &QPushButton::clicked, this, [this] { emit several_wanted(ticked()); });

@@ -10,7 +10,10 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{"stage", "a part of the model's layers that one rank computes"},
         GlossaryEntry{"chunk", "one of several stages on a rank; Megatron: virtual stage"},
         GlossaryEntry{"virtual stage", "Megatron's word for a chunk"},
-        GlossaryEntry{"rank", "a device of a pipeline; it computes one stage, or several chunks"},
+        GlossaryEntry{
+            "rank",
+            "the device, or with tensor parallelism the group of devices, that computes one stage, "
+            "or several chunks"},
         GlossaryEntry{"micro-batch",
                       "a part of the mini-batch that passes through the stages by itself"},
         GlossaryEntry{"step", "one mini-batch, up to the update of the weights"},
@@ -61,7 +64,7 @@ std::span<const GlossaryEntry> glossary() {
             "the time from the moment a rank turns to an action until its inputs are there"},
         GlossaryEntry{"rank busy",
                       "a cause of a wait: the input could have been made earlier, but its rank was "
-                      "at work on an action that its row puts first"},
+                      "at work on an action that its order lists first"},
         GlossaryEntry{"unexplained",
                       "the part of a measured wait that the replay does not reproduce"},
         GlossaryEntry{"critical path",

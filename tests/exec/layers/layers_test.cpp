@@ -1080,13 +1080,13 @@ TEST(Embedding, RefusesATokenOutsideTheVocabularyNamingItsPlace) {
 
 TEST(CrossEntropy, RefusesATargetThatIsNoClassNamingItsPlace) {
     LayerRun run(simple(LayerType::CrossEntropy), numbers(1, 10), 3, DType::F32);
-    run.batch.targets[2] = -1;
+    run.batch.targets[2] = -2;  // -1 is no target
     try {
         run.forward();
         FAIL() << "accepted";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_STREQ(error.what(), "sample 2, position 0: target -1, expected 0 to 9");
+        EXPECT_STREQ(error.what(), "sample 2, position 0: target -2, expected -1 to 9");
     }
 }
 

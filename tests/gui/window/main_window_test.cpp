@@ -7,6 +7,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include <QAbstractScrollArea>
 #include <QAbstractButton>
 #include <QAbstractItemModelTester>
 #include <QAbstractItemView>
@@ -792,7 +793,9 @@ TEST_P(MainWindowInEveryTheme, EveryPanelHasItsGroundAndTextThatCanBeReadInItsPi
             name == "timeline" ? &window_.timeline()
                                : window_.findChild<QWidget*>(QString::fromStdString(name));
         ASSERT_NE(panel, nullptr) << name;
-        const QColor ground = ground_of(colours_of(part(*panel)));
+        const auto* const scrolled = qobject_cast<const QAbstractScrollArea*>(panel);
+        const QColor ground =
+            ground_of(colours_of(part(scrolled == nullptr ? *panel : *scrolled->viewport())));
         EXPECT_TRUE(ground == palette.window || ground == palette.background ||
                     ground == palette.row || ground == palette.idle_fill)
             << name << ": " << ground.name().toStdString();
