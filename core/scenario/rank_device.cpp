@@ -189,10 +189,10 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
     const bool names_none =
         scenario.cluster.devices.empty() && scenario.cluster.device == this_machine;
     if (names_none && !profile.device.empty() && profile.device != this_machine) {
-        notes.push_back(
-            fmt::format("the costs are those of device '{}', and the scenario names no device: the "
-                        "times are that device's; cluster.device says where the plan is to run",
-                        profile.device));
+        notes.push_back(fmt::format(
+            "the costs are for '{}', and the scenario names no device, so the times are "
+            "for that one; set cluster.device to change it",
+            profile.device));
     }
     for (const RankDevice& device : devices) {
         if (!device.profile || !told.insert(device.profile->name).second) {

@@ -135,7 +135,6 @@ DetailsPanel::DetailsPanel(QWidget* parent)
     }
     column->addStretch(1);
     setWidget(content);
-    ops_->set_heading(tr("By action"), tr("sums over all ranks"));
 }
 
 void DetailsPanel::show_run(const RunData& run) {
@@ -146,7 +145,12 @@ void DetailsPanel::show_run(const RunData& run) {
         tr("Breakdown of the step"),
         steps > 1 ? tr("step %1, nearest the median; %2").arg(run.main_step()).arg(means) : means);
     breakdown_->set_lines(run, breakdown_lines(run), "difference");
-    whole_->set_heading(tr("All steps"), tr("medians of %1 steps").arg(steps));
+    ops_->set_heading(tr("By action"), QString::fromStdString(op_heading(run)));
+    const bool all = !run.measured || run.measured->left_out() == 0;
+    const QString nothing = QString::fromStdString(says_nothing(run));
+    whole_->set_heading(all ? tr("All steps") : tr("Quiet steps"),
+                        tr("medians of %1").arg(QString::fromStdString(steps_words(run))) +
+                            (nothing.isEmpty() ? QString() : tr(". ") + nothing));
     whole_->set_lines(run, run_lines(run));
     show_step(run, run.main_step());
     show_selection(run, std::nullopt);

@@ -77,6 +77,7 @@ RunHeadline headline_of(const RunData& run) {
         headline.is_emulated = run.measured->origin == Origin::Emulated;
         headline.measured_bubble = bubble_of(*run.measured);
     }
+    headline.says_nothing = says_nothing(run);
     headline.throughput = throughput_of(run, run.measured ? Side::Measured : Side::Predicted);
     for (const Side side : {Side::Predicted, Side::Measured}) {
         if (run.side(side) && !run.side(side)->memory.empty()) {
@@ -176,7 +177,8 @@ QString RunListModel::text(const RunHeadline& run, int column) const {
         case Error:
             return run.predicted_step && run.measured_step
                        ? qt(percent_text(
-                             Pair{*run.predicted_step, *run.measured_step}.error_percent()))
+                             Pair{*run.predicted_step, *run.measured_step}.error_percent())) +
+                             (run.says_nothing.empty() ? QString() : tr(" (says nothing)"))
                        : QString();
         case MeasuredBubble:
             return share_text(run.measured_bubble ? run.measured_bubble : run.predicted_bubble);
@@ -207,7 +209,9 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
         case Qt::DisplayRole:
             return text(run, index.column());
         case Qt::ToolTipRole:
-            return plain_tip(whole_paths(run.paths));
+            return plain_tip(index.column() == Error && !run.says_nothing.empty()
+                                 ? qt(run.says_nothing)
+                                 : whole_paths(run.paths));
         case Qt::TextAlignmentRole:
             return alignment(index.column());
         default:

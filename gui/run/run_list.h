@@ -23,6 +23,7 @@ struct RunHeadline {
     std::optional<double> predicted_bubble{};  ///< shares of the pipeline time: 1 - busy / (p T)
     std::optional<double> measured_bubble{};
     std::optional<Throughput> throughput{};  ///< measured where it was
+    std::string says_nothing{};              ///< why the error says nothing; else ""
     std::optional<Bytes> peak{};             ///< of the fullest rank, measured where it was
 };
 RunHeadline headline_of(const RunData& run);

@@ -7,6 +7,7 @@
 #include <QFile>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QFontDatabase>
 #include <QGridLayout>
 #include <QHBoxLayout>
 #include <QLabel>
@@ -105,6 +106,7 @@ void RunPanel::build_form() {
     folder_->setPlaceholderText(tr("a new folder"));
     log_->setAccessibleName(tr("Output of the training"));
     log_->setReadOnly(true);
+    log_->setFont(QFontDatabase::systemFont(QFontDatabase::FixedFont));
     log_->setPlaceholderText(
         tr("Start trains the scenario in a process of its own, 'pipetwin run', and its "
            "output appears here. Watch follows a training that another "

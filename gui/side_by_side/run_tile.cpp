@@ -34,6 +34,17 @@ const SideData* side_of(const RunData& run) {
     return side ? &*side : nullptr;
 }
 
+std::string device_of(const RunData& run) {
+    return run.planned ? run.planned->profile.device : "";
+}
+
+/// Whether steps of both are times of the same device, as far as the files say it.
+bool have_same_costs(const RunData& a, const RunData& b) {
+    const bool other_device =
+        !device_of(a).empty() && !device_of(b).empty() && device_of(a) != device_of(b);
+    return cost_source(a) == cost_source(b) && !other_device;
+}
+
 }  // namespace
 
 Side shown_side(const RunData& run) {
@@ -146,7 +157,7 @@ RunTile::RunTile(std::shared_ptr<const RunData> run, QWidget* parent)
         connect(picture_, &RunPicture::clicked, this, &RunTile::chosen);
         column->addWidget(picture_);
     }
-    compare_with({});
+    compare_with(nullptr);
 }
 
 QWidget* RunTile::build_head() {
@@ -189,7 +200,7 @@ Duration RunTile::step() const {
     return side == nullptr ? Duration{} : side->step;
 }
 
-void RunTile::compare_with(Duration other) {
+void RunTile::compare_with(const RunTile* first) {
     if (run_->empty()) {
         QStringList problems;
         for (const std::string& problem : run_->problems) {
@@ -206,9 +217,20 @@ void RunTile::compare_with(Duration other) {
         tr("%1 step %2")
             .arg(text_of(side_name(*run_, shown_side(*run_))), text_of(short_time(step()))),
         tr("bubble %1").arg(text_of(rounded_percent(bubble.value_or(0))))};
-    if (other > Duration{} && other != step()) {
-        parts += tr("%1 times the first step")
-                     .arg(text_of(short_number(to_seconds(step()) / to_seconds(other))));
+    const std::string source = cost_source(*run_);
+    if (!source.empty()) {
+        parts += text_of(source);
+    }
+    const Duration other = first == nullptr ? Duration{} : first->step();
+    if (other > Duration{} && step() > Duration{} && other != step()) {
+        const double ratio = to_seconds(step()) / to_seconds(other);
+        QString text =
+            ratio < 1 ? tr("%1 times as fast as the first").arg(text_of(short_number(1 / ratio)))
+                      : tr("%1 times as long as the first").arg(text_of(short_number(ratio)));
+        if (!have_same_costs(*run_, *first->run())) {
+            text += tr(", whose costs have another source");
+        }
+        parts += text;
     }
     figures_->setText(parts.join(QStringLiteral("     ")));
 }

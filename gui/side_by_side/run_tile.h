@@ -72,8 +72,8 @@ class RunTile : public QWidget {
 
     void set_colors(const Palette& palette);
 
-    /// Says the figures again, with the step as a share of another one: "1.25 x".
-    void compare_with(Duration step);
+    /// Says the figures again, with the step beside that of the first run; null: there is none.
+    void compare_with(const RunTile* first);
 
     const std::shared_ptr<const RunData>& run() const { return run_; }
     /// The rows; null where the run has none.

@@ -20,6 +20,7 @@
 #include "gui/base/workers.h"
 #include "gui/run/run_list.h"
 #include "gui/start/examples.h"
+#include "gui/timeline/legend.h"
 
 namespace pipetwin::gui {
 
@@ -33,7 +34,10 @@ constexpr Duration shortest_part{1000};
 }  // namespace
 
 SideBySidePage::SideBySidePage(QWidget* parent)
-    : QWidget(parent), how_many_(plain_label(this)), area_(new QScrollArea(this)) {
+    : QWidget(parent),
+      how_many_(plain_label(this)),
+      legend_(new Legend(this)),
+      area_(new QScrollArea(this)) {
     setAccessibleName(tr("Side by side"));
     auto* const list = new QWidget(area_);
     column_ = new QVBoxLayout(list);
@@ -86,6 +90,7 @@ QWidget* SideBySidePage::build_head() {
     add_button(tr("Remove all"), &SideBySidePage::clear);
     row->addSpacing(head_margin);
     row->addWidget(how_many_, 1);
+    row->addWidget(legend_);
     return head;
 }
 
@@ -226,18 +231,23 @@ void SideBySidePage::show_part() {
     }
     const int height = row_height();
     bool is_first = true;
-    Duration first_step{};
+    const RunTile* first = nullptr;
     for (RunTile* const tile : tiles_) {
         if (tile->picture() != nullptr) {
             tile->picture()->show_as({.part = part_,
                                       .label_width = label_width,
                                       .has_ruler = is_first,
                                       .row_height = height});
-            first_step = is_first ? tile->step() : first_step;
+            first = is_first ? tile : first;
             is_first = false;
         }
-        tile->compare_with(first_step);
+        tile->compare_with(first);
     }
+    std::vector<const RunData*> runs;
+    for (const RunTile* const tile : tiles_) {
+        runs.push_back(tile->run().get());
+    }
+    legend_->show_runs(runs);
     say_how_many();
 }
 
@@ -253,6 +263,7 @@ void SideBySidePage::say_how_many() {
 
 void SideBySidePage::set_colors(const Palette& palette) {
     palette_ = palette;
+    legend_->set_colors(palette);
     for (RunTile* const tile : tiles_) {
         tile->set_colors(palette);
     }

@@ -16,6 +16,8 @@ class QVBoxLayout;
 
 namespace pipetwin::gui {
 
+class Legend;
+
 /// Several runs below each other on one time axis, each with its name, its step time and its
 /// bubble. All axes begin with their step; zooming and moving in one is done in all.
 class SideBySidePage : public QWidget {
@@ -69,6 +71,7 @@ class SideBySidePage : public QWidget {
 
     Palette palette_;
     QLabel* how_many_;
+    Legend* legend_;
     QScrollArea* area_;
     QVBoxLayout* column_;
     std::vector<RunTile*> tiles_;

@@ -86,17 +86,26 @@ void Legend::set_colors(const Palette& palette) {
 }
 
 void Legend::show_run(const RunData& run) {
+    show_runs({&run});
+    has_errors_ = run.predicted && run.measured;
+    updateGeometry();
+}
+
+void Legend::show_runs(const std::vector<const RunData*>& runs) {
     std::vector<Op> seen;
-    for_each_span(run, [&](const Span& span) {
-        if (span.end > span.ready) {
-            seen.push_back(entry_of(span.action.op));
-        }
-    });
+    has_errors_ = false;
+    has_skips_ = false;
+    for (const RunData* const run : runs) {
+        for_each_span(*run, [&](const Span& span) {
+            if (span.end > span.ready) {
+                seen.push_back(entry_of(span.action.op));
+            }
+        });
+        has_skips_ = has_skips_ || has_skip_messages(run->twin);
+    }
     ops_ = legend_ops();
     std::erase_if(ops_,
                   [&](Op op) { return std::find(seen.begin(), seen.end(), op) == seen.end(); });
-    has_errors_ = run.predicted && run.measured;
-    has_skips_ = has_skip_messages(run.twin);
     QStringList meanings;
     for (const Op op : ops_) {
         meanings += QStringLiteral("%1: %2").arg(palette_.style(op).letter, words(op));

@@ -20,6 +20,8 @@ class Legend : public QWidget {
 
     /// `run` is only read during the call.
     void show_run(const RunData& run);
+    /// Explains the pictures of several runs, each of one side; they are only read during the call.
+    void show_runs(const std::vector<const RunData*>& runs);
 
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override;

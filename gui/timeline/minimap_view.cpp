@@ -8,6 +8,9 @@
 #include <QWheelEvent>
 
 #include "core/base/as_index.h"
+#include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
+#include "gui/view/analysis/action_details.h"
 #include "gui/view/timeline/overview.h"
 
 namespace pipetwin::gui {
@@ -26,7 +29,15 @@ MinimapView::MinimapView(TimelineView* timeline, QWidget* parent)
     setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
     setMouseTracking(true);
     connect(timeline_, &TimelineView::view_changed, this, qOverload<>(&QWidget::update));
-    connect(timeline_, &TimelineView::run_changed, this, &MinimapView::forget_picture);
+    connect(timeline_, &TimelineView::run_changed, this, [this] {
+        const auto& run = scene().run;
+        const bool lacks_steps = run != nullptr && run->measured && run->measured->left_out() > 0;
+        set_tip(*this,
+                lacks_steps ? tr("Here are %1. The trace does not have the others.")
+                                  .arg(text_of(steps_words(*run)))
+                            : QString());
+        forget_picture();
+    });
     connect(timeline_, &TimelineView::overlay_changed, this, &MinimapView::forget_picture);
 }
 
@@ -122,7 +133,9 @@ void MinimapView::draw_picture() {
     painter.setFont(font());
     painter.drawText(QRect(0, 0, rect.left() - 12, height()),
                      Qt::AlignRight | Qt::AlignVCenter,
-                     tr("whole run"));
+                     scene().run->measured && scene().run->measured->left_out() > 0
+                         ? tr("quiet steps")
+                         : tr("whole run"));
 }
 
 void MinimapView::paintEvent(QPaintEvent* /*event*/) {

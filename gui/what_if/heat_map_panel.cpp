@@ -35,6 +35,16 @@ QString per_second(const HeatMap& map) {
     return map.counts_samples ? HeatMapView::tr("samples/s") : HeatMapView::tr("micro-batches/s");
 }
 
+/// Three digits say what a reader compares: "48,300", "39.8".
+QString large_number(double number) {
+    constexpr double least = 1'000;
+    if (number < least) {
+        return text_of(short_number(number));
+    }
+    const double unit = std::pow(10, std::floor(std::log10(number)) - 2);
+    return QStringLiteral("%L1").arg(std::llround(std::round(number / unit) * unit));
+}
+
 QString ranks_text(int ranks) {
     return ranks == 1 ? HeatMapView::tr("1 rank") : HeatMapView::tr("%1 ranks").arg(ranks);
 }
@@ -221,7 +231,7 @@ std::optional<HeatMapView::Cell> HeatMapView::cell_at(QPoint position) const {
 QString HeatMapView::number_of(double value) const {
     switch (value_) {
         case HeatValue::Throughput:
-            return text_of(short_number(value));
+            return large_number(value);
         case HeatValue::Bubble:
             return text_of(short_percent(value));
         case HeatValue::PeakMemory:
@@ -245,7 +255,7 @@ QString HeatMapView::sentence_of(const Cell& at) const {
                           micro_batches_text(map_.micro_batches[at.column]);
     QString text = cell.fits() ? tr("%1: %2 %3, bubble %4")
                                      .arg(where,
-                                          text_of(short_number(cell.per_second)),
+                                          large_number(cell.per_second),
                                           per_second(map_),
                                           text_of(short_percent(cell.bubble)))
                                : tr("%1: infeasible: %2").arg(where, text_of(cell.reason));
@@ -253,7 +263,7 @@ QString HeatMapView::sentence_of(const Cell& at) const {
         text += tr(", peak %1").arg(QString::fromStdString(format_bytes(cell.peak)));
     }
     if (!map_.is_on_machine(at.row)) {
-        text += tr(" (the machine has devices for %1)").arg(ranks_text(map_.machine_stages));
+        text += tr(" (there are devices for %1)").arg(ranks_text(map_.machine_stages));
     }
     if (at == best_) {
         text += tr(" (best)");
@@ -277,21 +287,21 @@ QString HeatMapView::summary() const {
     if (best_) {
         const HeatCell& cell = map_.at(best_->row, best_->column);
         const QString number = number_of(cell.value(value_));
+        const QString up_to = tr(" for up to %1").arg(ranks_text(map_.machine_stages));
         text = tr("%1 %2%3: %4 with %5 and %6")
                    .arg(star,
                         value_ == HeatValue::Throughput ? tr("Highest") : tr("Lowest"),
-                        has_pale_rows ? tr(" on this machine") : QString(),
+                        has_pale_rows ? up_to : QString(),
                         value_ == HeatValue::Throughput ? number + ' ' + per_second(map_) : number,
                         ranks_text(map_.stages[best_->row]),
                         micro_batches_text(map_.micro_batches[best_->column]));
     } else {
-        text = tr("No combination is feasible on this machine");
+        text = tr("No combination is feasible");
     }
     if (has_pale_rows && best_) {
-        text +=
-            tr(". It has devices for %1: pale rows need more").arg(ranks_text(map_.machine_stages));
+        text += tr("; pale rows need more devices");
     } else if (has_pale_rows) {
-        text += tr(", which has devices for %1").arg(ranks_text(map_.machine_stages));
+        text += tr(" with devices for %1").arg(ranks_text(map_.machine_stages));
     }
     const QString dot = measured_ ? tr("; dot: %1").arg(measured_name_) : QString();
     return text + tr(". Ring: current settings%1; hatched: infeasible.").arg(dot);
@@ -578,10 +588,12 @@ void HeatMapPanel::show_what_if(std::shared_ptr<const WhatIfSource> source,
         stop();
         mapped_source_.reset();
         view_->show_map({});
+        value_->hide();
         say(source_ == nullptr ? tr("No run is open.")
                                : QString::fromStdString(source_->why_not()));
         return;
     }
+    value_->show();
     want();
 }
 

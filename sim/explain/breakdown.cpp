@@ -26,11 +26,8 @@ bool is_paced(const Plan& plan, const Timeline& timeline) {
            });
 }
 
-/// A predicted action includes the plan's dispatch, and so does one of a paced device; a measured
-/// one does not, there it is a gap between spans.
 Work work_of(const Plan& plan, const Timeline& timeline) {
-    const bool in_actions = timeline.origin == Origin::Predicted || is_paced(plan, timeline);
-    const Duration dispatch = in_actions ? plan->dispatch : Duration{};
+    const Duration dispatch = dispatch_in_actions(plan, timeline);
     Work work;
     for (const auto& row : timeline.ranks) {
         for (const Span& span : row) {
@@ -75,6 +72,11 @@ Work work_of(const Plan& plan, const Timeline& timeline) {
 }
 
 }  // namespace
+
+Duration dispatch_in_actions(const Plan& plan, const Timeline& timeline) {
+    const bool in_actions = timeline.origin == Origin::Predicted || is_paced(plan, timeline);
+    return in_actions ? plan->dispatch : Duration{};
+}
 
 Breakdown breakdown(const Plan& plan, const Timeline& timeline) {
     const auto ranks = static_cast<std::int64_t>(plan.rank_count());

@@ -31,4 +31,8 @@ namespace pipetwin::sim {
 /// and the part below it in the picture is as much smaller.
 Breakdown breakdown(const Plan& plan, const Timeline& timeline);
 
+/// Host time that the span of each compute action includes: the plan's dispatch in a predicted step
+/// and on a paced device, 0 in a measured step, where it is a gap between spans.
+Duration dispatch_in_actions(const Plan& plan, const Timeline& timeline);
+
 }  // namespace pipetwin::sim

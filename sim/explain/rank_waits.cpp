@@ -104,6 +104,72 @@ std::string place_words(const RankWaits& waits) {
     return places.empty() ? "" : fmt::format(" It waits {}.", fmt::join(places, " and "));
 }
 
+/// What a sentence calls a cause, and its time.
+struct Named {
+    std::string words;
+    Duration time{};
+};
+
+Duration time_from(const std::vector<Named>& reasons, std::size_t first) {
+    Duration time{};
+    for (std::size_t i = first; i < reasons.size(); ++i) {
+        time += reasons[i].time;
+    }
+    return time;
+}
+
+/// Causes to name, of the longest first: at least `least`, and so many that the others together
+/// take less than each of them, and that a single one is not left.
+std::size_t count_to_name(const std::vector<Named>& reasons, std::size_t least) {
+    std::size_t named = std::clamp<std::size_t>(least, 1, reasons.size());
+    while (named < reasons.size() && time_from(reasons, named) >= reasons[named - 1].time) {
+        ++named;
+    }
+    return named + 1 == reasons.size() ? named + 1 : named;
+}
+
+/// "backwards of 3 ranks", "3 links": causes that differ only by their ranks are one.
+std::string words_of_several(const WaitedFor& kind, std::size_t count) {
+    switch (kind.reason) {
+        case Reason::Compute:
+        case Reason::RowOrder:
+            return fmt::format("{} of {} ranks", plural_of(kind.op), count);
+        case Reason::Latency:
+        case Reason::Transfer:
+        case Reason::LinkBusy:
+            return fmt::format("{} links", count);
+        case Reason::BackPressure:
+            return fmt::format("room for messages at {} ranks", count);
+        case Reason::Reduction:
+            return fmt::format("gradients of {} ranks", count);
+        case Reason::HostCopy:
+            return fmt::format("copies of stashes of {} ranks", count);
+    }
+    PIPETWIN_EXPECT(false, "reason out of range");
+}
+
+std::vector<Named> by_kind(const std::vector<WaitedFor>& reasons) {
+    std::vector<std::pair<WaitedFor, std::size_t>> kinds;  // with the number of reasons
+    for (const WaitedFor& reason : reasons) {
+        const auto found = std::ranges::find_if(kinds, [&](const auto& kind) {
+            return kind.first.reason == reason.reason && kind.first.op == reason.op;
+        });
+        if (found == kinds.end()) {
+            kinds.emplace_back(reason, 1);
+        } else {
+            found->first.time += reason.time;
+            ++found->second;
+        }
+    }
+    std::vector<Named> named;
+    for (const auto& [kind, count] : kinds) {
+        named.push_back({.words = count == 1 ? words_of(kind) : words_of_several(kind, count),
+                         .time = kind.time});
+    }
+    std::ranges::stable_sort(named, std::ranges::greater{}, &Named::time);
+    return named;
+}
+
 }  // namespace
 
 std::vector<RankWaits> rank_waits(const Plan& plan, const Timeline& timeline) {
@@ -159,18 +225,23 @@ std::string rank_wait_sentence(const RankWaits& waits, std::size_t most) {
     if (waits.wait <= Duration{}) {
         return fmt::format("Rank {} does not wait.", waits.rank);
     }
-    std::vector<std::string> parts;
-    Duration rest{};
+    std::vector<Named> reasons;
     for (const WaitedFor& reason : waits.reasons) {
-        if (parts.size() < most || waits.reasons.size() == most + 1) {
-            parts.push_back(fmt::format("{} for {}", short_time(reason.time), words_of(reason)));
-        } else {
-            rest += reason.time;
-        }
+        reasons.push_back({.words = words_of(reason), .time = reason.time});
     }
-    if (rest > Duration{}) {
-        parts.push_back(fmt::format(
-            "{} for {} smaller causes together", short_time(rest), waits.reasons.size() - most));
+    std::size_t named = count_to_name(reasons, most);
+    if (named > most + 1) {
+        reasons = by_kind(waits.reasons);
+        named = count_to_name(reasons, most);
+    }
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < named; ++i) {
+        parts.push_back(fmt::format("{} for {}", short_time(reasons[i].time), reasons[i].words));
+    }
+    if (named < reasons.size()) {
+        parts.push_back(fmt::format("{} for {} smaller causes together",
+                                    short_time(time_from(reasons, named)),
+                                    reasons.size() - named));
     }
     return fmt::format("Rank {} waits {} of {} ({}): {}.{}",
                        waits.rank,

@@ -35,7 +35,7 @@ class Formula {
 
     ClosedForm form() const {
         if (transfer_ > Duration{}) {
-            return none("a message occupies its link here, and the formula knows latency alone");
+            return none("messages occupy the link, and the formula covers latency only");
         }
         switch (kind_) {
             case ScheduleKind::Naive:

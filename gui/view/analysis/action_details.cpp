@@ -1,5 +1,6 @@
 #include "gui/view/analysis/action_details.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -89,9 +90,13 @@ std::string note_of(const RunData& run, const SpanRef& ref) {
         note = fmt::format("The other end is {} on rank {}.", to_string(action), partner->rank);
     }
     if (run.comparison && run.measured->steps > 1) {
-        note += fmt::format("{}The timeline shows the step nearest the median of {} steps.",
+        note += fmt::format("{}The timeline shows the step nearest the median of {}.",
                             note.empty() ? "" : " ",
-                            run.measured->steps);
+                            steps_words(run));
+    }
+    const std::string dispatch = dispatch_note(run);
+    if (!dispatch.empty() && pipetwin::is_compute(run.twin.span(ref)->action.op)) {
+        note += (note.empty() ? "" : " ") + dispatch;
     }
     return note;
 }
@@ -255,6 +260,25 @@ std::vector<DetailLine> run_lines(const RunData& run) {
             bubble_line({comparison.predicted_bubble_total, comparison.measured_bubble_total})};
 }
 
+std::string dispatch_note(const RunData& run) {
+    if (!run.predicted || !run.measured || !run.predicted->dispatch || !run.measured->dispatch ||
+        *run.predicted->dispatch <= *run.measured->dispatch) {
+        return "";
+    }
+    return fmt::format(
+        "Each predicted time includes {} of dispatch; a {} one begins after the dispatch.",
+        short_time(*run.predicted->dispatch),
+        side_name(run, Side::Measured));
+}
+
+std::string steps_words(const RunData& run) {
+    const int steps = run.measured ? run.measured->steps : 0;
+    const int left_out = run.measured ? run.measured->left_out() : 0;
+    return left_out > 0
+               ? fmt::format("{} of {} steps, those that were quiet", steps, steps + left_out)
+               : counted(steps, "step");
+}
+
 std::vector<DetailLine> op_lines(const RunData& run, int step) {
     std::array<OnSides<Duration>, op_count> totals;
     for (std::size_t side = 0; side < both_sides.size(); ++side) {
@@ -262,11 +286,13 @@ std::vector<DetailLine> op_lines(const RunData& run, int step) {
         if (rows == nullptr) {
             continue;
         }
+        const Duration dispatch = run.side(both_sides[side])->dispatch.value_or(Duration{});
         for (const RowIndex& row : rows->ranks) {
             for (int cell = 0; cell < row.size(); ++cell) {
                 if (const Op op = row.op(cell); pipetwin::is_compute(op)) {
                     std::optional<Duration>& total = totals[as_index(op)][side];
-                    total = total.value_or(Duration{}) + row.end(cell) - row.begin(cell);
+                    const Duration length = row.end(cell) - row.ready(cell);
+                    total = total.value_or(Duration{}) + length - std::min(dispatch, length);
                 }
             }
         }
@@ -278,6 +304,14 @@ std::vector<DetailLine> op_lines(const RunData& run, int step) {
         }
     }
     return lines;
+}
+
+std::string op_heading(const RunData& run) {
+    const bool known = !run.predicted || run.predicted->dispatch;
+    const bool nothing_to_say = run.predicted && run.predicted->dispatch == Duration{};
+    return !known ? "sums over all ranks; predicted ones include the dispatch, if there is any"
+           : nothing_to_say ? "sums over all ranks"
+                            : "sums over all ranks, without dispatch";
 }
 
 std::vector<DetailLine> breakdown_lines(const RunData& run) {

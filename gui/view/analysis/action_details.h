@@ -44,8 +44,19 @@ std::string expected_range(const RunData& run);
 /// is one step, or nothing to compare.
 std::vector<DetailLine> run_lines(const RunData& run);
 
-/// A line per compute op of a step: the sum over ranks. Empty for a step that is missing.
+/// A line per compute op of a step: the sum over ranks, without the dispatch where a plan says it,
+/// as in the breakdown. Empty for a step that is missing.
 std::vector<DetailLine> op_lines(const RunData& run, int step);
+
+/// What the lines of `op_lines` are.
+std::string op_heading(const RunData& run);
+
+/// Says that predicted actions include a dispatch that measured ones do not; "" where both include
+/// the same, or no plan says it.
+std::string dispatch_note(const RunData& run);
+
+/// "3 steps", or "3 of 40 steps, those that were quiet" where the trace has only these.
+std::string steps_words(const RunData& run);
 
 /// Lines about where the time of the main step went, in the words of the command line. Empty where
 /// neither side knows.

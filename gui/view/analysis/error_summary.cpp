@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
 #include "core/base/median.h"
@@ -59,6 +60,11 @@ class Collector {
     ErrorSummary collect() {
         result_.steps = static_cast<int>(run_.twin.measured.size());
         result_.measured = side_name(run_, Side::Measured);
+        for (const std::string& note : {says_nothing(run_), dispatch_note(run_)}) {
+            if (!note.empty()) {
+                result_.notes.push_back(note);
+            }
+        }
         for (int step = 0; step < result_.steps; ++step) {
             for (int rank = 0; rank < run_.twin.rank_count(); ++rank) {
                 add_row({.side = Side::Measured, .step = step, .rank = rank});
@@ -193,12 +199,14 @@ std::string sentence_of(const ErrorSummary& summary) {
         return "Errors need a predicted and a measured side with the same actions.";
     }
     const CostError& cost = summary.costs.front();
+    const std::string notes =
+        summary.notes.empty() ? "" : fmt::format(" {}", fmt::join(summary.notes, " "));
     if (cost.per_step == Duration{}) {
-        return "Every cost is as predicted.";
+        return "Every cost is as predicted." + notes;
     }
     return fmt::format(
-        "The {} of stage {} has the largest error: predicted {}, {} {}, error {}, by medians; its "
-        "actions together are {} {} per step.",
+        "The {} of stage {} has the largest error: predicted {}, {} {}, error {}, by medians; "
+        "together they are predicted {} {} per step.{}",
         op_words(cost.op),
         cost.stage,
         short_time(cost.predicted),
@@ -206,7 +214,8 @@ std::string sentence_of(const ErrorSummary& summary) {
         short_time(cost.measured),
         percent_text(cost.error_percent),
         short_time(magnitude(cost.per_step)),
-        cost.per_step > Duration{} ? "too long" : "too short");
+        cost.per_step > Duration{} ? "too long" : "too short",
+        notes);
 }
 
 }  // namespace pipetwin::gui

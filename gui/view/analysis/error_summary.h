@@ -47,6 +47,7 @@ struct ErrorSummary {
     ErrorHistogram histogram;
     int steps = 0;
     std::string measured = "measured";  ///< or "emulated": what that side is called
+    std::vector<std::string> notes{};   ///< what a reader of the errors has to know, in sentences
     std::int64_t left_out = 0;  ///< actions without a measured duration, which have no error
 };
 

@@ -48,9 +48,10 @@ std::span<const GlossaryEntry> glossary() {
                       "the share of all ranks' time in the pipeline in which they are idle, "
                       "whatever the cause"},
         GlossaryEntry{"communication wait", "idle time that vanishes with free and instant links"},
-        GlossaryEntry{"imbalance",
-                      "further idle time that vanishes with equally long stages: the other ranks "
-                      "wait for the longest one"},
+        GlossaryEntry{
+            "imbalance",
+            "the further idle time that would vanish if all stages took equally long: the "
+            "other ranks wait for the longest one"},
         GlossaryEntry{"fill and drain",
                       "the remaining idle time: the order of the schedule fills the pipeline at "
                       "the start of a step and drains it at its end"},
@@ -65,8 +66,7 @@ std::span<const GlossaryEntry> glossary() {
                       "a cause of a wait: the input could have been made earlier, but its rank was "
                       "at work on an action that its order lists first"},
         GlossaryEntry{"unexplained",
-                      "the part of a measured wait that the replay of the measured durations does "
-                      "not have"},
+                      "the part of a measured wait that the replay does not reproduce"},
         GlossaryEntry{"critical path",
                       "the chain of actions and messages that determines the length of the step; a "
                       "shorter action elsewhere changes nothing"},

@@ -43,11 +43,34 @@ struct Reasoned {
     Duration time{};
 };
 
+/// The kind of a piece, with "for" before it: "actions of rank 2 (compute)"; without ranks:
+/// "forwards (compute)".
+std::string for_kind(const StepAnalysis& analysis, const WaitPiece& piece, bool with_rank) {
+    if (part_of(piece.reason) == WaitPart::Link) {
+        return with_rank ? for_what(analysis, piece) : "links";
+    }
+    if (piece.reason == sim::Reason::HostCopy) {
+        return with_rank ? fmt::format("copies of stashes of rank {}", piece.ref.rank)
+                         : "copies of stashes";
+    }
+    const std::string rank = with_rank ? fmt::format(" of rank {}", piece.ref.rank) : "";
+    return fmt::format(
+        "the {} actions{} ({})", op_words(piece.action.op), rank, how(analysis, piece));
+}
+
+/// How far causes are told apart.
+enum class Grouping { None, ByKindAndRank, ByKind };
+
 /// Reasons of a wait, each once, the longest first.
-std::vector<Reasoned> reasons_of(const StepAnalysis& analysis, const SpanRef& ref) {
+std::vector<Reasoned> reasons_of(const StepAnalysis& analysis,
+                                 const SpanRef& ref,
+                                 Grouping grouping) {
     std::vector<Reasoned> reasons;
     for (const WaitPiece& piece : analysis.pieces_of(ref)) {
-        const std::string what = for_what(analysis, piece);
+        const std::string what =
+            grouping == Grouping::None
+                ? for_what(analysis, piece)
+                : for_kind(analysis, piece, grouping == Grouping::ByKindAndRank);
         auto found = std::ranges::find(reasons, what, &Reasoned::what);
         if (found == reasons.end()) {
             found = reasons.insert(found, {.what = what});
@@ -64,21 +87,42 @@ std::string unexplained_words(Duration time) {
                : short_time(-time) + " less than in the replay of the measured durations";
 }
 
+Duration rest_after(const std::vector<Reasoned>& reasons, std::size_t named) {
+    Duration rest{};
+    for (std::size_t i = named; i < reasons.size(); ++i) {
+        rest += reasons[i].time;
+    }
+    return rest;
+}
+
+/// Number of reasons to name: so many that the others together are smaller than each of them, and
+/// that a single one is not left.
+std::size_t named_of(const std::vector<Reasoned>& reasons) {
+    std::size_t named = std::min(most_named, reasons.size());
+    while (named < reasons.size() && rest_after(reasons, named) >= reasons[named - 1].time) {
+        ++named;
+    }
+    return named + 1 == reasons.size() ? named + 1 : named;
+}
+
 /// ": 1.610 ms for ..., 0.230 ms for ..."
 std::string reason_words(const StepAnalysis& analysis, const SpanRef& ref) {
-    const std::vector<Reasoned> reasons = reasons_of(analysis, ref);
-    std::vector<std::string> parts;
-    Duration rest{};
-    for (std::size_t i = 0; i < reasons.size(); ++i) {
-        if (i < most_named || reasons.size() == most_named + 1) {
-            parts.push_back(fmt::format("{} for {}", short_time(reasons[i].time), reasons[i].what));
-        } else {
-            rest += reasons[i].time;
+    std::vector<Reasoned> reasons = reasons_of(analysis, ref, Grouping::None);
+    std::size_t named = named_of(reasons);
+    for (const Grouping grouping : {Grouping::ByKindAndRank, Grouping::ByKind}) {
+        if (named > most_named + 1) {
+            reasons = reasons_of(analysis, ref, grouping);
+            named = named_of(reasons);
         }
     }
-    if (rest > Duration{}) {
-        parts.push_back(fmt::format(
-            "{} for {} smaller causes together", short_time(rest), reasons.size() - most_named));
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < named; ++i) {
+        parts.push_back(fmt::format("{} for {}", short_time(reasons[i].time), reasons[i].what));
+    }
+    if (named < reasons.size()) {
+        parts.push_back(fmt::format("{} for {} smaller causes together",
+                                    short_time(rest_after(reasons, named)),
+                                    reasons.size() - named));
     }
     const Duration unexplained = analysis.split_of(ref)[WaitPart::Unexplained];
     if (unexplained != Duration{}) {
@@ -98,9 +142,12 @@ std::string slack_words(const StepAnalysis& analysis, const SpanRef& ref) {
     if (!slack) {
         return "";
     }
-    return fmt::format(" {} {}.",
-                       analysis.side() == Side::Predicted ? "Slack" : "Slack as predicted:",
-                       short_time(*slack));
+    const bool predicted = analysis.side() == Side::Predicted;
+    const std::string it = predicted ? "It" : "By the prediction, it";
+    return *slack == Duration{}
+               ? fmt::format(" {} could take no longer without delaying the step.", it)
+               : fmt::format(
+                     " {} could take {} longer without delaying the step.", it, short_time(*slack));
 }
 
 }  // namespace
@@ -217,6 +264,25 @@ std::string most_waited_for_words(const StepAnalysis& analysis) {
                        100 * to_seconds(*most) / to_seconds(whole));
 }
 
+/// After "all of it": "for other ranks to compute".
+std::string_view all_words(WaitPart part) {
+    switch (part) {
+        case WaitPart::Compute:
+            return "for other ranks to compute";
+        case WaitPart::RankBusy:
+            return "for ranks that were busy with other actions";
+        case WaitPart::Link:
+            return "for messages on their links";
+        case WaitPart::Room:
+            return "for room for messages or stashes";
+        case WaitPart::Gradients:
+            return "for sums of gradients";
+        case WaitPart::Unexplained:
+            return "unexplained";
+    }
+    PIPETWIN_EXPECT(false, "part of a wait out of range");
+}
+
 }  // namespace
 
 std::string idle_sentence(const StepAnalysis& analysis) {
@@ -225,7 +291,7 @@ std::string idle_sentence(const StepAnalysis& analysis) {
     const bool several = analysis.side() == Side::Measured && analysis.run().measured &&
                          analysis.run().measured->steps > 1;
     const std::string side = side_name(analysis.run(), analysis.side());
-    std::string text = fmt::format("In {} a rank waited {} of {}, on average",
+    std::string text = fmt::format("In {} a rank waited on average {} of {}",
                                    several ? fmt::format("{} step {}", side, analysis.step())
                                            : fmt::format("this {} step", side),
                                    short_time(idle.wait / std::max(1, ranks)),
@@ -241,6 +307,10 @@ std::string idle_sentence(const StepAnalysis& analysis) {
     const std::vector<int> shares = percents(times, idle.wait);
     std::vector<std::string> parts;
     for (std::size_t number = 0; number < shares.size(); ++number) {
+        if (shares[number] == 100) {
+            return fmt::format(
+                "{}, all of it {}.{}", text, all_words(static_cast<WaitPart>(number)), idlest);
+        }
         if (shares[number] != 0) {
             parts.push_back(
                 fmt::format("{} {} %", words(static_cast<WaitPart>(number)), shares[number]));

@@ -140,7 +140,8 @@ std::string imbalance_words(const std::vector<PlaygroundRank>& ranks) {
         sum += rank.busy;
     }
     return fmt::format(
-        "imbalance: rank {} computes {}, a rank on average {}, and the others wait for it.",
+        "imbalance: rank {0} computes for {1}, the average rank for {2}, and the others wait for "
+        "rank {0}.",
         busiest - ranks.begin(),
         short_time(busiest->busy),
         short_time(sum / static_cast<std::int64_t>(ranks.size())));
@@ -194,6 +195,7 @@ RunData run_of(const PlaygroundSettings& settings, const Plan& plan, const Timel
     run.micro_batches = plan.micro_batches();
     run.own_plan = plan;
     DrawnSide drawn = drawn_side(StepRows(timeline));
+    drawn.data.dispatch = plan->dispatch;
     run.twin.predicted = std::move(drawn.steps);
     run.predicted = std::move(drawn.data);
     return run;

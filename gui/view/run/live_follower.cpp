@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/text/input_file.h"
 #include "core/timeline/compare.h"
+#include "sim/explain/breakdown.h"
 
 namespace pipetwin::gui {
 
@@ -149,6 +150,9 @@ std::shared_ptr<const RunData> LiveFollower::drawn() {
     side.data.form = form_of(reader_->header().schedule);
     if (run.predicted) {
         side.data.memory = run.predicted->memory;  // it follows from the rows
+        if (run.predicted->dispatch && run.plan() != nullptr) {
+            side.data.dispatch = sim::dispatch_in_actions(*run.plan(), steps_.back().timeline);
+        }
     }
     if (run.predicted && spans_of(measured) <= most_compared) {
         try {

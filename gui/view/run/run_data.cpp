@@ -259,6 +259,10 @@ void take_plan(RunData& run, const fs::path& folder, const std::string& plan_has
 void compare_or_note(RunData& run, const Trace& predicted, const Trace& measured) {
     try {
         run.comparison = compare(predicted.timelines, measured.timelines);
+        const std::string nothing = says_nothing(run);
+        if (!nothing.empty()) {
+            run.notes.push_back(nothing);
+        }
     } catch (const std::exception& error) {
         run.problems.push_back(fmt::format("cannot compare the two sides: {}", error.what()));
     }
@@ -388,6 +392,13 @@ void choose_replica(RunData& run, Trace& trace, int replica) {
     trace.timelines.breakdown.reset();
 }
 
+/// Finds what the actions of a side include, where the plan of its trace is known.
+void take_dispatch(RunData& run, const Trace& trace, SideData& side) {
+    if (const Plan* const plan = run.plan(); plan != nullptr && plan->hash() == trace.plan_hash) {
+        side.dispatch = sim::dispatch_in_actions(*plan, median_step(trace.timelines));
+    }
+}
+
 /// Computes the breakdown of the step that is drawn, where the trace has none.
 void break_down(RunData& run, Trace& trace) {
     if (trace.timelines.breakdown || !run.planned || run.planned->plan.hash() != trace.plan_hash) {
@@ -450,9 +461,16 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     if (has_predicted && sides.plan) {
         if (!sides.simulated) {
             run.notes.emplace_back(
-                "A schedule says no times: a forward takes 1 ms, a backward 2 ms, a message none.");
+                "A schedule file has no times. Assumed: forward 1 ms, backward 2 ms, messages "
+                "instant.");
         }
         run.own_plan = std::move(sides.plan);
+    }
+    if (has_predicted) {
+        take_dispatch(run, *predicted, *run.predicted);
+    }
+    if (has_measured) {
+        take_dispatch(run, *measured, *run.measured);
     }
     return run;
 }
@@ -483,6 +501,31 @@ std::optional<Throughput> throughput_of(const RunData& run, Side side) {
     }
     return Throughput{.per_second =
                           data->step > Duration{} ? run.micro_batches / to_seconds(data->step) : 0};
+}
+
+std::string cost_source(const RunData& run) {
+    if (run.measured) {
+        return "";
+    }
+    if (run.planned) {
+        const Profile& profile = run.planned->profile;
+        return profile.source == CostSource::Estimated
+                   ? fmt::format("costs estimated for {}", profile.device)
+                   : "";
+    }
+    return run.own_plan && !run.is_what_if && !run.path.empty() ? "unit costs" : "";
+}
+
+std::string says_nothing(const RunData& run) {
+    if (!run.comparison || run.comparison->noise.steps == 0) {
+        return "";
+    }
+    const Noise& noise = run.comparison->noise;
+    const std::optional<std::string> why = noise.not_measurable();
+    return why ? fmt::format("{}: the errors say nothing about the prediction, as {}.",
+                             noise.verdict(),
+                             *why)
+               : "";
 }
 
 std::string side_name(const RunData& run, Side side) {
@@ -528,6 +571,7 @@ DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve
         side.steps.emplace_back(step);
     }
     side.data = data_of(side.steps, static_cast<int>(median));
+    side.data.noise = timelines.noise;
     const StepRows& step = side.steps[as_index(side.data.median_step)];
     for (std::size_t rank = 0; rank < memory.size() && rank < step.ranks.size(); ++rank) {
         side.data.memory.emplace_back(memory[rank], step.ranks[rank].size());

@@ -36,6 +36,13 @@ struct SideData {
     /// says it.
     std::optional<Schedule> form{};
     std::optional<int> channel_capacity{};  ///< none: not known, or unbounded
+    Noise noise{};                          ///< of the measuring; without steps: not known
+    /// Host time that each compute action includes; none where no plan says it.
+    std::optional<Duration> dispatch{};
+
+    /// Steps of the run that something disturbed, or that warmed it up: the file does not have
+    /// them.
+    int left_out() const { return noise.steps > 0 ? noise.dropped_steps : 0; }
 };
 
 /// The scenario, model, profile and plan of a run, from which what-ifs are made.
@@ -111,6 +118,14 @@ struct Throughput {
 Throughput throughput_of(const Plan& plan, Duration step);
 /// Throughput of a side of a run; none where the side is missing.
 std::optional<Throughput> throughput_of(const RunData& run, Side side);
+
+/// Why the errors of the prediction say nothing about it, in a sentence; "" where they say
+/// something, or the noise of the measuring is not known.
+std::string says_nothing(const RunData& run);
+
+/// What the shown times of a run come from, where that is neither measured nor the costs of a
+/// profile that was measured: "unit costs", "costs estimated for a100-sxm-80"; else "".
+std::string cost_source(const RunData& run);
 
 /// Name of a side: "measured", "emulated" or "predicted"; "" where it is missing.
 std::string side_name(const RunData& run, Side side);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/costs/layer_estimate.h"
 #include "core/costs/profile_json.h"
@@ -66,8 +67,8 @@ FoundCosts estimated_costs(const Scenario& scenario) {
         .micro_batch_size = std::max(1, scenario.training.batch / micro_batches),
         .precision = precision};
     return {.profile = estimated_times(scenario_model(scenario), device, options),
-            .note = fmt::format("The costs of the layers are estimated for {}, without memory. "
-                                "'pipetwin profile {}' measures them on this machine.",
+            .note = fmt::format("Layer costs are estimates for {}. Memory is not estimated. "
+                                "'pipetwin profile {}' measures both on this machine.",
                                 device.name,
                                 scenario.file.string()),
             .estimated = true};
@@ -111,7 +112,10 @@ ScenarioRun simulated(const Scenario& written, FoundCosts costs) {
         run.notes.push_back(std::move(costs.note));
     }
     if (!costs.estimated) {  // else the plan says once more that its costs are not this machine's
-        run.notes.insert(run.notes.end(), plan->notes.begin(), plan->notes.end());
+        for (std::string note : plan->notes) {
+            note.front() = ascii::upper(note.front());
+            run.notes.push_back(note + '.');
+        }
     }
     run.planned = std::make_shared<const PlannedRun>(std::move(scenario),
                                                      std::move(model),

@@ -124,6 +124,9 @@ WhatIfSource::WhatIfSource(std::shared_ptr<const RunData> run) : run_(std::move(
     try {
         if (run_->planned != nullptr) {
             take_planned();
+        } else if (run_->own_plan && schedule_traits(run_->schedule_name).name.empty()) {
+            why_not_ = fmt::format("What-ifs need a built-in schedule; {} is your own.",
+                                   run_->path.filename().string());
         } else if (run_->empty()) {
             why_not_ = "No run is open.";
         } else {
@@ -647,6 +650,7 @@ std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
     }
     DrawnSide drawn = drawn_side(std::move(simulation.rows));
     drawn.data.memory = std::move(simulation.memory);
+    drawn.data.dispatch = step.plan->dispatch;
     run.twin.predicted = std::move(drawn.steps);
     run.predicted = std::move(drawn.data);
     return std::make_shared<const RunData>(std::move(run));

@@ -110,7 +110,8 @@ TEST_F(WhyPanelTest, SaysInOneSentenceWhatTheSelectedActionWaitedFor) {
     select(ref(Side::Predicted, Op::Forward, 1, 0));
     EXPECT_THAT(said(),
                 HasSubstr("1F0 waited 1.25 ms: 1.00 ms for 0F0 on rank 0 (compute), 250 us "
-                          "for the link from rank 0 to rank 1. Slack 0 ns."));
+                          "for the link from rank 0 to rank 1. It could take no longer without "
+                          "delaying the step."));
     EXPECT_EQ(cell(0, WaitModel::ActionColumn), "0SEND_F0");
     EXPECT_EQ(cell(1, WaitModel::ActionColumn), "0F0");
     EXPECT_EQ(cell(1, WaitModel::WhyColumn), "compute");
@@ -209,6 +210,29 @@ TEST_F(WhyPanelTest, NamesTheRanksThatWaitMuchMoreThanOthers) {
     // Rank 0 waits for 3 x 4 ms - 2 x 1 ms of forwards, and for the backwards of the other.
     EXPECT_THAT(idle_sentence(*analysis_of(planned_run(make_plan(costs), {}), Side::Predicted, 0)),
                 AllOf(HasSubstr("Most idle: rank 0 ("), HasSubstr("Most waited for: rank 1 (")));
+}
+
+/// "7.00 ms for 6 smaller causes together" was more than any cause that was named: the first action
+/// of the last of eight ranks waits for seven forwards of 1 ms.
+TEST_F(WhyPanelTest, SumsCausesByKindWhereTheyAreManyAndAlike) {
+    const auto analysis =
+        analysis_of(planned_run(make_plan(pipetwin::testing::plain(ScheduleKind::GPipe, 8, 1)), {}),
+                    Side::Predicted,
+                    0);
+    const SpanRef last = find(analysis->run(), Side::Predicted, {.op = Op::Forward, .stage = 7});
+    EXPECT_THAT(wait_sentence(*analysis, last),
+                HasSubstr("waited 7.00 ms: 7.00 ms for the forward actions (compute)."));
+}
+
+/// The first of two equal ranks waits for computing alone.
+TEST_F(WhyPanelTest, SaysTheOnlyCauseOfAllWaitsInWords) {
+    const auto analysis =
+        analysis_of(planned_run(make_plan(pipetwin::testing::plain(ScheduleKind::GPipe, 2, 1)), {}),
+                    Side::Predicted,
+                    0);
+    EXPECT_THAT(idle_sentence(*analysis),
+                HasSubstr("waited on average 3.00 ms of 6.00 ms, all of it for other ranks to "
+                          "compute."));
 }
 
 TEST_F(WhyPanelTest, EnterGoesToTheActionOfTheRow) {

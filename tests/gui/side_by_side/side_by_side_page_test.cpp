@@ -10,14 +10,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gui/timeline/legend.h"
 #include "gui/view/playground/playground.h"
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
 namespace side_by_side_page_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 std::string figures_of(const RunTile& tile) {
@@ -76,6 +79,35 @@ TEST_F(SideBySideTest, AllPicturesHaveOneTimeAxis) {
     EXPECT_EQ(page_.part().end, Duration(std::chrono::milliseconds(201)));
     EXPECT_GT(shorter.ruler_height, 0);
     EXPECT_EQ(longer.ruler_height, 0) << "the times stand above the first rows";
+}
+
+/// GPipe and 1F1B of m micro-batches take (m + 3) x 3 ms on 4 equal stages.
+TEST_F(SideBySideTest, SaysHowMuchFasterOrSlowerThanTheFirstARunIs) {
+    add("1f1b", 9);   // 36 ms
+    add("1f1b", 5);   // 24 ms
+    add("1f1b", 21);  // 72 ms
+    EXPECT_THAT(figures_of(*page_.tiles()[1]), HasSubstr("1.50 times as fast as the first"));
+    EXPECT_THAT(figures_of(*page_.tiles()[2]), HasSubstr("2.00 times as long as the first"));
+    EXPECT_THAT(figures_of(*page_.tiles()[2]), Not(HasSubstr("another source")));
+}
+
+/// A step at unit costs stood beside a measured one with a ratio and no word about the costs.
+TEST_F(SideBySideTest, SaysWhichCostsARunHasAndThatAnotherHasOthers) {
+    RunData measured = canned_run({.jitter = 0.1});
+    measured.path = "measured";
+    page_.add(std::make_shared<const RunData>(measured));
+    add("1f1b", 21);
+    EXPECT_THAT(figures_of(*page_.tiles()[1]),
+                AllOf(HasSubstr("unit costs"), HasSubstr("whose costs have another source")));
+}
+
+TEST_F(SideBySideTest, ExplainsTheColoursOfAllItsRuns) {
+    add("1f1b");
+    auto* const legend = page_.findChild<Legend*>();
+    EXPECT_TRUE(legend->accessibleDescription().contains("F: forward"));
+    EXPECT_FALSE(legend->accessibleDescription().contains("W:"));
+    add("zb-h1");
+    EXPECT_TRUE(legend->accessibleDescription().contains("W:"));
 }
 
 TEST_F(SideBySideTest, MeasuredStepsBeginAtTheSameTimeAsPredictedOnes) {

@@ -78,7 +78,7 @@ TEST_F(HeatMapPanelTest, ACellSaysItsNumbersOrWhyItHasNone) {
     EXPECT_TRUE(view.sentence_of(*view.cell_of(2, 4)).contains("(measured)"));
 }
 
-TEST_F(HeatMapPanelTest, CountsInWordsAndWritesLargeNumbersOut) {
+TEST_F(HeatMapPanelTest, CountsInWordsAndRoundsLargeNumbersToThreeDigits) {
     HeatMapView& view = panel.view();
     set_one_stage();
     ASSERT_TRUE(view.cell_of(1, 8));
@@ -88,7 +88,7 @@ TEST_F(HeatMapPanelTest, CountsInWordsAndWritesLargeNumbersOut) {
     map.cells.front().per_second = 23456.7;
     map.machine_stages = 6;
     view.show_map(map);
-    EXPECT_TRUE(view.summary().contains("23457 samples/s")) << view.summary().toStdString();
+    EXPECT_TRUE(view.summary().contains("23,500 samples/s")) << view.summary().toStdString();
 }
 
 TEST_F(HeatMapPanelTest, SaysWhichCellIsTheBest) {
@@ -135,7 +135,7 @@ TEST_F(HeatMapPanelTest, TheBestCellIsOneThatTheMachineHasDevicesFor) {
     ASSERT_TRUE(view.best());
     EXPECT_LE(view.map().stages[view.best()->row], 2);
     EXPECT_TRUE(view.sentence_of(*view.best()).contains("(best)"));
-    EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("has devices for 2 ranks"));
+    EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("for up to 2 ranks"));
     EXPECT_TRUE(panel.findChild<QLabel*>()->text().contains("has devices for 2 ranks"));
 }
 

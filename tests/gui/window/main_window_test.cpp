@@ -544,6 +544,17 @@ QString step_panel(MainWindow& window) {
     return visible_text(*window.findChild<DetailsPanel*>());
 }
 
+/// `pipetwin run` says it of such a run, and the window showed the error without a word.
+TEST_F(MainWindowTest, SaysThatTheErrorOfANoisyRunSaysNothing) {
+    RunData run = canned_run({.jitter = 0.1, .steps = 3});
+    run.measured->noise = {.dropped_steps = 37, .steps = 3};
+    run.comparison->noise = run.measured->noise;
+    window_.show_run(std::move(run));
+    EXPECT_TRUE(visible_text(*window_.statusBar()).contains("which says nothing here"));
+    EXPECT_TRUE(step_panel(window_).contains("Quiet steps"));
+    EXPECT_TRUE(step_panel(window_).contains("medians of 3 of 40 steps, those that were quiet"));
+}
+
 TEST_F(MainWindowTest, TheStepInNumbersIsTheOneThatIsLookedAt) {
     window_.show_run(canned_run({.jitter = 0.1, .steps = 4}));
     const Twin& twin = window_.run().twin;

@@ -115,6 +115,7 @@ TEST(Breakdown, DispatchInsideActionsOfAPacedDeviceIsOverheadToo) {
     // that nothing explains then is the gap behind it.
     paced.ranks[0].front().end -= microseconds(1);
     EXPECT_EQ(breakdown(plan, paced).overhead, Duration(microseconds(1)));
+    EXPECT_EQ(dispatch_in_actions(plan, paced), Duration{});
 }
 
 TEST(Breakdown, GapsBetweenMeasuredSpansAreOverhead) {

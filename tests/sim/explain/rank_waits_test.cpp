@@ -77,8 +77,15 @@ TEST(RankWaits, AreSaidInASentence) {
               "its last action.");
     EXPECT_EQ(rank_wait_sentence(waits[0], 1), rank_wait_sentence(waits[0]))
         << "a single smaller cause is named";
-    EXPECT_EQ(rank_wait_sentence(waits[0], 0),
-              "Rank 0 waits 3.00 ms of 6.00 ms (50.0 %): 3.00 ms for 2 smaller causes together.");
+}
+
+/// Seven ranks whose forwards and backwards take the same time are no "smaller causes": their time
+/// together was larger than any that was named.
+TEST(RankWaits, AreSummedByKindWhereTheCausesAreManyAndAlike) {
+    const Plan plan = make_plan(plain(ScheduleKind::GPipe, 8, 1));
+    EXPECT_EQ(rank_wait_sentence(rank_waits(plan, simulate(plan)).front()),
+              "Rank 0 waits 21.0 ms of 24.0 ms (87.5 %): 14.0 ms for backwards of 7 ranks, 7.00 ms "
+              "for forwards of 7 ranks.");
 }
 
 TEST(RankWaits, OfOneRankAreNone) {

@@ -1,13 +1,17 @@
 #include "gui/view/analysis/action_details.h"
 
 #include <limits>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/short_number.h"
+#include "sim/explain/breakdown.h"
+#include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
+#include "tests/support/plain_plan.h"
 
 namespace pipetwin::gui {
 namespace action_details_test {
@@ -150,6 +154,70 @@ TEST(BreakdownLines, LeaveOutWhatIsZeroOnBothSides) {
     ASSERT_EQ(lines.size(), 1U);
     EXPECT_EQ(lines[0].name, "forward");
     EXPECT_EQ(lines[0].measured, "");
+}
+
+/// "By action" said that forwards were predicted 38 % too long, and "Breakdown" beside it that they
+/// were predicted too short: a predicted forward includes its dispatch, and a measured one does
+/// not.
+TEST(OpLines, LeaveTheDispatchOutOfBothSides) {
+    RunData run = jittered();
+    run.predicted->dispatch = std::chrono::microseconds(250);
+    run.measured->dispatch = Duration{};
+    // 2 ranks with 3 forwards of 1 ms each.
+    EXPECT_EQ(line(op_lines(run, 0), "forward").predicted, "4.50 ms");
+    Duration measured{};
+    for (const RowIndex& row : run.twin.measured.front().ranks) {
+        for (int cell = 0; cell < row.size(); ++cell) {
+            measured += row.op(cell) == Op::Forward ? row.end(cell) - row.ready(cell) : Duration{};
+        }
+    }
+    EXPECT_EQ(line(op_lines(run, 0), "forward").measured, short_time(measured));
+    EXPECT_THAT(op_heading(run), HasSubstr("without dispatch"));
+    EXPECT_THAT(dispatch_note(run), HasSubstr("includes 250 us of dispatch"));
+    EXPECT_THAT(details_of(run, find(run, Side::Measured, b2_of_0)).note,
+                HasSubstr("includes 250 us of dispatch"));
+    run.measured->dispatch = run.predicted->dispatch;  // a paced device
+    EXPECT_EQ(dispatch_note(run), "");
+    run.predicted->dispatch.reset();
+    EXPECT_THAT(op_heading(run), HasSubstr("predicted ones include the dispatch"));
+}
+
+/// Sums over two ranks in one table are twice the means over the ranks in the other.
+TEST(OpLines, AgreeWithTheBreakdown) {
+    PlanParts parts = make_plan(pipetwin::testing::plain(ScheduleKind::GPipe, 2, 2)).parts();
+    parts.dispatch = std::chrono::microseconds(10);
+    const Plan plan = Plan::make(std::move(parts));
+    std::mt19937 random(3);
+    const Timeline measured = jittered_step(plan, random);
+    RunData run = *planned_run(plan, {measured});
+    run.predicted->dispatch = plan->dispatch;
+    run.measured->dispatch = sim::dispatch_in_actions(plan, measured);
+    const Breakdown predicted_means = sim::breakdown(plan, sim::simulate(plan));
+    const Breakdown measured_means = sim::breakdown(plan, measured);
+    const std::vector<DetailLine> lines = op_lines(run, 0);
+    EXPECT_EQ(line(lines, "forward").predicted, short_time(2 * predicted_means.forward));
+    EXPECT_EQ(line(lines, "forward").measured, short_time(2 * measured_means.forward));
+    EXPECT_EQ(line(lines, "backward").predicted, short_time(2 * predicted_means.backward));
+    EXPECT_EQ(line(lines, "backward").measured, short_time(2 * measured_means.backward));
+}
+
+TEST(StepsWords, SayThatATraceHasTheQuietSteps) {
+    RunData run = canned_run({.ranks = 2, .micro_batches = 2, .steps = 3});
+    EXPECT_EQ(steps_words(run), "3 steps");
+    run.measured->noise = {.dropped_steps = 37, .steps = 3};
+    EXPECT_EQ(steps_words(run), "3 of 40 steps, those that were quiet");
+}
+
+TEST(SaysNothing, WhereTheNoiseOfTheMeasuringIsTooLarge) {
+    RunData run = jittered();
+    EXPECT_EQ(says_nothing(run), "");  // the noise is not known
+    run.comparison->noise = {.dropped_steps = 2, .steps = 3};
+    EXPECT_EQ(
+        says_nothing(run),
+        "The run is too short to be compared: the errors say nothing about the prediction, as "
+        "fewer than 11 steps were quiet (3).");
+    run.comparison->noise = {.dropped_steps = 2, .steps = 11};
+    EXPECT_EQ(says_nothing(run), "");
 }
 
 TEST(PlanLine, CountsInWords) {

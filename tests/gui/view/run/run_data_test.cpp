@@ -10,6 +10,7 @@
 #include "core/schedule/generators/generate.h"
 #include "gui/view/analysis/step_analysis.h"
 #include "gui/view/analysis/wait_words.h"
+#include "gui/view/what_if/what_if.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 
@@ -90,6 +91,35 @@ TEST_F(RunFolder, GivesBothSidesAlignedAndCompared) {
     EXPECT_EQ(run.twin.rank_count(), 4);
     EXPECT_EQ(run.predicted->step, std::chrono::milliseconds(330));  // (8 + 3) * 30
     EXPECT_EQ(run.twin.span({.side = Side::Measured})->begin, Duration{0});
+}
+
+TEST_F(RunFolder, AScheduleOfOnesOwnHasNoWhatIfs) {
+    const auto run = std::make_shared<const RunData>(
+        load_run(write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")));
+    EXPECT_EQ(WhatIfSource(run).why_not(),
+              "What-ifs need a built-in schedule; two.csv is your own.");
+    EXPECT_THAT(run->notes, ElementsAre(HasSubstr("A schedule file has no times.")));
+    EXPECT_EQ(cost_source(*run), "unit costs");
+}
+
+TEST_F(RunFolder, KnowsTheDispatchInItsActionsWhereThePlanIsKnown) {
+    const RunData run = load_run(write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"));
+    EXPECT_EQ(run.predicted->dispatch, Duration{});  // unit costs
+    write_both();
+    EXPECT_FALSE(load_run(folder()).predicted->dispatch.has_value());
+}
+
+/// The window said "error -3.19 %" of a run of which `pipetwin run` says that its error says
+/// nothing.
+TEST_F(RunFolder, NotesThatTheErrorsOfANoisyRunSayNothing) {
+    const Timeline step = sim::simulate(plan());
+    write("predicted.trace.json", print_chrome_trace(trace(Origin::Predicted, {step})));
+    Trace measured = trace(Origin::Measured, {slower(step, 5, {}), slower(step, 6, {})});
+    measured.timelines.noise = {.dropped_steps = 38, .steps = 2};
+    write("measured.trace.json", print_chrome_trace(measured));
+    const RunData run = load_run(folder());
+    EXPECT_THAT(run.notes, ElementsAre(HasSubstr("the errors say nothing about the prediction")));
+    EXPECT_EQ(run.measured->left_out(), 38);
 }
 
 TEST_F(RunFolder, DrawsTheStepNearestTheMedian) {
@@ -267,8 +297,10 @@ TEST_F(RunFolder, AScheduleFileSaysWhatItsRanksWaitFor) {
     EXPECT_EQ(analysis.note(), "");
     EXPECT_TRUE(analysis.as_planned());
     const SpanRef b0 = find(*run, Side::Predicted, {.op = Op::Backward});
-    EXPECT_EQ(wait_sentence(analysis, b0),
-              "0B0 waited 2.00 ms: 2.00 ms for 1B0 on rank 1 (compute). Slack 1.00 ms.");
+    EXPECT_EQ(
+        wait_sentence(analysis, b0),
+        "0B0 waited 2.00 ms: 2.00 ms for 1B0 on rank 1 (compute). It could take 1.00 ms longer "
+        "without delaying the step.");
     const SpanRef end{
         .side = Side::Predicted, .rank = 1, .cell = run->twin.row(Side::Predicted, 0, 1)->size()};
     EXPECT_EQ(wait_sentence(analysis, end),

@@ -60,7 +60,7 @@ TEST_F(ScenarioRunTest, AScenarioWithoutMeasuredCostsIsEstimatedAndSaysSo) {
     EXPECT_EQ(run.micro_batches, 4);
     EXPECT_EQ(run.scenario.filename(), "small.toml");
     ASSERT_THAT(run.notes, Not(IsEmpty()));
-    EXPECT_THAT(run.notes.front(), HasSubstr("estimated for"));
+    EXPECT_THAT(run.notes.front(), HasSubstr("estimates for"));
     EXPECT_THAT(run.notes.front(), HasSubstr("pipetwin profile"));
     EXPECT_THAT(run.predicted->memory, IsEmpty());
     ASSERT_NE(run.plan(), nullptr) << "waits are explained by the plan";
