@@ -124,18 +124,22 @@ WhatIfSource::WhatIfSource(std::shared_ptr<const RunData> run) : run_(std::move(
     try {
         if (run_->planned != nullptr) {
             take_planned();
-        } else if (run_->own_plan && schedule_traits(run_->schedule_name).name.empty()) {
-            why_not_ = fmt::format("What-ifs need a built-in schedule; {} is your own.",
-                                   run_->path.filename().string());
         } else if (run_->empty()) {
             why_not_ = "No run is open.";
         } else {
             take_trace();
         }
     } catch (const std::exception& error) {
+        const bool is_built_in = std::ranges::any_of(
+            known_schedules(),
+            [&](const ScheduleName& known) { return known.name == run_->schedule_name; });
         why_not_ =
-            fmt::format("The run has no scenario, and its trace does not suffice for what-ifs: {}.",
-                        sentence_of(error));
+            run_->own_plan && !is_built_in
+                ? fmt::format("What-ifs need a built-in schedule; {} is your own.",
+                              run_->path.filename().string())
+                : fmt::format(
+                      "The run has no scenario, and its trace does not suffice for what-ifs: {}.",
+                      sentence_of(error));
     }
 }
 

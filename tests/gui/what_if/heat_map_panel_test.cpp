@@ -135,8 +135,8 @@ TEST_F(HeatMapPanelTest, TheBestCellIsOneThatTheMachineHasDevicesFor) {
     ASSERT_TRUE(view.best());
     EXPECT_LE(view.map().stages[view.best()->row], 2);
     EXPECT_TRUE(view.sentence_of(*view.best()).contains("(best)"));
-    EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("for up to 2 ranks"));
-    EXPECT_TRUE(panel.findChild<QLabel*>()->text().contains("has devices for 2 ranks"));
+    EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("devices for 2 ranks"));
+    EXPECT_TRUE(panel.findChild<QLabel*>()->text().contains("for up to 2 ranks"));
 }
 
 /// Numbers are read in every cell that fits, however small the view is: it shows fewer of them.

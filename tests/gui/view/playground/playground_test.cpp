@@ -57,7 +57,7 @@ TEST(Playground, ChunksCutTheSameWorkInMorePieces) {
 
 TEST(Playground, NamesTheSlowStageAsTheLargestCause) {
     const PlaygroundStep step = play({.micro_batches = 64, .factors = {1, 1, 2, 1}});
-    EXPECT_THAT(step.headline, HasSubstr("imbalance: rank 2 computes 384 ms"));
+    EXPECT_THAT(step.headline, HasSubstr("imbalance: rank 2 computes for 384 ms"));
     // (3 x 192 + 384) / 4
     EXPECT_THAT(step.headline, HasSubstr("the average rank for 240 ms"));
     EXPECT_EQ(step.form.why_not, "No closed form: the stages are uneven.");
