@@ -53,7 +53,7 @@ class ExportSource {
         /// Sizes of the model: the scenario's own, or those of `know_sizes`.
         ScenarioParts::ModelPart model;
 
-        /// Of all replicas, and of all that share a rank.
+        /// Devices of all replicas, and of all that share a rank.
         int devices() const {
             return schedule.rank_count() * scenario.pipeline.data_parallel *
                    scenario.pipeline.tensor_parallel;

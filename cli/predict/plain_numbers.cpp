@@ -274,11 +274,10 @@ std::vector<double> numbers(const std::string& text, std::string_view option) {
 }
 
 std::string with_options(std::string hint) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> words{
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 3> words{
         {{"micro_batches = ", "--micro-batches "},
          {"chunks = ", "--chunks "},
-         {"schedule = \"gpipe\"", "--schedule gpipe"},
-         {"a group size of ", "--group-size "}}};
+         {"schedule = \"gpipe\"", "--schedule gpipe"}}};
     for (const auto& [key, option] : words) {
         if (const std::size_t at = hint.find(key); at != std::string::npos) {
             hint.replace(at, key.size(), option);
