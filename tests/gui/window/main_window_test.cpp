@@ -7,10 +7,10 @@
 #include <thread>
 #include <unordered_map>
 
-#include <QAbstractScrollArea>
 #include <QAbstractButton>
 #include <QAbstractItemModelTester>
 #include <QAbstractItemView>
+#include <QAbstractScrollArea>
 #include <QApplication>
 #include <QDropEvent>
 #include <QFrame>
