@@ -129,14 +129,14 @@ TEST(ParseOptions, KeepsOverridesInOrderAndPutsTheSeedLast) {
     const Parsed parsed = parse_options({"run",
                                          "x.toml",
                                          "--set",
-                                         "training.seed=3",
+                                         "training.batch=3",
                                          "--seed",
                                          "7",
                                          "--set",
                                          "pipeline.schedule=a=b"});
     const auto& options = std::get<RunOptions>(std::get<Command>(parsed));
     ASSERT_EQ(options.common.overrides.size(), 3U);
-    EXPECT_EQ(options.common.overrides[0].key, "training.seed");
+    EXPECT_EQ(options.common.overrides[0].key, "training.batch");
     EXPECT_EQ(options.common.overrides[1].key, "pipeline.schedule");
     EXPECT_EQ(options.common.overrides[1].value, "a=b");
     EXPECT_EQ(options.common.overrides[2].key, "training.seed");

@@ -95,7 +95,7 @@ TEST_F(PlanCommand, OnePlanIsNoPlural) {
         "recompute = \"none\"\ndata_parallel = 1\ntensor_parallel = 1\n");
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out,
-                HasSubstr("1 combination is open: 1 was simulated, 0 cannot be faster"));
+                HasSubstr("1 combination was possible: 1 was simulated, 0 cannot be faster"));
 }
 
 // A device has room for one layer. The second cannot begin before 1 ms, and has 24 ms to do; the

@@ -47,7 +47,7 @@ TEST(PlanDevices, CostsOfAnotherDeviceAreRefusedNamingBoth) {
     profile.device = "v100-sxm2";
     SettledScenario scenario = partitioned({2, 3});
     EXPECT_THAT(plan_of(scenario, profile)->notes,
-                ElementsAre(AllOf(HasSubstr("those of device 'v100-sxm2'"),
+                ElementsAre(AllOf(HasSubstr("the costs are for 'v100-sxm2'"),
                                   HasSubstr("the scenario names no device"))));
     scenario.cluster.device = "a100-sxm-80";
     const Error error = plan_error_of(scenario, profile);
