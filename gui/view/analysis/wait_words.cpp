@@ -58,7 +58,7 @@ std::string for_kind(const StepAnalysis& analysis, const WaitPiece& piece, bool 
         "the {} actions{} ({})", op_words(piece.action.op), rank, how(analysis, piece));
 }
 
-/// How far causes are told apart.
+/// By what the causes of a wait are put together: not at all, by kind and rank, or by kind.
 enum class Grouping { None, ByKindAndRank, ByKind };
 
 /// Reasons of a wait, each once, the longest first.

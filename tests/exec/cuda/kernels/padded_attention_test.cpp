@@ -77,7 +77,7 @@ struct Outputs {
     Numbers k;
 };
 
-/// Probabilities of keys that are no padding; 0 for the others, which nobody writes.
+/// The probabilities with 0 at padded keys, which no kernel writes.
 Numbers without_padding(const Case& c, Numbers probabilities) {
     for (std::size_t i = 0; i < probabilities.size(); ++i) {
         const auto at = static_cast<std::int64_t>(i);
