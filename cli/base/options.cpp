@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/base/option_hints.h"
 #include "cli/base/usage_error.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -944,84 +945,6 @@ Command Grammar::selected() const {
     return with_common(view_);
 }
 
-/// What other programs call an option of ours.
-struct ForeignOption {
-    std::string_view theirs;
-    std::string_view ours;
-};
-
-constexpr std::array foreign_options{ForeignOption{"--seq", "--sequence"},
-                                     ForeignOption{"--seq-len", "--sequence"},
-                                     ForeignOption{"--seq-length", "--sequence"},
-                                     ForeignOption{"--sequence-length", "--sequence"},
-                                     ForeignOption{"--max-seq-len", "--sequence"},
-                                     ForeignOption{"--context", "--sequence"},
-                                     ForeignOption{"--context-length", "--sequence"},
-                                     ForeignOption{"--batch", "--batch-tokens"},
-                                     ForeignOption{"--batch-size", "--batch-tokens"},
-                                     ForeignOption{"--global-batch-size", "--batch-tokens"},
-                                     ForeignOption{"--cost", "--price"},
-                                     ForeignOption{"--gpu-price", "--price"},
-                                     ForeignOption{"--dtype", "--precision"},
-                                     ForeignOption{"--gpus", "--nodes"},
-                                     ForeignOption{"--num-gpus", "--nodes"},
-                                     ForeignOption{"--ngpus", "--nodes"},
-                                     ForeignOption{"--devices", "--nodes"},
-                                     ForeignOption{"--world-size", "--nodes"},
-                                     ForeignOption{"--num-nodes", "--nodes"},
-                                     ForeignOption{"--nnodes", "--nodes"},
-                                     ForeignOption{"--gpu", "--cluster"},
-                                     ForeignOption{"--hardware", "--cluster"},
-                                     ForeignOption{"--schedules", "--schedule"},
-                                     ForeignOption{"--output", "--out"},
-                                     ForeignOption{"--nproc-per-node", "--ranks"},
-                                     ForeignOption{"--np", "--ranks"},
-                                     ForeignOption{"--verbose-level", "--verbose"}};
-
-constexpr std::array<std::string_view, 9> commands_of_scenarios{
-    "run", "simulate", "plan", "profile", "model", "train", "launch", "check", "export"};
-
-/// The key of a scenario that an option is the name of, with its table, as in "--shard" or "--tp";
-/// empty: there is none, or the command reads no scenario.
-std::string key_of_option(const std::string& command, const std::string& option) {
-    if (std::ranges::find(commands_of_scenarios, command) == commands_of_scenarios.end()) {
-        return "";
-    }
-    std::string word = option.substr(std::min(option.size(), option.find_first_not_of('-')));
-    std::ranges::replace(word, '-', '_');
-    for (const KeyGroup& group : all_key_groups()) {
-        if (!group.where.starts_with('[') || group.where.starts_with("[[")) {
-            continue;
-        }
-        std::vector<std::string_view> names;
-        std::ranges::transform(group.keys, std::back_inserter(names), &KeyFacts::name);
-        if (const std::string_view same = same_word(word, names); !same.empty()) {
-            const std::string table = group.where.substr(1, group.where.find(']') - 1);
-            return fmt::format("{}.{}", table, same);
-        }
-    }
-    return "";
-}
-
-/// What to write in place of an option that the command does not know.
-std::string hint_for_option(const CLI::App& command,
-                            const std::string& word,
-                            const std::vector<std::string_view>& known) {
-    const auto* const foreign = std::ranges::find(foreign_options, word, &ForeignOption::theirs);
-    if (foreign != foreign_options.end() && std::ranges::count(known, foreign->ours) > 0) {
-        return foreign->ours == "--nodes"
-                   ? "did you mean '--nodes'? 8 nodes of --cluster 8x-h100-sxm have 64 GPUs"
-                   : fmt::format("did you mean '{}'?", foreign->ours);
-    }
-    const std::string_view near = nearest_word(word, known);
-    const std::string key = key_of_option(command.get_name(), word);
-    if (!key.empty() && !near.starts_with(word)) {
-        return fmt::format("it is a key of the scenario: --set {}=VALUE", key);
-    }
-    return near.empty() ? fmt::format("'pipetwin {} --help' lists its options", command.get_name())
-                        : fmt::format("did you mean '{}'?", near);
-}
-
 /// Refuses what the command did not take, naming the nearest option it knows.
 void refuse_extras(const CLI::App& command) {
     const std::vector<std::string> extras = command.remaining();
@@ -1047,7 +970,7 @@ void refuse_extras(const CLI::App& command) {
     throw Error(ErrorKind::Usage,
                 "",
                 fmt::format("'{}' has no option '{}'", command.get_name(), word),
-                hint_for_option(command, word, known));
+                hint_for_option(command.get_name(), word, known));
 }
 
 /// The words that `launch` calls each process with.

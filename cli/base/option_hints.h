@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipetwin::cli {
+
+/// What to write in place of the option `word`, as in "--seq", that the command does not have:
+/// the option of another program's word, a key of the scenario, or the nearest of the `known` ones.
+std::string hint_for_option(const std::string& command,
+                            const std::string& word,
+                            const std::vector<std::string_view>& known);
+
+}  // namespace pipetwin::cli
