@@ -155,33 +155,6 @@ void CrossEntropyOfTwo::join_backward_input(LayerCall& call,
     call.done(Op::BackwardInput);
 }
 
-void CrossEntropyOfTwo::join_backward_weight(LayerCall& /*call*/,
-                                             Kept& /*kept*/,
-                                             std::span<const ConstView> /*x*/,
-                                             ConstView /*dy*/) {}
-
-void CrossEntropyOfTwo::join_backward(LayerCall& call,
-                                      Kept& kept,
-                                      std::span<const ConstView> x,
-                                      ConstView dy,
-                                      std::span<const InputGradient> dx) {
-    join_backward_input(call, kept, x, dy, dx);
-}
-
-void CrossEntropyOfTwo::forward(
-    LayerCall& /*call*/, ConstView /*x*/, ConstView /*skip*/, View /*y*/, Kept& /*kept*/) {
-    throw InternalError("a loss of two outputs has two inputs");
-}
-
-void CrossEntropyOfTwo::backward_input(LayerCall& /*call*/,
-                                       Kept& /*kept*/,
-                                       ConstView /*x*/,
-                                       ConstView /*dy*/,
-                                       ConstView /*skip*/,
-                                       View /*dx*/) {
-    throw InternalError("a loss of two outputs has two inputs");
-}
-
 BinaryCrossEntropy::BinaryCrossEntropy(const SampleShape& input, NumberFormat format)
     : ExecutableLayer(input, after_loss, format) {}
 

@@ -64,20 +64,6 @@ class CrossEntropyOfTwo final : public JoiningLayer {
                              std::span<const ConstView> x,
                              ConstView dy,
                              std::span<const InputGradient> dx) override;
-    void join_backward_weight(LayerCall& call,
-                              Kept& kept,
-                              std::span<const ConstView> x,
-                              ConstView dy) override;
-    void join_backward(LayerCall& call,
-                       Kept& kept,
-                       std::span<const ConstView> x,
-                       ConstView dy,
-                       std::span<const InputGradient> dx) override;
-
-    /// The loss has two inputs: these throw InternalError.
-    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
-    void backward_input(
-        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 
   private:
     Options options_;

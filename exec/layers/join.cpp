@@ -45,33 +45,6 @@ void Join::join_backward_input(LayerCall& call,
     }
 }
 
-void Join::join_backward_weight(LayerCall& /*call*/,
-                                Kept& /*kept*/,
-                                std::span<const ConstView> /*x*/,
-                                ConstView /*dy*/) {}
-
-void Join::join_backward(LayerCall& call,
-                         Kept& kept,
-                         std::span<const ConstView> x,
-                         ConstView dy,
-                         std::span<const InputGradient> dx) {
-    join_backward_input(call, kept, x, dy, dx);
-}
-
-void Join::forward(
-    LayerCall& /*call*/, ConstView /*x*/, ConstView /*skip*/, View /*y*/, Kept& /*kept*/) {
-    throw InternalError("a join has several inputs");
-}
-
-void Join::backward_input(LayerCall& /*call*/,
-                          Kept& /*kept*/,
-                          ConstView /*x*/,
-                          ConstView /*dy*/,
-                          ConstView /*skip*/,
-                          View /*dx*/) {
-    throw InternalError("a join has several inputs");
-}
-
 namespace {
 
 /// All positions of a sample side by side, in one row.

@@ -32,20 +32,6 @@ class Join final : public JoiningLayer {
                              std::span<const ConstView> x,
                              ConstView dy,
                              std::span<const InputGradient> dx) override;
-    void join_backward_weight(LayerCall& call,
-                              Kept& kept,
-                              std::span<const ConstView> x,
-                              ConstView dy) override;
-    void join_backward(LayerCall& call,
-                       Kept& kept,
-                       std::span<const ConstView> x,
-                       ConstView dy,
-                       std::span<const InputGradient> dx) override;
-
-    /// A join has several inputs: these throw InternalError.
-    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
-    void backward_input(
-        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 
   private:
     bool is_sum_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
+#include "core/base/error.h"
 
 namespace pipetwin::exec {
 
@@ -254,5 +255,33 @@ void ExecutableLayer::backward(
 
 JoiningLayer::JoiningLayer(std::vector<SampleShape> inputs, SampleShape output, NumberFormat format)
     : ExecutableLayer(inputs.front(), output, format), inputs_(std::move(inputs)) {}
+
+void JoiningLayer::join_backward_weight(LayerCall& /*call*/,
+                                        Kept& /*kept*/,
+                                        std::span<const ConstView> /*x*/,
+                                        ConstView /*dy*/) {}
+
+void JoiningLayer::join_backward(LayerCall& call,
+                                 Kept& kept,
+                                 std::span<const ConstView> x,
+                                 ConstView dy,
+                                 std::span<const InputGradient> dx) {
+    join_backward_input(call, kept, x, dy, dx);
+    join_backward_weight(call, kept, x, dy);
+}
+
+void JoiningLayer::forward(
+    LayerCall& /*call*/, ConstView /*x*/, ConstView /*skip*/, View /*y*/, Kept& /*kept*/) {
+    throw InternalError("a layer that joins outputs reads several");
+}
+
+void JoiningLayer::backward_input(LayerCall& /*call*/,
+                                  Kept& /*kept*/,
+                                  ConstView /*x*/,
+                                  ConstView /*dy*/,
+                                  ConstView /*skip*/,
+                                  View /*dx*/) {
+    throw InternalError("a layer that joins outputs reads several");
+}
 
 }  // namespace pipetwin::exec

@@ -306,17 +306,22 @@ class JoiningLayer : public ExecutableLayer {
                                      std::span<const ConstView> x,
                                      ConstView dy,
                                      std::span<const InputGradient> dx) = 0;
-    /// dw += dy df/dw, behind `join_backward_input`.
+    /// dw += dy df/dw, behind `join_backward_input`; nothing where there are no parameters.
     virtual void join_backward_weight(LayerCall& call,
                                       Kept& kept,
                                       std::span<const ConstView> x,
-                                      ConstView dy) = 0;
+                                      ConstView dy);
     /// Both gradients; no dx_k may be an x.
     virtual void join_backward(LayerCall& call,
                                Kept& kept,
                                std::span<const ConstView> x,
                                ConstView dy,
-                               std::span<const InputGradient> dx) = 0;
+                               std::span<const InputGradient> dx);
+
+    /// For a layer that may read one output alone; any other throws InternalError.
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 
   private:
     std::vector<SampleShape> inputs_;

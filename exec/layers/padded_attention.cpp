@@ -292,18 +292,4 @@ void CrossAttention::join_backward(LayerCall& call,
     inputs_backward(call, kept, dx);
 }
 
-void CrossAttention::forward(
-    LayerCall& /*call*/, ConstView /*x*/, ConstView /*skip*/, View /*y*/, Kept& /*kept*/) {
-    throw InternalError("an attention to another sequence has two inputs");
-}
-
-void CrossAttention::backward_input(LayerCall& /*call*/,
-                                    Kept& /*kept*/,
-                                    ConstView /*x*/,
-                                    ConstView /*dy*/,
-                                    ConstView /*skip*/,
-                                    View /*dx*/) {
-    throw InternalError("an attention to another sequence has two inputs");
-}
-
 }  // namespace pipetwin::exec

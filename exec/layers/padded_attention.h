@@ -133,11 +133,6 @@ class CrossAttention final : public JoiningLayer {
                        ConstView dy,
                        std::span<const InputGradient> dx) override;
 
-    /// An attention to another sequence has two inputs: these throw InternalError.
-    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
-    void backward_input(
-        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
-
   private:
     void heads_backward(LayerCall& call, Kept& kept, ConstView gradient);
     void weights_backward(LayerCall& call,
