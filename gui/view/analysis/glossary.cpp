@@ -63,8 +63,8 @@ std::span<const GlossaryEntry> glossary() {
             "wait",
             "the time from the moment a rank turns to an action until its inputs are there"},
         GlossaryEntry{"rank busy",
-                      "a cause of a wait: the input could have been made earlier, but its rank was "
-                      "at work on an action that its order lists first"},
+                      "a cause of a wait: the rank that makes the input was busy with an action that "
+                      "comes earlier in its own order"},
         GlossaryEntry{"unexplained",
                       "the part of a measured wait that the replay does not reproduce"},
         GlossaryEntry{"critical path",
