@@ -62,9 +62,10 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{
             "wait",
             "the time from the moment a rank turns to an action until its inputs are there"},
-        GlossaryEntry{"rank busy",
-                      "a cause of a wait: the rank that makes the input was busy with an action that "
-                      "comes earlier in its own order"},
+        GlossaryEntry{
+            "rank busy",
+            "a cause of a wait: the rank that makes the input was busy with an action that "
+            "comes earlier in its own order"},
         GlossaryEntry{"unexplained",
                       "the part of a measured wait that the replay does not reproduce"},
         GlossaryEntry{"critical path",
