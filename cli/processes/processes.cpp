@@ -393,7 +393,9 @@ void Processes::run(Console& console, const std::function<void()>& work) {
     if (!all) {
         // The first that is left speaks, and takes the others with it.
         std::this_thread::sleep_for(turn * group_->index());
-        if ((!failure || follows) && monitor_->lost()) {
+        // That channels were closed says nothing of its own. Some process has not come here, even
+        // where the first, which hears of all, has ended before it could name it.
+        if (follows || (!failure && monitor_->lost())) {
             failure = loss();
         }
         if (failure) {
