@@ -120,6 +120,7 @@ const std::vector<std::string>& view_names() {
                                                 "errors",
                                                 "heat-map",
                                                 "critical-path",
+                                                "translations",
                                                 "runs",
                                                 "run",
                                                 "start",

@@ -28,6 +28,7 @@
 #include "gui/panels/details_panel.h"
 #include "gui/panels/error_panel.h"
 #include "gui/panels/op_table.h"
+#include "gui/panels/translations_panel.h"
 #include "gui/panels/why_panel.h"
 #include "gui/playground/playground_page.h"
 #include "gui/run/run_list.h"
@@ -77,6 +78,7 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       actions_(new OpTablePanel(selection_, this)),
       errors_(new ErrorPanel(selection_, this)),
       critical_path_(new CriticalPathPanel(selection_, this)),
+      translations_(new TranslationsPanel(this)),
       runs_(new CompareRunsPanel(this)),
       training_(new RunPanel({}, this)),
       legend_(new Legend(this)),
@@ -173,6 +175,7 @@ void MainWindow::build_panels() {
     add_panel(below_, errors_, "errors", tr("Errors"));
     add_panel(below_, heat_map_, "heat-map", tr("Heat map"));
     add_panel(below_, critical_path_, "critical-path", tr("Critical path"));
+    add_panel(below_, translations_, "translations", tr("Translations"));
     add_panel(below_, runs_, "runs", tr("Compare runs"));
     add_panel(below_, training_, "run", tr("Train"));
     auto* const across = new QSplitter(Qt::Horizontal, this);
@@ -333,6 +336,8 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     actions_->show_run(run_);
     errors_->show_run(run_);
     critical_path_->show_run(run_);
+    translations_->show_run(run_);
+    below_->setTabVisible(below_->indexOf(translations_), !run_->translations.empty());
 }
 
 /// Shows the step of the selection in numbers, else the one in sight; of many in sight the main
@@ -404,6 +409,7 @@ void MainWindow::set_theme(Theme theme) {
     actions_->set_colors(palette);
     errors_->set_colors(palette);
     critical_path_->set_colors(palette);
+    translations_->set_colors(palette);
     training_->set_colors(palette);
     legend_->set_colors(palette);
     start_->set_colors(palette);

@@ -38,6 +38,7 @@ class WhatIfPanel;
 class WhyPanel;
 class Selection;
 class TimelineView;
+class TranslationsPanel;
 
 /// The window: menus and keys, the timeline below its minimap, panels at the right and below, the
 /// step's numbers at the foot. Reading happens on a worker; a file that cannot be read becomes a
@@ -221,6 +222,7 @@ class MainWindow : public QMainWindow {
     OpTablePanel* actions_;
     ErrorPanel* errors_;
     CriticalPathPanel* critical_path_;
+    TranslationsPanel* translations_;
     CompareRunsPanel* runs_;
     RunPanel* training_;
     Legend* legend_;

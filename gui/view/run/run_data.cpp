@@ -34,6 +34,7 @@ constexpr const char* predicted_file = "predicted.trace.json";
 constexpr const char* measured_file = "measured.trace.json";
 constexpr const char* scenario_file = "scenario.toml";
 constexpr const char* profile_file = "profile.json";
+constexpr const char* report_file = "report.json";
 constexpr std::size_t most_violations = 10;
 
 /// Content of the files, before it is drawn.
@@ -366,6 +367,14 @@ void take_simulated(RunData& run, Sides& sides) {
     }
 }
 
+void take_translations(RunData& run, const fs::path& folder) {
+    try {
+        run.translations = read_translations(folder / report_file);
+    } catch (const std::exception& error) {
+        run.problems.emplace_back(error.what());
+    }
+}
+
 /// From here on the trace is that of one replica.
 void choose_replica(RunData& run, Trace& trace, int replica) {
     std::vector<Timeline>& steps = trace.timelines.steps;
@@ -444,6 +453,9 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     merge_ranks(sides, run.problems);
     if (!planned_in.empty() && (sides.predicted || sides.measured)) {
         take_plan(run, planned_in, (sides.predicted ? sides.predicted : sides.measured)->plan_hash);
+    }
+    if (!planned_in.empty()) {
+        take_translations(run, planned_in);
     }
     if (sides.measured) {
         choose_replica(run, *sides.measured, replica);

@@ -13,6 +13,7 @@
 #include "core/scenario/settled_scenario.h"
 #include "core/timeline/compare.h"
 #include "gui/view/run/memory_row.h"
+#include "gui/view/run/translations.h"
 #include "gui/view/run/twin.h"
 
 namespace pipetwin::gui {
@@ -69,6 +70,7 @@ struct RunData {
     std::optional<Comparison> comparison;  ///< where both sides are there and have the same rows
     std::shared_ptr<const PlannedRun> planned;  ///< null where the folder does not say
     std::optional<Plan> own_plan;       ///< of a what-if of such a run, and of a schedule file
+    Translations translations{};        ///< of a translation model's held-out texts
     std::vector<std::string> problems;  ///< what could not be read or compared, in sentences
     std::filesystem::path scenario{};   ///< that it was simulated from; empty for any other run
     std::vector<std::string> notes{};   ///< what a reader of the run has to know, in sentences

@@ -1,0 +1,126 @@
+#include "gui/panels/translations_panel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <QHeaderView>
+#include <QLabel>
+#include <QSplitter>
+#include <QTreeView>
+#include <QVBoxLayout>
+
+#include "core/base/as_index.h"
+#include "gui/base/panel_text.h"
+#include "gui/base/plain_text.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+QString score(double value) {
+    return QString::number(value, 'f', 1);
+}
+
+QString score_text(const Translations::Scores& scores, int column) {
+    switch (column) {
+        case 0:
+            return QString::fromStdString(scores.direction);
+        case 1:
+            return QString::number(scores.texts);
+        case 2:
+            return score(scores.chrf);
+        case 3:
+            return score(scores.copied_chrf);
+        case 4:
+            return score(scores.bleu);
+        default:
+            return score(scores.copied_bleu);
+    }
+}
+
+QString translation_text(const Translations::Text& text, int column) {
+    switch (column) {
+        case 0:
+            return QString::fromStdString(text.source);
+        case 1:
+            return QString::fromStdString(text.translation);
+        case 2:
+            return QString::fromStdString(text.reference);
+        default:
+            return QString::fromStdString(text.direction);
+    }
+}
+
+/// A long text does not push the others out of sight; its column can be dragged wider.
+void narrow_texts(const QTreeView& view) {
+    const QAbstractItemView& items = view;  // where the function is public
+    constexpr int widest = 270;             // pixels, of about 40 letters
+    QHeaderView* const header = view.header();
+    for (int column = 0; column < header->count(); ++column) {
+        const int width = std::min(items.sizeHintForColumn(column), widest);
+        header->setSectionResizeMode(column, QHeaderView::Interactive);
+        header->resizeSection(column, std::max(width, header->sectionSizeHint(column)));
+    }
+}
+
+}  // namespace
+
+TranslationsPanel::TranslationsPanel(QWidget* parent)
+    : QWidget(parent),
+      sentence_(plain_label(this)),
+      splitter_(splitter_of_lists(this)),
+      scores_(new TextTable(this)),
+      scores_view_(table_view(scores_, tr("Scores by direction"), this)),
+      texts_(new TextTable(this)),
+      texts_view_(table_view(texts_, tr("Held-out texts"), this)) {
+    setAccessibleName(tr("Translations"));
+    sentence_->setWordWrap(true);
+    sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
+    sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);
+    sentence_->setContentsMargins(panel_margin, 0, panel_margin, 0);
+    splitter_->addWidget(scores_view_);
+    splitter_->addWidget(texts_view_);
+    auto* const column = new QVBoxLayout(this);
+    column->setContentsMargins(0, panel_margin, 0, 0);
+    column->setSpacing(panel_margin / 2);
+    column->addWidget(sentence_);
+    column->addWidget(splitter_, 1);
+    show_run(nullptr);
+}
+
+void TranslationsPanel::show_run(std::shared_ptr<const RunData> run) {
+    const bool is_open = run != nullptr && !run->empty();
+    const QString text =
+        is_open ? QString::fromStdString(sentence_of(run->translations)) : tr("No run is open.");
+    sentence_->setText(text);
+    sentence_->setAccessibleName(text);
+    const bool any = is_open && !run->translations.empty();
+    scores_->show({.headers = {tr("Direction"),
+                               tr("Texts"),
+                               tr("chrF"),
+                               tr("untranslated"),
+                               tr("BLEU"),
+                               tr("untranslated")},
+                   .rows = any ? static_cast<int>(run->translations.scores.size()) : 0,
+                   .text = [run](int row, int column) {
+                       return score_text(run->translations.scores[as_index(row)], column);
+                   }});
+    texts_->show({.headers = {tr("Text"), tr("Translation"), tr("Reference"), tr("Direction")},
+                  .rows = any ? static_cast<int>(run->translations.texts.size()) : 0,
+                  .left_columns = 4,
+                  .text = [run](int row, int column) {
+                      return translation_text(run->translations.texts[as_index(row)], column);
+                  }});
+    const int room = fit_columns(scores_view_);
+    fit_columns(texts_view_);
+    narrow_texts(*texts_view_);
+    share_room(splitter_, {room, 2 * room});
+    splitter_->setVisible(any);
+    emit settled();
+}
+
+void TranslationsPanel::set_colors(const Palette& palette) {
+    setPalette(widget_palette(palette));
+}
+
+}  // namespace pipetwin::gui
