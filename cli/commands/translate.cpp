@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/input.h"
+#include "cli/base/progress.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/run_folder/run_folder.h"
@@ -184,10 +185,16 @@ Translated translated(const TranslateOptions& options,
     console.note(fmt::format("weights after {}, from {}",
                              counted(loaded->about.steps_done, "step"),
                              loaded->folder.string()));
+    Progress progress(console, "translating");
     return {.steps_done = loaded->about.steps_done,
             .checkpoint = loaded->folder,
-            .texts = exec::translate(
-                pipelines, model, vocabulary, texts, options.beam, loaded->about.steps_done)};
+            .texts = exec::translate(pipelines,
+                                     model,
+                                     vocabulary,
+                                     texts,
+                                     options.beam,
+                                     loaded->about.steps_done,
+                                     [&](double share) { progress.update(share); })};
 }
 
 }  // namespace

@@ -577,6 +577,12 @@ class TrainingRecord {
         }
         training.on_step = [this](const exec::StepReport& step) { return add(step); };
         training.before_checkpoint = [this] { metrics_->bring_to_disk(); };
+        training.on_translated = [this](double share) {
+            if (!translating_) {
+                translating_.emplace(console_, "translating held-out texts");
+            }
+            translating_->update(share);
+        };
         training.on_warning = [this](const std::string& text) { console_.note(text); };
     }
 
@@ -647,6 +653,7 @@ class TrainingRecord {
     Console& console_;
     std::optional<MetricsFile> metrics_;
     std::optional<LiveFile> live_;
+    std::optional<Progress> translating_;
 };
 
 /// Trains with all processes together, until the last step or until a signal stops one of them.

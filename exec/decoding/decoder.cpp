@@ -36,13 +36,19 @@ class PipelineLogits {
 
     std::vector<double> operator()(std::span<const Prefix> prefixes) const {
         std::vector<double> logits;
+        const std::size_t all = prefixes.size();
         while (!prefixes.empty()) {
+            const auto length = static_cast<double>(prefixes.front().tokens.size());
             const auto count = std::min(prefixes.size(), as_index(samples_));
             const std::vector<double> part = of_batch(prefixes.first(count));
             const auto end = part.begin() +
                              static_cast<std::ptrdiff_t>(part.size() / as_index(samples_) * count);
             logits.insert(logits.end(), part.begin(), end);
             prefixes = prefixes.subspan(count);
+            if (settings_.progress) {
+                const double done = static_cast<double>(all - prefixes.size());
+                settings_.progress((length + done / static_cast<double>(all)) / longest());
+            }
         }
         return logits;
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/model/model.h"
@@ -16,6 +17,9 @@ struct DecodingSettings {
     std::int32_t padding = 0;
     std::int32_t begin = 0;
     std::int32_t end = 0;
+    /// Called after each mini-batch with the share that is done, 0 to 1, of the work that
+    /// translations of the greatest length take; null: never.
+    std::function<void(double share)> progress{};
 };
 
 /// Translates sources of token ids with a trained translation model, by forwards through its

@@ -19,7 +19,8 @@ std::vector<std::string> translate(Replicas& pipelines,
                                    const PairVocabulary& vocabulary,
                                    const std::vector<TextToTranslate>& texts,
                                    int beam,
-                                   int step) {
+                                   int step,
+                                   const std::function<void(double share)>& progress) {
     const std::size_t room = static_cast<std::size_t>(source_positions_of(model));
     std::vector<std::vector<std::int32_t>> sources;
     for (const TextToTranslate& text : texts) {
@@ -40,7 +41,8 @@ std::vector<std::string> translate(Replicas& pipelines,
     const DecodingSettings settings{.beam = beam,
                                     .padding = vocabulary.padding(),
                                     .begin = vocabulary.begin(),
-                                    .end = vocabulary.end()};
+                                    .end = vocabulary.end(),
+                                    .progress = progress};
     std::vector<std::string> translations;
     for (const Decoded& decoded : decode(pipelines, model, sources, settings, step)) {
         translations.push_back(with_whole_characters(vocabulary.text_of(decoded.tokens)));

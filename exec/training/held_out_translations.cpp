@@ -56,7 +56,8 @@ HeldOutTexts::HeldOutTexts(const ScenarioParts& scenario, const Model& model)
     }
 }
 
-std::vector<HeldOutTranslation> HeldOutTexts::translate(Replicas& pipelines, int step) const {
+std::vector<HeldOutTranslation> HeldOutTexts::translate(
+    Replicas& pipelines, int step, const std::function<void(double share)>& progress) const {
     if (texts_.empty()) {
         return {};
     }
@@ -65,7 +66,7 @@ std::vector<HeldOutTranslation> HeldOutTexts::translate(Replicas& pipelines, int
         sources.push_back({.text = text.text, .language = text.into});
     }
     std::vector<std::string> translations =
-        exec::translate(pipelines, model_, vocabulary_, sources, beam_, step);
+        exec::translate(pipelines, model_, vocabulary_, sources, beam_, step, progress);
     std::vector<HeldOutTranslation> all;
     for (std::size_t i = 0; i < texts_.size(); ++i) {
         const TextWithTranslation& text = texts_[i];

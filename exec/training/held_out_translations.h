@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,8 +45,10 @@ class HeldOutTexts {
     /// Error(BadInput) for data that hold no texts with translations; else as `open_data`.
     HeldOutTexts(const ScenarioParts& scenario, const Model& model);
 
-    /// Translates them; as `translate` of exec/decoding/translator.h, with `step` as there.
-    std::vector<HeldOutTranslation> translate(Replicas& pipelines, int step) const;
+    /// Translates them; as `translate` of exec/decoding/translator.h, with `step` and `progress` as
+    /// there.
+    std::vector<HeldOutTranslation> translate(
+        Replicas& pipelines, int step, const std::function<void(double share)>& progress) const;
 
   private:
     const Model& model_;

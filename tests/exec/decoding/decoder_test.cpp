@@ -27,7 +27,7 @@ constexpr std::int32_t padding = 13;
 constexpr std::int32_t begin = 14;
 constexpr std::int32_t end = 15;
 constexpr int context = 9;  // of source, and of target
-constexpr DecodingSettings greedy{.padding = padding, .begin = begin, .end = end};
+const DecodingSettings greedy{.padding = padding, .begin = begin, .end = end};
 
 Model model() {
     return translation_model({.layers = 1,
