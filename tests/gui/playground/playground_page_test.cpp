@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
+#include <QScrollArea>
 #include <QSignalSpy>
 #include <QSpinBox>
 #include <QTableView>
@@ -65,7 +66,8 @@ TEST_F(PlaygroundPageTest, BeginsWithAStepItsBubbleAndTheFormulaWithItsNumbers) 
     EXPECT_EQ(page_.timeline().scene().run, page_.step()->run.get());
     EXPECT_THAT(text_of_label("Bubble as simulated"), HasSubstr("27.3 %"));
     EXPECT_EQ(text_of_label("Bubble by the formula"), "(K - 1) / (M + K - 1) = 3 / 11 = 27.3 %");
-    EXPECT_THAT(text_of_label("Largest cause of idle time"), HasSubstr("The largest cause (100 %"));
+    EXPECT_THAT(text_of_label("Largest cause of idle time"),
+                HasSubstr("The only cause is fill and drain"));
     EXPECT_EQ(cell(0, 4), "4 of 8") << "rank 0 keeps K micro-batches";
     EXPECT_THAT(cell(0, 1), HasSubstr("Rank 0 waits"));
 }
@@ -134,7 +136,7 @@ TEST_F(PlaygroundPageTest, FactorsThatAreNotUnderstoodAreNamedAndChangeNothing) 
     for (const QLabel* const label : page_.findChildren<QLabel*>()) {
         texts += label->text();
     }
-    EXPECT_THAT(texts.join('\n').toStdString(), HasSubstr("expected 4 numbers"));
+    EXPECT_THAT(texts.join('\n').toStdString(), HasSubstr("Expected 4 numbers"));
 }
 
 TEST_F(PlaygroundPageTest, LatencyBecomesTheLargestCauseWhenItIs) {
@@ -174,6 +176,25 @@ TEST_F(PlaygroundPageTest, TheStepCanBeShownWithAllPanels) {
         }
     }
     EXPECT_EQ(wanted, page_.step()->run);
+}
+
+/// At a fixed width of the settings, larger fonts cut their fields.
+TEST_F(PlaygroundPageTest, SettingsAreWholeInALargeFont) {
+    for (const int points : {9, 16, 24}) {
+        QFont font = page_.font();
+        font.setPointSize(points);
+        page_.setFont(font);
+        QApplication::processEvents();
+        const QScrollArea& area = *page_.findChild<QScrollArea*>();
+        EXPECT_GE(area.viewport()->width(), page_.controls().minimumSizeHint().width()) << points;
+        for (const QLabel* const label : page_.controls().findChildren<QLabel*>()) {
+            if (label->buddy() != nullptr) {
+                EXPECT_GE(label->width(), label->sizeHint().width()) << label->text().toStdString();
+                EXPECT_GE(label->buddy()->width(), label->buddy()->minimumSizeHint().width())
+                    << label->text().toStdString();
+            }
+        }
+    }
 }
 
 }  // namespace playground_page_test
