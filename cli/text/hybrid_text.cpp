@@ -73,8 +73,8 @@ std::string hybrid_text(const sim::Hybrid& hybrid,
         steady.lines.emplace_back("All layers in one stage: plain data parallelism.");
     }
     steady.lines.push_back(
-        "Memory, fill and drain are not counted, and it cannot be simulated or trained: stages of "
-        "a plan all have as many devices.");
+        "Memory, fill and drain are not counted. Such a plan cannot be simulated or trained: all "
+        "stages of a plan have the same number of devices.");
     return paragraph_text(steady, console.width()) + table_text(hybrid, profile);
 }
 

@@ -72,8 +72,8 @@ TEST_F(PlanCommand, SaysThatPipeliningDoesNotHelpWhereItDoesNot) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out,
                 AllOf(HasSubstr("Pipelining does not help here"),
-                      HasSubstr("Proven within the model: no other plan that is open is faster, "
-                                "whatever its partition"),
+                      HasSubstr("Proven optimal within the model of costs: no other plan that was "
+                                "searched is faster, with any"),
                       HasSubstr("data_parallel = 2\n")));
     const auto json = plan("[cluster]\ncount = 2\n", {"--json"}).json();
     EXPECT_EQ(json["best"]["step_ms"], 24);
@@ -149,7 +149,7 @@ TEST_F(PlanCommand, SaysWhatIsMissingWhereNothingFits) {
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("can be run"),
                       HasSubstr("more memory"),
-                      HasSubstr("the closest: 2 stages"),
+                      HasSubstr("closest to fitting: 2 stages"),
                       HasSubstr("needs 1.91 MiB"),  // a layer: 2 MB
                       HasSubstr("hint: ")));
 }
@@ -217,7 +217,7 @@ TEST_F(PlanCommand, NamesTheClosestPlanWhereNotEvenOneLayerFits) {
     EXPECT_EQ(outcome.code, 4);
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("not even one layer like a fits"),
-                      HasSubstr("the closest: "),
+                      HasSubstr("closest to fitting: "),
                       HasSubstr("needs 1.91 MiB"),
                       HasSubstr("hint: ")));
 }
