@@ -229,7 +229,7 @@ void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
         "N");
     add("--checkpoint-every",
         options.checkpoint_every,
-        "Steps between two checkpoints (default: the best number)",
+        "Steps between two checkpoints (default: the best interval)",
         "N");
     add("--checkpoint-s", options.checkpoint_s, "Seconds to write a checkpoint (default 0)", "X");
     add("--restart-s", options.restart_s, "Seconds to restart after a failure (default 0)", "X");

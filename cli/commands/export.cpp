@@ -37,8 +37,9 @@ Exported torch_csv(const ExportSource& source, const ExportOptions& options, Con
     const Schedule schedule = source.schedule();
     if (model_stage_count(schedule) != schedule.stage_count()) {
         console.note(
-            "two pipelines of one model: PyTorch reads the rows, but knows no stages that share "
-            "their weights");
+            "the schedule has two pipelines of one model: PyTorch reads its rows, but has no "
+            "stages "
+            "that share weights");
     }
     return of_schedule(
         schedule,

@@ -66,10 +66,10 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
             all.emplace_back("shard");
         }
         if (pipeline.shard_auto) {
-            all.emplace_back("replicas that share nothing where a rank has several stages");
+            all.emplace_back("unsharded replicas with several stages per rank");
         }
         if (pipeline.shard_auto && (trains || pipeline.shard_up_to < Shard::Weights)) {
-            all.emplace_back("shards of gradients and weights");
+            all.emplace_back("sharding of gradients and weights");
         }
     }
     if (pipeline.tensor_parallel != 1 && !pipeline.sequence_parallel) {
@@ -200,7 +200,7 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
     for (std::size_t i = 0; i < std::min(most_reasons, result.infeasible.size()); ++i) {
         const sim::Infeasible& entry = result.infeasible[i];
         lines.push_back(fmt::format(
-            "{}: {}, such as {}, {}{}",
+            "{}: {} (for example {}, {}{})",
             with_separators(entry.count),
             entry.why.substr(0, entry.why.find('\n')),  // the rest explains a deadlock
             counted(entry.example.shape.stages, "stage"),

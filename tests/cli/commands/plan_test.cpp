@@ -282,7 +282,7 @@ pipeline = {stages = 2, schedule = "gpipe", micro_batches = 8, recompute = "none
     EXPECT_EQ(other.json()["best"]["step_ms"], 2 * (13 + 8 * 13));
     EXPECT_THAT(other.err,
                 AllOf(HasSubstr("the largest of 2 stages can take 26"),
-                      HasSubstr("costs in that order, for model.file")));
+                      HasSubstr("costs in that order: ")));
     const Outcome simulated = pipetwin({"simulate",
                                         scenario,
                                         "--json",
@@ -323,10 +323,11 @@ pipeline = {micro_batches = 8, data_parallel = 1, tensor_parallel = 1}
     EXPECT_EQ(hybrid["stages"][0]["work_ms"], 30);
     EXPECT_EQ(hybrid["stages"][1]["devices"], 1);
     EXPECT_EQ(hybrid["stages"][1]["all_reduce_ms"], 0);
-    EXPECT_THAT(pipetwin({"plan", scenario, "--hybrid"}).out,
-                AllOf(HasSubstr("In a steady state a micro-batch of 1 sample every 10.000 ms on 4 "
-                                "of 4 devices"),
-                      HasSubstr("100 samples")));
+    EXPECT_THAT(
+        pipetwin({"plan", scenario, "--hybrid"}).out,
+        AllOf(HasSubstr("In the steady state one micro-batch of 1 sample ends every 10.000 ms on 4 "
+                        "of 4 devices"),
+              HasSubstr("100 samples")));
     // One device has 40 ms to do; a message of 1 MB takes 1 ms.
     const Outcome alone =
         pipetwin({"plan", scenario, "--hybrid", "--json", "--set", "cluster.count=1"});

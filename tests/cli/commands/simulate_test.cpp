@@ -516,7 +516,7 @@ TEST_F(SimulateFiles, ReceivesArePostedUnlessTheyShallBlock) {
     EXPECT_THAT(posted.err, HasSubstr("waited for where their tensors are used"));
     const Outcome blocking = simulated(messages, {"--receives", "blocking"});
     EXPECT_EQ(blocking.json()["makespan_ms"], 79.0);
-    EXPECT_THAT(blocking.err, HasSubstr("receives of the schedule file block where they stand"));
+    EXPECT_THAT(blocking.err, HasSubstr("receives of the schedule file block: a rank waits"));
     EXPECT_EQ(simulated(messages, {"--receives", "never"}).code, 2);
     EXPECT_EQ(
         pipetwin(simulate_args({.stages = 2, .micro_batches = 2}, {"--receives", "posted"})).code,

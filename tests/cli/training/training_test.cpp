@@ -281,7 +281,7 @@ TEST_F(Training, CompareKnowsWhichTraceIsPredicted) {
     const std::string right = pipetwin({"compare", predicted, measured, "--json"}).out;
     const Outcome turned = pipetwin({"compare", measured, predicted, "--json"});
     EXPECT_EQ(turned.out, right);
-    EXPECT_THAT(turned.err, HasSubstr("compared that way round"));
+    EXPECT_THAT(turned.err, HasSubstr("compared in that order"));
     EXPECT_EQ(pipetwin({"compare", measured, path("run"), "--json"}).out, right);
     EXPECT_EQ(pipetwin({"compare", path("run"), predicted, "--json"}).out, right);
     EXPECT_THAT(pipetwin({"compare", measured, measured}).err,
