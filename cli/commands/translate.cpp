@@ -100,8 +100,22 @@ std::string wanted_language(const TranslateOptions& options,
                 fmt::format("--to {}", known.front()));
 }
 
+/// The vocabulary of a run, with the pieces that the run has kept.
+exec::PairVocabulary vocabulary_of_run(const fs::path& run, const Scenario& scenario) {
+    const Scenario::PairSettings& pairs = scenario.data.pairs;
+    exec::TextPieces pieces;
+    if (pairs.has_pieces()) {
+        constexpr std::size_t most_bytes = std::size_t{256} << 20U;
+        const fs::path file = run / run_file::pieces;
+        pieces = exec::TextPieces::of_model(read_input(file.string(), most_bytes), file.string());
+    }
+    return exec::PairVocabulary(exec::target_languages(pairs), pieces);
+}
+
 /// Throws Error(BadInput), naming the place of the text, for one that the model cannot read.
-void refuse_unreadable(const std::vector<PlacedText>& texts, int source_context) {
+void refuse_unreadable(const std::vector<PlacedText>& texts,
+                       const exec::TextPieces& pieces,
+                       int source_context) {
     const std::size_t room = static_cast<std::size_t>(source_context);
     const std::size_t most = room - std::min(room, exec::PairVocabulary::more_source_tokens);
     for (const PlacedText& text : texts) {
@@ -111,12 +125,12 @@ void refuse_unreadable(const std::vector<PlacedText>& texts, int source_context)
                         "the text is not UTF-8",
                         "convert it: iconv -f ENCODING -t UTF-8");
         }
-        if (text.text.size() > most) {
+        if (const std::size_t size = pieces.ids(text.text).size(); size > most) {
             throw Error(ErrorKind::BadInput,
                         text.place,
                         fmt::format("a text of {}, expected at most {}, which the model's "
                                     "source_context of {} tokens has room for",
-                                    counted(text.text.size(), "byte"),
+                                    counted(size, pieces.noun()),
                                     most,
                                     source_context),
                         "translate its sentences one by one");
@@ -181,9 +195,9 @@ Translated translated(const TranslateOptions& options,
 void execute(const TranslateOptions& options, Console& console) {
     const std::vector<PlacedText> wanted = wanted_texts(options);
     const Scenario scenario = scenario_of_run(options.run);
-    const exec::PairVocabulary vocabulary = exec::pair_vocabulary(scenario.data.pairs);
+    const exec::PairVocabulary vocabulary = vocabulary_of_run(options.run, scenario);
     const std::string language = wanted_language(options, vocabulary);
-    refuse_unreadable(wanted, scenario.model.translation.source_context);
+    refuse_unreadable(wanted, vocabulary.pieces(), scenario.model.translation.source_context);
     std::vector<exec::TextToTranslate> texts;
     for (const PlacedText& text : wanted) {
         if (!text.text.empty()) {

@@ -17,7 +17,8 @@ namespace pipetwin::cli {
 namespace run_file {
 constexpr std::string_view scenario = "scenario.toml";
 constexpr std::string_view profile = "profile.json";
-constexpr std::string_view search = "search.json";  ///< where something was "auto"
+constexpr std::string_view pieces = "pieces.model";  ///< where data.pieces is set
+constexpr std::string_view search = "search.json";   ///< where something was "auto"
 constexpr std::string_view plan = "plan.json";
 constexpr std::string_view schedule = "schedule.csv";
 constexpr std::string_view predicted = "predicted.trace.json";

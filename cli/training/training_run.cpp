@@ -734,6 +734,11 @@ std::optional<FinishedRun> train_and_compare(
     const std::filesystem::path folder =
         processes.from_first([&] { return run.folder->path().string(); });
     processes.record_into(folder / run_file::flight);
+    processes.leader_only([&] {
+        if (const exec::TextPieces& pieces = wanted.data->text_pieces(); !pieces.are_bytes()) {
+            run.folder->write(run_file::pieces, pieces.model());
+        }
+    });
     processes.leader_only([&] { tell_prediction(*run.folder, *prediction, console); });
 
     const StopSignal stop;

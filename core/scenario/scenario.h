@@ -164,7 +164,12 @@ struct ScenarioParts {
         PairDirection direction = PairDirection::FromEnglish;
         double temperature = 5;               ///< a language with D pairs comes as often as D^(1/T)
         std::filesystem::path target_path{};  ///< translations, line by line; empty: in one table
+        int piece_count = 0;  ///< of a SentencePiece model that is trained on the texts; 0: none
+        std::filesystem::path pieces_path{};              ///< of such a model; empty: none
+        std::vector<std::filesystem::path> more_paths{};  ///< further folders of catalogues
         bool bucketing = false;  ///< samples of a mini-batch are in the order of their lengths
+
+        bool has_pieces() const { return piece_count > 0 || !pieces_path.empty(); }
 
         bool operator==(const PairSettings&) const = default;
     };

@@ -81,13 +81,31 @@ void read_data_path(const ScenarioKey& key, const TomlTable& table, Scenario& sc
     if (scenario.data.kind == DataKind::Gettext) {
         scenario.data.path = installed_catalogues;  // unless it is written
     }
+    if (scenario.data.kind == DataKind::Gettext && table.has(key.name) &&
+        !table.is_text(key.name)) {
+        const std::vector<std::string> paths = *table.texts(key.name);
+        if (paths.empty() || std::ranges::count(paths, "") > 0) {
+            table.refuse(key.name, "a folder, or a list of folders");
+        }
+        scenario.data.path = resolve(scenario.file, paths.front());
+        for (std::size_t i = 1; i < paths.size(); ++i) {
+            scenario.data.pairs.more_paths.push_back(resolve(scenario.file, paths[i]));
+        }
+        return;
+    }
     if (const std::optional<std::string> path = table.text(key.name); path && !path->empty()) {
         scenario.data.path = resolve(scenario.file, *path);
     }
 }
 
 void print_data_path(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-    if (!scenario.data.path.empty()) {
+    if (!scenario.data.pairs.more_paths.empty()) {
+        std::vector<std::string> paths{scenario.data.path.string()};
+        for (const std::filesystem::path& path : scenario.data.pairs.more_paths) {
+            paths.push_back(path.string());
+        }
+        writer.strings(key.name, paths);
+    } else if (!scenario.data.path.empty()) {
         writer.string(key.name, scenario.data.path.string());
     }
 }
@@ -243,6 +261,30 @@ void print_target_path(const ScenarioKey& key, ScenarioWriter& writer, const Sce
     }
 }
 
+void read_pieces(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Pairs& pairs = scenario.data.pairs;
+    if (!table.is_text(key.name)) {
+        pairs.piece_count = static_cast<int>(table.integer(key.name, key.range).value_or(0));
+        return;
+    }
+    const std::string path = *table.text(key.name);
+    if (path.empty()) {
+        table.refuse(key.name,
+                     "the path of a SentencePiece model, or a number of pieces",
+                     "as in pieces = 4000, which trains one");
+    }
+    pairs.pieces_path = resolve(scenario.file, path);
+}
+
+void print_pieces(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const Pairs& pairs = scenario.data.pairs;
+    if (!pairs.pieces_path.empty()) {
+        writer.string(key.name, pairs.pieces_path.string());
+    } else if (pairs.piece_count > 0) {
+        writer.number(key.name, pairs.piece_count);
+    }
+}
+
 /// D^(1/T) of the largest number of pairs is no number any more where T is near 0.
 void refuse_temperature_of_nothing(const TomlTable& table, const Scenario& scenario) {
     if (scenario.data.pairs.temperature < 0.1) {
@@ -266,8 +308,8 @@ void print_direction(const ScenarioKey& key, ScenarioWriter& writer, const Scena
 }
 
 /// Keys that are for texts with translations alone.
-constexpr std::array<string_view, 4> keys_of_pairs{
-    "languages", "direction", "temperature", "bucketing"};
+constexpr std::array<string_view, 5> keys_of_pairs{
+    "languages", "pieces", "direction", "temperature", "bucketing"};
 
 /// Keys that are for images alone.
 constexpr std::array<string_view, 5> keys_of_images{
@@ -277,8 +319,9 @@ constexpr Range channel_range{-1'000'000, 1'000'000};
 constexpr Range margin_range{0, 4096};
 constexpr Range noise_range{0, 1000};
 constexpr Range temperature_range{0, 1000};
+constexpr Range piece_range{300, 1'000'000};
 
-constexpr std::array<ScenarioKey, 13> keys_of_data{
+constexpr std::array<ScenarioKey, 14> keys_of_data{
     {{.name = "kind", .read = read_data_kind, .print = print_data_kind, .words = words::data_kinds},
      keys::own("path", read_data_path, print_data_path),
      {.name = "validation", .read = read_validation, .print = print_validation, .range = {0, 1}},
@@ -298,6 +341,7 @@ constexpr std::array<ScenarioKey, 13> keys_of_data{
      keys::boolean<&Changes::mirror>("mirror").printed_by(print_of_images<&Changes::mirror>),
      keys::own("languages", read_languages, print_languages),
      keys::own("target_path", read_target_path, print_target_path),
+     {.name = "pieces", .read = read_pieces, .print = print_pieces, .range = piece_range},
      keys::choice<&Pairs::direction>("direction", words::pair_directions)
          .printed_by(print_of_pairs<print_direction>),
      keys::number<&Pairs::temperature>("temperature", temperature_range)

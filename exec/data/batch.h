@@ -11,6 +11,7 @@
 #include "core/base/content_hash.h"
 #include "core/model/model.h"
 #include "core/scenario/scenario.h"
+#include "exec/data/pairs/text_pieces.h"
 
 namespace pipetwin::exec {
 
@@ -106,6 +107,8 @@ class DataSource {
     virtual std::vector<TextWithTranslation> translated_texts(std::size_t /*most*/) const {
         return {};
     }
+    /// What the texts with translations are cut into.
+    virtual TextPieces text_pieces() const { return {}; }
     /// What a user should know of the data: how much there is, and what was left out of it.
     virtual std::vector<std::string> notes() const { return {}; }
     /// Adds every byte that was read from files to the hash, in a fixed order; it takes as long as

@@ -10,6 +10,7 @@ DataCheck::DataCheck(const ScenarioParts& scenario, const Model& model) {
         std::unique_ptr<DataSource> data = open_data(scenario, model, use);
         if (use == DataUse::Training) {
             notes_ = data->notes();
+            text_pieces_ = data->text_pieces();
         }
         if (const std::size_t bytes = data->unchecked_bytes(); bytes > at_once) {
             sources_.push_back(std::move(data));

@@ -30,6 +30,9 @@ class DataCheck {
     /// What a user should know of the data of the training.
     const std::vector<std::string>& notes() const { return notes_; }
 
+    /// What texts with translations are cut into.
+    const TextPieces& text_pieces() const { return text_pieces_; }
+
     /// Sets out to look at larger files; nothing the second time.
     void begin();
 
@@ -47,6 +50,7 @@ class DataCheck {
 
     std::vector<std::unique_ptr<DataSource>> sources_;  ///< that the thread looks at
     std::vector<std::string> notes_;
+    TextPieces text_pieces_;
     std::atomic<bool> stops_{false};
     mutable std::mutex mutex_;
     std::exception_ptr found_;

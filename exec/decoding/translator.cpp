@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/text/json_text.h"
 #include "exec/data/sources.h"
 #include "exec/decoding/decoder.h"
@@ -24,23 +25,25 @@ std::vector<std::string> translate(Replicas& pipelines,
     for (const TextToTranslate& text : texts) {
         sources.push_back(vocabulary.source_tokens(text.text, text.language));
         if (sources.back().size() > room) {
-            throw Error(ErrorKind::BadInput,
-                        fmt::format("text {}", sources.size()),
-                        fmt::format("{} bytes, expected at most {}: source_context = {} has room "
-                                    "for them, the language and the end",
-                                    text.text.size(),
-                                    room - PairVocabulary::more_source_tokens,
-                                    room),
-                        "translate its parts one by one");
+            throw Error(
+                ErrorKind::BadInput,
+                fmt::format("text {}", sources.size()),
+                fmt::format("{}, expected at most {}: source_context = {} has room for them, "
+                            "the language and the end",
+                            counted(sources.back().size() - PairVocabulary::more_source_tokens,
+                                    vocabulary.pieces().noun()),
+                            room - PairVocabulary::more_source_tokens,
+                            room),
+                "translate its parts one by one");
         }
     }
     const DecodingSettings settings{.beam = beam,
-                                    .padding = PairVocabulary::padding,
-                                    .begin = PairVocabulary::begin,
-                                    .end = PairVocabulary::end};
+                                    .padding = vocabulary.padding(),
+                                    .begin = vocabulary.begin(),
+                                    .end = vocabulary.end()};
     std::vector<std::string> translations;
     for (const Decoded& decoded : decode(pipelines, model, sources, settings, step)) {
-        translations.push_back(with_whole_characters(PairVocabulary::text_of(decoded.tokens)));
+        translations.push_back(with_whole_characters(vocabulary.text_of(decoded.tokens)));
     }
     return translations;
 }

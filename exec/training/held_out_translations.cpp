@@ -38,13 +38,14 @@ std::vector<DirectionScores> scores_by_direction(std::span<const HeldOutTranslat
 
 HeldOutTexts::HeldOutTexts(const ScenarioParts& scenario, const Model& model)
     : model_(model),
-      vocabulary_(pair_vocabulary(scenario.data.pairs)),
+      vocabulary_(target_languages(scenario.data.pairs)),
       beam_(scenario.training.beam) {
     if (scenario.training.translate == 0) {
         return;
     }
-    texts_ = open_data(scenario, model, DataUse::Validation)
-                 ->translated_texts(as_index(scenario.training.translate));
+    const std::unique_ptr<DataSource> data = open_data(scenario, model, DataUse::Validation);
+    texts_ = data->translated_texts(as_index(scenario.training.translate));
+    vocabulary_ = PairVocabulary(vocabulary_.languages(), data->text_pieces());
     if (texts_.empty()) {
         throw Error(ErrorKind::BadInput,
                     "training.translate",

@@ -51,7 +51,7 @@ class HeldOutTexts {
     const Model& model_;
     PairVocabulary vocabulary_;
     int beam_;
-    std::vector<TextWithTranslation> texts_;
+    std::vector<TextWithTranslation> texts_{};
 };
 
 }  // namespace pipetwin::exec

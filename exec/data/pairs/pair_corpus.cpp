@@ -188,15 +188,20 @@ LanguagePairs sift(std::string language,
     return result;
 }
 
-PairCorpus read_catalogues(const fs::path& folder,
+PairCorpus read_catalogues(const std::vector<fs::path>& folders,
                            const std::vector<std::string>& languages,
                            const PairLimits& limits) {
-    folders_in(folder);  // refuses what is no folder
+    for (const fs::path& folder : folders) {
+        folders_in(folder);  // refuses what is no folder
+    }
     PairCorpus corpus;
     for (const std::string& language : languages) {
-        const std::vector<fs::path> files = catalogues_of(folder, language);
+        std::vector<fs::path> files;
+        for (const fs::path& folder : folders) {
+            std::ranges::move(catalogues_of(folder, language), std::back_inserter(files));
+        }
         if (files.empty()) {
-            refuse_language(folder, language);
+            refuse_language(folders.front(), language);
         }
         std::vector<TextPair> pairs;
         for (const fs::path& file : files) {
@@ -218,7 +223,7 @@ PairCorpus read_catalogues(const fs::path& folder,
         if (corpus.languages.back().training.empty()) {
             throw Error(
                 ErrorKind::BadInput,
-                (folder / language).string(),
+                (folders.front() / language).string(),
                 fmt::format(
                     "no pair for training in {}, expected texts of {} to {} bytes "
                     "with a translation{}",

@@ -69,10 +69,10 @@ LanguagePairs sift(std::string language,
                    const PairLimits& limits,
                    PairsLeftOut& left_out);
 
-/// Reads FOLDER/LANGUAGE/LC_MESSAGES/*.mo for every language, where `nb` and `no` are one. A file
-/// that is no catalogue is left out and named. Throws Error(BadInput) if a language has no
-/// catalogue or no pair, or if there is no such folder; the message says how to get catalogues.
-PairCorpus read_catalogues(const std::filesystem::path& folder,
+/// Reads FOLDER/LANGUAGE/LC_MESSAGES/*.mo for every folder and language, where `nb` and `no` are
+/// one. A file that is no catalogue is left out and named. Throws Error(BadInput) if a language has
+/// no catalogue or no pair, or if there is no such folder; the message says how to get catalogues.
+PairCorpus read_catalogues(const std::vector<std::filesystem::path>& folders,
                            const std::vector<std::string>& languages,
                            const PairLimits& limits);
 

@@ -11,10 +11,12 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/text/input_file.h"
 #include "exec/base/random.h"
 #include "exec/data/pairs/language_draw.h"
 #include "exec/data/pairs/pair_corpus.h"
 #include "exec/data/pairs/pair_tokens.h"
+#include "exec/data/pairs/text_pieces.h"
 #include "exec/data/sources.h"
 
 namespace pipetwin::exec {
@@ -26,20 +28,28 @@ struct Contexts {
     int target = 0;
 };
 
-/// The longest texts that the contexts have room for, with the tokens beside their bytes.
-PairLimits limits_of(const Contexts& contexts, const Scenario::DataPart& data) {
-    PairLimits limits;
-    if (data.kind == DataKind::Pairs) {
-        limits.least_bytes = 1;  // what a user has written is meant
-    }
-    const auto room = [&limits](const char* key, int context, std::size_t others) {
-        if (as_index(context) < others + limits.least_bytes) {
+/// The fewest bytes of a text that is taken.
+std::size_t least_bytes(DataKind kind) {
+    return kind == DataKind::Pairs ? 1  // what a user has written is meant
+                                   : PairLimits().least_bytes;
+}
+
+/// Pieces of the longest texts that the contexts have room for.
+struct Room {
+    std::size_t english = 0;
+    std::size_t translation = 0;
+};
+
+Room room_in(const Contexts& contexts, const Scenario::DataPart& data) {
+    const auto room = [least = least_bytes(data.kind)](
+                          const char* key, int context, std::size_t others) {
+        if (as_index(context) < others + least) {
             throw Error(ErrorKind::BadInput,
                         fmt::format("model.{}", key),
                         fmt::format("{}, expected at least {}: texts have at least {}",
                                     context,
-                                    others + limits.least_bytes,
-                                    counted(limits.least_bytes, "byte")),
+                                    others + least,
+                                    counted(least, "byte")),
                         "set 128, which most messages of programs fit into");
         }
         return as_index(context) - others;
@@ -50,19 +60,22 @@ PairLimits limits_of(const Contexts& contexts, const Scenario::DataPart& data) {
         room("target_context", contexts.target, PairVocabulary::more_target_tokens);
     switch (data.pairs.direction) {
         case PairDirection::FromEnglish:
-            limits.most_english_bytes = source;
-            limits.most_translation_bytes = target;
-            break;
+            return {.english = source, .translation = target};
         case PairDirection::ToEnglish:
-            limits.most_english_bytes = target;
-            limits.most_translation_bytes = source;
-            break;
+            return {.english = target, .translation = source};
         case PairDirection::Both:
-            limits.most_english_bytes = std::min(source, target);
-            limits.most_translation_bytes = limits.most_english_bytes;
             break;
     }
-    return limits;
+    return {.english = std::min(source, target), .translation = std::min(source, target)};
+}
+
+/// The limits before texts are cut into pieces: no text of more bytes can fit.
+PairLimits limits_of(const Room& room, const Scenario::DataPart& data) {
+    constexpr std::size_t longest_piece = 64;  // 16 characters, SentencePiece's default
+    const std::size_t each = data.pairs.has_pieces() ? longest_piece : 1;
+    return {.least_bytes = least_bytes(data.kind),
+            .most_english_bytes = each * room.english,
+            .most_translation_bytes = each * room.translation};
 }
 
 PairCorpus read_corpus(const Scenario::DataPart& data,
@@ -70,7 +83,11 @@ PairCorpus read_corpus(const Scenario::DataPart& data,
                        const PairLimits& limits) {
     const std::filesystem::path path = folder / data.path;  // an absolute path stays what it is
     if (data.kind == DataKind::Gettext) {
-        return read_catalogues(path, data.pairs.languages, limits);
+        std::vector<std::filesystem::path> folders{path};
+        for (const std::filesystem::path& more : data.pairs.more_paths) {
+            folders.push_back(folder / more);
+        }
+        return read_catalogues(folders, data.pairs.languages, limits);
     }
     return data.pairs.target_path.empty()
                ? read_pair_table(path, data.pairs.languages, limits)
@@ -78,8 +95,34 @@ PairCorpus read_corpus(const Scenario::DataPart& data,
                      path, folder / data.pairs.target_path, data.pairs.languages.front(), limits);
 }
 
+/// What the texts are cut into: bytes, a model from a file, or one that the texts for training
+/// make, in both languages of each pair.
+TextPieces pieces_of(const Scenario::PairSettings& settings,
+                     const std::filesystem::path& folder,
+                     const PairCorpus& corpus) {
+    if (!settings.pieces_path.empty()) {
+        constexpr std::size_t most_bytes = std::size_t{256} << 20U;
+        const std::filesystem::path file = folder / settings.pieces_path;
+        return TextPieces::of_model(InputFile(file).read_up_to(most_bytes), file.string());
+    }
+    if (settings.piece_count == 0) {
+        return {};
+    }
+    std::vector<std::string_view> texts;
+    for (const LanguagePairs& language : corpus.languages) {
+        for (const TextPair& pair : language.training) {
+            texts.emplace_back(pair.english);
+            texts.emplace_back(pair.translation);
+        }
+    }
+    return TextPieces::trained_on(texts, settings.piece_count);
+}
+
 /// "12 too long, 3 repeated": the rules that left pairs out.
-std::string text_of(const PairsLeftOut& left_out, const PairLimits& limits) {
+std::string text_of(const PairsLeftOut& left_out,
+                    const PairLimits& limits,
+                    const Room& room,
+                    std::string_view unit) {
     std::vector<std::string> parts;
     const auto add = [&parts](std::size_t count, const std::string& what) {
         if (count > 0) {
@@ -87,9 +130,9 @@ std::string text_of(const PairsLeftOut& left_out, const PairLimits& limits) {
         }
     };
     add(left_out.long_ones,
-        fmt::format("longer than {} bytes in English or {} in translation",
-                    limits.most_english_bytes,
-                    limits.most_translation_bytes));
+        fmt::format("longer than {} in English or {} in translation",
+                    counted(room.english, unit),
+                    room.translation));
     add(left_out.short_ones, fmt::format("shorter than {} bytes", limits.least_bytes));
     add(left_out.untranslated, "not translated");
     add(left_out.of_lines, "of several lines or with control characters");
@@ -121,9 +164,12 @@ class PairSource final : public DataSource {
     explicit PairSource(const PairSourceSettings& settings)
         : data_(settings.data),
           contexts_(settings.contexts),
-          limits_(limits_of(settings.contexts, settings.data)),
-          vocabulary_(pair_vocabulary(settings.data.pairs)),
+          room_(room_in(settings.contexts, settings.data)),
+          limits_(limits_of(room_, settings.data)),
           corpus_(read_corpus(settings.data, settings.folder, limits_)),
+          vocabulary_(target_languages(settings.data.pairs),
+                      pieces_of(settings.data.pairs, settings.folder, corpus_)),
+          means_(leave_out_long_ones()),
           parts_(parts_of(settings.use)),
           draw_(sizes_of(parts_),
                 settings.data.pairs.temperature,
@@ -192,12 +238,18 @@ class PairSource final : public DataSource {
         return texts;
     }
 
+    TextPieces text_pieces() const override { return vocabulary_.pieces(); }
+    const PairVocabulary& vocabulary() const { return vocabulary_; }
+
     void add_content(ContentHash& hash) const override {
         const auto add_text = [&hash](const std::string& text) {
             const std::uint64_t size = text.size();
             hash.add(std::as_bytes(std::span(&size, 1)));
             hash.add(std::as_bytes(std::span(text)));
         };
+        if (!vocabulary_.pieces().are_bytes()) {
+            add_text(vocabulary_.pieces().model());
+        }
         for (const LanguagePairs& language : corpus_.languages) {
             add_text(language.language);
             for (const auto* const pairs : {&language.training, &language.validation}) {
@@ -210,6 +262,40 @@ class PairSource final : public DataSource {
     }
 
   private:
+    /// Leaves the pairs out that have more pieces than there is room for. Returns, for each
+    /// language, the mean number of pieces of a pair for training.
+    std::vector<double> leave_out_long_ones() {
+        const TextPieces& pieces = vocabulary_.pieces();
+        std::vector<double> means;
+        for (LanguagePairs& language : corpus_.languages) {
+            double sum = 0;
+            const auto cut = [&](std::vector<TextPair>& pairs) {
+                sum = 0;
+                corpus_.left_out.long_ones += std::erase_if(pairs, [&](const TextPair& pair) {
+                    const std::size_t english = pieces.ids(pair.english).size();
+                    const std::size_t translation = pieces.ids(pair.translation).size();
+                    const bool is_long = english > room_.english || translation > room_.translation;
+                    sum += is_long ? 0 : static_cast<double>(english + translation);
+                    return is_long;
+                });
+            };
+            cut(language.validation);
+            cut(language.training);
+            if (language.training.empty()) {
+                throw Error(ErrorKind::BadInput,
+                            data_.path.string(),
+                            fmt::format("no pair of '{}' for training, expected texts of at most "
+                                        "{} in English and {} in translation",
+                                        language.language,
+                                        counted(room_.english, pieces.noun()),
+                                        room_.translation),
+                            "set larger contexts of the model, or more pieces");
+            }
+            means.push_back(sum / static_cast<double>(language.training.size()));
+        }
+        return means;
+    }
+
     /// The pairs that are drawn from, in the directions that are asked for.
     std::vector<Translated> parts_of(DataUse use) const {
         std::vector<Translated> parts;
@@ -265,8 +351,8 @@ class PairSource final : public DataSource {
             to.insert(to.end(), ids.begin(), ids.end());
             to.insert(to.end(), as_index(positions) - ids.size(), padding);
         };
-        append(pair.source, contexts_.source, PairVocabulary::padding, batch.tokens);
-        append(pair.target_inputs, contexts_.target, PairVocabulary::padding, batch.tokens);
+        append(pair.source, contexts_.source, vocabulary_.padding(), batch.tokens);
+        append(pair.target_inputs, contexts_.target, vocabulary_.padding(), batch.tokens);
         append(pair.targets, contexts_.target, -1, batch.targets);
     }
 
@@ -275,11 +361,9 @@ class PairSource final : public DataSource {
         double tokens = 0;
         const std::vector<double> probabilities = draw_.probabilities();
         for (std::size_t part = 0; part < parts_.size(); ++part) {
-            double bytes = 0;
-            for (const TextPair& pair : *parts_[part].pairs) {
-                bytes += static_cast<double>(pair.english.size() + pair.translation.size());
-            }
-            tokens += probabilities[part] * bytes / static_cast<double>(parts_[part].pairs->size());
+            const auto language = std::ranges::find(
+                corpus_.languages, parts_[part].language, &LanguagePairs::language);
+            tokens += probabilities[part] * means_[as_index(language - corpus_.languages.begin())];
         }
         tokens += PairVocabulary::more_source_tokens + PairVocabulary::more_target_tokens;
         return tokens / (contexts_.source + contexts_.target);
@@ -306,7 +390,7 @@ class PairSource final : public DataSource {
     std::string of_left_out() const {
         std::string text = counted(corpus_.left_out.sum(), "pair") + " left out";
         if (corpus_.left_out.sum() > 0) {
-            text += ": " + text_of(corpus_.left_out, limits_);
+            text += ": " + text_of(corpus_.left_out, limits_, room_, vocabulary_.pieces().noun());
         }
         if (!corpus_.broken_files.empty()) {
             text += "; " + counted(corpus_.broken_files.size(), "broken catalogue") + " left out";
@@ -316,9 +400,11 @@ class PairSource final : public DataSource {
 
     Scenario::DataPart data_;
     Contexts contexts_;
+    Room room_;
     PairLimits limits_;
-    PairVocabulary vocabulary_;
     PairCorpus corpus_;
+    PairVocabulary vocabulary_;
+    std::vector<double> means_;  ///< [language], pieces of a pair
     std::vector<Translated> parts_;
     LanguageDraw draw_;
 };
@@ -337,14 +423,14 @@ std::unique_ptr<DataSource> open_pairs(const ScenarioParts& scenario,
                                 to_string(scenario.data.kind)),
                     "use a model of kind = \"translation\"");
     }
-    pair_vocabulary(scenario.data.pairs)
-        .require_room(std::min(vocabulary_of(model), classes_of(model)));
-    return std::make_unique<PairSource>(PairSourceSettings{
+    auto pairs = std::make_unique<PairSource>(PairSourceSettings{
         .data = scenario.data,
         .folder = scenario.file.parent_path(),
         .contexts = {.source = source, .target = model.layer(0).input.positions - source},
         .seed = scenario.training.seed,
         .use = use});
+    pairs->vocabulary().require_room(std::min(vocabulary_of(model), classes_of(model)));
+    return pairs;
 }
 
 }  // namespace pipetwin::exec

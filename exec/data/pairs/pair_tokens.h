@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/scenario/scenario.h"
+#include "exec/data/pairs/text_pieces.h"
 
 namespace pipetwin::exec {
 
@@ -16,30 +17,31 @@ inline constexpr std::string_view english_language = "en";
 
 /// Token ids of a text and its translation, without padding.
 struct PairTokens {
-    std::vector<std::int32_t> source;  ///< the language to translate into, the bytes, the end
-    std::vector<std::int32_t> target_inputs;  ///< the begin, and the bytes
-    std::vector<std::int32_t> targets;        ///< the bytes, and the end: one for each input
+    std::vector<std::int32_t> source;  ///< the language to translate into, the pieces, the end
+    std::vector<std::int32_t> target_inputs;  ///< the begin, and the pieces
+    std::vector<std::int32_t> targets;        ///< the pieces, and the end: one for each input
 
     bool operator==(const PairTokens&) const = default;
 };
 
-/// The tokens of a translation model that reads bytes: 256 byte values, padding, begin, end, and
+/// The tokens of a translation model: the pieces that texts are cut into, padding, begin, end, and
 /// one token for each language that is translated into.
 class PairVocabulary {
   public:
-    static constexpr std::int32_t padding = 256;
-    static constexpr std::int32_t begin = 257;
-    static constexpr std::int32_t end = 258;
-    static constexpr std::int32_t first_language = 259;
-
-    /// Tokens of a source and of a target besides the bytes of their texts.
+    /// Tokens of a source and of a target besides the pieces of their texts.
     static constexpr std::size_t more_source_tokens = 2;
     static constexpr std::size_t more_target_tokens = 1;
 
     /// `languages`: different ones, in the order of their tokens.
-    explicit PairVocabulary(std::vector<std::string> languages);
+    explicit PairVocabulary(std::vector<std::string> languages, TextPieces pieces = {});
 
     const std::vector<std::string>& languages() const { return languages_; }
+    const TextPieces& pieces() const { return pieces_; }
+
+    std::int32_t padding() const { return pieces_.count(); }
+    std::int32_t begin() const { return pieces_.count() + 1; }
+    std::int32_t end() const { return pieces_.count() + 2; }
+    std::int32_t first_language() const { return pieces_.count() + 3; }
 
     /// Tokens, rounded up to a multiple of 64: the smallest model.vocabulary.
     int size() const;
@@ -59,16 +61,17 @@ class PairVocabulary {
                       std::string_view translation,
                       std::string_view language) const;
 
-    /// The bytes of ids up to the first end. Ids that are no byte are left out. What a model
+    /// The text of ids up to the first end. Ids that are no piece are left out. What a model
     /// generates may be no UTF-8.
-    static std::string text_of(std::span<const std::int32_t> ids);
+    std::string text_of(std::span<const std::int32_t> ids) const;
 
   private:
     std::vector<std::string> languages_;
+    TextPieces pieces_;
 };
 
-/// The tokens of a scenario whose data are pairs: its languages, and English behind them where that
-/// is translated into.
-PairVocabulary pair_vocabulary(const Scenario::PairSettings& pairs);
+/// The languages that a scenario whose data are pairs translates into: its own, and English behind
+/// them where that is one.
+std::vector<std::string> target_languages(const Scenario::PairSettings& pairs);
 
 }  // namespace pipetwin::exec

@@ -109,6 +109,42 @@ TEST_F(PairTraining, HasTheSameLossesForEveryCutAndAfterAStop) {
     EXPECT_EQ(losses("part"), two);
 }
 
+TEST_F(PairTraining, ReadsPiecesAndTranslatesWithThem) {
+    put("de",
+        "a.mo",
+        tests::mo_file({{"File not found", "Datei nicht gefunden"},
+                        {"Folder not found", "Ordner nicht gefunden"},
+                        {"Open the file", "Datei oeffnen"}}));
+    const std::vector<std::string> settings{
+        "data.languages=[\"de\"]", "data.pieces=300", "output.checkpoint_every=4"};
+    const Outcome outcome = train("run", settings);
+    if (outcome.code == 5) {
+        GTEST_SKIP() << outcome.err;
+    }
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("3 pairs with English for training (3 de)"));
+    const std::vector<std::string> translate{
+        "translate", path("run"), "--text", "File not found", "--json"};
+    const Outcome translated = pipetwin(translate);
+    ASSERT_EQ(translated.code, 0) << translated.err;
+    EXPECT_EQ(translated.json().at("translations").size(), 1);
+    // 40 tokens hold these 66 bytes in pieces, but not as bytes.
+    EXPECT_EQ(pipetwin({"translate",
+                        path("run"),
+                        "--text",
+                        "File not found File not found File not found File not found not found "})
+                  .code,
+              0);
+    file("run/pieces.model", "no model");
+    const Outcome damaged = pipetwin(translate);
+    EXPECT_EQ(damaged.code, 3);
+    EXPECT_THAT(damaged.err, HasSubstr("pieces.model: no SentencePiece model"));
+    fs::remove(path("run") + "/pieces.model");
+    const Outcome missing = pipetwin(translate);
+    EXPECT_EQ(missing.code, 6);
+    EXPECT_THAT(missing.err, HasSubstr("pieces.model"));
+}
+
 TEST_F(PairTraining, RefusesWhatHasNoPairs) {
     const Outcome no_folder = train("run");
     EXPECT_EQ(no_folder.code, 3);

@@ -378,7 +378,17 @@ TEST(ParseScenario, ReadsTextsWithTranslations) {
     EXPECT_EQ(own.data.pairs.direction, PairDirection::Both);
     EXPECT_EQ(own.data.pairs.temperature, 1.5);
     EXPECT_TRUE(own.data.pairs.bucketing);
-    for (const Scenario& each : {s, own}) {
+    EXPECT_FALSE(own.data.pairs.has_pieces());
+    const Scenario folders = parse(with(translation,
+                                        "[data]\nkind = \"gettext\"\npath = [\"a\", \"/b\"]\n"
+                                        "languages = [\"de\"]\npieces = 4000"));
+    EXPECT_EQ(folders.data.path, "/home/u/scenarios/a");
+    EXPECT_THAT(folders.data.pairs.more_paths, ::testing::ElementsAre("/b"));
+    EXPECT_EQ(folders.data.pairs.piece_count, 4000);
+    const Scenario of_model = parse(with(
+        translation, "[data]\nkind = \"gettext\"\nlanguages = [\"de\"]\npieces = \"a.model\""));
+    EXPECT_EQ(of_model.data.pairs.pieces_path, "/home/u/scenarios/a.model");
+    for (const Scenario& each : {s, own, folders, of_model}) {
         EXPECT_EQ(parse_scenario(print_scenario(each), "x.toml").data, each.data);
     }
     EXPECT_EQ(parse(translation).data.kind, DataKind::Synthetic);

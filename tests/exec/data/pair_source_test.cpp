@@ -44,6 +44,11 @@ Model small_model(int vocabulary = 320) {
                               .target_context = target_context});
 }
 
+/// Of two languages.
+PairVocabulary byte_vocabulary() {
+    return PairVocabulary({"de", "fr"});
+}
+
 /// One sample of a batch as texts.
 struct Sample {
     std::int32_t language = 0;  ///< the token in front
@@ -59,22 +64,23 @@ Sample sample_of(const Batch& batch, int index) {
     const std::int32_t* const inputs = source + source_context;
     const std::int32_t* const targets = batch.targets.data() + index * target_context;
     const int length = batch.lengths[as_index(index)];
-    EXPECT_EQ(source[length - 1], PairVocabulary::end);
-    EXPECT_TRUE(std::all_of(
-        source + length, inputs, [](std::int32_t id) { return id == PairVocabulary::padding; }));
+    EXPECT_EQ(source[length - 1], byte_vocabulary().end());
+    EXPECT_TRUE(std::all_of(source + length, inputs, [](std::int32_t id) {
+        return id == byte_vocabulary().padding();
+    }));
     const auto target_length = std::find(targets, targets + target_context, -1) - targets;
-    EXPECT_EQ(targets[target_length - 1], PairVocabulary::end);
+    EXPECT_EQ(targets[target_length - 1], byte_vocabulary().end());
     EXPECT_TRUE(std::all_of(targets + target_length, targets + target_context, [](std::int32_t id) {
         return id == -1;
     }));
-    EXPECT_EQ(inputs[0], PairVocabulary::begin);
+    EXPECT_EQ(inputs[0], byte_vocabulary().begin());
     EXPECT_TRUE(std::equal(targets, targets + target_length - 1, inputs + 1));
     EXPECT_TRUE(std::all_of(inputs + target_length, inputs + target_context, [](std::int32_t id) {
-        return id == PairVocabulary::padding;
+        return id == byte_vocabulary().padding();
     }));
     return {.language = source[0],
-            .source = PairVocabulary::text_of({source, as_index(length)}),
-            .target = PairVocabulary::text_of({targets, as_index(target_length)})};
+            .source = byte_vocabulary().text_of({source, as_index(length)}),
+            .target = byte_vocabulary().text_of({targets, as_index(target_length)})};
 }
 
 std::vector<Sample> samples_of(const Batch& batch) {
@@ -140,8 +146,9 @@ TEST_F(PairData, AreSourcesAndTargetsWithPaddingBehind) {
         languages.insert(sample.language);
         const std::string tail = sample.source.substr(sample.source.find(' '));
         EXPECT_EQ(sample.source, "message" + tail);
-        EXPECT_EQ(sample.target,
-                  (sample.language == PairVocabulary::first_language ? "Satz" : "phrase") + tail);
+        EXPECT_EQ(
+            sample.target,
+            (sample.language == byte_vocabulary().first_language() ? "Satz" : "phrase") + tail);
     }
     EXPECT_THAT(languages, ElementsAre(259, 260));
 }
@@ -231,6 +238,66 @@ TEST_F(PairData, SayHowManyThereAreAndWhatWasLeftOut) {
     // Half of the draws have 14 + 20 + 3 tokens of 72, the others 14 + 19 + 3.
     EXPECT_THAT(text, HasSubstr("50.7 % of the tokens are no padding"));
     EXPECT_THAT(open()->notes(), Contains(HasSubstr("6 pairs left out")));
+}
+
+TEST_F(PairData, AreCutIntoPiecesThatTheirTextsMake) {
+    write_rows(300, 200);
+    scenario.data.pairs.piece_count = 320;
+    const auto open_pieces = [&](int vocabulary) {
+        return open_data(scenario, small_model(vocabulary));
+    };
+    try {
+        open_pieces(384);
+    } catch (const Error& error) {
+        ASSERT_EQ(error.kind(), ErrorKind::Unavailable) << error.text();
+        GTEST_SKIP() << error.text();
+    }
+    const auto data = open_pieces(384);
+    const PairVocabulary vocabulary({"de", "fr"}, data->text_pieces());
+    EXPECT_EQ(vocabulary.first_language(), 323);
+    const Batch batch = data->batch(0, 64);
+    for (int sample = 0; sample < batch.samples; ++sample) {
+        const std::int32_t* const source = batch.tokens.data() + sample * batch.positions;
+        const std::int32_t* const targets = batch.targets.data() + sample * target_context;
+        const std::string text = vocabulary.text_of({source + 1, source_context - 1});
+        const std::string tail = text.substr(text.find(' '));
+        EXPECT_EQ(text, "message" + tail);
+        EXPECT_EQ(vocabulary.text_of({targets, target_context}),
+                  (source[0] == vocabulary.token_of("de") ? "Satz" : "phrase") + tail);
+        EXPECT_LT(batch.lengths[as_index(sample)], 7 + std::ssize(tail));  // "message" is a piece
+    }
+    // 320 + 3 + 2 tokens, rounded up.
+    EXPECT_EQ(error_of([&] { open_pieces(320); }).hint(), "set vocabulary = 384");
+    // The same pieces from a file.
+    folder.write("pieces.model", data->text_pieces().model());
+    scenario.data.pairs.piece_count = 0;
+    scenario.data.pairs.pieces_path = "pieces.model";
+    EXPECT_EQ(open_pieces(384)->batch(0, 64).tokens, batch.tokens);
+    folder.write("pieces.model", "no model");
+    EXPECT_THAT(error_of([&] { open_pieces(384); }).place(), HasSubstr("pieces.model"));
+}
+
+TEST_F(PairData, LongerThanTheRoomInPiecesAreLeftOut) {
+    std::string table;
+    for (int number = 0; number < 200; ++number) {
+        table += "de\tOpen the file\t" + fmt::format("Datei {} oeffnen\n", number);
+    }
+    for (int number = 0; number < 200; ++number) {
+        table += fmt::format("de\tOpen the file {}\tDatei {} oeffnen\n", number, number);
+    }
+    // 41 bytes of a word that comes often are few pieces; 60 different letters are many.
+    table += "de\tOpen the file Open the file Open the file\tDatei Datei Datei\n";
+    table += "de\tqxzqjxvqkzxjqvxkzjqxvzkqjxzvqkxjzqvkxzjvqk\tDatei mit Buchstaben\n";
+    folder.write("pairs.tsv", table);
+    scenario.data.pairs.languages = {"de"};
+    scenario.data.pairs.piece_count = 340;
+    try {
+        const auto data = open_data(scenario, small_model(384));
+        EXPECT_THAT(data->description(),
+                    HasSubstr("1 longer than 38 pieces in English or 31 in translation"));
+    } catch (const Error& error) {
+        ASSERT_EQ(error.kind(), ErrorKind::Unavailable) << error.text();
+    }
 }
 
 TEST_F(PairData, MayBeTwoFilesSideBySide) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "exec/data/pairs/mo_file.h"
 #include "exec/data/pairs/pair_corpus.h"
 #include "exec/data/pairs/pair_tokens.h"
+#include "exec/data/pairs/text_pieces.h"
 #include "tests/support/mo_file.h"
 #include "tests/support/scratch_folder.h"
 
@@ -211,7 +213,7 @@ TEST_F(Catalogues, AreReadOfEveryLanguageAndBrokenOnesAreNamed) {
     put("de", "notes.txt", "not read");
     put("nb", "a.mo", mo_file({{"File not found", "Fant ikke filen"}}));
     put("no", "b.mo", mo_file({{"Cannot open", "Kan ikke åpne"}}));
-    const PairCorpus corpus = read_catalogues(folder.path(), {"nb", "de"}, {});
+    const PairCorpus corpus = read_catalogues({folder.path()}, {"nb", "de"}, {});
     ASSERT_THAT(corpus.languages, SizeIs(2));
     EXPECT_EQ(corpus.languages[0].language, "nb");
     EXPECT_THAT(all_of(corpus.languages[0]),
@@ -224,18 +226,29 @@ TEST_F(Catalogues, AreReadOfEveryLanguageAndBrokenOnesAreNamed) {
                                              HasSubstr("no message catalogue"))));
 }
 
+TEST_F(Catalogues, OfSeveralFoldersAreReadInTheirOrder) {
+    put("de", "a.mo", mo_file({{"File not found", "Datei nicht gefunden"}}));
+    put("more/de",
+        "a.mo",
+        mo_file({{"File not found", "Nichts da."}, {"Cannot open", "Geht nicht"}}));
+    const PairCorpus corpus = read_catalogues({folder.path(), folder.path() / "more"}, {"de"}, {});
+    EXPECT_THAT(all_of(corpus.languages[0]),
+                ElementsAre(TextPair{"Cannot open", "Geht nicht"},
+                            TextPair{"File not found", "Datei nicht gefunden"}));
+    EXPECT_EQ(corpus.left_out.repeated, 1U);
+}
+
 TEST_F(Catalogues, OfALanguageThatIsNotThereAreRefused) {
     put("de", "a.mo", mo_file({{"Yes", "Ja"}}));
-    const Error missing = error_of([&] { read_catalogues(folder.path(), {"fr"}, {}); });
+    const Error missing = error_of([&] { read_catalogues({folder.path()}, {"fr"}, {}); });
     EXPECT_EQ(missing.kind(), ErrorKind::BadInput);
     EXPECT_THAT(missing.text(), HasSubstr("fr/LC_MESSAGES/*.mo"));
-    const Error empty = error_of([&] { read_catalogues(folder.path(), {"de"}, {}); });
+    const Error empty = error_of([&] { read_catalogues({folder.path()}, {"de"}, {}); });
     EXPECT_THAT(empty.text(), HasSubstr("no pair for training in 1 catalogue"));
-    const Error nowhere = error_of([&] { read_catalogues(folder.path() / "none", {"de"}, {}); });
+    const Error nowhere = error_of([&] { read_catalogues({folder.path() / "none"}, {"de"}, {}); });
     EXPECT_EQ(nowhere.kind(), ErrorKind::BadInput);
 }
 
-// p ~ D^(1/T), within four standard deviations of a binomial.
 TEST(PairTokens, BeginWithTheLanguageAndEndWithTheEnd) {
     const PairVocabulary vocabulary({"de", "fr"});
     const PairTokens pair = vocabulary.tokens("No", "Nö", "fr");
@@ -247,9 +260,9 @@ TEST(PairTokens, BeginWithTheLanguageAndEndWithTheEnd) {
 TEST(PairTokens, BecomeTheTextAgainUpToTheFirstEnd) {
     const PairVocabulary vocabulary({"de"});
     const PairTokens pair = vocabulary.tokens("Open", "Öffnen", "de");
-    EXPECT_EQ(PairVocabulary::text_of(pair.targets), "Öffnen");
+    EXPECT_EQ(vocabulary.text_of(pair.targets), "Öffnen");
     const std::vector<std::int32_t> generated{257, 'a', 256, 'b', 259, 258, 'c'};
-    EXPECT_EQ(PairVocabulary::text_of(generated), "ab");
+    EXPECT_EQ(vocabulary.text_of(generated), "ab");
 }
 
 TEST(PairTokens, NeedAVocabularyOfAMultipleOf64) {
@@ -275,6 +288,92 @@ TEST(PairTokens, KnowNoOtherLanguage) {
     EXPECT_THAT(error.text(), HasSubstr("de, fr"));
 }
 
+/// Pieces of a few texts; nothing where this program was built without SentencePiece.
+std::optional<TextPieces> few_pieces(int count) {
+    const std::vector<std::string_view> texts{
+        "Open file", "Open folder", "Close file", "Close folder", "Open the file", "Öffnen"};
+    try {
+        return TextPieces::trained_on(texts, count);
+    } catch (const Error& error) {
+        if (error.kind() == ErrorKind::Unavailable) {
+            return std::nullopt;
+        }
+        throw;
+    }
+}
+
+constexpr const char* without_library = "built without SentencePiece";
+
+TEST(TextPieces, AreBytesWithoutAModel) {
+    const TextPieces bytes;
+    EXPECT_TRUE(bytes.are_bytes());
+    EXPECT_EQ(bytes.count(), 256);
+    EXPECT_THAT(bytes.ids("Nö"), ElementsAre('N', 0xc3, 0xb6));
+    EXPECT_EQ(bytes.text(bytes.ids("Nö")), "Nö");
+    EXPECT_EQ(bytes.model(), "");
+}
+
+TEST(TextPieces, OfAnyTextBecomeTheTextAgain) {
+    const auto pieces = few_pieces(300);
+    if (!pieces) {
+        GTEST_SKIP() << without_library;
+    }
+    EXPECT_EQ(pieces->count(), 300);
+    for (const char* const text : {"Open file",
+                                   "",
+                                   "two  blanks and one behind ",
+                                   " one in front",
+                                   "%s: ½ 日本語",  // no character of these was in the texts
+                                   "fi"}) {
+        EXPECT_EQ(pieces->text(pieces->ids(text)), text);
+    }
+    // The words that come most often are single pieces: two for two words, fewer than bytes.
+    EXPECT_EQ(pieces->ids("Open file").size(), 2);
+    const std::vector<std::int32_t> strange{-1, pieces->ids("Open")[0], 300, 1'000'000};
+    EXPECT_EQ(pieces->text(strange), "Open");
+}
+
+TEST(TextPieces, FollowFromTheTextsAndAreKeptInAFile) {
+    const auto pieces = few_pieces(300);
+    if (!pieces) {
+        GTEST_SKIP() << without_library;
+    }
+    const std::string model = pieces->model();
+    few_pieces(301);  // another one takes the place of the one that was kept
+    EXPECT_EQ(few_pieces(300)->model(), model);
+    const TextPieces again = TextPieces::of_model(model, "a.model");
+    EXPECT_EQ(again.ids("Close the folder"), pieces->ids("Close the folder"));
+}
+
+TEST(TextPieces, OfNoModelAreRefused) {
+    const auto pieces = few_pieces(300);
+    const auto refusal = [](const std::string& content) {
+        return error_of([&] { TextPieces::of_model(content, "a.model"); });
+    };
+    if (!pieces) {
+        EXPECT_EQ(refusal("").kind(), ErrorKind::Unavailable);
+        return;
+    }
+    for (const char* const content : {"", "no model at all", "\n\x0e\n\x05<unk>"}) {
+        EXPECT_EQ(refusal(content).kind(), ErrorKind::BadInput) << content;
+        EXPECT_EQ(refusal(content).place(), "a.model");
+    }
+    // A part of a file either is refused or has fewer pieces, all of which are texts.
+    for (std::size_t size = 0; size < pieces->model().size(); size += 7) {
+        try {
+            const TextPieces part = TextPieces::of_model(pieces->model().substr(0, size), "a");
+            EXPECT_LE(part.count(), pieces->count());
+            part.text(part.ids("Open the file"));
+        } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        }
+    }
+    const Error many = error_of([&] { few_pieces(5000); });
+    EXPECT_EQ(many.place(), "data.pieces");
+    EXPECT_THAT(many.text(), HasSubstr("5000 pieces of 6 training texts: Vocabulary size"));
+}
+
+// p ~ D^(1/T), within four standard deviations of a binomial.
 TEST(LanguageDraw, TakesLanguagesByTheirSizeAndTheTemperature) {
     const std::vector<std::uint64_t> sizes = {40000, 10000, 2500};
     constexpr std::uint64_t draws = 200'000;
