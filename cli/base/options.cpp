@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/base/help_format.h"
 #include "cli/base/option_hints.h"
 #include "cli/base/usage_error.h"
 #include "core/base/error.h"
@@ -25,11 +26,10 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::string_view exit_code_text =
-    "Exit codes: 0 fine, 1 other failure, 2 usage, 3 bad input file, 4 infeasible, 5 backend or "
-    "device missing,\n"
-    "6 I/O or folder in use, 7 a worker failed, 8 hang, 9 NaN or infinity, 10 ranks disagree, "
-    "130/143 stopped by a "
-    "signal.\n";
+    "Exit codes: 0 success, 1 other failure, 2 usage, 3 bad input file, 4 infeasible, 5 backend "
+    "or\n"
+    "device missing, 6 I/O or folder in use, 7 a worker failed, 8 hang, 9 NaN or infinity,\n"
+    "10 ranks disagree, 130 and 143 stopped by a signal.\n";
 
 constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"simulate"},
@@ -58,42 +58,43 @@ struct RawCommon {
 
 void add_common(CLI::App& app, RawCommon& raw) {
     app.add_flag("--json", raw.options.json, "Print the result as one JSON object");
-    app.add_option("--out", raw.options.out, "Folder to write to")->type_name("DIR");
-    app.add_option(
-           "--set", raw.settings, "Override a key of the scenario; the value is TOML (repeatable)")
+    app.add_option("--out", raw.options.out, "Folder for the files of the result (default: none)")
+        ->type_name("DIR");
+    app.add_option("--set",
+                   raw.settings,
+                   "Override a key of the scenario, as in pipeline.stages=4; the value is TOML "
+                   "(repeatable)")
         ->type_name("KEY=VALUE")
         ->expected(1)
         ->allow_extra_args(false)
         ->take_all();
-    app.add_option("--seed", raw.seed, "Seed of weights and data (training.seed)")
+    app.add_option("--seed", raw.seed, "Seed of weights and data, as --set training.seed=N")
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
-    CLI::Option* const quiet = app.add_flag("--quiet", raw.options.quiet, "Print errors only");
+    CLI::Option* const quiet =
+        app.add_flag("--quiet", raw.options.quiet, "Print only the result and errors");
     app.add_flag("--verbose", raw.options.verbose, "Print more")->excludes(quiet);
-    app.add_option("--color", raw.options.color, "auto, always or never")
+    app.add_option("--color", raw.options.color, "Colours: auto (default), always or never")
         ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, ColorMode>>{
                                                 {"auto", ColorMode::Auto},
                                                 {"always", ColorMode::Always},
                                                 {"never", ColorMode::Never}})
                         .description(""))
         ->type_name("WHEN");
-    app.add_flag("--force", raw.options.force, "Overwrite what is there");
+    app.add_flag("--force", raw.options.force, "Overwrite existing files");
 }
 
-/// All names, those that are simulated only at the end.
+/// Lists all names of schedules, at the end those that cannot be trained.
 std::string schedule_help() {
-    constexpr std::size_t width = 60;
     std::string trained;
     std::string stale;
     for (const ScheduleName& known : known_schedules()) {
         std::string& list = schedule_traits(known.kind).stale_gradients ? stale : trained;
-        const std::size_t line = list.size() - (list.rfind('\n') + 1);
-        const char* const between = line > width ? ",\n" : ", ";
-        list += fmt::format("{}{}", list.empty() ? "" : between, known.name);
+        list += fmt::format("{}{}", list.empty() ? "" : ", ", known.name);
     }
     return fmt::format(
-        "Order of the actions, or a schedule file, FILE.csv (default {}):\n{};\n"
-        "simulated only, as gradients are stale: {}",
+        "Schedule, or a list of schedules to compare (default {}):\n{}; "
+        "simulated only, because their gradients are stale: {}; or a schedule file, FILE.csv",
         default_schedule,
         trained,
         stale);
@@ -116,92 +117,122 @@ struct GroupedOptions {
 void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     const GroupedOptions add{app, "Plain numbers instead of a scenario"};
     add("--schedule", sweep.schedules, schedule_help(), "NAME[,NAME...]")->delimiter(',');
-    add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
+    add("--schedule-file", plain.schedule_file, "Read the schedule from a CSV file", "FILE.csv");
     add("--receives",
         plain.receives,
-        "Receives of the CSV: posted (wait where the tensor is used, as PyTorch does; default) or "
-        "blocking",
+        "Receives of the CSV file: posted (a rank waits where it uses the tensor, as in PyTorch; "
+        "default) or blocking (it waits at the receive)",
         "HOW");
-    add("--stages", sweep.stages, "Stages along the pipeline", "P[,P...]")->delimiter(',');
-    add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
-    add("--micro-batches", sweep.micro_batches, "Micro-batches per step", "M[,M...]")
+    add("--stages",
+        sweep.stages,
+        "P, the number of ranks (devices) in the pipeline; a list compares several",
+        "P[,P...]")
         ->delimiter(',');
-    add("--svg", sweep.svg, "Draw the compared plans one below the other", "FILE.svg");
-    add("--csv", sweep.csv, "Write the table of the compared plans", "FILE.csv");
+    add("--chunks",
+        plain.chunks,
+        "V, the number of pieces of the model on each rank (default 1)",
+        "V");
+    add("--micro-batches",
+        sweep.micro_batches,
+        "M, micro-batches per step; a list compares several",
+        "M[,M...]")
+        ->delimiter(',');
+    add("--svg", sweep.svg, "Draw the compared plans as one picture", "FILE.svg");
+    add("--csv", sweep.csv, "Write the table of the compared plans as CSV", "FILE.csv");
     add("--group-size",
         plain.group_size,
-        "interleaved-1f1b: micro-batches that a chunk takes in turn (default: stages)",
+        "interleaved-1f1b: micro-batches that a piece takes before the next piece (default: P)",
         "G");
     app.get_option("--group-size")->check(CLI::Range(1, 65536));
     add("--deferred-weights",
         plain.deferred_weights,
-        "Weight gradients that a rank may put off into its waits (default 0)",
+        "Weight gradients that a rank may postpone into its waits (default 0)",
         "N");
     app.get_option("--deferred-weights")->check(CLI::Range(0, 65536));
-    add("--message-order", plain.message_order, "plain or lower-rank-first (default plain)", "HOW");
+    add("--message-order",
+        plain.message_order,
+        "Where two messages cross: plain (default: in the order of the schedule) or "
+        "lower-rank-first (the lower rank receives before it sends)",
+        "HOW");
     add("--forward-ms",
         plain.forward_ms,
-        "Forward of one of the P x V pieces; where a list compares plans, of a rank's whole share",
+        "Forward time of one piece (there are P x V); X,X,... has one for each. In a comparison: "
+        "of "
+        "all pieces of a rank together",
         "X[,X...]");
     add("--backward-ms",
         plain.backward_ms,
-        "Full backward of one piece (of a share as --forward-ms)",
+        "Backward time, in the same form as --forward-ms",
         "X[,X...]");
     add("--backward-input-ms",
         plain.backward_input_ms,
-        "Input gradient of one piece, with --backward-weight-ms in place of --backward-ms",
+        "Time of the input gradient alone; replaces --backward-ms, together with "
+        "--backward-weight-ms",
         "X[,X...]");
     add("--backward-weight-ms",
         plain.backward_weight_ms,
-        "Weight gradient of one piece",
+        "Time of the weight gradient alone",
         "X[,X...]");
     add("--recompute",
         plain.recompute,
-        "none, always or except-last (default none): one for all pieces, or one for each",
+        "none (default), always or except-last: one for all pieces, or one for each",
         "MODE[,MODE...]");
     add("--recompute-ms",
         plain.recompute_ms,
-        "Recompute of one piece (default: as forward)",
+        "Recompute time, in the same form (default: the forward time)",
         "X[,X...]");
     add("--recompute-timing",
         plain.recompute_timing,
-        "eager or lazy (default: eager for gpipe, else lazy)",
+        "eager (before the gradient arrives) or lazy (after it); default: eager for gpipe, else "
+        "lazy",
         "WHEN");
-    add("--latency-ms", plain.latency_ms, "One-way latency between ranks", "X");
-    add("--bandwidth-gbps", plain.bandwidth_gbps, "Gigabit per second between ranks", "X");
-    add("--boundary-bytes", plain.boundary_bytes, "Size of what one piece hands to the next", "N");
+    add("--latency-ms",
+        plain.latency_ms,
+        "Latency of a message between two ranks (default 0)",
+        "X");
+    add("--bandwidth-gbps",
+        plain.bandwidth_gbps,
+        "Bandwidth between two ranks in Gbit/s (default: unlimited)",
+        "X");
+    add("--boundary-bytes",
+        plain.boundary_bytes,
+        "Bytes that one piece sends to the next (default 0)",
+        "N");
     add("--skips",
         plain.skips,
-        "Piece B reads the output of piece A, past the pieces between: 0:3,1:2",
+        "Skip connections: piece B also reads the output of piece A, as in 0:3,1:2",
         "A:B[,A:B...]");
 }
 
 void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
-    const GroupedOptions add{app, "What varies, and what fails"};
-    add("--jitter", options.jitter, "How much actions vary: 0.05 is about 5 %", "X");
+    const GroupedOptions add{app, "Variation and failures"};
+    add("--jitter", options.jitter, "Random variation of computing times: 0.05 is about 5 %", "X");
     add("--transfer-jitter",
         options.transfer_jitter,
-        "How much messages vary (default: as actions)",
+        "Random variation of message times (default: that of --jitter)",
         "X");
     add("--device-jitter",
         options.device_jitter,
-        "How much devices vary: one factor for each in a step",
+        "Random variation between devices: each has one factor per step",
         "X");
-    add("--spikes", options.spikes, "A share P of actions lasts F times as long", "P:F");
-    add("--samples", options.samples, "Steps to draw (default 256)", "N")
+    add("--spikes", options.spikes, "A share P of all actions takes F times as long", "P:F");
+    add("--samples", options.samples, "Number of random steps to simulate (default 256)", "N")
         ->check(CLI::Range(1, sim::most_samples));
-    add("--straggler", options.straggler, "Rank R takes F times as long", "R:F");
-    add("--mtbf-hours", options.mtbf_hours, "Mean time between failures of one device", "X");
-    add("--failing-devices", options.devices, "Devices that may fail (default: one per rank)", "N");
+    add("--straggler", options.straggler, "All work of rank R takes F times as long", "R:F");
+    add("--mtbf-hours",
+        options.mtbf_hours,
+        "Mean time between failures of one device, in hours",
+        "X");
+    add("--failing-devices",
+        options.devices,
+        "Number of devices that can fail (default: one per rank)",
+        "N");
     add("--checkpoint-every",
         options.checkpoint_every,
-        "Steps from one checkpoint to the next (default: the best number)",
+        "Steps between two checkpoints (default: the best interval)",
         "N");
-    add("--checkpoint-s", options.checkpoint_s, "Seconds that a checkpoint takes (default 0)", "X");
-    add("--restart-s",
-        options.restart_s,
-        "Seconds from a failure to the next step (default 0)",
-        "X");
+    add("--checkpoint-s", options.checkpoint_s, "Seconds to write a checkpoint (default 0)", "X");
+    add("--restart-s", options.restart_s, "Seconds to restart after a failure (default 0)", "X");
 }
 
 /// Everything that one parse fills in; `selected` turns the chosen command into its struct.
@@ -255,6 +286,7 @@ class Grammar {
 
 CLI::App& Grammar::add_command(const std::string& name, const std::string& text) {
     CLI::App* const command = app_.add_subcommand(name, text);
+    command->group("Commands")->footer(std::string(exit_code_text));
     command
         ->allow_extras();  // told apart after the parse, where the nearest known one can be named
     add_common(*command, raw_);
@@ -262,6 +294,7 @@ CLI::App& Grammar::add_command(const std::string& name, const std::string& text)
 }
 
 void Grammar::add_training(CLI::App& app, RunOptions& options) {
+    app.get_option("--out")->description("Run folder (default: runs/NAME-1, runs/NAME-2, ...)");
     app.add_option("scenario", options.scenario, "Scenario file")
         ->type_name("SCENARIO.toml")
         ->required();
@@ -269,19 +302,25 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
                    options.profile,
                    "Costs of the layers, to predict the step (default: measure them first)")
         ->type_name("FILE");
-    app.add_flag("--resume", options.resume, "Continue from the newest checkpoint in --out");
+    app.add_flag(
+        "--resume", options.resume, "Continue from the newest checkpoint in the folder of --out");
     app.add_option("--weights",
                    options.weights,
-                   "Begin with the weights of a Hugging Face folder (safetensors)")
+                   "Start from the weights in a Hugging Face folder (safetensors)")
         ->type_name("FOLDER");
     app.add_flag("--live",
                  options.live,
-                 "Also write live.jsonl, so that pipetwin-gui can follow the training");
+                 "Also write live.jsonl, with which pipetwin-gui follows the training");
 }
 
 /// Makes --out a required file: for `import` and `export`.
 void needs_out_file(CLI::App& app) {
     app.get_option("--out")->description("File to write")->type_name("FILE")->required();
+}
+
+/// Makes --out a file with the result.
+void takes_out_file(CLI::App& app) {
+    app.get_option("--out")->description("File to write the result to, as JSON")->type_name("FILE");
 }
 
 /// --sequence, whose k is the 1024 of models' contexts.
@@ -295,24 +334,28 @@ void add_sequence(CLI::App& app, std::optional<int>& tokens, const std::string& 
 
 void Grammar::add_hf_options(CLI::App& app) {
     HfOptions& hf = import_.hf;
-    app.add_option("--device", hf.device, "hf, megatron: the device that costs are estimated for")
+    app.add_option("--device",
+                   hf.device,
+                   "hf, megatron: device to estimate the costs for, as 'pipetwin devices' names it")
         ->type_name("NAME");
     add_sequence(app, hf.sequence, "hf: tokens per sample; 8k is 8192");
-    app.add_option("--precision",
-                   hf.precision,
-                   "hf: bf16, fp16, fp32, or fp8: products of blocks in 8 bits, the rest in bf16 "
-                   "(default: the file's)")
+    app.add_option(
+           "--precision",
+           hf.precision,
+           "hf: number type: bf16, fp16, fp32, or fp8 (matrix products of blocks in fp8, the "
+           "rest in bf16); default: that of the file")
         ->type_name("NAME");
-    app.add_option("--efficiency",
-                   hf.efficiency,
-                   "hf, megatron: share of the dense matrix rate that every product reaches "
-                   "(default: by its sizes, as measurements of the device say)")
+    app.add_option(
+           "--efficiency",
+           hf.efficiency,
+           "hf, megatron: share of the device's peak FLOP/s that every matrix product reaches, "
+           "0.001 to 1 (default: estimated from the product's sizes)")
         ->type_name("X")
         ->check(CLI::Range(0.001, 1.0));
     app.add_option("--memory-efficiency",
                    hf.memory_efficiency,
-                   "hf, megatron: share of the memory rate that everything else reaches (default: "
-                   "by the kind of kernel)")
+                   "hf, megatron: share of the device's memory bandwidth that all other kernels "
+                   "reach, 0.001 to 1 (default: depends on the kind of kernel)")
         ->type_name("X")
         ->check(CLI::Range(0.001, 1.0));
     app.add_option_function<std::string>(
@@ -321,117 +364,125 @@ void Grammar::add_hf_options(CLI::App& app) {
                hf.attention = word;
                hf.has_attention = true;
            },
-           "hf, megatron: flash (default), or standard: kernels over all scores")
+           "hf, megatron: flash (default), or standard (separate kernels that store all attention "
+           "scores)")
         ->type_name("KIND")
         ->check(CLI::IsMember({"flash", "standard"}));
     app.add_option(
            "--loss",
            hf.loss,
-           "hf, megatron: fused (default), or standard: the cross-entropy as kernels of its "
-           "own over the logits")
+           "hf, megatron: fused (default), or standard (the cross-entropy as separate kernels "
+           "that read and write all logits)")
         ->type_name("KIND")
         ->check(CLI::IsMember({"fused", "standard"}));
     app.add_option(
            "--kernels",
            hf.kernels,
-           "hf, megatron: fused (default: those of training libraries), compiled (torch.compile), "
-           "or eager (PyTorch's operators one by one)")
+           "hf, megatron: kernels of all other operators: fused (default, as in training "
+           "libraries), compiled (by torch.compile) or eager (one for each PyTorch operator)")
         ->type_name("KIND")
         ->check(CLI::IsMember({"fused", "compiled", "eager"}));
     app.add_option("--weights",
                    hf.weights,
-                   "hf: safetensors files, or their index.json, for exact bytes (repeatable)")
+                   "hf: safetensors files, or their index.json, to read exact sizes from "
+                   "(repeatable)")
         ->type_name("FILE")
         ->take_all()
         ->expected(1);
-    app.add_option("--calibrate", hf.calibration, "hf: measured layers that correct the estimate")
+    app.add_option("--calibrate",
+                   hf.calibration,
+                   "hf: file of 'pipetwin calibrate'; its measured layers correct the estimate")
         ->type_name("FILE");
     app.add_flag("--whole-blocks",
                  hf.whole_blocks,
-                 "hf, megatron: one layer per block, for systems that do not cut it in two");
+                 "hf, megatron: one layer per transformer block, for systems that cannot split a "
+                 "block between stages (default: two)");
     app.add_flag("--trainable",
                  hf.trainable,
-                 "hf: write a scenario that trains the model, with costs beside it");
+                 "hf: write a scenario that trains the model, and its costs beside it");
 }
 
 void Grammar::add_range_names(CLI::App& app) {
     RangeNameOptions& ranges = import_.ranges;
-    const std::string which = "torch-trace, nsys: how ranges of a ";
-    app.add_option(
-           "--forward",
-           ranges.forward,
-           which + "forward are named: * is any text, {stage} and {micro_batch} are numbers")
+    const std::string which = "torch-trace, nsys: names of the ranges of ";
+    app.add_option("--forward",
+                   ranges.forward,
+                   which + "a forward; * is any text, {stage} and {micro_batch} are numbers")
         ->type_name("PATTERN");
-    app.add_option("--backward", ranges.backward, which + "backward are named")
+    app.add_option("--backward", ranges.backward, which + "a backward")->type_name("PATTERN");
+    app.add_option("--backward-input", ranges.backward_input, which + "an input gradient")
         ->type_name("PATTERN");
-    app.add_option(
-           "--backward-input", ranges.backward_input, which + "backward of the input are named")
-        ->type_name("PATTERN");
-    app.add_option(
-           "--backward-weight", ranges.backward_weight, which + "backward of the weights are named")
+    app.add_option("--backward-weight", ranges.backward_weight, which + "a weight gradient")
         ->type_name("PATTERN");
 }
 
 void Grammar::add_exchange() {
-    CLI::App& import =
-        add_command("import", "Convert another tool's file into one of this program");
+    CLI::App& import = add_command(
+        "import", "Convert a file of another program into a scenario, a profile or a schedule");
     import
         .add_option(
             "format",
             import_.format,
-            "torch-csv, megatron, torchtitan, deepspeed, csv, hf, pipedream, torch-trace, nsys or "
-            "chrome-trace")
+            "Format of the file: torch-csv, megatron, torchtitan, deepspeed, csv, hf, pipedream, "
+            "torch-trace, nsys or chrome-trace")
         ->type_name("FORMAT")
         ->required();
     import
         .add_option(
-            "file", import_.file, "The file, or - for standard input; hf: or a model's name")
+            "file",
+            import_.file,
+            "File to convert, or - for standard input; hf also takes the name of a model that "
+            "'pipetwin devices' lists")
         ->type_name("FILE")
         ->required();
     import
-        .add_option("more", import_.more_files, "torch-trace, nsys: the files of the other ranks")
-        ->type_name("FILES");
+        .add_option("more", import_.more_files, "torch-trace, nsys: one file for each further rank")
+        ->type_name("FILE...");
     import
         .add_option("--micro-batch-size",
                     import_.micro_batch_size,
-                    "hf, pipedream and traces: samples that the costs are for")
+                    "hf, pipedream and traces: samples per micro-batch of the costs")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 16));
-    import.add_option("--chunks", import_.chunks, "megatron: stages per rank (default 1)")
+    import
+        .add_option(
+            "--chunks", import_.chunks, "megatron: stages per rank (virtual stages), default 1")
         ->type_name("V")
         ->check(CLI::Range(1, 64));
     import.add_flag("--ignore-unknown",
                     import_.ignore_unknown,
-                    "megatron, torchtitan, deepspeed: leave out settings that no scenario can say, "
-                    "with a warning");
+                    "megatron, torchtitan, deepspeed: ignore settings that a scenario cannot "
+                    "express, with a warning for each (default: refuse them)");
     add_hf_options(import);
     add_range_names(import);
     needs_out_file(import);
 
-    CLI::App& exporter = add_command(
-        "export",
-        "Convert a scenario, a run or a schedule into another tool's file, or into a picture");
+    CLI::App& exporter = add_command("export",
+                                     "Convert a scenario, a run or a schedule into a file of "
+                                     "another program, or into a picture");
     exporter
-        .add_option(
-            "format",
-            export_.format,
-            "torch-csv, chrome-trace, megatron-layout, megatron-flags, torchtitan, json, svg "
-            "or hf")
+        .add_option("format",
+                    export_.format,
+                    "Format to write: torch-csv, chrome-trace, megatron-layout, megatron-flags, "
+                    "torchtitan, "
+                    "json, svg or hf")
         ->type_name("FORMAT")
         ->required();
-    exporter.add_option("source", export_.source, "A scenario, a run folder or a schedule file")
-        ->type_name("SCENARIO, RUN or CSV")
+    exporter
+        .add_option("source", export_.source, "Scenario, run folder or schedule file to convert")
+        ->type_name("SOURCE")
         ->required();
     exporter
-        .add_option("--profile", export_.profile, "Costs of the scenario's layers, as for simulate")
+        .add_option(
+            "--profile", export_.profile, "Costs of the scenario's layers: *.profile.json or CSV")
         ->type_name("FILE");
     exporter.add_flag("--compute-only",
                       export_.compute_only,
-                      "torch-csv: F, B, I and W only; PyTorch adds the communication");
+                      "torch-csv: write only F, B, I and W; PyTorch adds the communication");
     exporter
         .add_option("--shard-size",
                     export_.shard_size,
-                    "hf: largest size of a file of weights (default: 5 GB)")
+                    "hf: largest size of one file of weights (default 5 GB)")
         ->type_name("SIZE");
     needs_out_file(exporter);
 }
@@ -439,32 +490,36 @@ void Grammar::add_exchange() {
 void Grammar::add_calibrate() {
     CLI::App& calibrate = add_command(
         "calibrate",
-        "Measure the time of each kind of layer from a trace of one rank, for import hf");
+        "Read the time of each kind of layer from a trace, to correct the estimates of import hf");
     calibrate
-        .add_option("trace", calibrate_.trace, "A trace of PyTorch's profiler, or an nsys export")
+        .add_option("trace",
+                    calibrate_.trace,
+                    "Trace of one rank, from PyTorch's profiler or exported by nsys")
         ->type_name("TRACE")
         ->required();
     calibrate
-        .add_option("--forward",
-                    calibrate_.forward,
-                    "How ranges of a kind's forward are named: 'attention=*.attn'; * is any text "
-                    "(repeatable)")
+        .add_option(
+            "--forward",
+            calibrate_.forward,
+            "Names of the ranges of a kind's forward, as in 'attention=*.attn'; * is any text "
+            "(repeatable)")
         ->type_name("KIND=PATTERN")
         ->take_all()
         ->expected(1)
         ->required();
     calibrate
-        .add_option("--backward",
-                    calibrate_.backward,
-                    "How ranges of its backward are named (default: what autograd ran for the "
-                    "forward's operators)")
+        .add_option(
+            "--backward",
+            calibrate_.backward,
+            "Names of the ranges of its backward (default: the backwards that autograd ran for "
+            "the operators of the forward)")
         ->type_name("KIND=PATTERN")
         ->take_all()
         ->expected(1);
     calibrate
         .add_option("--micro-batch-size",
                     calibrate_.micro_batch_size,
-                    "Samples that the trace's micro-batches had")
+                    "Samples per micro-batch in the trace")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 16))
         ->required();
@@ -475,19 +530,20 @@ void Grammar::add_calibrate() {
 void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
     app.add_option("--calibrate",
                    file,
-                   "Measured runs (JSON: step or TFLOP/s, peak, and the keys that differ) that "
-                   "correct the costs")
+                   "JSON file of measured runs that correct the costs: each with its step time or "
+                   "TFLOP/s, its peak memory, and its keys that differ from the scenario's")
         ->type_name("FILE");
 }
 
 void Grammar::add_simulate() {
     CLI::App& simulate =
-        add_command("simulate", "Predict time, bubble, memory and throughput of one plan");
+        add_command("simulate", "Predict the time, bubble, memory and throughput of one plan");
     simulate
-        .add_option("scenario", simulate_.scenario, "Scenario file; left out with plain numbers")
+        .add_option(
+            "scenario", simulate_.scenario, "Scenario file; leave it out to simulate plain numbers")
         ->type_name("SCENARIO.toml");
     simulate
-        .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or .csv")
+        .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or CSV")
         ->type_name("FILE");
     add_run_calibration(simulate, simulate_.calibration);
     add_plain(simulate, simulate_.plain, simulate_.sweep);
@@ -495,12 +551,16 @@ void Grammar::add_simulate() {
 }
 
 void Grammar::add_sweep() {
-    CLI::App& sweep = add_command("sweep", "Predict several plans and show them side by side");
-    sweep.add_option("scenarios", sweep_.scenarios, "Scenario files; left out with plain numbers")
+    CLI::App& sweep = add_command("sweep", "Predict several plans and compare them in one table");
+    sweep
+        .add_option("scenarios",
+                    sweep_.scenarios,
+                    "Scenario files; leave them out to compare plain numbers")
         ->type_name("SCENARIO.toml...");
-    sweep.add_option("--profile", sweep_.profile, "Costs of the layers: *.profile.json or .csv")
+    sweep.add_option("--profile", sweep_.profile, "Costs of the layers: *.profile.json or CSV")
         ->type_name("FILE");
     add_plain(sweep, sweep_.plain, sweep_.lists);
+    sweep.get_option("--out")->description("Not used: --csv and --svg write files");
 }
 
 /// The options of `plan` that say what a scenario would say of a model by its name.
@@ -515,29 +575,36 @@ void Grammar::add_question(CLI::App& plan) {
                 ->check(CLI::PositiveNumber)
                 ->type_name("N[k|M|B|T]");
         };
-    plan.add_option("--cluster",
-                    plan_.cluster,
-                    "Nodes to plan a model for: a name that 'pipetwin devices' lists, or a file")
+    plan.add_option(
+            "--cluster",
+            plan_.cluster,
+            "Cluster to plan for: the name of its kind of node, as 'pipetwin devices' lists it, or "
+            "a file")
         ->type_name("NAME");
-    plan.add_option("--nodes", plan_.nodes, "How many nodes (default 1)")
+    plan.add_option("--nodes", plan_.nodes, "Number of nodes in the cluster (default 1)")
         ->check(CLI::Range(1, 1 << 16))
         ->type_name("N");
-    add_sequence(plan, plan_.sequence, "Tokens of a sample; 8k is 8192 (default 4096)");
-    tokens("--batch-tokens", plan_.batch_tokens, "Tokens of a step, about (default 4M)");
-    plan.add_option("--precision", plan_.precision, "bf16 (default), fp16, fp32 or fp8")
+    add_sequence(plan, plan_.sequence, "Tokens per sample; 8k is 8192 (default 4096)");
+    tokens("--batch-tokens",
+           plan_.batch_tokens,
+           "Tokens per step (default 4M); rounded by up to 5 % to a number of samples that divides "
+           "well");
+    plan.add_option(
+            "--precision", plan_.precision, "Number type: bf16 (default), fp16, fp32 or fp8")
         ->type_name("NAME");
     plan.add_option("--schedule",
                     searched_,
-                    "Search these schedules only, as in 1f1b,interleaved-1f1b (default: most of "
-                    "them; docs/planning.md lists which)")
+                    "Search only these schedules, as in 1f1b,interleaved-1f1b (default: those that "
+                    "docs/planning.md lists)")
         ->delimiter(',')
         ->type_name("NAME[,NAME...]");
     plan.add_flag("--whole-blocks",
                   plan_.whole_blocks,
-                  "Keep every block of the model in one stage, as Megatron and torchtitan do");
-    tokens("--tokens", plan_.tokens, "Tokens of the whole training: adds days, device hours, cost");
-    plan.add_option(
-            "--price", plan_.price, "Price of one device per hour, without a sign of currency")
+                  "Put every transformer block whole on one stage, as Megatron and torchtitan do");
+    tokens("--tokens",
+           plan_.tokens,
+           "Tokens of the whole training; adds days, device hours and cost to the answer");
+    plan.add_option("--price", plan_.price, "Price of one device hour: a number, in any currency")
         ->check(CLI::PositiveNumber)
         ->type_name("X")
         ->needs("--tokens");
@@ -545,35 +612,40 @@ void Grammar::add_question(CLI::App& plan) {
 
 void Grammar::add_plan() {
     CLI::App& plan = add_command("plan",
-                                 "Choose what a scenario or a model leaves open so that a step is "
-                                 "fastest, and show how far that is proven");
-    plan.add_option("scenario",
-                    plan_.scenario,
-                    "Scenario file; with --cluster a model: its name, its config.json or its "
-                    "*.profile.json")
+                                 "Find the fastest plan of a model on a cluster, or for the keys "
+                                 "that a scenario leaves open");
+    plan.add_option(
+            "scenario",
+            plan_.scenario,
+            "Scenario file; or, with --cluster, a model: a name that 'pipetwin devices' lists, "
+            "a config.json or a *.profile.json")
         ->type_name("SCENARIO.toml|MODEL")
         ->required();
     plan.footer(
-        "Ctrl-C ends the search: the answer is then the best plan found so far, not proven.");
+        "Ctrl-C ends the search. The answer is then the best plan so far, which need not be "
+        "optimal.\n" +
+        std::string(exit_code_text));
     add_question(plan);
-    plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or .csv")
+    plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or CSV")
         ->type_name("FILE");
     add_run_calibration(plan, plan_.calibration);
-    plan.add_option("--heatmap",
-                    plan_.heat_map,
-                    "Draw the best plan of every number of stages and micro-batches")
+    plan.add_option(
+            "--heatmap",
+            plan_.heat_map,
+            "Draw a heat map of the fastest plan for each number of stages and micro-batches")
         ->type_name("FILE.svg");
-    plan.add_option("--order-out",
-                    plan_.order_out,
-                    "For a model with branches: also try another order of the layers; if it is "
-                    "faster, write the costs in that order")
+    plan.add_option(
+            "--order-out",
+            plan_.order_out,
+            "Model with branches: also try another order of its layers, and write the costs "
+            "in that order if it is faster")
         ->type_name("FILE.profile.json");
     plan.add_flag("--hybrid",
                   plan_.hybrid,
-                  "Show how PipeDream would distribute the devices: stages of unequal width");
+                  "Also show stages of unequal width, as PipeDream would divide the devices");
     plan.add_option("--largest",
                     largest_,
-                    "layers: find how many layers fit into memory, not the fastest plan")
+                    "Find how many layers fit into memory, instead of the fastest plan")
         ->type_name("layers")
         ->excludes("--heatmap")
         ->excludes("--hybrid")
@@ -582,84 +654,91 @@ void Grammar::add_plan() {
 }
 
 void Grammar::add_model() {
-    CLI::App& model =
-        add_command("model", "Show the units that a model can be cut into, and their graph");
-    model.get_option("--out")
-        ->description("File to write the result to, as JSON")
-        ->type_name("FILE");
+    CLI::App& model = add_command(
+        "model", "List the units of a model, which stages are cut from, and draw their graph");
+    takes_out_file(model);
     model.add_option("scenario", model_.scenario, "Scenario file")
         ->type_name("SCENARIO.toml")
         ->required();
     model
-        .add_option("--profile",
-                    model_.profile,
-                    "Costs of the layers, which decide where the model is cut, as for simulate")
+        .add_option(
+            "--profile",
+            model_.profile,
+            "Costs of the layers, which decide where the model is cut: *.profile.json or CSV")
         ->type_name("FILE");
-    model.add_option("--svg", model_.svg, "Draw the graph, with the stages that it is cut into")
+    model.add_option("--svg", model_.svg, "Draw the graph and the stages that it is cut into")
         ->type_name("FILE.svg");
     model
-        .add_option("--device",
-                    model_.device,
-                    "Estimate what the layers cost on this device, as 'devices' names it")
+        .add_option(
+            "--device",
+            model_.device,
+            "Estimate the costs of the layers on this device, as 'pipetwin devices' names it")
         ->type_name("NAME")
         ->needs(model
                     .add_option("--costs-out",
                                 model_.costs_out,
-                                "Write these costs, for the --profile of simulate and plan")
+                                "Write the estimated costs, for the --profile of simulate and plan")
                     ->type_name("FILE.profile.json"));
     model.get_option("--costs-out")->needs("--device");
 }
 
 void Grammar::add_launch() {
-    CLI::App& launch = add_command("launch", "Train with a process for each rank, on this machine");
+    CLI::App& launch = add_command("launch", "Train on this machine, with one process per rank");
     add_training(launch, run_);
-    launch.add_option("--ranks", launch_.ranks, "Processes: stages times data_parallel")
+    launch.add_option("--ranks", launch_.ranks, "Number of processes: stages times data_parallel")
         ->type_name("N")
         ->required()
         ->check(CLI::Range(1, 4096));
 }
 
 void Grammar::add_compare() {
-    CLI::App& compare = add_command("compare", "Compare two timelines, per device and per action");
-    compare.add_option("predicted", compare_.predicted, "A trace, or a run folder")
+    CLI::App& compare = add_command(
+        "compare", "Compare a predicted and a measured timeline, per device and per action");
+    takes_out_file(compare);
+    compare
+        .add_option("predicted", compare_.predicted, "Predicted trace, or a run folder with both")
         ->type_name("PREDICTED")
         ->required();
-    compare.add_option("measured", compare_.measured, "A trace; left out with a run folder")
+    compare
+        .add_option("measured", compare_.measured, "Measured trace; leave it out for a run folder")
         ->type_name("MEASURED");
 }
 
 void Grammar::add_check() {
     CLI::App& check = add_command(
-        "check", "Prove a schedule complete and free of deadlock, or say what is wrong");
-    check.add_option("file", check_.file, "A schedule as CSV, or a scenario")
+        "check", "Prove that a schedule is complete and free of deadlock, or list what is wrong");
+    takes_out_file(check);
+    check.add_option("file", check_.file, "Schedule file (CSV) or scenario")
         ->type_name("FILE")
         ->required();
     check
         .add_option("--capacity",
                     check_.capacity,
-                    "Messages that fit into one channel (default: unbounded)")
+                    "Messages that a channel holds before its sender waits; unlimited by default")
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
     check
         .add_flag("--preposted-receives,--begun-receives",
                   check_.preposted_receives,
-                  "Assume that channels hold no message, and that each rank posts its receives "
-                  "before its first action, as with MPI and NCCL")
+                  "Assume that channels hold no message, and that each rank posts all its receives "
+                  "before its first action, as MPI and NCCL allow")
         ->excludes("--capacity");
 }
 
 void Grammar::add_devices() {
     CLI::App& devices = add_command(
         "devices",
-        "List this machine's devices, and the devices, clusters and models known by name");
+        "List the devices of this machine, and the names of known devices, clusters and models");
+    takes_out_file(devices);
     CLI::Option* const measure =
         devices.add_flag("--measure",
                          devices_.measure,
-                         "Measure free memory, matrix products and copies of each GPU");
+                         "Measure free memory, matrix products and copies on each GPU");
     devices
-        .add_option("--matrix",
-                    devices_.matrix,
-                    "Rows N of the matrices to multiply; copies take 16 N^2 bytes (default: 8192)")
+        .add_option(
+            "--matrix",
+            devices_.matrix,
+            "Rows of the square matrices to multiply (default 8192); copies take 16 N^2 bytes")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 15))
         ->needs(measure);
@@ -667,74 +746,69 @@ void Grammar::add_devices() {
 
 void Grammar::add_translate() {
     CLI::App& translate =
-        add_command("translate", "Translate texts with a translation model that was trained");
-    translate.get_option("--out")
-        ->description("File to write the result to, as JSON")
-        ->type_name("FILE");
-    translate.add_option("run", translate_.run, "The run folder of its training")
+        add_command("translate", "Translate texts with a trained translation model");
+    takes_out_file(translate);
+    translate.add_option("run", translate_.run, "Run folder of its training")
         ->type_name("RUN")
         ->required();
-    translate.add_option("--text", translate_.texts, "A text to translate (repeatable)")
+    translate.add_option("--text", translate_.texts, "Text to translate (repeatable)")
         ->type_name("TEXT")
         ->take_all()
         ->expected(1)
         ->allow_extra_args(false);
     translate
-        .add_option("--file", translate_.file, "Texts to translate, one a line; - reads stdin")
+        .add_option("--file", translate_.file, "File with one text per line; - is standard input")
         ->type_name("FILE")
         ->excludes("--text");
     translate
-        .add_option("--to",
-                    translate_.to,
-                    "Language to translate into (default: the only one that the model knows)")
+        .add_option(
+            "--to", translate_.to, "Language to translate into (default: the model's only one)")
         ->type_name("LANGUAGE");
     translate
         .add_option("--beam",
                     translate_.beam,
-                    "Hypotheses that are followed at the same time (default 1: the likeliest token "
-                    "each time)")
+                    "Width of the beam search: hypotheses kept at each token (default 1: greedy)")
         ->type_name("N")
         ->check(CLI::Range(1, 64));
 }
 
 void Grammar::add_demo() {
     CLI::App& demo = add_command(
-        "demo", "A guided tour: seven steps from plain numbers to a trained and measured model");
-    demo.get_option("--out")->description("Folder of the tour (default: pipetwin-demo)");
-    demo.add_option(
-            "--from",
-            demo_.from,
-            "Begin at step N, even if it is done (default: the first step that is not done)")
+        "demo",
+        "Take a guided tour: seven steps from plain numbers to a trained and measured model");
+    demo.get_option("--out")->description("Folder of the tour (default pipetwin-demo)");
+    demo.add_option("--from",
+                    demo_.from,
+                    "Begin at step N, even if it is done (default: the first that is not)")
         ->type_name("N");
-    demo.add_option("--to", demo_.to, "End after step N (default: the last step)")->type_name("N");
+    demo.add_option("--to", demo_.to, "End after step N (default: the last)")->type_name("N");
     demo.add_flag("--list", demo_.list, "List the steps, and which of them are done");
 }
 
-/// Commands stand in the order in which --help lists them.
+/// Adds the commands in the order in which --help lists them.
 Grammar::Grammar() {
+    app_.formatter(std::make_shared<HelpFormat>());
     app_.require_subcommand(1);
     app_.set_version_flag("--version", "pipetwin " PIPETWIN_VERSION);
     app_.footer("'pipetwin COMMAND --help' lists a command's options.\n" +
                 std::string(exit_code_text));
 
     add_training(
-        add_command(
-            "run",
-            "Run the whole loop: profile, plan, simulate, train, compare; writes a run folder"),
+        add_command("run", "Measure costs, plan, predict, train and compare; writes a run folder"),
         run_);
     add_simulate();
     add_sweep();
     add_plan();
-    add_command("profile",
-                "Measure the costs of every layer on this machine; writes NAME.profile.json")
-        .add_option("scenario", profile_.scenario, "Scenario file")
+    CLI::App& profile = add_command(
+        "profile", "Measure the costs of every layer on this machine; writes NAME.profile.json");
+    profile.get_option("--out")->description(
+        "Folder for NAME.profile.json, or a file that ends in .json (default: the current folder)");
+    profile.add_option("scenario", profile_.scenario, "Scenario file")
         ->type_name("SCENARIO.toml")
         ->required();
     add_model();
-    add_training(
-        add_command("train",
-                    "Train with the real executor, one line per step; writes a run folder"),
-        run_);
+    add_training(add_command("train", "Train a scenario on this machine; writes a run folder"),
+                 run_);
     add_launch();
     add_compare();
     add_check();
@@ -742,9 +816,10 @@ Grammar::Grammar() {
     add_calibrate();
     add_translate();
     add_devices();
-    add_command("view", "Open the desktop program (pipetwin-gui)")
-        .add_option("file", view_.file, "A run folder or a trace")
-        ->type_name("RUN or FILE");
+    CLI::App& view = add_command("view", "Open the desktop program (pipetwin-gui)");
+    view.get_option("--out")->description("Not used: view writes no file");
+    view.add_option("file", view_.file, "Run folder, trace, scenario, schedule or profile to open")
+        ->type_name("FILE");
     add_demo();
 }
 

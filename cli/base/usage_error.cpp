@@ -232,7 +232,11 @@ Error usage_error(const CLI::ParseError& error,
                                              : fmt::format("add {} {}", other, kind_of(*needed)));
     }
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExcludesError)) {
-        return {ErrorKind::Usage, name, message, "leave one of the two out"};
+        const std::string other = option_in(message.substr(message.find(name) + name.size()));
+        return {ErrorKind::Usage,
+                name,
+                fmt::format("cannot be used together with {}", other),
+                "leave one of the two out"};
     }
     const std::optional<std::string> written = written_for(name, args);
     if (!written || written->starts_with("--")) {

@@ -79,7 +79,7 @@ std::vector<LayerRanges> layer_ranges(const CalibrateOptions& options) {
 void note_times(const LayerTimes& times, Console& console) {
     for (const KindTimes& of : times.kinds) {
         if (std::ranges::find(estimated_kinds, of.kind) == estimated_kinds.end()) {
-            console.note(fmt::format("'{}' is no kind of layer in profiles of 'import hf': {}",
+            console.note(fmt::format("'{}' is not a kind of layer in profiles of 'import hf': {}",
                                      of.kind,
                                      suggestion(of.kind, estimated_kinds)));
         }

@@ -47,9 +47,22 @@ int unbounded(const Schedule& schedule) {
     return schedule.micro_batches + 1;
 }
 
-/// Adds to what is wrong with an action of `rows` at which cell of the file it is: `written` are
-/// the file's rows, without the messages that `rows` have. A message is before the action that
-/// needs it, or behind the one that makes it.
+/// "; in the file, 0RECV_B0 comes just before cell 1 (0B0)".
+std::string place_in_file(const Action& action,
+                          std::string_view where,
+                          std::size_t cell,
+                          const Action& neighbour) {
+    return action == neighbour ? fmt::format("; in the file it is cell {}", cell)
+                               : fmt::format("; in the file, {} comes {} cell {} ({})",
+                                             to_string(action),
+                                             where,
+                                             cell,
+                                             to_string(neighbour));
+}
+
+/// Adds to each waiting action of `rows` the cell of the file that it belongs to: `written` are the
+/// file's rows, without the messages that `rows` have. A receive comes just before the action that
+/// needs it, a send just after the one that makes its tensor.
 void name_cells_of_file(const Schedule& written, const Schedule& rows, DeadlockReport& report) {
     for (Violation& waiting : report.waiting) {
         if (waiting.rank < 0 || waiting.cell < 0) {
@@ -63,10 +76,9 @@ void name_cells_of_file(const Schedule& written, const Schedule& rows, DeadlockR
         }
         const Action& action = row[as_index(waiting.cell)];
         if (is_send(action.op) && before > 0) {
-            waiting.why += fmt::format("; in the file it is behind cell {}", before - 1);
+            waiting.why += place_in_file(action, "just after", before - 1, own[before - 1]);
         } else if (before < own.size()) {
-            waiting.why += fmt::format(
-                "; in the file it is {} cell {}", own[before] == action ? "in" : "before", before);
+            waiting.why += place_in_file(action, "just before", before, own[before]);
         }
     }
 }
@@ -83,19 +95,21 @@ void try_for_deadlock(const Schedule& lowered, bool preposted_receives, CheckRes
 }
 
 std::string capacity_text(const std::optional<int>& capacity) {
-    return capacity ? fmt::format("capacity {}", *capacity) : "any capacity";
+    return capacity ? fmt::format("with channel capacity {}", *capacity)
+                    : "with any channel capacity";
 }
 
 std::string fine_text(const Schedule& schedule, const CheckResult& result) {
     return fmt::format(
-        "valid and free of deadlock: {}, {}, {}; smallest capacity {}{}\n"
-        "activations alive at most, per rank: {}\n",
+        "valid and free of deadlock: {}, {}, {}; smallest channel capacity "
+        "{}{}\n"
+        "peak number of live activations, per rank: {}\n",
         counted(schedule.rank_count(), "rank"),
         counted(schedule.stage_count(), "stage"),
         counted(schedule.micro_batches, "micro-batch"),
         *result.smallest_capacity,
         *result.smallest_capacity > 0 && *result.runs_with_preposted_receives
-            ? ", 0 where receives are begun first, as between processes"
+            ? " (0 with pre-posted receives, as between processes)"
             : "",
         fmt::join(result.peak_live_activations, " "));
 }
@@ -128,11 +142,11 @@ std::string grid_text(const Schedule& schedule,
 Error deadlock_error(const std::string& place, const CheckResult& result) {
     return {ErrorKind::Infeasible,
             place,
-            fmt::format("deadlock at {}: the actions above wait on each other",
+            fmt::format("deadlock {}: the actions above wait for each other",
                         capacity_text(result.capacity)),
             result.smallest_capacity
                 ? fmt::format("the smallest capacity that works is {}", *result.smallest_capacity)
-                : "no capacity helps: the order itself has to change"};
+                : "change the order of the actions: no capacity helps"};
 }
 
 }  // namespace

@@ -96,9 +96,10 @@ BothSides sides_of_two(const CompareOptions& options, Console& console) {
     }
     const bool turned = !is_predicted(*first) && is_predicted(*second);
     if (turned) {
-        console.note(fmt::format("{} is predicted and {} measured: compared that way round",
-                                 options.measured.string(),
-                                 options.predicted.string()));
+        console.note(
+            fmt::format("{} is the predicted trace and {} the measured one: compared in that order",
+                        options.measured.string(),
+                        options.predicted.string()));
         std::swap(first, second);
     } else if (is_predicted(*first) == is_predicted(*second)) {
         console.note(

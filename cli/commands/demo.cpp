@@ -173,11 +173,10 @@ class Tour {
         try {
             do_step(number);
         } catch (...) {
-            console_.note(
-                fmt::format("the tour stopped in step {} of {}; it goes on there with: {}",
-                            number,
-                            count(),
-                            typed_line(words({}))));
+            console_.note(fmt::format("the tour stopped in step {} of {}; continue with: {}",
+                                      number,
+                                      count(),
+                                      typed_line(words({}))));
             throw;
         }
     }
@@ -242,14 +241,14 @@ class Tour {
     void say_where(int last) {
         say(fmt::format("All steps on one page: {}\n", page().string()));
         if (last < count()) {
-            say(fmt::format("The tour goes on with: {}\n", typed_line(words({}))));
+            say(fmt::format("Continue the tour with: {}\n", typed_line(words({}))));
         }
     }
 
     void say_all_done() {
         say(fmt::format("Every step of the tour in {} is done.\n", folder_.string()));
         say_where(count());
-        say(fmt::format("It begins again with: {}\n", typed_line(words({"--from", "1"}))));
+        say(fmt::format("Repeat the tour with: {}\n", typed_line(words({"--from", "1"}))));
     }
 
     const DemoOptions& options_;

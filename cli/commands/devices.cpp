@@ -111,12 +111,12 @@ std::string profiles_text(const std::vector<DeviceProfile>& devices) {
                         device.device_link ? rate(device.device_link->bytes_per_second.value) : "-",
                         rate(device.host_link.bytes_per_second.value)});
     }
-    return devices.empty()
-               ? fmt::format("no device profiles in {}\n", profiles_folder().string())
-               : fmt::format(
-                     "\n{}  from {}; per direction; --json tells where each value is from\n",
-                     text_table(rows),
-                     profiles_folder().string());
+    return devices.empty() ? fmt::format("no device profiles in {}\n", profiles_folder().string())
+                           : fmt::format(
+                                 "\n{}  read from {}; rates of links are per direction; --json "
+                                 "lists the source of each value\n",
+                                 text_table(rows),
+                                 profiles_folder().string());
 }
 
 /// By device of the probe; empty: not asked for.
@@ -198,8 +198,8 @@ std::string devices_text(const Machine& machine,
         }
     }
     return text + profiles_text(devices) + "\n" +
-           names_text("clusters", cluster_names(), "cluster.profile = NAME in a scenario") +
-           names_text("models", model_names(), "pipetwin import hf NAME");
+           names_text("clusters", cluster_names(), "pipetwin plan MODEL --cluster NAME") +
+           names_text("models", model_names(), "pipetwin plan NAME --cluster CLUSTER");
 }
 
 }  // namespace

@@ -37,8 +37,9 @@ Exported torch_csv(const ExportSource& source, const ExportOptions& options, Con
     const Schedule schedule = source.schedule();
     if (model_stage_count(schedule) != schedule.stage_count()) {
         console.note(
-            "two pipelines of one model: PyTorch reads the rows, but knows no stages that share "
-            "their weights");
+            "the schedule has two pipelines of one model: PyTorch reads its rows, but has no "
+            "stages "
+            "that share weights");
     }
     return of_schedule(
         schedule,
@@ -63,11 +64,26 @@ ExportSource::Predicted predicted(const ExportSource& source, Console& console) 
 
 std::string picture_title(const ExportSource::Predicted& source) {
     const Schedule& schedule = source.trace.schedule;
-    return fmt::format("{}, {}, {}{}",
-                       source.trace.schedule_name,
-                       counted(schedule.rank_count(), "rank"),
-                       counted(schedule.micro_batches, "micro-batch"),
-                       source.costs == "unit" ? ", unit costs" : "");
+    std::string title = fmt::format("{}, {}, {}",
+                                    source.trace.schedule_name,
+                                    counted(schedule.rank_count(), "rank"),
+                                    counted(schedule.micro_batches, "micro-batch"));
+    if (source.replicas > 1) {
+        title += fmt::format(", one of {} replicas", source.replicas);
+    }
+    if (source.devices_per_rank > 1) {
+        title += fmt::format(", {} devices per rank", source.devices_per_rank);
+    }
+    return title + (source.costs == "unit" ? ", unit costs" : "");
+}
+
+/// What an export of the timeline says of it.
+Exported of_timeline(const ExportSource::Predicted& found, std::string content) {
+    Exported exported = of_schedule(found.trace.schedule, std::move(content));
+    exported.result.devices =
+        found.trace.schedule.rank_count() * found.replicas * found.devices_per_rank;
+    exported.result.costs = found.costs;
+    return exported;
 }
 
 /// Wide enough for the names of three quarters of the actions, within reason.
@@ -98,16 +114,12 @@ Exported svg(const ExportSource& source, const ExportOptions&, Console& console)
     SvgOptions look;
     look.title = picture_title(found);
     look.width = picture_width(timeline);
-    Exported exported = of_schedule(found.trace.schedule, render_svg(timeline, look));
-    exported.result.costs = found.costs;
-    return exported;
+    return of_timeline(found, render_svg(timeline, look));
 }
 
 Exported chrome_trace(const ExportSource& source, const ExportOptions&, Console& console) {
     const ExportSource::Predicted found = predicted(source, console);
-    Exported exported = of_schedule(found.trace.schedule, print_chrome_trace(found.trace));
-    exported.result.costs = found.costs;
-    return exported;
+    return of_timeline(found, print_chrome_trace(found.trace));
 }
 
 constexpr std::array built{std::string_view{"torch-csv"},

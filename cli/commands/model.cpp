@@ -35,13 +35,13 @@ std::optional<Partition> found_partition(const Scenario& scenario,
         const SettledScenario settled = settle(scenario);
         if (!costs) {
             console.note(
-                "no cuts: the costs of the layers, which decide them, are not known; name "
-                "them with --profile FILE, or write pipeline.partition");
+                "stages are not shown: they follow from the costs of the layers, which are not "
+                "known; name costs with --profile FILE, or set pipeline.partition");
             return std::nullopt;
         }
         return settled_plan(settled, model, costs->profile)->partition;
     } catch (const Error& error) {
-        console.note(fmt::format("no cuts: {}", error.what()));
+        console.note(fmt::format("stages are not shown: {}", error.what()));
         return std::nullopt;
     }
 }

@@ -200,8 +200,8 @@ Planned in_the_better_order(const Scenario& scenario,
         return first;
     }
     write_output(options.order_out, print_profile(second.profile), console);
-    console.note(
-        fmt::format("costs in that order, for model.file: {}", options.order_out.string()));
+    console.note(fmt::format("costs in that order: {}, for model.file in a scenario",
+                             options.order_out.string()));
     return second;
 }
 

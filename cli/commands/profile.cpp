@@ -77,13 +77,14 @@ std::string calibration_text(const CalibrationNote& note) {
                                    note.dropped_steps,
                                    note.p90_over_p10);
     if (note.interference) {
-        text += fmt::format("; {} longer while the other cores do the same",
+        text += fmt::format("; layers take {} longer while the other cores do the same",
                             percent_text(*note.interference));
     }
     text += '\n';
     if (note.clean_steps < Noise::fewest_steps) {
-        text += fmt::format("  fewer than {} clean steps: these costs are a poor basis\n",
-                            Noise::fewest_steps);
+        text += fmt::format(
+            "  fewer than {} clean steps: predictions from these costs are unreliable\n",
+            Noise::fewest_steps);
     }
     return text;
 }

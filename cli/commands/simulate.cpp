@@ -71,7 +71,7 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
     refuse_keys(options.common.overrides);
     PlainCosts costs = plain_costs(options.plain);
     if (costs.schedule_from_file && costs.receives == Receives::Blocking) {
-        console.note("receives of the schedule file block where they stand");
+        console.note("receives of the schedule file block: a rank waits at each receive");
     }
     if (!costs.schedule_from_file) {
         expect_memory_for({.stages = std::int64_t{costs.shape.ranks} * costs.shape.chunks,
@@ -100,10 +100,11 @@ void note_receives(const SettledScenario& scenario, Console& console) {
     if (wait_where_used(written) == written) {
         return;
     }
-    console.note(scenario_schedule(scenario) == written
-                     ? "receives of the schedule file block where they stand"
-                     : "receives of the schedule file are posted where they stand, and waited for "
-                       "where their tensors are used, as PyTorch does");
+    console.note(
+        scenario_schedule(scenario) == written
+            ? "receives of the schedule file block: a rank waits at each receive"
+            : "receives of the schedule file are posted in their cells; a rank waits where "
+              "it uses the tensor, as in PyTorch");
 }
 
 Predicted from_scenario(const SimulateOptions& options, Console& console) {

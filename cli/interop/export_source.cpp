@@ -33,6 +33,14 @@ ExportSource::Kind kind_of(const std::filesystem::path& path) {
     return path.extension() == ".toml" ? ExportSource::Kind::Scenario : ExportSource::Kind::File;
 }
 
+/// Adds which devices the rows of a picture stand for.
+ExportSource::Predicted with_devices(ExportSource::Predicted found,
+                                     const SettledScenario::PipelinePart& pipeline) {
+    found.replicas = pipeline.data_parallel;
+    found.devices_per_rank = pipeline.tensor_parallel;
+    return found;
+}
+
 ExportSource::Predicted with_unit_costs(PlainCosts costs) {
     return {.trace = predicted_trace(predict(unit_plan(std::move(costs)))), .costs = "unit"};
 }
@@ -96,15 +104,21 @@ ExportSource::Predicted ExportSource::predicted() const {
             break;
     }
     const std::filesystem::path file = path_ / run_file::predicted;
-    return {.trace = read_chrome_trace(file), .costs = file.string()};
+    Predicted found{.trace = read_chrome_trace(file), .costs = file.string()};
+    std::error_code ignored;
+    return std::filesystem::exists(path_ / run_file::scenario, ignored)
+               ? with_devices(std::move(found), settle(scenario()).pipeline)
+               : found;
 }
 
 ExportSource::Predicted ExportSource::predicted_scenario() const {
     const SettledScenario read = settle(scenario());
     if (const std::optional<FoundProfile> found = known_profile(read, profile_, folder())) {
         const Model model = scenario_model(read, &found->profile);
-        return {.trace = predicted_trace(predict(settled_plan(read, model, found->profile))),
-                .costs = found->file.string()};
+        return with_devices(
+            {.trace = predicted_trace(predict(settled_plan(read, model, found->profile))),
+             .costs = found->file.string()},
+            read.pipeline);
     }
     const SettledScenario::PipelinePart& pipeline = read.pipeline;
     PlainCosts costs;
@@ -116,7 +130,7 @@ ExportSource::Predicted ExportSource::predicted_scenario() const {
     costs.message_order = pipeline.message_order;
     costs.deferred_weights = pipeline.deferred_weights;
     costs.channel_capacity = pipeline.channel_capacity;
-    return with_unit_costs(std::move(costs));
+    return with_devices(with_unit_costs(std::move(costs)), pipeline);
 }
 
 ExportSource::Predicted ExportSource::predicted_file() const {
@@ -176,10 +190,14 @@ ExportSource::Placed ExportSource::placed() const {
     if (!partition) {
         partition = sim::make_settled_plan(settled, model, found->profile)->partition;
     }
+    const bool has_own_type =
+        found && (found->profile.precision == "fp16" || found->profile.precision == "fp8");
     return {.scenario = settled,
             .schedule = scenario_rows(settled, found ? &found->profile : nullptr),
             .partition = partition_in_halves(*partition, names),
-            .model = sizes_.value_or(settled.model)};
+            .model = sizes_.value_or(settled.model),
+            .precision = has_own_type ? found->profile.precision
+                                      : std::string(to_string(settled.training.precision))};
 }
 
 namespace {

@@ -39,6 +39,8 @@ class ExportSource {
     struct Predicted {
         Trace trace;
         std::string costs;  ///< a file, or "unit"
+        int replicas = 1;
+        int devices_per_rank = 1;  ///< that share its layers (tensor parallelism)
     };
     /// The predicted timeline of a scenario, a run's own, and that of a file with unit costs: 1 ms
     /// for F, I, W and R of every stage, 2 ms for B. A scenario whose layers' costs are not known
@@ -52,6 +54,9 @@ class ExportSource {
         Partition partition;  ///< in halves of blocks
         /// Sizes of the model: the scenario's own, or those of `know_sizes`.
         ScenarioParts::ModelPart model;
+        /// Number type of the products: "fp16" or "fp8" where the costs are of these, which a
+        /// scenario has no word for; else that of the training.
+        std::string precision;
 
         /// Devices of all replicas, and of all that share a rank.
         int devices() const {

@@ -274,8 +274,10 @@ std::vector<double> numbers(const std::string& text, std::string_view option) {
 }
 
 std::string with_options(std::string hint) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 3> words{
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 5> words{
         {{"micro_batches = ", "--micro-batches "},
+         {"stages = ", "--stages "},
+         {"group_size = ", "--group-size "},
          {"chunks = ", "--chunks "},
          {"schedule = \"gpipe\"", "--schedule gpipe"}}};
     for (const auto& [key, option] : words) {

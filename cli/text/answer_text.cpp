@@ -54,21 +54,24 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
     std::vector<std::string> lines;
     std::string step = format_duration(parts.plan.step);
     if (const auto& error = parts.best.outlook.error) {
-        step += fmt::format(" ({} to {}: nine of ten {} lie in such a range around their estimate)",
-                            format_duration(scaled(parts.plan.step, error->low)),
-                            format_duration(scaled(parts.plan.step, error->high)),
-                            error->of);
+        step += fmt::format(
+            ", probably between {} and {}: 90 % of the {} were measured within such a range of "
+            "their estimates",
+            format_duration(scaled(parts.plan.step, error->low)),
+            format_duration(scaled(parts.plan.step, error->high)),
+            error->of);
     }
     lines.push_back("step " + step);
     lines.push_back(fmt::format("{} tokens/s, {} per device",
                                 rounded(answer.tokens_per_second),
                                 rounded(answer.tokens_per_second / answer.devices)));
     if (answer.utilisation) {
-        lines.push_back(fmt::format(
-            "{} MFU: the operations of the model's matrix products, without what is computed "
-            "again, as a share of what the devices' dense {} rate allows",
-            rounded_percent(*answer.utilisation),
-            parts.profile.precision));
+        lines.push_back(
+            fmt::format("{} MFU: FLOPs of the model's matrix products, recompute not counted, as a "
+                        "share of the "
+                        "devices' dense {} peak",
+                        rounded_percent(*answer.utilisation),
+                        parts.profile.precision));
     }
     return lines;
 }
@@ -83,10 +86,11 @@ std::vector<std::string> memory_lines(const Answer& answer) {
                                                format_bytes(*answer.memory),
                                                rounded_percent(*headroom))};
     if (*headroom < least_headroom) {
-        lines.push_back(fmt::format(
-            "warning: less than {:.0f} % is left; fragments of an allocator alone may take that. "
-            "A plan with more room is in the list below",
-            100 * least_headroom));
+        lines.push_back(
+            fmt::format("warning: less than {:.0f} % is left, and fragmentation of the allocator "
+                        "alone may take "
+                        "that; the list below has plans with more room",
+                        100 * least_headroom));
     }
     return lines;
 }
@@ -100,7 +104,7 @@ std::vector<std::string> bill_lines(const AnswerParts& parts, const Answer& answ
                                    rounded(*answer.days),
                                    rounded(*answer.device_hours));
     if (answer.cost) {
-        line += fmt::format(", {} at {:g} an hour", rounded(*answer.cost), *parts.price);
+        line += fmt::format(", cost {} at {:g} per hour", rounded(*answer.cost), *parts.price);
     }
     return {line};
 }
@@ -119,7 +123,7 @@ std::optional<std::string> layers_text(const Profile& profile) {
         return std::nullopt;
     }
     const bool has_halves = std::ranges::count(blocks->layers, 2) == std::ssize(blocks->layers);
-    return fmt::format("Stages are cut from {} layers: {}{}, {} before and {} after them",
+    return fmt::format("Stages are cut from {} layers: {}{}, {} before and {} after the blocks",
                        names.size(),
                        counted(blocks->count(), "block"),
                        has_halves ? " in two halves each (--whole-blocks keeps them whole)" : "",
@@ -145,13 +149,13 @@ std::string shapes_text(const AnswerParts& parts, const Console& console) {
     std::vector<std::string> front;
     for (const std::size_t index : sim::time_memory_front(shapes.plans)) {
         const sim::FoundPlan& plan = shapes.plans[index];
-        front.push_back(fmt::format("{} {} {}",
+        front.push_back(fmt::format("{} ({}, {})",
                                     shape_text(plan.candidate.shape),
                                     format_duration(plan.step),
                                     format_bytes(plan.peak)));
     }
     below.lines.push_back(
-        fmt::format("No shape is both faster and smaller than these: {}", fmt::join(front, "; ")));
+        fmt::format("No shape is both faster and smaller than these: {}", fmt::join(front, ", ")));
     if (!shapes.without_plan.empty()) {
         std::vector<std::string> names;
         std::ranges::transform(shapes.without_plan, std::back_inserter(names), shape_text);

@@ -21,37 +21,33 @@ std::string factor_text(const sim::Calibration& calibration) {
                     counted(std::ssize(calibration.runs), "measured run"),
                     calibration.compute_factor);
     if (calibration.memory_factor) {
-        text += fmt::format(
-            ", and keep {:.3g} times as many bytes beside weights, gradients, optimizer states and "
-            "what passes between layers",
-            *calibration.memory_factor);
+        text += fmt::format(", and keep {:.3g} times the estimated bytes of activations",
+                            *calibration.memory_factor);
     }
-    return text +
-           "; transfers, sums between devices and the optimizer's update take as long as "
-           "estimated.";
+    return text + "; transfers, sums over devices and the optimizer's update keep their estimates.";
 }
 
 std::string run_text(const sim::CalibratedRun& run) {
-    std::string text = fmt::format(
-        "{} ({}): measured {:.4g} s a step, estimated {:.4g} s, "
-        "calibrated {:.4g} s",
-        run.name,
-        run.setup,
-        run.measured_step,
-        run.predicted_step,
-        run.calibrated_step);
+    std::string text =
+        fmt::format("{} ({}): step measured {:.4g} s, estimated {:.4g} s, calibrated {:.4g} s",
+                    run.name,
+                    run.setup,
+                    run.measured_step,
+                    run.predicted_step,
+                    run.calibrated_step);
     if (run.leave_one_out_error) {
-        text += fmt::format(", by the other runs alone {:+.1f} %", 100 * *run.leave_one_out_error);
+        text += fmt::format(", predicted by the other runs alone {:+.1f} % off",
+                            100 * *run.leave_one_out_error);
     }
     if (run.measured_peak) {
-        text += fmt::format("; measured {} on a device at most, estimated {}, calibrated {}",
+        text += fmt::format("; largest peak measured {}, estimated {}, calibrated {}",
                             format_bytes(*run.measured_peak),
                             format_bytes(run.predicted_peak),
                             format_bytes(run.calibrated_peak));
     }
     if (run.leave_one_out_peak_error) {
-        text +=
-            fmt::format(", by the other runs alone {:+.1f} %", 100 * *run.leave_one_out_peak_error);
+        text += fmt::format(", predicted by the other runs alone {:+.1f} % off",
+                            100 * *run.leave_one_out_peak_error);
     }
     return text;
 }

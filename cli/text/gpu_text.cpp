@@ -29,7 +29,7 @@ std::string memory_beside_text(const std::vector<exec::UnplannedMemory>& beside)
     for (const exec::UnplannedMemory& line : beside) {
         lines.push_back(fmt::format("{} {}", line.name, amount_text(line)));
     }
-    return fmt::format("beside the plan: {}", fmt::join(lines, ", "));
+    return fmt::format("outside the plan: {}", fmt::join(lines, ", "));
 }
 
 Json memory_beside_json(const std::vector<exec::UnplannedMemory>& beside) {

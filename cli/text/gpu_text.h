@@ -10,7 +10,7 @@
 /// Text about GPUs: memory outside the plan, rates, notes.
 namespace pipetwin::cli {
 
-/// Text about memory outside the plan: "beside the plan: CUDA context 480 MiB, cuBLAS workspace 32
+/// Text about memory outside the plan: "outside the plan: CUDA context 480 MiB, cuBLAS workspace 32
 /// MiB per rank"; empty for none.
 std::string memory_beside_text(const std::vector<exec::UnplannedMemory>& beside);
 /// Memory outside the plan as JSON.

@@ -26,7 +26,7 @@ std::string layers_text(const Profile& profile, int first, int count) {
 
 std::string table_text(const sim::Hybrid& hybrid, const Profile& profile) {
     std::vector<std::vector<std::string>> rows{
-        {"stage", "layers", "", "devices", "a micro-batch on one", "gradients"}};
+        {"stage", "layers", "", "devices", "time on one device", "gradients"}};
     const Partition& partition = hybrid.split.partition;
     for (int stage = 0; stage < partition.stage_count(); ++stage) {
         const std::size_t index = as_index(stage);
@@ -49,7 +49,7 @@ std::string against(const sim::Hybrid& hybrid, const sim::FoundPlan& best) {
         return own + ".";
     }
     const double ratio = hybrid.samples_per_second() / *best.samples_per_second;
-    return fmt::format("{}, {:.2f} times the {:.4g} of the best plan with its fill and drain.",
+    return fmt::format("{}, {:.2f} times the {:.4g} of the best plan, fill and drain included.",
                        own,
                        ratio,
                        *best.samples_per_second);
@@ -63,7 +63,7 @@ std::string hybrid_text(const sim::Hybrid& hybrid,
                         const Console& console) {
     Paragraph steady{.heading = "Stages of unequal width (PipeDream's hybrid)", .lines = {}};
     steady.lines.push_back(
-        fmt::format("In a steady state a micro-batch of {} every {} on {} of {}: {}",
+        fmt::format("In the steady state one micro-batch of {} ends every {} on {} of {}: {}",
                     counted(hybrid.micro_batch_size, "sample"),
                     format_duration(hybrid.split.largest),
                     hybrid.split.devices_used,
@@ -73,8 +73,8 @@ std::string hybrid_text(const sim::Hybrid& hybrid,
         steady.lines.emplace_back("All layers in one stage: plain data parallelism.");
     }
     steady.lines.push_back(
-        "Memory, fill and drain are not counted, and it cannot be simulated or trained: stages of "
-        "a plan all have as many devices.");
+        "Memory, fill and drain are not counted. Such a plan cannot be simulated or trained: all "
+        "stages of a plan have the same number of devices.");
     return paragraph_text(steady, console.width()) + table_text(hybrid, profile);
 }
 

@@ -132,11 +132,12 @@ std::string largest_text(const LargestAnswer& answer, const Console& console) {
         "The plan: {}.", candidate_text(answer.scenario, largest.candidate, rules_of(answer))));
     found.lines.push_back(next_text(largest));
     found.lines.push_back(fmt::format(
-        "Of {} open, {} made; {}.",
+        "Of {} that are possible, {} made; {}.",
         counted(static_cast<int>(largest.candidates), "plan"),
         largest.tried == 1 ? "1 was" : fmt::format("{} were", largest.tried),
-        largest.complete ? "the memory of all ranks together shows that no other holds more"
-                         : "then the search was ended: others may hold more"));
+        largest.complete
+            ? "the memory of all ranks together has no room for more layers in any other"
+            : "the search was ended, so others may hold more layers"));
     return paragraph_text(found, console.width()) + "\nPeak memory\n" + memory_text(largest) +
            '\n' +
            pipeline_keys(answer.scenario, largest.candidate, largest.partition, rules_of(answer));

@@ -66,10 +66,10 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
             all.emplace_back("shard");
         }
         if (pipeline.shard_auto) {
-            all.emplace_back("replicas that share nothing where a rank has several stages");
+            all.emplace_back("unsharded replicas with several stages per rank");
         }
         if (pipeline.shard_auto && (trains || pipeline.shard_up_to < Shard::Weights)) {
-            all.emplace_back("shards of gradients and weights");
+            all.emplace_back("sharding of gradients and weights");
         }
     }
     if (pipeline.tensor_parallel != 1 && !pipeline.sequence_parallel) {
@@ -114,21 +114,22 @@ std::string order_text(const sim::SearchResult& result) {
     const std::string known =
         result.cost_source == CostSource::Estimated || result.cost_source == CostSource::Datasheet
             ? fmt::format(
-                  "Estimates put two plans into the right order nine times of ten where "
-                  "they are {} apart",
+                  "Estimates rank two plans correctly in 90 % of cases if the plans are {} apart",
                   error)
             : fmt::format("Predictions from {} costs are off by up to {}",
                           to_string(result.cost_source),
                           error);
     if (near == 1) {
-        return fmt::format("{}: of those simulated no other is within that of the best.", known);
+        return fmt::format("{}. No other simulated plan is that close to the best.", known);
     }
     return near <= most_to_measure
-               ? fmt::format(
-                     "{}: the first {} are within that of the best: measure these.", known, near)
+               ? fmt::format("{}. The first {} are closer together than that: measure all of them.",
+                             known,
+                             near)
                : fmt::format(
-                     "{}: the first {} are within that of the best: measure as many of these as "
-                     "you can.",
+                     "{}. The first {} are closer together than that: measure as many of them as "
+                     "you "
+                     "can.",
                      known,
                      near);
 }
@@ -140,25 +141,27 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
     };
     if (!result.complete) {
         return fmt::format(
-            "Not proven: the search ended early. No plan that is left takes less than {}, {} below "
-            "the best.",
+            "Not proven optimal: the search ended early. No other plan takes less than {}, {} less "
+            "than the best.",
             format_duration(result.any_partition_bound),
             saving(result.any_partition_bound));
     }
     std::string text =
-        "Proven within the model: no other plan that is open is faster, whatever its partition";
+        "Proven optimal within the model of costs: no other plan that was searched is faster, "
+        "with any partition";
     if (result.lower_bound < best) {
-        text = fmt::format("Not proven: plans were left out that could save {} at the most",
+        text = fmt::format("Not proven optimal: plans were left out that could save at most {}",
                            saving(result.any_partition_bound));
     } else if (!result.proven_optimal) {
         text = fmt::format(
-            "Not proven: some plans have more partitions than can be tried, which "
-            "could save {} at the most",
+            "Not proven optimal: some plans have too many partitions to try all, and those left "
+            "out "
+            "could save at most {}",
             saving(result.any_partition_bound));
     }
     if (std::vector<std::string> others = not_tried(scenario, result);
         result.any_order_bound < best && !others.empty()) {
-        text += fmt::format("; what is not tried ({}) could save {} at the most",
+        text += fmt::format("; what is not searched ({}) could save at most {}",
                             enumerated(std::move(others)),
                             saving(result.any_order_bound));
     }
@@ -173,19 +176,18 @@ std::string counts_of(const sim::SearchResult& result) {
         (entry.why.starts_with(no_costs_text) ? without_costs : infeasible) += entry.count;
     }
     std::string text = fmt::format(
-        "{} {} possible: {} {} simulated, {} cannot be faster than the best whatever {} partition",
+        "{} {} possible: {} {} simulated, {} cannot be faster than the best with any partition",
         with_separators(result.candidates) +
             (result.candidates == 1 ? " combination" : " combinations"),
         verb_for(result.candidates, "was", "were"),
         with_separators(result.searched),
         verb_for(result.searched, "was", "were"),
-        with_separators(result.pruned),
-        result.pruned == 1 ? "its" : "their");
+        with_separators(result.pruned));
     if (infeasible > 0) {
         text += fmt::format(", {} cannot run on these devices", with_separators(infeasible));
     }
     if (without_costs > 0) {
-        text += fmt::format(", {} {} micro-batches of more samples than there are costs for",
+        text += fmt::format(", {} {} larger micro-batches than the costs cover",
                             with_separators(without_costs),
                             verb_for(without_costs, "has", "have"));
     }
@@ -198,7 +200,7 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
     for (std::size_t i = 0; i < std::min(most_reasons, result.infeasible.size()); ++i) {
         const sim::Infeasible& entry = result.infeasible[i];
         lines.push_back(fmt::format(
-            "{}: {}, such as {}, {}{}",
+            "{}: {} (for example {}, {}{})",
             with_separators(entry.count),
             entry.why.substr(0, entry.why.find('\n')),  // the rest explains a deadlock
             counted(entry.example.shape.stages, "stage"),
@@ -221,7 +223,7 @@ std::optional<std::string> without_pipeline(const sim::SearchResult& result) {
         return std::nullopt;
     }
     return fmt::format(
-        "Without a pipeline the best of those simulated takes {}, {:.2f} times as "
+        "Without a pipeline the fastest simulated plan takes {}, {:.2f} times as "
         "long, on {}.",
         format_duration(alone->step),
         to_seconds(alone->step) / to_seconds(best.step),
@@ -304,7 +306,7 @@ std::string candidate_text(const Scenario& scenario,
         }
     }
     if (shape.tensor_parallel > 1) {
-        text += fmt::format(", {} devices to a rank{}{}",
+        text += fmt::format(", {} devices per rank{}{}",
                             shape.tensor_parallel,
                             choice.sequence_parallel ? ", sequence parallel" : "",
                             choice.scatter_boundaries ? ", scattered boundaries" : "");
@@ -393,7 +395,7 @@ std::string search_text(const Scenario& scenario,
 }
 
 std::string not_tried_text(const Scenario& scenario, const sim::SearchResult& result) {
-    std::string text = "not tried: context and expert parallelism (not modelled)";
+    std::string text = "not searched: context and expert parallelism (not modelled)";
     if (std::vector<std::string> axes = not_tried(scenario, result); !axes.empty()) {
         constexpr std::size_t most_named = 3;
         const double saving =
@@ -403,7 +405,7 @@ std::string not_tried_text(const Scenario& scenario, const sim::SearchResult& re
         if (more > 0) {
             axes.push_back(fmt::format("{} more", more));
         }
-        text += fmt::format("; {} (could save {} at most, see What is proven)",
+        text += fmt::format("; {} (could save at most {}, see What is proven)",
                             enumerated(std::move(axes)),
                             rounded_percent(std::max(0.0, saving)));
     }
@@ -443,8 +445,8 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
 std::string closest_text(const sim::ClosestPlan& closest) {
     const sim::Shape& shape = closest.candidate.shape;
     return fmt::format(
-        "the closest: {}, {}, {}, recompute {}: rank {} needs {}, {} more than the {} that it "
-        "has",
+        "closest to fitting: {}, {}, {}, recompute {}: rank {} needs {}, {} more than the {} that "
+        "it has",
         counted(shape.stages, "stage"),
         counted(shape.micro_batches, "micro-batch"),
         closest.candidate.choice.schedule,

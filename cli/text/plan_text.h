@@ -35,7 +35,7 @@ Json candidate_json(const sim::Candidate& candidate);
 /// One plan, without its timeline.
 Json found_plan_json(const sim::FoundPlan& plan);
 
-/// "the closest: 2 stages, 8 micro-batches, 1f1b, recompute always: rank 0 needs ...".
+/// "closest to fitting: 2 stages, 8 micro-batches, 1f1b, recompute always: rank 0 needs ...".
 std::string closest_text(const sim::ClosestPlan& closest);
 
 /// How the hint of `nothing_fits` begins where a plan fits once devices share more.

@@ -27,7 +27,7 @@ sim::SearchResult search_with_progress(const Scenario& scenario,
     sim::SearchOptions options{.every_cell = every_cell};
     options.progress = [&](const sim::SearchProgress& now) {
         progress.update(now.share,
-                        now.best ? fmt::format("best {}, at least {}; Ctrl-C takes the best",
+                        now.best ? fmt::format("best {}, lower bound {}; Ctrl-C ends with the best",
                                                format_duration(*now.best),
                                                format_duration(std::min(now.bound, *now.best)))
                                  : "nothing fits yet");

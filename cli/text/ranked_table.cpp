@@ -172,14 +172,15 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
         }
     }
     if (std::ranges::find(heads, "micro-batches") != heads.end()) {
-        parts.emplace_back("micro-batches: how many of how many samples");
+        parts.emplace_back("micro-batches: their number, and the samples in each");
     }
     if (any([](const FoundPlan& plan) { return plan.candidate.choice.chunks > 1; })) {
-        parts.emplace_back("schedule x2: 2 pieces on each rank");
+        parts.emplace_back("schedule x2: 2 pieces of the model on each rank");
     }
     const auto has_pieces = [](const FoundPlan& plan) { return plan.partition.size() > 1; };
     if (heads.back().starts_with("layers") && any(has_pieces)) {
-        parts.emplace_back("11+5x10: a piece of 11 layers, then five of 10; +...: and more pieces");
+        parts.emplace_back(
+            "11+5x10: a piece of 11 layers, then five pieces of 10; +...: more pieces");
     }
     if (std::ranges::find(heads, "memory") != heads.end()) {
         parts.emplace_back("memory: peak of the fullest rank");

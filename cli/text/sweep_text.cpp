@@ -185,6 +185,13 @@ std::string notes_text(const std::vector<SweepCell>& cells) {
     return text;
 }
 
+/// ", one of 8 replicas, 4 devices per rank"; empty for one replica of ranks with one device.
+std::string devices_of_rank(const PlanParts& plan) {
+    return (plan.replicas > 1 ? fmt::format(", one of {} replicas", plan.replicas) : "") +
+           (plan.tensor_parallel > 1 ? fmt::format(", {} devices per rank", plan.tensor_parallel)
+                                     : "");
+}
+
 }  // namespace
 
 std::string sweep_text(const std::vector<SweepCell>& cells,
@@ -222,16 +229,18 @@ std::string sweep_text(const std::vector<SweepCell>& cells,
     return text_table(rows) +
            "  bubble: idle share of all device time; stashes: forwards whose results the fullest "
            "rank holds at once\n" +
-           (has_chunks ? "  xV: V chunks (stages) on each rank; a forward of one of them counts as "
-                         "a V-th of a stash, as it is a V-th of the rank's layers\n"
+           (has_chunks ? "  xV: V pieces of the model (chunks) on each rank; the forward of one "
+                         "piece counts as 1/V of a stash\n"
                        : "") +
            (has_chunks && !is_of_scenarios(cells)
-                ? "  times given are of a rank's whole share, and a chunk takes a V-th of them; a "
-                  "single schedule takes them for each chunk\n"
+                ? "  --forward-ms and the other times are of all pieces of a rank together, and "
+                  "each "
+                  "piece takes 1/V of them; without a comparison they are times of one piece\n"
                 : "") +
            meanings + (is_of_scenarios(cells) ? "  memory: peak of the fullest rank\n" : "") +
-           (do_unequal_work(cells) ? "  plans of other stages or micro-batches do another amount "
-                                     "of work: 'slower' compares steps, the bubble compares plans\n"
+           (do_unequal_work(cells) ? "  plans with other stages or micro-batches do another "
+                                     "amount of work: 'slower' compares step times, the bubble "
+                                     "compares efficiency\n"
                                    : "") +
            notes_text(cells) + missing;
 }
@@ -310,11 +319,12 @@ std::string sweep_svg(const std::vector<SweepCell>& cells, const std::string& co
     for (const SweepCell& cell : cells) {
         if (cell.prediction) {
             timelines.push_back(
-                {.name = fmt::format("{}{}, {}, {}: {}, bubble {}",
+                {.name = fmt::format("{}{}, {}, {}{}: {}, bubble {}",
                                      lead_of(cell),
                                      name_of(cell),
                                      counted(cell.stages, "stage"),
                                      counted(cell.micro_batches, "micro-batch"),
+                                     devices_of_rank(cell.prediction->plan.parts()),
                                      format_duration(step_of(cell)),
                                      percent_text(cell.prediction->metrics.bubble.total)),
                  .timeline = &cell.prediction->timeline});

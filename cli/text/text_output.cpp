@@ -31,13 +31,13 @@ std::string heading(const Plan& plan) {
         text += fmt::format(", {} replicas", plan->replicas);
     }
     if (plan->tensor_parallel > 1) {
-        text += fmt::format(", {} devices to a rank", plan->tensor_parallel);
+        text += fmt::format(", {} devices per rank", plan->tensor_parallel);
     }
     if (plan->layer_recompute != LayerRecompute::None) {
         text += fmt::format(", recompute {}", to_string(plan->layer_recompute));
     }
     if (plan->recompute_blocks > 1) {
-        text += fmt::format(" ({} together)", plan->recompute_blocks);
+        text += fmt::format(" ({} blocks at a time)", plan->recompute_blocks);
     }
     if (plan->recompute != Recompute::None) {
         text += fmt::format(
@@ -63,8 +63,8 @@ std::string outlook_text(const Prediction& prediction) {
             return format_duration(scaled(prediction.metrics.step, factor));
         };
         text += fmt::format(
-            "  expect a measured step between {} and {}: nine of ten {} lie in\n"
-            "  such a range around their estimate\n",
+            "  a measured step is probably between {} and {}: 90 % of the\n"
+            "  {} were measured within such a range of their estimates\n",
             times(outlook.error->low),
             times(outlook.error->high),
             outlook.error->of);
@@ -80,7 +80,7 @@ std::string bubble_text(const Bubble& bubble) {
            line("total", bubble.total, "idle share of all device time (as in the GPipe paper)") +
            line("without recompute",
                 bubble.total_without_recompute,
-                "the same, with recompute counted as idle") +
+                "idle share of all device time, with recompute counted as idle") +
            line("ideal",
                 bubble.ideal,
                 "time beyond the busiest rank's work, as a share of that work (as in the "
@@ -111,12 +111,12 @@ std::string beside_text(const Plan& plan, const DeviceMetrics& device) {
     const BesideModel beside = beside_model(plan, device.rank, device.peak.use);
     std::string text;
     if (beside.communication > Bytes{}) {
-        text += fmt::format("  its context is {} of the runtime and {} in buffers of messages\n",
+        text += fmt::format("  the context is {} of the runtime and {} of message buffers\n",
                             format_bytes(beside.runtime),
                             format_bytes(beside.communication));
     }
     if (beside.allocator_reserve > Bytes{}) {
-        text += fmt::format("  its memory pool reserves {} beside its tensors\n",
+        text += fmt::format("  the memory pool reserves {} beside the tensors\n",
                             format_bytes(beside.allocator_reserve));
     }
     return text;
@@ -139,7 +139,7 @@ std::string peak_text(const Prediction& prediction) {
                                       : "all of it from the start of the step";
     const std::string again =
         most.peak.recomputed > Bytes{}
-            ? fmt::format("  {} of its stash is there only while something is computed again\n",
+            ? fmt::format("  {} of its stash is there only during recompute\n",
                           format_bytes(most.peak.recomputed))
             : "";
     return fmt::format("  rank {} holds {}: {}, {}\n{}{}",
@@ -401,13 +401,13 @@ std::string step_text(const exec::StepReport& step) {
         text += fmt::format("  {:>8.1f} samples/s", *step.samples_per_second);
     }
     if (step.accuracy) {
-        text += fmt::format("  right {:>5.1f} %", 100 * *step.accuracy);
+        text += fmt::format("  accuracy {:>5.1f} %", 100 * *step.accuracy);
     }
     if (step.validation_loss) {
         text += fmt::format("  validation {:>8.4f}", *step.validation_loss);
     }
     if (step.validation_accuracy) {
-        text += fmt::format(", right {:>5.1f} %", 100 * *step.validation_accuracy);
+        text += fmt::format(", accuracy {:>5.1f} %", 100 * *step.validation_accuracy);
     }
     return text;
 }
@@ -439,10 +439,10 @@ std::string comparison_text(const Comparison& comparison,
     }
     text += text_table(rows);
     if (comparison.predicted_breakdown && comparison.measured_breakdown) {
-        text += "  forward to overhead: parts of the step, means over the ranks\n";
+        text += "  forward to overhead: parts of the step, averaged over the ranks\n";
     }
     text += fmt::format(
-        "\n  noise: {} took {:.2f} % of the time; p90/p10 of the steps {:.3f}; {} compared, "
+        "\n  noise: {} took {:.2f} % of the time; p90/p10 of step times {:.3f}; {} compared, "
         "{} left out\n",
         noise.sharing_ranks > 0 ? "other ranks and programs" : "other programs",
         noise.stolen_percent,
@@ -450,10 +450,10 @@ std::string comparison_text(const Comparison& comparison,
         counted(noise.steps, "quiet step"),
         noise.dropped_steps);
     if (expected) {
-        text +=
-            fmt::format("  a measured step was expected at {}: nine of ten {} lie in that range\n",
-                        sim::range_text(comparison.step.predicted, *expected),
-                        expected->of);
+        text += fmt::format(
+            "  expected range of the measured step: {} (90 % of the {} were within such a range)\n",
+            sim::range_text(comparison.step.predicted, *expected),
+            expected->of);
     }
     if (comparison.replay) {
         text += fmt::format("  error of a simulation with the run's own durations: {}\n",

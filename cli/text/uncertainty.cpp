@@ -163,12 +163,12 @@ std::string failure_text(const FailureResult& result) {
     return fmt::format(
         "\n  with failures\n"
         "  {} fails every {:.1f} hours on average; with a checkpoint after every {}{},\n"
-        "  {} of the time goes into steps that are kept: {} for each step of a long run\n",
+        "  {} of the time goes into steps that are kept: in a long run a step takes {}\n",
         failures.devices == 1 ? "the one device"
                               : fmt::format("one of {} devices", failures.devices),
         failures.mtbf_hours / failures.devices,
         every == 1 ? "step" : counted(every, "step"),
-        result.chosen ? " (the best number)" : "",
+        result.chosen ? " (the best interval)" : "",
         percent_text(result.goodput.share),
         format_duration(result.goodput.time_per_step));
 }

@@ -458,7 +458,7 @@ void note_weights(const std::filesystem::path& folder,
                   const ScenarioParts::ModelPart& model,
                   Console& console) {
     const exec::PublishedWeights weights(folder, model);
-    console.note(fmt::format("begins with the weights of {}", folder.string()));
+    console.note(fmt::format("starts from the weights in {}", folder.string()));
     for (const std::string& note : weights.notes()) {
         console.note(note);
     }
@@ -521,8 +521,8 @@ void predict_again(SettledRun& run,
     Plan again = make_plan(same, model, profile);
     if (again.hash() != plan.hash()) {
         console.note(
-            "the order of the actions follows from the costs, and would be another one with those "
-            "measured between the steps: the prediction is that of before the training");
+            "the costs measured during the training would give another order of actions: the "
+            "prediction is the one made before the training");
         return;
     }
     if (plan->channel_capacity) {
@@ -536,8 +536,8 @@ void predict_again(SettledRun& run,
     run.folder->write(run_file::scenario, print_scenario(same.as_scenario()));
     write_prediction(*run.folder, prediction);
     console.note(
-        fmt::format("predicted step: {} with the costs measured between the steps, {} "
-                    "with those of before",
+        fmt::format("predicted step: {} with the costs measured during the training, {} with "
+                    "those measured before",
                     format_duration(prediction.metrics.step),
                     format_duration(before)));
 }

@@ -36,8 +36,9 @@ Error Error::at(std::string_view outer) const {
 void contract_broken(const char* condition,
                      std::string_view text,
                      const std::source_location& where) {
+    const std::string_view path = where.file_name();
     throw InternalError(fmt::format("{}:{}: {} ({}); this is a bug in pipetwin",
-                                    where.file_name(),
+                                    path.substr(path.rfind('/') + 1),
                                     where.line(),
                                     text,
                                     condition));

@@ -50,7 +50,7 @@ class InternalError : public std::logic_error {
     using std::logic_error::logic_error;
 };
 
-/// Throws InternalError with the condition, the text and the source location; called by
+/// Throws InternalError with the condition, the text, and name and line of the source; called by
 /// PIPETWIN_EXPECT.
 [[noreturn]] void contract_broken(const char* condition,
                                   std::string_view text,

@@ -26,7 +26,7 @@ ErrorRange estimate_error(const RunKind& run) {
     // A measured run of the cluster makes no prediction worse.
     return {.low = std::max(0.83, estimated.low),
             .high = std::min(1.20, estimated.high),
-            .of = "published runs that another run of their model corrects"};
+            .of = "published runs corrected by another run of their model"};
 }
 
 double order_error(CostSource source) {

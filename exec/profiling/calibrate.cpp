@@ -83,7 +83,7 @@ double measured_interference(const Model& model,
         beside.step();
         if (options.progress) {
             options.progress(static_cast<double>(round + 1) / options.most_steps,
-                             fmt::format("round {} of 2 settings", round + 1));
+                             fmt::format("round {}", round + 1));
         }
     }
     const double one = to_seconds(layers_time(alone));

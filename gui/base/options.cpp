@@ -130,7 +130,7 @@ const std::vector<std::string>& view_names() {
 }
 
 ParsedOptions parse_options(std::vector<std::string> arguments) {
-    CLI::App app{"Shows the predicted above the measured timeline of a run.", "pipetwin-gui"};
+    CLI::App app{"Shows the predicted timeline of a run above the measured one.", "pipetwin-gui"};
     std::vector<std::string> runs;
     std::string screenshot;
     std::string size = "1280x800";

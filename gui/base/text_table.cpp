@@ -72,8 +72,35 @@ QVariant TextTable::headerData(int section, Qt::Orientation orientation, int rol
     return role == Qt::DisplayRole ? content_.headers[section] : QVariant();
 }
 
+namespace {
+
+constexpr const char* first_column_width = "first_column_width";  ///< in pixels, as a property
+
+/// Gives the first column what room is left, and what is in it at least.
+void stretch_first_column(QTreeView* view) {
+    const int least = view->property(first_column_width).toInt();
+    if (least > 0) {
+        QHeaderView* const header = view->header();
+        const int others = header->length() - header->sectionSize(0);
+        header->resizeSection(0, std::max(least, view->viewport()->width() - others));
+    }
+}
+
+class TableView : public QTreeView {
+  public:
+    using QTreeView::QTreeView;
+
+  protected:
+    void resizeEvent(QResizeEvent* event) override {
+        QTreeView::resizeEvent(event);
+        stretch_first_column(this);
+    }
+};
+
+}  // namespace
+
 QTreeView* table_view(QAbstractItemModel* model, const QString& name, QWidget* parent) {
-    auto* const view = new QTreeView(parent);
+    auto* const view = new TableView(parent);
     view->setModel(model);
     view->setAccessibleName(name);
     view->setRootIsDecorated(false);
@@ -97,7 +124,8 @@ int fit_columns(QTreeView* view) {
         all += width;
     }
     if (header->count() > 0) {
-        header->setSectionResizeMode(0, QHeaderView::Stretch);
+        view->setProperty(first_column_width, header->sectionSize(0));
+        stretch_first_column(view);
     }
     return all;
 }

@@ -186,8 +186,8 @@ QString CriticalPathPanel::sentence() const {
         }
         parts += text;
     }
-    return tr("Critical path of the step: %1. The column \"0.9 x gains\" says by how much the step "
-              "gets shorter if a part takes 0.9 x its time.")
+    return tr("Critical path of the step: %1. The column \"10 % shorter\" shows by how much the "
+              "step gets shorter if a part takes 10 % less time.")
         .arg(parts.join(QStringLiteral("; ")));
 }
 
@@ -225,7 +225,7 @@ void CriticalPathPanel::show_shares() {
     for (const Side side : both_sides) {
         if (paths_[place(side)].analysis != nullptr) {
             shown.push_back(place(side));
-            headers << heading_of(*run_, side) << tr("Share") << tr("0.9 x gains");
+            headers << heading_of(*run_, side) << tr("Share") << tr("10 % shorter");
         }
     }
     const int rows = static_cast<int>(lines.size());

@@ -122,7 +122,9 @@ QSize HistogramView::sizeHint() const {
 }
 
 QSize HistogramView::minimumSizeHint() const {
-    return {150, least_bars_height + 2 * fontMetrics().height()};
+    const int axis =
+        fontMetrics().horizontalAdvance(QStringLiteral("\u2264 -100 % 0 \u2265 +100 %"));
+    return {std::max(150, axis + 2 * panel_margin), least_bars_height + 2 * fontMetrics().height()};
 }
 
 void HistogramView::paintEvent(QPaintEvent* /*event*/) {

@@ -365,7 +365,7 @@ void WhyPanel::show_selected(const SpanRef& selected) {
     const SpanRef ref = analysis.whose_wait(selected);
     const bool replayed = analysis.has_causes() && analysis.side() == Side::Measured;
     say(text_of(wait_sentence(analysis, ref)),
-        replayed ? tr("The list shows a replay of the measured durations.")
+        replayed ? tr("The list comes from a simulation with the measured durations.")
                  : text_of(analysis.note()));
     model_->show_chain(loader_.share(), ref);
     view_->setVisible(analysis.has_causes());

@@ -70,35 +70,38 @@ PlaygroundControls::PlaygroundControls(QWidget* parent)
     add_schedule(form);
     stages_ = add_number(form,
                          tr("Ran&ks (K)"),
-                         tr("Devices of the pipeline, each with a stage or several"),
+                         tr("Number of devices in the pipeline, each with one or more stages"),
                          most_playground_stages,
                          &PlaygroundSettings::stages);
-    micro_batches_ = add_number(form,
-                                tr("&Micro-batches (M)"),
-                                tr("Parts of the mini-batch that go through the stages one by one"),
-                                most_playground_micro_batches,
-                                &PlaygroundSettings::micro_batches);
-    chunks_ = add_number(form,
-                         tr("Ch&unks per rank (v)"),
-                         tr("Stages of each rank; for schedules that take several"),
-                         most_chunks,
-                         &PlaygroundSettings::chunks);
+    micro_batches_ =
+        add_number(form,
+                   tr("&Micro-batches (M)"),
+                   tr("Number of parts of a mini-batch. Each passes through all stages by itself"),
+                   most_playground_micro_batches,
+                   &PlaygroundSettings::micro_batches);
+    chunks_ =
+        add_number(form,
+                   tr("Ch&unks per rank (v)"),
+                   tr("Number of stages on each rank, for schedules with several stages per rank"),
+                   most_chunks,
+                   &PlaygroundSettings::chunks);
     forward_ = add_time(form,
                         tr("F&orward (F)"),
                         tr("Time of the forwards of all stages of a rank, for one micro-batch"),
                         &PlaygroundSettings::forward_ms);
     backward_input_ = add_time(form,
                                tr("&Input gradient (I)"),
-                               tr("The part of a backward that the rank before waits for"),
+                               tr("The part of a backward that the previous rank waits for"),
                                &PlaygroundSettings::backward_input_ms);
-    backward_weight_ = add_time(form,
-                                tr("&Weight gradient (W)"),
-                                tr("The part of a backward that no rank waits for; B is I and W"),
-                                &PlaygroundSettings::backward_weight_ms);
+    backward_weight_ = add_time(
+        form,
+        tr("&Weight gradient (W)"),
+        tr("The part of a backward that no other rank waits for. A backward B is I and W together"),
+        &PlaygroundSettings::backward_weight_ms);
     add_factors(form);
     latency_ = add_time(form,
                         tr("Link &latency"),
-                        tr("Time from the send of a message to its receive"),
+                        tr("Time from the send of a message to its arrival, besides the link time"),
                         &PlaygroundSettings::latency_ms);
     transfer_ = add_time(
         form,
@@ -168,7 +171,7 @@ QDoubleSpinBox* PlaygroundControls::add_time(QFormLayout* form,
 void PlaygroundControls::add_factors(QFormLayout* form) {
     factors_ = new QLineEdit(this);
     set_tip(*factors_,
-            tr("Uneven stages: a factor for the times of each, such as 1 1 2 1; empty: all alike"));
+            tr("For uneven stages: a factor for the times of each stage, such as 1 1 2 1"));
     form->addRow(named(tr("Stage f&actors"), factors_), factors_);
     connect(factors_, &QLineEdit::editingFinished, this, &PlaygroundControls::take_factors);
 }
@@ -179,8 +182,8 @@ void PlaygroundControls::take_factors() {
     const bool fits =
         factors && (factors->empty() || factors->size() == static_cast<std::size_t>(wanted));
     if (!fits) {
-        note_->setText(tr("Stage factors: '%1' is not understood; expected %2 numbers from 0 to "
-                          "%3, one for each stage, or nothing.")
+        note_->setText(tr("Stage factors: '%1' is not understood. Expected %2 numbers above 0 and "
+                          "up to %3, one for each stage, or nothing.")
                            .arg(factors_->text())
                            .arg(wanted)
                            .arg(largest_factor));
@@ -217,14 +220,14 @@ void PlaygroundControls::say_what_was_fitted(const PlaygroundSettings& wanted) {
     QStringList sentences;
     const QString schedule = QString::fromStdString(settings_.schedule);
     if (settings_.micro_batches != wanted.micro_batches) {
-        sentences += tr("With %2 ranks %1 takes %3 micro-batches, not %4.")
+        sentences += tr("%1 with %2 ranks cannot have %4 micro-batches, so there are %3.")
                          .arg(schedule)
                          .arg(settings_.stages)
                          .arg(settings_.micro_batches)
                          .arg(wanted.micro_batches);
     }
     if (settings_.factors != wanted.factors) {
-        sentences += tr("The number of stages has changed, so they are all alike again.");
+        sentences += tr("The number of stages has changed, so the stage factors were cleared.");
     }
     note_->setText(sentences.join(' '));
 }

@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include <QEvent>
 #include <QGridLayout>
 #include <QHBoxLayout>
 #include <QHeaderView>
 #include <QLabel>
 #include <QPushButton>
 #include <QScrollArea>
+#include <QScrollBar>
 #include <QSplitter>
 #include <QTableView>
 #include <QVBoxLayout>
@@ -32,7 +34,6 @@ namespace {
 
 constexpr int milliseconds_to_wait = 40;
 constexpr int page_gap = 12;
-constexpr int controls_width = 290;
 constexpr int why_column = 1;  ///< of the table of ranks
 
 QLabel* wrapped_label(QWidget* parent) {
@@ -41,6 +42,37 @@ QLabel* wrapped_label(QWidget* parent) {
     label->setTextInteractionFlags(Qt::TextSelectableByMouse);
     return label;
 }
+
+/// As wide as what it holds, which grows with the font; scrolled where it is too high.
+class SettingsArea : public QScrollArea {
+  public:
+    explicit SettingsArea(QWidget* settings, QWidget* parent) : QScrollArea(parent) {
+        setWidget(settings);
+        setWidgetResizable(true);
+        setFrameShape(QFrame::NoFrame);
+        setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+        setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Expanding);
+    }
+
+    QSize sizeHint() const override { return {whole_width(), QScrollArea::sizeHint().height()}; }
+
+    QSize minimumSizeHint() const override {
+        return {whole_width(), QScrollArea::minimumSizeHint().height()};
+    }
+
+  protected:
+    bool event(QEvent* event) override {
+        if (event->type() == QEvent::LayoutRequest) {
+            updateGeometry();
+        }
+        return QScrollArea::event(event);
+    }
+
+  private:
+    int whole_width() const {
+        return widget()->minimumSizeHint().width() + verticalScrollBar()->sizeHint().width();
+    }
+};
 
 QFont bold(const QWidget& of) {
     QFont font = of.font();
@@ -66,15 +98,9 @@ PlaygroundPage::PlaygroundPage(QWidget* parent)
     setAccessibleName(tr("Playground"));
     timeline_->set_memory(false);
     timeline_->setAccessibleName(tr("Timeline of the playground"));
-    auto* const area = new QScrollArea(this);
-    area->setWidget(controls_);
-    area->setWidgetResizable(true);
-    area->setFrameShape(QFrame::NoFrame);
-    area->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-    area->setFixedWidth(controls_width);
     auto* const across = new QHBoxLayout(this);
     across->setContentsMargins(0, 0, 0, 0);
-    across->addWidget(area);
+    across->addWidget(new SettingsArea(controls_, this));
     across->addWidget(build_picture(), 1);
     wait_.setSingleShot(true);
     wait_.setInterval(milliseconds_to_wait);

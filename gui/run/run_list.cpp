@@ -178,7 +178,7 @@ QString RunListModel::text(const RunHeadline& run, int column) const {
             return run.predicted_step && run.measured_step
                        ? qt(percent_text(
                              Pair{*run.predicted_step, *run.measured_step}.error_percent())) +
-                             (run.says_nothing.empty() ? QString() : tr(" (says nothing)"))
+                             (run.says_nothing.empty() ? QString() : tr(" (unreliable)"))
                        : QString();
         case MeasuredBubble:
             return share_text(run.measured_bubble ? run.measured_bubble : run.predicted_bubble);

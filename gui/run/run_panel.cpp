@@ -104,13 +104,12 @@ void RunPanel::build_form() {
     scenario_->setPlaceholderText(tr("a .toml file"));
     folder_->setAccessibleName(tr("Run folder"));
     folder_->setPlaceholderText(tr("a new folder"));
-    log_->setAccessibleName(tr("Output of the training"));
+    log_->setAccessibleName(tr("Output of the training run"));
     log_->setReadOnly(true);
     log_->setFont(QFontDatabase::systemFont(QFontDatabase::FixedFont));
-    log_->setPlaceholderText(
-        tr("Start trains the scenario in a process of its own, 'pipetwin run', and its "
-           "output appears here. Watch follows a training that another "
-           "program writes into the run folder."));
+    log_->setPlaceholderText(tr(
+        "Start trains the scenario with 'pipetwin run' in a separate process, and shows its output "
+        "here. Watch follows a training run that another program writes into the run folder."));
     log_->setMaximumBlockCount(most_log_lines);
     log_->setTabChangesFocus(true);
     auto* const form = new QGridLayout;
@@ -190,7 +189,7 @@ void RunPanel::start() {
         emit failed(program_.isEmpty()
                         ? tr("The program 'pipetwin' is neither beside this program nor in PATH. "
                              "Install both together.")
-                        : tr("A training needs a scenario and a run folder."));
+                        : tr("Choose a scenario and a run folder first."));
         return;
     }
     log_->clear();
@@ -217,7 +216,7 @@ void RunPanel::stop_training() {
 
 void RunPanel::watch() {
     if (folder_->text().isEmpty()) {
-        emit failed(tr("Enter the run folder of a training that was started with --live."));
+        emit failed(tr("Enter the run folder of a training run that was started with --live."));
         return;
     }
     plot_->clear();
@@ -244,12 +243,12 @@ void RunPanel::take_end(int exit_code, QProcess::ExitStatus status) {
     take_output();
     if (status == QProcess::CrashExit) {
         feed_.stop();
-        emit failed(
-            tr("The training was killed or crashed. Its files are in %1.").arg(folder_->text()));
+        emit failed(tr("The training run was killed or crashed. Its files are in %1.")
+                        .arg(folder_->text()));
     } else if (exit_code != 0 && !told_to_stop_) {
         feed_.stop();
         const QString last = log().section('\n', -3);
-        emit failed(tr("The training ended with exit code %1: %2").arg(exit_code).arg(last));
+        emit failed(tr("The training run ended with exit code %1: %2").arg(exit_code).arg(last));
     }
     show_state();
 }
@@ -284,7 +283,7 @@ void RunPanel::show_state() {
                    : training                ? tr("Training")
                    : feed_.is_watching()     ? tr("Watching")
                    : last_step_ >= 0         ? tr("Ended")
-                                             : tr("No training");
+                                             : tr("No training run");
     if (last_step_ >= 0) {
         text += tr(", step %1, %2 ms")
                     .arg(last_step_)

@@ -35,8 +35,8 @@ class RunPanel : public QWidget {
     void set_scenario(const QString& file);
     void set_folder(const QString& folder);
     /// Fills in a scenario and a folder that is not there yet: runs/NAME-1 of the current folder,
-    /// or of the home folder where the current one cannot be written to. A training that is under
-    /// way keeps what it has.
+    /// or of the home folder where the current one cannot be written to. A training run that is
+    /// under way keeps what it has.
     void prepare(const std::filesystem::path& scenario);
 
     void start();

@@ -228,7 +228,7 @@ void RunTile::compare_with(const RunTile* first) {
             ratio < 1 ? tr("%1 times as fast as the first").arg(text_of(short_number(1 / ratio)))
                       : tr("%1 times as long as the first").arg(text_of(short_number(ratio)));
         if (!have_same_costs(*run_, *first->run())) {
-            text += tr(", whose costs have another source");
+            text += tr("; their costs have different sources");
         }
         parts += text;
     }

@@ -68,8 +68,9 @@ SideBySidePage::~SideBySidePage() {
 
 QWidget* SideBySidePage::build_head() {
     auto* const head = new QWidget(this);
-    auto* const row = new QHBoxLayout(head);
-    row->setContentsMargins(head_margin, head_margin / 2, head_margin, head_margin / 2);
+    auto* const column = new QVBoxLayout(head);
+    column->setContentsMargins(head_margin, head_margin / 2, head_margin, head_margin / 2);
+    auto* const row = new QHBoxLayout;
     const auto add_button = [&](const QString& text, auto act) {
         auto* const button = new QPushButton(text, head);
         connect(button, &QPushButton::clicked, this, act);
@@ -88,9 +89,11 @@ QWidget* SideBySidePage::build_head() {
     row->addWidget(add_example);
     add_button(tr("Whole step"), &SideBySidePage::show_all_of_it);
     add_button(tr("Remove all"), &SideBySidePage::clear);
-    row->addSpacing(head_margin);
-    row->addWidget(how_many_, 1);
+    row->addStretch(1);
     row->addWidget(legend_);
+    how_many_->setWordWrap(true);
+    column->addLayout(row);
+    column->addWidget(how_many_);
     return head;
 }
 

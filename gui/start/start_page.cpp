@@ -3,13 +3,14 @@
 #include <memory>
 
 #include <QCheckBox>
-#include <QCommandLinkButton>
 #include <QFile>
 #include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QPushButton>
 #include <QScrollArea>
+#include <QStyleOptionButton>
+#include <QStylePainter>
 #include <QToolButton>
 #include <QVBoxLayout>
 
@@ -56,6 +57,56 @@ QPushButton* line_button(const QString& text, QWidget* parent) {
     return button;
 }
 
+/// A button with a second line that says what it does. QCommandLinkButton has such lines too, but
+/// always at 9 points.
+class BeginButton : public QPushButton {
+  public:
+    BeginButton(const QString& text, const QString& about, QWidget* parent)
+        : QPushButton(text, parent), about_(about) {
+        setObjectName(QStringLiteral("Begin"));
+        setAccessibleName(text);
+        setAccessibleDescription(about);
+        setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Fixed);
+    }
+
+    QSize sizeHint() const override {
+        return {fontMetrics().horizontalAdvance(about_) + 2 * padding,
+                2 * fontMetrics().lineSpacing() + 2 * padding};
+    }
+
+    QSize minimumSizeHint() const override {
+        return {QFontMetrics(title_font()).horizontalAdvance(text()) + 2 * padding,
+                sizeHint().height()};
+    }
+
+  protected:
+    void paintEvent(QPaintEvent* /*event*/) override {
+        QStylePainter painter(this);
+        QStyleOptionButton option;
+        initStyleOption(&option);
+        option.text.clear();
+        painter.drawControl(QStyle::CE_PushButton, option);
+        const QRect lines = rect().adjusted(padding, padding, -padding, -padding);
+        painter.setPen(palette().color(QPalette::ButtonText));
+        painter.drawText(lines,
+                         Qt::AlignLeft | Qt::AlignBottom,
+                         fontMetrics().elidedText(about_, Qt::ElideRight, lines.width()));
+        painter.setFont(title_font());
+        painter.drawText(lines, Qt::AlignLeft | Qt::AlignTop, text());
+    }
+
+  private:
+    static constexpr int padding = 10;
+
+    QFont title_font() const {
+        QFont bold = font();
+        bold.setBold(true);
+        return bold;
+    }
+
+    QString about_;
+};
+
 /// A label of one line, which ends in an ellipsis where it is too long.
 class ElidedLabel : public QLabel {
   public:
@@ -88,7 +139,7 @@ StartPage::StartPage(RecentFiles recent, QWidget* parent)
     title->setFont(scaled_font(*title, title_scale));
     auto* const about = plain_label(page,
                                     tr("Predicts, runs and explains pipeline-parallel training: "
-                                       "what every rank does when, and why it waits."));
+                                       "what each rank does, when, and why it waits."));
     about->setWordWrap(true);
     auto* const columns = new QHBoxLayout;
     columns->setSpacing(2 * page_margin);
@@ -126,17 +177,15 @@ QWidget* StartPage::build_buttons() {
     column->setContentsMargins(0, 0, 0, 0);
     column->addWidget(heading(tr("Begin"), left));
     const auto add = [&](const QString& text, const QString& about, auto signal) {
-        auto* const button = new QCommandLinkButton(text, about, left);
-        button->setIcon(QIcon());
-        button->setAccessibleName(text);
-        connect(button, &QCommandLinkButton::clicked, this, signal);
+        auto* const button = new BeginButton(text, about, left);
+        connect(button, &QPushButton::clicked, this, signal);
         column->addWidget(button);
     };
     add(tr("Open..."),
         tr("A scenario, a schedule, a trace, a profile or a run folder"),
         &StartPage::open_wanted);
     add(tr("Playground"),
-        tr("Choose a schedule and costs, and see the step at once; no file needed"),
+        tr("Try schedules and costs without a file"),
         &StartPage::playground_wanted);
     add(tr("Side by side..."),
         tr("Open several runs or scenarios in one picture"),
@@ -251,7 +300,7 @@ void StartPage::show_recent() {
     recent_lines_->addWidget(heading(tr("Recent"), box));
     const QStringList paths = recent_.paths();
     if (paths.isEmpty()) {
-        QLabel* const none = plain_label(box, tr("Nothing was opened yet."));
+        QLabel* const none = plain_label(box, tr("No file was opened yet."));
         none->setForegroundRole(QPalette::PlaceholderText);
         recent_lines_->addWidget(none);
     }
@@ -262,9 +311,9 @@ void StartPage::show_recent() {
 
 void StartPage::set_colors(const Palette& palette) {
     const QPalette colors = widget_palette(palette);
-    setStyleSheet(QStringLiteral("QCommandLinkButton { border: 1px solid %1; border-radius: 5px;"
+    setStyleSheet(QStringLiteral("QPushButton#Begin { border: 1px solid %1; border-radius: 5px;"
                                  "background: %2; color: %3; }"
-                                 "QCommandLinkButton:focus, QCommandLinkButton:hover {"
+                                 "QPushButton#Begin:focus, QPushButton#Begin:hover {"
                                  "border: 2px solid %4; }")
                       .arg(edge_color(colors).name(),
                            palette.background.name(),

@@ -70,7 +70,7 @@ struct Legend::Density {
             {{.swatch = 34, .between = 18},
              {.swatch = 34, .between = 12, .whole_sentence = false},
              {.swatch = 26, .between = 8, .whole_sentence = false},
-             {.swatch = 34, .between = 0, .whole_sentence = false, .names = false}}};
+             {.swatch = 34, .between = 6, .whole_sentence = false, .names = false}}};
         return densities;
     }
 };
@@ -112,7 +112,7 @@ void Legend::show_runs(const std::vector<const RunData*>& runs) {
     }
     if (has_skips_) {
         meanings +=
-            tr("curve: skip message between stages that are no neighbours; dashed: its gradient");
+            tr("curve: skip message between stages that are not neighbours; dashed: its gradient");
     }
     set_tip(*this, meanings.join('\n'));
     setAccessibleDescription(meanings.join(QStringLiteral("; ")));
@@ -140,12 +140,15 @@ void Legend::paintEvent(QPaintEvent* /*event*/) {
 
 int Legend::layout_entries(QPainter* painter, const Density& density) const {
     const QFontMetrics metrics(font());
+    // A large font needs larger samples for their letters.
+    const int swatch_width =
+        std::max(density.swatch, metrics.horizontalAdvance(QStringLiteral("OPT")) + 4);
     int x = 0;
     const auto add = [&](const QString& text, const std::function<void(const QRect&)>& swatch) {
-        const int text_x = x + density.swatch + swatch_gap;
+        const int text_x = x + swatch_width + swatch_gap;
         const int text_width = metrics.horizontalAdvance(text) + 1;
         if (painter != nullptr) {
-            swatch(QRect(x, (height() - metrics.height()) / 2, density.swatch, metrics.height()));
+            swatch(QRect(x, (height() - metrics.height()) / 2, swatch_width, metrics.height()));
             painter->setPen(palette_.text);
             painter->drawText(QRect(text_x, 0, text_width, height()), Qt::AlignVCenter, text);
         }

@@ -54,6 +54,21 @@ QString micro_batches_text(int micro_batches) {
                               : HeatMapView::tr("%1 micro-batches").arg(micro_batches);
 }
 
+/// "3, 5-7".
+QString runs_text(const std::vector<int>& numbers) {
+    QStringList runs;
+    for (std::size_t first = 0; first < numbers.size();) {
+        std::size_t last = first;
+        while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) {
+            ++last;
+        }
+        runs += first == last ? QString::number(numbers[first])
+                              : QStringLiteral("%1-%2").arg(numbers[first]).arg(numbers[last]);
+        first = last + 1;
+    }
+    return runs.join(QStringLiteral(", "));
+}
+
 /// A map shows every number of stages and micro-batches, so it is the same for all of them, unless
 /// something is said of the pieces of one.
 bool have_one_map(WhatIf a, const WhatIf& b) {
@@ -151,10 +166,18 @@ void HeatMapView::fit_map() {
     }
     const int row_height = fontMetrics().height() + label_padding;
     const int column_width = widest_label() + 2 * label_padding;
-    map_ = thinned(whole_,
-                   as_index(std::max(2, area().height() / row_height)),
-                   as_index(std::max(2, area().width() / column_width)),
-                   kept);
+    const auto fit = [&] {
+        map_ = thinned(whole_,
+                       as_index(std::max(2, area().height() / row_height)),
+                       as_index(std::max(2, area().width() / column_width)),
+                       kept);
+    };
+    has_line_below_ = false;
+    fit();
+    if (!left_out().isEmpty()) {
+        has_line_below_ = true;
+        fit();
+    }
     const auto place_of = [&](const std::optional<Numbers>& numbers) {
         return numbers ? cell_of(numbers->first, numbers->second) : std::nullopt;
     };
@@ -200,7 +223,7 @@ QRect HeatMapView::area() const {
         fontMetrics().horizontalAdvance(QStringLiteral("8888")) + 2 * gap + fontMetrics().height();
     const int right = legend_width + 2 * gap +
                       fontMetrics().horizontalAdvance(QStringLiteral("micro-batches (M) "));
-    const int below = fontMetrics().height() + gap;
+    const int below = fontMetrics().height() * (has_line_below_ ? 2 : 1) + gap;
     return rect().adjusted(left, gap, -right, -below);
 }
 
@@ -263,7 +286,7 @@ QString HeatMapView::sentence_of(const Cell& at) const {
         text += tr(", peak %1").arg(QString::fromStdString(format_bytes(cell.peak)));
     }
     if (!map_.is_on_machine(at.row)) {
-        text += tr(" (there are devices for %1)").arg(ranks_text(map_.machine_stages));
+        text += tr(" (the machine has devices for %1)").arg(ranks_text(map_.machine_stages));
     }
     if (at == best_) {
         text += tr(" (best)");
@@ -305,6 +328,22 @@ QString HeatMapView::summary() const {
     }
     const QString dot = measured_ ? tr("; dot: %1").arg(measured_name_) : QString();
     return text + tr(". Ring: current settings%1; hatched: infeasible.").arg(dot);
+}
+
+QString HeatMapView::left_out() const {
+    QStringList parts;
+    const auto add = [&](const QString& axis, const std::vector<int>& numbers, const QString& why) {
+        if (!numbers.empty()) {
+            parts += tr("%1 = %2 (%3)").arg(axis, runs_text(numbers), why);
+        }
+    };
+    const std::vector<int>& bad_ranks = map_.infeasible_stages;
+    const std::vector<int>& bad_micro_batches = map_.infeasible_micro_batches;
+    add(tr("K"), bad_ranks, tr("infeasible"));
+    add(tr("K"), numbers_between(map_.stages, bad_ranks), tr("no room"));
+    add(tr("M"), bad_micro_batches, tr("infeasible"));
+    add(tr("M"), numbers_between(map_.micro_batches, bad_micro_batches), tr("no room"));
+    return parts.isEmpty() ? QString() : tr("Not shown: %1").arg(parts.join(QStringLiteral("; ")));
 }
 
 double HeatMapView::share_of(const HeatCell& cell) const {
@@ -422,6 +461,15 @@ void HeatMapView::paint_legend(QPainter& painter) const {
     }
 }
 
+void HeatMapView::paint_left_out(QPainter& painter) const {
+    const int height = fontMetrics().height();
+    const int left = area().left();
+    painter.setPen(palette_.faint_text);
+    painter.drawText(QRect(left, area().bottom() + 2 + height, width() - left, height),
+                     Qt::AlignLeft | Qt::AlignVCenter,
+                     fontMetrics().elidedText(left_out(), Qt::ElideRight, width() - left - gap));
+}
+
 void HeatMapView::paintEvent(QPaintEvent*) {
     QPainter painter(this);
     painter.fillRect(rect(), palette_.window);
@@ -444,6 +492,7 @@ void HeatMapView::paintEvent(QPaintEvent*) {
     }
     paint_axes(painter);
     paint_legend(painter);
+    paint_left_out(painter);
 }
 
 void HeatMapView::focus(const Cell& cell) {
@@ -463,7 +512,7 @@ bool HeatMapView::event(QEvent* event) {
     if (event->type() == QEvent::ToolTip) {
         const auto* const help = static_cast<QHelpEvent*>(event);  // NOLINT: Qt says so by type()
         const std::optional<Cell> cell = cell_at(help->pos());
-        show_tip(help->globalPos(), cell ? sentence_of(*cell) : QString(), this);
+        show_tip(help->globalPos(), cell ? sentence_of(*cell) : left_out(), this);
         return true;
     }
     return QWidget::event(event);
@@ -543,12 +592,6 @@ HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
         }
         value_->setItemText(0, tr("Throughput (%1)").arg(per_second(map)));
         view_->show_map(std::move(map));
-        const int left_out = view_->whole_map().left_out;
-        set_tip(
-            *text_,
-            left_out == 0
-                ? QString()
-                : tr("Rows and columns without a feasible cell are left out: %1.").arg(left_out));
         show_marks();
         say(view_->summary());
         want();  // marks it, or begins again where the settings have left its axes

@@ -24,7 +24,8 @@ QColor cividis(double share);
 QColor text_on(const QColor& ground);
 
 /// The heat map: stages down, micro-batches across, a rectangle with its number each. It shows as
-/// many rows and columns as it has room for with readable numbers. Infeasible cells are hatched,
+/// many rows and columns as it has room for with readable numbers, and a line below them names the
+/// numbers that it leaves out. Infeasible cells are hatched,
 /// the best one has a star and a double frame, the current settings a ring, and what was measured a
 /// dot. Stages that the machine has no devices for are written faintly, and none of them is the
 /// best. The arrows move, Enter or a click takes a cell.
@@ -67,6 +68,9 @@ class HeatMapView : public QWidget {
     /// Text that names the best cell, and explains the marks.
     QString summary() const;
 
+    /// "Not shown: K = 3, 5-7 (no room), M = 9-11 (infeasible)"; "" if the axes have no gaps.
+    QString left_out() const;
+
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override;
 
@@ -95,6 +99,7 @@ class HeatMapView : public QWidget {
     void paint_dot(QPainter& painter, const Cell& at) const;
     void paint_axes(QPainter& painter) const;
     void paint_legend(QPainter& painter) const;
+    void paint_left_out(QPainter& painter) const;
 
     Palette palette_;
     HeatMap whole_;
@@ -108,6 +113,7 @@ class HeatMapView : public QWidget {
     std::optional<Cell> measured_;
     QString measured_name_;
     Cell focused_;
+    bool has_line_below_ = false;  ///< for `left_out`
 };
 
 /// The map of a what-if, computed on a worker, with the choice of what it shows.

@@ -487,7 +487,7 @@ void MainWindow::show_step() {
     };
     add(side_name(*run_, Side::Predicted), line.predicted + expected_range(*run_));
     add(side_name(*run_, Side::Measured), line.measured);
-    add("error", line.error + (says_nothing(*run_).empty() ? "" : ", which says nothing here"));
+    add("error", line.error + (says_nothing(*run_).empty() ? "" : " (unreliable)"));
     step_->setText(parts.join(QStringLiteral("   ")));
 }
 

@@ -70,7 +70,7 @@ class MainWindow : public QMainWindow {
 
     void set_theme(Theme theme);
 
-    /// Shows the latest steps of a training that is watched: what is seen stays, or follows the
+    /// Shows the latest steps of a training run that is watched: what is seen stays, or follows the
     /// last step.
     void show_live(std::shared_ptr<const RunData> run);
 

@@ -62,7 +62,7 @@ case $command in
                 printf 'step %5d  loss  10.9000  |gradient|    1.0000      70.00 ms\n' "$step"
             done
         fi
-        echo "beside the plan: context 500 MB" >&2
+        echo "outside the plan: context 500 MB" >&2
         echo '{}' >"$out/report.json"
         ;;
     compare) printf '           predicted  measured   error\n     step    70.0 ms   70.0 ms  0.00 %%\n' ;;
@@ -211,7 +211,7 @@ class GpuCheck(unittest.TestCase):
                                  "profile llama-small-cpu-k1-m2.profile.json", "train llama-small-cpu",
                                  "losses of llama on GPU and CPU",
                                  "ncu", "kernels", "executor", "products", "links", "memcheck, whether it works", "memcheck"])
-        for line in ("commit 0123abc", "Stand-in GPU", "[  PASSED  ] 3 tests.", '{"peer": "eager"}', "beside the plan: context",
+        for line in ("commit 0123abc", "Stand-in GPU", "[  PASSED  ] 3 tests.", '{"peer": "eager"}', "outside the plan: context",
                      "step    70.0 ms", "nothing failed"):
             self.assertIn(line, self.summary())
         self.assertRegex(self.summary(), r"wall clock: \d+ tokens/s, [\d.]+ ms a step, over 50 steps")

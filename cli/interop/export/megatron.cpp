@@ -172,10 +172,23 @@ void set_model(const ExportSource::Placed& placed, MegatronFlags& flags, Console
     flags.attention_dropout = 0;  // models of ours drop no probabilities
 }
 
+/// The number type of weights and gradients. Megatron sums those of bf16 in fp32 by default, those
+/// of fp16 in fp16.
+void set_precision(const ExportSource::Placed& placed, MegatronFlags& flags, Console& console) {
+    const bool sums_narrow = placed.scenario.training.gradients == GradientType::Same;
+    flags.fp16 = placed.precision == "fp16";
+    flags.gradients_fp32 = flags.fp16 && !sums_narrow;
+    flags.bf16 = !flags.fp16 && placed.scenario.training.precision == Precision::Bf16;
+    flags.gradients_narrow = flags.bf16 && sums_narrow;
+    if (placed.precision == "fp8") {
+        console.note(
+            "the costs are those of products in fp8, which the flags leave out: add --fp8-format "
+            "hybrid");
+    }
+}
+
 void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
     const auto& training = scenario.training;
-    flags.bf16 = training.precision == Precision::Bf16;
-    flags.gradients_narrow = flags.bf16 && training.gradients == GradientType::Same;
     flags.separate_accumulation = training.accumulation == Accumulation::Separate;
     // A scenario of costs alone is not trained here: its clip_norm of 0 is the default, and
     // Megatron keeps a default of its own.
@@ -400,6 +413,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
         flags.group_size = scenario.pipeline.group_size;
     }
     set_model(placed, flags, console);
+    set_precision(placed, flags, console);
     set_training(scenario, flags, console);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags, console);

@@ -79,7 +79,7 @@ std::string written_text(const std::filesystem::path& folder,
             fmt::format("{}, {}: the best plan as a scenario, and its costs",
                         run_file::scenario,
                         run_file::profile),
-            fmt::format("{}, {}, {}, {}: the plan, its order, its timeline, and all that was found",
+            fmt::format("{}, {}, {}, {}: the plan, its schedule, its timeline, and the search",
                         run_file::plan,
                         run_file::schedule,
                         run_file::predicted,
@@ -87,7 +87,7 @@ std::string written_text(const std::filesystem::path& folder,
     std::error_code ignored;
     if (std::filesystem::exists(folder / run_file::config, ignored)) {
         text.lines.push_back(
-            fmt::format("{}: the model, which export reads sizes from", run_file::config));
+            fmt::format("{}: the model, whose sizes export reads", run_file::config));
     }
     for (const PlanExport& one : exports) {
         if (one.content.empty()) {
@@ -100,7 +100,7 @@ std::string written_text(const std::filesystem::path& folder,
         }
     }
     text.lines.push_back(fmt::format(
-        "go on with: pipetwin simulate {0}/{1}, pipetwin view {0}", name, run_file::scenario));
+        "next: pipetwin simulate {0}/{1}, or pipetwin view {0}", name, run_file::scenario));
     return paragraph_text(text, width);
 }
 

@@ -17,21 +17,23 @@ namespace {
 /// Text of the other settings that belong to the lists.
 std::string settings(const ExportSource::Placed& placed) {
     std::string text = fmt::format(
-        "for torchtitan's parallelism.module_fqns_per_model_part, with pipeline_parallel_degree = "
-        "{}",
+        "the file is the value of torchtitan's parallelism.module_fqns_per_model_part; it goes "
+        "with "
+        "parallelism.pipeline_parallel_degree = {}",
         placed.schedule.rank_count());
     const std::string& schedule = placed.scenario.pipeline.schedule;
     if (has_schedule_file(placed.scenario)) {
-        return text + ", pipeline_parallel_schedule_csv = \"" + schedule + '"';
+        return text + ", parallelism.pipeline_parallel_schedule_csv = \"" + schedule + '"';
     }
     for (const ScheduleName& known : known_schedules()) {
         if (known.name == schedule && !known.torch_name.empty()) {
-            return text + fmt::format(", pipeline_parallel_schedule = \"{}\"", known.torch_name);
+            return text + fmt::format(", parallelism.pipeline_parallel_schedule = \"{}\"",
+                                      known.torch_name);
         }
     }
     return text + fmt::format(
-                      "; it has no schedule of its own like {}: 'pipetwin export torch-csv' "
-                      "writes the rows for pipeline_parallel_schedule_csv",
+                      "; torchtitan has no schedule {}: 'pipetwin export torch-csv' writes a file "
+                      "for parallelism.pipeline_parallel_schedule_csv",
                       schedule);
 }
 
@@ -75,7 +77,7 @@ std::string memory_settings(const SettledScenario& scenario) {
         settings.push_back(
             fmt::format("activation_checkpoint.mode = \"{}\"", recomputes ? "full" : "none"));
     }
-    return fmt::format("its settings beside that list: {}", fmt::join(settings, ", "));
+    return fmt::format("set in torchtitan, too: {}", fmt::join(settings, ", "));
 }
 
 /// How replicas share otherwise in torchtitan; empty: as the scenario says.
@@ -103,8 +105,9 @@ std::string_view shard_lack(const Pipeline& pipeline) {
     return "";
 }
 
-/// Keys of [pipeline] and [training] that torchtitan has no setting for, each with what it has.
-std::vector<std::string> lacks(const SettledScenario& scenario) {
+/// What a plan has and torchtitan has no setting for, each with what torchtitan has.
+std::vector<std::string> lacks(const ExportSource::Placed& placed) {
+    const SettledScenario& scenario = placed.scenario;
     const Pipeline& pipeline = scenario.pipeline;
     std::vector<std::string> found;
     const auto lack = [&found](bool is_asked, std::string_view key, std::string_view what) {
@@ -122,7 +125,7 @@ std::vector<std::string> lacks(const SettledScenario& scenario) {
          "torchtitan keeps the input of every block, as 1 says");
     lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_early_stop,
          "pipeline.recompute_early_stop = true",
-         "torchtitan computes a block again to its end");
+         "torchtitan recomputes a block to its end");
     lack(pipeline.recompute != RecomputeRules(Recompute::None),
          fmt::format("pipeline.recompute, {}", to_string(pipeline.recompute)),
          "torchtitan keeps the input of every block, as \"block\" says");
@@ -140,6 +143,7 @@ std::vector<std::string> lacks(const SettledScenario& scenario) {
     lack(pipeline.data_parallel > 1 && pipeline.shard == Shard::Weights && pipeline.prefetch != 1,
          fmt::format("pipeline.prefetch = {}", pipeline.prefetch),
          "torchtitan gathers one block ahead, as 1 says");
+    lack(placed.precision == "fp16", "costs in fp16", "torchtitan trains in bf16");
     lack(scenario.training.precision == Precision::Bf16 &&
              scenario.training.gradients == GradientType::Same,
          "training.gradients = \"same\"",
@@ -170,7 +174,7 @@ Exported export_torchtitan(const ExportSource& source, const ExportOptions&, Con
     exported.result.devices = placed.devices();
     console.note(settings(placed));
     console.note(memory_settings(placed.scenario));
-    for (const std::string& lack : lacks(placed.scenario)) {
+    for (const std::string& lack : lacks(placed)) {
         console.note("warning: " + lack);
     }
     return exported;

@@ -265,8 +265,9 @@ std::string estimate_note(const DeviceProfile& device,
                           const EstimateOptions& options) {
     const MatrixEfficiency of_sizes = matrix_efficiency(device, options.precision);
     const std::string reached =
-        options.efficiency ? fmt::format("{:.4g} %", 100 * *options.efficiency)
-                           : fmt::format("up to {:.4g} % (by their sizes)", 100 * of_sizes.large);
+        options.efficiency
+            ? fmt::format("{:.4g} %", 100 * *options.efficiency)
+            : fmt::format("up to {:.4g} % (depending on their sizes)", 100 * of_sizes.large);
     const MemoryEfficiency of_kinds;
     const std::string of_memory =
         options.memory_efficiency

@@ -32,11 +32,11 @@ Schedule chimera(const ScheduleShape& shape, const GeneratorOptions&) {
     require_rule(p % 2 == 0,
                  "chimera",
                  fmt::format("needs an even number of ranks, got {}", p),
-                 "take one rank more or less");
+                 fmt::format("set stages = {}", p + 1));
     require_rule(m == p,
                  "chimera",
                  fmt::format("needs as many micro-batches as ranks ({}), got {}", p, m),
-                 fmt::format("take {} micro-batches", p));
+                 fmt::format("set micro_batches = {}", p));
     Schedule schedule = loop_placement(shape);
     for (int stage = 0; stage < p; ++stage) {  // the second pipeline, with the same weights
         schedule.rank_of_stage.push_back(p - 1 - stage);

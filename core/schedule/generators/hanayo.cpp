@@ -30,7 +30,7 @@ Schedule hanayo(const ScheduleShape& shape, const GeneratorOptions&) {
         shape.micro_batches == p,
         "hanayo",
         fmt::format("needs as many micro-batches as ranks ({}), got {}", p, shape.micro_batches),
-        fmt::format("take {}", counted(p, "micro-batch")));
+        fmt::format("set micro_batches = {}", p));
     Schedule schedule = v_placement(shape);
     list_schedule(schedule, 2 * p, [](int) { return 0; });
     return schedule;

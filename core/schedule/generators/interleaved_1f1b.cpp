@@ -30,9 +30,9 @@ int smallest_group_size(int micro_batches, int ranks) {
 /// What to do about a group size that leaves a last group too small.
 std::string way_out(int micro_batches, int group_size, int ranks) {
     if (micro_batches < ranks) {
-        return fmt::format("take {} micro-batches or more, or fewer ranks", ranks);
+        return fmt::format("set micro_batches = {} or more, or take fewer ranks", ranks);
     }
-    return fmt::format("take a group size of {}, or a multiple of {} micro-batches",
+    return fmt::format("set group_size = {}, or take a multiple of {} micro-batches",
                        smallest_group_size(micro_batches, ranks),
                        group_size);
 }
@@ -66,7 +66,7 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& op
         g >= p,
         "interleaved-1f1b",
         fmt::format("needs groups of at least as many micro-batches as ranks ({}), got {}", p, g),
-        fmt::format("give a group size of {} or more", p));
+        fmt::format("set group_size = {} or more", p));
     require_rule(fills_all_ranks(m, g, p),
                  "interleaved-1f1b",
                  fmt::format("{} in groups of {} {} a last group of {}, smaller than the {} ranks",

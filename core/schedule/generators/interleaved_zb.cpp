@@ -30,7 +30,9 @@ Schedule interleaved_zb(const ScheduleShape& shape, const GeneratorOptions&) {
     require_rule(m % rounds == 0,
                  "interleaved-zb",
                  fmt::format("{} micro-batches do not divide into {} rounds", m, rounds),
-                 fmt::format("take a multiple of the {} ranks", p));
+                 fmt::format("set micro_batches = {}, or to another multiple of the {} ranks",
+                             (m + p - 1) / p * p,
+                             p));
     const InterleavedOrder order(m, v, m / rounds);
     const int all = m * v;
     fill_rows(schedule, [&](int rank, RowWriter& row) {

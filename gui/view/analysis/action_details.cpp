@@ -266,7 +266,7 @@ std::string dispatch_note(const RunData& run) {
         return "";
     }
     return fmt::format(
-        "Each predicted time includes {} of dispatch; a {} one begins after the dispatch.",
+        "A predicted time includes {} of dispatch; a {} time begins after the dispatch.",
         short_time(*run.predicted->dispatch),
         side_name(run, Side::Measured));
 }
@@ -274,9 +274,8 @@ std::string dispatch_note(const RunData& run) {
 std::string steps_words(const RunData& run) {
     const int steps = run.measured ? run.measured->steps : 0;
     const int left_out = run.measured ? run.measured->left_out() : 0;
-    return left_out > 0
-               ? fmt::format("{} of {} steps, those that were quiet", steps, steps + left_out)
-               : counted(steps, "step");
+    return left_out > 0 ? fmt::format("the {} quiet steps of {}", steps, steps + left_out)
+                        : counted(steps, "step");
 }
 
 std::vector<DetailLine> op_lines(const RunData& run, int step) {
@@ -309,7 +308,7 @@ std::vector<DetailLine> op_lines(const RunData& run, int step) {
 std::string op_heading(const RunData& run) {
     const bool known = !run.predicted || run.predicted->dispatch;
     const bool nothing_to_say = run.predicted && run.predicted->dispatch == Duration{};
-    return !known ? "sums over all ranks; predicted ones include the dispatch, if there is any"
+    return !known           ? "sums over all ranks; predicted sums may include dispatch"
            : nothing_to_say ? "sums over all ranks"
                             : "sums over all ranks, without dispatch";
 }

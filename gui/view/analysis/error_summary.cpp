@@ -196,7 +196,7 @@ ErrorSummary error_summary(const RunData& run) {
 
 std::string sentence_of(const ErrorSummary& summary) {
     if (summary.costs.empty()) {
-        return "Errors need a predicted and a measured side with the same actions.";
+        return "Errors need a predicted and a measured timeline with the same actions.";
     }
     const CostError& cost = summary.costs.front();
     const std::string notes =
@@ -205,16 +205,16 @@ std::string sentence_of(const ErrorSummary& summary) {
         return "Every cost is as predicted." + notes;
     }
     return fmt::format(
-        "The {} of stage {} has the largest error: predicted {}, {} {}, error {}, by medians; "
-        "together they are predicted {} {} per step.{}",
+        "The {} of stage {} has the largest error: over a whole step it is predicted {} {}. The "
+        "median action: predicted {}, {} {}, error {}.{}",
         op_words(cost.op),
         cost.stage,
+        short_time(magnitude(cost.per_step)),
+        cost.per_step > Duration{} ? "too long" : "too short",
         short_time(cost.predicted),
         summary.measured,
         short_time(cost.measured),
         percent_text(cost.error_percent),
-        short_time(magnitude(cost.per_step)),
-        cost.per_step > Duration{} ? "too long" : "too short",
         notes);
 }
 

@@ -87,7 +87,8 @@ bool same_times(const Timeline& timeline, const StepRows& rows) {
 constexpr const char* no_form =
     "No file says which rank has which stage, so the causes of the waits are not known.";
 constexpr const char* shortest_links =
-    "The run has no plan: a message takes the shortest time that one took between its ranks.";
+    "The run has no plan, so each message counts with the shortest time of any message between its "
+    "ranks.";
 
 }  // namespace
 

@@ -107,7 +107,7 @@ struct Cause {
 };
 
 std::string of_idle(Duration part, Duration idle) {
-    return fmt::format("{:.0f} % of it", 100 * to_seconds(part) / to_seconds(idle));
+    return fmt::format("{:.0f} % of the idle time", 100 * to_seconds(part) / to_seconds(idle));
 }
 
 /// The bubble with twice as many micro-batches; none where the schedule does not take them, or
@@ -183,9 +183,11 @@ std::string headline_of(const PlaygroundSettings& settings,
             words = message_words(settings, step.step - parts.communication_wait);
             break;
     }
-    return fmt::format("A rank is idle {} of the time on average. The largest cause ({}) is {}",
+    return fmt::format("A rank is idle {} of the time on average. {} is {}",
                        rounded_percent(step.bubble),
-                       of_idle(most.time, idle),
+                       most.time == idle
+                           ? "The only cause"
+                           : fmt::format("The largest cause ({})", of_idle(most.time, idle)),
                        words);
 }
 

@@ -23,20 +23,20 @@ struct StepMetrics {
 /// News of a training since the last call of `look`.
 struct LiveUpdate {
     bool anything = false;
-    std::vector<StepMetrics> metrics{};    ///< of new steps; of all after `restarted`
-    bool restarted = false;                ///< another training writes to the folder now
-    bool ended = false;                    ///< the measured trace is there: the training is over
+    std::vector<StepMetrics> metrics{};  ///< of new steps; of all after `restarted`
+    bool restarted = false;              ///< another training run writes to the folder now
+    bool ended = false;                  ///< the measured trace is there: the training run is over
     std::shared_ptr<const RunData> run{};  ///< with the latest steps; null where nothing came
     std::string problem{};                 ///< a sentence; "" for none
 };
 
-/// Polls the folder of a training in progress, and reads what was appended. Steps come from
+/// Polls the folder of a training run in progress, and reads what was appended. Steps come from
 /// live.jsonl (`pipetwin train --live`), the prediction from the folder as load_run has it. Not for
 /// two threads at a time.
 class LiveFollower {
   public:
-    /// Follows the training in `folder`. `restarts`: a training is about to begin there; files of
-    /// an older one are no end of it.
+    /// Follows the training run in `folder`. `restarts`: a training run is about to begin there;
+    /// files of an older one are no end of it.
     explicit LiveFollower(std::filesystem::path folder, bool restarts = false);
 
     const std::filesystem::path& folder() const { return folder_; }

@@ -150,7 +150,7 @@ void refuse_other_kinds(const fs::path& file, FileKind kind) {
                         fmt::format("this is {}, expected a scenario, a schedule, a trace, a "
                                     "profile or a run folder",
                                     pipetwin::words(kind)),
-                        "'pipetwin import' makes a scenario or a profile of other programs' files");
+                        "'pipetwin import' converts files of other programs");
         case FileKind::Picture:
         case FileKind::PlanTable:
             throw Error(ErrorKind::BadInput,
@@ -158,7 +158,7 @@ void refuse_other_kinds(const fs::path& file, FileKind kind) {
                         fmt::format("this is {}, expected a scenario, a schedule, a trace, a "
                                     "profile or a run folder",
                                     pipetwin::words(kind)),
-                        "open the scenarios or schedules that it was made of");
+                        "open the scenarios or schedules that it was made from");
         default:
             return;
     }
@@ -196,8 +196,9 @@ std::string impossible_place(const Trace& trace) {
                                        step,
                                        rank,
                                        to_string(span.action),
-                                       follows ? "it waits longer than it lasts"
-                                               : "it begins before the action before it ends");
+                                       follows
+                                           ? "its wait does not end between its begin and its end"
+                                           : "it begins before the previous action ends");
                 }
             }
         }

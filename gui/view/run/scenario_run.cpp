@@ -146,8 +146,9 @@ ScenarioRun simulate_profile(const fs::path& file) {
     scenario.pipeline.schedule = "1f1b";
     scenario.training.batch = 2 * stages * samples;
     costs.note = fmt::format(
-        "A profile says what layers cost and not how they are run: shown are {} stages of 1f1b. "
-        "What if changes that.",
+        "A profile has the costs of layers and no pipeline. This is 1f1b with {} stages; What if "
+        "can "
+        "change it.",
         stages);
     return simulated(scenario, std::move(costs));
 }

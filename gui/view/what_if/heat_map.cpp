@@ -93,7 +93,10 @@ HeatMap without_infeasible(const HeatMap& map, const std::vector<std::pair<int, 
         return any;
     });
     HeatMap good = part_of(map, good_rows, good_columns);
-    good.left_out = static_cast<int>(rows - good_rows.size() + columns - good_columns.size());
+    std::ranges::set_difference(
+        map.stages, good.stages, std::back_inserter(good.infeasible_stages));
+    std::ranges::set_difference(
+        map.micro_batches, good.micro_batches, std::back_inserter(good.infeasible_micro_batches));
     return good;
 }
 
@@ -190,6 +193,22 @@ HeatMap thinned(const HeatMap& map,
     return part_of(map,
                    spread_over(map.stages.size(), most_rows, rows),
                    spread_over(map.micro_batches.size(), most_columns, columns));
+}
+
+std::vector<int> numbers_between(const std::vector<int>& shown,
+                                 const std::vector<int>& infeasible) {
+    std::set<int> known(shown.begin(), shown.end());
+    known.insert(infeasible.begin(), infeasible.end());
+    std::vector<int> others;
+    if (known.empty()) {
+        return others;
+    }
+    for (int number = *known.begin(); number < *known.rbegin(); ++number) {
+        if (!known.contains(number)) {
+            others.push_back(number);
+        }
+    }
+    return others;
 }
 
 std::vector<int> spread_numbers(int least, int last, int most, const std::vector<int>& among) {

@@ -34,8 +34,9 @@ struct HeatMap {
     std::vector<HeatCell> cells;     ///< row by row
     bool counts_samples = false;
     bool knows_memory = false;
-    int machine_stages = 0;  ///< most stages that the machine has devices for
-    int left_out = 0;  ///< rows and columns that were left out, as no cell of them is feasible
+    int machine_stages = 0;                     ///< most stages that the machine has devices for
+    std::vector<int> infeasible_stages;         ///< numbers without a row: no cell is feasible
+    std::vector<int> infeasible_micro_batches;  ///< numbers without a column, likewise infeasible
 
     bool empty() const { return cells.empty(); }
     const HeatCell& at(std::size_t row, std::size_t column) const {
@@ -67,6 +68,9 @@ HeatMap thinned(const HeatMap& map,
                 std::size_t most_rows,
                 std::size_t most_columns,
                 const std::vector<HeatMap::Place>& kept);
+
+/// The numbers between the ends of an axis that are neither shown nor known as infeasible.
+std::vector<int> numbers_between(const std::vector<int>& shown, const std::vector<int>& infeasible);
 
 /// `most` of the numbers from `least` to `last`, ascending: all of them where they are no more,
 /// else ones whose ratios are alike, with both ends and what has to be among them.

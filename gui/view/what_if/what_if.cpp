@@ -366,7 +366,7 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     if (settings.stages != settings_.stages || settings.chunks != settings_.chunks) {
         throw Error(ErrorKind::Infeasible,
                     "",
-                    fmt::format("a trace knows the costs of its own {} only",
+                    fmt::format("the trace has the costs of its own {} only",
                                 counted(plain_->forward.size(), "stage")));
     }
     PlainCosts costs = *plain_;
@@ -687,16 +687,17 @@ std::string schedule_words(const std::string& name) {
     }
     if (traits.split == BackwardSplit::Always) {
         words +=
-            "\nA backward is cut in two: I, which the rank before waits for, and W, which can "
+            "\nA backward is cut in two: I, which the previous rank waits for, and W, which can "
             "wait.";
     }
     if (traits.order_from_costs) {
-        words += "\nIts order is searched for with the costs.";
+        words += "\nThe program searches for its order, which depends on the costs.";
     }
     if (traits.stale_gradients) {
         words +=
-            "\nWeights change while micro-batches are under way, so gradients belong to older "
-            "weights: simulated only.";
+            "\nWeights change while micro-batches are in the pipeline, so gradients belong to "
+            "older "
+            "weights. Such a schedule can only be simulated.";
     }
     if (!traits.torch_name.empty()) {
         words += "\nPyTorch calls it " + std::string(traits.torch_name) + ".";

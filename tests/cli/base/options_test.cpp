@@ -1,6 +1,7 @@
 #include "cli/base/options.h"
 
 #include <array>
+#include <sstream>
 
 #include <gmock/gmock.h>
 
@@ -10,6 +11,7 @@
 namespace pipetwin::cli {
 namespace options_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -46,6 +48,29 @@ TEST(Help, OfEveryCommandListsTheSharedOptions) {
             EXPECT_THAT(outcome.out, HasSubstr(option)) << command;
         }
     }
+}
+
+/// CLI11's own layout has "N:INT in [1 - 4096]" and "Excludes: --verbose" between an option and
+/// its text.
+TEST(Help, NamesValuesWithoutTheirChecksAndEndsBeforeColumn100) {
+    for (const char* const command : commands) {
+        const std::string text = pipetwin({command, "--help"}).out;
+        EXPECT_THAT(
+            text,
+            AllOf(Not(HasSubstr(":INT")),
+                  Not(HasSubstr("NONNEGATIVE")),
+                  Not(HasSubstr("Excludes")),
+                  HasSubstr("  --quiet                     Print only the result and errors "
+                            "(not with --verbose)\n")))
+            << command;
+        std::istringstream lines(text);
+        for (std::string line; std::getline(lines, line);) {
+            EXPECT_LE(line.size(), 100U) << command << ": " << line;
+        }
+    }
+    EXPECT_THAT(pipetwin({"launch", "--help"}).out,
+                HasSubstr("  --ranks N                   Number of processes: stages times "
+                          "data_parallel (required)\n"));
 }
 
 TEST(Help, VersionGoesToStdout) {

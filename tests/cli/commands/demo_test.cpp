@@ -89,7 +89,7 @@ TEST_F(Demo, AStepThatFailedIsDoneAgain) {
     file("tour here/tour/1-gpipe.svg", "<svg>of somebody else's</svg>\n");
     const Outcome refused = demo({"--to", "1"});
     EXPECT_EQ(refused.code, 6);  // as of the command that failed
-    EXPECT_THAT(refused.err, HasSubstr("the tour stopped in step 1 of 7; it goes on there with"));
+    EXPECT_THAT(refused.err, HasSubstr("the tour stopped in step 1 of 7; continue with"));
     EXPECT_THAT(demo({"--list"}).out, HasSubstr("  1  next  "));
     EXPECT_EQ(demo({"--to", "1"}).code, 0);  // the step was begun: its files are its own
 }
@@ -128,7 +128,7 @@ TEST_F(Demo, SaysWhatToDoOnceEverythingIsDone) {
     const Outcome all = demo({});
     EXPECT_EQ(all.code, 0);
     EXPECT_THAT(all.out, StartsWith("Every step of the tour"));
-    EXPECT_THAT(all.out, HasSubstr("It begins again with: pipetwin demo --from 1 --out"));
+    EXPECT_THAT(all.out, HasSubstr("Repeat the tour with: pipetwin demo --from 1 --out"));
     EXPECT_THAT(demo({"--force", "--to", "1"}).out, StartsWith("Step 1 of 7"));
 }
 

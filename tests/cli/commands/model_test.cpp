@@ -70,7 +70,7 @@ TEST_F(ModelCommand, PrintsARowForEachUnitAndTheirSum) {
                       HasSubstr("the input")));
     const Outcome open = pipetwin({"model", scenario, "--set", "pipeline.partition=auto"});
     EXPECT_EQ(open.code, 0);
-    EXPECT_THAT(open.err, HasSubstr("no cuts: the costs of the layers"));
+    EXPECT_THAT(open.err, HasSubstr("stages are not shown: they follow from the costs"));
     EXPECT_THAT(open.out, Not(HasSubstr("stage")));
 }
 

@@ -96,18 +96,19 @@ TEST_F(PlanOfModel, KnowsTheBestOfEveryShape) {
 TEST_F(PlanOfModel, SaysTheAnswerFirst) {
     const Outcome outcome = pipetwin(question());
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.out,
-                AllOf(StartsWith("gpt2-1.5b on 8 x h100-sxm (1 node of 8x-h100-sxm), 65,536 tokens "
-                                 "per step (64 samples of 1,024)"),
-                      HasSubstr("The answer\n"),
-                      HasSubstr(" tokens/s, "),
-                      HasSubstr("% MFU: the operations of the model's matrix products"),
-                      HasSubstr("--tokens N, such as 15T"),
-                      HasSubstr("not tried: context and expert parallelism (not modelled); naive"),
-                      Not(HasSubstr("warning: less than 5 % is left")),
-                      HasSubstr("The best plan of every shape\n"),
-                      HasSubstr("Memory against time\n"),
-                      HasSubstr("What is proven\n")));
+    EXPECT_THAT(
+        outcome.out,
+        AllOf(StartsWith("gpt2-1.5b on 8 x h100-sxm (1 node of 8x-h100-sxm), 65,536 tokens "
+                         "per step (64 samples of 1,024)"),
+              HasSubstr("The answer\n"),
+              HasSubstr(" tokens/s, "),
+              HasSubstr("% MFU: FLOPs of the model's matrix products"),
+              HasSubstr("--tokens N, such as 15T"),
+              HasSubstr("not searched: context and expert parallelism (not modelled); naive"),
+              Not(HasSubstr("warning: less than 5 % is left")),
+              HasSubstr("The best plan of every shape\n"),
+              HasSubstr("Memory against time\n"),
+              HasSubstr("What is proven\n")));
 }
 
 TEST_F(PlanOfModel, WritesAScenarioThatIsSimulatedAlike) {
@@ -181,6 +182,58 @@ TEST_F(PlanOfModel, WritesAFolderWhoseExportIsWhatWasWritten) {
         EXPECT_THAT(exported.out, HasSubstr("4 ranks, 4 stages, on 8 devices"));
         EXPECT_EQ(content_of(path("flags.txt")), flags) << source;
     }
+}
+
+/// Scenarios have no fp16: the flags of a plan in fp16 said --bf16 once. Megatron sums gradients of
+/// bf16 in fp32 by default, those of fp16 in fp16 (megatron/training/arguments.py).
+TEST_F(PlanOfModel, ExportsTheNumberTypeOfTheCosts) {
+    const std::string folder = path("answer");
+    const auto planned = [&](const std::string& precision) {
+        return pipetwin(question({"--out", folder, "--force", "--precision", precision}));
+    };
+    const auto flags = [&] { return content_of(folder + "/megatron-flags.txt"); };
+    ASSERT_EQ(planned("bf16").code, 0);
+    EXPECT_THAT(flags(), AllOf(HasSubstr("--bf16"), Not(HasSubstr("fp16"))));
+    const Outcome half = planned("fp16");
+    ASSERT_EQ(half.code, 0) << half.err;
+    EXPECT_THAT(flags(),
+                AllOf(HasSubstr("--fp16"),
+                      HasSubstr("--accumulate-allreduce-grads-in-fp32"),
+                      Not(HasSubstr("--bf16"))));
+    EXPECT_THAT(half.out, HasSubstr("warning: costs in fp16: torchtitan trains in bf16"));
+    const Outcome narrow = pipetwin(question(
+        {"--out", folder, "--force", "--precision", "fp16", "--set", "training.gradients=same"}));
+    ASSERT_EQ(narrow.code, 0) << narrow.err;
+    EXPECT_THAT(flags(), AllOf(HasSubstr("--fp16"), Not(HasSubstr("grads-in-fp32"))));
+    const Outcome eighth = planned("fp8");
+    ASSERT_EQ(eighth.code, 0) << eighth.err;
+    EXPECT_THAT(flags(), HasSubstr("--bf16"));
+    EXPECT_THAT(eighth.out, HasSubstr("add --fp8-format"));
+}
+
+/// A row of the picture is a rank; with tensor parallelism it stands for several devices.
+TEST_F(PlanOfModel, PicturesNameTheDevicesOfARank) {
+    const std::string folder = path("answer");
+    ASSERT_EQ(pipetwin(question({"--out",
+                                 folder,
+                                 "--set",
+                                 "pipeline.stages=2",
+                                 "--set",
+                                 "pipeline.tensor_parallel=2",
+                                 "--schedule",
+                                 "1f1b"}))
+                  .code,
+              0);
+    for (const std::string& source : {folder, folder + "/scenario.toml"}) {
+        const Outcome exported =
+            pipetwin({"export", "svg", source, "--out", path("plan.svg"), "--force"});
+        ASSERT_EQ(exported.code, 0) << exported.err;
+        EXPECT_THAT(exported.out, HasSubstr("2 ranks, 2 stages, on 8 devices"));
+        EXPECT_THAT(content_of(path("plan.svg")),
+                    HasSubstr("one of 2 replicas, 2 devices per rank"));
+    }
+    ASSERT_EQ(pipetwin({"sweep", folder + "/scenario.toml", "--svg", path("all.svg")}).code, 0);
+    EXPECT_THAT(content_of(path("all.svg")), HasSubstr("one of 2 replicas, 2 devices per rank"));
 }
 
 TEST_F(PlanOfModel, CountsALengthInThousandsOf1024) {

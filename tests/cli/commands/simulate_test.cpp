@@ -516,7 +516,7 @@ TEST_F(SimulateFiles, ReceivesArePostedUnlessTheyShallBlock) {
     EXPECT_THAT(posted.err, HasSubstr("waited for where their tensors are used"));
     const Outcome blocking = simulated(messages, {"--receives", "blocking"});
     EXPECT_EQ(blocking.json()["makespan_ms"], 79.0);
-    EXPECT_THAT(blocking.err, HasSubstr("receives of the schedule file block where they stand"));
+    EXPECT_THAT(blocking.err, HasSubstr("receives of the schedule file block: a rank waits"));
     EXPECT_EQ(simulated(messages, {"--receives", "never"}).code, 2);
     EXPECT_EQ(
         pipetwin(simulate_args({.stages = 2, .micro_batches = 2}, {"--receives", "posted"})).code,
@@ -532,12 +532,12 @@ TEST_F(SimulateFiles, InterleavedGroupsFitTheMicroBatches) {
         45.0);
     const Outcome few = pipetwin(simulate_args({.stages = 4, .micro_batches = 3}, more));
     EXPECT_EQ(few.code, 4);
-    EXPECT_THAT(few.err, HasSubstr("take 4 micro-batches or more, or fewer ranks"));
+    EXPECT_THAT(few.err, HasSubstr("set --micro-batches 4 or more, or take fewer ranks"));
     std::vector<std::string> fours = more;
     fours.insert(fours.end(), {"--group-size", "4"});
     const Outcome left = pipetwin(simulate_args({.stages = 4, .micro_batches = 6}, fours));
     EXPECT_EQ(left.code, 4);
-    EXPECT_THAT(left.err, HasSubstr("take a group size of 6, or a multiple of 4 micro-batches"));
+    EXPECT_THAT(left.err, HasSubstr("set --group-size 6, or take a multiple of 4 micro-batches"));
 }
 
 TEST_F(SimulateFiles, NothingIsWrittenWithoutOut) {
@@ -721,7 +721,7 @@ TEST_F(SimulateFiles, BlocksAreComputedAgainTogether) {
                   .json()["recompute_blocks"],
               nullptr);
     EXPECT_THAT(pipetwin({"simulate", scenario, "--set", "pipeline.recompute_blocks=2"}).out,
-                HasSubstr("recompute block (2 together)"));
+                HasSubstr("recompute block (2 blocks at a time)"));
 }
 
 /// A pool that reserves a quarter more, and buffers of 1 MB for the pipeline's group.
@@ -746,7 +746,7 @@ TEST_F(SimulateFiles, WhatIsHeldBesideTheModelIsNamed) {
                         {"allocator_reserve",
                          (device["peak_bytes"]["total"].get<std::int64_t>() - 1'000'000) / 4}}));
     EXPECT_THAT(simulated("--verbose").out,
-                AllOf(HasSubstr("in buffers of messages"), HasSubstr("its memory pool reserves")));
+                AllOf(HasSubstr("of message buffers"), HasSubstr("the memory pool reserves")));
 }
 
 TEST_F(SimulateFiles, TextNamesTheFullestRankAndItsMoment) {

@@ -74,7 +74,7 @@ TEST_F(Sweep, SaysWhyACombinationIsNoPlan) {
 
 // The list's zb-v does the work of the 1f1b beside it; alone, each of its chunks takes the times.
 TEST_F(Sweep, SaysThatTimesAreOfARanksShare) {
-    const std::string said = "times given are of a rank's whole share";
+    const std::string said = "times are of all pieces of a rank together";
     const std::vector<std::string> shape{
         "--stages", "4", "--micro-batches", "8", "--forward-ms", "1", "--backward-ms", "2"};
     EXPECT_THAT(pipetwin(joined({"simulate", "--schedule", "zb-v,1f1b"}, shape)).out,

@@ -566,7 +566,7 @@ TEST_F(TypicalMistakes, OfCommandLines) {  // 39 to 57
          "interleaved-1f1b",
          "2 micro-batches",
          "4 ranks",
-         "take 4 micro-batches or more",
+         "set --micro-batches 4 or more",
          numbers({"--schedule",
                   "interleaved-1f1b",
                   "--chunks",

@@ -50,7 +50,7 @@ class Gpu : public InFolder {
 TEST_F(Gpu, TrainsAndTellsWhatLiesBesideThePlan) {
     const Outcome outcome = pipetwin(command("train", {"--json"}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("beside the plan: CUDA context "));
+    EXPECT_THAT(outcome.err, HasSubstr("outside the plan: CUDA context "));
     EXPECT_THAT(outcome.err, HasSubstr("cuBLAS workspace 32.00 MiB per rank"));
     const auto beside = outcome.json()["memory_beside"];
     EXPECT_EQ(beside[0]["name"], "CUDA context");

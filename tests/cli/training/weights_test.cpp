@@ -161,7 +161,7 @@ TEST_F(Weights, ComeBackBitForBitWhereNothingIsTrained) {
                                        "--set",
                                        one.tied ? "model.tied=true" : "model.tied=false"});
         ASSERT_EQ(trained.code, 0) << trained.err;
-        EXPECT_THAT(trained.err, HasSubstr("begins with the weights of " + from));
+        EXPECT_THAT(trained.err, HasSubstr("starts from the weights in " + from));
         const Outcome written = exported(run, run + "-hf");
         ASSERT_EQ(written.code, 0) << written.err;
         EXPECT_EQ(read_published(folder() / (run + "-hf")), by_name(tensors));

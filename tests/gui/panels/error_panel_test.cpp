@@ -117,7 +117,7 @@ TEST_F(ErrorPanelTest, OfOneSideSaysWhatIsMissing) {
     run.measured.reset();
     run.comparison.reset();
     show_run(std::make_shared<const RunData>(run));
-    EXPECT_THAT(said(), HasSubstr("need a predicted and a measured side"));
+    EXPECT_THAT(said(), HasSubstr("need a predicted and a measured timeline"));
     show_run(nullptr);
     EXPECT_THAT(said(), HasSubstr("No run is open"));
 }

@@ -1,11 +1,14 @@
 #include "gui/playground/playground_page.h"
 
+#include <algorithm>
+
 #include <QApplication>
 #include <QComboBox>
 #include <QDoubleSpinBox>
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
+#include <QScrollArea>
 #include <QSignalSpy>
 #include <QSpinBox>
 #include <QTableView>
@@ -65,7 +68,8 @@ TEST_F(PlaygroundPageTest, BeginsWithAStepItsBubbleAndTheFormulaWithItsNumbers) 
     EXPECT_EQ(page_.timeline().scene().run, page_.step()->run.get());
     EXPECT_THAT(text_of_label("Bubble as simulated"), HasSubstr("27.3 %"));
     EXPECT_EQ(text_of_label("Bubble by the formula"), "(K - 1) / (M + K - 1) = 3 / 11 = 27.3 %");
-    EXPECT_THAT(text_of_label("Largest cause of idle time"), HasSubstr("The largest cause (100 %"));
+    EXPECT_THAT(text_of_label("Largest cause of idle time"),
+                HasSubstr("The only cause is fill and drain"));
     EXPECT_EQ(cell(0, 4), "4 of 8") << "rank 0 keeps K micro-batches";
     EXPECT_THAT(cell(0, 1), HasSubstr("Rank 0 waits"));
 }
@@ -134,7 +138,7 @@ TEST_F(PlaygroundPageTest, FactorsThatAreNotUnderstoodAreNamedAndChangeNothing) 
     for (const QLabel* const label : page_.findChildren<QLabel*>()) {
         texts += label->text();
     }
-    EXPECT_THAT(texts.join('\n').toStdString(), HasSubstr("expected 4 numbers"));
+    EXPECT_THAT(texts.join('\n').toStdString(), HasSubstr("Expected 4 numbers"));
 }
 
 TEST_F(PlaygroundPageTest, LatencyBecomesTheLargestCauseWhenItIs) {
@@ -174,6 +178,28 @@ TEST_F(PlaygroundPageTest, TheStepCanBeShownWithAllPanels) {
         }
     }
     EXPECT_EQ(wanted, page_.step()->run);
+}
+
+/// At a fixed width of the settings, larger fonts cut their fields.
+TEST_F(PlaygroundPageTest, SettingsAreWholeInALargeFont) {
+    const auto is_whole = [](const QWidget& widget) {
+        return widget.width() >= widget.minimumSizeHint().width();
+    };
+    const auto settings_are_whole = [&] {
+        const QScrollArea& area = *page_.findChild<QScrollArea*>();
+        const QList<QLabel*> labels = page_.controls().findChildren<QLabel*>();
+        return area.viewport()->width() >= page_.controls().width() &&
+               std::ranges::all_of(labels, [&](const QLabel* label) {
+                   return label->buddy() == nullptr ||
+                          (is_whole(*label) && is_whole(*label->buddy()));
+               });
+    };
+    for (const int points : {9, 16, 20}) {
+        QFont font = page_.font();
+        font.setPointSize(points);
+        page_.setFont(font);
+        EXPECT_TRUE(QTest::qWaitFor(settings_are_whole)) << points;
+    }
 }
 
 }  // namespace playground_page_test

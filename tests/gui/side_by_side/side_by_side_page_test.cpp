@@ -88,7 +88,7 @@ TEST_F(SideBySideTest, SaysHowMuchFasterOrSlowerThanTheFirstARunIs) {
     add("1f1b", 21);  // 72 ms
     EXPECT_THAT(figures_of(*page_.tiles()[1]), HasSubstr("1.50 times as fast as the first"));
     EXPECT_THAT(figures_of(*page_.tiles()[2]), HasSubstr("2.00 times as long as the first"));
-    EXPECT_THAT(figures_of(*page_.tiles()[2]), Not(HasSubstr("another source")));
+    EXPECT_THAT(figures_of(*page_.tiles()[2]), Not(HasSubstr("different sources")));
 }
 
 /// A step at unit costs stood beside a measured one with a ratio and no word about the costs.
@@ -98,7 +98,7 @@ TEST_F(SideBySideTest, SaysWhichCostsARunHasAndThatAnotherHasOthers) {
     page_.add(std::make_shared<const RunData>(measured));
     add("1f1b", 21);
     EXPECT_THAT(figures_of(*page_.tiles()[1]),
-                AllOf(HasSubstr("unit costs"), HasSubstr("whose costs have another source")));
+                AllOf(HasSubstr("unit costs"), HasSubstr("their costs have different sources")));
 }
 
 TEST_F(SideBySideTest, ExplainsTheColoursOfAllItsRuns) {

@@ -4,7 +4,6 @@
 
 #include <QAbstractButton>
 #include <QApplication>
-#include <QCommandLinkButton>
 #include <QFile>
 #include <QLabel>
 #include <QSettings>

@@ -160,6 +160,19 @@ TEST_F(HeatMapPanelTest, EveryCellHasRoomForItsNumber) {
     EXPECT_LT(view.map().cells.size(), view.whole_map().cells.size());
 }
 
+/// A reader must not take a gap between the rows for numbers that nobody asked for.
+TEST_F(HeatMapPanelTest, NamesTheRowsAndColumnsThatItDoesNotShow) {
+    HeatMapView& view = panel.view();
+    panel.resize(1600, 600);
+    EXPECT_EQ(view.left_out(), "Not shown: K = 1 (infeasible)");
+    panel.resize(420, 170);
+    ASSERT_LT(view.map().stages.size(), 5U);
+    EXPECT_TRUE(view.left_out().startsWith("Not shown: K = 1 (infeasible); K = "));
+    EXPECT_TRUE(view.left_out().contains("(no room)"));
+    const QRect last = view.place_of({view.map().stages.size() - 1, 0});
+    EXPECT_LE(last.bottom() + 2 * view.fontMetrics().height(), view.height());
+}
+
 TEST_F(HeatMapPanelTest, NumbersAreReadOnEveryColour) {
     for (int i = 0; i <= 100; ++i) {
         const QColor ground = cividis(i / 100.0);

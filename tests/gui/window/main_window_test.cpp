@@ -550,9 +550,9 @@ TEST_F(MainWindowTest, SaysThatTheErrorOfANoisyRunSaysNothing) {
     run.measured->noise = {.dropped_steps = 37, .steps = 3};
     run.comparison->noise = run.measured->noise;
     window_.show_run(std::move(run));
-    EXPECT_TRUE(visible_text(*window_.statusBar()).contains("which says nothing here"));
+    EXPECT_TRUE(visible_text(*window_.statusBar()).contains("(unreliable)"));
     EXPECT_TRUE(step_panel(window_).contains("Quiet steps"));
-    EXPECT_TRUE(step_panel(window_).contains("medians of 3 of 40 steps, those that were quiet"));
+    EXPECT_TRUE(step_panel(window_).contains("medians of the 3 quiet steps of 40"));
 }
 
 TEST_F(MainWindowTest, TheStepInNumbersIsTheOneThatIsLookedAt) {

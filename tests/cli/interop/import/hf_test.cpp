@@ -43,9 +43,10 @@ TEST_F(ImportHf, AModelKnownByNameBecomesAProfileThatIsSimulated) {
     const Outcome outcome = import("llama-3-8b");
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(outcome.out, path("model.profile.json") + ": 66 layers, 8,030,261,248 parameters\n");
-    EXPECT_EQ(outcome.err,
-              "estimated for h100-sxm: matrix products at up to 55 % (by their sizes) of 989 "
-              "TFLOP/s, memory at 47 to 80 % (by the kind of kernel) of 3350 GB/s\n");
+    EXPECT_EQ(
+        outcome.err,
+        "estimated for h100-sxm: matrix products at up to 55 % (depending on their sizes) of 989 "
+        "TFLOP/s, memory at 47 to 80 % (by the kind of kernel) of 3350 GB/s\n");
     const std::string scenario = file("llama.toml", R"toml([model]
 kind = "profile"
 file = "model.profile.json"
@@ -73,7 +74,7 @@ TEST_F(ImportHf, WhatIsAssumedIsSaid) {
     const Outcome outcome = import("gpt2-124m");
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("no torch_dtype: costs are for fp32; --precision bf16"),
-                      HasSubstr("% (by their sizes) of 67 TFLOP/s"),
+                      HasSubstr("% (depending on their sizes) of 67 TFLOP/s"),
                       HasSubstr("the head's matrix is that of the embedding")));
     EXPECT_EQ(imported("gpt2-124m", {"--precision", "bf16"}).precision, "bf16");
     EXPECT_THAT(import("llama-3-8b", {"--sequence", "9000"}).err,

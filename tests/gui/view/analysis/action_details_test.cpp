@@ -179,7 +179,7 @@ TEST(OpLines, LeaveTheDispatchOutOfBothSides) {
     run.measured->dispatch = run.predicted->dispatch;  // a paced device
     EXPECT_EQ(dispatch_note(run), "");
     run.predicted->dispatch.reset();
-    EXPECT_THAT(op_heading(run), HasSubstr("predicted ones include the dispatch"));
+    EXPECT_THAT(op_heading(run), HasSubstr("predicted sums may include dispatch"));
 }
 
 /// Sums over two ranks in one table are twice the means over the ranks in the other.
@@ -205,7 +205,7 @@ TEST(StepsWords, SayThatATraceHasTheQuietSteps) {
     RunData run = canned_run({.ranks = 2, .micro_batches = 2, .steps = 3});
     EXPECT_EQ(steps_words(run), "3 steps");
     run.measured->noise = {.dropped_steps = 37, .steps = 3};
-    EXPECT_EQ(steps_words(run), "3 of 40 steps, those that were quiet");
+    EXPECT_EQ(steps_words(run), "the 3 quiet steps of 40");
 }
 
 TEST(SaysNothing, WhereTheNoiseOfTheMeasuringIsTooLarge) {

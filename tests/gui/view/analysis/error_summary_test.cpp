@@ -138,7 +138,7 @@ TEST(ErrorSummary, ItsHistogramSaysHowManyLieOutside) {
 TEST(ErrorSummary, OfOneSideSaysWhatIsMissing) {
     const ErrorSummary summary = error_summary(*planned_run(small_plan()));
     EXPECT_TRUE(summary.costs.empty());
-    EXPECT_THAT(sentence_of(summary), HasSubstr("need a predicted and a measured side"));
+    EXPECT_THAT(sentence_of(summary), HasSubstr("need a predicted and a measured timeline"));
 }
 
 TEST(ErrorSummary, LeavesOutWhatHasNoMeasuredDuration) {

@@ -42,7 +42,7 @@ TEST(Playground, ShowsTheBubbleOfTheFormulaAndTheStashesOf1F1B) {
     }
     EXPECT_THAT(stashed, ElementsAre(4, 3, 2, 1));
     EXPECT_THAT(step.headline, HasSubstr("idle 27.3 % of the time"));
-    EXPECT_THAT(step.headline, HasSubstr("The largest cause (100 % of it) is fill and drain: "));
+    EXPECT_THAT(step.headline, HasSubstr("The only cause is fill and drain: "));
     // (4 - 1) / (16 + 4 - 1)
     EXPECT_THAT(step.headline, HasSubstr("With 16 micro-batches the bubble would be 15.8 %"));
 }

@@ -10,8 +10,12 @@
 namespace pipetwin::gui {
 namespace heat_map_test {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 std::shared_ptr<const RunData> uneven_run(const std::string& limit) {
@@ -83,7 +87,8 @@ TEST(HeatMap, LeavesOutTheColumnsInWhichNothingIsFeasible) {
     const HeatMap map = heat_map(source, source.settings());
     ASSERT_FALSE(map.micro_batches.empty());
     EXPECT_LT(map.micro_batches.size(), 32U);
-    EXPECT_GT(map.left_out, 0);
+    EXPECT_THAT(map.micro_batches, Contains(8));
+    EXPECT_THAT(map.infeasible_micro_batches, AllOf(Contains(1), Contains(32), Not(Contains(8))));
     EXPECT_EQ(map.cells.size(), map.stages.size() * map.micro_batches.size());
     for (std::size_t column = 0; column < map.micro_batches.size(); ++column) {
         bool any = false;
@@ -94,11 +99,18 @@ TEST(HeatMap, LeavesOutTheColumnsInWhichNothingIsFeasible) {
     }
 }
 
+TEST(HeatMap, NumbersBetweenTheEndsAreShownInfeasibleOrNamed) {
+    EXPECT_THAT(numbers_between({2, 5, 8}, {1, 3, 10}), ElementsAre(4, 6, 7, 9));
+    EXPECT_THAT(numbers_between({1, 2, 3}, {}), IsEmpty());
+    EXPECT_THAT(numbers_between({}, {}), IsEmpty());
+}
+
 /// Nothing fits into 1 MB; the map still says why.
 TEST(HeatMap, WhereNothingIsFeasibleAllStays) {
     const WhatIfSource none(uneven_run("1 MB"));
     const HeatMap map = heat_map(none, none.settings());
-    EXPECT_EQ(map.left_out, 0);
+    EXPECT_THAT(map.infeasible_stages, IsEmpty());
+    EXPECT_THAT(map.infeasible_micro_batches, IsEmpty());
     EXPECT_THAT(map.stages, SizeIs(6));
     EXPECT_FALSE(map.best(HeatValue::Throughput));
 }
