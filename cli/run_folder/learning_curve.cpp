@@ -54,18 +54,37 @@ std::vector<Point> points_of(std::span<const exec::StepReport> steps, const Valu
 /// The mean of each point and of those around it: a twentieth of all.
 std::vector<Point> smooth(const std::vector<Point>& points) {
     const std::size_t reach = points.size() / 40;
+    std::vector<double> sums{0};  // of the points before each
+    for (const Point& point : points) {
+        sums.push_back(sums.back() + point.value);
+    }
     std::vector<Point> means;
     for (std::size_t index = 0; index < points.size(); ++index) {
         const std::size_t begin = index - std::min(index, reach);
         const std::size_t end = std::min(points.size(), index + reach + 1);
-        double sum = 0;
-        for (std::size_t other = begin; other < end; ++other) {
-            sum += points[other].value;
-        }
-        means.push_back(
-            {.step = points[index].step, .value = sum / static_cast<double>(end - begin)});
+        means.push_back({.step = points[index].step,
+                         .value = (sums[end] - sums[begin]) / static_cast<double>(end - begin)});
     }
     return means;
+}
+
+/// The lowest and the highest of neighbouring points, so that a long training run has a line of a
+/// thousand points that looks the same.
+std::vector<Point> thinned(const std::vector<Point>& points) {
+    constexpr std::size_t columns = 500;  // about the width of the picture in pixels
+    if (points.size() <= 2 * columns) {
+        return points;
+    }
+    std::vector<Point> kept;
+    for (std::size_t column = 0; column < columns; ++column) {
+        const std::span<const Point> part = std::span(points).subspan(
+            points.size() * column / columns,
+            points.size() * (column + 1) / columns - points.size() * column / columns);
+        const auto [low, high] = std::ranges::minmax_element(part, {}, &Point::value);
+        kept.push_back(*std::min(low, high));  // the earlier of both first
+        kept.push_back(*std::max(low, high));
+    }
+    return kept;
 }
 
 class Picture {
@@ -94,9 +113,9 @@ class Picture {
         }
         constexpr std::size_t many = 100;
         const bool is_noisy = panel.training.size() > many;
-        polyline(panel.training, of_training, is_noisy ? 0.8 : 1.8, is_noisy ? 0.35 : 1);
+        polyline(thinned(panel.training), of_training, is_noisy ? 0.8 : 1.8, is_noisy ? 0.35 : 1);
         if (is_noisy) {
-            polyline(smooth(panel.training), of_training, 1.8, 1);
+            polyline(thinned(smooth(panel.training)), of_training, 1.8, 1);
         }
         polyline(panel.validation, of_validation, 1.8, 1);
         for (const Point& point : panel.validation) {

@@ -18,9 +18,9 @@ struct TextToTranslate {
 };
 
 /// Translates texts with a model that has been trained with this vocabulary; `beam` and `step` as
-/// for `decode`, `progress` as DecodingSettings. Bytes of a translation that are no UTF-8 become U+FFFD. Throws Error(BadInput),
-/// naming the text by its number from 1 on, for one that is longer than the model has room for, and
-/// for a language that the vocabulary lacks; else as `decode`.
+/// for `decode`, `progress` as DecodingSettings. Bytes of a translation that are no UTF-8 become
+/// U+FFFD. Throws Error(BadInput), naming the text by its number from 1 on, for one that is longer
+/// than the model has room for, and for a language that the vocabulary lacks; else as `decode`.
 std::vector<std::string> translate(Replicas& pipelines,
                                    const Model& model,
                                    const PairVocabulary& vocabulary,

@@ -231,8 +231,7 @@ class Training {
         training_.memory_beside = pipelines_.memory_beside();
         if (goes_on && !training_.steps.empty()) {
             training_.translations = as_worker_failure(pipelines_, [&] {
-                return held_out_texts_.translate(
-                    pipelines_, steps_ - 1, options_.on_translated);
+                return held_out_texts_.translate(pipelines_, steps_ - 1, options_.on_translated);
             });
         }
         return std::move(training_);

@@ -65,7 +65,8 @@ struct TrainingOptions {
     std::function<void(int step, const Timeline&)> on_timeline{};
     /// Called before the first step with its number and where the weights are from; nothing: drawn.
     std::function<void(int first_step, const std::optional<Checkpoints::Loaded>&)> on_start{};
-    /// Called while held-out texts are translated behind the last step, with the share that is done.
+    /// Called while held-out texts are translated behind the last step, with the share that is
+    /// done.
     std::function<void(double share)> on_translated{};
     /// Called before a checkpoint is written: what was said about its steps must be kept first.
     std::function<void()> before_checkpoint{};

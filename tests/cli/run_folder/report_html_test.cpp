@@ -234,5 +234,18 @@ TEST(LearningCurve, ShowsSharesOfRightClassesAndValidationsWhereThereAreAny) {
     EXPECT_THAT(learning_curve_svg(steps), Not(HasSubstr("inf")));
 }
 
+TEST(LearningCurve, OfManyStepsIsShortAndShowsEveryOutlier) {
+    std::vector<exec::StepReport> steps(100'000);
+    for (std::size_t index = 0; index < steps.size(); ++index) {
+        steps[index].step = static_cast<int>(index);
+        steps[index].loss = index % 2 == 0 ? 1 : 3;
+    }
+    const std::string svg = learning_curve_svg(steps);
+    EXPECT_LT(svg.size(),
+              50'000U);        // two lines of 1000 points of 12 bytes, and what is around them
+    steps[70'000].loss = 0.7;  // the lowest of its neighbours
+    EXPECT_NE(learning_curve_svg(steps), svg);
+}
+
 }  // namespace report_html_test
 }  // namespace pipetwin::cli
