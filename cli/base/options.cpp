@@ -115,7 +115,7 @@ struct GroupedOptions {
 };
 
 void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
-    const GroupedOptions add{app, "Plain numbers instead of a scenario"};
+    const GroupedOptions add{app, "Costs on the command line, instead of a scenario"};
     add("--schedule", sweep.schedules, schedule_help(), "NAME[,NAME...]")->delimiter(',');
     add("--schedule-file", plain.schedule_file, "Read the schedule from a CSV file", "FILE.csv");
     add("--receives",
@@ -128,10 +128,7 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
         "P, the number of ranks (devices) in the pipeline; a list compares several",
         "P[,P...]")
         ->delimiter(',');
-    add("--chunks",
-        plain.chunks,
-        "V, the number of pieces of the model on each rank (default 1)",
-        "V");
+    add("--chunks", plain.chunks, "V, stages per rank (chunks, virtual stages; default 1)", "V");
     add("--micro-batches",
         sweep.micro_batches,
         "M, micro-batches per step; a list compares several",
@@ -141,7 +138,7 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     add("--csv", sweep.csv, "Write the table of the compared plans as CSV", "FILE.csv");
     add("--group-size",
         plain.group_size,
-        "interleaved-1f1b: micro-batches that a piece takes before the next piece (default: P)",
+        "interleaved-1f1b: micro-batches that a stage takes before the next stage (default: P)",
         "G");
     app.get_option("--group-size")->check(CLI::Range(1, 65536));
     add("--deferred-weights",
@@ -151,14 +148,14 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
     app.get_option("--deferred-weights")->check(CLI::Range(0, 65536));
     add("--message-order",
         plain.message_order,
-        "Where two messages cross: plain (default: in the order of the schedule) or "
+        "Order of two messages that cross: plain (that of the schedule; default) or "
         "lower-rank-first (the lower rank receives before it sends)",
         "HOW");
     add("--forward-ms",
         plain.forward_ms,
-        "Forward time of one piece (there are P x V); X,X,... has one for each. In a comparison: "
+        "Forward time of one stage (there are P x V); X,X,... has one for each. In a comparison: "
         "of "
-        "all pieces of a rank together",
+        "all stages of a rank together",
         "X[,X...]");
     add("--backward-ms",
         plain.backward_ms,
@@ -175,7 +172,7 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
         "X[,X...]");
     add("--recompute",
         plain.recompute,
-        "none (default), always or except-last: one for all pieces, or one for each",
+        "none (default), always or except-last: one for all stages, or one for each",
         "MODE[,MODE...]");
     add("--recompute-ms",
         plain.recompute_ms,
@@ -196,11 +193,11 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
         "X");
     add("--boundary-bytes",
         plain.boundary_bytes,
-        "Bytes that one piece sends to the next (default 0)",
+        "Bytes that one stage sends to the next (default 0)",
         "N");
     add("--skips",
         plain.skips,
-        "Skip connections: piece B also reads the output of piece A, as in 0:3,1:2",
+        "Skip connections: stage B also reads the output of stage A, as in 0:3,1:2",
         "A:B[,A:B...]");
 }
 
@@ -389,9 +386,10 @@ void Grammar::add_hf_options(CLI::App& app) {
         ->type_name("FILE")
         ->take_all()
         ->expected(1);
-    app.add_option("--calibrate",
-                   hf.calibration,
-                   "hf: file of 'pipetwin calibrate'; its measured layers correct the estimate")
+    app.add_option(
+           "--calibrate",
+           hf.calibration,
+           "hf: file that 'pipetwin calibrate' wrote; its measured layers correct the estimate")
         ->type_name("FILE");
     app.add_flag("--whole-blocks",
                  hf.whole_blocks,
@@ -404,7 +402,7 @@ void Grammar::add_hf_options(CLI::App& app) {
 
 void Grammar::add_range_names(CLI::App& app) {
     RangeNameOptions& ranges = import_.ranges;
-    const std::string which = "torch-trace, nsys: names of the ranges of ";
+    const std::string which = "torch-trace, nsys: pattern for the names of the profiler ranges of ";
     app.add_option("--forward",
                    ranges.forward,
                    which + "a forward; * is any text, {stage} and {micro_batch} are numbers")
@@ -498,21 +496,21 @@ void Grammar::add_calibrate() {
         ->type_name("TRACE")
         ->required();
     calibrate
-        .add_option(
-            "--forward",
-            calibrate_.forward,
-            "Names of the ranges of a kind's forward, as in 'attention=*.attn'; * is any text "
-            "(repeatable)")
+        .add_option("--forward",
+                    calibrate_.forward,
+                    "KIND is a kind of layer; PATTERN matches the profiler ranges of its forward, "
+                    "as in 'attention=*.attn'; * is any text "
+                    "(repeatable)")
         ->type_name("KIND=PATTERN")
         ->take_all()
         ->expected(1)
         ->required();
     calibrate
-        .add_option(
-            "--backward",
-            calibrate_.backward,
-            "Names of the ranges of its backward (default: the backwards that autograd ran for "
-            "the operators of the forward)")
+        .add_option("--backward",
+                    calibrate_.backward,
+                    "PATTERN matches the profiler ranges of its backward (default: the backwards "
+                    "that autograd ran for "
+                    "the operators of the forward)")
         ->type_name("KIND=PATTERN")
         ->take_all()
         ->expected(1);
@@ -551,7 +549,9 @@ void Grammar::add_simulate() {
 }
 
 void Grammar::add_sweep() {
-    CLI::App& sweep = add_command("sweep", "Predict several plans and compare them in one table");
+    CLI::App& sweep = add_command(
+        "sweep",
+        "Predict several scenarios, with lists of settings, and compare the plans in one table");
     sweep
         .add_option("scenarios",
                     sweep_.scenarios,
@@ -612,8 +612,8 @@ void Grammar::add_question(CLI::App& plan) {
 
 void Grammar::add_plan() {
     CLI::App& plan = add_command("plan",
-                                 "Find the fastest plan of a model on a cluster, or for the keys "
-                                 "that a scenario leaves open");
+                                 "Find the fastest plan for a model on a cluster, or the best "
+                                 "values for the settings that a scenario leaves open");
     plan.add_option(
             "scenario",
             plan_.scenario,
@@ -738,7 +738,8 @@ void Grammar::add_devices() {
         .add_option(
             "--matrix",
             devices_.matrix,
-            "Rows of the square matrices to multiply (default 8192); copies take 16 N^2 bytes")
+            "Size N of the N x N matrices to multiply (default 8192); the copy test needs 16 N^2 "
+            "bytes of memory")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 15))
         ->needs(measure);

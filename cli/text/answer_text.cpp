@@ -55,7 +55,7 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
     std::string step = format_duration(parts.plan.step);
     if (const auto& error = parts.best.outlook.error) {
         step += fmt::format(
-            ", probably between {} and {}: 90 % of the {} were measured within such a range of "
+            ", probably between {} and {}: 90 % of the {} were this close to "
             "their estimates",
             format_duration(scaled(parts.plan.step, error->low)),
             format_duration(scaled(parts.plan.step, error->high)),

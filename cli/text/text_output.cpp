@@ -64,7 +64,7 @@ std::string outlook_text(const Prediction& prediction) {
         };
         text += fmt::format(
             "  a measured step is probably between {} and {}: 90 % of the\n"
-            "  {} were measured within such a range of their estimates\n",
+            "  {} were this close to their estimates\n",
             times(outlook.error->low),
             times(outlook.error->high),
             outlook.error->of);
@@ -451,7 +451,8 @@ std::string comparison_text(const Comparison& comparison,
         noise.dropped_steps);
     if (expected) {
         text += fmt::format(
-            "  expected range of the measured step: {} (90 % of the {} were within such a range)\n",
+            "  expected range of the measured step: {} (90 % of the {} were this close to their "
+            "estimates)\n",
             sim::range_text(comparison.step.predicted, *expected),
             expected->of);
     }

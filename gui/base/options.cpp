@@ -120,9 +120,9 @@ const std::vector<std::string>& view_names() {
                                                 "errors",
                                                 "heat-map",
                                                 "critical-path",
-                                                "translations",
                                                 "runs",
                                                 "run",
+                                                "translations",
                                                 "start",
                                                 "playground",
                                                 "side-by-side"};

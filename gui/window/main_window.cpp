@@ -175,9 +175,9 @@ void MainWindow::build_panels() {
     add_panel(below_, errors_, "errors", tr("Errors"));
     add_panel(below_, heat_map_, "heat-map", tr("Heat map"));
     add_panel(below_, critical_path_, "critical-path", tr("Critical path"));
-    add_panel(below_, translations_, "translations", tr("Translations"));
     add_panel(below_, runs_, "runs", tr("Compare runs"));
     add_panel(below_, training_, "run", tr("Train"));
+    add_panel(below_, translations_, "translations", tr("Translations"));
     auto* const across = new QSplitter(Qt::Horizontal, this);
     across->addWidget(timeline_);
     across->addWidget(right_);

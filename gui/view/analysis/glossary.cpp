@@ -42,8 +42,8 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{"stash", "the activations that a forward keeps in memory for its backward"},
         GlossaryEntry{"stashed",
                       "the largest number of stashes that a rank holds at once. Each forward makes "
-                      "a stash, and its backward frees it. Tables that compare schedules count the "
-                      "stash of one of two chunks as half: 5.5 is eleven of these"},
+                      "a stash, and its backward frees it. In tables that compare schedules, the "
+                      "stash of one chunk of two counts as half, so a value can be 5.5"},
         GlossaryEntry{"skip message",
                       "a message to or from a stage that is not a neighbour. 0SEND_F2>3 sends an "
                       "output of stage 0 to stage 3"},
@@ -52,14 +52,15 @@ std::span<const GlossaryEntry> glossary() {
                       "the time in which a rank computes nothing: its waits, and the gaps between "
                       "its actions"},
         GlossaryEntry{"bubble",
-                      "the share of the time of all ranks, from the first forward to the last "
-                      "backward or message, in which they are idle, whatever the cause"},
+                      "the share of rank time that is idle, for any reason, between the first "
+                      "forward and the last backward or message"},
         GlossaryEntry{"communication wait",
                       "the idle time that would vanish if messages took no time"},
         GlossaryEntry{
             "imbalance",
             "idle time that comes from unequal stages: the other ranks wait for the slowest one. "
-            "It is what equal stages would save after messages take no time"},
+            "It is the time that equal stages would save in a step whose messages already take no "
+            "time"},
         GlossaryEntry{"fill and drain",
                       "idle time that would remain with equal stages and instant messages: the "
                       "pipeline fills at the start of a step and drains at its end"},
