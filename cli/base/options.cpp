@@ -115,7 +115,8 @@ struct GroupedOptions {
 };
 
 void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
-    const GroupedOptions add{app, "Costs on the command line, instead of a scenario"};
+    const GroupedOptions add{app,
+                             "Plain numbers (costs on the command line) instead of a scenario"};
     add("--schedule", sweep.schedules, schedule_help(), "NAME[,NAME...]")->delimiter(',');
     add("--schedule-file", plain.schedule_file, "Read the schedule from a CSV file", "FILE.csv");
     add("--receives",
@@ -538,7 +539,7 @@ void Grammar::add_simulate() {
         add_command("simulate", "Predict the time, bubble, memory and throughput of one plan");
     simulate
         .add_option(
-            "scenario", simulate_.scenario, "Scenario file; leave it out to simulate plain numbers")
+            "scenario", simulate_.scenario, "Scenario file; leave it out to give plain numbers")
         ->type_name("SCENARIO.toml");
     simulate
         .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or CSV")
@@ -553,9 +554,8 @@ void Grammar::add_sweep() {
         "sweep",
         "Predict several scenarios, with lists of settings, and compare the plans in one table");
     sweep
-        .add_option("scenarios",
-                    sweep_.scenarios,
-                    "Scenario files; leave them out to compare plain numbers")
+        .add_option(
+            "scenarios", sweep_.scenarios, "Scenario files; leave them out to give plain numbers")
         ->type_name("SCENARIO.toml...");
     sweep.add_option("--profile", sweep_.profile, "Costs of the layers: *.profile.json or CSV")
         ->type_name("FILE");
@@ -611,9 +611,10 @@ void Grammar::add_question(CLI::App& plan) {
 }
 
 void Grammar::add_plan() {
-    CLI::App& plan = add_command("plan",
-                                 "Find the fastest plan for a model on a cluster, or the best "
-                                 "values for the settings that a scenario leaves open");
+    CLI::App& plan =
+        add_command("plan",
+                    "Find the fastest plan for a model on a cluster, or for the settings "
+                    "that a scenario leaves open");
     plan.add_option(
             "scenario",
             plan_.scenario,
