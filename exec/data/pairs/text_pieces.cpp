@@ -142,6 +142,14 @@ std::string trained_model(const std::vector<std::string_view>& /*texts*/, int /*
 
 #endif
 
+bool TextPieces::knows_models() {
+#ifdef PIPETWIN_SENTENCEPIECE
+    return true;
+#else
+    return false;
+#endif
+}
+
 TextPieces TextPieces::of_model(std::string model, const std::string& place) {
     TextPieces pieces;
     pieces.model_ = Model::load(std::move(model), place);

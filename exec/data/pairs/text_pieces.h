@@ -13,6 +13,9 @@ namespace pipetwin::exec {
 /// SentencePiece model (Kudo and Richardson, EMNLP 2018), which are words and parts of words.
 class TextPieces {
   public:
+    /// Whether this program was built with SentencePiece; else there are only bytes.
+    static bool knows_models();
+
     /// Bytes: the id of a piece is the value of the byte.
     TextPieces() = default;
 

@@ -160,7 +160,7 @@ TEST_F(HeatMapPanelTest, EveryCellHasRoomForItsNumber) {
     EXPECT_LT(view.map().cells.size(), view.whole_map().cells.size());
 }
 
-/// A reader must not take a gap between the rows for numbers that nobody asked for.
+/// The numbers of ranks that the picture leaves out are named below it.
 TEST_F(HeatMapPanelTest, NamesTheRowsAndColumnsThatItDoesNotShow) {
     HeatMapView& view = panel.view();
     panel.resize(1600, 600);
