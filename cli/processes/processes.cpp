@@ -104,11 +104,11 @@ int local_gpu(const exec::LaunchedProcess& launched) {
     return launched.local_index % std::max(gpus, 1);
 }
 
-std::unique_ptr<exec::ProcessGroup> join(const exec::LaunchedProcess& launched) {
+std::unique_ptr<exec::ProcessGroup> join(const exec::LaunchedProcess& launched, int link_ctas) {
     if (!by_nccl_alone(launched)) {
         return exec::join_mpi();
     }
-    return exec::join_nccl(exec::cuda_links(local_gpu(launched)),
+    return exec::join_nccl(exec::cuda_links(local_gpu(launched), link_ctas),
                            launched.meeting_place,
                            {.index = launched.index, .count = launched.count});
 }
@@ -218,7 +218,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
         }
         throw ReportedByPeer(exit_code(error.kind()));
     }
-    joined_ = join(launched);
+    joined_ = join(launched, scenario.cluster.link_ctas);
     if (joined_->size() != launched.count || joined_->index() != launched.index) {
         throw Error(ErrorKind::Unavailable,
                     "MPI",
@@ -238,7 +238,8 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
                    : own_gpu(hosts_, gpus_[as_index(launched.index)], launched.index);
     }
     if (on_gpus && !by_nccl_alone(launched)) {
-        joined_ = exec::with_gpus(std::move(joined_), exec::cuda_links(gpu_));
+        joined_ =
+            exec::with_gpus(std::move(joined_), exec::cuda_links(gpu_, scenario.cluster.link_ctas));
         group_ = joined_.get();
     }
     monitor_ = std::make_unique<exec::Monitor>(*group_, names_, silence_limit);

@@ -324,7 +324,7 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
     return devices;
 }
 
-GpuLinks cuda_links(int device) {
+GpuLinks cuda_links(int device, int ctas) {
     // What `make` makes of the module.
     const auto from_module = [device](const auto& make) {
         require_cuda(device);
@@ -344,51 +344,53 @@ GpuLinks cuda_links(int device) {
             return std::unique_ptr<GpuGather>(gather);
         });
     };
-    return {
-        .make_id =
-            [from_module] {
-                PipetwinCudaLinkId id{};
-                from_module([&](const Module& module) {
-                    module.make_link_id(&id);
-                    return true;
-                });
-                const auto bytes = std::as_bytes(std::span(id.bytes));
-                return std::vector<std::byte>(bytes.begin(), bytes.end());
-            },
-        .make =
-            [from_module, device](std::span<const std::byte> bytes, bool sends, LinkMemory memory) {
-                const PipetwinCudaLinkId id = link_id(bytes);
-                const PipetwinCudaLinkEnd end{.sends = sends ? 1 : 0,
-                                              .in_host_memory = memory == LinkMemory::Host};
-                return from_module([&](const Module& module) {
-                    GpuLink* link = nullptr;
-                    module.make_link(device, &id, &end, &link);
-                    return std::unique_ptr<GpuLink>(link);
-                });
-            },
-        .make_gather =
-            [gathered](std::span<const std::byte> bytes, const GpuMember& member) {
-                const PipetwinCudaLinkId id = link_id(bytes);
-                return gathered(&id, nullptr, member);
-            },
-        .make_sum =
-            [from_module, device](std::span<const std::byte> bytes, const GpuMember& member) {
-                const PipetwinCudaLinkId id = link_id(bytes);
-                const PipetwinCudaMember self{.index = member.index, .count = member.count};
-                return from_module([&](const Module& module) {
-                    GpuSum* sum = nullptr;
-                    module.make_sum(device, &id, &self, &sum);
-                    return std::unique_ptr<GpuSum>(sum);
-                });
-            },
-        .abort =
-            [](std::span<GpuTraffic* const> traffic) {
-                load_module(find_module(module_file).value())
-                    .abort(traffic.data(), static_cast<int>(traffic.size()));
-            },
-        .meet = [gathered](
-                    const std::string& place,
-                    const GpuMember& member) { return gathered(nullptr, place.c_str(), member); }};
+    return {.make_id =
+                [from_module] {
+                    PipetwinCudaLinkId id{};
+                    from_module([&](const Module& module) {
+                        module.make_link_id(&id);
+                        return true;
+                    });
+                    const auto bytes = std::as_bytes(std::span(id.bytes));
+                    return std::vector<std::byte>(bytes.begin(), bytes.end());
+                },
+            .make =
+                [from_module, device, ctas](
+                    std::span<const std::byte> bytes, bool sends, LinkMemory memory) {
+                    const PipetwinCudaLinkId id = link_id(bytes);
+                    const PipetwinCudaLinkEnd end{.sends = sends ? 1 : 0,
+                                                  .in_host_memory = memory == LinkMemory::Host,
+                                                  .ctas = memory == LinkMemory::Gpu ? ctas : 1};
+                    return from_module([&](const Module& module) {
+                        GpuLink* link = nullptr;
+                        module.make_link(device, &id, &end, &link);
+                        return std::unique_ptr<GpuLink>(link);
+                    });
+                },
+            .make_gather =
+                [gathered](std::span<const std::byte> bytes, const GpuMember& member) {
+                    const PipetwinCudaLinkId id = link_id(bytes);
+                    return gathered(&id, nullptr, member);
+                },
+            .make_sum =
+                [from_module, device](std::span<const std::byte> bytes, const GpuMember& member) {
+                    const PipetwinCudaLinkId id = link_id(bytes);
+                    const PipetwinCudaMember self{.index = member.index, .count = member.count};
+                    return from_module([&](const Module& module) {
+                        GpuSum* sum = nullptr;
+                        module.make_sum(device, &id, &self, &sum);
+                        return std::unique_ptr<GpuSum>(sum);
+                    });
+                },
+            .abort =
+                [](std::span<GpuTraffic* const> traffic) {
+                    load_module(find_module(module_file).value())
+                        .abort(traffic.data(), static_cast<int>(traffic.size()));
+                },
+            .meet =
+                [gathered](const std::string& place, const GpuMember& member) {
+                    return gathered(nullptr, place.c_str(), member);
+                }};
 }
 
 std::vector<CudaCheck> self_test_cuda(int device) {

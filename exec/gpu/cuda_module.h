@@ -111,9 +111,10 @@ void require_cuda(int device = 0);
 /// multiprocessors.
 std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request);
 
-/// Links from and to a GPU of this process, by NCCL. Its functions throw Error(Unavailable) where
-/// there is no such GPU, or NCCL does not work here.
-GpuLinks cuda_links(int device);
+/// Links from and to a GPU of this process, by NCCL, of which `ctas` thread blocks carry the
+/// messages between GPUs. Its functions throw Error(Unavailable) where there is no such GPU, or
+/// NCCL does not work here.
+GpuLinks cuda_links(int device, int ctas = 1);
 
 /// One check of the module's self-test, with what was compared or what failed.
 struct CudaCheck {

@@ -257,7 +257,11 @@ void pipetwin_cuda_make_link(int index,
                              pipetwin::exec::GpuLink** link) {
     using pipetwin::exec::LinkMemory;
     const LinkMemory memory = end->in_host_memory != 0 ? LinkMemory::Host : LinkMemory::Gpu;
-    *link = pipetwin::cuda::make_link(index, bytes_of(*id), end->sends != 0, memory).release();
+    *link = pipetwin::cuda::make_link(
+                index,
+                bytes_of(*id),
+                {.sends = end->sends != 0, .memory = memory, .multiprocessors = end->ctas})
+                .release();
 }
 
 void pipetwin_cuda_make_gather(int index,

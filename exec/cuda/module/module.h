@@ -84,6 +84,7 @@ struct PipetwinCudaLinkId {
 struct PipetwinCudaLinkEnd {
     int sends;           ///< not 0: the end that sends
     int in_host_memory;  ///< not 0: its messages lie there, else in the GPU's
+    int ctas;            ///< thread blocks that carry a message
 };
 
 /// A process's place among all that are gathered, or that sum.

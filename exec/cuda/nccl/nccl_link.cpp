@@ -41,12 +41,16 @@ class Slots {
 
 class NcclLink final : public exec::GpuLink {
   public:
-    NcclLink(int device, std::span<const std::byte> id, bool sends, exec::LinkMemory memory)
-        : sends_(sends),
-          slots_(memory == exec::LinkMemory::Host ? std::make_optional<Slots>(device)
-                                                  : std::nullopt),
+    NcclLink(int device, std::span<const std::byte> id, const LinkEnd& end)
+        : sends_(end.sends),
+          slots_(end.memory == exec::LinkMemory::Host ? std::make_optional<Slots>(device)
+                                                      : std::nullopt),
           hello_(gpu_bytes(device, hello_size)),
-          communicator_(device, id, {.rank = sends ? sending_end : receiving_end, .ranks = 2}) {
+          communicator_(device,
+                        id,
+                        {.rank = end.sends ? sending_end : receiving_end,
+                         .ranks = 2,
+                         .multiprocessors = end.multiprocessors}) {
         waiting_.push_back(
             {.data = hello_.get(), .bytes = hello_size, .ends_message = false, .is_hello = true});
     }
@@ -315,9 +319,8 @@ class Meeting final : public exec::GpuGather {
 
 std::unique_ptr<exec::GpuLink> make_link(int device,
                                          std::span<const std::byte> id,
-                                         bool sends,
-                                         exec::LinkMemory memory) {
-    return std::make_unique<NcclLink>(device, id, sends, memory);
+                                         const LinkEnd& end) {
+    return std::make_unique<NcclLink>(device, id, end);
 }
 
 void abort_together(std::span<exec::GpuTraffic* const> traffic) noexcept {

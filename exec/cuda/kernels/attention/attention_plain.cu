@@ -176,7 +176,7 @@ struct Head {
     Rows<const T> v;
 };
 
-/// Of a forward or a backward.
+/// A head of the operands of a forward or a backward.
 template <class T, class Call>
 __device__ inline Head<T> head_of(const Call& call, int head) {
     const int of_keys = key_value_head(call.shape, head);
