@@ -87,6 +87,7 @@ void MinimapView::draw_picture() {
     picture_ = QImage((QSizeF(size()) * ratio).toSize(), QImage::Format_RGB32);
     picture_.setDevicePixelRatio(ratio);
     picture_.fill(palette_.window);
+    drawn_ = area();
     if (!scene().has_run()) {
         return;
     }
@@ -138,7 +139,7 @@ void MinimapView::draw_picture() {
 }
 
 void MinimapView::paintEvent(QPaintEvent* /*event*/) {
-    if (picture_.isNull()) {
+    if (picture_.isNull() || drawn_ != area()) {
         draw_picture();
     }
     QPainter painter(this);

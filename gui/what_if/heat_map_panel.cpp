@@ -215,7 +215,7 @@ QSize HeatMapView::sizeHint() const {
 }
 
 QSize HeatMapView::minimumSizeHint() const {
-    return {300, 8 * fontMetrics().height()};
+    return {300, 5 * fontMetrics().height()};
 }
 
 QRect HeatMapView::area() const {
