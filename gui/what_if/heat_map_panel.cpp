@@ -215,7 +215,8 @@ QSize HeatMapView::sizeHint() const {
 }
 
 QSize HeatMapView::minimumSizeHint() const {
-    return {300, 5 * fontMetrics().height()};
+    constexpr int lines = 6;  // four rows, the axis, and what is left out
+    return {300, lines * fontMetrics().height() + 2 * gap};
 }
 
 QRect HeatMapView::area() const {
@@ -435,7 +436,10 @@ void HeatMapView::paint_axes(QPainter& painter) const {
     painter.save();
     painter.translate(height, all.bottom());
     painter.rotate(-90);
-    painter.drawText(QRect(0, -height, all.height(), height), Qt::AlignCenter, tr("ranks (K)"));
+    const QString ranks = tr("ranks (K)");
+    const bool has_room = fontMetrics().horizontalAdvance(ranks) <= all.height();
+    painter.drawText(
+        QRect(0, -height, all.height(), height), Qt::AlignCenter, has_room ? ranks : tr("K"));
     painter.restore();
 }
 

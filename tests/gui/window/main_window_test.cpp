@@ -903,7 +903,9 @@ TEST_F(MainWindowTest, LargeFontsLeaveTheTimelineAThirdOfASmallWindow) {
         QApplication::setFont(font);
         MainWindow window(nullptr);
         window.resize(1280, 720);
-        window.show_run(canned_run({.jitter = 0.1}));
+        RunData run = canned_run({.jitter = 0.1});
+        run.problems = {"A line above the timeline."};
+        window.show_run(std::move(run));
         window.show();
         for (const char* const name : {"step", "what-if", "ranks", "heat-map", "errors", "run"}) {
             const std::string where = name + std::string(" at ") + std::to_string(points);
