@@ -166,7 +166,7 @@ QSize DetailsPanel::minimumSizeHint() const {
 void DetailsPanel::show_run(const RunData& run) {
     const int steps = run.measured ? run.measured->steps : 1;
     const QString means =
-        tr("means over the ranks; their sum is the step; overhead includes dispatch");
+        tr("means over the ranks, which add up to the step; overhead includes dispatch");
     breakdown_->set_heading(
         tr("Breakdown of the step"),
         steps > 1 ? tr("step %1, nearest the median; %2").arg(run.main_step()).arg(means) : means);

@@ -280,7 +280,7 @@ void StartPage::show_recent() {
     recent_lines_->addWidget(heading(tr("Recent"), box));
     const QStringList paths = recent_.paths();
     if (paths.isEmpty()) {
-        QLabel* const none = plain_label(box, tr("No file was opened yet."));
+        QLabel* const none = plain_label(box, tr("No file has been opened yet."));
         none->setForegroundRole(QPalette::PlaceholderText);
         recent_lines_->addWidget(none);
     }

@@ -327,7 +327,7 @@ QString HeatMapView::summary() const {
     } else if (has_pale_rows) {
         text += tr(" with devices for %1").arg(ranks_text(map_.machine_stages));
     }
-    const QString dot = measured_ ? tr("; dot: %1").arg(measured_name_) : QString();
+    const QString dot = measured_ ? tr("; dot: %1 run").arg(measured_name_) : QString();
     return text + tr(". Ring: current settings%1; hatched: infeasible.").arg(dot);
 }
 

@@ -98,7 +98,7 @@ TEST_F(RunFolder, AScheduleOfOnesOwnHasNoWhatIfs) {
         load_run(write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")));
     EXPECT_EQ(WhatIfSource(run).why_not(),
               "What-ifs need a built-in schedule; two.csv is your own.");
-    EXPECT_THAT(run->notes, ElementsAre(HasSubstr("A schedule file has no times.")));
+    EXPECT_THAT(run->notes, ElementsAre(HasSubstr("A schedule file contains no times.")));
     EXPECT_EQ(cost_source(*run), "unit costs");
 }
 
