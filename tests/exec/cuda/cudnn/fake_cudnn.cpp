@@ -89,6 +89,7 @@ std::size_t size_of(cudnnBackendAttributeType_t type) {
         case CUDNN_TYPE_CHAR:
             return 1;
         case CUDNN_TYPE_HANDLE:
+        case CUDNN_TYPE_DOUBLE:
         case CUDNN_TYPE_INT64:
         case CUDNN_TYPE_VOID_PTR:
         case CUDNN_TYPE_BACKEND_DESCRIPTOR:
