@@ -43,8 +43,8 @@ std::string why_not_asked(const AttentionShape& shape,
                text_of_cudnn_version(least_version);
     }
     if (shape.samples < 1 || shape.positions < 2 || shape.key_positions() < 2 || shape.heads < 1 ||
-        shape.key_value_heads < 1 ||
-        shape.heads % shape.key_value_heads != 0 || shape.head_size % 8 != 0) {
+        shape.key_value_heads < 1 || shape.heads % shape.key_value_heads != 0 ||
+        shape.head_size % 8 != 0) {
         return "cuDNN wants two positions and heads of a multiple of 8";
     }
     if (is_backward(direction) && compute_capability >= 100) {
@@ -128,8 +128,7 @@ struct CudnnAttention::Impl {
     std::deque<Known> known;
 };
 
-int CudnnAttention::Impl::number_of(const AttentionProblem& problem,
-                                    AttentionDirection direction) {
+int CudnnAttention::Impl::number_of(const AttentionProblem& problem, AttentionDirection direction) {
     const auto found = std::ranges::find_if(known, [&](const Known& one) {
         return one.direction == direction && one.problem == problem;
     });
@@ -187,7 +186,8 @@ void CudnnAttention::Impl::run(int number,
         check_cudnn(cudnn, "cudnnSetStream", cudnn.set_stream(handle->get(), stream));
         stream_of_handle = stream;
     }
-    auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.shape.head_size)));
+    auto scale =
+        static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.shape.head_size)));
     float one = 1;
     float minus_infinity = -std::numeric_limits<float>::infinity();
     std::vector<std::int64_t> names;

@@ -190,11 +190,11 @@ struct AttentionOutputs {
 };
 
 void attend(Lane& lane,
-                         Real real,
-                         const AttentionProblem& problem,
-                         const AttentionInputs& inputs,
-                         View softmax,
-                         View context) {
+            Real real,
+            const AttentionProblem& problem,
+            const AttentionInputs& inputs,
+            View softmax,
+            View context) {
     if (const auto plan = plan_of(lane, real, problem, AttentionDirection::Forward)) {
         lane.list().add(
             "cudnnBackendExecute",
@@ -208,33 +208,33 @@ void attend(Lane& lane,
         return;
     }
     lane.list().add("attention_forward",
-                     cuda::attention_forward,
-                     real,
-                     problem.shape,
-                     inputs,
-                     context.data,
-                     softmax.as<float>());
+                    cuda::attention_forward,
+                    real,
+                    problem.shape,
+                    inputs,
+                    context.data,
+                    softmax.as<float>());
 }
 
 void attend_back(Lane& lane,
-                              Real real,
-                              const AttentionProblem& problem,
-                              const AttentionInputs& inputs,
-                              const AttentionOutputs& outputs,
-                              const AttentionGradients& gradients,
-                              float* row_dots) {
+                 Real real,
+                 const AttentionProblem& problem,
+                 const AttentionInputs& inputs,
+                 const AttentionOutputs& outputs,
+                 const AttentionGradients& gradients,
+                 float* row_dots) {
     const auto plan = plan_of(lane, real, problem, AttentionDirection::Backward);
     if (!plan) {
         lane.list().add("attention_backward",
-                         cuda::attention_backward,
-                         real,
-                         problem.shape,
-                         inputs,
-                         outputs.context.data,
-                         outputs.softmax.as<float>(),
-                         outputs.dcontext.data,
-                         gradients,
-                         row_dots);
+                        cuda::attention_backward,
+                        real,
+                        problem.shape,
+                        inputs,
+                        outputs.context.data,
+                        outputs.softmax.as<float>(),
+                        outputs.dcontext.data,
+                        gradients,
+                        row_dots);
         return;
     }
     lane.list().add(
@@ -571,14 +571,13 @@ void CudaKernels::padded_attention_backward(const exec::PaddedAttentionShape& sh
     std::byte* const dk = scratch + aligned_bytes(real, q.matrix.rows, width);
     auto* const row_dots =
         reinterpret_cast<float*>(dk + aligned_bytes(real, k.matrix.rows, 2 * width));
-    attend_back(
-        lane_,
-        real,
-        AttentionProblem::with_gradients_apart(shape_of(shape), inputs),
-        inputs,
-        {softmax, context, dcontext},
-        {.dq = scratch, .dk = dk, .q_stride = width, .k_stride = 2 * width},
-        row_dots);
+    attend_back(lane_,
+                real,
+                AttentionProblem::with_gradients_apart(shape_of(shape), inputs),
+                inputs,
+                {softmax, context, dcontext},
+                {.dq = scratch, .dk = dk, .q_stride = width, .k_stride = 2 * width},
+                row_dots);
     const auto put = [&](const std::byte* from, std::int64_t columns, const exec::Columns& to) {
         const ColumnCopy all{.rows = to.matrix.rows,
                              .columns = columns,

@@ -60,9 +60,8 @@ class Way {
   private:
     AttentionInputs inputs(const Operands& x) const {
         AttentionInputs made = inputs_in_one(real_, shape_, x.qkv.data());
-        made.lengths = shape_.is_causal()
-                           ? nullptr
-                           : reinterpret_cast<const std::int32_t*>(x.lengths.data());
+        made.lengths =
+            shape_.is_causal() ? nullptr : reinterpret_cast<const std::int32_t*>(x.lengths.data());
         return made;
     }
     AttentionGradients gradients(const Operands& x) const {
@@ -347,7 +346,8 @@ std::string check_attention() {
     }
     const std::string forward = answers(cudnn, AttentionDirection::Forward);
     const std::string backward = answers(cudnn, AttentionDirection::Backward);
-    return "both ways over 300 positions, causal and with padding, fp32 within 1e-5 and bf16 within 1e-2 of the CPU's; bf16 "
+    return "both ways over 300 positions, causal and with padding, fp32 within 1e-5 and bf16 "
+           "within 1e-2 of the CPU's; bf16 "
            "runs on " +
            (forward == backward ? forward : forward + ", backward " + backward);
 }

@@ -388,8 +388,7 @@ void expect_what_our_kernels_compute(const AttentionShape& small) {
     CudnnAttention attention = attention_on_fake();
     Matrix its_context(elements);
     Matrix its_dqkv(of_qkv);
-    const AttentionGradients its_gradients =
-        gradients_in_one(Real::BF16, small, its_dqkv.data());
+    const AttentionGradients its_gradients = gradients_in_one(Real::BF16, small, its_dqkv.data());
     std::vector<float> its_log_sums(rows);
     std::vector<float> its_row_dots(rows);
     attention.forward(number_of(attention, AttentionDirection::Forward, small),
