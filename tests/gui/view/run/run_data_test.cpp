@@ -394,7 +394,7 @@ TEST_F(RunFolder, ATraceOfPyTorchIsBroughtIntoThePlansRowsByName) {
     EXPECT_THAT(
         run.problems,
         ::testing::IsSupersetOf({HasSubstr("rank 1: the trace contains 1B7, the plan does not"),
-                                 HasSubstr("rank 1: the plan has ")}));
+                                 HasSubstr("rank 1: the plan contains ")}));
 }
 
 TEST_F(RunFolder, ATraceOfPyTorchInAnotherOrderIsShownBesideThePlan) {
