@@ -103,6 +103,7 @@ struct CudnnAttention::Impl {
         std::string why_not = {};
         std::optional<CudnnGraph> graph = {};
         std::optional<CudnnPlan> plan = {};
+        bool was_tried = false;
         /// The positions of each sample, for a plan that asks for the number of queries of each.
         Owned<std::int32_t*, cudaFree> query_lengths = {};
     };
@@ -234,7 +235,9 @@ std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionProblem&
     if (!found) {
         return std::nullopt;
     }
-    return Plan{.number = number, .workspace_bytes = found->workspace_bytes};
+    return Plan{.number = number,
+                .workspace_bytes = found->workspace_bytes,
+                .was_tried = impl_->known[as_index(number)].was_tried};
 }
 
 std::string CudnnAttention::describe(const AttentionProblem& problem,
@@ -255,6 +258,29 @@ Void* values_of(Void* keys, const AttentionShape& shape) {
 }
 
 }  // namespace
+
+template <class Run>
+bool CudnnAttention::passes(int number, cudaStream_t stream, const Run& run) {
+    Impl::Known& call = impl_->known.at(as_index(number));
+    try {
+        run();
+        PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(stream));
+        call.was_tried = true;
+    } catch (const CudaFailure& failure) {
+        call.why_not = failure.text();
+        call.plan.reset();
+        call.graph.reset();
+    }
+    return call.was_tried;
+}
+
+bool CudnnAttention::passes(int number, const Forward& operands, cudaStream_t stream) {
+    return passes(number, stream, [&] { forward(number, operands, stream); });
+}
+
+bool CudnnAttention::passes(int number, const Backward& operands, cudaStream_t stream) {
+    return passes(number, stream, [&] { backward(number, operands, stream); });
+}
 
 cudaError_t CudnnAttention::forward(int number, const Forward& operands, cudaStream_t stream) {
     using enum AttentionTensor;

@@ -110,7 +110,11 @@ class NcclLink final : public exec::GpuLink {
     /// True if the piece passes through a slot: it is in host memory.
     bool passes_through(const Piece& piece) const { return slots_ && !piece.is_hello; }
 
-    bool has_room() const { return !slots_ || under_way_.size() < Slots::count; }
+    /// Receives of a whole step may wait here. A stream that holds hundreds of them is full, and
+    /// its next call waits; the others begin when `complete` finds earlier ones done.
+    static constexpr std::size_t most_under_way = 8;
+
+    bool has_room() const { return under_way_.size() < (slots_ ? Slots::count : most_under_way); }
 
     /// Begins what waits, as far as it can.
     void go_on() {

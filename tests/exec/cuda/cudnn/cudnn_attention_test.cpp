@@ -18,6 +18,7 @@
 
 #include "exec/cuda/cudnn/cudnn_graph.h"
 #include "exec/cuda/runtime/check.h"
+#include "exec/cuda/runtime/owned.h"
 #include "tests/exec/cuda/cudnn/fake_cudnn.h"
 #include "tests/support/cuda_emulation/emulation.h"
 
@@ -318,6 +319,28 @@ TEST(CudnnAttention, ThrowsWhereAPlanCannotBeExecuted) {
     cudnn.failures = forever;
     EXPECT_THROW(run(attention, AttentionDirection::Forward, operands), CudaFailure);
     EXPECT_EQ(cudnn.live_descriptors, descriptors);
+}
+
+TEST(CudnnAttention, GivesAPlanUpThatCannotBeExecuted) {
+    for (const AttentionDirection direction : directions) {
+        FakeCudnn& cudnn = new_fake_cudnn();
+        CudnnAttention attention = attention_on_fake();
+        Operands operands;
+        const Stream stream = make_stream();
+        const auto passes = [&](int number) {
+            return direction == AttentionDirection::Forward
+                       ? attention.passes(number, operands.forward(), stream.get())
+                       : attention.passes(number, operands.backward(), stream.get());
+        };
+        EXPECT_FALSE(attention.plan(shape, direction)->was_tried);
+        EXPECT_TRUE(passes(number_of(attention, direction)));
+        EXPECT_TRUE(attention.plan(shape, direction)->was_tried);
+        cudnn.refuses = true;
+        EXPECT_FALSE(passes(number_of(attention, direction, padded)));
+        EXPECT_EQ(attention.plan(padded, direction), std::nullopt);
+        EXPECT_THAT(attention.describe(padded, direction),
+                    StartsWith("own kernels: cudnnBackendExecute: CUDNN_STATUS_FAKED"));
+    }
 }
 
 TEST(CudnnAttention, MovesToAnotherStreamOnlyWhereItIsAnother) {
