@@ -34,7 +34,7 @@ Profile estimated_costs(const Scenario& scenario, const Model& model, const std:
         throw Error(ErrorKind::BadInput,
                     "model.kind",
                     "its layers are known by their costs only, so none can be estimated",
-                    "the profile of model.file contains them: leave --device and --costs-out out");
+                    "the profile of model.file has them: leave --device and --costs-out out");
     }
     const DeviceProfile found = find_device(device);
     const std::string precision(to_string(scenario.training.precision));
