@@ -79,13 +79,13 @@ std::int64_t kept_bytes(const std::filesystem::path& path,
         read_blocks(path, most_metrics_bytes, [&](std::string_view block) { lines.take(block); });
     }
     if (lines.count() < first_step) {
-        tell(
-            fmt::format("{} has {} of the {} before step {}: the others were torn or lost, and are "
-                        "not computed again",
-                        path.string(),
-                        counted(lines.count(), "whole line"),
-                        first_step,
-                        first_step));
+        tell(fmt::format(
+            "{} contains {} of the {} before step {}: the others were torn or lost, and are "
+            "not computed again",
+            path.string(),
+            counted(lines.count(), "whole line"),
+            first_step,
+            first_step));
     }
     return lines.bytes();
 }

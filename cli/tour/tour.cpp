@@ -219,7 +219,7 @@ std::string folded(std::string_view text, const ShownLines& shown, const fs::pat
         if (!is_left_out) {
             result += lines[line];
         } else if (line == first) {
-            result += fmt::format("  ... not shown: {}; {} has all\n",
+            result += fmt::format("  ... not shown: {}; {} contains all\n",
                                   counted(lines.size() - first - last, "line"),
                                   file.string());
         }

@@ -126,7 +126,8 @@ std::string precision_of(const DecoderModel& model,
     }
     if (!model.precision) {
         notes.emplace_back(
-            "the file has no torch_dtype: costs are for fp32; --precision bf16 estimates training "
+            "the file gives no torch_dtype: costs are for fp32; --precision bf16 estimates "
+            "training "
             "in half precision");
     }
     return model.precision.value_or("fp32");

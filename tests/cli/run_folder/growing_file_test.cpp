@@ -106,7 +106,7 @@ TEST_F(GrowingFileTest, OfMetricsTellsThatLinesAreDroppedAndHowMany) {
     // A training that goes on there says what its file lacks.
     MetricsFile again(path, steps + 1, [&](const std::string& text) { told.push_back(text); });
     EXPECT_THAT(told.back(),
-                HasSubstr(fmt::format("has {} whole lines of the {}", written, steps + 1)));
+                HasSubstr(fmt::format("contains {} whole lines of the {}", written, steps + 1)));
 }
 
 TEST_F(GrowingFileTest, OfMetricsTellsAtTheEndWhatWasDropped) {

@@ -173,7 +173,7 @@ TEST_F(Resume, ATornLineOfMetricsIsCutOffAndThatIsSaid) {
         if (torn.whole < 7) {
             expected.erase(expected.begin() + torn.whole);
             EXPECT_THAT(rest.err,
-                        HasSubstr("metrics.jsonl has 6 whole lines of the 7 before step"));
+                        HasSubstr("metrics.jsonl contains 6 whole lines of the 7 before step"));
         } else {
             EXPECT_THAT(rest.err, ::testing::Not(HasSubstr("torn")));
         }
