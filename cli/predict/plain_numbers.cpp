@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/base/option_hints.h"
 #include "cli/predict/schedule_source.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -82,10 +83,10 @@ std::vector<Duration> cost_list(const std::optional<std::string>& text,
         costs.assign(as_index(pieces), costs.front());
     }
     if (costs.size() != static_cast<std::size_t>(pieces)) {
-        refuse(
-            option,
-            fmt::format("{} for {}", counted(costs.size(), "number"), counted(pieces, "piece")),
-            "give one number for all, or one per piece: stages x chunks of them, in model order");
+        refuse(option,
+               fmt::format("{} for {}", counted(costs.size(), "number"), counted(pieces, "stage")),
+               "give one number for all stages, or one for each, in model order: --stages times "
+               "--chunks numbers");
     }
     return costs;
 }
@@ -120,18 +121,19 @@ RecomputeRules recompute_rules(const std::optional<std::string>& text, int piece
     }
     if (modes.size() != 1 && std::cmp_not_equal(modes.size(), pieces)) {
         refuse("--recompute",
-               fmt::format("{} for {}", counted(modes.size(), "mode"), counted(pieces, "piece")),
-               "give one mode for all, or one per piece: stages x chunks of them, in model order");
+               fmt::format("{} for {}", counted(modes.size(), "mode"), counted(pieces, "stage")),
+               "give one mode for all stages, or one for each, in model order: --stages times "
+               "--chunks modes");
     }
     return RecomputeRules(std::move(modes));
 }
 
 int required(const std::optional<int>& value, std::string_view option) {
     if (!value) {
-        refuse("",
-               fmt::format("{} is missing", option),
-               "plain numbers need --stages, --micro-batches, --forward-ms and --backward-ms; or "
-               "name a scenario");
+        refuse(
+            "",
+            fmt::format("{} is missing", option),
+            "give --stages, --micro-batches, --forward-ms and --backward-ms, or name a scenario");
     }
     return *value;
 }
@@ -194,7 +196,9 @@ void read_compute(const PlainOptions& options, int pieces, PlainCosts& costs) {
     costs.backward_weight = cost_list(options.backward_weight_ms, "--backward-weight-ms", pieces);
     costs.recompute_cost = cost_list(options.recompute_ms, "--recompute-ms", pieces);
     if (costs.forward.empty()) {
-        refuse("", "--forward-ms is missing", "plain numbers need --forward-ms and --backward-ms");
+        refuse("",
+               "--forward-ms is missing",
+               "add --forward-ms X and --backward-ms X, the times of one stage");
     }
     const bool whole = !costs.backward.empty();
     const bool input = !costs.backward_input.empty();
@@ -214,8 +218,8 @@ std::vector<StagePair> parse_skips(std::string_view text) {
     std::vector<StagePair> skips;
     const auto fail = [text] {
         refuse("--skips",
-               fmt::format("'{}' is no list of pairs of pieces", text),
-               "write the earlier piece, a colon and the later one, as in --skips 0:3,1:2");
+               fmt::format("'{}' is not a list of pairs of stages", text),
+               "write the earlier stage, a colon and the later one, as in --skips 0:3,1:2");
     };
     for (std::size_t begin = 0; begin <= text.size();) {
         const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -286,6 +290,14 @@ std::string with_options(std::string hint) {
         }
     }
     return hint;
+}
+
+void refuse_beside_scenario(std::string_view option) {
+    const std::string key = key_of_option(std::string(option));
+    refuse(option,
+           "it takes the place of a scenario, but a scenario is given, too",
+           key.empty() ? "leave the option out, or leave the scenario out"
+                       : fmt::format("--set {}=VALUE changes the scenario", key));
 }
 
 PlainCosts plain_costs(const PlainOptions& options) {

@@ -78,7 +78,7 @@ TEST(Simulate, RefusesAListOfRecomputeThatFitsNoPieces) {
         return pipetwin(simulate_args({2, 4, "1", "2"}, {"--recompute", modes}));
     };
     EXPECT_EQ(refusal("always,none,none").code, 2);
-    EXPECT_THAT(refusal("always,none,none").err, HasSubstr("3 modes for 2 pieces"));
+    EXPECT_THAT(refusal("always,none,none").err, HasSubstr("3 modes for 2 stages"));
     EXPECT_THAT(refusal("always,often").err, HasSubstr("'often' is not one of its values"));
 }
 
@@ -293,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(
                "1"},
               "either"),
         wrong({"--forward-ms", "1,2", "--backward-ms", "1"},
-              "--forward-ms: 2 numbers for 4 pieces"),
+              "--forward-ms: 2 numbers for 4 stages"),
         wrong({"--forward-ms", "1,2,3,", "--backward-ms", "1"}, "'' is not a number"),
         wrong({"--forward-ms", "-1", "--backward-ms", "1"},
               "--forward-ms: '-1' is not a number of zero or more"),
@@ -352,7 +352,7 @@ TEST(Simulate, PlainNumbersRefuseKeysOfAScenario) {
     const Outcome outcome =
         pipetwin(simulate_args({}, {"--set", "pipeline.channel_capacity=0", "--seed", "3"}));
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.err, HasSubstr("--set pipeline.channel_capacity: plain numbers"));
+    EXPECT_THAT(outcome.err, HasSubstr("--set pipeline.channel_capacity: there is no scenario"));
     EXPECT_EQ(pipetwin(simulate_args({}, {"--seed", "3"})).code, 0);
 }
 
