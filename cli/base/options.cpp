@@ -1226,7 +1226,7 @@ void refuse_question_without_cluster(const Command& command) {
                     std::string(option),
                     fmt::format("goes with a model and --cluster, but '{}' is a scenario",
                                 plan->scenario.string()),
-                    fmt::format("leave {} out: the scenario's keys say it", option));
+                    fmt::format("leave {} out: the scenario has a key for it", option));
     }
     throw Error(ErrorKind::Usage,
                 std::string(option),

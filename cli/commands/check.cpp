@@ -36,7 +36,7 @@ Schedule read_schedule(const CheckOptions& options, Console& console) {
         throw Error(
             ErrorKind::Usage,
             "--set " + options.common.overrides.front().key,
-            fmt::format("'{}' is no scenario: what it holds is settled", options.file.string()),
+            fmt::format("'{}' is not a scenario, so it has no keys to set", options.file.string()),
             "leave the option out, or check a scenario *.toml");
     }
     return read_schedule_file(options.file);

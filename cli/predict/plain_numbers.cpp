@@ -143,7 +143,7 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
     if (options.schedule_file.empty()) {
         if (options.receives) {
             refuse("--receives",
-                   "it says what receives of a schedule file mean, but there is no file",
+                   "it is for schedule files, but none is given",
                    "leave it out: a generated schedule receives where it needs the tensor");
         }
         costs.shape = {.ranks = required(options.stages, "--stages"),
@@ -170,7 +170,7 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
     }
     if (!given.empty()) {
         refuse(given.front(),
-               fmt::format("the schedule file {} says it already", options.schedule_file.string()),
+               fmt::format("the schedule file {} sets it already", options.schedule_file.string()),
                fmt::format("leave out {}", fmt::join(given, ", ")));
     }
     costs.schedule_from_file = read_schedule_file(options.schedule_file);
@@ -248,21 +248,19 @@ void refuse_without_effect(const PlainOptions& options, const PlainCosts& costs)
         (costs.schedule_from_file && recompute_of(*costs.schedule_from_file) != Recompute::None);
     if (!recomputes && (options.recompute_ms || options.recompute_timing)) {
         refuse(options.recompute_ms ? "--recompute-ms" : "--recompute-timing",
-               "nothing is recomputed, so it would change nothing",
+               "nothing is recomputed, so it has no effect",
                "add --recompute always, or leave it out");
     }
     if (options.group_size && !schedule_traits(costs.schedule).has_groups) {
-        refuse(
-            "--group-size",
-            fmt::format("{} takes no groups of micro-batches in turn, so it would change nothing",
-                        costs.schedule_name),
-            "leave it out");
+        refuse("--group-size",
+               fmt::format("it has no effect, because {} has no groups of micro-batches",
+                           costs.schedule_name),
+               "leave it out");
     }
     if (options.bandwidth_gbps.has_value() != options.boundary_bytes.has_value()) {
         refuse(options.bandwidth_gbps ? "--bandwidth-gbps" : "--boundary-bytes",
-               options.bandwidth_gbps
-                   ? "the bytes of a message are not said, so it would change nothing"
-                   : "the speed of the link is not said, so it would change nothing",
+               options.bandwidth_gbps ? "without the bytes of a message it has no effect"
+                                      : "without the bandwidth of the links it has no effect",
                options.bandwidth_gbps ? "add --boundary-bytes N" : "add --bandwidth-gbps X");
     }
 }
@@ -334,7 +332,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
     if (options.skips && costs.schedule_from_file) {
         refuse("--skips",
                "the rows of a schedule file name such messages themselves, as 0SEND_F2>3",
-               "leave it out, or take a schedule that is generated");
+               "leave it out, or use a schedule that is generated");
     }
     if (options.skips) {
         costs.skips = parse_skips(*options.skips);

@@ -183,7 +183,7 @@ std::string device_table(const Prediction& prediction) {
         text += fmt::format("  not shown: {} more; --json lists all\n",
                             counted(devices.size() - most_ranks_shown, "rank"));
     }
-    text += "  live: the largest number of forwards whose results a rank holds at once\n";
+    text += "  stashed: the largest number of stashes that a rank holds at once\n";
     if (bytes_known) {
         text += peak_text(prediction);
     }

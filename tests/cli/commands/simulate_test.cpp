@@ -316,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute-timing", "lazy"},
               "nothing is recomputed"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--group-size", "2"},
-              "takes no groups of micro-batches in turn"),
+              "has no groups of micro-batches"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--boundary-bytes", "8"},
               "add --bandwidth-gbps X"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--bandwidth-gbps", "8"},
@@ -814,9 +814,9 @@ TEST(Simulate, RefusesUncertaintyThatMakesNoSense) {
     EXPECT_THAT(refused({"--jitter", "-0.1"}), HasSubstr("jitter of actions = -0.1"));
     EXPECT_THAT(refused({"--jitter", "nan"}), HasSubstr("jitter of actions = nan"));
     EXPECT_THAT(refused({"--spikes", "often"}), HasSubstr("'often': expected two numbers"));
-    EXPECT_THAT(refused({"--straggler", "2:3"}), HasSubstr("rank 2 of ranks 0 to 1"));
+    EXPECT_THAT(refused({"--straggler", "2:3"}), HasSubstr("there is no rank 2, expected 0 to 1"));
     EXPECT_THAT(refused({"--straggler", "0:-3"}), HasSubstr("a factor of -3"));
-    EXPECT_THAT(refused({"--samples", "300"}), HasSubstr("nothing to draw"));
+    EXPECT_THAT(refused({"--samples", "300"}), HasSubstr("nothing to sample"));
     EXPECT_THAT(refused({"--checkpoint-s", "3"}), HasSubstr("--mtbf-hours"));
     EXPECT_THAT(refused({"--mtbf-hours", "0"}), HasSubstr("mean time between failures of 0 hours"));
 }
