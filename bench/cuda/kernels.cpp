@@ -23,7 +23,6 @@
 
 #include "exec/cuda/device/products.h"
 #include "exec/cuda/kernels/attention/attention.h"
-#include "exec/cuda/kernels/attention/padded_attention.h"
 #include "exec/cuda/runtime/green_context.h"
 #include "exec/cuda/runtime/owned.h"
 
@@ -194,78 +193,54 @@ void vocabulary_wide(cudaStream_t stream) {
         20 * rows * width);
 }
 
-void attention(cudaStream_t stream, std::int64_t of_keys, std::string_view suffix) {
+/// Causal attention, or, with `lengths`, that of all positions to all: nothing is padding.
+void attention(cudaStream_t stream,
+               const AttentionShape& shape,
+               const std::int32_t* lengths,
+               std::string_view name) {
     constexpr Real real = Real::BF16;
-    const AttentionShape shape{static_cast<int>(samples),
-                               static_cast<int>(positions),
-                               static_cast<int>(heads),
-                               static_cast<int>(of_keys),
-                               static_cast<int>(width / heads)};
     const Memory qkv = Memory::of_numbers(real, rows * shape.qkv_width());
     const Memory dqkv(2 * rows * shape.qkv_width());
     const Memory context(2 * rows * width);
     const Memory dcontext = Memory::of_numbers(real, rows * width);
     const Memory log_sums(4 * rows * heads);
     const Memory scratch(4 * attention_backward_scratch(shape));
-    // Two products of positions x positions x size per head, half of it masked.
-    const auto forward_flops = static_cast<double>(2 * rows * positions * width);
+    AttentionInputs inputs = inputs_in_one(real, shape, qkv.at(0));
+    inputs.lengths = lengths;
+    // Two products of positions x positions x size per head, half of it behind a causal mask.
+    const auto flops = static_cast<double>((shape.is_causal() ? 2 : 4) * rows * positions * width);
     const double forward = seconds(stream, [&](cudaStream_t s) {
-        return attention_forward(real, shape, qkv.at(0), context.at(0), log_sums.as<float>(), s);
+        return attention_forward(real, shape, inputs, context.at(0), log_sums.as<float>(), s);
     });
     const double backward = seconds(stream, [&](cudaStream_t s) {
         return attention_backward(real,
                                   shape,
-                                  qkv.at(0),
+                                  inputs,
                                   context.at(0),
                                   log_sums.as<float>(),
                                   dcontext.at(0),
-                                  dqkv.at(0),
+                                  gradients_in_one(real, shape, dqkv.at(0)),
                                   scratch.as<float>(),
                                   s);
     });
-    print_computed(fmt::format("attention forward{}", suffix), forward, forward_flops);
-    print_computed(fmt::format("attention backward{}", suffix), backward, 2.5 * forward_flops);
+    print_computed(fmt::format("{} forward", name), forward, flops);
+    print_computed(fmt::format("{} backward", name), backward, 2.5 * flops);
 }
 
-/// Attention of all positions to all positions: nothing is padding.
+/// With so many heads of keys and values.
+AttentionShape attention_shape(std::int64_t of_keys) {
+    return {.samples = static_cast<int>(samples),
+            .positions = static_cast<int>(positions),
+            .heads = static_cast<int>(heads),
+            .key_value_heads = static_cast<int>(of_keys),
+            .head_size = static_cast<int>(width / heads)};
+}
+
 void padded_attention(cudaStream_t stream) {
-    constexpr Real real = Real::BF16;
-    constexpr PaddedAttentionShape shape{samples, positions, positions, heads, width / heads};
-    const Memory qkv = Memory::of_numbers(real, rows * 3 * width);
-    const Memory dqkv(2 * rows * 3 * width);
-    const Memory probabilities(2 * shape.scores());
-    const Memory context(2 * rows * width);
-    const Memory dcontext = Memory::of_numbers(real, rows * width);
-    const Memory scratch(2 * padded_attention_scratch(shape));
+    AttentionShape shape = attention_shape(heads);
+    shape.padded_keys = shape.positions;
     const Memory lengths = Memory::of_integers(std::vector<std::int32_t>(samples, positions));
-    const PaddedAttention attention{.shape = shape,
-                                    .q = qkv.at(0),
-                                    .k = qkv.at(2 * width),
-                                    .q_stride = 3 * width,
-                                    .k_stride = 3 * width,
-                                    .lengths = lengths.as<std::int32_t>()};
-    // Two products of positions x positions x size per head.
-    constexpr auto forward_flops = static_cast<double>(4 * rows * positions * width);
-    print_computed("padded attention forward",
-                   seconds(stream,
-                           [&](cudaStream_t s) {
-                               return padded_attention_forward(
-                                   real, attention, probabilities.at(0), context.at(0), s);
-                           }),
-                   forward_flops);
-    print_computed("padded attention backward",
-                   seconds(stream,
-                           [&](cudaStream_t s) {
-                               return padded_attention_backward(real,
-                                                                attention,
-                                                                probabilities.at(0),
-                                                                dcontext.at(0),
-                                                                dqkv.at(0),
-                                                                dqkv.at(2 * width),
-                                                                scratch.at(0),
-                                                                s);
-                           }),
-                   2 * forward_flops);
+    attention(stream, shape, lengths.as<std::int32_t>(), "padded attention");
 }
 
 /// Multiprocessors that algorithms are chosen for, and what to call them.
@@ -403,8 +378,9 @@ void run() {
     rows_and_elements(stream.get());
     rows_and_elements_of_llama(stream.get());
     vocabulary_wide(stream.get());
-    attention(stream.get(), heads, "");
-    attention(stream.get(), key_value_heads, ", 3 heads in a group");
+    attention(stream.get(), attention_shape(heads), nullptr, "attention");
+    attention(
+        stream.get(), attention_shape(key_value_heads), nullptr, "attention, 3 heads in a group,");
     padded_attention(stream.get());
     products_on(stream.get(), {{"whole device", all}});
     for (const int ranks : {2, 4}) {

@@ -340,6 +340,7 @@ class CpuKernels final : public Kernels {
 
     void padded_attention_backward(const PaddedAttentionShape& shape,
                                    ConstView softmax,
+                                   ConstView /*context*/,
                                    ConstView dcontext,
                                    ConstView lengths,
                                    Columns q,

@@ -7,7 +7,6 @@ set(PIPETWIN_CUDA_KERNELS
     kernels/attention/attention_plain.cu
     kernels/attention/attention_tensor_cores_backward.cu
     kernels/attention/attention_tensor_cores_forward.cu
-    kernels/attention/padded_attention.cu
     kernels/column_sums.cu
     kernels/cross_entropy.cu
     kernels/dropout.cu

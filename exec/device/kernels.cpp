@@ -40,14 +40,6 @@ const WindowKernels& Kernels::windows() const {
                 "use the CPU (cluster.backend = \"cpu\")");
 }
 
-Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format) {
-    const bool one_by_one = format.softmax == SoftmaxKept::Probabilities;
-    const std::int64_t heads = one_by_one ? 1 : std::int64_t{shape.samples} * shape.heads;
-    const std::int64_t numbers = heads * shape.positions * (shape.key_positions + shape.head_size);
-    const Bytes bytes{numbers * static_cast<std::int64_t>(size_of(format.real))};
-    return {(bytes.count + 3) / 4 * 4};
-}
-
 std::vector<double> values(const Kernels& kernels, ConstView x) {
     std::vector<std::byte> bytes(x.bytes());
     kernels.download(x, bytes);

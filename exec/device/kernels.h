@@ -58,7 +58,8 @@ struct Columns {
     std::int64_t first = 0;
 };
 
-/// Bytes of scratch memory for a padded attention's backward: a head's dS and dQ; on a GPU, all's.
+/// Bytes of scratch memory for a padded attention's backward. Where the probabilities are kept: one
+/// head's dS and dQ. Else dQ, then dK | dV, and a sum for each row of each head.
 Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format);
 
 /// Whether rotary positions turn queries and keys, or turn their gradients back.
@@ -271,8 +272,9 @@ class Kernels {
     /// Per head and sample: P = softmax(Q K^T / sqrt(head)) over the keys before the sample's
     /// length, context = P V; padding is no part of any sum. q: the columns of the queries; k:
     /// those of the keys, with those of the values behind them; heads stand side by side. lengths
-    /// (samples, 1) int32, 1 to key_positions; softmax (samples * heads * positions, key_positions)
-    /// = P, undefined at padding.
+    /// (samples, 1) int32, 1 to key_positions; softmax, as the device's number format says: P
+    /// (samples * heads * positions, key_positions), undefined at padding, or log(sum exp) of its
+    /// rows (samples * heads * positions, 1).
     virtual void padded_attention_forward(const PaddedAttentionShape& shape,
                                           ConstColumns q,
                                           ConstColumns k,
@@ -283,6 +285,7 @@ class Kernels {
     /// padded_attention_scratch bytes.
     virtual void padded_attention_backward(const PaddedAttentionShape& shape,
                                            ConstView softmax,
+                                           ConstView context,
                                            ConstView dcontext,
                                            ConstView lengths,
                                            Columns q,

@@ -185,6 +185,7 @@ class NullKernels final : public Kernels {
                                   View /*context*/) const override {}
     void padded_attention_backward(const PaddedAttentionShape& /*shape*/,
                                    ConstView /*softmax*/,
+                                   ConstView /*context*/,
                                    ConstView /*dcontext*/,
                                    ConstView /*lengths*/,
                                    Columns /*q*/,

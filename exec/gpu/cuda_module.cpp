@@ -5,11 +5,14 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,6 +52,7 @@ struct Module {
     decltype(&pipetwin_cuda_make_devices) make_devices = nullptr;
     decltype(&pipetwin_cuda_self_test) self_test = nullptr;
     decltype(&pipetwin_cuda_memory) memory = nullptr;
+    decltype(&pipetwin_cuda_attention_workspace) attention_workspace = nullptr;
     decltype(&pipetwin_cuda_measure) measure = nullptr;
     decltype(&pipetwin_cuda_make_link_id) make_link_id = nullptr;
     decltype(&pipetwin_cuda_make_link) make_link = nullptr;
@@ -91,6 +95,7 @@ Module load_module(const fs::path& file) {
     look_up(library, "pipetwin_cuda_make_devices", module.make_devices);
     look_up(library, "pipetwin_cuda_self_test", module.self_test);
     look_up(library, "pipetwin_cuda_memory", module.memory);
+    look_up(library, "pipetwin_cuda_attention_workspace", module.attention_workspace);
     look_up(library, "pipetwin_cuda_measure", module.measure);
     look_up(library, "pipetwin_cuda_make_link_id", module.make_link_id);
     look_up(library, "pipetwin_cuda_make_link", module.make_link);
@@ -240,6 +245,34 @@ CudaMemory cuda_memory(int device) {
                     "'pipetwin devices' lists what is there");
     }
     return memory;
+}
+
+Bytes cuda_attention_workspace(int device, const CudaAttention& attention) {
+    if (is_asked_for("PIPETWIN_OWN_ATTENTION")) {
+        return {};
+    }
+    static std::mutex mutex;
+    static std::map<std::tuple<int, CudaAttention>, Bytes> known;
+    const std::lock_guard lock(mutex);
+    const auto asked = std::tuple(device, attention);
+    if (const auto found = known.find(asked); found != known.end()) {
+        return found->second;
+    }
+    require_cuda(device);
+    const Module module = load_module(find_module(module_file).value());
+    const PipetwinCudaAttention wanted{.samples = attention.samples,
+                                       .positions = attention.positions,
+                                       .padded_keys = attention.padded_keys,
+                                       .heads = attention.heads,
+                                       .key_value_heads = attention.key_value_heads,
+                                       .head_size = attention.head_size,
+                                       .q_stride = attention.q_stride,
+                                       .k_stride = attention.k_stride};
+    try {
+        return known[asked] = Bytes{module.attention_workspace(device, &wanted)};
+    } catch (const DeviceFailure& failure) {
+        throw unavailable(failure);
+    }
 }
 
 CudaRates measure_cuda(int device, const CudaRateSizes& sizes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -66,6 +67,24 @@ struct CudaMemory {
 
 /// Memory of a GPU now; makes this program's context on it. Throws Error(Unavailable).
 CudaMemory cuda_memory(int device = 0);
+
+/// One attention of a model in bf16, as exec/cuda/kernels/attention/attention.h's AttentionShape.
+struct CudaAttention {
+    int samples = 0;
+    int positions = 0;
+    int padded_keys = 0;  ///< 0: causal
+    int heads = 0;
+    int key_value_heads = 0;
+    int head_size = 0;
+    int q_stride = 0;  ///< numbers from one query to the next
+    int k_stride = 0;  ///< numbers from one key to the next
+
+    auto operator<=>(const CudaAttention&) const = default;
+};
+/// Bytes that cuDNN works in, in the direction in which they are more; 0 where our own kernels
+/// compute both. Asks cuDNN for its plans, about a second for an attention that it was not asked
+/// for before. Throws Error(Unavailable).
+Bytes cuda_attention_workspace(int device, const CudaAttention& attention);
 
 /// Sizes with which `measure_cuda` computes and copies.
 struct CudaRateSizes {

@@ -16,21 +16,6 @@ constexpr std::size_t context_slot = 2;
 /// (exec/cuda/kernels/attention/attention.h).
 constexpr int largest_head_of_log_sums = 256;
 
-void expect_head_that_kernels_take(const LayerSpec& spec,
-                                   const AttentionSizes& sizes,
-                                   const NumberFormat& format) {
-    if (format.softmax == SoftmaxKept::LogSums && sizes.head_size > largest_head_of_log_sums) {
-        throw Error(ErrorKind::Infeasible,
-                    "model",
-                    fmt::format("the heads of '{}' have {} numbers each, expected at most {} on a "
-                                "GPU",
-                                spec.name,
-                                sizes.head_size,
-                                largest_head_of_log_sums),
-                    "take more heads, or a smaller head_size; backend = \"cpu\" takes any");
-    }
-}
-
 /// Up to where any type may begin, in 16-byte accesses too.
 Bytes aligned(Bytes bytes) {
     return {(bytes.count + 15) / 16 * 16};
@@ -42,6 +27,21 @@ Bytes operand_aligned(Bytes bytes) {
 }
 
 }  // namespace
+
+void expect_heads_that_kernels_take(const LayerSpec& spec,
+                                    const AttentionSizes& sizes,
+                                    const NumberFormat& format) {
+    if (format.softmax == SoftmaxKept::LogSums && sizes.head_size > largest_head_of_log_sums) {
+        throw Error(ErrorKind::Infeasible,
+                    "model",
+                    fmt::format("the heads of '{}' have {} numbers each, expected at most {} on a "
+                                "GPU",
+                                spec.name,
+                                sizes.head_size,
+                                largest_head_of_log_sums),
+                    "take more heads, or a smaller head_size; backend = \"cpu\" takes any");
+    }
+}
 
 Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format) {
     const auto bytes_of = [](std::int64_t elements, DType type) {
@@ -67,7 +67,7 @@ Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberForm
            {.outputs = input.width, .bias = spec.bias},
            format),
       dropout_(spec.dropout) {
-    expect_head_that_kernels_take(spec, sizes_, format);
+    expect_heads_that_kernels_take(spec, sizes_, format);
 }
 
 AttentionShape Attention::shape(int samples) const {

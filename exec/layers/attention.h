@@ -6,6 +6,12 @@
 
 namespace pipetwin::exec {
 
+/// Throws Error(Infeasible) for heads that the kernels of a device with this number format do not
+/// take: a GPU's hold sums of a head in registers.
+void expect_heads_that_kernels_take(const LayerSpec& spec,
+                                    const AttentionSizes& sizes,
+                                    const NumberFormat& format);
+
 /// Causal self-attention with h heads of size a. Per sample and head, T positions:
 ///
 ///   Q | K | V = x w_qkv + b_qkv                  x (n, width)   w_qkv (width, (h + 2 g) a)

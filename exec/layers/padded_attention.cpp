@@ -3,12 +3,13 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "exec/layers/attention.h"
 
 namespace pipetwin::exec {
 namespace {
 
 // What Kept::tensors holds: of the heads, and then of the attention itself.
-constexpr std::size_t probabilities_slot = 0;
+constexpr std::size_t heads_softmax_slot = 0;
 constexpr std::size_t heads_context_slot = 1;
 constexpr std::size_t lengths_slot = 2;
 constexpr std::size_t own_slot = PaddedHeads::kept_count;  ///< Q | K | V, or Q
@@ -23,7 +24,25 @@ Bytes bytes_of(std::int64_t rows, std::int64_t columns, DType type) {
     return Bytes{rows * columns * static_cast<std::int64_t>(size_of(type))};
 }
 
+/// Up to where any type may begin, in 16-byte accesses too.
+Bytes up_to_any(Bytes bytes) {
+    return {(bytes.count + 15) / 16 * 16};
+}
+
 }  // namespace
+
+Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format) {
+    if (format.softmax == SoftmaxKept::Probabilities) {
+        const Bytes bytes =
+            bytes_of(shape.positions, shape.key_positions + shape.head_size, format.real);
+        return {(bytes.count + 3) / 4 * 4};
+    }
+    const std::int64_t queries = std::int64_t{shape.samples} * shape.positions;
+    const std::int64_t keys = std::int64_t{shape.samples} * shape.key_positions;
+    return up_to_any(bytes_of(queries, shape.width(), format.real)) +
+           up_to_any(bytes_of(keys, 2 * shape.width(), format.real)) +
+           bytes_of(queries, shape.heads, format.exact());
+}
 
 PaddedHeads::PaddedHeads(const LayerSpec& spec,
                          const SampleShape& x,
@@ -36,7 +55,9 @@ PaddedHeads::PaddedHeads(const LayerSpec& spec,
       out_({.positions = x.positions, .width = sizes_.query_width()},
            {.outputs = x.width, .bias = spec.bias},
            format),
-      dropout_(spec.dropout) {}
+      dropout_(spec.dropout) {
+    expect_heads_that_kernels_take(spec, sizes_, format);
+}
 
 PaddedAttentionShape PaddedHeads::shape(int samples) const {
     return {.samples = samples,
@@ -46,10 +67,15 @@ PaddedAttentionShape PaddedHeads::shape(int samples) const {
             .head_size = sizes_.head_size};
 }
 
+Bytes PaddedHeads::softmax_bytes(int samples) const {
+    const std::int64_t rows = std::int64_t{samples} * positions_ * sizes_.heads;
+    return format_.softmax == SoftmaxKept::Probabilities
+               ? bytes_of(rows, key_positions_, format_.real)
+               : bytes_of(rows, 1, format_.exact());
+}
+
 Bytes PaddedHeads::unread_bytes(int samples) const {
-    const std::int64_t rows = std::int64_t{samples} * positions_;
-    return bytes_of(rows * sizes_.heads, key_positions_, format_.real) +
-           bytes_of(samples, 1, DType::I32);
+    return softmax_bytes(samples) + bytes_of(samples, 1, DType::I32);
 }
 
 Bytes PaddedHeads::kept_bytes(int samples) const {
@@ -58,7 +84,7 @@ Bytes PaddedHeads::kept_bytes(int samples) const {
 }
 
 void PaddedHeads::free_unread(Kept& kept) {
-    kept.tensors[probabilities_slot] = {};
+    kept.tensors[heads_softmax_slot] = {};
     kept.tensors[lengths_slot] = {};
 }
 
@@ -88,8 +114,11 @@ void PaddedHeads::forward(
     LayerCall& call, ConstColumns q, ConstColumns k, ConstView skip, View y, Kept& kept) {
     const PaddedAttentionShape sizes = shape(call.samples);
     const std::int64_t rows = y.rows;
-    Tensor softmax =
-        call.arena.allocate(format_.real, rows * sizes_.heads, key_positions_, MemoryKind::Stash);
+    const bool log_sums = format_.softmax == SoftmaxKept::LogSums;
+    Tensor softmax = call.arena.allocate(log_sums ? format_.exact() : format_.real,
+                                         rows * sizes_.heads,
+                                         log_sums ? 1 : key_positions_,
+                                         MemoryKind::Stash);
     Tensor context =
         call.arena.allocate(format_.real, rows, sizes_.query_width(), MemoryKind::Stash);
     Tensor lengths = call.arena.allocate(DType::I32, call.samples, 1, MemoryKind::Stash);
@@ -119,7 +148,8 @@ void PaddedHeads::backward(LayerCall& call, Kept& kept, ConstView gradient, Colu
         (before + up_to_operand(bytes_of(context.rows, context.columns, format_.real))).count;
     out_.backward_input(call, kept, {}, gradient, {}, dcontext);  // dc = dy w_out^T
     call.kernels.padded_attention_backward(shape(call.samples),
-                                           kept.tensors[probabilities_slot],
+                                           kept.tensors[heads_softmax_slot],
+                                           context,
                                            dcontext,
                                            kept.tensors[lengths_slot],
                                            q,

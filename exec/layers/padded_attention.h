@@ -15,10 +15,12 @@ namespace pipetwin::exec {
 ///   y = skip + P V w_out + b_out                      w_out (h a, width)
 ///
 /// Rows at padding are computed like all others, but no key or value of theirs has a part in
-/// another row. Keeps P, P V and the lengths, in front of what an attention keeps itself.
+/// another row. Keeps P or what it can be found from (exec/device/number_format.h), P V and the
+/// lengths, in front of what an attention keeps itself.
 class PaddedHeads {
   public:
-    /// `x`: the shape of the queries' sequence; `key_positions`: keys of a sample.
+    /// `x`: the shape of the queries' sequence; `key_positions`: keys of a sample. Throws
+    /// Error(Infeasible) for heads that the kernels do not take.
     PaddedHeads(const LayerSpec& spec,
                 const SampleShape& x,
                 int key_positions,
@@ -48,6 +50,7 @@ class PaddedHeads {
 
   private:
     PaddedAttentionShape shape(int samples) const;
+    Bytes softmax_bytes(int samples) const;
 
     AttentionSizes sizes_;
     int positions_;

@@ -17,14 +17,22 @@ CudnnAttention::CudnnAttention(CudnnLoaded loaded, const Options& /*options*/)
 
 CudnnAttention::~CudnnAttention() = default;
 
-std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionShape& /*shape*/,
+std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionProblem& /*problem*/,
                                                          AttentionDirection /*direction*/) {
     return std::nullopt;
 }
 
-std::string CudnnAttention::describe(const AttentionShape& /*shape*/,
+std::string CudnnAttention::describe(const AttentionProblem& /*problem*/,
                                      AttentionDirection /*direction*/) {
     return "own kernels: " + impl_->why_not;
+}
+
+bool CudnnAttention::passes(int /*number*/, const Forward& /*operands*/, cudaStream_t /*stream*/) {
+    return false;
+}
+
+bool CudnnAttention::passes(int /*number*/, const Backward& /*operands*/, cudaStream_t /*stream*/) {
+    return false;
 }
 
 cudaError_t CudnnAttention::forward(int /*number*/,

@@ -6,10 +6,13 @@
 #include <deque>
 #include <limits>
 #include <tuple>
+#include <type_traits>
+#include <vector>
 
 #include "core/base/as_index.h"
 #include "exec/cuda/cudnn/cudnn_graph.h"
 #include "exec/cuda/cudnn/cudnn_plan.h"
+#include "exec/cuda/runtime/owned.h"
 
 namespace pipetwin::cuda {
 namespace {
@@ -30,11 +33,6 @@ bool is_backward(AttentionDirection direction) {
     return direction == AttentionDirection::Backward;
 }
 
-bool equal(const AttentionShape& a, const AttentionShape& b) {
-    return std::tie(a.samples, a.positions, a.heads, a.key_value_heads, a.head_size) ==
-           std::tie(b.samples, b.positions, b.heads, b.key_value_heads, b.head_size);
-}
-
 /// The reason why cuDNN is not asked for a plan; empty: it is.
 std::string why_not_asked(const AttentionShape& shape,
                           AttentionDirection direction,
@@ -44,19 +42,31 @@ std::string why_not_asked(const AttentionShape& shape,
         return "cuDNN " + text_of_cudnn_version(version) + " is older than " +
                text_of_cudnn_version(least_version);
     }
-    if (shape.samples < 1 || shape.positions < 2 || shape.heads < 1 || shape.key_value_heads < 1 ||
-        shape.heads % shape.key_value_heads != 0 || shape.head_size % 8 != 0) {
+    if (shape.samples < 1 || shape.positions < 2 || shape.key_positions() < 2 || shape.heads < 1 ||
+        shape.key_value_heads < 1 || shape.heads % shape.key_value_heads != 0 ||
+        shape.head_size % 8 != 0) {
         return "cuDNN wants two positions and heads of a multiple of 8";
     }
     if (is_backward(direction) && compute_capability >= 100) {
         return "cuDNN's backward repeats its bits on Ampere to Hopper only";
     }
-    if (is_backward(direction) && version <= last_version_without_padding &&
+    if (is_backward(direction) && version <= last_version_without_padding && shape.is_causal() &&
         shape.positions % 128 != 0) {
         return "cuDNN " + text_of_cudnn_version(version) +
                " has no backward for positions that are no multiple of 128";
     }
     return {};
+}
+
+/// A number, `count` times on the device.
+Owned<std::int32_t*, cudaFree> same_on_device(int count, std::int32_t number) {
+    const std::vector<std::int32_t> numbers(as_index(count), number);
+    const std::size_t bytes = numbers.size() * sizeof(std::int32_t);
+    void* memory = nullptr;
+    PIPETWIN_CUDA_CHECK(cudaMalloc(&memory, bytes));
+    Owned<std::int32_t*, cudaFree> owned(static_cast<std::int32_t*>(memory));
+    PIPETWIN_CUDA_CHECK(cudaMemcpy(memory, numbers.data(), bytes, cudaMemcpyHostToDevice));
+    return owned;
 }
 
 std::size_t workspace_limit() {
@@ -68,23 +78,45 @@ std::size_t workspace_limit() {
 
 }  // namespace
 
+bool AttentionProblem::operator==(const AttentionProblem& other) const {
+    const auto all = [](const AttentionProblem& of) {
+        const AttentionShape& sizes = of.shape;
+        return std::tuple(sizes.samples,
+                          sizes.positions,
+                          sizes.heads,
+                          sizes.key_value_heads,
+                          sizes.head_size,
+                          sizes.padded_keys,
+                          of.q_stride,
+                          of.k_stride,
+                          of.dq_stride,
+                          of.dk_stride);
+    };
+    return all(*this) == all(other);
+}
+
 struct CudnnAttention::Impl {
     /// An answer, whatever it is.
     struct Known {
-        AttentionShape shape;
+        AttentionProblem problem;
         AttentionDirection direction;
-        std::string why_not;
-        std::optional<CudnnGraph> graph;
-        std::optional<CudnnPlan> plan;
+        std::string why_not = {};
+        std::optional<CudnnGraph> graph = {};
+        std::optional<CudnnPlan> plan = {};
+        bool was_tried = false;
+        /// The positions of each sample, for a plan that asks for the number of queries of each.
+        Owned<std::int32_t*, cudaFree> query_lengths = {};
     };
     struct Operand {
         AttentionTensor name;
         const void* address;
     };
 
-    int number_of(const AttentionShape& shape, AttentionDirection direction);
-    Known ask(const AttentionShape& shape, AttentionDirection direction);
-    const AttentionShape& shape_of(int number) const { return known.at(as_index(number)).shape; }
+    int number_of(const AttentionProblem& problem, AttentionDirection direction);
+    Known ask(const AttentionProblem& problem, AttentionDirection direction);
+    const AttentionShape& shape_of(int number) const {
+        return known.at(as_index(number)).problem.shape;
+    }
     void run(int number,
              std::initializer_list<Operand> operands,
              void* workspace,
@@ -97,20 +129,20 @@ struct CudnnAttention::Impl {
     std::deque<Known> known;
 };
 
-int CudnnAttention::Impl::number_of(const AttentionShape& shape, AttentionDirection direction) {
+int CudnnAttention::Impl::number_of(const AttentionProblem& problem, AttentionDirection direction) {
     const auto found = std::ranges::find_if(known, [&](const Known& one) {
-        return one.direction == direction && equal(one.shape, shape);
+        return one.direction == direction && one.problem == problem;
     });
     if (found != known.end()) {
         return static_cast<int>(found - known.begin());
     }
-    known.push_back(ask(shape, direction));
+    known.push_back(ask(problem, direction));
     return static_cast<int>(known.size()) - 1;
 }
 
-CudnnAttention::Impl::Known CudnnAttention::Impl::ask(const AttentionShape& shape,
+CudnnAttention::Impl::Known CudnnAttention::Impl::ask(const AttentionProblem& problem,
                                                       AttentionDirection direction) {
-    Known answer{.shape = shape, .direction = direction, .why_not = {}, .graph = {}, .plan = {}};
+    Known answer{.problem = problem, .direction = direction};
     if (!options.wanted) {
         answer.why_not = "they were asked for";
         return answer;
@@ -121,7 +153,7 @@ CudnnAttention::Impl::Known CudnnAttention::Impl::ask(const AttentionShape& shap
     }
     const CudnnFunctions& cudnn = *loaded.functions;
     answer.why_not =
-        why_not_asked(shape, direction, options.compute_capability, cudnn.get_version());
+        why_not_asked(problem.shape, direction, options.compute_capability, cudnn.get_version());
     if (!answer.why_not.empty()) {
         return answer;
     }
@@ -129,13 +161,17 @@ CudnnAttention::Impl::Known CudnnAttention::Impl::ask(const AttentionShape& shap
         if (!handle) {
             handle.emplace(cudnn);
         }
-        answer.graph = attention_graph(cudnn, handle->get(), shape, direction);
+        answer.graph = attention_graph(cudnn, handle->get(), problem, direction);
         answer.plan = choose_plan(cudnn,
                                   {.handle = handle->get()},
                                   answer.graph->graph,
                                   {.workspace_bytes = workspace_limit()});
+        if (!problem.shape.is_causal()) {
+            answer.query_lengths = same_on_device(problem.shape.samples, problem.shape.positions);
+        }
     } catch (const CudaFailure& failure) {
         answer.why_not = failure.text();
+        answer.plan.reset();
         answer.graph.reset();
     }
     return answer;
@@ -151,7 +187,8 @@ void CudnnAttention::Impl::run(int number,
         check_cudnn(cudnn, "cudnnSetStream", cudnn.set_stream(handle->get(), stream));
         stream_of_handle = stream;
     }
-    auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(call.shape.head_size)));
+    auto scale =
+        static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.shape.head_size)));
     float one = 1;
     float minus_infinity = -std::numeric_limits<float>::infinity();
     std::vector<std::int64_t> names;
@@ -161,7 +198,12 @@ void CudnnAttention::Impl::run(int number,
         addresses.push_back(address);
     };
     for (const Operand& operand : operands) {
-        add(operand.name, const_cast<void*>(operand.address));  // cuDNN knows which it writes
+        if (operand.name != AttentionTensor::KeyLengths || call.query_lengths) {
+            add(operand.name, const_cast<void*>(operand.address));  // cuDNN knows which it writes
+        }
+    }
+    if (call.query_lengths) {
+        add(AttentionTensor::QueryLengths, call.query_lengths.get());
     }
     add(AttentionTensor::Scale, &scale);
     add(AttentionTensor::MinusInfinity, &minus_infinity);
@@ -186,18 +228,21 @@ CudnnAttention::CudnnAttention(CudnnLoaded loaded, const Options& options)
 
 CudnnAttention::~CudnnAttention() = default;
 
-std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionShape& shape,
+std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionProblem& problem,
                                                          AttentionDirection direction) {
-    const int number = impl_->number_of(shape, direction);
+    const int number = impl_->number_of(problem, direction);
     const auto& found = impl_->known[as_index(number)].plan;
     if (!found) {
         return std::nullopt;
     }
-    return Plan{.number = number, .workspace_bytes = found->workspace_bytes};
+    return Plan{.number = number,
+                .workspace_bytes = found->workspace_bytes,
+                .was_tried = impl_->known[as_index(number)].was_tried};
 }
 
-std::string CudnnAttention::describe(const AttentionShape& shape, AttentionDirection direction) {
-    const std::size_t number = as_index(impl_->number_of(shape, direction));
+std::string CudnnAttention::describe(const AttentionProblem& problem,
+                                     AttentionDirection direction) {
+    const std::size_t number = as_index(impl_->number_of(problem, direction));
     const Impl::Known& found = impl_->known[number];
     return found.plan ? "cuDNN " + text_of_cudnn_version(impl_->loaded.functions->get_version())
                       : "own kernels: " + found.why_not;
@@ -205,28 +250,46 @@ std::string CudnnAttention::describe(const AttentionShape& shape, AttentionDirec
 
 namespace {
 
-/// Q, K and V, or their gradients, side by side.
-struct Heads {
-    const void* q;
-    const void* k;
-    const void* v;
-};
-
-Heads heads_of(const void* qkv, const AttentionShape& shape) {
-    const auto* const q = static_cast<const std::uint16_t*>(qkv);  // of bf16's size
-    const std::uint16_t* const k = q + shape.query_width();
-    return {.q = q, .k = k, .v = k + shape.key_width()};
+/// The values behind their keys, or the gradients of both.
+template <class Void>
+Void* values_of(Void* keys, const AttentionShape& shape) {
+    using Number = std::conditional_t<std::is_const_v<Void>, const std::uint16_t, std::uint16_t>;
+    return static_cast<Number*>(keys) + shape.key_width();  // of bf16's size
 }
 
 }  // namespace
 
+template <class Run>
+bool CudnnAttention::passes(int number, cudaStream_t stream, const Run& run) {
+    Impl::Known& call = impl_->known.at(as_index(number));
+    try {
+        run();
+        PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(stream));
+        call.was_tried = true;
+    } catch (const CudaFailure& failure) {
+        call.why_not = failure.text();
+        call.plan.reset();
+        call.graph.reset();
+    }
+    return call.was_tried;
+}
+
+bool CudnnAttention::passes(int number, const Forward& operands, cudaStream_t stream) {
+    return passes(number, stream, [&] { forward(number, operands, stream); });
+}
+
+bool CudnnAttention::passes(int number, const Backward& operands, cudaStream_t stream) {
+    return passes(number, stream, [&] { backward(number, operands, stream); });
+}
+
 cudaError_t CudnnAttention::forward(int number, const Forward& operands, cudaStream_t stream) {
     using enum AttentionTensor;
-    const Heads from = heads_of(operands.qkv, impl_->shape_of(number));
+    const AttentionInputs& from = operands.inputs;
     impl_->run(number,
                {{Q, from.q},
                 {K, from.k},
-                {V, from.v},
+                {V, values_of(from.k, impl_->shape_of(number))},
+                {KeyLengths, from.lengths},
                 {Context, operands.context},
                 {LogSums, operands.log_sums}},
                operands.workspace,
@@ -236,18 +299,19 @@ cudaError_t CudnnAttention::forward(int number, const Forward& operands, cudaStr
 
 cudaError_t CudnnAttention::backward(int number, const Backward& operands, cudaStream_t stream) {
     using enum AttentionTensor;
-    const Heads from = heads_of(operands.qkv, impl_->shape_of(number));
-    const Heads to = heads_of(operands.dqkv, impl_->shape_of(number));
+    const AttentionInputs& from = operands.inputs;
+    const AttentionGradients& to = operands.gradients;
     impl_->run(number,
                {{Q, from.q},
                 {K, from.k},
-                {V, from.v},
+                {V, values_of(from.k, impl_->shape_of(number))},
+                {KeyLengths, from.lengths},
                 {Context, operands.context},
                 {LogSums, operands.log_sums},
                 {DContext, operands.dcontext},
-                {DQ, to.q},
-                {DK, to.k},
-                {DV, to.v},
+                {DQ, to.dq},
+                {DK, to.dk},
+                {DV, values_of(to.dk, impl_->shape_of(number))},
                 {RowDots, operands.row_dots}},
                operands.workspace,
                stream);

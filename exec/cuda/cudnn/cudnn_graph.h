@@ -8,7 +8,7 @@
 #include "exec/cuda/cudnn/cudnn_attention.h"
 #include "exec/cuda/cudnn/cudnn_library.h"
 
-/// Causal attention as graphs of cuDNN's operations.
+/// Attention as graphs of cuDNN's operations, under a causal mask or one of padded keys.
 ///
 /// The engines recognise whole graphs, by their operations and by which tensors are kept, so these
 /// are the ones that NVIDIA's cudnn-frontend makes of `sdpa` and of `sdpa_backward` with a
@@ -32,6 +32,8 @@ enum class AttentionTensor : std::int64_t {
     DK,
     DV,
     RowDots,
+    QueryLengths,
+    KeyLengths,
     Scale,
     One,
     MinusInfinity
@@ -61,11 +63,11 @@ CudnnDescriptor graph_descriptor(const CudnnFunctions& cudnn,
                                  cudnnHandle_t handle,
                                  std::span<const cudnnBackendDescriptor_t> operations);
 
-/// Makes the operation graph of attention for a shape and a direction. `handle` may be null where
+/// Makes the operation graph of attention for a problem and a direction. `handle` may be null where
 /// plans are made for a device that is not there. Throws CudaFailure where cuDNN refuses a part.
 CudnnGraph attention_graph(const CudnnFunctions& cudnn,
                            cudnnHandle_t handle,
-                           const AttentionShape& shape,
+                           const AttentionProblem& problem,
                            AttentionDirection direction);
 
 }  // namespace pipetwin::cuda

@@ -73,6 +73,8 @@ inline constexpr auto cudnn_type_of<cudnnDataType_t> = CUDNN_TYPE_DATA_TYPE;
 template <>
 inline constexpr auto cudnn_type_of<float> = CUDNN_TYPE_FLOAT;
 template <>
+inline constexpr auto cudnn_type_of<double> = CUDNN_TYPE_DOUBLE;
+template <>
 inline constexpr auto cudnn_type_of<cudnnConvolutionMode_t> = CUDNN_TYPE_CONVOLUTION_MODE;
 template <>
 inline constexpr auto cudnn_type_of<cudnnPointwiseMode_t> = CUDNN_TYPE_POINTWISE_MODE;

@@ -110,6 +110,7 @@ class CudaKernels final : public exec::Kernels {
                                   exec::View context) const override;
     void padded_attention_backward(const exec::PaddedAttentionShape& shape,
                                    exec::ConstView softmax,
+                                   exec::ConstView context,
                                    exec::ConstView dcontext,
                                    exec::ConstView lengths,
                                    exec::Columns q,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct Operands {
     DeviceBuffer dqkv;
     DeviceBuffer log_sums;
     DeviceBuffer row_dots;
+    DeviceBuffer lengths;  ///< of int32
 };
 
 /// A way to compute it: by cuDNN where it has a plan, else by our own kernels.
@@ -56,6 +58,15 @@ class Way {
     void backward(const Operands& x);
 
   private:
+    AttentionInputs inputs(const Operands& x) const {
+        AttentionInputs made = inputs_in_one(real_, shape_, x.qkv.data());
+        made.lengths =
+            shape_.is_causal() ? nullptr : reinterpret_cast<const std::int32_t*>(x.lengths.data());
+        return made;
+    }
+    AttentionGradients gradients(const Operands& x) const {
+        return gradients_in_one(real_, shape_, x.dqkv.data());
+    }
     std::optional<CudnnAttention::Plan> plan(AttentionDirection direction) {
         return real_ == Real::BF16 ? cudnn_.plan(shape_, direction) : std::nullopt;
     }
@@ -73,40 +84,58 @@ class Way {
 
 void Way::forward(const Operands& x) {
     if (const auto found = plan(AttentionDirection::Forward)) {
-        cudnn_.forward(found->number,
-                       {.qkv = x.qkv.data(),
-                        .context = x.context.data(),
-                        .log_sums = x.log_sums.data(),
-                        .workspace = workspace_of(*found)},
-                       stream_.get());
-        return;
+        const CudnnAttention::Forward operands{.inputs = inputs(x),
+                                               .context = x.context.data(),
+                                               .log_sums = x.log_sums.data(),
+                                               .workspace = workspace_of(*found)};
+        if (cudnn_.passes(found->number, operands, stream_.get())) {
+            return;
+        }
     }
     PIPETWIN_CUDA_CHECK(attention_forward(
-        real_, shape_, x.qkv.data(), x.context.data(), x.log_sums.data(), stream_.get()));
+        real_, shape_, inputs(x), x.context.data(), x.log_sums.data(), stream_.get()));
 }
 
 void Way::backward(const Operands& x) {
     if (const auto found = plan(AttentionDirection::Backward)) {
-        cudnn_.backward(found->number,
-                        {.qkv = x.qkv.data(),
-                         .context = x.context.data(),
-                         .log_sums = x.log_sums.data(),
-                         .dcontext = x.dcontext.data(),
-                         .dqkv = x.dqkv.data(),
-                         .row_dots = x.row_dots.data(),
-                         .workspace = workspace_of(*found)},
-                        stream_.get());
-        return;
+        const CudnnAttention::Backward operands{.inputs = inputs(x),
+                                                .context = x.context.data(),
+                                                .log_sums = x.log_sums.data(),
+                                                .dcontext = x.dcontext.data(),
+                                                .gradients = gradients(x),
+                                                .row_dots = x.row_dots.data(),
+                                                .workspace = workspace_of(*found)};
+        if (cudnn_.passes(found->number, operands, stream_.get())) {
+            if (!shape_.is_causal()) {
+                PIPETWIN_CUDA_CHECK(
+                    clear_padding(real_, shape_, inputs(x).lengths, gradients(x), stream_.get()));
+            }
+            return;
+        }
     }
     PIPETWIN_CUDA_CHECK(attention_backward(real_,
                                            shape_,
-                                           x.qkv.data(),
+                                           inputs(x),
                                            x.context.data(),
                                            x.log_sums.data(),
                                            x.dcontext.data(),
-                                           x.dqkv.data(),
+                                           gradients(x),
                                            x.row_dots.data(),
                                            stream_.get()));
+}
+
+/// Keys that are no padding, where a case has lengths: all of a sample's, or not.
+std::vector<std::int32_t> lengths_of(const AttentionShape& shape) {
+    std::vector<std::int32_t> lengths(as_index(shape.samples), shape.positions);
+    lengths.back() -= shape.positions / 3;
+    return lengths;
+}
+
+/// The same bits as floats.
+std::vector<float> as_floats(const std::vector<std::int32_t>& numbers) {
+    std::vector<float> floats(numbers.size());
+    std::memcpy(floats.data(), numbers.data(), numbers.size() * sizeof(float));
+    return floats;
 }
 
 Attention on_device(CudnnAttention& cudnn,
@@ -123,7 +152,8 @@ Attention on_device(CudnnAttention& cudnn,
                      .context = DeviceBuffer(packed_dcontext.size()),
                      .dqkv = DeviceBuffer(packed_qkv.size()),
                      .log_sums = DeviceBuffer(rows),
-                     .row_dots = DeviceBuffer(rows)};
+                     .row_dots = DeviceBuffer(rows),
+                     .lengths = DeviceBuffer(as_floats(lengths_of(shape)), stream)};
     Way way(cudnn, real, shape, stream);
     way.forward(x);
     way.backward(x);
@@ -150,7 +180,7 @@ struct Query {
     float* dkeys;
     float* context;
     float* log_sum;
-    std::size_t count;  ///< of keys that do not come after it
+    std::size_t count;  ///< of keys that it sees
     std::size_t size;
     std::size_t stride;
     std::size_t key_width;
@@ -195,6 +225,7 @@ Attention on_cpu(const AttentionShape& shape,
     Attention result{std::vector<float>(dcontext.size()),
                      std::vector<float>(rows_of(shape) * heads),
                      std::vector<float>(qkv.size())};
+    const std::vector<std::int32_t> lengths = lengths_of(shape);
     for (std::size_t row = 0; row < rows_of(shape); ++row) {
         const std::size_t sample = row / positions;
         const std::size_t position = row % positions;
@@ -209,7 +240,7 @@ Attention on_cpu(const AttentionShape& shape,
                     .dkeys = result.dqkv.data() + first_key,
                     .context = result.context.data() + row * width + column,
                     .log_sum = result.log_sums.data() + (sample * heads + h) * positions + position,
-                    .count = position + 1,
+                    .count = shape.is_causal() ? position + 1 : as_index(lengths[sample]),
                     .size = size,
                     .stride = stride,
                     .key_width = key_width});
@@ -225,6 +256,7 @@ struct Case {
     double tolerance;
     int heads = 3;
     int key_value_heads = 3;
+    bool padded = false;
 };
 
 // The cases in bf16 cover each instance of the tensor cores' kernels and the plain path; heads in
@@ -240,10 +272,20 @@ constexpr std::array cases{Case{"fp32, 64", Real::F32, 64, 1e-5},
                            Case{"fp32, 64 in groups of 4", Real::F32, 64, 1e-5, 4, 1},
                            Case{"bf16, 40 in groups of 3", Real::BF16, 40, 1e-2, 3, 1},
                            Case{"bf16, 64 in groups of 2", Real::BF16, 64, 1e-2, 4, 2},
-                           Case{"bf16, 128 in groups of 4", Real::BF16, 128, 1e-2, 4, 1}};
+                           Case{"bf16, 128 in groups of 4", Real::BF16, 128, 1e-2, 4, 1},
+                           Case{"fp32, 64 with padding", Real::F32, 64, 1e-5, 3, 3, true},
+                           Case{"bf16, 40 with padding", Real::BF16, 40, 1e-2, 3, 3, true},
+                           Case{"bf16, 64 with padding", Real::BF16, 64, 1e-2, 3, 3, true},
+                           Case{"bf16, 128 with padding", Real::BF16, 128, 1e-2, 3, 3, true}};
 
 AttentionShape shape_of(const Case& one) {
-    return {2, 300, one.heads, one.key_value_heads, one.head_size};
+    constexpr int positions = 300;
+    return {.samples = 2,
+            .positions = positions,
+            .heads = one.heads,
+            .key_value_heads = one.key_value_heads,
+            .head_size = one.head_size,
+            .padded_keys = one.padded ? positions : 0};
 }
 
 void check_case(CudnnAttention& cudnn, const Case& one) {
@@ -304,7 +346,8 @@ std::string check_attention() {
     }
     const std::string forward = answers(cudnn, AttentionDirection::Forward);
     const std::string backward = answers(cudnn, AttentionDirection::Backward);
-    return "both ways over 300 positions, fp32 within 1e-5 and bf16 within 1e-2 of the CPU's; bf16 "
+    return "both ways over 300 positions, causal and with padding, fp32 within 1e-5 and bf16 "
+           "within 1e-2 of the CPU's; bf16 "
            "runs on " +
            (forward == backward ? forward : forward + ", backward " + backward);
 }

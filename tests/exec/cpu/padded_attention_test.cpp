@@ -125,6 +125,7 @@ void turn_into_gradients(Problem& p, std::vector<double>& probabilities) {
         static_cast<std::size_t>(padded_attention_scratch(p.shape, doubles).count));
     cpu_kernels().padded_attention_backward(p.shape,
                                             view(probabilities, p.shape.key_positions),
+                                            {},
                                             view(p.dcontext, p.shape.width()),
                                             lengths_of(p),
                                             {view(p.q, p.q_columns()), p.q_first},

@@ -13,18 +13,20 @@
 #define PIPETWIN_BOTH_SIDES
 #endif
 
-/// Causal self-attention that never holds the probabilities: tiles of scores live in registers, and
-/// the backward computes them again from one number per row. Source: FlashAttention-2 (Dao, arXiv
-/// 2307.08691), algorithms 1 and 2, without its atomic additions.
+/// Attention that never holds the probabilities: tiles of scores live in registers, and the
+/// backward computes them again from one number per row. Causal self-attention, and attention in
+/// which every query sees all keys of its sample that are no padding, which may be those of another
+/// sequence. Source: FlashAttention-2 (Dao, arXiv 2307.08691), algorithms 1 and 2, without its
+/// atomic additions.
 ///
 /// Two paths. The tensor cores' takes BF16 where size of a head is 16, 32, 64, 96 or 128 and all
-/// matrices begin at a multiple of 16 bytes; P and dS are rounded to bf16 for the products they
-/// enter, all sums are fp32. The plain path takes what else there is, both types and any size of a
-/// head up to 256, and computes in fp32 throughout. Both give the same bits for the same call on
-/// every run: no atomics, every sum has one order.
+/// rows begin at a multiple of 16 bytes; P and dS are rounded to bf16 for the products they enter,
+/// all sums are fp32. The plain path takes what else there is, both types and any size of a head up
+/// to 256, and computes in fp32 throughout. Both give the same bits for the same call on every run,
+/// however much padding lies behind a sample's keys: no atomics, every sum has one order.
 namespace pipetwin::cuda {
 
-/// Sizes of one self-attention: `samples` sequences of `positions`; heads in groups of heads /
+/// Sizes of one attention: `samples` sequences of `positions` queries; heads in groups of heads /
 /// key_value_heads share keys and values, neighbours together.
 struct AttentionShape {
     int samples;
@@ -32,6 +34,15 @@ struct AttentionShape {
     int heads;
     int key_value_heads;
     int head_size;
+    /// Keys of a sample, padding included, where every query sees all that are no padding; 0: the
+    /// keys are those of the queries' positions, and each query sees those up to its own.
+    int padded_keys = 0;
+
+    PIPETWIN_BOTH_SIDES constexpr bool is_causal() const { return padded_keys == 0; }
+    /// Keys of a sample.
+    PIPETWIN_BOTH_SIDES constexpr int key_positions() const {
+        return is_causal() ? positions : padded_keys;
+    }
 
     /// Columns of all queries, and of the context.
     PIPETWIN_BOTH_SIDES constexpr std::int64_t query_width() const {
@@ -41,7 +52,7 @@ struct AttentionShape {
     PIPETWIN_BOTH_SIDES constexpr std::int64_t key_width() const {
         return std::int64_t{key_value_heads} * head_size;
     }
-    /// Columns of Q | K | V.
+    /// Columns of Q | K | V in one matrix.
     PIPETWIN_BOTH_SIDES constexpr std::int64_t qkv_width() const {
         return query_width() + 2 * key_width();
     }
@@ -52,17 +63,29 @@ struct AttentionShape {
 /// The largest size of a head that the kernels take.
 constexpr int largest_head = 256;
 
-/// Per head: P = softmax(Q K^T / sqrt(head_size) under the causal mask), context = P V, with K and
-/// V of the head's group.
+/// Operands that forward and backward read, of one type but the lengths.
+struct AttentionInputs {
+    const void* q = nullptr;    ///< the first query; heads lie side by side
+    const void* k = nullptr;    ///< the first key; its value lies key_width() numbers behind it
+    std::int64_t q_stride = 0;  ///< numbers from one query to the next
+    std::int64_t k_stride = 0;  ///< numbers from one key to the next
+    /// (samples) keys that are no padding, 1 to padded_keys; null for a causal attention.
+    const std::int32_t* lengths = nullptr;
+};
+
+/// The inputs of a self-attention without padding: qkv (n, qkv_width) = Q | K | V.
+AttentionInputs inputs_in_one(Real real, const AttentionShape& shape, const void* qkv);
+
+/// Per head: P = softmax(Q K^T / sqrt(head_size)) over the keys that a query sees, context = P V,
+/// with K and V of the head's group.
 ///
-/// n = samples * positions. qkv (n, qkv_width) = Q | K | V, each with its heads side by side;
-/// context (n, query_width); log_sums (samples * heads, positions) = log of the sum of exp of a
-/// row's scaled scores. All in device memory, of type `real` but the log_sums. Returns
-/// cudaErrorInvalidValue, and launches nothing, where key_value_heads do not divide heads or a head
-/// is larger than `largest_head`.
+/// n = samples * positions. context (n, query_width); log_sums (samples * heads, positions) = log
+/// of the sum of exp of a row's scaled scores. All in device memory, of type `real` but lengths and
+/// log_sums. Returns cudaErrorInvalidValue, and launches nothing, where key_value_heads do not
+/// divide heads, a head is larger than `largest_head`, or lengths are missing or needless.
 cudaError_t attention_forward(Real real,
                               const AttentionShape& shape,
-                              const void* qkv,
+                              const AttentionInputs& inputs,
                               void* context,
                               float* log_sums,
                               cudaStream_t stream);
@@ -72,19 +95,37 @@ constexpr std::int64_t attention_backward_scratch(const AttentionShape& shape) {
     return std::int64_t{shape.samples} * shape.heads * shape.positions;
 }
 
-/// dqkv (n, qkv_width) = dQ | dK | dV, all of it written; it may not overlap what is read. dK and
-/// dV are sums over the heads of a group, in the order of the heads. `context` and `log_sums` are
-/// the forward's; `scratch` has attention_backward_scratch(shape) floats. Refuses what the forward
+/// Where the gradients go, as AttentionInputs lie: dQ, and dK with dV key_width() numbers behind.
+struct AttentionGradients {
+    void* dq = nullptr;
+    void* dk = nullptr;
+    std::int64_t q_stride = 0;
+    std::int64_t k_stride = 0;
+};
+
+/// The gradients of a self-attention without padding: dqkv (n, qkv_width) = dQ | dK | dV.
+AttentionGradients gradients_in_one(Real real, const AttentionShape& shape, void* dqkv);
+
+/// dQ, dK and dV, all of them written, 0 at padding; they may not overlap what is read. dK and dV
+/// are sums over the heads of a group, in the order of the heads. `context` and `log_sums` are the
+/// forward's; `scratch` has attention_backward_scratch(shape) floats. Refuses what the forward
 /// refuses.
 cudaError_t attention_backward(Real real,
                                const AttentionShape& shape,
-                               const void* qkv,
+                               const AttentionInputs& inputs,
                                const void* context,
                                const float* log_sums,
                                const void* dcontext,
-                               void* dqkv,
+                               const AttentionGradients& gradients,
                                float* scratch,
                                cudaStream_t stream);
+
+/// Sets dK and dV to 0 at padding, for gradients that attention_backward did not make.
+cudaError_t clear_padding(Real real,
+                          const AttentionShape& shape,
+                          const std::int32_t* lengths,
+                          const AttentionGradients& gradients,
+                          cudaStream_t stream);
 
 /// Pairs of the largest head whose queries and keys can be turned.
 constexpr int most_rotary_pairs = largest_head / 2;

@@ -23,33 +23,43 @@ constexpr float log2_e = 1.44269504088896341F;
 struct AttentionLayout {
     int samples;
     int positions;
+    int key_positions;
     int heads;
     int key_value_heads;
     int group;
     int head_size;
-    std::int64_t qkv_width;
     std::int64_t query_width;
     std::int64_t key_width;
+    const std::int32_t* lengths;  ///< null: causal
 };
 
-/// The layout of a shape.
-inline AttentionLayout layout_of(const AttentionShape& shape) {
+/// The layout of a shape, with the lengths of its samples.
+inline AttentionLayout layout_of(const AttentionShape& shape, const std::int32_t* lengths) {
     return {shape.samples,
             shape.positions,
+            shape.key_positions(),
             shape.heads,
             shape.key_value_heads,
             shape.group(),
             shape.head_size,
-            shape.qkv_width(),
             shape.query_width(),
-            shape.key_width()};
+            shape.key_width(),
+            lengths};
 }
+
+/// The rows of a matrix: their begin, and the distance from one to the next.
+template <class T>
+struct Matrix {
+    T* data;
+    std::int64_t stride;
+};
 
 /// The operands of one forward, as its kernels take them.
 template <class T>
 struct AttentionForward {
     AttentionLayout shape;
-    const T* qkv;
+    Matrix<const T> q;
+    Matrix<const T> k;  ///< and the values, key_width behind
     T* context;
     float* log_sums;
 };
@@ -58,10 +68,12 @@ struct AttentionForward {
 template <class T>
 struct AttentionBackward {
     AttentionLayout shape;
-    const T* qkv;
+    Matrix<const T> q;
+    Matrix<const T> k;  ///< and the values, key_width behind
     const float* log_sums;
     const T* dcontext;
-    T* dqkv;
+    Matrix<T> dq;
+    Matrix<T> dk;           ///< and dV, key_width behind
     const float* row_dots;  ///< D = rowsum(dcontext * context), of log_sums' shape
 };
 
@@ -82,11 +94,13 @@ cudaError_t plain_forward(const AttentionForward<T>& call, cudaStream_t stream);
 template <class T>
 cudaError_t plain_backward(const AttentionBackward<T>& call, cudaStream_t stream);
 
-/// The rows of one sample's head: their begin, and the distance from one to the next.
+/// The rows of one sample's head: their begin, the distance from one to the next, and how many
+/// there are; zeros are read behind them.
 template <class T>
 struct Rows {
     T* data;
     std::int64_t stride;
+    int count;
 };
 
 /// The part of the work that a block does: heads are counted sample by sample, blocks of one head
@@ -96,15 +110,15 @@ struct BlockPlace {
     int tile;  ///< of the head's positions
 };
 
-/// The block's place where tiles are of keys. Tiles with the most work have to begin first: the
-/// first ones, as later queries use their keys.
+/// The block's place where tiles are of keys. Tiles with the most work have to begin first: under
+/// the causal mask the first ones, as later queries use their keys.
 __device__ inline BlockPlace block_from_first(int tiles) {
     const int block = static_cast<int>(blockIdx.x);
     return {block / tiles, block % tiles};
 }
 
-/// The block's place where tiles are of queries. Tiles with the most work have to begin first: the
-/// last ones.
+/// The block's place where tiles are of queries. Tiles with the most work have to begin first:
+/// under the causal mask the last ones.
 __device__ inline BlockPlace block_from_last(int tiles) {
     const BlockPlace place = block_from_first(tiles);
     return {place.head, tiles - 1 - place.tile};
@@ -115,40 +129,59 @@ __device__ inline int key_value_head(const AttentionLayout& shape, int head) {
     return head / shape.group;
 }
 
-/// The rows of a head's queries in qkv, or of their gradients in dqkv.
+/// The keys that the queries of a sample see: each those up to its own position, or all those that
+/// are no padding.
+struct VisibleKeys {
+    int keys;  ///< that are no padding
+    bool causal;
+
+    /// The last key that a query sees. Later queries see at least as many.
+    __device__ int last(int query) const { return causal ? query : keys - 1; }
+    /// Number of keys that the queries before `query` see.
+    __device__ int seen_before(int query) const { return min(last(query - 1) + 1, keys); }
+};
+
+/// The keys that the queries of a sample see.
+__device__ inline VisibleKeys visible_keys(const AttentionLayout& shape, int sample) {
+    const bool causal = shape.lengths == nullptr;
+    return {causal ? shape.positions : shape.lengths[sample], causal};
+}
+
+/// The rows of a head's queries, or of their gradients.
 template <class T>
-__device__ inline Rows<T> query_rows(const AttentionLayout& shape, T* qkv, int head) {
-    const std::int64_t stride = shape.qkv_width;
+__device__ inline Rows<T> query_rows(const AttentionLayout& shape, const Matrix<T>& q, int head) {
     const std::int64_t sample = head / shape.heads;
     const int column = head % shape.heads * shape.head_size;
-    return {qkv + sample * shape.positions * stride + column, stride};
+    return {q.data + sample * shape.positions * q.stride + column, q.stride, shape.positions};
 }
 
-/// The rows of the keys of `head`, of samples * key_value_heads, in qkv, or of their gradients in
-/// dqkv.
+/// The first `count` rows of the keys of `head`, of samples * key_value_heads, or of their
+/// gradients.
 template <class T>
-__device__ inline Rows<T> key_rows(const AttentionLayout& shape, T* qkv, int head) {
-    const std::int64_t stride = shape.qkv_width;
+__device__ inline Rows<T> key_rows(const AttentionLayout& shape,
+                                   const Matrix<T>& k,
+                                   int head,
+                                   int count) {
     const std::int64_t sample = head / shape.key_value_heads;
-    const std::int64_t column = shape.query_width + head % shape.key_value_heads * shape.head_size;
-    return {qkv + sample * shape.positions * stride + column, stride};
+    const std::int64_t column = head % shape.key_value_heads * shape.head_size;
+    return {k.data + sample * shape.key_positions * k.stride + column, k.stride, count};
 }
 
-/// The rows of the values of `head`, of samples * key_value_heads, in qkv, or of their gradients in
-/// dqkv.
+/// The first `count` rows of the values of `head`, of samples * key_value_heads, or of their
+/// gradients.
 template <class T>
-__device__ inline Rows<T> value_rows(const AttentionLayout& shape, T* qkv, int head) {
-    const Rows<T> keys = key_rows(shape, qkv, head);
-    return {keys.data + shape.key_width, keys.stride};
+__device__ inline Rows<T> value_rows(const AttentionLayout& shape,
+                                     const Matrix<T>& k,
+                                     int head,
+                                     int count) {
+    const Rows<T> keys = key_rows(shape, k, head, count);
+    return {keys.data + shape.key_width, keys.stride, count};
 }
 
 /// The rows of a head in context or dcontext.
 template <class T>
 __device__ inline Rows<T> context_rows(const AttentionLayout& shape, T* context, int head) {
-    const std::int64_t stride = shape.query_width;
-    const std::int64_t sample = head / shape.heads;
-    const int column = head % shape.heads * shape.head_size;
-    return {context + sample * shape.positions * stride + column, stride};
+    return query_rows(shape, Matrix<T>{context, shape.query_width}, head);
 }
 
 /// A head's part of log_sums or row_dots.
@@ -168,9 +201,11 @@ enum class TileRows : std::uint8_t { Queries, Keys };
 
 /// Number of blocks for all heads, with `tile_rows` rows to a tile.
 inline unsigned attention_blocks(const AttentionLayout& shape, TileRows of, int tile_rows) {
-    const int heads = of == TileRows::Queries ? shape.heads : shape.key_value_heads;
+    const bool queries = of == TileRows::Queries;
+    const int heads = queries ? shape.heads : shape.key_value_heads;
+    const int rows = queries ? shape.positions : shape.key_positions;
     return static_cast<unsigned>(shape.samples) * static_cast<unsigned>(heads) *
-           static_cast<unsigned>(ceil_divide(shape.positions, tile_rows));
+           static_cast<unsigned>(ceil_divide(rows, tile_rows));
 }
 
 }  // namespace pipetwin::cuda

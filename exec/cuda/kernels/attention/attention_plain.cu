@@ -86,7 +86,6 @@ __device__ inline void set_zero(HeadSums<parts>& sums) {
 /// Rows and columns of a head, as far as it has them: zeros fill the tile.
 struct TilePlace {
     int row;
-    int rows;  ///< of the head
     int column;
     int columns;  ///< of the head
 };
@@ -96,7 +95,7 @@ __device__ inline void load_tile(float* to, const Rows<const T>& from, const Til
     for (int index = static_cast<int>(threadIdx.x); index < tile * tile; index += threads) {
         const int r = index / tile;
         const int c = index % tile;
-        const bool inside = place.row + r < place.rows && place.column + c < place.columns;
+        const bool inside = place.row + r < from.count && place.column + c < place.columns;
         const std::int64_t source = (place.row + r) * from.stride + place.column + c;
         to[r * pitch + c] = inside ? to_float(from.data[source]) : 0;
     }
@@ -167,24 +166,26 @@ struct Shared {
     float* right;
 };
 
-/// One sample's head, with keys and values of its group; all that is read of it begins in qkv.
+/// One sample's head, with the keys and values of its group that are no padding.
 template <class T>
 struct Head {
-    int positions;
     int size;
+    VisibleKeys visible;
     Rows<const T> q;
     Rows<const T> k;
     Rows<const T> v;
 };
 
-template <class T>
-__device__ inline Head<T> head_of(const AttentionLayout& shape, const T* qkv, int head) {
-    const int of_keys = key_value_head(shape, head);
-    return {shape.positions,
-            shape.head_size,
-            query_rows(shape, qkv, head),
-            key_rows(shape, qkv, of_keys),
-            value_rows(shape, qkv, of_keys)};
+/// Of a forward or a backward.
+template <class T, class Call>
+__device__ inline Head<T> head_of(const Call& call, int head) {
+    const int of_keys = key_value_head(call.shape, head);
+    const VisibleKeys visible = visible_keys(call.shape, head / call.shape.heads);
+    return {call.shape.head_size,
+            visible,
+            query_rows(call.shape, call.q, head),
+            key_rows(call.shape, call.k, of_keys, visible.keys),
+            value_rows(call.shape, call.k, of_keys, visible.keys)};
 }
 
 /// a b^T over all columns of a head, of the tiles of rows that begin at `row` and `column`.
@@ -198,8 +199,8 @@ __device__ inline Part product_transposed(const Shared& shared,
     Part scores = zeros();
     for (int k = 0; k < head.size; k += tile) {
         __syncthreads();
-        load_tile(shared.left, a, {row, head.positions, k, head.size});
-        load_tile(shared.right, b, {column, head.positions, k, head.size});
+        load_tile(shared.left, a, {row, k, head.size});
+        load_tile(shared.right, b, {column, k, head.size});
         __syncthreads();
         multiply_transposed(shared.left, shared.right, scores);
     }
@@ -220,7 +221,7 @@ __device__ inline void add_product(const Shared& shared,
     for (int p = 0; p < parts; ++p) {
         if (p * tile < head.size) {
             __syncthreads();
-            load_tile(shared.right, b, {row, head.positions, p * tile, head.size});
+            load_tile(shared.right, b, {row, p * tile, head.size});
             __syncthreads();
             multiply(shared.left, shared.right, sums.part[p]);
         }
@@ -242,7 +243,7 @@ __device__ inline void store_rows(const HeadSums<parts>& sums,
             for (int j = 0; j < each; ++j) {
                 const int r = row + part_row(i);
                 const int c = p * tile + each * thread_place().x + j;
-                if (r < head.positions && c < head.size) {
+                if (r < to.count && c < head.size) {
                     to.data[r * to.stride + c] = from_float<T>(sums.part[p].at[i][j] * factor[i]);
                 }
             }
@@ -310,7 +311,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionForward<T> ca
     PIPETWIN_SHARED(tiles, float[2][tile_floats]);
     const Shared shared{tiles[0], tiles[1]};
     const BlockPlace place = block_from_last(ceil_divide(call.shape.positions, tile));
-    const Head<T> head = head_of(call.shape, call.qkv, place.head);
+    const Head<T> head = head_of<T>(call, place.head);
     const int row = place.tile * tile;
 
     HeadSums<parts> context;
@@ -321,10 +322,12 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionForward<T> ca
         softmax.largest[i] = -INFINITY;
         softmax.sum[i] = 0;
     }
-    for (int column = 0; column <= row; column += tile) {
+    const int end = head.visible.seen_before(row + tile);
+    for (int column = 0; column < end; column += tile) {
         Part scores = product_transposed(shared, head, head.q, row, head.k, column);
         for_each_score([&](int i, int j, int r, int c) {
-            scores.at[i][j] = column + c > row + r ? -INFINITY : scores.at[i][j] * scale;
+            scores.at[i][j] =
+                column + c > head.visible.last(row + r) ? -INFINITY : scores.at[i][j] * scale;
         });
         online_softmax(scores, softmax, context);
         add_product(shared, head, scores, head.v, column, context);
@@ -337,7 +340,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionForward<T> ca
         const float sum = row_sum(softmax.sum[i]);
         factor[i] = 1 / sum;
         const int r = row + part_row(i);
-        if (thread_place().x == 0 && r < head.positions) {
+        if (thread_place().x == 0 && r < head.q.count) {
             log_sums[r] = softmax.largest[i] + logf(sum);
         }
     }
@@ -351,7 +354,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionForward<T> ca
 /// Zero beyond the last position, where dcontext and Q are zeros, too.
 template <class T>
 __device__ inline float number_of(const float* numbers, int position, const Head<T>& head) {
-    return position < head.positions ? numbers[position] : 0;
+    return position < head.q.count ? numbers[position] : 0;
 }
 
 /// Operands of a block of either kernel of gradients, and its tile's first row.
@@ -368,7 +371,7 @@ template <class T>
 __device__ inline GradientBlock<T> gradient_block(const AttentionBackward<T>& call,
                                                   int head,
                                                   int tile_index) {
-    return {head_of(call.shape, call.qkv, head),
+    return {head_of<T>(call, head),
             context_rows(call.shape, call.dcontext, head),
             row_numbers(call.shape, call.log_sums, head),
             row_numbers(call.shape, call.row_dots, head),
@@ -391,14 +394,16 @@ __device__ inline void add_key_gradients(const Shared& shared,
                                          float scale,
                                          HeadSums<parts>& dk,
                                          HeadSums<parts>& dv) {
-    for (int column = at.row; column < at.head.positions; column += tile) {
+    const int first = at.head.visible.causal ? at.row : 0;
+    for (int column = first; column < at.head.q.count; column += tile) {
         // P^T = exp(K Q^T scale - log sum), dP^T = V dcontext^T, dS^T = P^T * (dP^T - dot)
         Part p = product_transposed(shared, at.head, at.head.k, at.row, at.head.q, column);
         Part ds = product_transposed(shared, at.head, at.head.v, at.row, at.dc, column);
         for_each_score([&](int i, int j, int r, int c) {
             const float log_sum = number_of(at.log_sums, column + c, at.head);
             const float dot = number_of(at.row_dots, column + c, at.head);
-            p.at[i][j] = at.row + r > column + c ? 0 : expf(p.at[i][j] * scale - log_sum);
+            const bool seen = at.row + r <= at.head.visible.last(column + c);
+            p.at[i][j] = seen ? expf(p.at[i][j] * scale - log_sum) : 0;
             ds.at[i][j] = p.at[i][j] * (ds.at[i][j] - dot);
         });
         add_product(shared, at.head, p, at.dc, column, dv);
@@ -412,7 +417,7 @@ __global__ void __launch_bounds__(threads)
     key_gradients_kernel(AttentionBackward<T> call, float scale) {
     PIPETWIN_SHARED(tiles, float[2][tile_floats]);
     const Shared shared{tiles[0], tiles[1]};
-    const BlockPlace place = block_from_first(ceil_divide(call.shape.positions, tile));
+    const BlockPlace place = block_from_first(ceil_divide(call.shape.key_positions, tile));
 
     HeadSums<parts> dk;
     HeadSums<parts> dv;
@@ -424,10 +429,11 @@ __global__ void __launch_bounds__(threads)
     for (int head = first; head < first + group; ++head) {
         add_key_gradients(shared, gradient_block(call, head, place.tile), scale, dk, dv);
     }
-    const Head<T> head = head_of(call.shape, call.qkv, first);
+    const Head<T> head = head_of<T>(call, first);
     const int row = place.tile * tile;
-    store_gradient(dk, scale, head, key_rows(call.shape, call.dqkv, place.head), row);
-    store_gradient(dv, 1, head, value_rows(call.shape, call.dqkv, place.head), row);
+    const int keys = call.shape.key_positions;
+    store_gradient(dk, scale, head, key_rows(call.shape, call.dk, place.head, keys), row);
+    store_gradient(dv, 1, head, value_rows(call.shape, call.dk, place.head, keys), row);
 }
 
 /// dQ = dS K scale for a tile of queries.
@@ -441,7 +447,8 @@ __global__ void __launch_bounds__(threads)
 
     HeadSums<parts> dq;
     set_zero(dq);
-    for (int column = 0; column <= at.row; column += tile) {
+    const int end = at.head.visible.seen_before(at.row + tile);
+    for (int column = 0; column < end; column += tile) {
         // P = exp(Q K^T scale - log sum), dP = dcontext V^T, dS = P * (dP - dot)
         const Part scores =
             product_transposed(shared, at.head, at.head.q, at.row, at.head.k, column);
@@ -449,12 +456,13 @@ __global__ void __launch_bounds__(threads)
         for_each_score([&](int i, int j, int r, int c) {
             const float log_sum = number_of(at.log_sums, at.row + r, at.head);
             const float dot = number_of(at.row_dots, at.row + r, at.head);
-            const float p = column + c > at.row + r ? 0 : expf(scores.at[i][j] * scale - log_sum);
+            const bool seen = column + c <= at.head.visible.last(at.row + r);
+            const float p = seen ? expf(scores.at[i][j] * scale - log_sum) : 0;
             ds.at[i][j] = p * (ds.at[i][j] - dot);
         });
         add_product(shared, at.head, ds, at.head.k, column, dq);
     }
-    store_gradient(dq, scale, at.head, query_rows(call.shape, call.dqkv, place.head), at.row);
+    store_gradient(dq, scale, at.head, query_rows(call.shape, call.dq, place.head), at.row);
 }
 
 template <auto kernel, class Call>

@@ -10,8 +10,8 @@
 
 /// Attention in bf16 on the tensor cores, as in FlashAttention-2 (Dao, arXiv 2307.08691, section
 /// 3): a block of 4 warps keeps a tile of rows, of which each warp owns 16 or 32, and walks over
-/// the tiles of columns that the causal mask leaves. Scores never leave the registers: the
-/// accumulator of one product is, rounded to bf16, the left operand of the next.
+/// the tiles of columns that the mask leaves. Scores never leave the registers: the accumulator of
+/// one product is, rounded to bf16, the left operand of the next.
 ///
 ///             keys                       forward, query gradients: a block is a row of tiles
 ///           +---+                        key gradients: a block is a column of tiles, S^T and dS^T
@@ -155,9 +155,9 @@ __device__ inline LeftOperand<row_tiles, columns> to_operand(const Sums<row_tile
     return operand;
 }
 
-/// Begins to copy rows first.. of a head into a tile, zeros where the head has no more.
+/// Begins to copy rows first.. of a head into a tile, zeros where there are no more.
 template <int size, int rows>
-__device__ inline void copy_tile(Bf16* tile, const Rows<const Bf16>& from, int first, int count) {
+__device__ inline void copy_tile(Bf16* tile, const Rows<const Bf16>& from, int first) {
     constexpr int per_copy = 8;
     constexpr int per_row = size / per_copy;
     PIPETWIN_ROLLED
@@ -169,7 +169,7 @@ __device__ inline void copy_tile(Bf16* tile, const Rows<const Bf16>& from, int f
         const int row = index / per_row;
         const int column = index % per_row * per_copy;
         Bf16* const to = tile + row * pitch<size> + column;
-        if (first + row < count) {
+        if (first + row < from.count) {
             copy_async_16(to, from.data + (first + row) * from.stride + column);
         } else {
             *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
@@ -237,13 +237,12 @@ __device__ inline void multiply(const LeftOperand<row_tiles, inner>& a,
     }
 }
 
-/// Writes rows first.. of a head, as far as it has them. `factor(i, half)` is that of a
+/// Writes rows first.. of a head, as far as there are any. `factor(i, half)` is that of a
 /// thread's row, as in RowNumbers.
 template <int row_tiles, int size, class F>
 __device__ inline void store_rows(const Sums<row_tiles, size>& sums,
                                   const Rows<Bf16>& to,
                                   int first,
-                                  int count,
                                   const F& factor) {
     const Place place = lane_place();
     PIPETWIN_UNROLL
@@ -251,7 +250,7 @@ __device__ inline void store_rows(const Sums<row_tiles, size>& sums,
         PIPETWIN_UNROLL
         for (int half = 0; half < 2; ++half) {
             const int row = first + 16 * i + 8 * half + place.row;
-            if (row < count) {
+            if (row < to.count) {
                 const float scale = factor(i, half);
                 Bf16* const line = to.data + row * to.stride + place.column;
                 PIPETWIN_UNROLL
@@ -265,12 +264,15 @@ __device__ inline void store_rows(const Sums<row_tiles, size>& sums,
     }
 }
 
-/// Scores of keys that come after the query become -infinity; (row, column) is the tiles' corner.
+/// Scores of keys that a query does not see become -infinity; (row, column) is the tiles' corner.
 template <int row_tiles, int columns>
-__device__ inline void mask_scores(Sums<row_tiles, columns>& scores, int row, int column) {
-    if (column + columns - 1 > row) {
+__device__ inline void mask_scores(Sums<row_tiles, columns>& scores,
+                                   const VisibleKeys& visible,
+                                   int row,
+                                   int column) {
+    if (column + columns - 1 > visible.last(row)) {
         for_each_element<row_tiles, columns>([&](int i, int n, int e, int r, int c) {
-            if (column + c > row + r) {
+            if (column + c > visible.last(row + r)) {
                 scores.at[i][n][e] = -INFINITY;
             }
         });
@@ -308,7 +310,6 @@ struct Columns {
     Bf16* memory;  ///< 4 Tiles::column_elements
     Rows<const Bf16> first;
     Rows<const Bf16> second;
-    int positions;
 
     /// The tile of the first matrix in a stage of shared memory; that of the second lies behind it.
     __device__ const Bf16* tile(int stage) const {
@@ -317,9 +318,8 @@ struct Columns {
     /// Begins to copy the columns from `column` on into a stage.
     __device__ void copy(int stage, int column) const {
         Bf16* const to = memory + 2 * stage * Tiles::column_elements;
-        copy_tile<Tiles::size, Tiles::columns>(to, first, column, positions);
-        copy_tile<Tiles::size, Tiles::columns>(
-            to + Tiles::column_elements, second, column, positions);
+        copy_tile<Tiles::size, Tiles::columns>(to, first, column);
+        copy_tile<Tiles::size, Tiles::columns>(to + Tiles::column_elements, second, column);
         commit_copies();
     }
 

@@ -5,13 +5,16 @@ namespace {
 
 using namespace tensor_cores;
 
-/// Masks the scores where rows are keys and columns queries: -infinity for keys at later positions
-/// than the query.
+/// Masks the scores where rows are keys and columns queries: -infinity for keys that the query does
+/// not see.
 template <int row_tiles, int columns>
-__device__ inline void mask_transposed(Sums<row_tiles, columns>& scores, int row, int column) {
-    if (row + 16 * row_tiles - 1 > column) {
+__device__ inline void mask_transposed(Sums<row_tiles, columns>& scores,
+                                       const VisibleKeys& visible,
+                                       int row,
+                                       int column) {
+    if (row + 16 * row_tiles - 1 > visible.last(column)) {
         for_each_element<row_tiles, columns>([&](int i, int n, int e, int r, int c) {
-            if (row + r > column + c) {
+            if (row + r > visible.last(column + c)) {
                 scores.at[i][n][e] = -INFINITY;
             }
         });
@@ -69,19 +72,21 @@ __global__ void __launch_bounds__(threads)
     Bf16* const stages = v_tile + Tiles::row_elements;
     float* const numbers = reinterpret_cast<float*>(stages + 4 * Tiles::column_elements);
 
+    const int tiles = ceil_divide(call.shape.key_positions, Tiles::rows);
+    const WarpPlace at = warp_place<Tiles>(block_from_first(tiles));
     const int positions = call.shape.positions;
-    const WarpPlace at = warp_place<Tiles>(block_from_first(ceil_divide(positions, Tiles::rows)));
+    const VisibleKeys visible = visible_keys(call.shape, at.head / call.shape.key_value_heads);
     Sums<Tiles::row_tiles, size> dk;
     Sums<Tiles::row_tiles, size> dv;
     set_zero(dk);
     set_zero(dv);
 
-    copy_tile<size, Tiles::rows>(
-        k_tile, key_rows(call.shape, call.qkv, at.head), at.first_row, positions);
-    copy_tile<size, Tiles::rows>(
-        v_tile, value_rows(call.shape, call.qkv, at.head), at.first_row, positions);
+    const Rows<const Bf16> k = key_rows(call.shape, call.k, at.head, visible.keys);
+    const Rows<const Bf16> v = value_rows(call.shape, call.k, at.head, visible.keys);
+    copy_tile<size, Tiles::rows>(k_tile, k, at.first_row);
+    copy_tile<size, Tiles::rows>(v_tile, v, at.first_row);
     const auto work = [&](int stage, int column, const Bf16* q_tile, const Bf16* dc_tile) {
-        if (column + columns <= at.row) {
+        if (visible.last(column + columns - 1) < at.row) {
             return;
         }
         const float* const sums_tile = numbers + 2 * stage * columns;
@@ -90,7 +95,7 @@ __global__ void __launch_bounds__(threads)
         Sums<Tiles::row_tiles, columns> p;
         set_zero(p);
         multiply_transposed<size>(k_tile + at.warp_row * pitch<size>, q_tile, p);
-        mask_transposed(p, at.row, column);
+        mask_transposed(p, visible, at.row, column);
         for_each_element<Tiles::row_tiles, columns>([&](int i, int n, int e, int, int c) {
             p.at[i][n][e] = probability(p.at[i][n][e], scale, sums_tile[c]);
         });
@@ -105,24 +110,25 @@ __global__ void __launch_bounds__(threads)
         multiply<size>(to_operand(ds), q_tile, dk);
     };
     static_assert(Tiles::rows % columns == 0, "a tile of rows begins where one of columns does");
+    const int first_query = visible.causal ? at.first_row : 0;
     const int group = call.shape.group;
     PIPETWIN_ROLLED
     for (int head = at.head * group; head < (at.head + 1) * group; ++head) {
         const Columns<Tiles> queries{stages,
-                                     query_rows(call.shape, call.qkv, head),
-                                     context_rows(call.shape, call.dcontext, head),
-                                     positions};
+                                     query_rows(call.shape, call.q, head),
+                                     context_rows(call.shape, call.dcontext, head)};
         const QueryNumbers<Tiles> query_numbers{row_numbers(call.shape, call.log_sums, head),
                                                 row_numbers(call.shape, call.row_dots, head),
                                                 positions,
                                                 numbers};
-        queries.for_each(at.first_row, positions, query_numbers, work);
+        queries.for_each(first_query, positions, query_numbers, work);
         __syncthreads();  // no warp reads the stages any more
     }
     const auto scaled = [=](int, int) { return scale; };
     const auto as_is = [](int, int) { return 1.0F; };
-    store_rows(dk, key_rows(call.shape, call.dqkv, at.head), at.row, positions, scaled);
-    store_rows(dv, value_rows(call.shape, call.dqkv, at.head), at.row, positions, as_is);
+    const int keys = call.shape.key_positions;
+    store_rows(dk, key_rows(call.shape, call.dk, at.head, keys), at.row, scaled);
+    store_rows(dv, value_rows(call.shape, call.dk, at.head, keys), at.row, as_is);
 }
 
 /// dQ = dS K scale for a tile of queries.
@@ -136,9 +142,10 @@ __global__ void __launch_bounds__(threads)
     Bf16* const dc_tile = q_tile + Tiles::row_elements;
     Bf16* const stages = dc_tile + Tiles::row_elements;
 
-    const int positions = call.shape.positions;
-    const WarpPlace at = warp_place<Tiles>(block_from_last(ceil_divide(positions, Tiles::rows)));
-    const int end_column = min(at.first_row + Tiles::rows, positions);
+    const int tiles = ceil_divide(call.shape.positions, Tiles::rows);
+    const WarpPlace at = warp_place<Tiles>(block_from_last(tiles));
+    const Rows<const Bf16> q = query_rows(call.shape, call.q, at.head);
+    const VisibleKeys visible = visible_keys(call.shape, at.head / call.shape.heads);
     RowNumbers<Tiles::row_tiles> log_sum;
     RowNumbers<Tiles::row_tiles> dot;
     PIPETWIN_UNROLL
@@ -146,7 +153,7 @@ __global__ void __launch_bounds__(threads)
         PIPETWIN_UNROLL
         for (int half = 0; half < 2; ++half) {
             const int r = at.row + 16 * i + 8 * half + lane_place().row;
-            const bool inside = r < positions;
+            const bool inside = r < q.count;
             log_sum.at[i][half] = inside ? row_numbers(call.shape, call.log_sums, at.head)[r] : 0;
             dot.at[i][half] = inside ? row_numbers(call.shape, call.row_dots, at.head)[r] : 0;
         }
@@ -154,24 +161,23 @@ __global__ void __launch_bounds__(threads)
     Sums<Tiles::row_tiles, size> dq;
     set_zero(dq);
 
+    copy_tile<size, Tiles::rows>(q_tile, q, at.first_row);
     copy_tile<size, Tiles::rows>(
-        q_tile, query_rows(call.shape, call.qkv, at.head), at.first_row, positions);
-    copy_tile<size, Tiles::rows>(
-        dc_tile, context_rows(call.shape, call.dcontext, at.head), at.first_row, positions);
+        dc_tile, context_rows(call.shape, call.dcontext, at.head), at.first_row);
     const int of_keys = key_value_head(call.shape, at.head);
     const Columns<Tiles> keys{stages,
-                              key_rows(call.shape, call.qkv, of_keys),
-                              value_rows(call.shape, call.qkv, of_keys),
-                              positions};
+                              key_rows(call.shape, call.k, of_keys, visible.keys),
+                              value_rows(call.shape, call.k, of_keys, visible.keys)};
+    const int end_column = visible.seen_before(at.first_row + Tiles::rows);
     keys.for_each(
         0, end_column, NoNumbers{}, [&](int, int column, const Bf16* k_tile, const Bf16* v_tile) {
-            if (column >= at.row + Tiles::warp_rows) {
+            if (column > visible.last(at.row + Tiles::warp_rows - 1)) {
                 return;
             }
             Sums<Tiles::row_tiles, columns> p;
             set_zero(p);
             multiply_transposed<size>(q_tile + at.warp_row * pitch<size>, k_tile, p);
-            mask_scores(p, at.row, column);
+            mask_scores(p, visible, at.row, column);
             // dP = dcontext V^T, dS = P * (dP - dot)
             Sums<Tiles::row_tiles, columns> ds;
             set_zero(ds);
@@ -183,7 +189,7 @@ __global__ void __launch_bounds__(threads)
             multiply<size>(to_operand(ds), k_tile, dq);
         });
     const auto scaled = [=](int, int) { return scale; };
-    store_rows(dq, query_rows(call.shape, call.dqkv, at.head), at.row, positions, scaled);
+    store_rows(dq, query_rows(call.shape, call.dq, at.head), at.row, scaled);
 }
 
 template <int size>

@@ -74,9 +74,10 @@ __global__ void __launch_bounds__(threads)
     PIPETWIN_DYNAMIC_SHARED(shared);
     Bf16* const q_tile = reinterpret_cast<Bf16*>(shared);
 
-    const int positions = call.shape.positions;
-    const WarpPlace at = warp_place<Tiles>(block_from_last(ceil_divide(positions, Tiles::rows)));
-    const int end_column = min(at.first_row + Tiles::rows, positions);
+    const int tiles = ceil_divide(call.shape.positions, Tiles::rows);
+    const WarpPlace at = warp_place<Tiles>(block_from_last(tiles));
+    const Rows<const Bf16> q = query_rows(call.shape, call.q, at.head);
+    const VisibleKeys visible = visible_keys(call.shape, at.head / call.shape.heads);
 
     Sums<Tiles::row_tiles, size> context;
     set_zero(context);
@@ -87,24 +88,25 @@ __global__ void __launch_bounds__(threads)
         softmax.sum.at[i][0] = softmax.sum.at[i][1] = 0;
     }
 
-    copy_tile<size, Tiles::rows>(
-        q_tile, query_rows(call.shape, call.qkv, at.head), at.first_row, positions);
+    copy_tile<size, Tiles::rows>(q_tile, q, at.first_row);
     const int of_keys = key_value_head(call.shape, at.head);
     const Columns<Tiles> keys{q_tile + Tiles::row_elements,
-                              key_rows(call.shape, call.qkv, of_keys),
-                              value_rows(call.shape, call.qkv, of_keys),
-                              positions};
-    keys.for_each(
-        0, end_column, NoNumbers{}, [&](int, int column, const Bf16* k_tile, const Bf16* v_tile) {
-            if (column < at.row + Tiles::warp_rows) {
-                Sums<Tiles::row_tiles, Tiles::columns> scores;
-                set_zero(scores);
-                multiply_transposed<size>(q_tile + at.warp_row * pitch<size>, k_tile, scores);
-                mask_scores(scores, at.row, column);
-                online_softmax(scores, softmax, context, scale * log2_e);
-                multiply<size>(to_operand(scores), v_tile, context);
-            }
-        });
+                              key_rows(call.shape, call.k, of_keys, visible.keys),
+                              value_rows(call.shape, call.k, of_keys, visible.keys)};
+    keys.for_each(0,
+                  visible.seen_before(at.first_row + Tiles::rows),
+                  NoNumbers{},
+                  [&](int, int column, const Bf16* k_tile, const Bf16* v_tile) {
+                      if (column > visible.last(at.row + Tiles::warp_rows - 1)) {
+                          return;
+                      }
+                      Sums<Tiles::row_tiles, Tiles::columns> scores;
+                      set_zero(scores);
+                      multiply_transposed<size>(q_tile + at.warp_row * pitch<size>, k_tile, scores);
+                      mask_scores(scores, visible, at.row, column);
+                      online_softmax(scores, softmax, context, scale * log2_e);
+                      multiply<size>(to_operand(scores), v_tile, context);
+                  });
 
     float* const log_sums = row_numbers(call.shape, call.log_sums, at.head);
     PIPETWIN_UNROLL
@@ -114,16 +116,15 @@ __global__ void __launch_bounds__(threads)
             const float sum = row_sum(softmax.sum.at[i][half]);
             softmax.sum.at[i][half] = sum;
             const int r = at.row + 16 * i + 8 * half + lane_place().row;
-            if (lane_place().column == 0 && r < positions) {
+            if (lane_place().column == 0 && r < q.count) {
                 log_sums[r] = softmax.largest.at[i][half] * scale + logf(sum);
             }
         }
     }
-    store_rows(context,
-               context_rows(call.shape, call.context, at.head),
-               at.row,
-               positions,
-               [&](int i, int half) { return 1 / softmax.sum.at[i][half]; });
+    store_rows(
+        context, context_rows(call.shape, call.context, at.head), at.row, [&](int i, int half) {
+            return 1 / softmax.sum.at[i][half];
+        });
 }
 
 template <int size>

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cuda_bf16.h>
@@ -16,7 +18,9 @@
 
 #include "exec/cuda/cudnn/cudnn_graph.h"
 #include "exec/cuda/runtime/check.h"
+#include "exec/cuda/runtime/owned.h"
 #include "tests/exec/cuda/cudnn/fake_cudnn.h"
+#include "tests/support/cuda_emulation/emulation.h"
 
 /// Which attention is taken, and what cuDNN is told, against a cuDNN that only remembers.
 namespace pipetwin::cuda {
@@ -29,6 +33,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr AttentionShape shape{2, 256, 3, 3, 64};
+/// With keys of another sequence.
+constexpr AttentionShape padded{2, 256, 3, 3, 64, 200};
 constexpr std::array directions{AttentionDirection::Forward, AttentionDirection::Backward};
 constexpr int forever = std::numeric_limits<int>::max();
 
@@ -52,19 +58,25 @@ struct Operands {
     std::vector<float> log_sums = std::vector<float>(8);
     std::vector<float> row_dots = log_sums;
     std::vector<float> workspace = log_sums;
+    std::vector<std::int32_t> lengths = std::vector<std::int32_t>(8);
 
-    CudnnAttention::Forward forward() {
-        return {.qkv = qkv.data(),
+    AttentionInputs inputs(const AttentionShape& of) {
+        AttentionInputs made = inputs_in_one(Real::BF16, of, qkv.data());
+        made.lengths = of.is_causal() ? nullptr : lengths.data();
+        return made;
+    }
+    CudnnAttention::Forward forward(const AttentionShape& of = shape) {
+        return {.inputs = inputs(of),
                 .context = context.data(),
                 .log_sums = log_sums.data(),
                 .workspace = workspace.data()};
     }
-    CudnnAttention::Backward backward() {
-        return {.qkv = qkv.data(),
+    CudnnAttention::Backward backward(const AttentionShape& of = shape) {
+        return {.inputs = inputs(of),
                 .context = context.data(),
                 .log_sums = log_sums.data(),
                 .dcontext = dcontext.data(),
-                .dqkv = dqkv.data(),
+                .gradients = gradients_in_one(Real::BF16, of, dqkv.data()),
                 .row_dots = row_dots.data(),
                 .workspace = workspace.data()};
     }
@@ -78,13 +90,16 @@ int number_of(CudnnAttention& attention,
     return plan ? plan->number : -1;
 }
 
-void run(CudnnAttention& attention, AttentionDirection direction, Operands& with) {
-    const int number = number_of(attention, direction);
-    ASSERT_GE(number, 0) << attention.describe(shape, direction);
+void run(CudnnAttention& attention,
+         AttentionDirection direction,
+         Operands& with,
+         const AttentionShape& of = shape) {
+    const int number = number_of(attention, direction, of);
+    ASSERT_GE(number, 0) << attention.describe(of, direction);
     if (direction == AttentionDirection::Forward) {
-        attention.forward(number, with.forward(), nullptr);
+        attention.forward(number, with.forward(of), nullptr);
     } else {
-        attention.backward(number, with.backward(), nullptr);
+        attention.backward(number, with.backward(of), nullptr);
     }
 }
 
@@ -119,11 +134,14 @@ TEST(CudnnAttention, TellsThePlansWorkspace) {
 }
 
 TEST(CudnnAttention, GivesEveryTensorOfTheGraphThatLiesInMemory) {
-    for (const AttentionDirection direction : directions) {
+    for (const auto& [of, direction] : {std::pair(shape, AttentionDirection::Forward),
+                                        std::pair(shape, AttentionDirection::Backward),
+                                        std::pair(padded, AttentionDirection::Forward),
+                                        std::pair(padded, AttentionDirection::Backward)}) {
         const FakeCudnn& cudnn = new_fake_cudnn();
         CudnnAttention attention = attention_on_fake();
         Operands operands;
-        ASSERT_NO_FATAL_FAILURE(run(attention, direction, operands));
+        ASSERT_NO_FATAL_FAILURE(run(attention, direction, operands, of));
         std::set<std::int64_t> names;
         for (const auto& [name, pointer] : cudnn.pack) {
             names.insert(name);
@@ -142,7 +160,7 @@ void expect_parts_side_by_side(const AttentionShape& wanted) {
     CudnnAttention attention = attention_on_fake();
     Operands operands;
     const int number = number_of(attention, AttentionDirection::Backward, wanted);
-    attention.backward(number, operands.backward(), nullptr);
+    attention.backward(number, operands.backward(wanted), nullptr);
     const auto at = [&](const std::vector<std::uint16_t>& data, int part) -> const void* {
         const std::int64_t behind = part == 0   ? 0
                                     : part == 1 ? wanted.query_width()
@@ -303,6 +321,28 @@ TEST(CudnnAttention, ThrowsWhereAPlanCannotBeExecuted) {
     EXPECT_EQ(cudnn.live_descriptors, descriptors);
 }
 
+TEST(CudnnAttention, GivesAPlanUpThatCannotBeExecuted) {
+    for (const AttentionDirection direction : directions) {
+        FakeCudnn& cudnn = new_fake_cudnn();
+        CudnnAttention attention = attention_on_fake();
+        Operands operands;
+        const Stream stream = make_stream();
+        const auto passes = [&](int number) {
+            return direction == AttentionDirection::Forward
+                       ? attention.passes(number, operands.forward(), stream.get())
+                       : attention.passes(number, operands.backward(), stream.get());
+        };
+        EXPECT_FALSE(attention.plan(shape, direction)->was_tried);
+        EXPECT_TRUE(passes(number_of(attention, direction)));
+        EXPECT_TRUE(attention.plan(shape, direction)->was_tried);
+        cudnn.refuses = true;
+        EXPECT_FALSE(passes(number_of(attention, direction, padded)));
+        EXPECT_EQ(attention.plan(padded, direction), std::nullopt);
+        EXPECT_THAT(attention.describe(padded, direction),
+                    StartsWith("own kernels: cudnnBackendExecute: CUDNN_STATUS_FAKED"));
+    }
+}
+
 TEST(CudnnAttention, MovesToAnotherStreamOnlyWhereItIsAnother) {
     const FakeCudnn& cudnn = new_fake_cudnn();
     CudnnAttention attention = attention_on_fake();
@@ -317,6 +357,15 @@ TEST(CudnnAttention, MovesToAnotherStreamOnlyWhereItIsAnother) {
     };
     const int first = calls_of_a_run();
     EXPECT_EQ(calls_of_a_run(), first - 1);
+}
+
+/// A fake that computes in the order of the emulated stream, which may touch device memory.
+void new_computing_cudnn() {
+    FakeCudnn& cudnn = new_fake_cudnn();
+    cudnn.computes = true;
+    cudnn.submit = [](cudaStream_t stream, std::function<void()> work) {
+        return emulation::submit(stream, std::move(work));
+    };
 }
 
 /// What the graphs say must be attention: computed operation by operation, against our own kernels,
@@ -340,42 +389,51 @@ void expect_what_our_kernels_compute(const AttentionShape& small) {
     Matrix dqkv(of_qkv);
     std::vector<float> log_sums(rows);
     std::vector<float> row_dots(rows);
+    std::vector<std::int32_t> lengths(static_cast<std::size_t>(small.samples), 1);
+    lengths.front() = small.key_positions() - 2;
+    AttentionInputs inputs = inputs_in_one(Real::BF16, small, qkv.data());
+    inputs.lengths = small.is_causal() ? nullptr : lengths.data();
     ASSERT_EQ(
-        attention_forward(Real::BF16, small, qkv.data(), context.data(), log_sums.data(), nullptr),
+        attention_forward(Real::BF16, small, inputs, context.data(), log_sums.data(), nullptr),
         cudaSuccess);
     ASSERT_EQ(attention_backward(Real::BF16,
                                  small,
-                                 qkv.data(),
+                                 inputs,
                                  context.data(),
                                  log_sums.data(),
                                  dcontext.data(),
-                                 dqkv.data(),
+                                 gradients_in_one(Real::BF16, small, dqkv.data()),
                                  row_dots.data(),
                                  nullptr),
               cudaSuccess);
 
-    new_fake_cudnn().computes = true;
+    new_computing_cudnn();
     CudnnAttention attention = attention_on_fake();
     Matrix its_context(elements);
     Matrix its_dqkv(of_qkv);
+    const AttentionGradients its_gradients = gradients_in_one(Real::BF16, small, its_dqkv.data());
     std::vector<float> its_log_sums(rows);
     std::vector<float> its_row_dots(rows);
     attention.forward(number_of(attention, AttentionDirection::Forward, small),
-                      {.qkv = qkv.data(),
+                      {.inputs = inputs,
                        .context = its_context.data(),
                        .log_sums = its_log_sums.data(),
                        .workspace = nullptr},
                       nullptr);
     attention.backward(number_of(attention, AttentionDirection::Backward, small),
-                       {.qkv = qkv.data(),
+                       {.inputs = inputs,
                         .context = its_context.data(),
                         .log_sums = its_log_sums.data(),
                         .dcontext = dcontext.data(),
-                        .dqkv = its_dqkv.data(),
+                        .gradients = its_gradients,
                         .row_dots = its_row_dots.data(),
                         .workspace = nullptr},
                        nullptr);
 
+    if (!small.is_causal()) {
+        ASSERT_EQ(clear_padding(Real::BF16, small, lengths.data(), its_gradients, nullptr),
+                  cudaSuccess);
+    }
     const auto floats = [](const Matrix& from) {
         std::vector<float> result;
         std::ranges::transform(from, std::back_inserter(result), __bfloat162float);
@@ -395,6 +453,62 @@ TEST(CudnnAttention, ComputesWhatOurKernelsCompute) {
 TEST(CudnnAttention, ComputesWhatOurKernelsComputeOfGroups) {
     expect_what_our_kernels_compute({2, 19, 4, 2, 16});
     expect_what_our_kernels_compute({1, 33, 4, 1, 24});
+}
+
+// The fake leaves NaN where products have lengths and a result lies outside, as cuDNN may.
+TEST(CudnnAttention, ComputesWhatOurKernelsComputeOfPaddedKeys) {
+    expect_what_our_kernels_compute({2, 19, 3, 3, 16, 19});
+    expect_what_our_kernels_compute({3, 12, 4, 2, 16, 12});
+}
+
+TEST(CudnnAttention, TakesKeysOfAnotherSequence) {
+    new_computing_cudnn();
+    CudnnAttention attention = attention_on_fake();
+    const AttentionShape small{2, 5, 2, 2, 8, 9};
+    const AttentionInputs inputs{.q_stride = 16, .k_stride = 40};
+    const auto problem = AttentionProblem::with_gradients_apart(small, inputs);
+    EXPECT_EQ(problem.dq_stride, 16);
+    EXPECT_EQ(problem.dk_stride, 32);
+    // Q is 0, so all keys weigh the same, and the context is the mean of the values.
+    std::vector<__nv_bfloat16> q(2 * 5 * 16);
+    std::vector<__nv_bfloat16> kv(2 * 9 * 40);
+    for (std::size_t row = 0; row < 18; ++row) {
+        for (std::size_t column = 16; column < 32; ++column) {
+            kv[row * 40 + column] = __float2bfloat16(static_cast<float>(row % 9));
+        }
+    }
+    const std::vector<std::int32_t> lengths{3, 9};
+    std::vector<__nv_bfloat16> context(q.size());
+    std::vector<float> log_sums(20);
+    const auto plan = attention.plan(problem, AttentionDirection::Forward);
+    ASSERT_TRUE(plan.has_value());
+    attention.forward(plan->number,
+                      {.inputs = {q.data(), kv.data(), 16, 40, lengths.data()},
+                       .context = context.data(),
+                       .log_sums = log_sums.data(),
+                       .workspace = nullptr},
+                      nullptr);
+    for (std::size_t i = 0; i < context.size(); ++i) {
+        EXPECT_EQ(__bfloat162float(context[i]), i < context.size() / 2 ? 1 : 4) << i;
+    }
+}
+
+TEST(CudnnAttention, AsksAgainForOtherStrides) {
+    new_fake_cudnn();
+    CudnnAttention attention = attention_on_fake();
+    const int in_one = number_of(attention, AttentionDirection::Backward, padded);
+    const AttentionInputs inputs{.q_stride = 192, .k_stride = 384};
+    const auto apart = attention.plan(AttentionProblem::with_gradients_apart(padded, inputs),
+                                      AttentionDirection::Backward);
+    ASSERT_TRUE(apart.has_value());
+    EXPECT_NE(apart->number, in_one);
+}
+
+TEST(CudnnAttention, GoesBackOverAnyNumberOfPaddedKeys) {
+    new_fake_cudnn().version = 91500;
+    AttentionShape odd = padded;
+    odd.positions = 300;
+    EXPECT_EQ(described(AttentionDirection::Backward, odd), "cuDNN 9.15.0");
 }
 
 }  // namespace cudnn_attention_test

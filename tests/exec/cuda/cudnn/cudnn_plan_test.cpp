@@ -94,10 +94,10 @@ class RealCudnn : public ::testing::Test {
     }
 
     std::size_t workspace_of_plan(const std::string& properties,
-                                  const AttentionShape& shape,
+                                  const AttentionProblem& problem,
                                   AttentionDirection direction) const {
         const CudnnDescriptor target = device(properties);
-        const CudnnGraph graph = attention_graph(cudnn(), nullptr, shape, direction);
+        const CudnnGraph graph = attention_graph(cudnn(), nullptr, problem, direction);
         return choose_plan(cudnn(), {.device = &target}, graph.graph, {.workspace_bytes = gibibyte})
             .workspace_bytes;
     }
@@ -124,10 +124,10 @@ class RealCudnn : public ::testing::Test {
 TEST_F(RealCudnn, TakesTheGraphs) {
     for (const int head_size : {16, 64, 128, 200}) {
         for (const AttentionDirection direction : directions) {
-            EXPECT_NO_THROW(
-                attention_graph(cudnn(), nullptr, {3, 300, 5, 5, head_size}, direction));
-            EXPECT_NO_THROW(
-                attention_graph(cudnn(), nullptr, {3, 300, 6, 2, head_size}, direction));
+            EXPECT_NO_THROW(attention_graph(
+                cudnn(), nullptr, AttentionShape{3, 300, 5, 5, head_size}, direction));
+            EXPECT_NO_THROW(attention_graph(
+                cudnn(), nullptr, AttentionShape{3, 300, 6, 2, head_size}, direction));
         }
     }
 }
@@ -135,14 +135,37 @@ TEST_F(RealCudnn, TakesTheGraphs) {
 TEST_F(RealCudnn, RefusesAGraphThatIsNone) {
     // What is seen to be accepted above would mean little if everything was.
     EXPECT_THROW(
-        attention_graph(cudnn(), nullptr, {3, -300, 5, 5, 64}, AttentionDirection::Forward),
+        attention_graph(
+            cudnn(), nullptr, AttentionShape{3, -300, 5, 5, 64}, AttentionDirection::Forward),
         CudaFailure);
 }
 
 TEST_F(RealCudnn, HasPlansForAmpereAndHopper) {
     for (const std::string& properties : {a100(), h100()}) {
         for (const AttentionDirection direction : directions) {
-            EXPECT_NO_THROW(workspace_of_plan(properties, {2, 300, 3, 3, 64}, direction));
+            EXPECT_NO_THROW(
+                workspace_of_plan(properties, AttentionShape{2, 300, 3, 3, 64}, direction));
+        }
+    }
+}
+
+/// An encoder's attention, with Q | K | V in one matrix, and a decoder's to another sequence, of
+/// lengths that are multiples of a tile and that are not.
+TEST_F(RealCudnn, HasPlansForPaddedKeys) {
+    for (const std::string& properties : {a100(), h100()}) {
+        for (const AttentionShape& shape : {AttentionShape{8, 1024, 16, 16, 64, 1024},
+                                            AttentionShape{4, 28, 4, 4, 32, 24},
+                                            AttentionShape{2, 300, 3, 3, 128, 77}}) {
+            const std::int64_t width = shape.query_width();
+            for (const AttentionInputs& inputs :
+                 {AttentionInputs{.q_stride = 3 * width, .k_stride = 3 * width},
+                  AttentionInputs{.q_stride = width, .k_stride = 2 * width}}) {
+                const auto problem = AttentionProblem::with_gradients_apart(shape, inputs);
+                for (const AttentionDirection direction : directions) {
+                    EXPECT_NO_THROW(workspace_of_plan(properties, problem, direction))
+                        << shape.positions << ' ' << static_cast<int>(direction);
+                }
+            }
         }
     }
 }
@@ -180,8 +203,8 @@ TEST_F(RealCudnn, KeepsTheGradientsOfAllScoresForABackwardThatRepeatsItsBits) {
 TEST_F(RealCudnn, SaysWhatIsAgainstAPlan) {
     const std::string properties = a100();
     const CudnnDescriptor target = device(properties);
-    const CudnnGraph graph =
-        attention_graph(cudnn(), nullptr, {2, 300, 3, 3, 64}, AttentionDirection::Backward);
+    const CudnnGraph graph = attention_graph(
+        cudnn(), nullptr, AttentionShape{2, 300, 3, 3, 64}, AttentionDirection::Backward);
     try {
         choose_plan(cudnn(), {.device = &target}, graph.graph, {.workspace_bytes = 1000});
         FAIL() << "a backward in 1000 bytes";
@@ -282,7 +305,7 @@ TEST_F(RealCudnn, RefusesAConvolutionWhoseResultHasAnotherSize) {
 
 TEST_F(RealCudnn, IsPassedOverWhereItFindsNoGpu) {
     CudnnAttention attention(load_cudnn(), {.compute_capability = 90});
-    EXPECT_THAT(attention.describe({2, 300, 3, 3, 64}, AttentionDirection::Forward),
+    EXPECT_THAT(attention.describe(AttentionShape{2, 300, 3, 3, 64}, AttentionDirection::Forward),
                 HasSubstr("own kernels: cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED"));
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 
@@ -41,9 +43,7 @@ class Elements {
 
     void load(const void* from) {
         for (std::size_t i = 0; i < memory_.size(); ++i) {
-            memory_[i] = type_ == CUDNN_DATA_BFLOAT16
-                             ? double{__bfloat162float(static_cast<const __nv_bfloat16*>(from)[i])}
-                             : double{static_cast<const float*>(from)[i]};
+            memory_[i] = number(from, i);
         }
     }
     template <class F>
@@ -60,6 +60,16 @@ class Elements {
     }
 
   private:
+    double number(const void* from, std::size_t i) const {
+        switch (type_) {
+            case CUDNN_DATA_BFLOAT16:
+                return __bfloat162float(static_cast<const __nv_bfloat16*>(from)[i]);
+            case CUDNN_DATA_INT32:
+                return static_cast<const std::int32_t*>(from)[i];
+            default:
+                return static_cast<const float*>(from)[i];
+        }
+    }
     std::size_t place(const Index& index) const {
         std::int64_t offset = 0;
         for (std::size_t i = 0; i < index.size(); ++i) {
@@ -113,6 +123,10 @@ double binary(cudnnPointwiseMode_t f, double x, double y) {
             return x / y;
         case CUDNN_POINTWISE_CMP_GE:
             return x >= y ? 1 : 0;
+        case CUDNN_POINTWISE_CMP_LT:
+            return x < y ? 1 : 0;
+        case CUDNN_POINTWISE_LOGICAL_AND:
+            return x != 0 && y != 0 ? 1 : 0;
         default:
             throw std::logic_error("no such function of two numbers: " + std::to_string(f));
     }
@@ -228,16 +242,38 @@ class Evaluation {
         const Elements a = input(operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC);
         const Elements b = input(operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC);
         Elements c = output(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+        const FakeDescriptor& kind = operation.descriptor(CUDNN_ATTR_OPERATION_MATMUL_DESC);
+        const double outside = kind.has(CUDNN_ATTR_MATMUL_PADDING_VALUE)
+                                   ? kind.one<double>(CUDNN_ATTR_MATMUL_PADDING_VALUE)
+                                   : std::numeric_limits<double>::quiet_NaN();
+        const auto rows = lengths(operation, CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC);
+        const auto columns = lengths(operation, CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC);
+        const auto inner = lengths(operation, CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC);
         for_each_index(c.sizes(), [&](const Index& at) {
+            if (at[2] >= rows(at[0]) || at[3] >= columns(at[0])) {
+                c.at(at) = outside;
+                return;
+            }
             // Matrices of which b has fewer are shared by neighbours.
             const std::int64_t of_b = at[1] * b.sizes()[1] / c.sizes()[1];
             double sum = 0;
-            for (std::int64_t k = 0; k < a.sizes()[3]; ++k) {
+            for (std::int64_t k = 0; k < std::min(a.sizes()[3], inner(at[0])); ++k) {
                 sum += a.at({at[0], at[1], at[2], k}) * b.at({at[0], of_b, k, at[3]});
             }
             c.at(at) = sum;
         });
         keep(c);
+    }
+
+    /// The length that a product has for a sample in the place of its matrices' size.
+    std::function<std::int64_t(std::int64_t)> lengths(const FakeDescriptor& operation,
+                                                      cudnnBackendAttributeName_t name) const {
+        if (!operation.has(name)) {
+            return [](std::int64_t) { return std::numeric_limits<std::int64_t>::max(); };
+        }
+        return [of = input(operation, name)](std::int64_t sample) {
+            return static_cast<std::int64_t>(of.at({sample, 0, 0, 0}));
+        };
     }
 
     void pointwise(const FakeDescriptor& operation) {

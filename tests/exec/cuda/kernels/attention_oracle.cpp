@@ -41,7 +41,10 @@ double dot(const double* a, const double* b, int size) {
     return sum;
 }
 
-Exact exact(const Sizes& sizes, Doubles qkv, Doubles dcontext) {
+Exact exact(const Sizes& sizes,
+            Doubles qkv,
+            Doubles dcontext,
+            const std::vector<std::int32_t>& lengths) {
     const std::size_t width = sizes.width();
     const int size = sizes.head_size;
     const double scale = 1 / std::sqrt(size);
@@ -61,8 +64,9 @@ Exact exact(const Sizes& sizes, Doubles qkv, Doubles dcontext) {
             for (int t = 0; t < sizes.positions; ++t) {
                 Doubles p;
                 Doubles dp;
+                const int keys = lengths.empty() ? t + 1 : lengths[std::size_t(s)];
                 const double* const dc = row_of(dcontext, row(t), width, column);
-                for (int u = 0; u <= t; ++u) {
+                for (int u = 0; u < keys; ++u) {
                     p.push_back(dot(part(qkv, t, 0), part(qkv, u, 1), size) * scale);
                     dp.push_back(dot(dc, part(qkv, u, 2), size));
                 }
@@ -76,8 +80,8 @@ Exact exact(const Sizes& sizes, Doubles qkv, Doubles dcontext) {
                 for (double& score : p) {
                     score = std::exp(score - log_sum);
                 }
-                const double mean = dot(p.data(), dp.data(), t + 1);
-                for (int u = 0; u <= t; ++u) {
+                const double mean = dot(p.data(), dp.data(), keys);
+                for (int u = 0; u < keys; ++u) {
                     const double probability = p[std::size_t(u)];
                     const double ds = probability * (dp[std::size_t(u)] - mean) * scale;
                     add(probability,

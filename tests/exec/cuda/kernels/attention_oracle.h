@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <ostream>
 #include <vector>
 
@@ -36,10 +37,13 @@ struct Exact {
     Doubles dqkv;
 };
 
-/// P = softmax(S) over the keys that do not come after the query, S = Q K^T / sqrt(size);
-/// dS = P * (dP - rowsum(dP * P)), dP = dC V^T. Head h reads keys and values number h / (heads /
-/// key_value_heads).
-Exact exact(const Sizes& sizes, Doubles qkv, Doubles dcontext);
+/// P = softmax(S) over the keys that do not come after the query, or over the first `lengths` keys
+/// of each sample, S = Q K^T / sqrt(size); dS = P * (dP - rowsum(dP * P)), dP = dC V^T. Head h
+/// reads keys and values number h / (heads / key_value_heads).
+Exact exact(const Sizes& sizes,
+            Doubles qkv,
+            Doubles dcontext,
+            const std::vector<std::int32_t>& lengths = {});
 
 double dot(const double* a, const double* b, int size);
 

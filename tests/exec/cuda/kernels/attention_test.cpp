@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <cuda_bf16.h>
@@ -79,8 +80,11 @@ class Buffer : public DeviceArray<T> {
 
 template <class T>
 struct Problem {
-    explicit Problem(const Sizes& of, double largest = 2)
+    /// Causal without lengths; with these, each query sees that many keys of its sample.
+    explicit Problem(const Sizes& of, double largest = 2, std::vector<std::int32_t> keys_seen = {})
         : sizes(of),
+          lengths(std::move(keys_seen)),
+          lengths_on_device(lengths),
           qkv(of.rows() * of.qkv_width()),
           dcontext(of.rows() * of.width()),
           context(of.rows() * of.width()),
@@ -91,23 +95,34 @@ struct Problem {
         dcontext.fill(1, 2);
     }
 
+    AttentionShape shape() const {
+        AttentionShape made = sizes.shape();
+        made.padded_keys = lengths.empty() ? 0 : sizes.positions;
+        return made;
+    }
+
+    AttentionInputs inputs() const {
+        AttentionInputs made = inputs_in_one(real_of<T>, shape(), qkv.data());
+        made.lengths = lengths.empty() ? nullptr : lengths_on_device.data();
+        return made;
+    }
+
     void forward() {
-        ASSERT_EQ(
-            attention_forward(
-                real_of<T>, sizes.shape(), qkv.data(), context.data(), log_sums.data(), nullptr),
-            cudaSuccess);
+        ASSERT_EQ(attention_forward(
+                      real_of<T>, shape(), inputs(), context.data(), log_sums.data(), nullptr),
+                  cudaSuccess);
         context.expect_guarded();
         log_sums.expect_guarded();
     }
 
     void backward() {
         ASSERT_EQ(attention_backward(real_of<T>,
-                                     sizes.shape(),
-                                     qkv.data(),
+                                     shape(),
+                                     inputs(),
                                      context.data(),
                                      log_sums.data(),
                                      dcontext.data(),
-                                     dqkv.data(),
+                                     gradients_in_one(real_of<T>, shape(), dqkv.data()),
                                      scratch.data(),
                                      nullptr),
                   cudaSuccess);
@@ -126,6 +141,8 @@ struct Problem {
     }
 
     Sizes sizes;
+    std::vector<std::int32_t> lengths;
+    DeviceArray<std::int32_t> lengths_on_device;
     Buffer<T> qkv;
     Buffer<T> dcontext;
     Buffer<T> context;
@@ -135,8 +152,10 @@ struct Problem {
 };
 
 template <class T>
-Problem<T> both_ways(const Sizes& sizes, double largest = 2) {
-    Problem<T> run(sizes, largest);
+Problem<T> both_ways(const Sizes& sizes,
+                     double largest = 2,
+                     std::vector<std::int32_t> lengths = {}) {
+    Problem<T> run(sizes, largest, std::move(lengths));
     run.forward();
     run.backward();
     return run;
@@ -144,7 +163,7 @@ Problem<T> both_ways(const Sizes& sizes, double largest = 2) {
 
 template <class T>
 void expect_exact(const Problem<T>& run, double tolerance) {
-    const Exact expected = exact(run.sizes, run.qkv.numbers(), run.dcontext.numbers());
+    const Exact expected = exact(run.sizes, run.qkv.numbers(), run.dcontext.numbers(), run.lengths);
     EXPECT_LE(relative_error(run.context.numbers(), expected.context), tolerance);
     EXPECT_LE(relative_error(run.log_sums.numbers(), expected.log_sums), fp32_tolerance);
     EXPECT_LE(relative_error(run.dqkv.numbers(), expected.dqkv), tolerance);
@@ -244,6 +263,25 @@ INSTANTIATE_TEST_SUITE_P(Groups,
                                            Sizes{1, 70, 3, 1, 80},
                                            Sizes{1, 70, 2, 1, 256}));
 
+/// Each sample sees as many keys as its sequence has, or fewer: 1, a part of a tile, whole tiles.
+TEST(CudaAttentionLengths, SayWhichKeysAreSeen) {
+    struct Case {
+        Sizes sizes;
+        std::vector<std::int32_t> lengths;
+    };
+    for (const auto& [sizes, lengths] : {Case{{3, 7, 2, 2, 8}, {1, 3, 7}},
+                                         Case{{2, 130, 2, 2, 16}, {65, 128}},
+                                         Case{{2, 70, 4, 2, 64}, {70, 33}},
+                                         Case{{1, 200, 2, 1, 32}, {64}},
+                                         Case{{1, 100, 2, 1, 128}, {90}},
+                                         Case{{1, 70, 3, 1, 80}, {41}},
+                                         Case{{1, 40, 1, 1, 256}, {9}}}) {
+        SCOPED_TRACE(::testing::Message() << sizes);
+        expect_exact(both_ways<float>(sizes, 2, lengths), fp32_tolerance);
+        expect_exact(both_ways<Bf16>(sizes, 2, lengths), bf16_tolerance);
+    }
+}
+
 /// Bit by bit, of matrices as numbers.
 bool same_columns(const Doubles& a, const Sizes& of_a, const Doubles& b, const Sizes& of_b) {
     return part_of(a, of_a, 0) == part_of(b, of_b, 0);
@@ -322,20 +360,18 @@ TEST(CudaAttentionAlignment, DecidesThePathNotTheResult) {
     Buffer<Bf16> qkv(moved.qkv.size() + 1);
     Buffer<Bf16> dqkv(moved.qkv.size() + 1);
     qkv.put(1, aligned.qkv.elements());
-    ASSERT_EQ(attention_forward(Real::BF16,
-                                sizes.shape(),
-                                qkv.data() + 1,
-                                moved.context.data(),
-                                moved.log_sums.data(),
-                                nullptr),
+    const AttentionShape shape = sizes.shape();
+    const AttentionInputs inputs = inputs_in_one(Real::BF16, shape, qkv.data() + 1);
+    ASSERT_EQ(attention_forward(
+                  Real::BF16, shape, inputs, moved.context.data(), moved.log_sums.data(), nullptr),
               cudaSuccess);
     ASSERT_EQ(attention_backward(Real::BF16,
-                                 sizes.shape(),
-                                 qkv.data() + 1,
+                                 shape,
+                                 inputs,
                                  moved.context.data(),
                                  moved.log_sums.data(),
                                  moved.dcontext.data(),
-                                 dqkv.data() + 1,
+                                 gradients_in_one(Real::BF16, shape, dqkv.data() + 1),
                                  moved.scratch.data(),
                                  nullptr),
               cudaSuccess);
@@ -426,12 +462,11 @@ TYPED_TEST(CudaAttentionCausality, EarlierQueriesChangeNoBitOfLaterKeys) {
 // ------------------------------------------------------------------------------------------------
 
 cudaError_t forward_of(Real real, const AttentionShape& shape) {
-    return attention_forward(real, shape, nullptr, nullptr, nullptr, nullptr);
+    return attention_forward(real, shape, {}, nullptr, nullptr, nullptr);
 }
 
 cudaError_t backward_of(Real real, const AttentionShape& shape) {
-    return attention_backward(
-        real, shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+    return attention_backward(real, shape, {}, nullptr, nullptr, nullptr, {}, nullptr, nullptr);
 }
 
 TEST(CudaAttentionRefusal, NamesAnInvalidValue) {

@@ -347,15 +347,15 @@ TEST_P(CudaGpt2, AttentionAndItsGradient) {
     const Operand dqkv({real()}, m.rows() * 3 * m.width);
     const DeviceArray<float> log_sums(index(m.rows() * m.heads));
     const DeviceArray<float> scratch(index(attention_backward_scratch(shape)));
-    expect_ok(
-        attention_forward(real(), shape, qkv.data(), context.data(), log_sums.data(), nullptr));
+    const AttentionInputs inputs = inputs_in_one(real(), shape, qkv.data());
+    expect_ok(attention_forward(real(), shape, inputs, context.data(), log_sums.data(), nullptr));
     expect_ok(attention_backward(real(),
                                  shape,
-                                 qkv.data(),
+                                 inputs,
                                  context.data(),
                                  log_sums.data(),
                                  dcontext.data(),
-                                 dqkv.data(),
+                                 gradients_in_one(real(), shape, dqkv.data()),
                                  scratch.data(),
                                  nullptr));
     const std::int64_t size = m.width / m.heads;
