@@ -37,7 +37,7 @@ Schedule read_schedule(const CheckOptions& options, Console& console) {
             ErrorKind::Usage,
             "--set " + options.common.overrides.front().key,
             fmt::format("'{}' is not a scenario, so it has no keys to set", options.file.string()),
-            "leave the option out, or check a scenario *.toml");
+            "leave --set and --seed out, or check a scenario *.toml");
     }
     return read_schedule_file(options.file);
 }

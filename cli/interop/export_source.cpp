@@ -58,7 +58,7 @@ ExportSource::ExportSource(std::filesystem::path path,
         throw Error(ErrorKind::Usage,
                     overrides_.empty() ? "--profile" : "--set " + overrides_.front().key,
                     fmt::format("'{}' is not a scenario, so it has no keys to set", path_.string()),
-                    "leave the option out, or export a scenario");
+                    "leave --set and --seed out, or export a scenario");
     }
     std::error_code ignored;
     if (!std::filesystem::exists(path_, ignored)) {
