@@ -72,7 +72,7 @@ void require_nccl(const exec::LaunchedProcess& launched, const ScenarioParts& sc
     if (!exec::traits(scenario.cluster.backend).needs_gpu) {
         throw Error(ErrorKind::Unavailable,
                     "torchrun",
-                    "starts no MPI, and NCCL goes from GPU to GPU only",
+                    "it starts no MPI, and NCCL connects only GPUs",
                     "set cluster.backend = \"cuda\", or start the processes with mpirun, srun, or "
                     "'pipetwin launch --ranks N' on one machine");
     }
@@ -89,7 +89,7 @@ void refuse_without_transport(const exec::LaunchedProcess& launched,
     if (exec::traits(scenario.cluster.backend).needs_gpu && scenario.cluster.emulate_links) {
         throw Error(ErrorKind::Infeasible,
                     "cluster.emulate_links",
-                    "links between the GPUs of several processes are what they are",
+                    "links between the GPUs of several processes cannot be emulated",
                     "leave it out, or train in one process");
     }
     if (by_nccl_alone(launched)) {
@@ -188,16 +188,16 @@ std::optional<exec::LaunchedProcess> one_of_several() {
     return process && process->count > 1 ? process : std::nullopt;
 }
 
-void expect_processes(int count, const SettledScenario& scenario) {
+void expect_processes(int count, const SettledScenario& scenario, std::string_view place) {
     const int stages = scenario.pipeline.stages;
     const int replicas = scenario.pipeline.data_parallel;
     if (count != stages * replicas) {
         throw Error(
             ErrorKind::Usage,
-            "processes",
+            std::string(place),
             fmt::format(
-                "{} were started, expected {}: pipeline.stages = {}{}",
-                count,
+                "{}, expected {}: pipeline.stages = {}{}",
+                counted(count, "process"),
                 stages * replicas,
                 stages,
                 replicas > 1 ? fmt::format(" times pipeline.data_parallel = {}", replicas) : ""),
@@ -210,7 +210,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
     // Without MPI no host knows what is wrong on another one.
     const bool speaks = by_nccl_alone(launched) ? launched.local_index == 0 : launched.index == 0;
     try {
-        expect_processes(launched.count, scenario);
+        expect_processes(launched.count, scenario, "processes");
         refuse_without_transport(launched, scenario);
     } catch (const Error& error) {
         if (speaks) {
@@ -222,7 +222,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
     if (joined_->size() != launched.count || joined_->index() != launched.index) {
         throw Error(ErrorKind::Unavailable,
                     "MPI",
-                    fmt::format("this process is {} of {} by its environment, but {} of {} for MPI",
+                    fmt::format("this process is {} of {} by its environment, but {} of {} by MPI",
                                 launched.index,
                                 launched.count,
                                 joined_->index(),
@@ -405,7 +405,7 @@ void Processes::run(Console& console, const std::function<void()>& work) {
         throw Error(ErrorKind::WorkerFailed,
                     fmt::format("process {}", group_->index()),
                     "another process has ended without a word",
-                    "look at what its host says");
+                    "look at the output on its host");
     }
     std::vector<LastWord> words;
     for (const auto& each : *all) {

@@ -122,8 +122,8 @@ void MetricsFile::tell_dropped() {
     const std::int64_t dropped = file_.dropped();
     if (dropped > told_dropped_) {
         tell_(fmt::format(
-            "{}: {} dropped, as the disk has had no room for too long; training goes "
-            "on, and checkpoints do not need them",
+            "{}: {} dropped, because the disk has been full for too long; training continues, and "
+            "checkpoints do not need them",
             file_.path().string(),
             told_dropped_ == 0 && has_failed_
                 ? "lines are"

@@ -92,7 +92,7 @@ TEST_F(GrowingFileTest, OfMetricsTellsThatLinesAreDroppedAndHowMany) {
     ASSERT_EQ(told.size(), 2U);
     EXPECT_THAT(told[0], HasSubstr("training continues, its lines are written later"));
     EXPECT_THAT(told[1],
-                HasSubstr("metrics.jsonl: lines are dropped, as the disk has had no room"));
+                HasSubstr("metrics.jsonl: lines are dropped, because the disk has been full"));
     metrics.add(report_of(steps));
     const std::string lines = content_of(path);
     const auto written = std::ranges::count(lines, '\n');
