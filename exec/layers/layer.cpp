@@ -14,6 +14,12 @@
 #include "exec/base/normal_numbers.h"
 
 namespace pipetwin::exec {
+namespace {
+
+/// Numbers that are drawn at a time.
+constexpr std::int64_t small_piece = std::int64_t{1} << 14U;
+
+}  // namespace
 
 ParameterMaker::ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings)
     : arena_(arena), kernels_(kernels), settings_(settings) {}
@@ -74,29 +80,34 @@ void ParameterMaker::in_pieces_of(std::int64_t size,
     in_pieces(size, kernels_.are_immediate() ? piece : std::max(size, std::int64_t{1}), work);
 }
 
-/// Gives the value and its exact copies their first numbers, a few at a time. `Number` is the type
-/// of the copies: what is drawn is rounded to it, and from it to the type of the value.
+/// As `in_pieces_of`, by as few numbers as a thread's stack has room for.
+void ParameterMaker::in_small_pieces_of(
+    std::int64_t size, const std::function<void(const ElementRange&)>& work) const {
+    in_pieces_of(size, [&](const ElementRange& piece) {
+        for (std::int64_t begin = piece.begin; begin < piece.end(); begin += small_piece) {
+            work(common(piece, {.begin = begin, .size = small_piece}));
+        }
+    });
+}
+
+/// Gives the value and its exact copies their first numbers. `Number` is the type of the copies:
+/// what is drawn is rounded to it, and from it to the type of the value.
 template <class Number>
 void ParameterMaker::draw(Parameter& parameter, const Drawing& drawing) const {
-    constexpr std::int64_t at_once = std::int64_t{1} << 14U;
-    const auto is_here = [](const Tensor& tensor) { return !tensor.empty(); };
     const ElementRange whole{.begin = 0, .size = parameter.value.size()};
     const ElementRange own = parameter.share.value_or(whole);
-    in_pieces_of(whole.size, [&](const ElementRange& piece) {
-        std::array<Number, at_once> memory;
-        for (std::int64_t begin = piece.begin; begin < piece.end(); begin += at_once) {
-            const ElementRange some = common(piece, {.begin = begin, .size = at_once});
-            const std::span<Number> numbers(memory.data(), as_index(some.size));
-            draw(drawing, static_cast<std::uint64_t>(begin), numbers);
-            kernels_.upload(std::span<const Number>(numbers), part_of(View(parameter.value), some));
-            const ElementRange kept = common(some, own);
-            for (Tensor* const copy : {&parameter.master, &parameter.average}) {
-                if (is_here(*copy) && kept.size > 0) {
-                    kernels_.upload(
-                        std::span<const Number>(numbers).subspan(as_index(kept.begin - some.begin),
-                                                                 as_index(kept.size)),
-                        part_of(View(*copy), {.begin = kept.begin - own.begin, .size = kept.size}));
-                }
+    in_small_pieces_of(whole.size, [&](const ElementRange& piece) {
+        std::array<Number, small_piece> memory;
+        const std::span<Number> numbers(memory.data(), as_index(piece.size));
+        draw(drawing, static_cast<std::uint64_t>(piece.begin), numbers);
+        kernels_.upload(std::span<const Number>(numbers), part_of(View(parameter.value), piece));
+        const ElementRange kept = common(piece, own);
+        for (Tensor* const copy : {&parameter.master, &parameter.average}) {
+            if (!copy->empty() && kept.size > 0) {
+                kernels_.upload(
+                    std::span<const Number>(numbers).subspan(as_index(kept.begin - piece.begin),
+                                                             as_index(kept.size)),
+                    part_of(View(*copy), {.begin = kept.begin - own.begin, .size = kept.size}));
             }
         }
     });
@@ -120,9 +131,11 @@ void ParameterMaker::draw(Parameter& parameter,
         draw<float>(parameter, drawing);
     }
     if (settings_.first_begins_at != 0 && !parameter.first.empty()) {
-        kernels_.upload(
-            std::vector<double>(as_index(parameter.first.size()), settings_.first_begins_at),
-            parameter.first);
+        const std::vector<double> equal(small_piece, settings_.first_begins_at);
+        in_small_pieces_of(parameter.first.size(), [&](const ElementRange& piece) {
+            kernels_.upload(std::span(equal).first(as_index(piece.size)),
+                            part_of(View(parameter.first), piece));
+        });
     }
 }
 

@@ -172,6 +172,8 @@ class ParameterMaker {
     Parameter allocate(const std::string& name, std::int64_t rows, std::int64_t columns, Uses uses);
     void in_pieces_of(std::int64_t size,
                       const std::function<void(const ElementRange&)>& work) const;
+    void in_small_pieces_of(std::int64_t size,
+                            const std::function<void(const ElementRange&)>& work) const;
     void draw(Parameter& parameter, const RandomStream& stream, Role role, int inputs) const;
     /// What the numbers of one parameter depend on beside the settings: its role, and its shape.
     struct Drawing {
