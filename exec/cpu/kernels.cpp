@@ -108,6 +108,8 @@ class CpuKernels final : public Kernels {
   public:
     const WindowKernels& windows() const override { return cpu_window_kernels(); }
 
+    bool are_immediate() const override { return true; }
+
     void fill_zero(View y) const override {
         std::memset(y.data, 0, count(y.size()) * size_of(y.dtype));
     }

@@ -177,6 +177,9 @@ class Kernels {
     /// Windows over images. Throws Error(Unavailable) where the device has none.
     virtual const WindowKernels& windows() const;
 
+    /// Whether a call has done its work when it returns, and several threads may call at once.
+    virtual bool are_immediate() const { return false; }
+
     /// y = 0.
     virtual void fill_zero(View y) const = 0;
     /// Copies host numbers to the device, converted to the type of y.

@@ -8,14 +8,17 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "exec/base/divided_work.h"
 
 namespace pipetwin::exec {
 namespace {
 
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20U;
+constexpr std::int64_t touched_at_once = 2 * huge_page;
 
 class HostMemory final : public Memory {
   public:
@@ -33,7 +36,10 @@ class HostMemory final : public Memory {
         if (large) {
             ::madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE);
         }
-        std::memset(block, 0, bytes);
+        in_pieces(
+            static_cast<std::int64_t>(bytes), touched_at_once, [&](const ElementRange& piece) {
+                std::memset(static_cast<std::byte*>(block) + piece.begin, 0, as_index(piece.size));
+            });
         return block;
     }
 

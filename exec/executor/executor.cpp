@@ -12,6 +12,7 @@
 #include "core/plan/routes.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
+#include "exec/base/divided_work.h"
 #include "exec/data/sources.h"
 #include "exec/device/kernels.h"
 #include "exec/device/paced_device.h"
@@ -128,6 +129,7 @@ Executor::Impl::Impl(Plan plan_to_walk,
     const std::vector<int> cores = place.cores.empty() ? allowed_cores() : place.cores;
     const bool own_core = !is_emulated && !place.shares_cores && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
+    const WorkDivision division(!group().is_alone() && place.cores.empty() ? 1 : cores.size());
     connect();
     clock.ask(group());
     const Worker::Settings settings{.options = &options,

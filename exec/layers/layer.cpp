@@ -1,5 +1,7 @@
 #include "exec/layers/layer.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <string>
@@ -8,8 +10,16 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "exec/base/divided_work.h"
+#include "exec/base/normal_numbers.h"
 
 namespace pipetwin::exec {
+namespace {
+
+/// Numbers that are drawn at a time.
+constexpr std::int64_t small_piece = std::int64_t{1} << 14U;
+
+}  // namespace
 
 ParameterMaker::ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings)
     : arena_(arena), kernels_(kernels), settings_(settings) {}
@@ -21,7 +31,9 @@ Parameter ParameterMaker::allocate(const std::string& name,
     const NumberFormat& format = settings_.format;
     const auto zeros = [&](DType type, std::int64_t height, std::int64_t width, MemoryKind kind) {
         Tensor tensor = arena_.allocate(type, height, width, kind);
-        kernels_.fill_zero(tensor);
+        in_pieces_of(tensor.size(), [&](const ElementRange& piece) {
+            kernels_.fill_zero(part_of(View(tensor), piece));
+        });
         return tensor;
     };
     const auto tensor_of = [&](DType type, MemoryKind kind) {
@@ -60,6 +72,47 @@ Parameter ParameterMaker::allocate(const std::string& name,
     return parameter;
 }
 
+/// Calls work(piece) for all pieces of so many elements, at the same time where the device lets
+/// several threads call its kernels.
+void ParameterMaker::in_pieces_of(std::int64_t size,
+                                  const std::function<void(const ElementRange&)>& work) const {
+    constexpr std::int64_t piece = std::int64_t{1} << 18U;
+    in_pieces(size, kernels_.are_immediate() ? piece : std::max(size, std::int64_t{1}), work);
+}
+
+/// As `in_pieces_of`, by as few numbers as a thread's stack has room for.
+void ParameterMaker::in_small_pieces_of(
+    std::int64_t size, const std::function<void(const ElementRange&)>& work) const {
+    in_pieces_of(size, [&](const ElementRange& piece) {
+        for (std::int64_t begin = piece.begin; begin < piece.end(); begin += small_piece) {
+            work(common(piece, {.begin = begin, .size = small_piece}));
+        }
+    });
+}
+
+/// Gives the value and its exact copies their first numbers. `Number` is the type of the copies:
+/// what is drawn is rounded to it, and from it to the type of the value.
+template <class Number>
+void ParameterMaker::draw(Parameter& parameter, const Drawing& drawing) const {
+    const ElementRange whole{.begin = 0, .size = parameter.value.size()};
+    const ElementRange own = parameter.share.value_or(whole);
+    in_small_pieces_of(whole.size, [&](const ElementRange& piece) {
+        std::array<Number, small_piece> memory;
+        const std::span<Number> numbers(memory.data(), as_index(piece.size));
+        draw(drawing, static_cast<std::uint64_t>(piece.begin), numbers);
+        kernels_.upload(std::span<const Number>(numbers), part_of(View(parameter.value), piece));
+        const ElementRange kept = common(piece, own);
+        for (Tensor* const copy : {&parameter.master, &parameter.average}) {
+            if (!copy->empty() && kept.size > 0) {
+                kernels_.upload(
+                    std::span<const Number>(numbers).subspan(as_index(kept.begin - piece.begin),
+                                                             as_index(kept.size)),
+                    part_of(View(*copy), {.begin = kept.begin - own.begin, .size = kept.size}));
+            }
+        }
+    });
+}
+
 void ParameterMaker::draw(Parameter& parameter,
                           const RandomStream& stream,
                           Role role,
@@ -67,27 +120,22 @@ void ParameterMaker::draw(Parameter& parameter,
     if (!settings_.draws) {
         return;
     }
-    std::vector<double> values(as_index(parameter.value.size()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] =
-            draw(stream, role, inputs, {parameter.value.rows(), parameter.value.columns()}, i);
-    }
-    kernels_.upload(values, parameter.value);
-    std::span<const double> exact(values);
-    if (parameter.share && parameter.share->size > 0) {
-        exact = exact.subspan(as_index(parameter.share->begin), as_index(parameter.share->size));
-    } else if (parameter.share) {
-        exact = {};  // another replica has all of its state
-    }
-    for (Tensor* const copy : {&parameter.master, &parameter.average}) {
-        if (!copy->empty()) {
-            kernels_.upload(exact, *copy);
-        }
+    const Drawing drawing{.stream = stream,
+                          .role = role,
+                          .inputs = inputs,
+                          .rows = parameter.value.rows(),
+                          .columns = parameter.value.columns()};
+    if (settings_.format.exact() == DType::F64) {
+        draw<double>(parameter, drawing);
+    } else {
+        draw<float>(parameter, drawing);
     }
     if (settings_.first_begins_at != 0 && !parameter.first.empty()) {
-        kernels_.upload(
-            std::vector<double>(as_index(parameter.first.size()), settings_.first_begins_at),
-            parameter.first);
+        const std::vector<double> equal(small_piece, settings_.first_begins_at);
+        in_small_pieces_of(parameter.first.size(), [&](const ElementRange& piece) {
+            kernels_.upload(std::span(equal).first(as_index(piece.size)),
+                            part_of(View(parameter.first), piece));
+        });
     }
 }
 
@@ -154,38 +202,45 @@ RandomStream ParameterMaker::dropout_stream() {
         .of(static_cast<std::uint64_t>(dropouts_++));
 }
 
-double ParameterMaker::draw(const RandomStream& stream,
-                            Role role,
-                            int inputs,
-                            std::pair<std::int64_t, std::int64_t> shape,
-                            std::uint64_t element) const {
+template <class Number>
+void ParameterMaker::draw(const Drawing& drawing,
+                          std::uint64_t first,
+                          std::span<Number> numbers) const {
     constexpr double gpt_deviation = 0.02;
+    const RandomStream& stream = drawing.stream;
     const bool gpt = settings_.style == Style::Gpt;
     const bool transformer = settings_.style == Style::Transformer;
-    const auto ends = static_cast<double>(shape.first + shape.second);
-    const auto uniform = [&] {
-        const double number = 2 * stream.uniform(element) - 1;
-        return transformer ? number * std::sqrt(6 / ends) : number / std::sqrt(inputs);
+    const auto normal = [&](double deviation) {
+        normal_numbers(stream, deviation, first, numbers);
     };
-    switch (role) {
+    const auto all = [&](double number) {
+        std::ranges::fill(numbers, static_cast<Number>(number));
+    };
+    const auto uniform = [&] {
+        const double limit = std::sqrt(
+            transformer ? 6 / static_cast<double>(drawing.rows + drawing.columns) : drawing.inputs);
+        for (Number& each : numbers) {
+            const double number = 2 * stream.uniform(first++) - 1;
+            each = static_cast<Number>(transformer ? number * limit : number / limit);
+        }
+    };
+    switch (drawing.role) {
         case Role::Weight:
-            return gpt ? gpt_deviation * stream.normal(element) : uniform();
+            return gpt ? normal(gpt_deviation) : uniform();
         case Role::ResidualWeight:
-            return gpt ? gpt_deviation * settings_.residual_scale * stream.normal(element)
-                       : uniform();
+            return gpt ? normal(gpt_deviation * settings_.residual_scale) : uniform();
         case Role::Bias:
-            return gpt || transformer ? 0.0 : uniform();
+            return gpt || transformer ? all(0) : uniform();
         case Role::Table:
-            return stream.normal(element) *
-                   (transformer ? 1 / std::sqrt(static_cast<double>(shape.second)) : gpt_deviation);
+            return normal(transformer ? 1 / std::sqrt(static_cast<double>(drawing.columns))
+                                      : gpt_deviation);
         case Role::HeWeight:
-            return std::sqrt(2.0 / inputs) * stream.normal(element);
+            return normal(std::sqrt(2.0 / drawing.inputs));
         case Role::Ones:
-            return 1.0;
+            return all(1);
         case Role::Zeros:
-            return 0.0;
+            return all(0);
     }
-    return 0.0;
 }
 
 ExecutableLayer::ExecutableLayer(SampleShape input, SampleShape output, NumberFormat format)

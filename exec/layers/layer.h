@@ -170,13 +170,24 @@ class ParameterMaker {
 
   private:
     Parameter allocate(const std::string& name, std::int64_t rows, std::int64_t columns, Uses uses);
+    void in_pieces_of(std::int64_t size,
+                      const std::function<void(const ElementRange&)>& work) const;
+    void in_small_pieces_of(std::int64_t size,
+                            const std::function<void(const ElementRange&)>& work) const;
     void draw(Parameter& parameter, const RandomStream& stream, Role role, int inputs) const;
-    /// `shape`: rows and columns of the parameter.
-    double draw(const RandomStream& stream,
-                Role role,
-                int inputs,
-                std::pair<std::int64_t, std::int64_t> shape,
-                std::uint64_t element) const;
+    /// What the numbers of one parameter depend on beside the settings: its role, and its shape.
+    struct Drawing {
+        RandomStream stream;
+        Role role;
+        int inputs;
+        std::int64_t rows;
+        std::int64_t columns;
+    };
+    template <class Number>
+    void draw(Parameter& parameter, const Drawing& drawing) const;
+    /// Fills in the numbers of the elements from `first` on.
+    template <class Number>
+    void draw(const Drawing& drawing, std::uint64_t first, std::span<Number> numbers) const;
 
     Arena& arena_;
     const Kernels& kernels_;

@@ -35,25 +35,23 @@ std::uint16_t bf16_of(float value) {
 /// Numbers as the elements of a tensor.
 template <class From>
 void convert(std::span<const From> from, DType type, std::byte* to) {
-    const auto store = [&to](auto value) {
-        std::memcpy(to, &value, sizeof(value));
-        to += sizeof(value);
-    };
-    for (const From value : from) {
-        switch (type) {
-            case DType::F32:
-                store(static_cast<float>(value));
-                break;
-            case DType::BF16:
-                store(bf16_of(static_cast<float>(value)));
-                break;
-            case DType::I32:
-                store(static_cast<std::int32_t>(value));
-                break;
-            case DType::F64:
-            case DType::U8:
-                PIPETWIN_EXPECT(false, "a type of numbers that the host hands to the GPU");
+    const auto store_each = [&](auto as_element) {
+        for (const From value : from) {
+            const auto element = as_element(value);
+            std::memcpy(to, &element, sizeof(element));
+            to += sizeof(element);
         }
+    };
+    switch (type) {
+        case DType::F32:
+            return store_each([](From value) { return static_cast<float>(value); });
+        case DType::BF16:
+            return store_each([](From value) { return bf16_of(static_cast<float>(value)); });
+        case DType::I32:
+            return store_each([](From value) { return static_cast<std::int32_t>(value); });
+        case DType::F64:
+        case DType::U8:
+            PIPETWIN_EXPECT(false, "a type of numbers that the host hands to the GPU");
     }
 }
 
