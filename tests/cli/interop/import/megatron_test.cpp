@@ -542,6 +542,7 @@ bool is_key_of_a_fragment(const std::string& table, std::string_view key) {
           "feed_forward",
           "tied",
           "dropout",
+          "gelu",
           "file"}},
         {"training", {"batch", "precision", "optimizer", "clip_norm", "gradients"}},
         {"pipeline",
