@@ -150,12 +150,6 @@ void Console::note_lines(std::string_view text) {
     }
 }
 
-void Console::detail(std::string_view text) {
-    if (verbose_) {
-        *err_ << printable(text) << '\n' << std::flush;
-    }
-}
-
 void Console::error(const Error& error) {
     *err_ << painted(color_err_, Style::Bad, "error:") << ' ';
     if (!error.place().empty()) {

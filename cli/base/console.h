@@ -47,8 +47,6 @@ class Console {
     void note(std::string_view text);
     /// A remark of several lines.
     void note_lines(std::string_view text);
-    /// Details, on stderr, with --verbose only.
-    void detail(std::string_view text);
     /// "error: place: text" and "hint: ..." on stderr.
     void error(const Error& error);
 

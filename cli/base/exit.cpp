@@ -50,8 +50,8 @@ Error out_of_memory() {
         return {ErrorKind::Other,
                 "",
                 "out of memory",
-                "make the model, the batch or the file smaller, or set cluster.memory_limit to be "
-                "told before the start"};
+                "make the model, the batch or the file smaller, or set cluster.memory_limit, which "
+                "refuses before the start what does not fit"};
     }
     return {ErrorKind::Other,
             "",
@@ -87,8 +87,8 @@ Error as_error(const std::exception& exception) {
     if (is_lack_of_threads(exception)) {
         return {ErrorKind::Unavailable,
                 "",
-                fmt::format("the system gives no further thread or process: {}", exception.what()),
-                "raise the limit ('ulimit -u' shows it; of memory: 'ulimit -v'), or have fewer "
+                fmt::format("the system starts no more threads or processes: {}", exception.what()),
+                "raise the limit ('ulimit -u' shows it, 'ulimit -v' that of memory), or use fewer "
                 "stages and replicas"};
     }
     if (const auto* error = dynamic_cast<const std::system_error*>(&exception)) {

@@ -43,7 +43,7 @@ std::string use_of(FileKind kind, const std::string& file) {
                 file);
         case FileKind::Schedule:
             return fmt::format(
-                "pipetwin check {0} proves it; pipetwin simulate --schedule-file {0} "
+                "pipetwin check {0} checks it; pipetwin simulate --schedule-file {0} "
                 "--forward-ms 1 --backward-ms 2 simulates it",
                 file);
         case FileKind::Profile:
@@ -141,7 +141,7 @@ class FileExpectation {
         for (const std::filesystem::path& file : {options.predicted, options.measured}) {
             expect(file,
                    {FileKind::OurTrace, FileKind::RunFolder},
-                   "a trace by pipetwin, or a run folder");
+                   "a trace that pipetwin wrote, or a run folder");
         }
     }
     void operator()(const CheckOptions& options) const {
@@ -180,7 +180,7 @@ class FileExpectation {
             {"pipedream", FileKind::Graph, "a graph of PipeDream's profiler", FileKind::Graph},
             {"torch-trace", torch, "a trace of PyTorch's profiler", nsys},
             {"nsys", torch, "an export of nsys", nsys},
-            {"chrome-trace", FileKind::OurTrace, "a trace by pipetwin", FileKind::OurTrace},
+            {"chrome-trace", FileKind::OurTrace, "a trace that pipetwin wrote", FileKind::OurTrace},
         }};
         const auto* const format = std::ranges::find(formats, options.format, &Format::name);
         if (format == formats.end() || is_folder(options.file)) {

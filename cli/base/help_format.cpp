@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -51,13 +52,16 @@ std::string in_lines(const std::string& text) {
     return result;
 }
 
-std::string names_of(const std::set<CLI::Option*>& options) {
+/// " (not with --verbose)" for the options that the help lists; empty if it lists none of them.
+std::string remark_on(std::string_view what, const std::set<CLI::Option*>& options) {
     std::vector<std::string> names;
-    std::ranges::transform(options, std::back_inserter(names), [](const CLI::Option* option) {
-        return option->get_name();
-    });
+    for (const CLI::Option* option : options) {
+        if (option->get_group() != options_without_effect) {
+            names.push_back(option->get_name());
+        }
+    }
     std::ranges::sort(names);
-    return fmt::format("{}", fmt::join(names, ", "));
+    return names.empty() ? "" : fmt::format(" ({} {})", what, fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -81,18 +85,33 @@ std::string HelpFormat::make_option_desc(const CLI::Option* option) const {
     if (option->get_required() && !option->get_positional()) {
         text += " (required)";
     }
-    if (!option->get_needs().empty()) {
-        text += fmt::format(" (needs {})", names_of(option->get_needs()));
-    }
-    if (!option->get_excludes().empty()) {
-        text += fmt::format(" (not with {})", names_of(option->get_excludes()));
-    }
+    text += remark_on("needs", option->get_needs());
+    text += remark_on("not with", option->get_excludes());
     return in_lines(text);
 }
 
 std::string HelpFormat::make_option_usage(const CLI::Option* option) const {
     const std::string name = value_name(*option);
     return option->get_required() ? name : '[' + name + ']';
+}
+
+std::string HelpFormat::make_help(const CLI::App* app,
+                                  std::string name,
+                                  CLI::AppFormatMode mode) const {
+    std::vector<std::string> groups = app->get_groups();
+    std::erase(groups, options_without_effect);
+    std::ranges::stable_partition(
+        groups, [](const std::string& group) { return group != general_options; });
+    std::string text =
+        make_description(app) + make_usage(app, std::move(name)) + make_positionals(app);
+    for (const std::string& group : groups) {
+        const std::vector<const CLI::Option*> options =
+            app->get_options([&group](const CLI::Option* option) {
+                return option->get_group() == group && option->nonpositional();
+            });
+        text += options.empty() ? "" : make_group(group, false, options);
+    }
+    return text + make_subcommands(app, mode) + '\n' + make_footer(app);
 }
 
 std::string HelpFormat::make_subcommand(const CLI::App* command) const {

@@ -46,15 +46,12 @@ constexpr std::array foreign_options{ForeignOption{"--seq", "--sequence"},
                                      ForeignOption{"--np", "--ranks"},
                                      ForeignOption{"--verbose-level", "--verbose"}};
 
-constexpr std::array<std::string_view, 9> commands_of_scenarios{
-    "run", "simulate", "plan", "profile", "model", "train", "launch", "check", "export"};
+constexpr std::array<std::string_view, 10> commands_of_scenarios{
+    "run", "simulate", "sweep", "plan", "profile", "model", "train", "launch", "check", "export"};
 
-/// The key of a scenario that an option is the name of, with its table, as in "--shard" or "--tp";
-/// empty: there is none, or the command reads no scenario.
-std::string key_of_option(const std::string& command, const std::string& option) {
-    if (std::ranges::find(commands_of_scenarios, command) == commands_of_scenarios.end()) {
-        return "";
-    }
+}  // namespace
+
+std::string key_of_option(const std::string& option) {
     std::string word = option.substr(std::min(option.size(), option.find_first_not_of('-')));
     std::ranges::replace(word, '-', '_');
     for (const KeyGroup& group : all_key_groups()) {
@@ -71,8 +68,6 @@ std::string key_of_option(const std::string& command, const std::string& option)
     return "";
 }
 
-}  // namespace
-
 std::string hint_for_option(const std::string& command,
                             const std::string& word,
                             const std::vector<std::string_view>& known) {
@@ -83,7 +78,9 @@ std::string hint_for_option(const std::string& command,
                    : fmt::format("did you mean '{}'?", foreign->ours);
     }
     const std::string_view near = nearest_word(word, known);
-    const std::string key = key_of_option(command, word);
+    const bool reads_scenario =
+        std::ranges::find(commands_of_scenarios, command) != commands_of_scenarios.end();
+    const std::string key = reads_scenario ? key_of_option(word) : "";
     if (!key.empty() && !near.starts_with(word)) {
         return fmt::format("it is a key of the scenario: --set {}=VALUE", key);
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
 
@@ -57,13 +58,16 @@ struct RawCommon {
 };
 
 void add_common(CLI::App& app, RawCommon& raw) {
-    app.add_flag("--json", raw.options.json, "Print the result as one JSON object");
-    app.add_option("--out", raw.options.out, "Folder for the files of the result (default: none)")
+    app.add_flag("--json", raw.options.json, "Print the result as one JSON object")
+        ->group(general_options);
+    app.add_option(
+           "--out", raw.options.out, "Folder for the files of the result (default: no files)")
         ->type_name("DIR");
-    app.add_option("--set",
-                   raw.settings,
-                   "Override a key of the scenario, as in pipeline.stages=4; the value is TOML "
-                   "(repeatable)")
+    app.add_option(
+           "--set",
+           raw.settings,
+           "Override a key of the scenario, as in pipeline.stages=4; the value is TOML; can be "
+           "repeated")
         ->type_name("KEY=VALUE")
         ->expected(1)
         ->allow_extra_args(false)
@@ -73,19 +77,36 @@ void add_common(CLI::App& app, RawCommon& raw) {
         ->check(CLI::NonNegativeNumber);
     CLI::Option* const quiet =
         app.add_flag("--quiet", raw.options.quiet, "Print only the result and errors");
-    app.add_flag("--verbose", raw.options.verbose, "Print more")->excludes(quiet);
+    quiet->group(general_options);
+    app.add_flag("--verbose", raw.options.verbose, "Also print the critical path")
+        ->group(general_options)
+        ->excludes(quiet);
     app.add_option("--color", raw.options.color, "Colours: auto (default), always or never")
         ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, ColorMode>>{
                                                 {"auto", ColorMode::Auto},
                                                 {"always", ColorMode::Always},
                                                 {"never", ColorMode::Never}})
                         .description(""))
-        ->type_name("WHEN");
-    app.add_flag("--force", raw.options.force, "Overwrite existing files");
+        ->type_name("WHEN")
+        ->group(general_options);
+    app.add_flag("--force", raw.options.force, "Overwrite existing files")->group(general_options);
+}
+
+/// Leaves options out of the help of a command on which they have no effect. The command accepts
+/// them all the same, because scripts may pass the common options to every command.
+void leave_out_of_help(CLI::App& command, std::initializer_list<const char*> options) {
+    for (const char* const option : options) {
+        command.get_option(option)->group(options_without_effect);
+    }
+}
+
+/// Leaves out of the help what is for commands that read a scenario.
+void reads_no_scenario(CLI::App& command) {
+    leave_out_of_help(command, {"--set", "--seed", "--verbose"});
 }
 
 /// Lists all names of schedules, at the end those that cannot be trained.
-std::string schedule_help() {
+std::string schedule_help(std::string_view default_text) {
     std::string trained;
     std::string stale;
     for (const ScheduleName& known : known_schedules()) {
@@ -93,9 +114,9 @@ std::string schedule_help() {
         list += fmt::format("{}{}", list.empty() ? "" : ", ", known.name);
     }
     return fmt::format(
-        "Schedule, or a list of schedules to compare (default {}):\n{}; "
-        "simulated only, because their gradients are stale: {}; or a schedule file, FILE.csv",
-        default_schedule,
+        "Schedule, schedule file (FILE.csv), or a list of them to compare (default {}):\n{}; "
+        "simulated only, because their gradients are stale: {}",
+        default_text,
         trained,
         stale);
 }
@@ -114,32 +135,46 @@ struct GroupedOptions {
     }
 };
 
-void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
-    const GroupedOptions add{app,
-                             "Plain numbers (costs on the command line) instead of a scenario"};
-    add("--schedule", sweep.schedules, schedule_help(), "NAME[,NAME...]")->delimiter(',');
+/// The options that name a plan, or several to compare, in a group of the help.
+void add_plans(const GroupedOptions& add,
+               std::string_view default_schedules,
+               PlainOptions& plain,
+               SweepOptions& sweep) {
+    add("--schedule", sweep.schedules, schedule_help(default_schedules), "NAME[,NAME...]")
+        ->delimiter(',');
+    add("--stages",
+        sweep.stages,
+        "Number P of ranks (devices) in the pipeline; a list compares several numbers",
+        "P[,P...]")
+        ->delimiter(',');
+    add("--chunks",
+        plain.chunks,
+        "Number V of stages per rank (chunks, virtual stages; default 1, in a comparison 2 for "
+        "schedules that need several)",
+        "V");
+    add("--micro-batches",
+        sweep.micro_batches,
+        "Number M of micro-batches per step; a list compares several numbers",
+        "M[,M...]")
+        ->delimiter(',');
+    add("--svg", sweep.svg, "Draw the compared plans as one picture", "FILE.svg");
+    add("--csv", sweep.csv, "Write the table of the compared plans as CSV", "FILE.csv");
+}
+
+constexpr const char* costs_group = "Costs on the command line, instead of a scenario";
+
+void add_costs(CLI::App& app, PlainOptions& plain) {
+    const GroupedOptions add{app, costs_group};
     add("--schedule-file", plain.schedule_file, "Read the schedule from a CSV file", "FILE.csv");
     add("--receives",
         plain.receives,
         "Receives of the CSV file: posted (a rank waits where it uses the tensor, as in PyTorch; "
         "default) or blocking (it waits at the receive)",
         "HOW");
-    add("--stages",
-        sweep.stages,
-        "P, the number of ranks (devices) in the pipeline; a list compares several",
-        "P[,P...]")
-        ->delimiter(',');
-    add("--chunks", plain.chunks, "V, stages per rank (chunks, virtual stages; default 1)", "V");
-    add("--micro-batches",
-        sweep.micro_batches,
-        "M, micro-batches per step; a list compares several",
-        "M[,M...]")
-        ->delimiter(',');
-    add("--svg", sweep.svg, "Draw the compared plans as one picture", "FILE.svg");
-    add("--csv", sweep.csv, "Write the table of the compared plans as CSV", "FILE.csv");
     add("--group-size",
         plain.group_size,
-        "interleaved-1f1b: micro-batches that a stage takes before the next stage (default: P)",
+        "interleaved-1f1b: number of micro-batches that a rank computes on one stage before its "
+        "next stage (default: P)",
         "G");
     app.get_option("--group-size")->check(CLI::Range(1, 65536));
     add("--deferred-weights",
@@ -154,9 +189,9 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
         "HOW");
     add("--forward-ms",
         plain.forward_ms,
-        "Forward time of one stage (there are P x V); X,X,... has one for each. In a comparison: "
-        "of "
-        "all stages of a rank together",
+        "Forward time of one stage: X for all stages, or X,X,... for each of the P x V stages. In "
+        "a "
+        "comparison: of all stages of a rank together",
         "X[,X...]");
     add("--backward-ms",
         plain.backward_ms,
@@ -173,7 +208,8 @@ void add_plain(CLI::App& app, PlainOptions& plain, SweepOptions& sweep) {
         "X[,X...]");
     add("--recompute",
         plain.recompute,
-        "none (default), always or except-last: one for all stages, or one for each",
+        "none (default), always, or except-last (of all micro-batches but the last): one mode for "
+        "all stages, or one for each",
         "MODE[,MODE...]");
     add("--recompute-ms",
         plain.recompute_ms,
@@ -382,8 +418,8 @@ void Grammar::add_hf_options(CLI::App& app) {
         ->check(CLI::IsMember({"fused", "compiled", "eager"}));
     app.add_option("--weights",
                    hf.weights,
-                   "hf: safetensors files, or their index.json, to read exact sizes from "
-                   "(repeatable)")
+                   "hf: safetensors files, or their index.json, to read exact sizes from; "
+                   "can be repeated")
         ->type_name("FILE")
         ->take_all()
         ->expected(1);
@@ -440,7 +476,7 @@ void Grammar::add_exchange() {
     import
         .add_option("--micro-batch-size",
                     import_.micro_batch_size,
-                    "hf, pipedream and traces: samples per micro-batch of the costs")
+                    "hf, pipedream and traces: samples per micro-batch that the costs are for")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 16));
     import
@@ -455,6 +491,7 @@ void Grammar::add_exchange() {
     add_hf_options(import);
     add_range_names(import);
     needs_out_file(import);
+    reads_no_scenario(import);
 
     CLI::App& exporter = add_command("export",
                                      "Convert a scenario, a run or a schedule into a file of "
@@ -484,6 +521,7 @@ void Grammar::add_exchange() {
                     "hf: largest size of one file of weights (default 5 GB)")
         ->type_name("SIZE");
     needs_out_file(exporter);
+    leave_out_of_help(exporter, {"--seed", "--verbose"});
 }
 
 void Grammar::add_calibrate() {
@@ -500,18 +538,17 @@ void Grammar::add_calibrate() {
         .add_option("--forward",
                     calibrate_.forward,
                     "KIND is a kind of layer; PATTERN matches the profiler ranges of its forward, "
-                    "as in 'attention=*.attn'; * is any text "
-                    "(repeatable)")
+                    "as in 'attention=*.attn'; * is any text. Once for each kind")
         ->type_name("KIND=PATTERN")
         ->take_all()
         ->expected(1)
         ->required();
     calibrate
-        .add_option("--backward",
-                    calibrate_.backward,
-                    "PATTERN matches the profiler ranges of its backward (default: the backwards "
-                    "that autograd ran for "
-                    "the operators of the forward)")
+        .add_option(
+            "--backward",
+            calibrate_.backward,
+            "PATTERN matches the profiler ranges of the backward of KIND (default: the backwards "
+            "that autograd ran for the operators of the forward)")
         ->type_name("KIND=PATTERN")
         ->take_all()
         ->expected(1);
@@ -523,14 +560,17 @@ void Grammar::add_calibrate() {
         ->check(CLI::Range(1, 1 << 16))
         ->required();
     needs_out_file(calibrate);
+    reads_no_scenario(calibrate);
 }
 
 /// --calibrate of `simulate` and `plan`; `import hf` has another one.
 void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
-    app.add_option("--calibrate",
-                   file,
-                   "JSON file of measured runs that correct the costs: each with its step time or "
-                   "TFLOP/s, its peak memory, and its keys that differ from the scenario's")
+    app.add_option(
+           "--calibrate",
+           file,
+           "JSON file of measured runs that correct the costs. Each run has its step time, "
+           "tokens/s or TFLOP/s, and the scenario keys whose values differ; it can have its "
+           "peak memory")
         ->type_name("FILE");
 }
 
@@ -538,14 +578,18 @@ void Grammar::add_simulate() {
     CLI::App& simulate =
         add_command("simulate", "Predict the time, bubble, memory and throughput of one plan");
     simulate
-        .add_option(
-            "scenario", simulate_.scenario, "Scenario file; leave it out to give plain numbers")
+        .add_option("scenario",
+                    simulate_.scenario,
+                    "Scenario file; leave it out to give costs on the command line")
         ->type_name("SCENARIO.toml");
     simulate
         .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or CSV")
         ->type_name("FILE");
+    simulate.get_option("--seed")->description(
+        "Seed of the random steps of --jitter and similar options (default 1, or training.seed)");
     add_run_calibration(simulate, simulate_.calibration);
-    add_plain(simulate, simulate_.plain, simulate_.sweep);
+    add_plans({simulate, costs_group}, default_schedule, simulate_.plain, simulate_.sweep);
+    add_costs(simulate, simulate_.plain);
     add_uncertain(simulate, simulate_.uncertainty);
 }
 
@@ -554,13 +598,18 @@ void Grammar::add_sweep() {
         "sweep",
         "Predict several scenarios, with lists of settings, and compare the plans in one table");
     sweep
-        .add_option(
-            "scenarios", sweep_.scenarios, "Scenario files; leave them out to give plain numbers")
+        .add_option("scenarios",
+                    sweep_.scenarios,
+                    "Scenario files; leave them out to give costs on the command line")
         ->type_name("SCENARIO.toml...");
     sweep.add_option("--profile", sweep_.profile, "Costs of the layers: *.profile.json or CSV")
         ->type_name("FILE");
-    add_plain(sweep, sweep_.plain, sweep_.lists);
-    sweep.get_option("--out")->description("Not used: --csv and --svg write files");
+    add_plans({sweep, "Plans to compare"},
+              fmt::format("that of the scenario, else {}", default_schedule),
+              sweep_.plain,
+              sweep_.lists);
+    add_costs(sweep, sweep_.plain);
+    leave_out_of_help(sweep, {"--out", "--seed", "--verbose"});
 }
 
 /// The options of `plan` that say what a scenario would say of a model by its name.
@@ -578,8 +627,8 @@ void Grammar::add_question(CLI::App& plan) {
     plan.add_option(
             "--cluster",
             plan_.cluster,
-            "Cluster to plan for: the name of its kind of node, as 'pipetwin devices' lists it, or "
-            "a file")
+            "Kind of node in the cluster to plan for: a name that 'pipetwin devices' lists, or a "
+            "file")
         ->type_name("NAME");
     plan.add_option("--nodes", plan_.nodes, "Number of nodes in the cluster (default 1)")
         ->check(CLI::Range(1, 1 << 16))
@@ -587,8 +636,8 @@ void Grammar::add_question(CLI::App& plan) {
     add_sequence(plan, plan_.sequence, "Tokens per sample; 8k is 8192 (default 4096)");
     tokens("--batch-tokens",
            plan_.batch_tokens,
-           "Tokens per step (default 4M); rounded by up to 5 % to a number of samples that divides "
-           "well");
+           "Tokens per step (default 4M); rounded by up to 5 % to a number of samples with many "
+           "divisors");
     plan.add_option(
             "--precision", plan_.precision, "Number type: bf16 (default), fp16, fp32 or fp8")
         ->type_name("NAME");
@@ -600,11 +649,13 @@ void Grammar::add_question(CLI::App& plan) {
         ->type_name("NAME[,NAME...]");
     plan.add_flag("--whole-blocks",
                   plan_.whole_blocks,
-                  "Put every transformer block whole on one stage, as Megatron and torchtitan do");
+                  "Keep every transformer block on one stage, as Megatron and torchtitan do");
     tokens("--tokens",
            plan_.tokens,
-           "Tokens of the whole training; adds days, device hours and cost to the answer");
-    plan.add_option("--price", plan_.price, "Price of one device hour: a number, in any currency")
+           "Tokens of the whole training: adds days and device hours to the answer");
+    plan.add_option("--price",
+                    plan_.price,
+                    "Price of one device hour, in any currency: adds the cost to the answer")
         ->check(CLI::PositiveNumber)
         ->type_name("X")
         ->needs("--tokens");
@@ -627,6 +678,7 @@ void Grammar::add_plan() {
         "optimal.\n" +
         std::string(exit_code_text));
     add_question(plan);
+    leave_out_of_help(plan, {"--seed"});
     plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or CSV")
         ->type_name("FILE");
     add_run_calibration(plan, plan_.calibration);
@@ -641,9 +693,10 @@ void Grammar::add_plan() {
             "Model with branches: also try another order of its layers, and write the costs "
             "in that order if it is faster")
         ->type_name("FILE.profile.json");
-    plan.add_flag("--hybrid",
-                  plan_.hybrid,
-                  "Also show stages of unequal width, as PipeDream would divide the devices");
+    plan.add_flag(
+        "--hybrid",
+        plan_.hybrid,
+        "Also show stages with different numbers of devices, as PipeDream would choose them");
     plan.add_option("--largest",
                     largest_,
                     "Find how many layers fit into memory, instead of the fastest plan")
@@ -655,9 +708,10 @@ void Grammar::add_plan() {
 }
 
 void Grammar::add_model() {
-    CLI::App& model = add_command(
-        "model", "List the units of a model, which stages are cut from, and draw their graph");
+    CLI::App& model =
+        add_command("model", "List the layers from which stages are made, and draw their graph");
     takes_out_file(model);
+    leave_out_of_help(model, {"--seed", "--verbose"});
     model.add_option("scenario", model_.scenario, "Scenario file")
         ->type_name("SCENARIO.toml")
         ->required();
@@ -686,7 +740,12 @@ void Grammar::add_model() {
 void Grammar::add_launch() {
     CLI::App& launch = add_command("launch", "Train on this machine, with one process per rank");
     add_training(launch, run_);
-    launch.add_option("--ranks", launch_.ranks, "Number of processes: stages times data_parallel")
+    leave_out_of_help(launch, {"--verbose"});
+    launch
+        .add_option("--ranks",
+                    launch_.ranks,
+                    "Number of processes, one for each rank of each replica: pipeline.stages times "
+                    "pipeline.data_parallel")
         ->type_name("N")
         ->required()
         ->check(CLI::Range(1, 4096));
@@ -696,8 +755,10 @@ void Grammar::add_compare() {
     CLI::App& compare = add_command(
         "compare", "Compare a predicted and a measured timeline, per device and per action");
     takes_out_file(compare);
+    reads_no_scenario(compare);
     compare
-        .add_option("predicted", compare_.predicted, "Predicted trace, or a run folder with both")
+        .add_option(
+            "predicted", compare_.predicted, "Predicted trace, or a run folder with both traces")
         ->type_name("PREDICTED")
         ->required();
     compare
@@ -709,13 +770,15 @@ void Grammar::add_check() {
     CLI::App& check = add_command(
         "check", "Prove that a schedule is complete and free of deadlock, or list what is wrong");
     takes_out_file(check);
+    leave_out_of_help(check, {"--seed", "--verbose"});
     check.add_option("file", check_.file, "Schedule file (CSV) or scenario")
         ->type_name("FILE")
         ->required();
     check
-        .add_option("--capacity",
-                    check_.capacity,
-                    "Messages that a channel holds before its sender waits; unlimited by default")
+        .add_option(
+            "--capacity",
+            check_.capacity,
+            "Number of messages that a channel holds before its sender waits (default: unlimited)")
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
     check
@@ -731,10 +794,11 @@ void Grammar::add_devices() {
         "devices",
         "List the devices of this machine, and the names of known devices, clusters and models");
     takes_out_file(devices);
-    CLI::Option* const measure =
-        devices.add_flag("--measure",
-                         devices_.measure,
-                         "Measure free memory, matrix products and copies on each GPU");
+    reads_no_scenario(devices);
+    CLI::Option* const measure = devices.add_flag(
+        "--measure",
+        devices_.measure,
+        "Also measure on each GPU the free memory, and the speed of matrix products and copies");
     devices
         .add_option(
             "--matrix",
@@ -750,10 +814,11 @@ void Grammar::add_translate() {
     CLI::App& translate =
         add_command("translate", "Translate texts with a trained translation model");
     takes_out_file(translate);
-    translate.add_option("run", translate_.run, "Run folder of its training")
+    reads_no_scenario(translate);
+    translate.add_option("run", translate_.run, "Run folder in which the model was trained")
         ->type_name("RUN")
         ->required();
-    translate.add_option("--text", translate_.texts, "Text to translate (repeatable)")
+    translate.add_option("--text", translate_.texts, "Text to translate; can be repeated")
         ->type_name("TEXT")
         ->take_all()
         ->expected(1)
@@ -777,8 +842,9 @@ void Grammar::add_translate() {
 void Grammar::add_demo() {
     CLI::App& demo = add_command(
         "demo",
-        "Take a guided tour: seven steps from plain numbers to a trained and measured model");
+        "Take a guided tour: seven steps from one schedule to a trained and measured model");
     demo.get_option("--out")->description("Folder of the tour (default pipetwin-demo)");
+    leave_out_of_help(demo, {"--set", "--seed"});
     demo.add_option("--from",
                     demo_.from,
                     "Begin at step N, even if it is done (default: the first that is not)")
@@ -796,21 +862,25 @@ Grammar::Grammar() {
                 std::string(exit_code_text));
 
     add_training(
-        add_command("run", "Measure costs, plan, predict, train and compare; writes a run folder"),
+        add_command("run",
+                    "Measure costs, plan, predict, train and compare, and write a run folder"),
         run_);
     add_simulate();
     add_sweep();
     add_plan();
     CLI::App& profile = add_command(
-        "profile", "Measure the costs of every layer on this machine; writes NAME.profile.json");
+        "profile", "Measure the costs of every layer on this machine, and write NAME.profile.json");
     profile.get_option("--out")->description(
         "Folder for NAME.profile.json, or a file that ends in .json (default: the current folder)");
+    leave_out_of_help(profile, {"--verbose"});
     profile.add_option("scenario", profile_.scenario, "Scenario file")
         ->type_name("SCENARIO.toml")
         ->required();
     add_model();
-    add_training(add_command("train", "Train a scenario on this machine; writes a run folder"),
-                 run_);
+    CLI::App& train = add_command(
+        "train", "Train the model of a scenario on this machine, and write a run folder");
+    add_training(train, run_);
+    leave_out_of_help(train, {"--verbose"});
     add_launch();
     add_compare();
     add_check();
@@ -819,7 +889,8 @@ Grammar::Grammar() {
     add_translate();
     add_devices();
     CLI::App& view = add_command("view", "Open the desktop program (pipetwin-gui)");
-    view.get_option("--out")->description("Not used: view writes no file");
+    leave_out_of_help(view,
+                      {"--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--force"});
     view.add_option("file", view_.file, "Run folder, trace, scenario, schedule or profile to open")
         ->type_name("FILE");
     add_demo();
@@ -872,6 +943,18 @@ void refuse_unquoted_schedules(const std::vector<Override>& overrides) {
     }
 }
 
+/// Throws Error(Usage) for a key that a command without a scenario is to set.
+void refuse_keys_without_scenario(const CLI::App& command, const RawCommon& raw) {
+    const bool has_scenario = command.get_option("--set")->get_group() != options_without_effect;
+    if (!has_scenario && (raw.seed || !raw.settings.empty())) {
+        throw Error(
+            ErrorKind::Usage,
+            raw.settings.empty() ? "--seed" : "--set " + raw.settings.front(),
+            fmt::format("'{}' reads no scenario, so there is no key to set", command.get_name()),
+            "leave the option out");
+    }
+}
+
 CommonOptions Grammar::common() const {
     CommonOptions options = raw_.options;
     for (const std::string& setting : raw_.settings) {
@@ -891,6 +974,7 @@ CommonOptions Grammar::common() const {
         refuse_key_of_option("--seed", "training.seed", options.overrides);
         options.overrides.push_back({.key = "training.seed", .value = std::to_string(*raw_.seed)});
     }
+    refuse_keys_without_scenario(*app_.get_subcommands().front(), raw_);
     return options;
 }
 
@@ -1038,7 +1122,7 @@ void refuse_extras(const CLI::App& command) {
     }
     std::vector<std::string> names;
     for (const CLI::Option* option : command.get_options()) {
-        if (!option->get_lnames().empty()) {
+        if (!option->get_lnames().empty() && option->get_group() != options_without_effect) {
             names.push_back("--" + option->get_lnames().front());
         }
     }
@@ -1095,7 +1179,8 @@ std::vector<std::string> with_words_as_options(std::vector<std::string> args) {
     return args;
 }
 
-/// Throws Error(Usage) for costs of layers, or runs that correct them, beside plain numbers.
+/// Throws Error(Usage) for costs of layers, or runs that correct them, beside costs on the command
+/// line.
 void refuse_costs_beside_numbers(const Command& command) {
     const auto* const simulate = std::get_if<SimulateOptions>(&command);
     if (simulate == nullptr || !simulate->plain.any() || !simulate->scenario.empty()) {
@@ -1104,13 +1189,13 @@ void refuse_costs_beside_numbers(const Command& command) {
     if (!simulate->profile.empty()) {
         throw Error(ErrorKind::Usage,
                     "--profile",
-                    "plain numbers are costs already",
+                    "the costs are on the command line already",
                     "leave it out, or simulate a scenario with it");
     }
     if (!simulate->calibration.empty()) {
         throw Error(ErrorKind::Usage,
                     "--calibrate",
-                    "plain numbers have no layers whose costs it could correct",
+                    "costs on the command line have no layers that it could correct",
                     "leave it out, or simulate a scenario with it");
     }
 }
@@ -1141,7 +1226,7 @@ void refuse_question_without_cluster(const Command& command) {
                     std::string(option),
                     fmt::format("goes with a model and --cluster, but '{}' is a scenario",
                                 plan->scenario.string()),
-                    fmt::format("leave {} out: the scenario's keys say it", option));
+                    fmt::format("leave {} out: the scenario has a key for it", option));
     }
     throw Error(ErrorKind::Usage,
                 std::string(option),
@@ -1168,19 +1253,6 @@ void refuse_without_effect(const Command& command) {
     const auto refuse = [](std::string option, std::string why, std::string hint) {
         throw Error(ErrorKind::Usage, std::move(option), std::move(why), std::move(hint));
     };
-    const bool shows = std::holds_alternative<CompareOptions>(command) ||
-                       std::holds_alternative<DevicesOptions>(command) ||
-                       std::holds_alternative<ViewOptions>(command) ||
-                       std::holds_alternative<DemoOptions>(command);
-    const bool reads_no_scenario = shows || std::holds_alternative<ImportOptions>(command) ||
-                                   std::holds_alternative<TranslateOptions>(command) ||
-                                   std::holds_alternative<CalibrateOptions>(command);
-    if (reads_no_scenario && !common.overrides.empty()) {
-        const Override& first = common.overrides.front();
-        refuse("--set " + first.key,
-               "this command reads no scenario whose key it could set",
-               "leave --set and --seed out");
-    }
     if (std::holds_alternative<ViewOptions>(command) && !common.out.empty()) {
         refuse("--out", "'view' writes nothing", "leave it out");
     }
@@ -1255,11 +1327,28 @@ std::string_view RangeNameOptions::given() const {
                                       : "";
 }
 
-bool PlainOptions::any() const {
-    return schedule || !schedule_file.empty() || receives || stages || chunks || micro_batches ||
-           group_size || deferred_weights || message_order || forward_ms || backward_ms ||
-           backward_input_ms || backward_weight_ms || recompute || recompute_ms ||
-           recompute_timing || latency_ms || bandwidth_gbps || boundary_bytes || skips;
+std::string_view PlainOptions::given() const {
+    return schedule                 ? "--schedule"
+           : !schedule_file.empty() ? "--schedule-file"
+           : receives               ? "--receives"
+           : stages                 ? "--stages"
+           : chunks                 ? "--chunks"
+           : micro_batches          ? "--micro-batches"
+           : group_size             ? "--group-size"
+           : deferred_weights       ? "--deferred-weights"
+           : message_order          ? "--message-order"
+           : forward_ms             ? "--forward-ms"
+           : backward_ms            ? "--backward-ms"
+           : backward_input_ms      ? "--backward-input-ms"
+           : backward_weight_ms     ? "--backward-weight-ms"
+           : recompute              ? "--recompute"
+           : recompute_ms           ? "--recompute-ms"
+           : recompute_timing       ? "--recompute-timing"
+           : latency_ms             ? "--latency-ms"
+           : bandwidth_gbps         ? "--bandwidth-gbps"
+           : boundary_bytes         ? "--boundary-bytes"
+           : skips                  ? "--skips"
+                                    : "";
 }
 
 bool UncertaintyOptions::any() const {

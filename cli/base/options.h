@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -48,8 +49,9 @@ struct PlainOptions {
     std::optional<std::string> boundary_bytes;
     std::optional<std::string> skips;
 
-    /// True if any of them was given.
-    bool any() const;
+    /// The first option that was given; empty: none was.
+    std::string_view given() const;
+    bool any() const { return !given().empty(); }
 };
 
 /// Options for what varies from step to step, and for what interrupts a run; see

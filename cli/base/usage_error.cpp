@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -125,9 +126,23 @@ bool has_decimal_comma(const std::string& text) {
     return digits > 0 && digits != 3;
 }
 
+/// "0.05" of "5%"; the text itself if it is something else.
+std::string share_of_percent(const std::string& text) {
+    double percent = 0;
+    const char* const end = text.data() + text.find_first_of(" %");
+    const auto [rest, status] = std::from_chars(text.data(), end, percent);
+    return status == std::errc{} && rest == end ? fmt::format("{:g}", percent / 100) : text;
+}
+
 /// The number in a text that has more than that, as the option takes it: "2.2" of "$2.2", "4M" of
 /// "4MB", "4000000" of "4,000,000", "2.5" of "2,5"; empty: there is none.
 std::string number_in(const std::string& written, CLI::Option& option) {
+    const std::string type = option.get_type_name();
+    if (written.ends_with('%') && type.starts_with('X') &&
+        type.find("POSITIVE") == std::string::npos) {
+        const std::string share = share_of_percent(written);
+        return takes(option, share) ? share : "";
+    }
     std::string text = written;
     if (has_decimal_comma(text)) {
         text[text.find(',')] = '.';

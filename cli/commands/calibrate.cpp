@@ -65,7 +65,7 @@ std::vector<LayerRanges> layer_ranges(const CalibrateOptions& options) {
             throw Error(ErrorKind::Usage,
                         "--backward",
                         found == ranges.end()
-                            ? fmt::format("kind '{}' has no pattern of its forward", of.kind)
+                            ? fmt::format("kind '{}' has no pattern for its forward", of.kind)
                             : fmt::format("kind '{}' is named twice", of.kind),
                         found == ranges.end()
                             ? fmt::format("give --forward '{}=PATTERN', too", of.kind)

@@ -36,8 +36,8 @@ Schedule read_schedule(const CheckOptions& options, Console& console) {
         throw Error(
             ErrorKind::Usage,
             "--set " + options.common.overrides.front().key,
-            fmt::format("'{}' is no scenario: what it holds is settled", options.file.string()),
-            "leave the option out, or check a scenario *.toml");
+            fmt::format("'{}' is not a scenario, so it has no keys to set", options.file.string()),
+            "leave --set and --seed out, or check a scenario *.toml");
     }
     return read_schedule_file(options.file);
 }
@@ -47,14 +47,13 @@ int unbounded(const Schedule& schedule) {
     return schedule.micro_batches + 1;
 }
 
-/// "; in the file, 0RECV_B0 comes just before cell 1 (0B0)".
+/// "; its place in the file is just before file cell 1 (0B0)".
 std::string place_in_file(const Action& action,
                           std::string_view where,
                           std::size_t cell,
                           const Action& neighbour) {
-    return action == neighbour ? fmt::format("; in the file it is cell {}", cell)
-                               : fmt::format("; in the file, {} comes {} cell {} ({})",
-                                             to_string(action),
+    return action == neighbour ? fmt::format("; it is file cell {}", cell)
+                               : fmt::format("; its place in the file is {} file cell {} ({})",
                                              where,
                                              cell,
                                              to_string(neighbour));
@@ -103,7 +102,7 @@ std::string fine_text(const Schedule& schedule, const CheckResult& result) {
     return fmt::format(
         "valid and free of deadlock: {}, {}, {}; smallest channel capacity "
         "{}{}\n"
-        "peak number of live activations, per rank: {}\n",
+        "most stashes held at once, per rank: {}\n",
         counted(schedule.rank_count(), "rank"),
         counted(schedule.stage_count(), "stage"),
         counted(schedule.micro_batches, "micro-batch"),
@@ -163,9 +162,11 @@ void execute(const CheckOptions& options, Console& console) {
         result.violations = validate(schedule);  // and the order of the messages
     }
     const bool valid = result.violations.empty();
+    const bool names_file_cells =
+        valid && !has_communication(written) && options.file.extension() != ".toml";
     if (valid) {
         try_for_deadlock(schedule, options.preposted_receives, result);
-        if (!has_communication(written) && options.file.extension() != ".toml") {
+        if (names_file_cells) {
             name_cells_of_file(written, schedule, *result.deadlock);
         }
         result.peak_live_activations = peak_live_activations(schedule);
@@ -180,6 +181,10 @@ void execute(const CheckOptions& options, Console& console) {
     } else {
         const auto& problems = valid ? result.deadlock->waiting : result.violations;
         console.result(explain(schedule, problems, problems.size()) + '\n' +
+                       (names_file_cells
+                            ? "cells are places in the rows above, which have sends and receives; "
+                              "file cells are places in the file\n"
+                            : "") +
                        "ranks, cells, stages and micro-batches count from 0; the first line of a "
                        "file is rank 0\n");
     }

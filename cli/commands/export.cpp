@@ -186,13 +186,13 @@ void execute(const ExportOptions& options, Console& console) {
     if (options.compute_only && exporters.at(index) != &torch_csv) {
         throw Error(ErrorKind::Usage,
                     "--compute-only",
-                    fmt::format("'{}' has no such form", options.format),
+                    fmt::format("it is for torch-csv, but the format is '{}'", options.format),
                     "leave it out, or export torch-csv");
     }
     if (options.shard_size && exporters.at(index) != nullptr) {
         throw Error(ErrorKind::Usage,
                     "--shard-size",
-                    fmt::format("'{}' is one file", options.format),
+                    fmt::format("it is for hf, but the format is '{}'", options.format),
                     "leave it out, or export hf");
     }
     refuse_other_picture(options, exporters.at(index) == &svg);

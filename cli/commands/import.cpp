@@ -78,7 +78,7 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
     }
     if (options.micro_batch_size && !importer.micro_batch_size) {
         refuse("--micro-batch-size",
-               fmt::format("format '{}' has no use for a number of samples", importer.name));
+               fmt::format("format '{}' does not use a number of samples", importer.name));
     }
     if (!options.ranges.given().empty() && !importer.traces) {
         refuse(options.ranges.given(),
@@ -90,7 +90,7 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
     }
     if (!options.more_files.empty() && !importer.traces) {
         refuse(options.more_files.front().string(),
-               fmt::format("'import {}' reads one file, and {} was given before",
+               fmt::format("'import {}' reads one file, but {} is given, too",
                            importer.name,
                            input_name(options.file)));
     }

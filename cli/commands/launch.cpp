@@ -176,7 +176,7 @@ std::string who(const Ended& ended, int stages) {
 void execute(const LaunchOptions& options, Console&) {
     const SettledScenario scenario =
         settle(read_scenario(options.scenario, options.common.overrides));
-    expect_processes(options.ranks, scenario);
+    expect_processes(options.ranks, scenario, "--ranks");
     exec::require_mpi();
     const std::vector<std::string> words = mpirun_words(options);
     const pid_t self = getpid();
@@ -203,8 +203,8 @@ void execute(const LaunchOptions& options, Console&) {
                                 who(ended, scenario.pipeline.stages),
                                 code - by_signal,
                                 strsignal(code - by_signal)),  // NOLINT(concurrency-mt-unsafe)
-                    "'flight' in the run folder says what each was doing; --resume goes on from "
-                    "the last checkpoint");
+                    "'flight' in the run folder shows what each process was doing; --resume "
+                    "continues from the last checkpoint");
     }
     if (code != 0) {
         throw ReportedByPeer(code);

@@ -131,13 +131,13 @@ Planned planned(
             throw Error(lacking.kind(), lacking.place(), lacking.text(), hint);
         }
         throw is_model && !lacking.hint().starts_with(sharing_hint)
-            ? Error(lacking.kind(),
-                    lacking.place(),
-                    lacking.text(),
-                    lacks_memory
-                        ? "more nodes (--nodes), or a smaller model or sequence (--sequence)"
-                        : "leave out a --set pipeline.KEY, or take another number of nodes "
-                          "(--nodes)")
+            ? Error(
+                  lacking.kind(),
+                  lacking.place(),
+                  lacking.text(),
+                  lacks_memory
+                      ? "more nodes (--nodes), or a smaller model or sequence (--sequence)"
+                      : "leave out a --set pipeline.KEY, or use another number of nodes (--nodes)")
             : lacking;
     }
     return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
@@ -255,10 +255,11 @@ bool names_model(const PlanOptions& options) {
     const std::filesystem::path& file = options.scenario;
     const bool is_scenario = file == "-" || file.extension() == ".toml";
     if (!options.cluster.empty() && is_scenario) {
-        throw Error(ErrorKind::Usage,
-                    "--cluster",
-                    fmt::format("goes with a model, but '{}' is a scenario", file.string()),
-                    fmt::format("--set cluster.profile={} says it there", options.cluster));
+        throw Error(
+            ErrorKind::Usage,
+            "--cluster",
+            fmt::format("goes with a model, but '{}' is a scenario", file.string()),
+            fmt::format("--set cluster.profile={} sets it in the scenario", options.cluster));
     }
     std::error_code ignored;
     return !is_scenario && (!options.cluster.empty() || file.extension() == ".json" ||

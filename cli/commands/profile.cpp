@@ -112,11 +112,10 @@ void execute(const ProfileOptions& options, Console& console) {
     const SettledScenario scenario =
         settle(read_scenario(options.scenario, options.common.overrides));
     if (scenario.model.kind == ModelKind::Profile) {
-        throw Error(
-            ErrorKind::BadInput,
-            "model.kind",
-            "a model of kind 'profile' is known by its costs only, there is nothing to measure",
-            "give a scenario whose model is gpt, mlp or layers");
+        throw Error(ErrorKind::BadInput,
+                    "model.kind",
+                    "a model of kind 'profile' has only costs, so there is nothing to measure",
+                    "give a scenario whose model is gpt, mlp or layers");
     }
     const Model model = scenario_model(scenario);
     if (scenario.cluster.device == pipetwin::this_machine && scenario.cluster.devices.empty()) {

@@ -53,8 +53,8 @@ void refuse_keys(const std::vector<Override>& overrides) {
     if (key != overrides.end()) {
         throw Error(ErrorKind::Usage,
                     "--set " + key->key,
-                    "plain numbers have no scenario whose key it could set",
-                    "pipetwin simulate --help lists the options for plain numbers");
+                    "there is no scenario whose key it could set",
+                    "'pipetwin simulate --help' lists the options that replace keys");
     }
 }
 
@@ -150,7 +150,7 @@ void check_sweep(const SimulateOptions& options) {
         if (!options.sweep.svg.empty() || !options.sweep.csv.empty()) {
             throw Error(ErrorKind::Usage,
                         options.sweep.svg.empty() ? "--csv" : "--svg",
-                        "is for several plans, but there is one",
+                        "it is for several plans, but there is one",
                         "name more, as in --schedule gpipe,1f1b; 'pipetwin export svg' draws one");
         }
         return;
@@ -158,13 +158,13 @@ void check_sweep(const SimulateOptions& options) {
     if (!options.scenario.empty()) {
         throw Error(ErrorKind::Usage,
                     options.scenario.string(),
-                    "several plans are compared by plain numbers, without a scenario",
-                    "pipetwin sweep compares plans of scenarios");
+                    "'simulate' predicts one plan of a scenario, but several are named",
+                    "pipetwin sweep compares plans of scenarios, and takes the same lists");
     }
     if (!options.common.out.empty()) {
         throw Error(ErrorKind::Usage,
                     "--out",
-                    "several plans have no one folder",
+                    "compared plans are not written to a folder",
                     "--csv FILE.csv and --svg FILE.svg write the table and the picture");
     }
 }
@@ -185,13 +185,15 @@ void execute(const SimulateOptions& options, Console& console) {
         return;
     }
     const bool numbers = options.plain.any();
-    if (numbers == !options.scenario.empty()) {
-        throw Error(
-            ErrorKind::Usage,
-            "",
-            numbers ? "a scenario and plain numbers exclude each other" : "nothing to simulate",
-            "pipetwin simulate SCENARIO.toml, or pipetwin simulate --stages 4 --micro-batches 16 "
-            "--forward-ms 1 --backward-ms 2");
+    if (numbers && !options.scenario.empty()) {
+        refuse_beside_scenario(options.plain.given());
+    }
+    if (!numbers && options.scenario.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "",
+                    "nothing to simulate, expected a scenario or costs",
+                    "pipetwin simulate SCENARIO.toml, or pipetwin simulate --stages 4 "
+                    "--micro-batches 16 --forward-ms 1 --backward-ms 2");
     }
     const auto [prediction, more, calibration] =
         numbers ? from_numbers(options, console) : from_scenario(options, console);

@@ -20,14 +20,13 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// True if costs are given as plain numbers.
-bool has_costs(const PlainOptions& plain) {
-    PlainOptions costs = plain;
-    costs.schedule.reset();
-    costs.stages.reset();
-    costs.micro_batches.reset();
-    costs.chunks.reset();
-    return costs.any();
+/// The options that a scenario cannot have beside it: all but those that name its plans.
+PlainOptions costs_of(PlainOptions plain) {
+    plain.schedule.reset();
+    plain.stages.reset();
+    plain.micro_batches.reset();
+    plain.chunks.reset();
+    return plain;
 }
 
 /// Throws Error(Usage) for what plans side by side cannot have.
@@ -35,29 +34,25 @@ void check(const SweepCommand& options) {
     if (!options.common.out.empty()) {
         throw Error(ErrorKind::Usage,
                     "--out",
-                    "several plans have no one folder",
+                    "compared plans are not written to a folder",
                     "--csv FILE.csv and --svg FILE.svg write the table and the picture");
     }
-    if (options.scenarios.empty() && !has_costs(options.plain)) {
+    if (options.scenarios.empty() && !costs_of(options.plain).any()) {
         throw Error(ErrorKind::Usage,
                     "sweep",
-                    "nothing to compare, expected scenarios or plain numbers",
+                    "nothing to compare, expected scenarios or costs",
                     "pipetwin sweep SCENARIO.toml --schedule gpipe,1f1b, or pipetwin sweep "
                     "--schedule gpipe,1f1b --stages 4 --micro-batches 8 --forward-ms 1 "
                     "--backward-ms 2");
     }
-    if (!options.scenarios.empty() && has_costs(options.plain)) {
-        throw Error(ErrorKind::Usage,
-                    "sweep",
-                    "a scenario and plain numbers exclude each other",
-                    "of the plain numbers scenarios take --schedule, --stages, --chunks and "
-                    "--micro-batches alone");
+    if (!options.scenarios.empty() && costs_of(options.plain).any()) {
+        refuse_beside_scenario(costs_of(options.plain).given());
     }
     if (options.scenarios.empty() && !options.common.overrides.empty()) {
         throw Error(ErrorKind::Usage,
                     "--set " + options.common.overrides.front().key,
-                    "plain numbers have no scenario whose key it could set",
-                    "pipetwin sweep --help lists the options for plain numbers");
+                    "there is no scenario whose key it could set",
+                    "'pipetwin sweep --help' lists the options that replace keys");
     }
 }
 

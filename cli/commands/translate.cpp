@@ -58,10 +58,11 @@ std::vector<PlacedText> wanted_texts(const TranslateOptions& options) {
         }
     }
     if (texts.empty()) {
-        throw Error(ErrorKind::Usage,
-                    options.file.empty() ? "--text" : input_name(options.file),
-                    "there is nothing to translate",
-                    "say --text \"File not found\", or --file FILE with a text in each line");
+        throw Error(
+            ErrorKind::Usage,
+            options.file.empty() ? "--text" : input_name(options.file),
+            "there is nothing to translate",
+            "write --text \"File not found\", or --file FILE, a file with one text per line");
     }
     return texts;
 }
@@ -71,8 +72,8 @@ Scenario scenario_of_run(const fs::path& run) {
     if (!is_folder(run)) {
         throw Error(ErrorKind::BadInput,
                     run.string(),
-                    "no folder, expected the run folder of a training",
-                    "name the --out DIR of a training, or the folder in runs/ that it has named");
+                    "not a folder, expected the run folder of a training run",
+                    "name the --out DIR of a training run, or its folder in runs/");
     }
     Scenario scenario = read_scenario(file, {});
     if (scenario.model.kind != ModelKind::Translation) {
@@ -129,8 +130,8 @@ void refuse_unreadable(const std::vector<PlacedText>& texts,
         if (const std::size_t size = pieces.ids(text.text).size(); size > most) {
             throw Error(ErrorKind::BadInput,
                         text.place,
-                        fmt::format("a text of {}, expected at most {}, which the model's "
-                                    "source_context of {} tokens has room for",
+                        fmt::format("a text of {}, expected at most {}, because the model's "
+                                    "source_context is {} tokens",
                                     counted(size, pieces.noun()),
                                     most,
                                     source_context),

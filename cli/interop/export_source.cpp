@@ -57,8 +57,8 @@ ExportSource::ExportSource(std::filesystem::path path,
     if (kind_ != Kind::Scenario && (!overrides_.empty() || !profile_.empty())) {
         throw Error(ErrorKind::Usage,
                     overrides_.empty() ? "--profile" : "--set " + overrides_.front().key,
-                    fmt::format("'{}' is no scenario: what it holds is settled", path_.string()),
-                    "leave the option out, or export a scenario");
+                    fmt::format("'{}' is not a scenario, so it has no keys to set", path_.string()),
+                    "leave --set and --seed out, or export a scenario");
     }
     std::error_code ignored;
     if (!std::filesystem::exists(path_, ignored)) {

@@ -33,7 +33,7 @@ Profile estimated_costs(const Scenario& scenario, const Model& model, const std:
     if (!model.is_executable()) {
         throw Error(ErrorKind::BadInput,
                     "model.kind",
-                    "its layers are known by their costs only, so none can be estimated",
+                    "its layers have only costs, so nothing can be estimated",
                     "the profile of model.file has them: leave --device and --costs-out out");
     }
     const DeviceProfile found = find_device(device);

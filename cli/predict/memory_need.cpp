@@ -100,8 +100,8 @@ Undertaking undertaking_of_plan(const PlanSize& size) {
                     size.stages,
                     size.micro_batches,
                     format_bytes(memory_of_plan(size))),
-        "fewer micro-batches do: a step of more only repeats its steady state. Or raise the limit "
-        "of memory ('ulimit -v' shows it)"};
+        "use fewer micro-batches (more only repeat the steady state), or raise the limit of memory "
+        "('ulimit -v' shows it)"};
 }
 
 void expect_memory_for(const PlanSize& size, std::string_view key, std::optional<Bytes> left) {
@@ -119,10 +119,10 @@ void expect_memory_for(const PlanSize& size, std::string_view key, std::optional
             format_bytes(needed),
             format_bytes(*left)),
         fit > 0
-            ? fmt::format("at most {} micro-batches do; a step of more only repeats its steady "
-                          "state. Or raise the limit of memory ('ulimit -v' shows it)",
+            ? fmt::format("use at most {} micro-batches (more only repeat the steady state), or "
+                          "raise the limit of memory ('ulimit -v' shows it)",
                           fit)
-            : std::string("fewer stages do, or a higher limit of memory ('ulimit -v' shows it)"));
+            : std::string("use fewer stages, or raise the limit of memory ('ulimit -v' shows it)"));
 }
 
 }  // namespace pipetwin::cli

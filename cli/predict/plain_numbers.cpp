@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/base/option_hints.h"
 #include "cli/predict/schedule_source.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -82,10 +83,10 @@ std::vector<Duration> cost_list(const std::optional<std::string>& text,
         costs.assign(as_index(pieces), costs.front());
     }
     if (costs.size() != static_cast<std::size_t>(pieces)) {
-        refuse(
-            option,
-            fmt::format("{} for {}", counted(costs.size(), "number"), counted(pieces, "piece")),
-            "give one number for all, or one per piece: stages x chunks of them, in model order");
+        refuse(option,
+               fmt::format("{} for {}", counted(costs.size(), "number"), counted(pieces, "stage")),
+               "give one number for all stages, or one for each, in model order: --stages times "
+               "--chunks numbers");
     }
     return costs;
 }
@@ -120,18 +121,19 @@ RecomputeRules recompute_rules(const std::optional<std::string>& text, int piece
     }
     if (modes.size() != 1 && std::cmp_not_equal(modes.size(), pieces)) {
         refuse("--recompute",
-               fmt::format("{} for {}", counted(modes.size(), "mode"), counted(pieces, "piece")),
-               "give one mode for all, or one per piece: stages x chunks of them, in model order");
+               fmt::format("{} for {}", counted(modes.size(), "mode"), counted(pieces, "stage")),
+               "give one mode for all stages, or one for each, in model order: --stages times "
+               "--chunks modes");
     }
     return RecomputeRules(std::move(modes));
 }
 
 int required(const std::optional<int>& value, std::string_view option) {
     if (!value) {
-        refuse("",
-               fmt::format("{} is missing", option),
-               "plain numbers need --stages, --micro-batches, --forward-ms and --backward-ms; or "
-               "name a scenario");
+        refuse(
+            "",
+            fmt::format("{} is missing", option),
+            "give --stages, --micro-batches, --forward-ms and --backward-ms, or name a scenario");
     }
     return *value;
 }
@@ -141,7 +143,7 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
     if (options.schedule_file.empty()) {
         if (options.receives) {
             refuse("--receives",
-                   "it says what receives of a schedule file mean, but there is no file",
+                   "it is for schedule files, but none is given",
                    "leave it out: a generated schedule receives where it needs the tensor");
         }
         costs.shape = {.ranks = required(options.stages, "--stages"),
@@ -168,7 +170,7 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
     }
     if (!given.empty()) {
         refuse(given.front(),
-               fmt::format("the schedule file {} says it already", options.schedule_file.string()),
+               fmt::format("the schedule file {} sets it already", options.schedule_file.string()),
                fmt::format("leave out {}", fmt::join(given, ", ")));
     }
     costs.schedule_from_file = read_schedule_file(options.schedule_file);
@@ -194,7 +196,9 @@ void read_compute(const PlainOptions& options, int pieces, PlainCosts& costs) {
     costs.backward_weight = cost_list(options.backward_weight_ms, "--backward-weight-ms", pieces);
     costs.recompute_cost = cost_list(options.recompute_ms, "--recompute-ms", pieces);
     if (costs.forward.empty()) {
-        refuse("", "--forward-ms is missing", "plain numbers need --forward-ms and --backward-ms");
+        refuse("",
+               "--forward-ms is missing",
+               "add --forward-ms X and --backward-ms X, the times of one stage");
     }
     const bool whole = !costs.backward.empty();
     const bool input = !costs.backward_input.empty();
@@ -214,8 +218,8 @@ std::vector<StagePair> parse_skips(std::string_view text) {
     std::vector<StagePair> skips;
     const auto fail = [text] {
         refuse("--skips",
-               fmt::format("'{}' is no list of pairs of pieces", text),
-               "write the earlier piece, a colon and the later one, as in --skips 0:3,1:2");
+               fmt::format("'{}' is not a list of pairs of stages", text),
+               "write the earlier stage, a colon and the later one, as in --skips 0:3,1:2");
     };
     for (std::size_t begin = 0; begin <= text.size();) {
         const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -244,21 +248,19 @@ void refuse_without_effect(const PlainOptions& options, const PlainCosts& costs)
         (costs.schedule_from_file && recompute_of(*costs.schedule_from_file) != Recompute::None);
     if (!recomputes && (options.recompute_ms || options.recompute_timing)) {
         refuse(options.recompute_ms ? "--recompute-ms" : "--recompute-timing",
-               "nothing is recomputed, so it would change nothing",
+               "nothing is recomputed, so it has no effect",
                "add --recompute always, or leave it out");
     }
     if (options.group_size && !schedule_traits(costs.schedule).has_groups) {
-        refuse(
-            "--group-size",
-            fmt::format("{} takes no groups of micro-batches in turn, so it would change nothing",
-                        costs.schedule_name),
-            "leave it out");
+        refuse("--group-size",
+               fmt::format("it has no effect, because {} has no groups of micro-batches",
+                           costs.schedule_name),
+               "leave it out");
     }
     if (options.bandwidth_gbps.has_value() != options.boundary_bytes.has_value()) {
         refuse(options.bandwidth_gbps ? "--bandwidth-gbps" : "--boundary-bytes",
-               options.bandwidth_gbps
-                   ? "the bytes of a message are not said, so it would change nothing"
-                   : "the speed of the link is not said, so it would change nothing",
+               options.bandwidth_gbps ? "without the bytes of a message it has no effect"
+                                      : "without the bandwidth of the links it has no effect",
                options.bandwidth_gbps ? "add --boundary-bytes N" : "add --bandwidth-gbps X");
     }
 }
@@ -286,6 +288,14 @@ std::string with_options(std::string hint) {
         }
     }
     return hint;
+}
+
+void refuse_beside_scenario(std::string_view option) {
+    const std::string key = key_of_option(std::string(option));
+    refuse(option,
+           "it takes the place of a scenario, but a scenario is given, too",
+           key.empty() ? "leave the option out, or leave the scenario out"
+                       : fmt::format("--set {}=VALUE changes the scenario", key));
 }
 
 PlainCosts plain_costs(const PlainOptions& options) {
@@ -322,7 +332,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
     if (options.skips && costs.schedule_from_file) {
         refuse("--skips",
                "the rows of a schedule file name such messages themselves, as 0SEND_F2>3",
-               "leave it out, or take a schedule that is generated");
+               "leave it out, or use a schedule that is generated");
     }
     if (options.skips) {
         costs.skips = parse_skips(*options.skips);

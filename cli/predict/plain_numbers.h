@@ -9,6 +9,9 @@
 
 namespace pipetwin::cli {
 
+/// Throws Error(Usage) for an option that takes the place of a scenario, beside a scenario.
+[[noreturn]] void refuse_beside_scenario(std::string_view option);
+
 /// The costs that plain numbers on the command line describe. Throws Error(Usage), naming the
 /// option, for what is missing, contradictory or no number; Error(BadInput) for a schedule file
 /// that cannot be read.

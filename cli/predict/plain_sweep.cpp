@@ -43,14 +43,20 @@ Lists lists_of(const SimulateOptions& options) {
     if (lists.schedules.empty()) {
         lists.schedules.emplace_back(to_string(PlainCosts{}.schedule));
     }
+    if (!options.plain.schedule_file.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--schedule-file",
+                    "it names the only schedule, but several plans are to be compared",
+                    fmt::format("name the file in the list of schedules: --schedule 1f1b,{}",
+                                options.plain.schedule_file.string()));
+    }
     const bool needs_shape = !std::ranges::all_of(lists.schedules, is_schedule_file);
-    if (!options.plain.schedule_file.empty() ||
-        (needs_shape && (lists.stages.empty() || lists.micro_batches.empty()))) {
+    if (needs_shape && (lists.stages.empty() || lists.micro_batches.empty())) {
+        const std::string_view missing = lists.stages.empty() ? "--stages" : "--micro-batches";
         throw Error(ErrorKind::Usage,
                     "",
-                    "several plans are compared by their stages and micro-batches",
-                    "as in --schedule gpipe,1f1b --stages 4 --micro-batches 8,16 --forward-ms 1 "
-                    "--backward-ms 2");
+                    fmt::format("{} is missing", missing),
+                    fmt::format("add {} N, or a list of numbers", missing));
     }
     expect_few_cells(lists.schedules.size() * std::max<std::size_t>(lists.stages.size(), 1) *
                      std::max<std::size_t>(lists.micro_batches.size(), 1));

@@ -114,7 +114,7 @@ FoundProfile find_profile(const ScenarioParts& scenario,
         throw Error(
             ErrorKind::BadInput,
             scenario.file.string(),
-            "what the layers cost on this machine is not known yet",
+            "the costs of the layers on this machine are not known yet",
             fmt::format("run 'pipetwin profile {}' first, or name a profile with --profile FILE",
                         scenario.file.string()));
     }

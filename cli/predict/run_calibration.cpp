@@ -39,8 +39,7 @@ void note_overrides(const std::vector<MeasuredRun>& runs,
         const bool says_much = given.key != "training.seed" && given.value != "auto";
         if (silent != runs.end() && says_much) {
             console.note(
-                fmt::format("{} does not name {}: the run is taken to have had that of "
-                            "--set, {}",
+                fmt::format("{} does not name {}: the value of --set is used for this run, {}",
                             silent->place,
                             given.key,
                             given.value));

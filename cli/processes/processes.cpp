@@ -72,7 +72,7 @@ void require_nccl(const exec::LaunchedProcess& launched, const ScenarioParts& sc
     if (!exec::traits(scenario.cluster.backend).needs_gpu) {
         throw Error(ErrorKind::Unavailable,
                     "torchrun",
-                    "starts no MPI, and NCCL goes from GPU to GPU only",
+                    "it starts no MPI, and NCCL connects only GPUs",
                     "set cluster.backend = \"cuda\", or start the processes with mpirun, srun, or "
                     "'pipetwin launch --ranks N' on one machine");
     }
@@ -89,7 +89,7 @@ void refuse_without_transport(const exec::LaunchedProcess& launched,
     if (exec::traits(scenario.cluster.backend).needs_gpu && scenario.cluster.emulate_links) {
         throw Error(ErrorKind::Infeasible,
                     "cluster.emulate_links",
-                    "links between the GPUs of several processes are what they are",
+                    "links between the GPUs of several processes cannot be emulated",
                     "leave it out, or train in one process");
     }
     if (by_nccl_alone(launched)) {
@@ -104,11 +104,11 @@ int local_gpu(const exec::LaunchedProcess& launched) {
     return launched.local_index % std::max(gpus, 1);
 }
 
-std::unique_ptr<exec::ProcessGroup> join(const exec::LaunchedProcess& launched) {
+std::unique_ptr<exec::ProcessGroup> join(const exec::LaunchedProcess& launched, int link_ctas) {
     if (!by_nccl_alone(launched)) {
         return exec::join_mpi();
     }
-    return exec::join_nccl(exec::cuda_links(local_gpu(launched)),
+    return exec::join_nccl(exec::cuda_links(local_gpu(launched), link_ctas),
                            launched.meeting_place,
                            {.index = launched.index, .count = launched.count});
 }
@@ -188,16 +188,16 @@ std::optional<exec::LaunchedProcess> one_of_several() {
     return process && process->count > 1 ? process : std::nullopt;
 }
 
-void expect_processes(int count, const SettledScenario& scenario) {
+void expect_processes(int count, const SettledScenario& scenario, std::string_view place) {
     const int stages = scenario.pipeline.stages;
     const int replicas = scenario.pipeline.data_parallel;
     if (count != stages * replicas) {
         throw Error(
             ErrorKind::Usage,
-            "processes",
+            std::string(place),
             fmt::format(
-                "{} were started, expected {}: pipeline.stages = {}{}",
-                count,
+                "{}, expected {}: pipeline.stages = {}{}",
+                counted(count, "process"),
                 stages * replicas,
                 stages,
                 replicas > 1 ? fmt::format(" times pipeline.data_parallel = {}", replicas) : ""),
@@ -210,7 +210,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
     // Without MPI no host knows what is wrong on another one.
     const bool speaks = by_nccl_alone(launched) ? launched.local_index == 0 : launched.index == 0;
     try {
-        expect_processes(launched.count, scenario);
+        expect_processes(launched.count, scenario, "processes");
         refuse_without_transport(launched, scenario);
     } catch (const Error& error) {
         if (speaks) {
@@ -218,11 +218,11 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
         }
         throw ReportedByPeer(exit_code(error.kind()));
     }
-    joined_ = join(launched);
+    joined_ = join(launched, scenario.cluster.link_ctas);
     if (joined_->size() != launched.count || joined_->index() != launched.index) {
         throw Error(ErrorKind::Unavailable,
                     "MPI",
-                    fmt::format("this process is {} of {} by its environment, but {} of {} for MPI",
+                    fmt::format("this process is {} of {} by its environment, but {} of {} by MPI",
                                 launched.index,
                                 launched.count,
                                 joined_->index(),
@@ -238,7 +238,8 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
                    : own_gpu(hosts_, gpus_[as_index(launched.index)], launched.index);
     }
     if (on_gpus && !by_nccl_alone(launched)) {
-        joined_ = exec::with_gpus(std::move(joined_), exec::cuda_links(gpu_));
+        joined_ =
+            exec::with_gpus(std::move(joined_), exec::cuda_links(gpu_, scenario.cluster.link_ctas));
         group_ = joined_.get();
     }
     monitor_ = std::make_unique<exec::Monitor>(*group_, names_, silence_limit);
@@ -404,7 +405,7 @@ void Processes::run(Console& console, const std::function<void()>& work) {
         throw Error(ErrorKind::WorkerFailed,
                     fmt::format("process {}", group_->index()),
                     "another process has ended without a word",
-                    "look at what its host says");
+                    "look at the output on its host");
     }
     std::vector<LastWord> words;
     for (const auto& each : *all) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/base/console.h"
@@ -89,7 +90,7 @@ class Processes {
 /// Error(Usage).
 std::optional<exec::LaunchedProcess> one_of_several();
 
-/// Throws Error(Usage) unless there are as many processes as ranks in all replicas.
-void expect_processes(int count, const SettledScenario& scenario);
+/// Throws Error(Usage), with `place`, unless there are as many processes as ranks in all replicas.
+void expect_processes(int count, const SettledScenario& scenario, std::string_view place);
 
 }  // namespace pipetwin::cli

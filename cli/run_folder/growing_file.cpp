@@ -125,7 +125,7 @@ void GrowingFile::bring_to_disk() const {
     if (file_ >= 0 && fsync(file_) != 0) {
         throw Error(ErrorKind::Io,
                     path_.string(),
-                    fmt::format("cannot be brought to the disk: {}",
+                    fmt::format("cannot be written to the disk: {}",
                                 std::generic_category().message(errno)));
     }
 }

@@ -79,13 +79,13 @@ std::int64_t kept_bytes(const std::filesystem::path& path,
         read_blocks(path, most_metrics_bytes, [&](std::string_view block) { lines.take(block); });
     }
     if (lines.count() < first_step) {
-        tell(
-            fmt::format("{} has {} of the {} before step {}: the others were torn or lost, and are "
-                        "not computed again",
-                        path.string(),
-                        counted(lines.count(), "whole line"),
-                        first_step,
-                        first_step));
+        tell(fmt::format(
+            "{} contains {} of the {} before step {}: the others were torn or lost, and are "
+            "not computed again",
+            path.string(),
+            counted(lines.count(), "whole line"),
+            first_step,
+            first_step));
     }
     return lines.bytes();
 }
@@ -122,8 +122,8 @@ void MetricsFile::tell_dropped() {
     const std::int64_t dropped = file_.dropped();
     if (dropped > told_dropped_) {
         tell_(fmt::format(
-            "{}: {} dropped, as the disk has had no room for too long; training goes "
-            "on, and checkpoints do not need them",
+            "{}: {} dropped, because the disk has been full for too long; training continues, and "
+            "checkpoints do not need them",
             file_.path().string(),
             told_dropped_ == 0 && has_failed_
                 ? "lines are"

@@ -50,7 +50,7 @@ std::string about(const FinishedRun& run) {
     std::string text = fmt::format("{} model, {}, {}, {}, recompute {}, {}, {}",
                                    to_string(run.scenario.model.kind),
                                    plan->schedule_name,
-                                   counted(plan.rank_count(), "stage"),
+                                   stages_text(plan.rank_count(), plan->chunks),
                                    counted(plan.micro_batches(), "micro-batch"),
                                    to_string(plan->recompute),
                                    run.profile.precision,

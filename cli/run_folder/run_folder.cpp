@@ -231,7 +231,7 @@ void RunFolder::expect_run() const {
     if (!std::filesystem::exists(file(run_file::scenario), ignored)) {
         throw Error(ErrorKind::Io,
                     path_.string(),
-                    "there is no run here that could go on",
+                    "there is no run here to continue",
                     "name the folder of one with --out DIR, or leave --resume out");
     }
 }
@@ -353,9 +353,9 @@ void RunFolder::expect_still_there() const {
     }
     throw Error(ErrorKind::Io,
                 path_.string(),
-                is_there ? "another folder has taken the place of the run's while it trained"
+                is_there ? "another folder replaced the run folder during the training"
                          : "the folder has been removed or renamed while the run trained",
-                "leave the folder where it is until the run has ended; train again with --out DIR");
+                "leave the folder where it is until the run ends; train again with --out DIR");
 }
 
 std::filesystem::path unused_run_folder(const std::string& name) {

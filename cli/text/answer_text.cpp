@@ -89,7 +89,7 @@ std::vector<std::string> memory_lines(const Answer& answer) {
         lines.push_back(
             fmt::format("warning: less than {:.0f} % is left, and fragmentation of the allocator "
                         "alone may take "
-                        "that; the list below has plans with more room",
+                        "that; the list below shows plans with more room",
                         100 * least_headroom));
     }
     return lines;

@@ -121,7 +121,7 @@ std::vector<std::string> wait_lines(const Plan& plan,
                                 time.number(cause.end - cause.begin));
         }
         if (slack && time.shows(*slack)) {
-            line += fmt::format("; the step would not notice {} more", time(*slack));
+            line += fmt::format("; it could be {} longer without delaying the step", time(*slack));
         }
         lines.push_back(std::move(line));
     }

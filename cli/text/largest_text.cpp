@@ -81,10 +81,10 @@ std::string memory_text(const sim::LargestModel& largest) {
 
 std::string next_text(const sim::LargestModel& largest) {
     if (largest.is_most) {
-        return "No model may have more layers: memory has room left.";
+        return "A model cannot have more layers; memory has room left.";
     }
     if (!largest.next) {
-        return fmt::format("With one more there is no such plan: {}.", largest.why_no_plan);
+        return fmt::format("With one more layer there is no such plan: {}.", largest.why_no_plan);
     }
     const sim::ClosestPlan& next = *largest.next;
     return fmt::format("One more does not fit: rank {} would need {}, {} more than its {}.",

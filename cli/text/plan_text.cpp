@@ -203,7 +203,7 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
             "{}: {} (for example {}, {}{})",
             with_separators(entry.count),
             entry.why.substr(0, entry.why.find('\n')),  // the rest explains a deadlock
-            counted(entry.example.shape.stages, "stage"),
+            stages_text(entry.example.shape.stages, entry.example.choice.chunks),
             counted(entry.example.shape.micro_batches, "micro-batch"),
             entry.example.choice.schedule.empty() ? "" : ", " + entry.example.choice.schedule));
     }
@@ -288,13 +288,10 @@ std::string candidate_text(const Scenario& scenario,
     const sim::Shape& shape = candidate.shape;
     const sim::ScheduleChoice& choice = candidate.choice;
     std::string text = fmt::format("{}, {} of {}, {}",
-                                   counted(shape.stages, "stage"),
+                                   stages_text(shape.stages, choice.chunks),
                                    counted(shape.micro_batches, "micro-batch"),
                                    counted(micro_batch_size(scenario, candidate), "sample"),
                                    choice.schedule);
-    if (choice.chunks > 1) {
-        text += fmt::format(" with {} chunks", choice.chunks);
-    }
     text += fmt::format(", recompute {}",
                         choice.layer_recompute != LayerRecompute::None
                             ? std::string(to_string(choice.layer_recompute))
@@ -447,7 +444,7 @@ std::string closest_text(const sim::ClosestPlan& closest) {
     return fmt::format(
         "closest to fitting: {}, {}, {}, recompute {}: rank {} needs {}, {} more than the {} that "
         "it has",
-        counted(shape.stages, "stage"),
+        stages_text(shape.stages, closest.candidate.choice.chunks),
         counted(shape.micro_batches, "micro-batch"),
         closest.candidate.choice.schedule,
         word_of(closest.candidate.choice),
@@ -460,10 +457,12 @@ std::string closest_text(const sim::ClosestPlan& closest) {
 Error nothing_fits(const Scenario& scenario,
                    const Profile& profile,
                    const sim::SearchResult& result) {
-    std::string text = fmt::format("none of {} can be run", counted(result.candidates, "plan"));
+    std::string text = result.candidates == 1 ? "the only plan cannot be run"
+                                              : fmt::format("none of {} plans can be run",
+                                                            with_separators(result.candidates));
     bool memory = false;
     for (const sim::Infeasible& entry : result.infeasible) {
-        text += fmt::format("\n  {}: {}", entry.count, entry.why);
+        text += fmt::format("\n  {}: {}", with_separators(entry.count), entry.why);
         memory = memory || entry.why.find("memory") != std::string::npos;
     }
     const bool no_costs = std::ranges::all_of(result.infeasible, [](const sim::Infeasible& entry) {

@@ -93,6 +93,13 @@ void add_columns_of_shares(const std::vector<FoundPlan>& plans, std::vector<Colu
     }
 }
 
+/// What the first number of "devices" counts: stages, or ranks if a rank can have several stages.
+std::string place_in_pipeline(const std::vector<FoundPlan>& plans) {
+    const bool has_chunks = std::ranges::any_of(
+        plans, [](const FoundPlan& plan) { return plan.candidate.choice.chunks > 1; });
+    return has_chunks ? "rank" : "stage";
+}
+
 std::vector<Column> columns_of(const Scenario& scenario, const std::vector<FoundPlan>& plans) {
     const FoundPlan& best = plans.front();
     const auto any = [&plans](auto differs) { return std::ranges::any_of(plans, differs); };
@@ -126,15 +133,15 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
              const double slower = to_seconds(plan.step) / to_seconds(best.step) - 1;
              return &plan == &best ? "" : fmt::format("{:.2f} %", 100 * slower);
          }},
-        {replicas || tensor ? "devices" : "stages",
+        {replicas || tensor ? "devices" : place_in_pipeline(plans) + 's',
          devices,
-         [replicas, tensor](const std::string& cell) {
+         [replicas, tensor, place = place_in_pipeline(plans)](const std::string& cell) {
              if (cell.ends_with('s')) {
                  return fmt::format("{} devices, sequence parallel",
                                     cell.substr(0, cell.size() - 1));
              }
              return replicas || tensor ? fmt::format("{} devices", cell)
-                                       : counted(std::stoi(cell), "stage");
+                                       : counted(std::stoi(cell), place);
          }},
         {"micro-batches",
          batches,
@@ -164,7 +171,8 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
             any([](const FoundPlan& plan) { return plan.candidate.shape.data_parallel > 1; });
         const bool tensor =
             any([](const FoundPlan& plan) { return plan.candidate.shape.tensor_parallel > 1; });
-        parts.push_back(fmt::format("devices: stages{}{}",
+        parts.push_back(fmt::format("devices: {}s{}{}",
+                                    place_in_pipeline(plans),
                                     replicas ? " x replicas" : "",
                                     tensor ? " x tensor parallel" : ""));
         if (any(divides_sequence)) {
@@ -175,12 +183,12 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
         parts.emplace_back("micro-batches: their number, and the samples in each");
     }
     if (any([](const FoundPlan& plan) { return plan.candidate.choice.chunks > 1; })) {
-        parts.emplace_back("schedule x2: 2 pieces of the model on each rank");
+        parts.emplace_back("schedule x2: 2 stages on each rank");
     }
     const auto has_pieces = [](const FoundPlan& plan) { return plan.partition.size() > 1; };
     if (heads.back().starts_with("layers") && any(has_pieces)) {
         parts.emplace_back(
-            "11+5x10: a piece of 11 layers, then five pieces of 10; +...: more pieces");
+            "11+5x10: a stage of 11 layers, then five stages of 10; +...: more stages");
     }
     if (std::ranges::find(heads, "memory") != heads.end()) {
         parts.emplace_back("memory: peak of the fullest rank");
@@ -249,7 +257,7 @@ std::string ranked_table(const Scenario& scenario,
         }
     }
     std::erase(same, "");
-    const std::string head = "layers per piece";
+    const std::string head = "layers per stage";
     const std::size_t most = static_cast<std::size_t>(std::max(width, 80));
     const std::size_t room = std::max(std::size_t{3}, most - std::min(most, used + 2));
     std::vector<std::string> cells;

@@ -84,7 +84,7 @@ class Words {
         if (shown(Part::Bubble) == Duration{}) {
             return;
         }
-        say("{} of the wait is fill and drain: even if all stages (parts of the model, one behind "
+        say("{} of the wait is fill and drain: even if all stages (parts of the model, one after "
             "the other) took equally long and messages took no time, the pipeline would have to "
             "fill at the start of a step and to drain at its end.",
             time_(shown(Part::Bubble)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -32,16 +33,52 @@ std::string name_of(const SweepCell& cell) {
     return cell.chunks > 1 ? fmt::format("{} x{}", cell.schedule, cell.chunks) : cell.schedule;
 }
 
-Duration fastest(const std::vector<SweepCell>& cells) {
-    Duration least = Duration::max();
-    for (const SweepCell& cell : cells) {
-        least = cell.prediction ? std::min(least, step_of(cell)) : least;
-    }
-    return least;
-}
-
 bool is_of_scenarios(const std::vector<SweepCell>& cells) {
     return !cells.front().scenario.empty();
+}
+
+/// Whether the plans with a prediction have the same value of something.
+template <class Value>
+bool have_equal(const std::vector<SweepCell>& cells, Value value) {
+    const SweepCell* first = nullptr;
+    for (const SweepCell& cell : cells) {
+        if (!cell.prediction) {
+            continue;
+        }
+        first = first == nullptr ? &cell : first;
+        if (value(cell) != value(*first)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool have_equal_batches(const std::vector<SweepCell>& cells) {
+    return is_of_scenarios(cells)
+               ? have_equal(cells,
+                            [](const SweepCell& cell) { return cell.prediction->plan.samples(); })
+               : have_equal(cells, [](const SweepCell& cell) { return cell.micro_batches; });
+}
+
+bool have_equal_ranks(const std::vector<SweepCell>& cells) {
+    return have_equal(cells, [](const SweepCell& cell) { return cell.stages; });
+}
+
+/// Whether a step does the same work in each plan. With plain numbers a rank's share of the model
+/// has the same time in each, so more ranks are a larger model.
+bool do_equal_work(const std::vector<SweepCell>& cells) {
+    return have_equal_batches(cells) && (is_of_scenarios(cells) || have_equal_ranks(cells));
+}
+
+/// The shortest step, if all do the same work.
+std::optional<Duration> fastest(const std::vector<SweepCell>& cells) {
+    std::optional<Duration> least;
+    for (const SweepCell& cell : cells) {
+        if (cell.prediction) {
+            least = std::min(least.value_or(Duration::max()), step_of(cell));
+        }
+    }
+    return do_equal_work(cells) ? least : std::nullopt;
 }
 
 /// Peak of the fullest rank.
@@ -80,16 +117,24 @@ std::string lead_of(const SweepCell& cell) {
     return cell.scenario.empty() ? "" : cell.scenario + ": ";
 }
 
-std::vector<std::string> row_of(const SweepCell& cell, Duration best) {
+/// `best` is the shortest step of plans that do the same work.
+std::vector<std::string> row_of(const SweepCell& cell,
+                                const std::optional<Duration>& best,
+                                bool per_micro_batch) {
     const Duration step = step_of(cell);
-    std::vector<std::string> row{
-        name_of(cell),
-        fmt::to_string(cell.stages),
-        fmt::to_string(cell.micro_batches),
-        format_duration(step),
-        step == best ? "fastest" : percent_text(to_seconds(step) / to_seconds(best) - 1),
-        percent_text(cell.prediction->metrics.bubble.total),
-        fmt::format("{:g}", live_stashes(cell))};
+    std::vector<std::string> row{name_of(cell),
+                                 fmt::to_string(cell.stages),
+                                 fmt::to_string(cell.micro_batches),
+                                 format_duration(step)};
+    if (best) {
+        row.push_back(step == *best ? "fastest"
+                                    : percent_text(to_seconds(step) / to_seconds(*best) - 1));
+    }
+    if (per_micro_batch) {
+        row.push_back(format_duration(step / cell.micro_batches));
+    }
+    row.push_back(percent_text(cell.prediction->metrics.bubble.total));
+    row.push_back(fmt::format("{:g}", live_stashes(cell)));
     if (!cell.scenario.empty()) {
         row.insert(row.begin(), cell.scenario);
         row.push_back(to_string(cell.prediction->plan->recompute));
@@ -97,15 +142,6 @@ std::vector<std::string> row_of(const SweepCell& cell, Duration best) {
         row.push_back(format_bytes(peak_of(cell)));
     }
     return row;
-}
-
-/// Whether steps of plain numbers cannot be compared: a rank's share has the same time in each, so
-/// more ranks or more micro-batches are more work.
-bool do_unequal_work(const std::vector<SweepCell>& cells) {
-    return !is_of_scenarios(cells) && !std::ranges::all_of(cells, [&](const SweepCell& cell) {
-        return !cell.prediction || (cell.stages == cells.front().stages &&
-                                    cell.micro_batches == cells.front().micro_batches);
-    });
 }
 
 /// A column about steps that vary: its name in the table and in CSV, the plan's value in both, and
@@ -162,9 +198,32 @@ std::string missing_text(const SweepCell& cell) {
     return fmt::format("  no plan: {}{}, {}, {}: {}\n",
                        lead_of(cell),
                        name_of(cell),
-                       counted(cell.stages, "stage"),
+                       counted(cell.stages, "rank"),
                        counted(cell.micro_batches, "micro-batch"),
                        cell.why_not);
+}
+
+/// Why the table does not say which plan is the fastest; empty if it does.
+std::string unequal_work_text(const std::vector<SweepCell>& cells) {
+    if (do_equal_work(cells)) {
+        return "";
+    }
+    if (is_of_scenarios(cells)) {
+        return "  the plans have different numbers of samples per step: compare samples/s, not "
+               "steps\n";
+    }
+    std::string text;
+    if (!have_equal_ranks(cells)) {
+        text +=
+            "  more ranks are a larger model, because each rank has the same times: compare "
+            "bubbles\n";
+    }
+    if (!have_equal_batches(cells)) {
+        text +=
+            "  more micro-batches are a larger batch: compare the times per "
+            "micro-batch, or the bubbles\n";
+    }
+    return text;
 }
 
 /// What the plans' own notes say, each once.
@@ -196,8 +255,16 @@ std::string devices_of_rank(const PlanParts& plan) {
 
 std::string sweep_text(const std::vector<SweepCell>& cells,
                        const std::vector<Uncertainty>& varied) {
-    std::vector<std::string> head{
-        "schedule", "stages", "micro-batches", "step", "slower", "bubble", "stashes"};
+    const std::optional<Duration> best = fastest(cells);
+    const bool per_micro_batch = !is_of_scenarios(cells) && !have_equal_batches(cells);
+    std::vector<std::string> head{"schedule", "ranks", "micro-batches", "step"};
+    if (best) {
+        head.emplace_back("slower");
+    }
+    if (per_micro_batch) {
+        head.emplace_back("per micro-batch");
+    }
+    head.insert(head.end(), {"bubble", "stashed"});
     if (is_of_scenarios(cells)) {
         head.insert(head.begin(), "scenario");
         head.insert(head.end(), {"recompute", "samples/s", "memory"});
@@ -210,14 +277,13 @@ std::string sweep_text(const std::vector<SweepCell>& cells,
         }
     }
     std::vector<std::vector<std::string>> rows{std::move(head)};
-    const Duration best = fastest(cells);
     std::string missing;
     for (std::size_t i = 0; i < cells.size(); ++i) {
         if (!cells[i].prediction) {
             missing += missing_text(cells[i]);
             continue;
         }
-        rows.push_back(row_of(cells[i], best));
+        rows.push_back(row_of(cells[i], best, per_micro_batch));
         for (const VariedColumn& column : varied_columns) {
             if (column.occurs(varied[i])) {
                 rows.back().push_back(column.text(varied[i]));
@@ -227,22 +293,17 @@ std::string sweep_text(const std::vector<SweepCell>& cells,
     const bool has_chunks =
         std::ranges::any_of(cells, [](const SweepCell& cell) { return cell.chunks > 1; });
     return text_table(rows) +
-           "  bubble: idle share of all device time; stashes: forwards whose results the fullest "
-           "rank holds at once\n" +
-           (has_chunks ? "  xV: V pieces of the model (chunks) on each rank; the forward of one "
-                         "piece counts as 1/V of a stash\n"
+           "  bubble: idle share of all device time; stashed: the largest number of stashes that "
+           "a rank holds at once\n" +
+           (has_chunks ? "  xV: V stages (chunks) on each rank; the stash of one of them counts as "
+                         "1/V of a stash\n"
                        : "") +
            (has_chunks && !is_of_scenarios(cells)
-                ? "  --forward-ms and the other times are of all pieces of a rank together, and "
-                  "each "
-                  "piece takes 1/V of them; without a comparison they are times of one piece\n"
+                ? "  --forward-ms and the other times are of all stages of a rank together; each "
+                  "stage takes 1/V of them (without a comparison they are the times of one stage)\n"
                 : "") +
            meanings + (is_of_scenarios(cells) ? "  memory: peak of the fullest rank\n" : "") +
-           (do_unequal_work(cells) ? "  plans with other stages or micro-batches do another "
-                                     "amount of work: 'slower' compares step times, the bubble "
-                                     "compares efficiency\n"
-                                   : "") +
-           notes_text(cells) + missing;
+           unequal_work_text(cells) + notes_text(cells) + missing;
 }
 
 std::string sweep_csv(const std::vector<SweepCell>& cells, const std::vector<Uncertainty>& varied) {
@@ -322,7 +383,7 @@ std::string sweep_svg(const std::vector<SweepCell>& cells, const std::string& co
                 {.name = fmt::format("{}{}, {}, {}{}: {}, bubble {}",
                                      lead_of(cell),
                                      name_of(cell),
-                                     counted(cell.stages, "stage"),
+                                     counted(cell.stages, "rank"),
                                      counted(cell.micro_batches, "micro-batch"),
                                      devices_of_rank(cell.prediction->plan.parts()),
                                      format_duration(step_of(cell)),

@@ -21,12 +21,10 @@ namespace {
 constexpr std::size_t most_ranks_shown = 32;
 
 std::string heading(const Plan& plan) {
-    const std::string shape = plan->chunks > 1 ? fmt::format("{} with {} each",
-                                                             counted(plan.rank_count(), "rank"),
-                                                             counted(plan->chunks, "stage"))
-                                               : counted(plan.rank_count(), "stage");
-    std::string text = fmt::format(
-        "{}, {}, {}", plan->schedule_name, shape, counted(plan.micro_batches(), "micro-batch"));
+    std::string text = fmt::format("{}, {}, {}",
+                                   plan->schedule_name,
+                                   stages_text(plan.rank_count(), plan->chunks),
+                                   counted(plan.micro_batches(), "micro-batch"));
     if (plan->replicas > 1) {
         text += fmt::format(", {} replicas", plan->replicas);
     }
@@ -153,7 +151,7 @@ std::string peak_text(const Prediction& prediction) {
 
 std::string device_table(const Prediction& prediction) {
     const bool bytes_known = prediction.plan->partition.has_value();
-    std::vector<std::vector<std::string>> rows{{"rank", "busy", "idle", "live"}};
+    std::vector<std::vector<std::string>> rows{{"rank", "busy", "idle", "stashed"}};
     if (bytes_known) {
         rows.front().emplace_back("peak");
         for (int kind = 0; kind < memory_kind_count; ++kind) {
@@ -185,7 +183,7 @@ std::string device_table(const Prediction& prediction) {
         text += fmt::format("  not shown: {} more; --json lists all\n",
                             counted(devices.size() - most_ranks_shown, "rank"));
     }
-    text += "  live: the largest number of forwards whose results a rank holds at once\n";
+    text += "  stashed: the largest number of stashes that a rank holds at once\n";
     if (bytes_known) {
         text += peak_text(prediction);
     }
@@ -304,6 +302,12 @@ std::string text_table(const std::vector<std::vector<std::string>>& cells) {
         text += line + '\n';
     }
     return text;
+}
+
+std::string stages_text(int ranks, int chunks) {
+    return chunks > 1
+               ? fmt::format("{} with {} each", counted(ranks, "rank"), counted(chunks, "stage"))
+               : counted(ranks, "stage");
 }
 
 std::string percent_text(double share) {

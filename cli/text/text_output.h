@@ -22,6 +22,9 @@ std::string text_table(const std::vector<std::vector<std::string>>& cells);
 /// what they mean. Columns are whole units of time where the timeline has a unit and fits.
 std::string timeline_text(const Timeline& timeline, int width);
 
+/// "4 stages"; with several on a rank "4 ranks with 2 stages each".
+std::string stages_text(int ranks, int chunks);
+
 /// "15.79 %".
 std::string percent_text(double share);
 

@@ -61,7 +61,9 @@ std::optional<JitterResult> sampled(const UncertaintyOptions& options,
     const int samples = options.samples.value_or(sim::fewest_samples);
     if (!jitter.any()) {
         if (options.samples) {
-            refuse("--samples", "there is nothing to draw", "say how much varies: --jitter 0.05");
+            refuse("--samples",
+                   "nothing varies, so there is nothing to sample",
+                   "add a variation: --jitter 0.05");
         }
         return std::nullopt;
     }
@@ -84,12 +86,13 @@ std::optional<StragglerResult> with_straggler(const UncertaintyOptions& options,
         return std::nullopt;
     }
     constexpr double most = 1000;
-    const std::string hint = "--straggler 2:1.5: all that rank 2 does takes half as long again";
+    const std::string hint =
+        "write it as in --straggler 2:1.5: the work of rank 2 takes 1.5 times as long";
     const auto [number, factor] = pair_of(*options.straggler, "--straggler", hint);
     const int rank = static_cast<int>(std::clamp(number, -1.0, 1e9));
     if (rank != number || rank < 0 || rank >= plan.rank_count()) {
         refuse("--straggler",
-               fmt::format("rank {} of ranks 0 to {}", number, plan.rank_count() - 1),
+               fmt::format("there is no rank {}, expected 0 to {}", number, plan.rank_count() - 1),
                hint);
     }
     if (!(factor >= 1 / most && factor <= most)) {
@@ -108,7 +111,7 @@ std::optional<FailureResult> with_failures(const UncertaintyOptions& options,
     if (!options.mtbf_hours) {
         if (options.checkpoint_every || options.checkpoint_s || options.restart_s) {
             refuse("--mtbf-hours",
-                   "is missing: checkpoints and restarts say nothing without failures",
+                   "is missing: without failures checkpoints and restarts have no effect",
                    "--mtbf-hours 50000: the mean time between failures of one device");
         }
         return std::nullopt;

@@ -56,8 +56,8 @@ TourStep schedule_step(const fs::path& tour) {
         .name = "schedule",
         .title = "One schedule as a picture",
         .why =
-            "A pipeline waits while it fills and while it drains; that wait is called the "
-            "bubble, and plain numbers are enough to see it.",
+            "A pipeline waits while it fills and while it drains: this wait is called the bubble, "
+            "and the times of one forward and one backward are enough to compute it.",
         .commands = {with_plain_work({"simulate", "--schedule", names_of({ScheduleKind::GPipe})}) +
                          CommandWords{"--out", plan.string()},
                      {"export", "svg", plan.string(), "--out", picture.string()}},
@@ -219,7 +219,7 @@ std::string folded(std::string_view text, const ShownLines& shown, const fs::pat
         if (!is_left_out) {
             result += lines[line];
         } else if (line == first) {
-            result += fmt::format("  ... not shown: {}; {} has all\n",
+            result += fmt::format("  ... not shown: {}; {} contains all\n",
                                   counted(lines.size() - first - last, "line"),
                                   file.string());
         }

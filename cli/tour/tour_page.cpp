@@ -62,7 +62,7 @@ std::string step_html(const fs::path& folder, int number, const TourStep& step) 
 std::string tour_page(const fs::path& folder) {
     std::string html =
         page_begin("A tour of pipetwin") +
-        "<p class=\"about\">The steps that 'pipetwin demo' has done. Started again, it goes on "
+        "<p class=\"about\">The steps that 'pipetwin demo' has done. Run it again to continue "
         "with the first step that is missing here.</p>\n"
         "<div class=\"column wide\">\n";
     int number = 0;

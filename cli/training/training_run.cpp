@@ -89,13 +89,13 @@ void refuse_what_cannot_run(const RunOptions& options,
     if (options.resume && options.common.out.empty()) {
         throw Error(ErrorKind::Usage,
                     "--resume",
-                    "which run is to go on is not said",
+                    "the run to continue is not named",
                     "name its folder with --out DIR");
     }
     if (options.resume && options.common.force) {
         throw Error(ErrorKind::Usage,
                     "--resume",
-                    "--force would remove what is to go on",
+                    "--force would remove the run that --resume continues",
                     "leave one of them out");
     }
     if (options.resume && !options.weights.empty()) {
@@ -107,7 +107,7 @@ void refuse_what_cannot_run(const RunOptions& options,
     if (scenario.model.kind == ModelKind::Profile) {
         throw Error(ErrorKind::BadInput,
                     "model.kind",
-                    "a model of kind 'profile' is known by its costs only, it cannot be trained",
+                    "a model of kind 'profile' has only costs, so it cannot be trained",
                     "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
     }
     refuse_other_machines(scenario, replicas, processes);
@@ -185,7 +185,7 @@ void refuse_order_that_cannot_train(const SettledScenario& scenario) {
         throw Error(ErrorKind::Infeasible,
                     fmt::format("pipeline.schedule = \"{}\"", scenario.pipeline.schedule),
                     *why,
-                    "'pipetwin simulate' predicts it; to train, take another, such as 1f1b");
+                    "'pipetwin simulate' predicts it; to train, use another, such as 1f1b");
     }
 }
 
@@ -250,7 +250,7 @@ void write_prediction(RunFolder& folder, const Prediction& prediction) {
 
 std::string stopped_text(int signal, const FinishedRun& run) {
     const std::size_t done = run.training.steps.size();
-    return fmt::format("stopped by {} after {} of {} steps; {} holds what they gave",
+    return fmt::format("stopped by {} after {} of {} steps; {} holds their results",
                        StopSignal::name(signal),
                        done,
                        run.scenario.training.steps,
@@ -755,8 +755,8 @@ std::optional<FinishedRun> train_and_compare(
     }
     const Undertaking undertaking(
         fmt::format("the weights, stashes and buffers of {}", counted(plan.rank_count(), "rank")),
-        "a smaller batch or model, more micro-batches or recompute do; cluster.memory_limit says "
-        "before the start what does not fit");
+        "use a smaller batch or model, more micro-batches, or recompute; cluster.memory_limit "
+        "refuses before the start what does not fit");
     exec::TrainingResult result = trained(options,
                                           run,
                                           *wanted.data,

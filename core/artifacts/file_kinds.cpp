@@ -202,7 +202,7 @@ string_view words(FileKind kind) {
         case FileKind::CostTable:
             return "a table of costs";
         case FileKind::OurTrace:
-            return "a trace by pipetwin";
+            return "a trace that pipetwin wrote";
         case FileKind::TorchTrace:
             return "a trace of PyTorch's profiler";
         case FileKind::Nsys:

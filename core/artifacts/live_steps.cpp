@@ -122,10 +122,11 @@ LiveStep LiveReader::step_of(std::string_view line) const {
                 const json& number = numbers[numbers_per_span * cell + i];
                 times[i] = Duration{number.is_number_integer() ? number.get<std::int64_t>() : -1};
                 if (times[i] < last || times[i] > longest_step) {
-                    refuse(fmt::format("row {}, cell {}: {} is no time after the one before it",
-                                       rank,
-                                       cell,
-                                       number.dump()));
+                    refuse(fmt::format(
+                        "row {}, cell {}: {}, expected a time that is not before the previous one",
+                        rank,
+                        cell,
+                        number.dump()));
                 }
                 last = times[i];
             }

@@ -189,7 +189,7 @@ void HfFolder::add(const std::string& name, InputFile file) {
         if (!is_new) {
             throw Error(ErrorKind::BadInput,
                         fmt::format("{}: tensor '{}'", place, tensor),
-                        fmt::format("{} has it, too", file_of(other->second)),
+                        fmt::format("{} contains it, too", file_of(other->second)),
                         download_again);
         }
     }

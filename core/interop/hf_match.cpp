@@ -277,7 +277,7 @@ class HfMatcher {
         }
         add_fault(tensor,
                   fmt::format("{}, expected {}: more words than model.vocabulary = {}, and the "
-                              "further ones are no padding",
+                              "further ones are not padding",
                               shape_text(tensor.entry.shape),
                               shape_text(slice.shape),
                               ours),

@@ -201,7 +201,7 @@ class Weights {
             if (!is_new) {
                 throw Error(ErrorKind::BadInput,
                             place,
-                            fmt::format("{} has it, too", other->second),
+                            fmt::format("{} contains it, too", other->second),
                             "name each file of the model once");
             }
             const Home home = home_of(model_, tensor.name);

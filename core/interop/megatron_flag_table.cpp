@@ -39,7 +39,7 @@ constexpr std::array refused{
     RefusedFlag{"spec", "Python code describes the model", "local"},
     RefusedFlag{"use-checkpoint-args", "a checkpoint describes the model", "false"},
     RefusedFlag{"use-mp-args-from-checkpoint-args", "a checkpoint says how it is split", "false"},
-    RefusedFlag{"yaml-cfg", "another file has the settings: import that file"},
+    RefusedFlag{"yaml-cfg", "the settings are in another file: import that file"},
     RefusedFlag{"vision-pretraining", "the model is not a language model", "false"},
     RefusedFlag{"softmax-type", "it adds a number to each head", "vanilla off-by-one"},
     RefusedFlag{"window-attn-skip-freq", "some blocks see less of a sample than others"},

@@ -430,7 +430,7 @@ class FlagReader {
         } else if (has("fp4")) {
             problem(setting, "products in 4 bits take other time and memory");
         } else if (!is_known) {
-            problem(setting, "no recipe that is known here, such as bf16_mixed or fp16_mixed");
+            problem(setting, "not a known recipe, expected one such as bf16_mixed or fp16_mixed");
         }
     }
 

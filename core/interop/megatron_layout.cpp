@@ -79,7 +79,7 @@ class Expander {
                 const std::size_t at = position_++;
                 append(result, outside, {at, std::string(1, *c), optional_count()});
             } else {
-                fail(fmt::format("{} is no part of a layout: expected E, t, m, L, |, *, ( or )",
+                fail(fmt::format("{} is not part of a layout: expected E, t, m, L, |, *, ( or )",
                                  shown(*c)));
             }
         }
@@ -275,20 +275,19 @@ void require_megatron_placement(const Schedule& schedule) {
                     fmt::format("stage {} holds the weights of stage 0 once more, but a Megatron "
                                 "layout has every layer once",
                                 model_stage_count(schedule)),
-                    "take a schedule with one pipeline, such as 1f1b");
+                    "use a schedule with one pipeline, such as 1f1b");
     }
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
         const int rank = schedule.rank_of_stage[as_index(stage)];
         const int expected = stage % schedule.rank_count();
         if (rank != expected) {
-            throw Error(
-                ErrorKind::Infeasible,
-                "schedule",
-                fmt::format("stage {} is on rank {}, but Megatron puts it on rank {}",
-                            stage,
-                            rank,
-                            expected),
-                "take a schedule whose chunks go round the ranks, such as interleaved-1f1b");
+            throw Error(ErrorKind::Infeasible,
+                        "schedule",
+                        fmt::format("stage {} is on rank {}, but Megatron puts it on rank {}",
+                                    stage,
+                                    rank,
+                                    expected),
+                        "use a schedule whose chunks go round the ranks, such as interleaved-1f1b");
         }
     }
 }

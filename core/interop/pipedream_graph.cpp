@@ -146,15 +146,15 @@ class Reader {
   private:
     void read(const Line& line, string_view content) {
         if (!is_utf8(content)) {
-            line.refuse(1, "bytes that are no UTF-8 text", "is this a graph.txt?");
+            line.refuse(1, "bytes that are not UTF-8 text", "is this a graph.txt?");
         }
         if (content.starts_with('\t')) {
             const std::vector<Part> ends = split({content.substr(1), 2}, separator);
             if (ends.size() != 2) {
-                line.refuse(
-                    2,
-                    fmt::format(
-                        "'{}' is no edge, expected {}", shortened(content.substr(1)), edge_form));
+                line.refuse(2,
+                            fmt::format("'{}' is not an edge, expected {}",
+                                        shortened(content.substr(1)),
+                                        edge_form));
             }
             edges_.push_back({line, ends[0], ends[1]});
             return;

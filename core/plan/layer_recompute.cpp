@@ -79,7 +79,7 @@ std::vector<LayerRange> recomputed_blocks(const Model& model) {
         throw Error(
             ErrorKind::Infeasible,
             "pipeline.recompute = \"block\"",
-            "the names of the model's layers tell no blocks, such as \"block0\", \"block1\"",
+            "the names of the model's layers show no blocks, such as \"block0\", \"block1\"",
             "\"always\" recomputes whole stages");
     }
     std::vector<LayerRange> ranges;

@@ -158,7 +158,7 @@ void add_skips(const PlainCosts& costs, Schedule& order, PlanParts& parts) {
                             route.stages.from,
                             route.stages.to,
                             model_stage_count(order) - 1),
-                "name two stages that are no neighbours, the earlier one first");
+                "name two stages that are not neighbours, the earlier one first");
         }
     }
     std::ranges::sort(routes);

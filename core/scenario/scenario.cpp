@@ -112,7 +112,7 @@ Model layers_model(const Scenario::ModelPart& part) {
     if (!ends_with_loss(model.layer(model.layer_count() - 1).spec)) {
         throw Error(ErrorKind::BadInput,
                     "model.layer",
-                    "the last layer is no cross_entropy, expected the loss there",
+                    "the last layer is not a cross_entropy, expected the loss there",
                     "end with [[model.layer]] type = \"cross_entropy\"");
     }
     return model;

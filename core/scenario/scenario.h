@@ -256,6 +256,8 @@ struct ScenarioParts {
         std::optional<LinkSharing> link_sharing;  ///< of what leaves and enters a node; none: not
         GpuShares gpu_shares = GpuShares::Own;
         std::vector<int> gpu_units{};  ///< Own: of every rank, in 8 multiprocessors; empty: alike
+        int link_ctas =
+            1;  ///< thread blocks, each on a multiprocessor, that carry a message by NCCL
 
         bool operator==(const ClusterPart&) const = default;
     } cluster;

@@ -220,7 +220,7 @@ using ClusterKeys = Scenario::ClusterPart;
 constexpr Range device_count_range{0, 1 << 20};
 constexpr Range rate_range{0, 1'000'000'000};
 
-constexpr std::array<ScenarioKey, 27> keys_of_cluster{{
+constexpr std::array<ScenarioKey, 28> keys_of_cluster{{
     keys::choice<&ClusterKeys::backend>("backend", words::backends),
     keys::own("profile", nullptr, nullptr),  // `fill_in_cluster` has read it
     keys::own("device", read_device, print_device),
@@ -262,6 +262,7 @@ constexpr std::array<ScenarioKey, 27> keys_of_cluster{{
      .print = print_gpu_shares,
      .range = {1, 1 << 10},
      .words = words::gpu_shares},
+    keys::integer<&ClusterKeys::link_ctas>("link_ctas", {1, 32}),
     keys::boolean<&ClusterKeys::emulate_links>("emulate_links")
         .read_after("node_link_latency_us")
         .printed_after("node_link_latency_us"),

@@ -81,7 +81,7 @@ void require_deadlock_free(const Schedule& schedule,
     const int smallest = smallest_capacity(schedule);
     throw Error(ErrorKind::Infeasible,
                 std::string(place),
-                fmt::format("deadlock at {}: these actions wait on each other\n{}",
+                fmt::format("deadlock at {}: these actions wait for each other\n{}",
                             capacity ? fmt::format("channel capacity {}", *capacity)
                                      : "any channel capacity",
                             explain(schedule, report.waiting)),

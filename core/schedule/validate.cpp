@@ -247,7 +247,7 @@ std::optional<std::string> out_of_range(const Schedule& schedule, const Action& 
     }
     if (action.hop != 0 && (!is_message(action.op) || !has_edge(schedule, action))) {
         return fmt::format(
-            "goes from stage {} to {}, which are no neighbours, and no skip leads between them",
+            "goes from stage {} to {}, which are not neighbours, and no skip connects them",
             stages_of(action).from,
             stages_of(action).to);
     }

@@ -20,14 +20,15 @@ RankThreads::RankThreads(std::size_t size) : members_(size) {
         end();
         const auto started = std::ranges::count_if(
             members_, [](const Member& member) { return member.thread.joinable(); });
-        throw Error(ErrorKind::Unavailable,
-                    "",
-                    fmt::format("the system gives {} of the {} that the ranks need: {}",
-                                started,
-                                counted(size, "thread"),
-                                error.code().message()),
-                    "raise the limit ('ulimit -u' shows it; of memory: 'ulimit -v'), or have fewer "
-                    "stages and replicas");
+        throw Error(
+            ErrorKind::Unavailable,
+            "",
+            fmt::format("the system gives {} of the {} that the ranks need: {}",
+                        started,
+                        counted(size, "thread"),
+                        error.code().message()),
+            "raise the limit ('ulimit -u' shows it, 'ulimit -v' that of memory), or use fewer "
+            "stages and replicas");
     } catch (...) {
         end();
         throw;

@@ -5,11 +5,14 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,6 +52,7 @@ struct Module {
     decltype(&pipetwin_cuda_make_devices) make_devices = nullptr;
     decltype(&pipetwin_cuda_self_test) self_test = nullptr;
     decltype(&pipetwin_cuda_memory) memory = nullptr;
+    decltype(&pipetwin_cuda_attention_workspace) attention_workspace = nullptr;
     decltype(&pipetwin_cuda_measure) measure = nullptr;
     decltype(&pipetwin_cuda_make_link_id) make_link_id = nullptr;
     decltype(&pipetwin_cuda_make_link) make_link = nullptr;
@@ -91,6 +95,7 @@ Module load_module(const fs::path& file) {
     look_up(library, "pipetwin_cuda_make_devices", module.make_devices);
     look_up(library, "pipetwin_cuda_self_test", module.self_test);
     look_up(library, "pipetwin_cuda_memory", module.memory);
+    look_up(library, "pipetwin_cuda_attention_workspace", module.attention_workspace);
     look_up(library, "pipetwin_cuda_measure", module.measure);
     look_up(library, "pipetwin_cuda_make_link_id", module.make_link_id);
     look_up(library, "pipetwin_cuda_make_link", module.make_link);
@@ -242,6 +247,34 @@ CudaMemory cuda_memory(int device) {
     return memory;
 }
 
+Bytes cuda_attention_workspace(int device, const CudaAttention& attention) {
+    if (is_asked_for("PIPETWIN_OWN_ATTENTION")) {
+        return {};
+    }
+    static std::mutex mutex;
+    static std::map<std::tuple<int, CudaAttention>, Bytes> known;
+    const std::lock_guard lock(mutex);
+    const auto asked = std::tuple(device, attention);
+    if (const auto found = known.find(asked); found != known.end()) {
+        return found->second;
+    }
+    require_cuda(device);
+    const Module module = load_module(find_module(module_file).value());
+    const PipetwinCudaAttention wanted{.samples = attention.samples,
+                                       .positions = attention.positions,
+                                       .padded_keys = attention.padded_keys,
+                                       .heads = attention.heads,
+                                       .key_value_heads = attention.key_value_heads,
+                                       .head_size = attention.head_size,
+                                       .q_stride = attention.q_stride,
+                                       .k_stride = attention.k_stride};
+    try {
+        return known[asked] = Bytes{module.attention_workspace(device, &wanted)};
+    } catch (const DeviceFailure& failure) {
+        throw unavailable(failure);
+    }
+}
+
 CudaRates measure_cuda(int device, const CudaRateSizes& sizes) {
     require_cuda(device);
     const Module module = load_module(find_module(module_file).value());
@@ -292,7 +325,7 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
     return devices;
 }
 
-GpuLinks cuda_links(int device) {
+GpuLinks cuda_links(int device, int ctas) {
     // What `make` makes of the module.
     const auto from_module = [device](const auto& make) {
         require_cuda(device);
@@ -312,51 +345,53 @@ GpuLinks cuda_links(int device) {
             return std::unique_ptr<GpuGather>(gather);
         });
     };
-    return {
-        .make_id =
-            [from_module] {
-                PipetwinCudaLinkId id{};
-                from_module([&](const Module& module) {
-                    module.make_link_id(&id);
-                    return true;
-                });
-                const auto bytes = std::as_bytes(std::span(id.bytes));
-                return std::vector<std::byte>(bytes.begin(), bytes.end());
-            },
-        .make =
-            [from_module, device](std::span<const std::byte> bytes, bool sends, LinkMemory memory) {
-                const PipetwinCudaLinkId id = link_id(bytes);
-                const PipetwinCudaLinkEnd end{.sends = sends ? 1 : 0,
-                                              .in_host_memory = memory == LinkMemory::Host};
-                return from_module([&](const Module& module) {
-                    GpuLink* link = nullptr;
-                    module.make_link(device, &id, &end, &link);
-                    return std::unique_ptr<GpuLink>(link);
-                });
-            },
-        .make_gather =
-            [gathered](std::span<const std::byte> bytes, const GpuMember& member) {
-                const PipetwinCudaLinkId id = link_id(bytes);
-                return gathered(&id, nullptr, member);
-            },
-        .make_sum =
-            [from_module, device](std::span<const std::byte> bytes, const GpuMember& member) {
-                const PipetwinCudaLinkId id = link_id(bytes);
-                const PipetwinCudaMember self{.index = member.index, .count = member.count};
-                return from_module([&](const Module& module) {
-                    GpuSum* sum = nullptr;
-                    module.make_sum(device, &id, &self, &sum);
-                    return std::unique_ptr<GpuSum>(sum);
-                });
-            },
-        .abort =
-            [](std::span<GpuTraffic* const> traffic) {
-                load_module(find_module(module_file).value())
-                    .abort(traffic.data(), static_cast<int>(traffic.size()));
-            },
-        .meet = [gathered](
-                    const std::string& place,
-                    const GpuMember& member) { return gathered(nullptr, place.c_str(), member); }};
+    return {.make_id =
+                [from_module] {
+                    PipetwinCudaLinkId id{};
+                    from_module([&](const Module& module) {
+                        module.make_link_id(&id);
+                        return true;
+                    });
+                    const auto bytes = std::as_bytes(std::span(id.bytes));
+                    return std::vector<std::byte>(bytes.begin(), bytes.end());
+                },
+            .make =
+                [from_module, device, ctas](
+                    std::span<const std::byte> bytes, bool sends, LinkMemory memory) {
+                    const PipetwinCudaLinkId id = link_id(bytes);
+                    const PipetwinCudaLinkEnd end{.sends = sends ? 1 : 0,
+                                                  .in_host_memory = memory == LinkMemory::Host,
+                                                  .ctas = memory == LinkMemory::Gpu ? ctas : 1};
+                    return from_module([&](const Module& module) {
+                        GpuLink* link = nullptr;
+                        module.make_link(device, &id, &end, &link);
+                        return std::unique_ptr<GpuLink>(link);
+                    });
+                },
+            .make_gather =
+                [gathered](std::span<const std::byte> bytes, const GpuMember& member) {
+                    const PipetwinCudaLinkId id = link_id(bytes);
+                    return gathered(&id, nullptr, member);
+                },
+            .make_sum =
+                [from_module, device](std::span<const std::byte> bytes, const GpuMember& member) {
+                    const PipetwinCudaLinkId id = link_id(bytes);
+                    const PipetwinCudaMember self{.index = member.index, .count = member.count};
+                    return from_module([&](const Module& module) {
+                        GpuSum* sum = nullptr;
+                        module.make_sum(device, &id, &self, &sum);
+                        return std::unique_ptr<GpuSum>(sum);
+                    });
+                },
+            .abort =
+                [](std::span<GpuTraffic* const> traffic) {
+                    load_module(find_module(module_file).value())
+                        .abort(traffic.data(), static_cast<int>(traffic.size()));
+                },
+            .meet =
+                [gathered](const std::string& place, const GpuMember& member) {
+                    return gathered(nullptr, place.c_str(), member);
+                }};
 }
 
 std::vector<CudaCheck> self_test_cuda(int device) {

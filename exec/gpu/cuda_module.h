@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -70,6 +71,24 @@ struct CudaMemory {
 /// Memory of a GPU now; makes this program's context on it. Throws Error(Unavailable).
 CudaMemory cuda_memory(int device = 0);
 
+/// One attention of a model in bf16, as exec/cuda/kernels/attention/attention.h's AttentionShape.
+struct CudaAttention {
+    int samples = 0;
+    int positions = 0;
+    int padded_keys = 0;  ///< 0: causal
+    int heads = 0;
+    int key_value_heads = 0;
+    int head_size = 0;
+    int q_stride = 0;  ///< numbers from one query to the next
+    int k_stride = 0;  ///< numbers from one key to the next
+
+    auto operator<=>(const CudaAttention&) const = default;
+};
+/// Bytes that cuDNN works in, in the direction in which they are more; 0 where our own kernels
+/// compute both. Asks cuDNN for its plans, about a second for an attention that it was not asked
+/// for before. Throws Error(Unavailable).
+Bytes cuda_attention_workspace(int device, const CudaAttention& attention);
+
 /// Sizes with which `measure_cuda` computes and copies.
 struct CudaRateSizes {
     int matrix = 8192;  ///< rows and columns
@@ -95,9 +114,10 @@ void require_cuda(int device = 0);
 /// multiprocessors.
 std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request);
 
-/// Links from and to a GPU of this process, by NCCL. Its functions throw Error(Unavailable) where
-/// there is no such GPU, or NCCL does not work here.
-GpuLinks cuda_links(int device);
+/// Links from and to a GPU of this process, by NCCL, of which `ctas` thread blocks carry the
+/// messages between GPUs. Its functions throw Error(Unavailable) where there is no such GPU, or
+/// NCCL does not work here.
+GpuLinks cuda_links(int device, int ctas = 1);
 
 /// One check of the module's self-test, with what was compared or what failed.
 struct CudaCheck {

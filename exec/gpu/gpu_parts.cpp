@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/memory_limits.h"
+#include "exec/gpu/attention_workspace.h"
 #include "exec/gpu/cuda_module.h"
 
 namespace pipetwin::exec {
@@ -52,12 +53,15 @@ struct Wanted {
     std::vector<MemoryUse> peaks;  ///< [rank of the group]; where stashes leave the GPU, the least
     Bytes pool;
     Bytes all;
-    Bytes between;  ///< in the pool, if there is so much: what may be lost between tensors
+    Bytes attention;  ///< part of `all`: what cuDNN's attention works in
+    Bytes between;    ///< in the pool, if there is so much: what may be lost between tensors
 };
 
-Wanted wanted_by(const Plan& plan, const Group& group) {
+/// `attention`: [rank] of the plan; empty where it is not known.
+Wanted wanted_by(const Plan& plan, const Group& group, const std::vector<Bytes>& attention = {}) {
     const std::vector<MemoryUse> peaks = peak_memory(plan);
-    Wanted wanted{.group = group, .peaks = {}, .pool = {}, .all = {}, .between = {}};
+    Wanted wanted{
+        .group = group, .peaks = {}, .pool = {}, .all = {}, .attention = {}, .between = {}};
     for (int rank = group.first; rank < group.first + group.ranks; ++rank) {
         // How many stashes are on their way depends on the times: memory grows as they need it.
         const MemoryUse peak =
@@ -65,6 +69,10 @@ Wanted wanted_by(const Plan& plan, const Group& group) {
         wanted.peaks.push_back(peak);
         wanted.pool += peak.total() + beside_in_pool;
         wanted.all += peak.total() + beside_in_pool + beside_pool;
+        if (!attention.empty()) {
+            wanted.all += attention[as_index(rank)];
+            wanted.attention += attention[as_index(rank)];
+        }
         const Bytes of_step = peak.total() - resident_memory(plan, rank).total();
         wanted.between += Bytes{of_step.count / lost_share};
     }
@@ -91,35 +99,55 @@ constexpr const char* usual_hint =
     "more micro-batches, recompute = \"always\" or a smaller model need less";
 
 Error does_not_fit(const Wanted& wanted, const CudaMemory& memory, const std::string& hint) {
-    return {ErrorKind::Infeasible,
-            "memory",
-            fmt::format("the {} rank{} need{} {} of GPU {}, {} beside the peaks included, but it "
-                        "has {} free of {}\n{}",
-                        wanted.peaks.size(),
-                        wanted.peaks.size() == 1 ? "" : "s",
-                        wanted.peaks.size() == 1 ? "s" : "",
-                        format_bytes(wanted.all),
-                        wanted.group.gpu,
-                        format_bytes(
-                            Bytes{std::ssize(wanted.peaks) * (beside_in_pool + beside_pool).count}),
-                        format_bytes(memory.free),
-                        format_bytes(memory.total),
-                        peaks_table(wanted)),
-            hint.empty() ? usual_hint : hint};
+    return {
+        ErrorKind::Infeasible,
+        "memory",
+        fmt::format(
+            "the {} rank{} need{} {} of GPU {}, {} beside the peaks{} included, but "
+            "it has {} free of {}\n{}",
+            wanted.peaks.size(),
+            wanted.peaks.size() == 1 ? "" : "s",
+            wanted.peaks.size() == 1 ? "s" : "",
+            format_bytes(wanted.all),
+            wanted.group.gpu,
+            format_bytes(Bytes{std::ssize(wanted.peaks) * (beside_in_pool + beside_pool).count}),
+            wanted.attention > Bytes{} ? fmt::format(" and {} in which cuDNN's attention works",
+                                                     format_bytes(wanted.attention))
+                                       : "",
+            format_bytes(memory.free),
+            format_bytes(memory.total),
+            peaks_table(wanted)),
+        hint.empty() ? usual_hint : hint};
 }
 
-/// The first of these that fits: recompute everywhere, then ever more micro-batches.
+/// [rank] What cuDNN's attention works in, where a scenario has any.
+std::vector<Bytes> attention_of(const SettledScenario& scenario, const Plan& plan, int gpu) {
+    return scenario.training.precision == Precision::Bf16
+               ? attention_workspaces(plan, scenario_model(scenario), gpu)
+               : std::vector<Bytes>{};
+}
+
+/// The first of these that fits: our own attention, recompute everywhere, then ever more
+/// micro-batches.
 std::string what_fits(const SettledScenario& scenario,
                       const PlanOf& plan_of,
+                      const Wanted& refused,
                       Bytes free,
                       int gpus) {
+    if (refused.attention > Bytes{} && refused.all - refused.attention <= free) {
+        return fmt::format(
+            "with PIPETWIN_OWN_ATTENTION=1 in the environment attention runs on our "
+            "own, slower kernels, and {} are needed, which fits",
+            format_bytes(refused.all - refused.attention));
+    }
     const int samples = replica_batch(scenario);
     const auto fits = [&](const SettledScenario& other) -> std::optional<Bytes> {
         try {
             const Plan plan = plan_of(other);
+            const std::vector<Bytes> attention = attention_of(other, plan, refused.group.gpu);
             Bytes most;
             for (const Group& group : spread(plan.rank_count(), gpus)) {
-                most = std::max(most, wanted_by(plan, group).all);
+                most = std::max(most, wanted_by(plan, group, attention).all);
             }
             return most <= free ? std::optional(most) : std::nullopt;
         } catch (const Error&) {  // a schedule does not take every number of micro-batches
@@ -172,10 +200,11 @@ void check_memory(const SettledScenario& scenario,
     }
     const Plan plan = plan_of(scenario);
     for (const Group& group : groups_of(plan)) {
-        const Wanted wanted = wanted_by(plan, group);
+        const Wanted wanted = wanted_by(plan, group, attention_of(scenario, plan, group.gpu));
         const CudaMemory memory = cuda_memory(group.gpu);
         if (wanted.all > memory.free) {
-            throw does_not_fit(wanted, memory, what_fits(scenario, plan_of, memory.free, gpus));
+            throw does_not_fit(
+                wanted, memory, what_fits(scenario, plan_of, wanted, memory.free, gpus));
         }
     }
 }

@@ -31,8 +31,9 @@ void check_gpu_memory(const Plan& plan, const std::string& hint = {});
 /// Function that plans a scenario before anything is measured: sizes are right, times need not be.
 using PlanOf = std::function<Plan(const SettledScenario&)>;
 
-/// Throws Error(Infeasible) if a scenario does not fit, before anything is measured; its
-/// hint names what would fit, if recompute or more micro-batches do.
+/// Throws Error(Infeasible) if a scenario does not fit, with what cuDNN's attention works in,
+/// before anything is measured; its hint names what would fit, if our own attention, recompute or
+/// more micro-batches do.
 void check_gpu_memory(const SettledScenario& scenario, const PlanOf& plan_of);
 
 /// A rank of this process, and the GPU that it alone uses.

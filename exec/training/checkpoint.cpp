@@ -222,10 +222,11 @@ void expect_same_tensors(const Stored& stored,
                          const std::vector<NamedTensor>& wanted,
                          const fs::path& folder) {
     const auto refuse = [&](const std::string& text) {
-        throw Error(ErrorKind::BadInput,
-                    folder.string(),
-                    text + ": it is a checkpoint of another model, optimizer or precision",
-                    "go on with the scenario it was written with, or train without --resume");
+        throw Error(
+            ErrorKind::BadInput,
+            folder.string(),
+            text + ": it is a checkpoint of another model, optimizer or precision",
+            "continue with the scenario that it was written with, or train without --resume");
     };
     for (const NamedTensor& named : wanted) {
         const SafetensorsEntry* const found = stored.find(named.name);

@@ -79,10 +79,11 @@ void expect_same_steps(const CheckpointManifest& found,
                        const std::filesystem::path& folder) {
     const auto expect = [&](const char* key, const auto& there, const auto& here) {
         if (there != here) {
-            throw Error(ErrorKind::BadInput,
-                        folder.string(),
-                        fmt::format("it was written with {} = {}, not {}", key, there, here),
-                        "go on with the scenario it was written with, or train without --resume");
+            throw Error(
+                ErrorKind::BadInput,
+                folder.string(),
+                fmt::format("it was written with {} = {}, not {}", key, there, here),
+                "continue with the scenario that it was written with, or train without --resume");
         }
     };
     expect("training.seed", found.seed, wanted.seed);

@@ -83,7 +83,7 @@ std::string text_of(const CLI::ParseError& error,
         return name.empty()
                    ? usage_text("pipetwin-gui", error.what(), help)
                    : usage_text("pipetwin-gui",
-                                fmt::format("it has no option '{}'", name),
+                                fmt::format("unknown option '{}'", name),
                                 near.empty() ? help : fmt::format("did you mean '{}'?", near));
     }
     static const std::map<std::string, std::vector<std::string>> choices{
@@ -137,11 +137,9 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     std::string theme;
     std::string parsed_view;
     int parsed_replica = 0;
-    app.add_option(
-           "run",
-           runs,
-           "run folder, trace, schedule CSV or trace of PyTorch's profiler; several files are "
-           "overlaid")
+    app.add_option("run",
+                   runs,
+                   "scenario, schedule, trace, profile or run folder; several files are overlaid")
         ->option_text("[RUN or FILE]...");
     app.add_option("--screenshot", screenshot, "write a PNG picture and exit; needs no display")
         ->option_text("FILE");
@@ -151,11 +149,10 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
         ->check(CLI::IsMember({"light", "dark", "high-contrast", "print"}));
     app.add_option("--view",
                    parsed_view,
-                   fmt::format("panel that --screenshot shows beside the timeline, one of {}",
-                               fmt::join(view_names(), ", ")))
+                   fmt::format("page or panel to show, one of {}", fmt::join(view_names(), ", ")))
         ->option_text("NAME")
         ->check(CLI::IsMember(view_names()));
-    app.add_option("--replica", parsed_replica, "replica whose rows are shown")
+    app.add_option("--replica", parsed_replica, "replica to show")
         ->option_text("N=0")
         ->check(CLI::NonNegativeNumber);
     app.set_version_flag("--version", "pipetwin-gui " PIPETWIN_VERSION);

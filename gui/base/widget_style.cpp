@@ -1,5 +1,6 @@
 #include "gui/base/widget_style.h"
 
+#include <QPainter>
 #include <QPalette>
 #include <QProxyStyle>
 #include <QStyleFactory>
@@ -46,6 +47,23 @@ class WidgetStyle final : public QProxyStyle {
         if (!(is_button && drawn_as<QStyleOptionButton>(option, draw)) &&
             !(element == PE_FrameLineEdit && drawn_as<QStyleOptionFrame>(option, draw))) {
             draw(option);
+        }
+    }
+
+    /// Fusion draws a line below each menu, two pixels above that of a bar which is as high as its
+    /// corner.
+    void drawControl(ControlElement element,
+                     const QStyleOption* option,
+                     QPainter* painter,
+                     const QWidget* widget) const override {
+        const bool is_menu = element == CE_MenuBarItem;
+        if (is_menu) {
+            painter->save();
+            painter->setClipRect(option->rect.adjusted(0, 0, 0, -1), Qt::IntersectClip);
+        }
+        QProxyStyle::drawControl(element, option, painter, widget);
+        if (is_menu) {
+            painter->restore();
         }
     }
 

@@ -177,7 +177,7 @@ QString CriticalPathPanel::sentence() const {
         if (!analysis->has_causes()) {
             return text_of(analysis->note());
         }
-        QString text = tr("%1 %2 in %3 pieces")
+        QString text = tr("%1 %2 in %3 parts")
                            .arg(text_of(side_name(*run_, side)),
                                 time_text(analysis->length()),
                                 QString::number(analysis->critical_path().size()));
@@ -186,8 +186,8 @@ QString CriticalPathPanel::sentence() const {
         }
         parts += text;
     }
-    return tr("Critical path of the step: %1. The column \"10 % shorter\" shows by how much the "
-              "step gets shorter if a part takes 10 % less time.")
+    return tr("Critical path of the step: %1. The column \"10 % shorter\" shows how much time the "
+              "step saves if a part takes 10 % less time.")
         .arg(parts.join(QStringLiteral("; ")));
 }
 

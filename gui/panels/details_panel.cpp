@@ -29,13 +29,20 @@ QLabel* faint_label(QWidget* parent) {
     return label;
 }
 
-/// The longest word of a first column and the longest number of the others.
+/// The longest name of a line.
 int name_width(const QFont& font) {
     return QFontMetrics(font).horizontalAdvance(QStringLiteral("communication wait"));
 }
 
-int number_width(const QFont& font) {
-    return QFontMetrics(font).horizontalAdvance(QStringLiteral("+888.888 ms"));
+/// The longest word of a name.
+int word_width(const QFont& font) {
+    return QFontMetrics(font).horizontalAdvance(QStringLiteral("communication"));
+}
+
+/// The longest text of a column of numbers; the last column holds errors and differences.
+int number_width(const QFont& font, int column) {
+    return QFontMetrics(font).horizontalAdvance(column < 3 ? QStringLiteral("888.88 ms")
+                                                           : QStringLiteral("+8.88 points"));
 }
 
 }  // namespace
@@ -52,9 +59,9 @@ DetailTable::DetailTable(const QString& heading, QWidget* parent)
     grid_->setContentsMargins(0, 0, 0, 0);
     grid_->setHorizontalSpacing(column_gap);
     grid_->setVerticalSpacing(line_gap);
-    grid_->setColumnMinimumWidth(0, name_width(font()));
+    grid_->setColumnMinimumWidth(0, word_width(font()));
     for (int column = 1; column <= 3; ++column) {
-        grid_->setColumnMinimumWidth(column, number_width(font()));
+        grid_->setColumnMinimumWidth(column, number_width(font(), column));
     }
     grid_->setColumnStretch(0, 1);
     auto* const column = new QVBoxLayout(this);
@@ -97,6 +104,7 @@ void DetailTable::add_row(int row, const std::array<std::string, 4>& texts, bool
     for (std::size_t column = 0; column < texts.size(); ++column) {
         QLabel* const label = selectable_label(this);
         label->setText(QString::fromStdString(texts[column]));
+        label->setWordWrap(column == 0);
         if (const std::string_view meaning = meaning_of(texts[column]); column == 0) {
             const QString text =
                 QString::fromUtf8(meaning.data(), static_cast<qsizetype>(meaning.size()));
@@ -104,8 +112,11 @@ void DetailTable::add_row(int row, const std::array<std::string, 4>& texts, bool
             label->setAccessibleDescription(text);
         }
         label->setForegroundRole(is_header ? QPalette::PlaceholderText : QPalette::WindowText);
-        const auto side = column == 0 ? Qt::AlignLeft : Qt::AlignRight;
-        grid_->addWidget(label, row, static_cast<int>(column), side | Qt::AlignVCenter);
+        if (column == 0) {
+            grid_->addWidget(label, row, 0);
+        } else {
+            grid_->addWidget(label, row, static_cast<int>(column), Qt::AlignRight | Qt::AlignTop);
+        }
     }
 }
 
@@ -120,8 +131,6 @@ DetailsPanel::DetailsPanel(QWidget* parent)
     setAccessibleName(tr("Details"));
     setFrameShape(QFrame::NoFrame);
     setWidgetResizable(true);
-    const int columns = name_width(font()) + 3 * (number_width(font()) + column_gap);
-    setMinimumWidth(columns + 2 * details_margin + verticalScrollBar()->sizeHint().width());
 
     auto* const content = new QWidget(this);
     auto* const column = new QVBoxLayout(content);
@@ -137,10 +146,27 @@ DetailsPanel::DetailsPanel(QWidget* parent)
     setWidget(content);
 }
 
+/// Width with a column of names as wide as `name`.
+int DetailsPanel::width_with(int name) const {
+    int width = name + 2 * details_margin + verticalScrollBar()->sizeHint().width();
+    for (int column = 1; column <= 3; ++column) {
+        width += column_gap + number_width(font(), column);
+    }
+    return width;
+}
+
+QSize DetailsPanel::sizeHint() const {
+    return {width_with(name_width(font())), QScrollArea::sizeHint().height()};
+}
+
+QSize DetailsPanel::minimumSizeHint() const {
+    return {width_with(word_width(font())), QScrollArea::minimumSizeHint().height()};
+}
+
 void DetailsPanel::show_run(const RunData& run) {
     const int steps = run.measured ? run.measured->steps : 1;
     const QString means =
-        tr("means over the ranks; their sum is the step; overhead includes dispatch");
+        tr("means over the ranks, which add up to the step; overhead includes dispatch");
     breakdown_->set_heading(
         tr("Breakdown of the step"),
         steps > 1 ? tr("step %1, nearest the median; %2").arg(run.main_step()).arg(means) : means);

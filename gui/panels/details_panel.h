@@ -14,8 +14,8 @@ class QLabel;
 namespace pipetwin::gui {
 
 /// A heading, a line below it, and a table with the columns predicted, measured and error. The
-/// columns are equally wide in all tables, so that tables below each other are aligned. Hidden
-/// while there are no lines.
+/// columns are equally wide in all tables, so that tables below each other are aligned; the names
+/// of lines wrap where there is little room. Hidden while there are no lines.
 class DetailTable : public QWidget {
     Q_OBJECT
 
@@ -49,7 +49,14 @@ class DetailsPanel : public QScrollArea {
     void show_step(const RunData& run, int step);
     void show_selection(const RunData& run, const std::optional<SpanRef>& selection);
 
+    /// Room for names of one line.
+    QSize sizeHint() const override;
+    /// As wide as the tables, whose names wrap then.
+    QSize minimumSizeHint() const override;
+
   private:
+    int width_with(int name) const;
+
     DetailTable* step_;
     DetailTable* ops_;
     DetailTable* breakdown_;

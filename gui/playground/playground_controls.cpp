@@ -99,10 +99,11 @@ PlaygroundControls::PlaygroundControls(QWidget* parent)
         tr("The part of a backward that no other rank waits for. A backward B is I and W together"),
         &PlaygroundSettings::backward_weight_ms);
     add_factors(form);
-    latency_ = add_time(form,
-                        tr("Link &latency"),
-                        tr("Time from the send of a message to its arrival, besides the link time"),
-                        &PlaygroundSettings::latency_ms);
+    latency_ = add_time(
+        form,
+        tr("Link &latency"),
+        tr("Time from the sending of a message to its arrival, in addition to the link time"),
+        &PlaygroundSettings::latency_ms);
     transfer_ = add_time(
         form,
         tr("Link &time"),
@@ -220,7 +221,7 @@ void PlaygroundControls::say_what_was_fitted(const PlaygroundSettings& wanted) {
     QStringList sentences;
     const QString schedule = QString::fromStdString(settings_.schedule);
     if (settings_.micro_batches != wanted.micro_batches) {
-        sentences += tr("%1 with %2 ranks cannot have %4 micro-batches, so there are %3.")
+        sentences += tr("%1 on %2 ranks does not allow %4 micro-batches; the playground shows %3.")
                          .arg(schedule)
                          .arg(settings_.stages)
                          .arg(settings_.micro_batches)

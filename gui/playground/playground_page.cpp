@@ -20,6 +20,7 @@
 #include "core/base/short_number.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
+#include "gui/base/sentence.h"
 #include "gui/base/text_table.h"
 #include "gui/base/workers.h"
 #include "gui/playground/playground_controls.h"
@@ -110,8 +111,8 @@ PlaygroundPage::PlaygroundPage(QWidget* parent)
     connect(selection_, &Selection::span_changed, this, &PlaygroundPage::say_why);
     connect(timeline_, &TimelineView::end_of_step_clicked, this, [this](const SpanRef& end) {
         if (step_ != nullptr && step_->run != nullptr) {
-            why_->setText(
-                text_of(wait_sentence(*analysis_of(step_->run, end.side, end.step), end)));
+            why_->setText(unbroken(
+                text_of(wait_sentence(*analysis_of(step_->run, end.side, end.step), end))));
         }
     });
 }
@@ -228,7 +229,7 @@ void PlaygroundPage::show_step(StepPointer step) {
             timeline_->update_run(step_->run);
         }
         legend_->show_run(*step_->run);
-        headline_->setText(text_of(step_->headline));
+        headline_->setText(unbroken(text_of(step_->headline)));
     }
     show_bubble();
     show_ranks();
@@ -250,7 +251,7 @@ void PlaygroundPage::show_bubble() {
     formula_->setText(form.known() ? tr("%1 = %2 = %3")
                                          .arg(text_of(form.symbols),
                                               text_of(form.numbers),
-                                              text_of(rounded_percent(form.bubble())))
+                                              unbroken(text_of(rounded_percent(form.bubble()))))
                                    : text_of(form.why_not));
     where_->setText(form.where.empty() ? QString() : tr("where %1").arg(text_of(form.where)));
     where_->setVisible(!form.where.empty());
@@ -268,7 +269,7 @@ void PlaygroundPage::show_ranks() {
                  case 0:
                      return QString::number(row);
                  case why_column:
-                     return text_of(rank.why);
+                     return unbroken(text_of(rank.why));
                  case 2:
                      return text_of(short_time(rank.busy));
                  case 3:
@@ -296,7 +297,7 @@ void PlaygroundPage::say_why() {
         return;
     }
     const auto analysis = analysis_of(step_->run, selected->side, selected->step);
-    why_->setText(text_of(wait_sentence(*analysis, analysis->whose_wait(*selected))));
+    why_->setText(unbroken(text_of(wait_sentence(*analysis, analysis->whose_wait(*selected)))));
 }
 
 }  // namespace pipetwin::gui

@@ -107,9 +107,10 @@ void RunPanel::build_form() {
     log_->setAccessibleName(tr("Output of the training run"));
     log_->setReadOnly(true);
     log_->setFont(QFontDatabase::systemFont(QFontDatabase::FixedFont));
-    log_->setPlaceholderText(tr(
-        "Start trains the scenario with 'pipetwin run' in a separate process, and shows its output "
-        "here. Watch follows a training run that another program writes into the run folder."));
+    log_->setPlaceholderText(
+        tr("'Start' trains the scenario with 'pipetwin run' in a separate process, and shows its "
+           "output here. 'Watch' follows a training run that another program writes into the run "
+           "folder."));
     log_->setMaximumBlockCount(most_log_lines);
     log_->setTabChangesFocus(true);
     auto* const form = new QGridLayout;

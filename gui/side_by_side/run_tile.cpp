@@ -171,7 +171,8 @@ QWidget* RunTile::build_head() {
     name_->setAccessibleDescription(tr("Show this run with all panels"));
     connect(name_, &QPushButton::clicked, this, &RunTile::chosen);
     figures_ = plain_label(head);
-    figures_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+    figures_->setWordWrap(true);
+    figures_->setContentsMargins(0, 2, 0, 0);  // on the line of the name
     auto* const remove = new QToolButton(head);
     remove->setText(QStringLiteral("\u00d7"));
     remove->setAutoRaise(true);
@@ -179,9 +180,9 @@ QWidget* RunTile::build_head() {
     connect(remove, &QToolButton::clicked, this, &RunTile::remove_wanted);
     auto* const row = new QHBoxLayout(head);
     row->setContentsMargins(4, 2, 4, 0);
-    row->addWidget(name_);
+    row->addWidget(name_, 0, Qt::AlignTop);
     row->addWidget(figures_, 1);
-    row->addWidget(remove);
+    row->addWidget(remove, 0, Qt::AlignTop);
     return head;
 }
 
@@ -191,8 +192,8 @@ void RunTile::set_colors(const Palette& palette) {
     }
 }
 
-int RunTile::head_height() const {
-    return head_->sizeHint().height();
+int RunTile::head_height(int width) const {
+    return head_->layout()->heightForWidth(width);
 }
 
 Duration RunTile::step() const {
@@ -232,6 +233,8 @@ void RunTile::compare_with(const RunTile* first) {
         }
         parts += text;
     }
+    // Lines end between the parts.
+    parts.replaceInStrings(QStringLiteral(" "), QString(QChar(QChar::Nbsp)));
     figures_->setText(parts.join(QStringLiteral("     ")));
 }
 

@@ -82,8 +82,8 @@ class RunTile : public QWidget {
     /// Length of the step that is shown; zero where there is none.
     Duration step() const;
 
-    /// Height in pixels of the line above the rows.
-    int head_height() const;
+    /// Height in pixels of the text above the rows, in a tile of that width.
+    int head_height(int width) const;
 
   signals:
     /// The run was clicked: it becomes the main one.

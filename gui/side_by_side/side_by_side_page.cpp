@@ -212,9 +212,10 @@ bool SideBySidePage::eventFilter(QObject* watched, QEvent* event) {
 int SideBySidePage::row_height() const {
     int least = 1;
     int rows = 0;
+    const int width = area_->viewport()->width() - 2 * head_margin;
     int room = area_->viewport()->height() - column_->contentsMargins().bottom();
     for (const RunTile* const tile : tiles_) {
-        room -= tile->head_height() + tile_gap;
+        room -= tile->head_height(width) + tile_gap;
         if (const RunPicture* const picture = tile->picture()) {
             room -= picture_gap + (rows == 0 ? picture->ruler_height() : 0);
             rows += tile->run()->twin.rank_count();

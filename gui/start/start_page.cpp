@@ -107,28 +107,6 @@ class BeginButton : public QPushButton {
     QString about_;
 };
 
-/// A label of one line, which ends in an ellipsis where it is too long.
-class ElidedLabel : public QLabel {
-  public:
-    ElidedLabel(const QString& text, QWidget* parent) : QLabel(parent), whole_(text) {
-        setTextFormat(Qt::PlainText);
-        setForegroundRole(QPalette::PlaceholderText);
-        setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
-        setText(text);
-        set_tip(*this, text);
-    }
-
-  protected:
-    void resizeEvent(QResizeEvent* event) override {
-        const int room = width() - 2 * indent();
-        setText(fontMetrics().elidedText(whole_, Qt::ElideRight, room));
-        QLabel::resizeEvent(event);
-    }
-
-  private:
-    QString whole_;
-};
-
 }  // namespace
 
 StartPage::StartPage(RecentFiles recent, QWidget* parent)
@@ -226,8 +204,10 @@ QWidget* StartPage::build_examples() {
         line->setSpacing(0);
         line->addWidget(tick);
         line->addWidget(button, 1);
-        auto* const about = new ElidedLabel(example.about, right);
-        about->setIndent(tick->sizeHint().width() + line_padding + 1);
+        auto* const about = plain_label(right, example.about);
+        about->setForegroundRole(QPalette::PlaceholderText);
+        about->setWordWrap(true);
+        about->setContentsMargins(tick->sizeHint().width() + line_padding + 1, 0, 0, 0);
         column->addLayout(line);
         column->addWidget(about);
     }
@@ -300,7 +280,7 @@ void StartPage::show_recent() {
     recent_lines_->addWidget(heading(tr("Recent"), box));
     const QStringList paths = recent_.paths();
     if (paths.isEmpty()) {
-        QLabel* const none = plain_label(box, tr("No file was opened yet."));
+        QLabel* const none = plain_label(box, tr("No file has been opened yet."));
         none->setForegroundRole(QPalette::PlaceholderText);
         recent_lines_->addWidget(none);
     }

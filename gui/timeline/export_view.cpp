@@ -64,10 +64,7 @@ std::string export_scene(const TimelineScene& scene,
     const std::string ending = file.extension().string();
     if (ending != ".png" && ending != ".svg" && ending != ".pdf") {
         return fmt::format(
-            "{}: '{}' is no format of pictures that can be written, expected .png, "
-            ".svg or .pdf",
-            file.string(),
-            ending);
+            "{}: '{}' is not a picture format, expected .png, .svg or .pdf", file.string(), ending);
     }
     const auto draw = ending == ".png" ? &draw_png : ending == ".svg" ? &draw_svg : &draw_pdf;
     return write_drawing(file, [&](QBuffer& drawing) { draw(scene, font, drawing); });

@@ -141,8 +141,11 @@ void Legend::paintEvent(QPaintEvent* /*event*/) {
 int Legend::layout_entries(QPainter* painter, const Density& density) const {
     const QFontMetrics metrics(font());
     // A large font needs larger samples for their letters.
-    const int swatch_width =
-        std::max(density.swatch, metrics.horizontalAdvance(QStringLiteral("OPT")) + 4);
+    int swatch_width = density.swatch;
+    for (const Op op : ops_) {
+        const int letter = metrics.horizontalAdvance(palette_.style(op).letter);
+        swatch_width = std::max(swatch_width, letter + 4);
+    }
     int x = 0;
     const auto add = [&](const QString& text, const std::function<void(const QRect&)>& swatch) {
         const int text_x = x + swatch_width + swatch_gap;

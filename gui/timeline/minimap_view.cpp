@@ -32,9 +32,9 @@ MinimapView::MinimapView(TimelineView* timeline, QWidget* parent)
     connect(timeline_, &TimelineView::run_changed, this, [this] {
         const auto& run = scene().run;
         const bool lacks_steps = run != nullptr && run->measured && run->measured->left_out() > 0;
-        set_tip(
-            *this,
-            lacks_steps ? tr("The trace has only %1.").arg(text_of(steps_words(*run))) : QString());
+        set_tip(*this,
+                lacks_steps ? tr("The trace contains only %1.").arg(text_of(steps_words(*run)))
+                            : QString());
         forget_picture();
     });
     connect(timeline_, &TimelineView::overlay_changed, this, &MinimapView::forget_picture);
@@ -87,6 +87,7 @@ void MinimapView::draw_picture() {
     picture_ = QImage((QSizeF(size()) * ratio).toSize(), QImage::Format_RGB32);
     picture_.setDevicePixelRatio(ratio);
     picture_.fill(palette_.window);
+    drawn_ = area();
     if (!scene().has_run()) {
         return;
     }
@@ -138,7 +139,7 @@ void MinimapView::draw_picture() {
 }
 
 void MinimapView::paintEvent(QPaintEvent* /*event*/) {
-    if (picture_.isNull()) {
+    if (picture_.isNull() || drawn_ != area()) {
         draw_picture();
     }
     QPainter painter(this);

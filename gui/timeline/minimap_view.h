@@ -48,6 +48,7 @@ class MinimapView : public QWidget {
     TimelineView* timeline_;
     Palette palette_;
     QImage picture_;  ///< all but the window; null when it has to be drawn anew
+    QRect drawn_;     ///< the area when the picture was drawn
     std::optional<Grip> grip_;
     Duration held_at_{};  ///< of the axis: where the window was taken
     TimeRange held_{};    ///< what the window showed then

@@ -262,8 +262,10 @@ class ScenePainter {
     }
 
     void paint_value(const QString& value, const QRect& rect) {
-        painter_.setPen(palette().text);
-        draw_label(painter_, rect, Qt::AlignRight | Qt::AlignVCenter, value);
+        if (scene_.has_figures) {
+            painter_.setPen(palette().text);
+            draw_label(painter_, rect, Qt::AlignRight | Qt::AlignVCenter, value);
+        }
     }
 
     void paint_row_label(const Row& row, const QRect& rect) {
@@ -291,13 +293,15 @@ class ScenePainter {
         const QRect area(0, 0, scene_.size.width(), scene_.ruler_height);
         painter_.fillRect(area, palette().window);
         painter_.fillRect(0, area.bottom(), area.width(), 1, palette().grid);
-        painter_.setPen(palette().faint_text);
-        painter_.drawText(QRect(padding,
-                                scene_.ruler_height - tick_room - text_height() + 6,
-                                label_text_width(),
-                                text_height()),
-                          Qt::AlignRight | Qt::AlignVCenter,
-                          QStringLiteral("utilisation"));
+        if (scene_.has_figures) {
+            painter_.setPen(palette().faint_text);
+            painter_.drawText(QRect(padding,
+                                    scene_.ruler_height - tick_room - text_height() + 6,
+                                    label_text_width(),
+                                    text_height()),
+                              Qt::AlignRight | Qt::AlignVCenter,
+                              QStringLiteral("utilisation"));
+        }
         painter_.fillRect(scene_.label_width - 1, 0, 1, area.height(), palette().grid);
         painter_.save();
         painter_.setClipRect(area.adjusted(scene_.label_width, 0, 0, 0));
@@ -416,7 +420,7 @@ void paint_timeline(QPainter& painter, const TimelineScene& scene) {
     ScenePainter(painter, scene).paint();
 }
 
-int label_width_for(const RunData& run, const QFont& font) {
+int label_width_for(const RunData& run, const QFont& font, bool has_figures) {
     const QFontMetrics metrics(font);
     const int rank =
         QFontMetrics(bold(font))
@@ -425,9 +429,9 @@ int label_width_for(const RunData& run, const QFont& font) {
     for (const Side side : {Side::Predicted, Side::Measured}) {
         name = std::max(name, metrics.horizontalAdvance(qt(side_name(run, side))));
     }
-    const int value = std::max(metrics.horizontalAdvance(utilisation_text(1)),
-                               metrics.horizontalAdvance(QStringLiteral("100.00 MiB")));
-    return rank + name + value + 5 * padding;
+    const int figure = std::max(metrics.horizontalAdvance(utilisation_text(1)),
+                                metrics.horizontalAdvance(QStringLiteral("100.00 MiB")));
+    return rank + name + 4 * padding + (has_figures ? figure + padding : 0);
 }
 
 int ruler_height_for(const RunData* run, const QFont& font) {

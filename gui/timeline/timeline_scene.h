@@ -73,6 +73,7 @@ struct TimelineScene {
     std::optional<int> cursor_x;  ///< of the time area: a line with the time at the mouse
     QSize size;
     int label_width = 0;
+    bool has_figures = true;  ///< whether the labels show utilisation and memory
     int ruler_height = 0;
     int scroll = 0;
 

@@ -511,12 +511,20 @@ void TimelineView::replace_steps() {
     viewport()->update();
 }
 
+/// Leaves the figures of the rows out where the labels would take too much of the width.
+void TimelineView::lay_out_labels() {
+    constexpr double most = 0.45;  // of the width
+    const int whole = has_run() ? label_width_for(*scene_.run, font()) : 0;
+    scene_.has_figures = whole <= most * scene_.size.width();
+    scene_.label_width = scene_.has_figures ? whole : label_width_for(*scene_.run, font(), false);
+}
+
 /// Everything that depends on the run, the mode, the tracks, the font and the size of the viewport.
 void TimelineView::relayout() {
     const QFontMetrics metrics(font());
     scene_.size = viewport()->size();
     scene_.ruler_height = ruler_height_for(scene_.run, font());
-    scene_.label_width = has_run() ? label_width_for(*scene_.run, font()) : 0;
+    lay_out_labels();
     const int height = std::max(0, scene_.size.height() - scene_.ruler_height);
     if (has_run()) {
         const RowHeights heights{.least = metrics.height() + 2, .most = max_row_height};

@@ -179,6 +179,7 @@ class TimelineView : public QAbstractScrollArea {
     /// Sets the view, and remembers the one before for `go_back`.
     void jump_to(const ViewTransform& view);
     void remember_view();
+    void lay_out_labels();
     void relayout();
     void replace_steps();
     void bring_into_sight(const SpanRef& ref);

@@ -215,7 +215,8 @@ QSize HeatMapView::sizeHint() const {
 }
 
 QSize HeatMapView::minimumSizeHint() const {
-    return {300, 8 * fontMetrics().height()};
+    constexpr int lines = 6;  // four rows, the axis, and what is left out
+    return {300, lines * fontMetrics().height() + 2 * gap};
 }
 
 QRect HeatMapView::area() const {
@@ -326,7 +327,7 @@ QString HeatMapView::summary() const {
     } else if (has_pale_rows) {
         text += tr(" with devices for %1").arg(ranks_text(map_.machine_stages));
     }
-    const QString dot = measured_ ? tr("; dot: %1").arg(measured_name_) : QString();
+    const QString dot = measured_ ? tr("; dot: %1 run").arg(measured_name_) : QString();
     return text + tr(". Ring: current settings%1; hatched: infeasible.").arg(dot);
 }
 
@@ -435,7 +436,10 @@ void HeatMapView::paint_axes(QPainter& painter) const {
     painter.save();
     painter.translate(height, all.bottom());
     painter.rotate(-90);
-    painter.drawText(QRect(0, -height, all.height(), height), Qt::AlignCenter, tr("ranks (K)"));
+    const QString ranks = tr("ranks (K)");
+    const bool has_room = fontMetrics().horizontalAdvance(ranks) <= all.height();
+    painter.drawText(
+        QRect(0, -height, all.height(), height), Qt::AlignCenter, has_room ? ranks : tr("K"));
     painter.restore();
 }
 

@@ -215,7 +215,7 @@ bool PartitionEditor::event(QEvent* event) {
             ++piece;
         }
         show_tip(help->globalPos(),
-                 tr("%1: %2, in stage %3 of %4 layers with %5")
+                 tr("%1: %2, in stage %3 (%4 layers, %5)")
                      .arg(QString::fromStdString(under.name), time_text(under.time))
                      .arg(piece)
                      .arg(pieces_[piece])

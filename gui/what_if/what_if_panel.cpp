@@ -60,12 +60,16 @@ QLabel* line_of_text(QWidget* parent) {
     return label;
 }
 
-/// Asks for room for all that it shows; a QScrollArea never asks for more than 24 lines.
+/// Asks for room for all that it shows, and can be as low as one control; a QScrollArea never asks
+/// for more than 24 lines.
 class WholeArea : public QScrollArea {
   public:
     using QScrollArea::QScrollArea;
 
     QSize sizeHint() const override { return widget()->sizeHint(); }
+    QSize minimumSizeHint() const override {
+        return {QScrollArea::minimumSizeHint().width(), 2 * fontMetrics().height()};
+    }
 };
 
 constexpr std::array recompute_modes{Recompute::None, Recompute::Always, Recompute::ExceptLast};

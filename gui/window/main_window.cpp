@@ -23,6 +23,7 @@
 #include "core/base/short_number.h"
 #include "gui/base/finder.h"
 #include "gui/base/plain_text.h"
+#include "gui/base/text_table.h"
 #include "gui/base/workers.h"
 #include "gui/panels/critical_path_panel.h"
 #include "gui/panels/details_panel.h"
@@ -178,24 +179,25 @@ void MainWindow::build_panels() {
     add_panel(below_, runs_, "runs", tr("Compare runs"));
     add_panel(below_, training_, "run", tr("Train"));
     add_panel(below_, translations_, "translations", tr("Translations"));
-    auto* const across = new QSplitter(Qt::Horizontal, this);
-    across->addWidget(timeline_);
-    across->addWidget(right_);
-    across->setStretchFactor(0, 1);
-    across->setCollapsible(0, false);
-    auto* const down = new QSplitter(Qt::Vertical, this);
-    down->addWidget(across);
-    down->addWidget(below_);
-    down->setStretchFactor(0, 1);
-    down->setCollapsible(0, false);
-    down->setSizes({5, 2});
+    across_ = splitter_of_lists(this);
+    across_->addWidget(timeline_);
+    across_->addWidget(right_);
+    down_ = splitter_of_lists(this);
+    down_->setOrientation(Qt::Vertical);
+    down_->addWidget(across_);
+    down_->addWidget(below_);
+    for (QSplitter* const splitter : {across_, down_}) {
+        splitter->setStretchFactor(0, 1);
+        splitter->setCollapsible(1, true);
+        splitter->installEventFilter(this);
+    }
     auto* const run = new QWidget(this);
     auto* const rows = new QVBoxLayout(run);
     rows->setContentsMargins(0, 0, 0, 0);
     rows->setSpacing(0);
     rows->addWidget(build_header());
     rows->addWidget(minimap_);
-    rows->addWidget(down, 1);
+    rows->addWidget(down_, 1);
     auto* const center = new QWidget(this);
     auto* const column = new QVBoxLayout(center);
     column->setContentsMargins(0, 0, 0, 0);
@@ -209,6 +211,28 @@ void MainWindow::build_panels() {
         tabs->setVisible(false);  // until there is a run
     }
     minimap_->hide();
+}
+
+/// Leaves the timeline three fifths of the width and two thirds of the height where the panels can
+/// be as small, unless the user has moved the border.
+void MainWindow::share_room_with(const QTabWidget* panels) {
+    QSplitter* const splitter = panels == right_ ? across_ : down_;
+    if (panels->isHidden()) {
+        return;
+    }
+    const bool beside = panels == right_;
+    const auto length = [beside](QSize size) { return beside ? size.width() : size.height(); };
+    const int all = length(splitter->size()) - splitter->handleWidth();
+    const int wanted = std::min(length(panels->sizeHint()), beside ? all * 2 / 5 : all / 3);
+    const int given = std::max(wanted, length(panels->minimumSizeHint()));
+    share_room(splitter, {all - given, given});
+}
+
+bool MainWindow::eventFilter(QObject* object, QEvent* event) {
+    if (event->type() == QEvent::Resize && (object == across_ || object == down_)) {
+        share_room_with(object == across_ ? right_ : below_);
+    }
+    return QMainWindow::eventFilter(object, event);
 }
 
 void MainWindow::add_panel(QTabWidget* tabs,
@@ -241,6 +265,7 @@ void MainWindow::show_panels(QTabWidget* tabs, bool shown) {
             {sizes[0],
              splitter->orientation() == Qt::Horizontal ? wanted.width() : wanted.height()});
     }
+    share_room_with(tabs);
     if (!tabs->isVisible() && focusWidget() == nullptr) {
         timeline_->setFocus();
     }

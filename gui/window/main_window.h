@@ -15,6 +15,7 @@ class QLabel;
 class QMenu;
 class QPushButton;
 class QSettings;
+class QSplitter;
 class QStackedWidget;
 class QTabWidget;
 
@@ -102,6 +103,7 @@ class MainWindow : public QMainWindow {
   protected:
     void dragEnterEvent(QDragEnterEvent* event) override;
     void dropEvent(QDropEvent* event) override;
+    bool eventFilter(QObject* object, QEvent* event) override;
 
   private:
     // Menus: main_window_menus.cpp.
@@ -137,6 +139,7 @@ class MainWindow : public QMainWindow {
     void build_collapse_entries(QMenu* view_menu);
     /// Shows or hides the panels at the right or below; they are hidden while there is no run.
     void show_panels(QTabWidget* tabs, bool shown);
+    void share_room_with(const QTabWidget* panels);
     void open_panel(QTabWidget* tabs, int number);
     void build_chain_entries(QMenu* menu);
     void build_marks(QMenu* menu);
@@ -213,6 +216,8 @@ class MainWindow : public QMainWindow {
     Selection* selection_;
     TimelineView* timeline_;
     MinimapView* minimap_;
+    QSplitter* across_ = nullptr;  ///< the timeline and the panels at its right
+    QSplitter* down_ = nullptr;    ///< both, and the panels below
     QTabWidget* right_;
     QTabWidget* below_;
     DetailsPanel* details_;

@@ -59,7 +59,7 @@ void expect_own_model(const MeasuredRun& run,
     if (!(own.model == scenario.model)) {
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}, {}", run.place, key->key),
-                    "another model than the scenario's, whose costs are to be corrected",
+                    "not the scenario's model, whose costs are to be corrected",
                     "leave the row out, or calibrate a scenario of that model with it");
     }
 }

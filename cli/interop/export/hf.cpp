@@ -101,16 +101,16 @@ Exchanged export_hf(const ExportOptions& options, Console& console) {
     if (!fs::is_directory(options.source, ignored)) {
         throw Error(ErrorKind::BadInput,
                     options.source.string(),
-                    "weights are exported of a run folder, expected one with checkpoints",
-                    "name the --out DIR of a training, or the folder in runs/ that it has named");
+                    "weights are exported from a run folder, expected one with checkpoints",
+                    "name the --out DIR of a training run, or its folder in runs/");
     }
     if (!options.common.overrides.empty() || !options.profile.empty()) {
-        throw Error(
-            ErrorKind::Usage,
-            options.profile.empty() ? "--set " + options.common.overrides.front().key
-                                    : std::string("--profile"),
-            fmt::format("'{}' is no scenario: what it holds is settled", options.source.string()),
-            "leave the option out");
+        throw Error(ErrorKind::Usage,
+                    options.profile.empty() ? "--set " + options.common.overrides.front().key
+                                            : std::string("--profile"),
+                    fmt::format("'{}' is not a scenario, so it has no keys to set",
+                                options.source.string()),
+                    "leave the option out");
     }
     require_free_folder(options.common.out, options.common.force);
     const Scenario scenario = read_scenario(options.source / run_file::scenario, {});

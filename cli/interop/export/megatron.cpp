@@ -89,8 +89,8 @@ void set_vocabulary(int vocabulary, int devices, MegatronFlags& flags, Console& 
     }
     if (const int padded = padded_vocabulary(flags).value_or(vocabulary); padded != vocabulary) {
         console.note(
-            fmt::format("Megatron shares a vocabulary out to {} devices alike: it pads "
-                        "the {} words to {}, which the flags read back as",
+            fmt::format("Megatron divides a vocabulary evenly among {} devices: it pads the {} "
+                        "words to {}, and 'import megatron' reads this number back",
                         devices,
                         vocabulary,
                         padded));
@@ -201,8 +201,8 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
             return;
         case OptimizerKind::Adam:
             console.note(
-                "Megatron's adam decays weights apart from gradients, as adamw does, which the "
-                "flags read back as");
+                "Megatron's adam decays weights apart from gradients, as adamw does: 'import "
+                "megatron' reads the flags back as adamw");
             return;
         case OptimizerKind::Momentum:
             flags.optimizer = "sgd";
@@ -211,10 +211,9 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
         case OptimizerKind::RmsProp:
         case OptimizerKind::RmsPropMomentum:
             flags.optimizer = "sgd";
-            console.note(
-                fmt::format("Megatron has adam, and sgd with momentum, and not {}: the "
-                            "flags say sgd",
-                            to_string(training.optimizer)));
+            console.note(fmt::format(
+                "Megatron has adam and sgd with momentum, but not {}: the flags say sgd",
+                to_string(training.optimizer)));
             return;
     }
 }
@@ -224,7 +223,7 @@ void note_groups(const SettledScenario& scenario, bool are_smaller, int group, C
     if (are_smaller) {
         console.note(fmt::format(
             "warning: pipeline.recompute = \"always\" keeps the input of a stage; Megatron keeps "
-            "that of every {}, as its groups have to divide all stages",
+            "the input of every {}, because its groups have to divide all stages",
             group == 1 ? "layer" : counted(group, "layer")));
     }
     if (scenario.pipeline.recompute_timing == RecomputeTiming::Eager) {
@@ -286,7 +285,7 @@ void set_recompute(const SettledScenario& scenario,
     const RecomputeRules rules = scenario.pipeline.recompute;
     if (!rules.everywhere()) {
         refuse(scenario,
-               fmt::format("pipeline.recompute is {}, but Megatron's flags are of all stages alike",
+               fmt::format("pipeline.recompute is {}, but Megatron's flags apply to all stages",
                            to_string(rules)),
                "set it to \"always\" or \"none\" for all stages");
     }
@@ -326,9 +325,9 @@ void set_shares(const SettledScenario::PipelinePart& pipeline,
     }
     if (pipeline.shard == Shard::Weights && pipeline.prefetch != 1) {
         console.note(
-            fmt::format("warning: pipeline.prefetch = {}: Megatron's FSDP says by "
-                        "--suggested-communication-unit-size, "
-                        "a number of elements, how much it gathers ahead",
+            fmt::format("warning: pipeline.prefetch = {}: in Megatron's FSDP, "
+                        "--suggested-communication-unit-size (a number of elements) sets how much "
+                        "it gathers ahead",
                         pipeline.prefetch));
     }
     if (pipeline.tensor_parallel > 1) {
@@ -344,8 +343,7 @@ void set_shares(const SettledScenario::PipelinePart& pipeline,
     if (scatters) {
         console.note(
             "warning: pipeline.scatter_boundaries = true: Megatron did so by default until March "
-            "2023, and "
-            "no later version does; no flag says it");
+            "2023, and no later version does; there is no flag for it");
     }
 }
 
@@ -354,7 +352,7 @@ void set_batch(const SettledScenario& scenario, MegatronFlags& flags) {
         micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
     if (sizes.front() != sizes.back()) {
         refuse(scenario,
-               fmt::format("micro-batches of {} and of {} samples, but Megatron's are all alike",
+               fmt::format("micro-batches of {} and of {} samples, but Megatron's have equal sizes",
                            sizes.front(),
                            sizes.back()),
                "set training.batch to a multiple of pipeline.micro_batches times data_parallel");
@@ -379,8 +377,8 @@ void note_schedule(const ExportSource::Placed& placed, Console& console) {
     const std::string& schedule = placed.scenario.pipeline.schedule;
     if (!schedule_traits(schedule).in_megatron) {
         console.note(fmt::format(
-            "Megatron has no schedule like {0}: with this layout it runs {1}, whose time and "
-            "memory are others; --set pipeline.schedule={1} predicts them",
+            "Megatron has no schedule like {0}: with this layout it runs {1}, which has another "
+            "time and memory; --set pipeline.schedule={1} predicts them",
             has_schedule_file(placed.scenario)
                 ? "the rows of " + std::filesystem::path(schedule).filename().string()
                 : schedule,

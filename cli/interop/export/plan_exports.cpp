@@ -86,8 +86,8 @@ std::string written_text(const std::filesystem::path& folder,
                         run_file::search)}};
     std::error_code ignored;
     if (std::filesystem::exists(folder / run_file::config, ignored)) {
-        text.lines.push_back(
-            fmt::format("{}: the model, whose sizes export reads", run_file::config));
+        text.lines.push_back(fmt::format(
+            "{}: the model's config.json, from which export reads the sizes", run_file::config));
     }
     for (const PlanExport& one : exports) {
         if (one.content.empty()) {

@@ -86,16 +86,16 @@ std::string_view shard_lack(const Pipeline& pipeline) {
     switch (pipeline.shard) {
         case Shard::None:
             return in_pipeline || pipeline.tensor_parallel > 1
-                       ? "torchtitan has replicas that keep everything (DDP) beside no other "
-                         "parallelism; \"optimizer\" is what it has in a pipeline"
+                       ? "torchtitan has replicas that keep everything (DDP) only without other "
+                         "parallelism; in a pipeline it has \"optimizer\""
                        : "";
         case Shard::Optimizer:
-            return in_pipeline ? ""
-                               : "without a pipeline torchtitan shares gradients, too, as "
-                                 "\"gradients\" says";
+            return in_pipeline
+                       ? ""
+                       : "without a pipeline torchtitan divides gradients, too, like \"gradients\"";
         case Shard::Gradients:
             return in_pipeline ? "in a pipeline torchtitan sums gradients once a step, and keeps "
-                                 "them whole until then, as \"optimizer\" says"
+                                 "them whole until then, like \"optimizer\""
                                : "";
         case Shard::Weights:
             return in_pipeline ? "in a pipeline torchtitan sums gradients once a step, and keeps "
@@ -122,16 +122,16 @@ std::vector<std::string> lacks(const ExportSource::Placed& placed) {
          "repeated, and that more is kept");
     lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_blocks > 1,
          fmt::format("pipeline.recompute_blocks = {}", pipeline.recompute_blocks),
-         "torchtitan keeps the input of every block, as 1 says");
+         "torchtitan keeps the input of every block, like 1");
     lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_early_stop,
          "pipeline.recompute_early_stop = true",
          "torchtitan recomputes a block to its end");
     lack(pipeline.recompute != RecomputeRules(Recompute::None),
          fmt::format("pipeline.recompute, {}", to_string(pipeline.recompute)),
-         "torchtitan keeps the input of every block, as \"block\" says");
+         "torchtitan keeps the input of every block, like \"block\"");
     lack(pipeline.tensor_parallel > 1 && !pipeline.sequence_parallel,
          "pipeline.sequence_parallel = false",
-         "torchtitan's tensor parallelism divides the sequence, as true says; only versions after "
+         "torchtitan's tensor parallelism divides the sequence, like true; only versions after "
          "March 2026 have parallelism.enable_sequence_parallel = false");
     lack(pipeline.scatter_boundaries && !pipeline.sequence_parallel &&
              pipeline.tensor_parallel > 1 && pipeline.stages > 1,
@@ -142,7 +142,7 @@ std::vector<std::string> lacks(const ExportSource::Placed& placed) {
          shard_lack(pipeline));
     lack(pipeline.data_parallel > 1 && pipeline.shard == Shard::Weights && pipeline.prefetch != 1,
          fmt::format("pipeline.prefetch = {}", pipeline.prefetch),
-         "torchtitan gathers one block ahead, as 1 says");
+         "torchtitan gathers one block ahead, like 1");
     lack(placed.precision == "fp16", "costs in fp16", "torchtitan trains in bf16");
     lack(scenario.training.precision == Precision::Bf16 &&
              scenario.training.gradients == GradientType::Same,
@@ -161,7 +161,7 @@ Exported export_torchtitan(const ExportSource& source, const ExportOptions&, Con
                     place,
                     "the schedule holds the model twice, but torchtitan's lists have every module "
                     "once",
-                    "take a schedule with one pipeline, such as 1f1b");
+                    "use a schedule with one pipeline, such as 1f1b");
     }
     Exported exported;
     try {

@@ -58,7 +58,7 @@ void expect_no_key_of_option(const ModelQuestion& question,
     if (set != question.overrides.end()) {
         throw Error(ErrorKind::Usage,
                     fmt::format("--set {}", key),
-                    fmt::format("{}, but for a model {} says it", set->value, option),
+                    fmt::format("{}, but for a model {} sets it", set->value, option),
                     fmt::format("leave it out, and write {} {}", option, set->value));
     }
 }
@@ -91,7 +91,7 @@ void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterP
                     fmt::format("{}, but devices that share layers sit on one node, which has {}",
                                 tensor,
                                 counted(per_node, "device")),
-                    fmt::format("take a divisor of that: {}", fmt::join(divisors, ", ")));
+                    fmt::format("use a divisor of that: {}", fmt::join(divisors, ", ")));
     }
     const std::int64_t stages = fixed_number(question, "pipeline.stages", 1);
     const std::int64_t replicas = fixed_number(question, "pipeline.data_parallel", 1);
@@ -116,7 +116,7 @@ void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterP
                                 question.cluster,
                                 question.nodes == 1 ? "has" : "have",
                                 question.nodes * of_node),
-                    fmt::format("take more nodes: --nodes {}", (needed + of_node - 1) / of_node));
+                    fmt::format("use more nodes: --nodes {}", (needed + of_node - 1) / of_node));
     }
 }
 
@@ -213,8 +213,8 @@ void find_costs(const ModelQuestion& question,
                 ErrorKind::BadInput,
                 question.model.string(),
                 fmt::format(
-                    "its costs are of {}, but --precision is {}", precision, *question.precision),
-                "leave --precision out, or name the model: then costs are estimated anew");
+                    "its costs are for {}, but --precision is {}", precision, *question.precision),
+                "leave --precision out, or name the model: then new costs are estimated");
         }
         if (question.whole_blocks) {
             asked.found.profile = with_whole_blocks(asked.found.profile);
@@ -291,10 +291,10 @@ AskedModel asked_model(const ModelQuestion& question) {
         if (question.sequence && *question.sequence != profile.tokens_per_sample) {
             throw Error(ErrorKind::BadInput,
                         question.model.string(),
-                        fmt::format("its costs are of samples of {} tokens, but --sequence is {}",
+                        fmt::format("its costs are for samples of {} tokens, but --sequence is {}",
                                     profile.tokens_per_sample,
                                     *question.sequence),
-                        "leave --sequence out, or name the model: then costs are estimated anew");
+                        "leave --sequence out, or name the model: then new costs are estimated");
         }
         sequence = static_cast<int>(profile.tokens_per_sample);
     }
@@ -316,7 +316,8 @@ AskedModel asked_model(const ModelQuestion& question) {
     const int devices = question.nodes * std::max(1, node.cluster.count);
     if (profile.precision == "fp16") {
         asked.notes.emplace_back(
-            "the costs are of fp16; the scenario of the plan says bf16, as scenarios have no fp16");
+            "the costs are for fp16; the plan's scenario says bf16, because scenarios have no "
+            "fp16");
     }
     asked.scenario = open_scenario(question, asked.samples, trained_as(profile.precision), devices);
     asked.scenario.file = question.model;  // of which errors speak

@@ -88,13 +88,13 @@ std::string precision_for_word(const DecoderModel& model,
             ErrorKind::BadInput,
             fmt::format("{}: /{}", place, model.precision_key),
             fmt::format("{}, expected bfloat16, float16, float32 or auto", model.precision_value),
-            "say what the model is to be trained in, as in --precision bf16");
+            "name the precision of the training, as in --precision bf16");
     }
-    notes.push_back(fmt::format(
-        "the file's {} is {}, in which nothing is trained: costs are for bf16; --precision says "
-        "otherwise",
-        model.precision_key,
-        word));
+    notes.push_back(
+        fmt::format("the file's {} is {}, in which no model is trained: costs are for bf16; "
+                    "--precision changes this",
+                    model.precision_key,
+                    word));
     return "bf16";
 }
 
@@ -116,7 +116,7 @@ std::string precision_of(const DecoderModel& model,
     if (!model.quantization.empty()) {
         notes.push_back(
             fmt::format("the weights are published with a quantization ({}): costs are for {}; "
-                        "--precision says otherwise",
+                        "--precision changes this",
                         model.quantization,
                         model.precision.value_or("bf16")));
         return model.precision.value_or("bf16");
@@ -126,7 +126,8 @@ std::string precision_of(const DecoderModel& model,
     }
     if (!model.precision) {
         notes.emplace_back(
-            "the file has no torch_dtype: costs are for fp32; --precision bf16 estimates training "
+            "the file gives no torch_dtype: costs are for fp32; --precision bf16 estimates "
+            "training "
             "in half precision");
     }
     return model.precision.value_or("fp32");
@@ -138,11 +139,11 @@ void check_sequence(const DecoderModel& model,
                     const std::string& place,
                     std::vector<std::string>& notes) {
     if (model.learned_positions > 0 && sequence > model.learned_positions) {
-        throw Error(ErrorKind::BadInput,
-                    fmt::format("{}: /{}", place, model.positions_key),
-                    fmt::format("{}, but --sequence is {}", model.learned_positions, sequence),
-                    fmt::format("the model has no position behind the last: --sequence {}",
-                                model.learned_positions));
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format("{}: /{}", place, model.positions_key),
+            fmt::format("{}, but --sequence is {}", model.learned_positions, sequence),
+            fmt::format("the model has no more positions: --sequence {}", model.learned_positions));
     }
     if (model.context > 0 && sequence > model.context) {
         notes.push_back(fmt::format(
@@ -176,15 +177,15 @@ void expect_same_count(const LayerCost& layer, std::int64_t in_files, const std:
     constexpr double most = 1.01;
     const auto expected = static_cast<double>(layer.parameter_count);
     if (in_files < layer.parameter_count || static_cast<double>(in_files) > most * expected) {
-        throw Error(ErrorKind::BadInput,
-                    place,
-                    fmt::format("layer '{}' has {} numbers in the files, expected the {} of the "
-                                "config.json",
-                                layer.name,
-                                in_files,
-                                layer.parameter_count),
-                    "do the weights belong to this config.json? quantized ones are not for "
-                    "training");
+        throw Error(
+            ErrorKind::BadInput,
+            place,
+            fmt::format("layer '{}' has {} numbers in the files, expected the {} of the "
+                        "config.json",
+                        layer.name,
+                        in_files,
+                        layer.parameter_count),
+            "do the weights belong to this config.json? quantized weights cannot be trained");
     }
 }
 
@@ -289,7 +290,7 @@ void add_model_notes(const DecoderModel& model, std::vector<std::string>& notes)
     notes.insert(notes.end(), model.remarks.begin(), model.remarks.end());
     if (model.prediction_blocks > 0) {
         notes.push_back(fmt::format(
-            "further tokens are predicted by {} behind the model's (mtp0, ...), with {} parameters "
+            "further tokens are predicted by {} after the model's (mtp0, ...), with {} parameters "
             "besides; a config.json without its key for them leaves them out",
             counted(model.prediction_blocks, "block"),
             with_separators(model.prediction_blocks * prediction_parameters(model))));
@@ -320,7 +321,8 @@ void note_what_is_not_trained(std::string_view text,
     if (sizes.is_part || (sizes.family != "gpt2" && sizes.family != "llama")) {
         return;
     }
-    constexpr std::string_view lead = "this model is planned and simulated, but not trained here: ";
+    constexpr std::string_view lead =
+        "this model can be planned and simulated, but not trained here: ";
     try {
         for (const HfFault& lack : parse_hf_trainable(text, place).lacks) {
             notes.push_back(fmt::format("{}{} is {}", lead, lack.where, lack.what));
@@ -352,7 +354,7 @@ Imported import_hf(const ImportOptions& options) {
             ? options.hf.device.value_or("")
             : required(options.hf.device, "--device NAME", "'pipetwin devices' lists the names");
     estimate.sequence =
-        required(options.hf.sequence, "--sequence N", "the tokens of a sample, such as 4096");
+        required(options.hf.sequence, "--sequence N", "the tokens of a sample, as in 4096");
     estimate.micro_batch_size = required(options.micro_batch_size,
                                          "--micro-batch-size N",
                                          "the samples of a micro-batch, such as 1");

@@ -212,10 +212,10 @@ class FlagsImport {
         if (vocabulary) {
             text += fmt::format("vocabulary = {}\n", *vocabulary);
         } else {
-            text += "# vocabulary = N, which the tokenizer knows; left out, it is 256\n";
+            text += "# vocabulary = N, which the tokenizer knows; the default is 256\n";
             warn(
                 "no --vocab-size: the tokenizer alone knows the number of words; set "
-                "model.vocabulary, which is 256 where it is left out");
+                "model.vocabulary (default 256)");
         }
         text += fmt::format("feed_forward = {}\ntied = {}\n", model.feed_forward, model.tied);
         if (const double dropout = flags_.hidden_dropout.value_or(0.1); dropout > 0) {
@@ -381,7 +381,7 @@ class FlagsImport {
         if (*samples % size != 0) {
             refuse(
                 place_,
-                fmt::format("--global-batch-size {} is no multiple of --micro-batch-size {}{}",
+                fmt::format("--global-batch-size {} is not a multiple of --micro-batch-size {}{}",
                             *samples,
                             *flags_.micro_batch_size,
                             replicas_ ? fmt::format(" x {}", counted(*replicas_, "replica")) : ""),
@@ -403,13 +403,13 @@ class FlagsImport {
     void warn_of_default_group(std::int64_t count) {
         const std::int64_t last = count % ranks_;
         if (chunks_ > 1 && !flags_.group_size && replicas_ && last > 0) {
-            warn(
-                fmt::format("Megatron refuses {} in groups of {}, as the last group has fewer than "
-                            "the {} ranks; --microbatch-group-size-per-virtual-pipeline-stage sets "
-                            "the groups",
-                            counted(count, "micro-batch"),
-                            ranks_,
-                            ranks_));
+            warn(fmt::format(
+                "Megatron refuses {} in groups of {}, because the last group has fewer than "
+                "the {} ranks; --microbatch-group-size-per-virtual-pipeline-stage sets "
+                "the groups",
+                counted(count, "micro-batch"),
+                ranks_,
+                ranks_));
         }
     }
 
@@ -479,7 +479,7 @@ class FlagsImport {
                 "several nodes: set cluster.node_link, as the flags do not say what connects them");
         }
         if (!flags_.pipeline_size) {
-            warn("no --pipeline-model-parallel-size: one stage, as Megatron takes it");
+            warn("no --pipeline-model-parallel-size: one stage, as in Megatron");
         }
     }
 
@@ -532,7 +532,7 @@ void add_bases(LaunchFile& file,
                 throw Error(ErrorKind::BadInput,
                             input_name(from),
                             what,
-                            "put it beside the file, or add --ignore-unknown to go without it");
+                            "put it beside the file, or add --ignore-unknown to leave it out");
             }
             file.notes.push_back(what);
             continue;
@@ -569,13 +569,13 @@ void expect_flag_options(const ImportOptions& options) {
         throw Error(ErrorKind::Usage, std::string(option), std::move(why), "leave it out");
     };
     if (options.chunks) {
-        refuse_option("--chunks", "the flags say themselves how many stages a rank holds");
+        refuse_option("--chunks", "the flags already give the number of stages per rank");
     }
     if (options.hf.sequence) {
-        refuse_option("--sequence", "the flags say it themselves, with --seq-length");
+        refuse_option("--sequence", "the flags already give it, with --seq-length");
     }
     if (options.hf.precision) {
-        refuse_option("--precision", "the flags say it themselves, with --bf16 or --fp16");
+        refuse_option("--precision", "the flags already give it, with --bf16 or --fp16");
     }
     if (!options.hf.weights.empty() || !options.hf.calibration.empty()) {
         refuse_option(options.hf.weights.empty() ? "--calibrate" : "--weights",
@@ -593,7 +593,7 @@ Imported import_megatron(const ImportOptions& options) {
         if (!options.hf.given().empty()) {
             throw Error(ErrorKind::Usage,
                         std::string(options.hf.given()),
-                        "a layout alone describes no model that costs could be estimated for",
+                        "a layout does not describe a model, so no costs can be estimated",
                         "leave it out");
         }
         return import_layout(parse_megatron_layout(text, place), options.chunks.value_or(1), place);
@@ -608,7 +608,7 @@ Imported import_megatron(const ImportOptions& options) {
     if (std::ranges::all_of(file.settings, &Setting::is_unset)) {
         throw Error(ErrorKind::BadInput,
                     place,
-                    "no flag of a training program, expected such as --num-layers 32",
+                    "no flags of a training program, expected flags such as --num-layers 32",
                     "for a layout alone leave all flags out: Et|tL");
     }
     const MegatronFlags flags =

@@ -11,7 +11,7 @@ namespace pipetwin::cli {
 
 Imported import_pipedream(const ImportOptions& options) {
     const int size = required_micro_batch_size(
-        options, "its times and sizes are of a whole mini-batch: say how many samples that had");
+        options, "its times and sizes are those of a whole mini-batch: add its number of samples");
     const PipeDreamGraph graph = parse_pipedream_graph(
         read_input(options.file, largest_pipedream_graph), input_name(options.file), size);
     Imported imported{.content = print_profile(graph.profile), .result = {}};

@@ -21,14 +21,14 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr const char* why_size =
-    "a trace does not say how many samples a micro-batch had, and costs are for a number of them";
+    "costs are for a number of samples per micro-batch, which a trace does not give";
 
 Imported imported_stages(Profile profile) {
     Imported imported{.content = print_profile(profile), .result = {}};
     imported.result.layers = static_cast<int>(profile.layers.size());
     imported.result.stages = imported.result.layers.value();
     imported.notes.emplace_back(
-        "a trace holds times and no sizes: in the profile messages and memory are 0 bytes until "
+        "a trace has times but no sizes: in the profile messages and memory are 0 bytes until "
         "they are filled in");
     return imported;
 }
@@ -72,10 +72,12 @@ class Ranks {
         if (trace.rank) {
             const auto [seen, is_new] = files_.emplace(*trace.rank, file.string());
             if (!is_new) {
-                throw Error(ErrorKind::BadInput,
-                            file.string(),
-                            fmt::format("is of rank {}, and so is {}", *trace.rank, seen->second),
-                            "give one trace per rank");
+                throw Error(
+                    ErrorKind::BadInput,
+                    file.string(),
+                    fmt::format(
+                        "it is the trace of rank {}, and so is {}", *trace.rank, seen->second),
+                    "give one trace per rank");
             }
         }
         world_size_ = std::max(world_size_, trace.world_size.value_or(0));
@@ -144,8 +146,8 @@ class Ranks {
         }
         if (pairs_ > 0) {
             notes.push_back(
-                fmt::format("left out: {} of a pair (OVERLAP_F_B), as that does not say what each "
-                            "of the two took",
+                fmt::format("left out: {} of a pair (OVERLAP_F_B), because the pair does not show "
+                            "how long each of the two took",
                             counted(pairs_, "range")));
         }
         add_notes_of_ranks(notes);

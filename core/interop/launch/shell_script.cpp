@@ -254,9 +254,10 @@ class ScriptReader {
                        (word.holds_flags || !may_be_value(word.unknown))) {
                 note_unseen_flags(word);
             } else if (!file_.settings.empty() && file_.settings.back().is_key) {
-                file_.notes.push_back(fmt::format("{}: '{}' is no flag and no key=value: left out",
-                                                  place_of(word),
-                                                  word.text.substr(0, 60)));
+                file_.notes.push_back(
+                    fmt::format("{}: '{}' is neither a flag nor key=value: left out",
+                                place_of(word),
+                                word.text.substr(0, 60)));
             } else if (!file_.settings.empty()) {
                 add_value(word);
             }

@@ -153,7 +153,7 @@ LaunchFile parse_json_settings(std::string_view text, std::string_view place) {
     if (!root.is_object()) {
         throw Error(ErrorKind::BadInput,
                     std::string(place),
-                    "the file is no JSON object",
+                    "the file is not a JSON object",
                     "expected settings in braces, as in {\"train_batch_size\": 32}");
     }
     LaunchFile file;

@@ -159,7 +159,7 @@ class YamlReader {
         const std::size_t end = end_of_key(line.text);
         if (end == std::string_view::npos) {
             refuse(line,
-                   fmt::format("'{}' is no key with its value", line.text.substr(0, 40)),
+                   fmt::format("'{}' is not a key with a value", line.text.substr(0, 40)),
                    "write it as in num_layers: 32");
         }
         const std::string key = without_quotes(line.text.substr(0, end));

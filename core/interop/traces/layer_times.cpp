@@ -235,7 +235,7 @@ LayerTimes layer_times(TraceEvents events,
                 std::string(place),
                 fmt::format(
                     "no range has a name like '{}', the forward of kind '{}'", of.forward, of.kind),
-                "a pattern is the whole name of a range as the trace has it; * is any text");
+                "a pattern is the whole name of a range as the trace gives it; * is any text");
         }
         if (found->second.backward.empty()) {
             throw Error(
@@ -250,7 +250,7 @@ LayerTimes layer_times(TraceEvents events,
                                   of.kind),
                 lacks_backward(of) ? pattern_hint(of)
                                    : "a pattern is the whole name of a range as the trace "
-                                     "has it; * is any text");
+                                     "gives it; * is any text");
         }
         times.kinds.push_back({.kind = of.kind,
                                .forward = found->second.forward,

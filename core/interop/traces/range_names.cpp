@@ -112,8 +112,8 @@ RangeNames::Tokens RangeNames::tokens_of(const Pattern& pattern) {
         } else if (rest.front() == '{') {
             const string_view field = rest.substr(0, std::min(rest.find('}'), rest.size() - 1) + 1);
             if (field != "{stage}" && field != "{micro_batch}") {
-                refuse(
-                    fmt::format("'{}' is no field, expected {{stage}} or {{micro_batch}}", field));
+                refuse(fmt::format("'{}' is not a field, expected {{stage}} or {{micro_batch}}",
+                                   field));
             }
             tokens.pieces.push_back(
                 {.token = field == "{stage}" ? Token::Stage : Token::MicroBatch, .text = {}});

@@ -198,14 +198,14 @@ class Merger {
             const Fitted fitted = fit(first, plan.ranks[rank]);
             if (!fitted.disorder.empty()) {
                 result_.problems.push_back(
-                    fmt::format("rank {} ran {}, the plan has them the other way round",
+                    fmt::format("rank {} ran {}, the plan lists them the other way round",
                                 rank,
                                 fitted.disorder));
                 return false;
             }
             if (!fitted.beyond.empty()) {
                 result_.problems.push_back(
-                    fmt::format("rank {}: the trace has {}, the plan has not",
+                    fmt::format("rank {}: the trace contains {}, the plan does not",
                                 rank,
                                 and_more(fitted.beyond.front(), fitted.beyond.size())));
             }
@@ -214,7 +214,7 @@ class Merger {
             }
             if (!fitted.lacking.empty()) {
                 result_.problems.push_back(
-                    fmt::format("rank {}: the plan has {}, the trace has not",
+                    fmt::format("rank {}: the plan contains {}, the trace does not",
                                 rank,
                                 and_more(fitted.lacking.front(), fitted.lacking.size())));
             }

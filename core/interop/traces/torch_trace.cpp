@@ -311,7 +311,7 @@ class TraceMaker {
                     std::string(place_),
                     fmt::format("no range has a name like the pattern of a forward, '{}'",
                                 names_.pattern_of(Op::Forward)),
-                    "a pattern is the whole name of a range as the trace has it: * is any text, "
+                    "a pattern is the whole name of a range as the trace gives it: * is any text, "
                     "{stage} and {micro_batch} are numbers");
     }
 

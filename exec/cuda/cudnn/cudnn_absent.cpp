@@ -27,6 +27,14 @@ std::string CudnnAttention::describe(const AttentionProblem& /*problem*/,
     return "own kernels: " + impl_->why_not;
 }
 
+bool CudnnAttention::passes(int /*number*/, const Forward& /*operands*/, cudaStream_t /*stream*/) {
+    return false;
+}
+
+bool CudnnAttention::passes(int /*number*/, const Backward& /*operands*/, cudaStream_t /*stream*/) {
+    return false;
+}
+
 cudaError_t CudnnAttention::forward(int /*number*/,
                                     const Forward& /*operands*/,
                                     cudaStream_t /*stream*/) {

@@ -43,8 +43,8 @@ std::string why_not_asked(const AttentionShape& shape,
                text_of_cudnn_version(least_version);
     }
     if (shape.samples < 1 || shape.positions < 2 || shape.key_positions() < 2 || shape.heads < 1 ||
-        shape.key_value_heads < 1 ||
-        shape.heads % shape.key_value_heads != 0 || shape.head_size % 8 != 0) {
+        shape.key_value_heads < 1 || shape.heads % shape.key_value_heads != 0 ||
+        shape.head_size % 8 != 0) {
         return "cuDNN wants two positions and heads of a multiple of 8";
     }
     if (is_backward(direction) && compute_capability >= 100) {
@@ -103,6 +103,7 @@ struct CudnnAttention::Impl {
         std::string why_not = {};
         std::optional<CudnnGraph> graph = {};
         std::optional<CudnnPlan> plan = {};
+        bool was_tried = false;
         /// The positions of each sample, for a plan that asks for the number of queries of each.
         Owned<std::int32_t*, cudaFree> query_lengths = {};
     };
@@ -128,8 +129,7 @@ struct CudnnAttention::Impl {
     std::deque<Known> known;
 };
 
-int CudnnAttention::Impl::number_of(const AttentionProblem& problem,
-                                    AttentionDirection direction) {
+int CudnnAttention::Impl::number_of(const AttentionProblem& problem, AttentionDirection direction) {
     const auto found = std::ranges::find_if(known, [&](const Known& one) {
         return one.direction == direction && one.problem == problem;
     });
@@ -187,7 +187,8 @@ void CudnnAttention::Impl::run(int number,
         check_cudnn(cudnn, "cudnnSetStream", cudnn.set_stream(handle->get(), stream));
         stream_of_handle = stream;
     }
-    auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.shape.head_size)));
+    auto scale =
+        static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.shape.head_size)));
     float one = 1;
     float minus_infinity = -std::numeric_limits<float>::infinity();
     std::vector<std::int64_t> names;
@@ -234,7 +235,9 @@ std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionProblem&
     if (!found) {
         return std::nullopt;
     }
-    return Plan{.number = number, .workspace_bytes = found->workspace_bytes};
+    return Plan{.number = number,
+                .workspace_bytes = found->workspace_bytes,
+                .was_tried = impl_->known[as_index(number)].was_tried};
 }
 
 std::string CudnnAttention::describe(const AttentionProblem& problem,
@@ -255,6 +258,29 @@ Void* values_of(Void* keys, const AttentionShape& shape) {
 }
 
 }  // namespace
+
+template <class Run>
+bool CudnnAttention::passes(int number, cudaStream_t stream, const Run& run) {
+    Impl::Known& call = impl_->known.at(as_index(number));
+    try {
+        run();
+        PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(stream));
+        call.was_tried = true;
+    } catch (const CudaFailure& failure) {
+        call.why_not = failure.text();
+        call.plan.reset();
+        call.graph.reset();
+    }
+    return call.was_tried;
+}
+
+bool CudnnAttention::passes(int number, const Forward& operands, cudaStream_t stream) {
+    return passes(number, stream, [&] { forward(number, operands, stream); });
+}
+
+bool CudnnAttention::passes(int number, const Backward& operands, cudaStream_t stream) {
+    return passes(number, stream, [&] { backward(number, operands, stream); });
+}
 
 cudaError_t CudnnAttention::forward(int number, const Forward& operands, cudaStream_t stream) {
     using enum AttentionTensor;

@@ -68,6 +68,7 @@ class CudnnAttention {
     struct Plan {
         int number = 0;
         std::size_t workspace_bytes = 0;  ///< of device memory, contents do not matter
+        bool was_tried = false;
     };
     /// The plan of a problem and a direction, searched for when first asked for; none: our own
     /// kernels compute it. Operands of a plan begin at multiples of 16 bytes.
@@ -95,6 +96,12 @@ class CudnnAttention {
         void* workspace;
     };
 
+    /// Runs a plan once and waits for it, since a library may refuse at run time what it has
+    /// planned. False where it does: there is no plan for the problem any more. What the operands
+    /// hold does not matter; outputs are written.
+    bool passes(int number, const Forward& operands, cudaStream_t stream);
+    bool passes(int number, const Backward& operands, cudaStream_t stream);
+
     /// Runs the forward of a plan, by its number. Throws CudaFailure. Returns success: it is called
     /// by a CommandList.
     cudaError_t forward(int number, const Forward& operands, cudaStream_t stream);
@@ -102,6 +109,9 @@ class CudnnAttention {
     cudaError_t backward(int number, const Backward& operands, cudaStream_t stream);
 
   private:
+    template <class Run>
+    bool passes(int number, cudaStream_t stream, const Run& run);
+
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };

@@ -234,8 +234,8 @@ class Builder {
 struct Layouts {
     Layout queries;
     Layout dqueries;
-    Layout keys;   ///< K or V
-    Layout dkeys;  ///< their gradients
+    Layout keys;              ///< K or V
+    Layout dkeys;             ///< their gradients
     Layout keys_of_heads;     ///< what each head of a group gives to a gradient of K or V
     Layout heads_of_context;  ///< the context or its gradient
     Layout row_numbers;       ///< the log sums, or the dots of the rows
@@ -383,8 +383,7 @@ void add_backward(Builder& graph, const Layouts& at) {
         graph.pointwise(CUDNN_POINTWISE_MUL, centred, p, graph.inner(at.scores));
     const Tensor ds = graph.pointwise(CUDNN_POINTWISE_MUL, weighted, scale, graph.inner(at.scores));
     add_key_gradient(graph, at, mask, graph.transpose(ds), q, DK);
-    graph.multiply(
-        ds, graph.transpose(k), graph.kept(DQ, bf16, at.dqueries), mask.of_queries());
+    graph.multiply(ds, graph.transpose(k), graph.kept(DQ, bf16, at.dqueries), mask.of_queries());
 }
 
 }  // namespace

@@ -164,14 +164,6 @@ cudaError_t multiply_listed(Products* products,
     return products->multiply(number, operands, stream);
 }
 
-/// cuDNN has flash attention for half precision only.
-std::optional<CudnnAttention::Plan> plan_of(Lane& lane,
-                                            Real real,
-                                            const AttentionProblem& problem,
-                                            AttentionDirection direction) {
-    return real == Real::BF16 ? lane.attention().plan(problem, direction) : std::nullopt;
-}
-
 cudaError_t attend_listed(CudnnAttention* attention,
                           int number,
                           CudnnAttention::Forward operands,
@@ -193,22 +185,49 @@ struct AttentionOutputs {
     ConstView dcontext;
 };
 
+/// A call of cuDNN.
+template <class Operands>
+struct CudnnAttentionCall {
+    int number = 0;
+    Operands operands;
+};
+
+/// The call of cuDNN for an attention, if it has a plan that can be run; cuDNN has flash attention
+/// for half precision only. `operands` lacks the workspace. A plan that was never run before is
+/// tried, behind all that is listed: what it writes is written again when the list runs.
+template <class Operands>
+std::optional<CudnnAttentionCall<Operands>> cudnn_call(Lane& lane,
+                                                       Real real,
+                                                       const AttentionProblem& problem,
+                                                       AttentionDirection direction,
+                                                       Operands operands) {
+    const auto plan = real == Real::BF16 ? lane.attention().plan(problem, direction) : std::nullopt;
+    if (!plan) {
+        return std::nullopt;
+    }
+    operands.workspace = lane.cudnn_scratch(plan->workspace_bytes);
+    if (!plan->was_tried) {
+        lane.finish();
+        if (!lane.attention().passes(plan->number, operands, lane.stream())) {
+            return std::nullopt;
+        }
+    }
+    return CudnnAttentionCall<Operands>{plan->number, operands};
+}
+
 void attend(Lane& lane,
             Real real,
             const AttentionProblem& problem,
             const AttentionInputs& inputs,
             View softmax,
             View context) {
-    if (const auto plan = plan_of(lane, real, problem, AttentionDirection::Forward)) {
+    const CudnnAttention::Forward operands{.inputs = inputs,
+                                           .context = context.data,
+                                           .log_sums = softmax.as<float>(),
+                                           .workspace = nullptr};
+    if (const auto call = cudnn_call(lane, real, problem, AttentionDirection::Forward, operands)) {
         lane.list().add(
-            "cudnnBackendExecute",
-            attend_listed,
-            &lane.attention(),
-            plan->number,
-            CudnnAttention::Forward{.inputs = inputs,
-                                    .context = context.data,
-                                    .log_sums = softmax.as<float>(),
-                                    .workspace = lane.cudnn_scratch(plan->workspace_bytes)});
+            "cudnnBackendExecute", attend_listed, &lane.attention(), call->number, call->operands);
         return;
     }
     lane.list().add("attention_forward",
@@ -227,8 +246,15 @@ void attend_back(Lane& lane,
                  const AttentionOutputs& outputs,
                  const AttentionGradients& gradients,
                  float* row_dots) {
-    const auto plan = plan_of(lane, real, problem, AttentionDirection::Backward);
-    if (!plan) {
+    const CudnnAttention::Backward operands{.inputs = inputs,
+                                            .context = outputs.context.data,
+                                            .log_sums = outputs.softmax.as<float>(),
+                                            .dcontext = outputs.dcontext.data,
+                                            .gradients = gradients,
+                                            .row_dots = row_dots,
+                                            .workspace = nullptr};
+    const auto call = cudnn_call(lane, real, problem, AttentionDirection::Backward, operands);
+    if (!call) {
         lane.list().add("attention_backward",
                         cuda::attention_backward,
                         real,
@@ -242,17 +268,7 @@ void attend_back(Lane& lane,
         return;
     }
     lane.list().add(
-        "cudnnBackendExecute",
-        attend_back_listed,
-        &lane.attention(),
-        plan->number,
-        CudnnAttention::Backward{.inputs = inputs,
-                                 .context = outputs.context.data,
-                                 .log_sums = outputs.softmax.as<float>(),
-                                 .dcontext = outputs.dcontext.data,
-                                 .gradients = gradients,
-                                 .row_dots = row_dots,
-                                 .workspace = lane.cudnn_scratch(plan->workspace_bytes)});
+        "cudnnBackendExecute", attend_back_listed, &lane.attention(), call->number, call->operands);
     if (!problem.shape.is_causal()) {
         lane.list().add(
             "clear_padding", clear_padding, real, problem.shape, inputs.lengths, gradients);

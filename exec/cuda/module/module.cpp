@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
+#include "exec/cuda/cudnn/cudnn_attention.h"
 #include "exec/cuda/device/cuda_device.h"
 #include "exec/cuda/module/device_rates.h"
 #include "exec/cuda/module/self_test.h"
@@ -153,6 +154,38 @@ void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** d
     }
 }
 
+/// The problem that a lane would ask for (exec/cuda/device/cuda_kernels.cpp).
+pipetwin::cuda::AttentionProblem problem_of(const PipetwinCudaAttention& attention) {
+    using pipetwin::cuda::AttentionProblem;
+    const pipetwin::cuda::AttentionShape shape{.samples = attention.samples,
+                                               .positions = attention.positions,
+                                               .heads = attention.heads,
+                                               .key_value_heads = attention.key_value_heads,
+                                               .head_size = attention.head_size,
+                                               .padded_keys = attention.padded_keys};
+    return shape.is_causal()
+               ? AttentionProblem(shape)
+               : AttentionProblem::with_gradients_apart(
+                     shape, {.q_stride = attention.q_stride, .k_stride = attention.k_stride});
+}
+
+std::int64_t workspace_of(int device, const PipetwinCudaAttention& attention) {
+    PIPETWIN_CUDA_CHECK(cudaSetDevice(device));
+    cudaDeviceProp properties{};
+    PIPETWIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    using pipetwin::cuda::AttentionDirection;
+    pipetwin::cuda::CudnnAttention cudnn(
+        pipetwin::cuda::load_cudnn(),
+        {.compute_capability = properties.major * 10 + properties.minor});
+    std::size_t most = 0;
+    for (const auto direction : {AttentionDirection::Forward, AttentionDirection::Backward}) {
+        if (const auto plan = cudnn.plan(problem_of(attention), direction)) {
+            most = std::max(most, plan->workspace_bytes);
+        }
+    }
+    return static_cast<std::int64_t>(most);
+}
+
 std::span<const std::byte> bytes_of(const PipetwinCudaLinkId& id) {
     return std::as_bytes(std::span(id.bytes));
 }
@@ -205,6 +238,10 @@ int pipetwin_cuda_memory(int index, std::int64_t* free_bytes, std::int64_t* tota
     return memory_of(index, *free_bytes, *total_bytes);
 }
 
+std::int64_t pipetwin_cuda_attention_workspace(int index, const PipetwinCudaAttention* attention) {
+    return workspace_of(index, *attention);
+}
+
 void pipetwin_cuda_measure(int index, const PipetwinCudaSizes* sizes, PipetwinCudaRates* rates) {
     *rates = pipetwin::cuda::measure_rates(index, *sizes);
 }
@@ -221,7 +258,11 @@ void pipetwin_cuda_make_link(int index,
                              pipetwin::exec::GpuLink** link) {
     using pipetwin::exec::LinkMemory;
     const LinkMemory memory = end->in_host_memory != 0 ? LinkMemory::Host : LinkMemory::Gpu;
-    *link = pipetwin::cuda::make_link(index, bytes_of(*id), end->sends != 0, memory).release();
+    *link = pipetwin::cuda::make_link(
+                index,
+                bytes_of(*id),
+                {.sends = end->sends != 0, .memory = memory, .multiprocessors = end->ctas})
+                .release();
 }
 
 void pipetwin_cuda_make_gather(int index,

@@ -16,7 +16,7 @@ class GpuTraffic;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 12;
+inline constexpr int pipetwin_cuda_interface = 13;
 
 /// Versions of the libraries that the module uses.
 struct PipetwinCudaVersions {
@@ -48,6 +48,18 @@ struct PipetwinCudaRequest {
     std::int64_t memory_bytes;
 };
 
+/// One attention in bf16, as exec/gpu/cuda_module.h's CudaAttention.
+struct PipetwinCudaAttention {
+    int samples;
+    int positions;
+    int padded_keys;  ///< 0: causal
+    int heads;
+    int key_value_heads;
+    int head_size;
+    int q_stride;
+    int k_stride;
+};
+
 /// Sizes with which `pipetwin_cuda_measure` computes and copies.
 struct PipetwinCudaSizes {
     int matrix;  ///< rows and columns
@@ -73,6 +85,7 @@ struct PipetwinCudaLinkId {
 struct PipetwinCudaLinkEnd {
     int sends;           ///< not 0: the end that sends
     int in_host_memory;  ///< not 0: its messages lie there, else in the GPU's
+    int ctas;            ///< thread blocks that carry a message
 };
 
 /// A process's place among all that are gathered, or that sum.
@@ -103,6 +116,9 @@ void pipetwin_cuda_make_devices(const PipetwinCudaRequest* request,
                                 pipetwin::exec::Device** devices);
 /// Free and total bytes of GPU `index`; makes this program's context on it.
 int pipetwin_cuda_memory(int index, std::int64_t* free_bytes, std::int64_t* total_bytes);
+/// Bytes that cuDNN's plans for an attention work in, forward or backward, whichever has more; 0
+/// without a plan. Throws CudaFailure.
+std::int64_t pipetwin_cuda_attention_workspace(int index, const PipetwinCudaAttention* attention);
 /// Measures the rates of GPU `index`. Throws CudaFailure.
 void pipetwin_cuda_measure(int index, const PipetwinCudaSizes* sizes, PipetwinCudaRates* rates);
 /// Makes a new id of a link between processes. Throws CudaFailure, as all functions that make a

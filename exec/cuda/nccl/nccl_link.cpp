@@ -41,12 +41,16 @@ class Slots {
 
 class NcclLink final : public exec::GpuLink {
   public:
-    NcclLink(int device, std::span<const std::byte> id, bool sends, exec::LinkMemory memory)
-        : sends_(sends),
-          slots_(memory == exec::LinkMemory::Host ? std::make_optional<Slots>(device)
-                                                  : std::nullopt),
+    NcclLink(int device, std::span<const std::byte> id, const LinkEnd& end)
+        : sends_(end.sends),
+          slots_(end.memory == exec::LinkMemory::Host ? std::make_optional<Slots>(device)
+                                                      : std::nullopt),
           hello_(gpu_bytes(device, hello_size)),
-          communicator_(device, id, {.rank = sends ? sending_end : receiving_end, .ranks = 2}) {
+          communicator_(device,
+                        id,
+                        {.rank = end.sends ? sending_end : receiving_end,
+                         .ranks = 2,
+                         .multiprocessors = end.multiprocessors}) {
         waiting_.push_back(
             {.data = hello_.get(), .bytes = hello_size, .ends_message = false, .is_hello = true});
     }
@@ -110,7 +114,11 @@ class NcclLink final : public exec::GpuLink {
     /// True if the piece passes through a slot: it is in host memory.
     bool passes_through(const Piece& piece) const { return slots_ && !piece.is_hello; }
 
-    bool has_room() const { return !slots_ || under_way_.size() < Slots::count; }
+    /// Receives of a whole step may wait here. A stream that holds hundreds of them is full, and
+    /// its next call waits; the others begin when `complete` finds earlier ones done.
+    static constexpr std::size_t most_under_way = 8;
+
+    bool has_room() const { return under_way_.size() < (slots_ ? Slots::count : most_under_way); }
 
     /// Begins what waits, as far as it can.
     void go_on() {
@@ -311,9 +319,8 @@ class Meeting final : public exec::GpuGather {
 
 std::unique_ptr<exec::GpuLink> make_link(int device,
                                          std::span<const std::byte> id,
-                                         bool sends,
-                                         exec::LinkMemory memory) {
-    return std::make_unique<NcclLink>(device, id, sends, memory);
+                                         const LinkEnd& end) {
+    return std::make_unique<NcclLink>(device, id, end);
 }
 
 void abort_together(std::span<exec::GpuTraffic* const> traffic) noexcept {

@@ -9,11 +9,16 @@
 
 namespace pipetwin::cuda {
 
+/// One end of a link.
+struct LinkEnd {
+    bool sends = false;
+    exec::LinkMemory memory = exec::LinkMemory::Gpu;
+    int multiprocessors = 1;  ///< that carry a message at most
+};
 /// A link by NCCL: a communicator of two, so that its messages wait for no others.
 std::unique_ptr<exec::GpuLink> make_link(int device,
                                          std::span<const std::byte> id,
-                                         bool sends,
-                                         exec::LinkMemory memory);
+                                         const LinkEnd& end);
 
 /// Aborts several at once. NCCL's abort of one communicator may wait for all that the GPU has under
 /// way, and so for the others: NCCL gets all of them before it begins with the first.

@@ -205,8 +205,8 @@ std::string sentence_of(const ErrorSummary& summary) {
         return "Every cost is as predicted." + notes;
     }
     return fmt::format(
-        "The {} of stage {} has the largest error: over a whole step it is predicted {} {}. The "
-        "median action: predicted {}, {} {}, error {}.{}",
+        "The {} of stage {} causes the largest error: over a whole step, its prediction is {} {}. "
+        "The median action: predicted {}, {} {}, error {}.{}",
         op_words(cost.op),
         cost.stage,
         short_time(magnitude(cost.per_step)),

@@ -14,7 +14,8 @@ std::span<const GlossaryEntry> glossary() {
                       "Megatron's word for a chunk: one of several stages on the same rank"},
         GlossaryEntry{"rank",
                       "the device that computes one stage or several chunks. With tensor "
-                      "parallelism a rank is a group of devices"},
+                      "parallelism a rank is a group of devices. Each replica has its own ranks; "
+                      "launch --ranks counts those of all replicas"},
         GlossaryEntry{"micro-batch",
                       "a part of the mini-batch. It passes through the stages by itself"},
         GlossaryEntry{

@@ -85,7 +85,7 @@ bool same_times(const Timeline& timeline, const StepRows& rows) {
 }
 
 constexpr const char* no_form =
-    "No file says which rank has which stage, so the causes of the waits are not known.";
+    "No file says which rank computes which stage, so the causes of the waits are not known.";
 constexpr const char* shortest_links =
     "The run has no plan, so each message counts with the shortest time of any message between its "
     "ranks.";
@@ -101,7 +101,7 @@ std::string_view words(WaitPart part) {
         case WaitPart::Link:
             return "link";
         case WaitPart::Room:
-            return "room";
+            return "no room at the receiver";
         case WaitPart::Gradients:
             return "gradients";
         case WaitPart::Unexplained:

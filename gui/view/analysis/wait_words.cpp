@@ -316,7 +316,8 @@ std::string idle_sentence(const StepAnalysis& analysis) {
                 fmt::format("{} {} %", words(static_cast<WaitPart>(number)), shares[number]));
         }
     }
-    return text + (parts.empty() ? "." : fmt::format(": {}.", fmt::join(parts, ", "))) + idlest;
+    return text + (parts.empty() ? "." : fmt::format(". Causes: {}.", fmt::join(parts, ", "))) +
+           idlest;
 }
 
 }  // namespace pipetwin::gui

@@ -197,7 +197,7 @@ std::string impossible_place(const Trace& trace) {
                                        rank,
                                        to_string(span.action),
                                        follows
-                                           ? "its wait does not end between its begin and its end"
+                                           ? "its wait does not end between its start and its end"
                                            : "it begins before the previous action ends");
                 }
             }
@@ -287,7 +287,7 @@ void note_alone(RunData& run) {
         }
     }
     if (count > 0) {
-        run.problems.push_back(fmt::format("{} on one side only, hatched: {}{}",
+        run.problems.push_back(fmt::format("{} on one side only, drawn hatched: {}{}",
                                            counted(count, "compute action"),
                                            fmt::join(names, ", "),
                                            count > named ? ", ..." : ""));
@@ -474,8 +474,8 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     if (has_predicted && sides.plan) {
         if (!sides.simulated) {
             run.notes.emplace_back(
-                "A schedule file has no times. Assumed: forward 1 ms, backward 2 ms, messages "
-                "instant.");
+                "A schedule file contains no times. Here a forward takes 1 ms, a backward 2 ms, "
+                "and a message no time.");
         }
         run.own_plan = std::move(sides.plan);
     }

@@ -55,7 +55,7 @@ DeviceProfile device_for(const ScenarioParts& scenario, const std::string& preci
     }
     throw Error(ErrorKind::BadInput,
                 "training.precision",
-                fmt::format("no shipped device has a matrix rate in {}", precision),
+                fmt::format("no shipped device lists a matrix rate for {}", precision),
                 "'pipetwin profile' measures what the layers cost on this machine");
 }
 
@@ -146,9 +146,8 @@ ScenarioRun simulate_profile(const fs::path& file) {
     scenario.pipeline.schedule = "1f1b";
     scenario.training.batch = 2 * stages * samples;
     costs.note = fmt::format(
-        "A profile has the costs of layers and no pipeline. This is 1f1b with {} stages; What if "
-        "can "
-        "change it.",
+        "A profile contains the costs of layers, but no pipeline. The timeline shows 1f1b with {} "
+        "stages; the panel 'What if' can change it.",
         stages);
     return simulated(scenario, std::move(costs));
 }

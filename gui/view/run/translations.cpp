@@ -46,9 +46,8 @@ Translations read_translations(const std::filesystem::path& report) {
 
 std::string sentence_of(const Translations& translations) {
     if (translations.empty()) {
-        return "This run has translated no texts: training.translate = 16 in its scenario "
-               "translates "
-               "16 held-out texts of each direction after the last step.";
+        return "This run translated no texts. With training.translate = 16 in its scenario, it "
+               "translates 16 held-out texts of each direction after the last step.";
     }
     std::vector<std::string> parts;
     for (const Translations::Scores& scores : translations.scores) {

@@ -146,7 +146,7 @@ WhatIfSource::WhatIfSource(std::shared_ptr<const RunData> run) : run_(std::move(
 void WhatIfSource::take_planned() {
     settings_ = settings_of(*run_->planned);
     if (!knows_bytes()) {
-        note_ = "The costs are estimated, so no memory is known.";
+        note_ = "The costs are estimates without memory, so the memory is not known.";
     }
     const std::vector<LinkCost>& links = run_->planned->plan->links;
     if (!links.empty()) {
@@ -366,7 +366,7 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     if (settings.stages != settings_.stages || settings.chunks != settings_.chunks) {
         throw Error(ErrorKind::Infeasible,
                     "",
-                    fmt::format("the trace has the costs of its own {} only",
+                    fmt::format("the trace gives the costs of its own {} only",
                                 counted(plain_->forward.size(), "stage")));
     }
     PlainCosts costs = *plain_;

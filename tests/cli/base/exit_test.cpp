@@ -256,7 +256,7 @@ TEST(FailureReport, OfThreadsAndFileSizesNameTheLimit) {
     const Reported thread =
         report(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)));
     EXPECT_EQ(thread.code, 5);
-    EXPECT_THAT(thread.err, HasSubstr("gives no further thread or process"));
+    EXPECT_THAT(thread.err, HasSubstr("starts no more threads or processes"));
     EXPECT_THAT(thread.err, HasSubstr("ulimit -u"));
     EXPECT_EQ(
         report(std::runtime_error("pthread_create has failed: Resource temporarily unavailable"))

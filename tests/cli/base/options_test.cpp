@@ -1,6 +1,8 @@
 #include "cli/base/options.h"
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -27,7 +29,11 @@ constexpr std::array commands{"run",
                               "import",
                               "export",
                               "devices",
-                              "view"};
+                              "view",
+                              "sweep",
+                              "calibrate",
+                              "translate",
+                              "demo"};
 
 TEST(Help, NamesEveryCommandAndNoneThatIsMissing) {
     const Outcome outcome = pipetwin({"--help"});
@@ -39,15 +45,51 @@ TEST(Help, NamesEveryCommandAndNoneThatIsMissing) {
     EXPECT_THAT(outcome.out, HasSubstr("Exit codes"));
 }
 
-TEST(Help, OfEveryCommandListsTheSharedOptions) {
-    for (const char* const command : commands) {
+constexpr std::array shared_options{
+    "--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--color", "--force"};
+
+/// Shared options that have no effect on a command.
+const std::map<std::string, std::vector<std::string>> options_without_effect{
+    {"run", {}},
+    {"simulate", {}},
+    {"sweep", {"--out", "--seed", "--verbose"}},
+    {"plan", {"--seed"}},
+    {"profile", {"--verbose"}},
+    {"model", {"--seed", "--verbose"}},
+    {"train", {"--verbose"}},
+    {"launch", {"--verbose"}},
+    {"compare", {"--set", "--seed", "--verbose"}},
+    {"check", {"--seed", "--verbose"}},
+    {"import", {"--set", "--seed", "--verbose"}},
+    {"export", {"--seed", "--verbose"}},
+    {"calibrate", {"--set", "--seed", "--verbose"}},
+    {"translate", {"--set", "--seed", "--verbose"}},
+    {"devices", {"--set", "--seed", "--verbose"}},
+    {"view", {"--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--force"}},
+    {"demo", {"--set", "--seed"}}};
+
+TEST(Help, ListsTheSharedOptionsThatTheCommandUses) {
+    for (const auto& [command, without_effect] : options_without_effect) {
         const Outcome outcome = pipetwin({command, "--help"});
         EXPECT_EQ(outcome.code, 0) << command;
-        for (const char* const option :
-             {"--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--color", "--force"}) {
-            EXPECT_THAT(outcome.out, HasSubstr(option)) << command;
+        for (const char* const option : shared_options) {
+            const bool listed =
+                outcome.out.find(std::string("  ") + option + ' ') != std::string::npos;
+            EXPECT_EQ(listed, std::ranges::count(without_effect, option) == 0)
+                << command << ' ' << option;
         }
     }
+}
+
+/// Scripts may pass the shared options to every command; those that would mislead are refused.
+TEST(Usage, SharedOptionsWithoutEffectAreAccepted) {
+    const auto is_accepted = [](const std::vector<std::string>& args) {
+        return std::holds_alternative<Command>(parse_options(args));
+    };
+    EXPECT_TRUE(is_accepted({"view", "run", "--json", "--quiet", "--force", "--color", "never"}));
+    EXPECT_TRUE(is_accepted({"devices", "--verbose"}));
+    EXPECT_TRUE(is_accepted({"plan", "x.toml", "--seed", "1"}));
+    EXPECT_TRUE(is_accepted({"sweep", "x.toml", "--verbose"}));
 }
 
 /// CLI11's own layout has "N:INT in [1 - 4096]" and "Excludes: --verbose" between an option and
@@ -57,20 +99,22 @@ TEST(Help, NamesValuesWithoutTheirChecksAndEndsBeforeColumn100) {
         const std::string text = pipetwin({command, "--help"}).out;
         EXPECT_THAT(
             text,
-            AllOf(Not(HasSubstr(":INT")),
-                  Not(HasSubstr("NONNEGATIVE")),
-                  Not(HasSubstr("Excludes")),
-                  HasSubstr("  --quiet                     Print only the result and errors "
-                            "(not with --verbose)\n")))
+            AllOf(
+                Not(HasSubstr(":INT")), Not(HasSubstr("NONNEGATIVE")), Not(HasSubstr("Excludes"))))
             << command;
         std::istringstream lines(text);
         for (std::string line; std::getline(lines, line);) {
             EXPECT_LE(line.size(), 100U) << command << ": " << line;
         }
     }
+    const std::string quiet = "  --quiet                     Print only the result and errors";
+    EXPECT_THAT(pipetwin({"simulate", "--help"}).out, HasSubstr(quiet + " (not with --verbose)\n"));
+    EXPECT_THAT(pipetwin({"devices", "--help"}).out, HasSubstr(quiet + '\n'));
     EXPECT_THAT(pipetwin({"launch", "--help"}).out,
-                HasSubstr("  --ranks N                   Number of processes: stages times "
-                          "data_parallel (required)\n"));
+                HasSubstr("  --ranks N                   Number of processes, one for each rank of "
+                          "each replica:\n"
+                          "                              pipeline.stages times "
+                          "pipeline.data_parallel (required)\n"));
 }
 
 TEST(Help, VersionGoesToStdout) {
@@ -137,18 +181,25 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{{"devices", "--set", "stages"}, "'stages' is not of the form key=value"},
         Misuse{{"devices", "--set", "=4"}, "'=4' is not of the form key=value"},
         Misuse{{"devices", "--seed", "-1"}, "--seed"},
+        Misuse{{"simulate", "--jitter", "5%"}, "did you mean '0.05'?"},
+        Misuse{{"import", "hf", "x", "--out", "y", "--efficiency", "50%"}, "did you mean '0.5'?"},
         Misuse{{"devices", "--out"}, "--out"},
         Misuse{{"devices", "--matrix", "16"}, "--measure"},
-        Misuse{{"devices", "--seed", "1"}, "reads no scenario"},
+        Misuse{{"devices", "--seed", "1"}, "--seed: 'devices' reads no scenario"},
+        Misuse{{"demo", "--set", "a.b=1"}, "--set a.b=1: 'demo' reads no scenario"},
+        Misuse{{"sweep", "x.toml", "--out", "x"}, "compared plans are not written to a folder"},
+        Misuse{{"view", "--seeed", "1"}, "'pipetwin view --help' lists its options"},
         Misuse{{"compare", "a", "b", "--set", "a.b=1"}, "reads no scenario"},
         Misuse{{"view", "--out", "x"}, "'view' writes nothing"},
         Misuse{{"plan", "x.toml", "--heatmap", "x.png"}, "the picture is an SVG"},
         Misuse{{"export", "svg", "x.toml", "--out", "x.png"}, "the picture is an SVG"},
-        Misuse{{"check", "a.csv", "--set", "a.b=1"}, "'a.csv' is no scenario"},
-        Misuse{{"simulate", "--stages", "2", "--profile", "x"}, "costs already"},
+        Misuse{{"check", "a.csv", "--set", "a.b=1"}, "'a.csv' is not a scenario"},
+        Misuse{{"simulate", "--stages", "2", "--profile", "x"},
+               "the costs are on the command line already"},
         Misuse{{"compare", places::source_folder() + "/README.md"}, "no second timeline"},
         Misuse{{"simulate"}, "nothing to simulate"},
-        Misuse{{"simulate", "x.toml", "--stages", "4"}, "exclude each other"}));
+        Misuse{{"simulate", "x.toml", "--stages", "4"},
+               "--set pipeline.stages=VALUE changes the scenario"}));
 
 TEST(ParseOptions, KeepsOverridesInOrderAndPutsTheSeedLast) {
     const Parsed parsed = parse_options({"run",

@@ -36,7 +36,7 @@ TEST_F(Check, TheRowsAreDrawnAtUnitCosts) {
                           "digits forward"));
     EXPECT_THAT(pipetwin({"check", csv, "--quiet"}).out,
                 EndsWith("smallest channel capacity 1 (0 with pre-posted receives, as between "
-                         "processes)\npeak number of live activations, per rank: 2 1\n"));
+                         "processes)\nmost stashes held at once, per rank: 2 1\n"));
     EXPECT_TRUE(pipetwin({"check", csv, "--json"}).json().is_object());
 }
 
@@ -165,14 +165,14 @@ TEST_F(Check, OneFOneBDeadlocksWithoutRoomAndNamesTheCycleAndTheCapacityThatWork
     EXPECT_GE(result["problems"].size(), 2U);
     EXPECT_THAT(outcome.err, HasSubstr("hint: the smallest capacity that works is 1"));
     // Rank 0 sends what its cell 1 makes before it receives for its cell 2; rank 1 the other way.
-    EXPECT_THAT(
-        pipetwin({"check", csv, "--capacity", "0"}).out,
-        AllOf(HasSubstr("0SEND_F1 waits for 1RECV_F1"),
-              HasSubstr("which comes after 1SEND_B0; in the file, 0SEND_F1 comes just after "
-                        "cell 1 (0F1)\n"),
-              HasSubstr("1SEND_B0 waits for 0RECV_B0"),
-              HasSubstr("which comes after 0SEND_F1; in the file, 1SEND_B0 comes just after "
-                        "cell 1 (1B0)\n")));
+    EXPECT_THAT(pipetwin({"check", csv, "--capacity", "0"}).out,
+                AllOf(HasSubstr("0SEND_F1 waits for 1RECV_F1"),
+                      HasSubstr("which comes after 1SEND_B0; its place in the file is just after "
+                                "file cell 1 (0F1)\n"),
+                      HasSubstr("1SEND_B0 waits for 0RECV_B0"),
+                      HasSubstr("which comes after 0SEND_F1; its place in the file is just after "
+                                "file cell 1 (1B0)\n"),
+                      HasSubstr("file cells are places in the file\n")));
 }
 
 /// What NCCL asks for: it has no room at all between two GPUs.

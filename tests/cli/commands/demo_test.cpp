@@ -174,10 +174,10 @@ TEST(Tour, LinesAreTypedAsAShellNeedsThem) {
 
 TEST(Tour, LongOutputIsFolded) {
     EXPECT_EQ(folded("a\nb\nc\nd\ne\n", {.first = 2, .last = 1}, "x.txt"),
-              "a\nb\n  ... not shown: 2 lines; x.txt has all\ne\n");
+              "a\nb\n  ... not shown: 2 lines; x.txt contains all\ne\n");
     EXPECT_EQ(folded("a\nb\nc\n", {.first = 2, .last = 1}, "x.txt"), "a\nb\nc\n");
     EXPECT_EQ(folded("a\nb", {.first = 1, .last = 0}, "x.txt"),
-              "a\n  ... not shown: 1 line; x.txt has all\n");
+              "a\n  ... not shown: 1 line; x.txt contains all\n");
     EXPECT_EQ(folded("", {.first = 1, .last = 0}, "x.txt"), "");
     EXPECT_EQ(without_colours("\x1b[1;31mred\x1b[0m, plain"), "red, plain");
 }

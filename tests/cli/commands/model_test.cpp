@@ -124,7 +124,7 @@ TEST_F(ModelCommand, OfAProfileShowsWhatItsCostsSay) {
     const Outcome estimated = pipetwin(
         {"model", scenario, "--device", "h100-sxm", "--costs-out", path("x.profile.json")});
     EXPECT_EQ(estimated.code, 3);
-    EXPECT_THAT(estimated.err, HasSubstr("known by their costs only"));
+    EXPECT_THAT(estimated.err, HasSubstr("its layers have only costs"));
 }
 
 TEST_F(ModelCommand, EstimatesCostsThatSimulateAndPlanTake) {

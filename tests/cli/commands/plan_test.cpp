@@ -172,7 +172,7 @@ TEST_F(PlanCommand, FitsItsTableIntoTheWidthOfTheTerminal) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("All of these plans: "));
     const std::string table = outcome.out.substr(0, outcome.out.find("What is proven"));
-    EXPECT_THAT(table, HasSubstr("layers per piece"));
+    EXPECT_THAT(table, HasSubstr("layers per stage"));
     std::istringstream lines(table);
     for (std::string line; std::getline(lines, line);) {
         EXPECT_LE(line.size(), 100U) << line;

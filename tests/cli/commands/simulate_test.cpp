@@ -78,7 +78,7 @@ TEST(Simulate, RefusesAListOfRecomputeThatFitsNoPieces) {
         return pipetwin(simulate_args({2, 4, "1", "2"}, {"--recompute", modes}));
     };
     EXPECT_EQ(refusal("always,none,none").code, 2);
-    EXPECT_THAT(refusal("always,none,none").err, HasSubstr("3 modes for 2 pieces"));
+    EXPECT_THAT(refusal("always,none,none").err, HasSubstr("3 modes for 2 stages"));
     EXPECT_THAT(refusal("always,often").err, HasSubstr("'often' is not one of its values"));
 }
 
@@ -293,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(
                "1"},
               "either"),
         wrong({"--forward-ms", "1,2", "--backward-ms", "1"},
-              "--forward-ms: 2 numbers for 4 pieces"),
+              "--forward-ms: 2 numbers for 4 stages"),
         wrong({"--forward-ms", "1,2,3,", "--backward-ms", "1"}, "'' is not a number"),
         wrong({"--forward-ms", "-1", "--backward-ms", "1"},
               "--forward-ms: '-1' is not a number of zero or more"),
@@ -316,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute-timing", "lazy"},
               "nothing is recomputed"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--group-size", "2"},
-              "takes no groups of micro-batches in turn"),
+              "has no groups of micro-batches"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--boundary-bytes", "8"},
               "add --bandwidth-gbps X"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--bandwidth-gbps", "8"},
@@ -352,7 +352,7 @@ TEST(Simulate, PlainNumbersRefuseKeysOfAScenario) {
     const Outcome outcome =
         pipetwin(simulate_args({}, {"--set", "pipeline.channel_capacity=0", "--seed", "3"}));
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.err, HasSubstr("--set pipeline.channel_capacity: plain numbers"));
+    EXPECT_THAT(outcome.err, HasSubstr("--set pipeline.channel_capacity: there is no scenario"));
     EXPECT_EQ(pipetwin(simulate_args({}, {"--seed", "3"})).code, 0);
 }
 
@@ -814,9 +814,9 @@ TEST(Simulate, RefusesUncertaintyThatMakesNoSense) {
     EXPECT_THAT(refused({"--jitter", "-0.1"}), HasSubstr("jitter of actions = -0.1"));
     EXPECT_THAT(refused({"--jitter", "nan"}), HasSubstr("jitter of actions = nan"));
     EXPECT_THAT(refused({"--spikes", "often"}), HasSubstr("'often': expected two numbers"));
-    EXPECT_THAT(refused({"--straggler", "2:3"}), HasSubstr("rank 2 of ranks 0 to 1"));
+    EXPECT_THAT(refused({"--straggler", "2:3"}), HasSubstr("there is no rank 2, expected 0 to 1"));
     EXPECT_THAT(refused({"--straggler", "0:-3"}), HasSubstr("a factor of -3"));
-    EXPECT_THAT(refused({"--samples", "300"}), HasSubstr("nothing to draw"));
+    EXPECT_THAT(refused({"--samples", "300"}), HasSubstr("nothing to sample"));
     EXPECT_THAT(refused({"--checkpoint-s", "3"}), HasSubstr("--mtbf-hours"));
     EXPECT_THAT(refused({"--mtbf-hours", "0"}), HasSubstr("mean time between failures of 0 hours"));
 }

@@ -6,7 +6,7 @@
 
 #include "tests/cli/support.h"
 
-/// `simulate` with lists of plain numbers.
+/// `simulate` with lists of plans.
 namespace pipetwin::cli {
 namespace sweep_test {
 
@@ -68,19 +68,40 @@ TEST_F(Sweep, SaysWhyACombinationIsNoPlan) {
                                    "2"});
     EXPECT_THAT(text.out,
                 AllOf(HasSubstr("fastest"),
-                      HasSubstr("no plan: naive, 2 stages"),
+                      HasSubstr("no plan: naive, 2 ranks"),
                       HasSubstr("set --micro-batches 1, or --schedule gpipe")));
 }
 
 // The list's zb-v does the work of the 1f1b beside it; alone, each of its chunks takes the times.
 TEST_F(Sweep, SaysThatTimesAreOfARanksShare) {
-    const std::string said = "times are of all pieces of a rank together";
+    const std::string said = "times are of all stages of a rank together";
     const std::vector<std::string> shape{
         "--stages", "4", "--micro-batches", "8", "--forward-ms", "1", "--backward-ms", "2"};
     EXPECT_THAT(pipetwin(joined({"simulate", "--schedule", "zb-v,1f1b"}, shape)).out,
                 HasSubstr(said));
     EXPECT_THAT(pipetwin(joined({"simulate", "--schedule", "gpipe,1f1b"}, shape)).out,
                 Not(HasSubstr(said)));
+}
+
+// A step of 16 micro-batches takes longer than one of 8, and is not the slower plan for that.
+TEST_F(Sweep, ComparesStepsOnlyWhereTheyDoTheSameWork) {
+    const auto table = [](const std::vector<std::string>& shape) {
+        return pipetwin(joined({"simulate", "--forward-ms", "1", "--backward-ms", "2"}, shape)).out;
+    };
+    EXPECT_THAT(table({"--schedule", "gpipe,zb-h1", "--stages", "4", "--micro-batches", "8"}),
+                AllOf(HasSubstr(" slower "), HasSubstr(" fastest "), Not(HasSubstr("larger"))));
+    // (M + K - 1)(F + B) = 33 ms and 105 ms for M micro-batches: 4.125 ms and 3.28125 ms for each.
+    EXPECT_THAT(table({"--stages", "4", "--micro-batches", "8,32"}),
+                AllOf(HasSubstr(" per micro-batch "),
+                      HasSubstr(" 4.125 ms "),
+                      HasSubstr(" 3.281 ms "),
+                      HasSubstr("a larger batch"),
+                      Not(HasSubstr("slower")),
+                      Not(HasSubstr("fastest"))));
+    EXPECT_THAT(table({"--stages", "2,4", "--micro-batches", "8"}),
+                AllOf(HasSubstr("a larger model"),
+                      Not(HasSubstr("slower")),
+                      Not(HasSubstr("per micro-batch"))));
 }
 
 TEST_F(Sweep, WritesOnePictureAndATable) {
@@ -101,8 +122,8 @@ TEST_F(Sweep, WritesOnePictureAndATable) {
                                         path("all.csv")};
     ASSERT_EQ(pipetwin(args).code, 0);
     EXPECT_THAT(content_of(path("all.svg")),
-                AllOf(HasSubstr("gpipe, 4 stages, 8 micro-batches: 33.000 ms, bubble 27.27 %"),
-                      HasSubstr("zb-v x2, 4 stages, 8 micro-batches: ")));
+                AllOf(HasSubstr("gpipe, 4 ranks, 8 micro-batches: 33.000 ms, bubble 27.27 %"),
+                      HasSubstr("zb-v x2, 4 ranks, 8 micro-batches: ")));
     EXPECT_THAT(content_of(path("all.csv")),
                 HasSubstr("schedule,stages,chunks,micro_batches,step_ms,bubble_total,live_stashes\n"
                           "gpipe,4,1,8,33,"));
@@ -254,7 +275,7 @@ TEST_F(Sweep, RefusesWhatCannotBeCompared) {
               "is for several plans"},
              {joined({"simulate", "--schedule", "gpipe,1f1b", "--out", path("x")}, numbers),
               2,
-              "have no one folder"},
+              "are not written to a folder"},
              {{"simulate", scenario, "--schedule", "gpipe,1f1b"}, 2, "pipetwin sweep"},
              {{"simulate", "--schedule", "gpipe,1f1b", "--stages", "4"}, 2, "micro-batches"},
              {joined({"simulate", "--schedule", "naive,chimera"}, numbers),
@@ -344,6 +365,23 @@ TEST_F(Sweep, OfSeveralScenariosIsOneTableAndOnePicture) {
                 AllOf(HasSubstr("scenario,schedule,stages,"), HasSubstr("\n\"two, and\",")));
 }
 
+TEST_F(Sweep, OfScenariosWithDifferentBatchesComparesSamplesPerSecond) {
+    const std::string small = file("small.toml", small_scenario);
+    const std::string costs = file("small.csv", small_profile);
+    const std::vector<std::string> lists{
+        "--profile", costs, "--schedule", "gpipe,1f1b", "--micro-batches", "4"};
+    EXPECT_THAT(pipetwin(joined({"sweep", small}, lists)).out,
+                AllOf(HasSubstr(" slower "), Not(HasSubstr("compare samples/s"))));
+    std::string smaller_batch(small_scenario);
+    const std::string batch = "batch = 8";
+    smaller_batch.replace(smaller_batch.find(batch), batch.size(), "batch = 4");
+    const std::string other = file("other.toml", smaller_batch);
+    EXPECT_THAT(pipetwin(joined({"sweep", small, other}, lists)).out,
+                AllOf(HasSubstr("different numbers of samples per step: compare samples/s"),
+                      HasSubstr(" samples/s "),
+                      Not(HasSubstr("slower"))));
+}
+
 TEST_F(Sweep, OfPlainNumbersIsThatOfSimulate) {
     const std::vector<std::string> numbers{"--schedule",
                                            "gpipe,1f1b",
@@ -369,7 +407,8 @@ TEST_F(Sweep, OfScenariosRefusesWhatIsNoComparison) {
     };
     for (const Case& one : std::vector<Case>{
              {{"sweep"}, 2, "nothing to compare"},
-             {{"sweep", scenario, "--forward-ms", "1"}, 2, "exclude each other"},
+             {{"sweep", scenario, "--forward-ms", "1"}, 2, "leave the option out"},
+             {{"sweep", scenario, "--recompute", "always"}, 2, "--set pipeline.recompute=VALUE"},
              {{"sweep", scenario, "--out", path("x")}, 2, "--csv FILE.csv"},
              {{"sweep", path("none.toml")}, 6, "none.toml"},
              {{"sweep", scenario}, 3, "pipetwin profile"},

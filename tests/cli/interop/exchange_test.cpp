@@ -509,9 +509,10 @@ TEST_F(Exchange, MegatronsFlagsSayWhatTheScenarioSays) {
                  "--set",
                  "pipeline.recompute=[\"always\", \"none\", \"none\", \"none\"]"});
     EXPECT_EQ(mixed.code, 4);
-    EXPECT_THAT(mixed.err,
-                HasSubstr("always on stage 0, none on stages 1-3, but Megatron's flags are of all "
-                          "stages alike"));
+    EXPECT_THAT(
+        mixed.err,
+        HasSubstr(
+            "always on stage 0, none on stages 1-3, but Megatron's flags apply to all stages"));
 }
 
 // A plan reads back from them: --swiglu and others say what a Llama is in Megatron's arguments.py.

@@ -28,8 +28,8 @@ TEST(MemoryNeed, APlanBeyondTheMemoryThatIsLeftIsRefusedWithBothSizesAndWhatWoul
     EXPECT_EQ(error.place(), "--micro-batches = 65536");
     EXPECT_THAT(error.text(), HasSubstr(format_bytes(memory_of_plan(large))));
     EXPECT_THAT(error.text(), HasSubstr(format_bytes(left)));
-    ASSERT_THAT(error.hint(), HasSubstr("at most "));
-    const int fit = std::stoi(error.hint().substr(std::string("at most ").size()));
+    ASSERT_THAT(error.hint(), HasSubstr("use at most "));
+    const int fit = std::stoi(error.hint().substr(std::string("use at most ").size()));
     EXPECT_NO_THROW(expect_memory_for({.stages = 64, .micro_batches = fit}, "", left));
     EXPECT_THROW(expect_memory_for({.stages = 64, .micro_batches = fit + 1}, "", left), Error);
 }
@@ -71,7 +71,7 @@ TEST_F(LimitedMemory, SixtyFourStagesOf65536MicroBatchesInOneGigabyteAreRefusedA
     }
     EXPECT_EQ(refused.code, 4) << refused.err;
     EXPECT_THAT(refused.err, HasSubstr("take about 2.66 GiB"));
-    EXPECT_THAT(refused.err, HasSubstr("hint: at most "));
+    EXPECT_THAT(refused.err, HasSubstr("hint: use at most "));
     EXPECT_EQ(simulate(1'024, 1'000'000).code, 0);
 }
 

@@ -246,7 +246,7 @@ TEST_F(SeveralProcesses, MustBeAsManyAsRanks) {
     const Outcome outcome = run(launch(3, "run"));
     EXPECT_EQ(outcome.code, 2);
     EXPECT_EQ(outcome.err,
-              "error: processes: 3 were started, expected 2: pipeline.stages = 2\n"
+              "error: --ranks: 3 processes, expected 2: pipeline.stages = 2\n"
               "hint: start 2 processes, or change the scenario\n");
     EXPECT_FALSE(std::filesystem::exists(path("run")));
 }

@@ -92,7 +92,7 @@ TEST_F(GrowingFileTest, OfMetricsTellsThatLinesAreDroppedAndHowMany) {
     ASSERT_EQ(told.size(), 2U);
     EXPECT_THAT(told[0], HasSubstr("training continues, its lines are written later"));
     EXPECT_THAT(told[1],
-                HasSubstr("metrics.jsonl: lines are dropped, as the disk has had no room"));
+                HasSubstr("metrics.jsonl: lines are dropped, because the disk has been full"));
     metrics.add(report_of(steps));
     const std::string lines = content_of(path);
     const auto written = std::ranges::count(lines, '\n');
@@ -106,7 +106,7 @@ TEST_F(GrowingFileTest, OfMetricsTellsThatLinesAreDroppedAndHowMany) {
     // A training that goes on there says what its file lacks.
     MetricsFile again(path, steps + 1, [&](const std::string& text) { told.push_back(text); });
     EXPECT_THAT(told.back(),
-                HasSubstr(fmt::format("has {} whole lines of the {}", written, steps + 1)));
+                HasSubstr(fmt::format("contains {} whole lines of the {}", written, steps + 1)));
 }
 
 TEST_F(GrowingFileTest, OfMetricsTellsAtTheEndWhatWasDropped) {

@@ -237,7 +237,7 @@ TEST_F(RunFolderTest, AFolderThatIsRemovedOrReplacedIsNoticed) {
     EXPECT_THAT(removed.what(), HasSubstr("has been removed or renamed"));
     std::filesystem::create_directory(place);
     EXPECT_THAT(error_of([&] { run.expect_still_there(); }).what(),
-                HasSubstr("another folder has taken the place"));
+                HasSubstr("another folder replaced the run folder"));
     std::filesystem::remove(place);
     std::filesystem::rename(folder() / "elsewhere", place);
     EXPECT_NO_THROW(run.expect_still_there());

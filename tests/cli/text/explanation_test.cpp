@@ -43,7 +43,7 @@ TEST(Explanation, OfBalancedGPipe) {
         "Where the time goes\n"
         "A step takes 57.0 ms. On average a rank (one device of the pipeline) works for 48.0 ms of "
         "it and waits for 9.0 ms (15.8 %).\n"
-        "9.0 ms of the wait is fill and drain: even if all stages (parts of the model, one behind "
+        "9.0 ms of the wait is fill and drain: even if all stages (parts of the model, one after "
         "the other) took equally long and messages took no time, the pipeline would have to fill "
         "at "
         "the "

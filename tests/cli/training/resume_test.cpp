@@ -173,7 +173,7 @@ TEST_F(Resume, ATornLineOfMetricsIsCutOffAndThatIsSaid) {
         if (torn.whole < 7) {
             expected.erase(expected.begin() + torn.whole);
             EXPECT_THAT(rest.err,
-                        HasSubstr("metrics.jsonl has 6 whole lines of the 7 before step"));
+                        HasSubstr("metrics.jsonl contains 6 whole lines of the 7 before step"));
         } else {
             EXPECT_THAT(rest.err, ::testing::Not(HasSubstr("torn")));
         }
@@ -195,7 +195,7 @@ TEST_F(Resume, WithoutACheckpointYetItStartsFromTheBeginning) {
 TEST_F(Resume, RefusesWhatIsNoContinuation) {
     const Outcome nowhere = pipetwin(train("run", {"--resume"}));
     EXPECT_EQ(nowhere.code, 6);
-    EXPECT_THAT(nowhere.err, HasSubstr("no run here that could go on"));
+    EXPECT_THAT(nowhere.err, HasSubstr("no run here to continue"));
     ASSERT_EQ(pipetwin(train("run")).code, 0);
     const Outcome forced = pipetwin(train("run", {"--resume", "--force"}));
     EXPECT_EQ(forced.code, 2);
@@ -228,7 +228,8 @@ TEST_F(Resume, ACheckpointOfAnotherTrainingIsRefusedBeforeAnythingIsMeasured) {
             const Outcome outcome = pipetwin(words);
             EXPECT_EQ(outcome.code, 3) << outcome.err;
             EXPECT_THAT(outcome.err, HasSubstr(text));
-            EXPECT_THAT(outcome.err, HasSubstr("hint: go on with the scenario it was written"));
+            EXPECT_THAT(outcome.err,
+                        HasSubstr("hint: continue with the scenario that it was written"));
             EXPECT_EQ(content_of(folder() / "run" / run_file::scenario), scenario);
         }
     }

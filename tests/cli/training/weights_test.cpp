@@ -418,7 +418,7 @@ TEST_F(Weights, AreExportedOfRunsWithCheckpointsAlone) {
     ASSERT_EQ(train("run", {"--set", "output.checkpoint_every=0"}).code, 0);
     refused({path("run"), "--out", path("hf")}, 3, "output.checkpoint_every=N");
     refused({path("run"), "--out", path("hf"), "--shard-size", "much"}, 2, "--shard-size");
-    refused({path("run"), "--out", path("hf"), "--set", "a=b"}, 2, "is no scenario");
+    refused({path("run"), "--out", path("hf"), "--set", "a=b"}, 2, "is not a scenario");
     EXPECT_EQ(pipetwin({"export",
                         "torch-csv",
                         path("gpt.toml"),

@@ -86,7 +86,9 @@ TEST(LiveSteps, OtherLinesAreRefusedWithTheirPlace) {
     EXPECT_THAT(fed("{\"step\":1,\"spans\":[]}\n"), ThrowsMessage<Error>(HasSubstr("no rows")));
     std::string backwards = print_live_step(step(1, Duration{100}));
     backwards.replace(backwards.find("100,"), 4, "-99,");
-    EXPECT_THAT(fed(backwards), ThrowsMessage<Error>(HasSubstr("no time after the one before")));
+    EXPECT_THAT(
+        fed(backwards),
+        ThrowsMessage<Error>(HasSubstr("expected a time that is not before the previous one")));
 }
 
 TEST(LiveSteps, AnotherFileIsRefusedAtItsFirstLine) {

@@ -313,7 +313,7 @@ TEST_F(HfWeights, OfAnotherModelAreRefused) {
     EXPECT_THAT(third.text(), HasSubstr("no part of a llama of 2 blocks"));
     EXPECT_THAT(refusal({write("4.safetensors", {{"bert.pooler.weight", {1}}})}).place(),
                 HasSubstr("tensor 'bert.pooler.weight'"));
-    EXPECT_THAT(refusal({first, first}).text(), HasSubstr("has it, too"));
+    EXPECT_THAT(refusal({first, first}).text(), HasSubstr("contains it, too"));
     EXPECT_THAT(refusal({first}).text(), HasSubstr("no weights of layer 'embedding'"));
     EXPECT_THAT(refusal({first, write("5.safetensors", ends())}).text(),
                 HasSubstr("no weights of layer 'block1.attention'"));

@@ -69,7 +69,7 @@ TEST(MegatronLayout, StagesMayBeEmpty) {
 }
 
 TEST(MegatronLayout, StrangeCharactersAreNamedWithTheirColumn) {
-    expect_refused("Et|xL", "4", "'x' is no part of a layout: expected E, t, m, L, |");
+    expect_refused("Et|xL", "4", "'x' is not part of a layout: expected E, t, m, L, |");
     expect_refused("Et T|L", "3", "the byte 0x20");
     expect_refused("Et|tL\nEt", "6", "the byte 0x0a");
     expect_refused("Et|3tL", "4", "'3'");

@@ -140,7 +140,7 @@ TEST(ParsePipeDreamGraph, RefusesWithLineAndColumn) {
         {node("node1", "Input0"), "g", "no node but the model's input", ""},
         {"node1 -- node2\n", "g:1:1", "2 parts between \" -- \"", "begins with a TAB"},
         {"hello\n", "g:1:1", "1 part between \" -- \"", ""},
-        {a + "\tnode1\n", "g:2:2", "'node1' is no edge, expected a TAB and two nodes", ""},
+        {a + "\tnode1\n", "g:2:2", "'node1' is not an edge, expected a TAB and two nodes", ""},
         {a + "\tnode1 -- mode1\n", "g:2:11", "no line describes node 'mode1'", "mean 'node1'?"},
         {a + "\n\tstrange -- node1\n", "g:3:2", "no line describes node 'strange'", "a line of"},
         {a + a, "g:2:1", "node 'node1' a second time", ""},
@@ -154,7 +154,7 @@ TEST(ParsePipeDreamGraph, RefusesWithLineAndColumn) {
         {"n -- d -- activation_size=[1, 2]\n", "g:1:27", "= '[1', expected a number of bytes", ""},
         {"n -- d -- parameter_size=1, parameter_size=1\n", "g:1:29", "a second time", ""},
         {"n -- d -- " + values + " -- stage=1\n", "g:1:99", "'stage=1', expected stage_id=0", ""},
-        {"n -- \xff -- " + values + "\n", "g:1:1", "no UTF-8 text", ""},
+        {"n -- \xff -- " + values + "\n", "g:1:1", "not UTF-8 text", ""},
     };
     for (const Breach& breach : breaches) {
         const Error error = error_of([&] { parse_pipedream_graph(breach.text, "g", 1); });

@@ -151,7 +151,7 @@ TEST(LayerRecompute, BlocksHaveToBeTold) {
     });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_THAT(error.place(), HasSubstr("pipeline.recompute"));
-    EXPECT_THAT(error.text(), HasSubstr("tell no blocks"));
+    EXPECT_THAT(error.text(), HasSubstr("show no blocks"));
 }
 
 // --- Stages of them. ---

@@ -178,7 +178,7 @@ TEST(LayersModel, RefusesWhatIsNoModel) {
     const std::string head = "[model]\nkind = \"layers\"\n";
     const std::vector<Refusal> cases{
         {head, "layer = [{type = \"gelu\"}]", "model.input is missing"},
-        {head, "input = 4\nlayer = [{type = \"gelu\"}]", "no cross_entropy"},
+        {head, "input = 4\nlayer = [{type = \"gelu\"}]", "not a cross_entropy"},
         {head,
          "input = 4\nlayer = [{type = \"lineer\"}]",
          "layer[0].type = \"lineer\", expected one"},

@@ -165,6 +165,7 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
          "[cluster]\ngpu_shares = [0]",
          "gpu_shares[0] = 0, expected a whole number from 1 to 1024"},
         {gpt, "[cluster]\ngpu_shares = \"stream\"", "expected one of own, streams"},
+        {gpt, "[cluster]\nlink_ctas = 0", "link_ctas = 0, expected a whole number from 1 to 32"},
         {gpt, "[cluster]\ninterference = [0]", "cluster.interference[0] = 0, expected a list"},
         {gpt, "[cluster]\ninterference = [[-1]]", "expected a list of numbers from 0 to 100"},
         {gpt, "[cluster]\nscale_costs = true", "expected a string"},

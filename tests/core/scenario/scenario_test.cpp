@@ -87,6 +87,7 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.cluster.interference, 0.25);
     EXPECT_EQ(s.cluster.link_sharing, LinkSharing::Fair);
     EXPECT_EQ(s.cluster.gpu_shares, GpuShares::Streams);
+    EXPECT_EQ(s.cluster.link_ctas, 4);
 }
 
 TEST(ParseScenario, FillsInTheDefaults) {

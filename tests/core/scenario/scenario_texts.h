@@ -107,6 +107,7 @@ cores = 3
 interference = 0.25
 link_sharing = "fair"
 gpu_shares = "streams"
+link_ctas = 4
 memory_limit = "4 GiB"
 [output]
 checkpoint_every = 0

@@ -50,6 +50,11 @@ int pipetwin_cuda_memory(int /*index*/, std::int64_t* free_bytes, std::int64_t* 
     return 0;
 }
 
+std::int64_t pipetwin_cuda_attention_workspace(int /*index*/,
+                                               const PipetwinCudaAttention* /*attention*/) {
+    return 0;
+}
+
 void pipetwin_cuda_measure(int /*index*/,
                            const PipetwinCudaSizes* /*sizes*/,
                            PipetwinCudaRates* rates) {

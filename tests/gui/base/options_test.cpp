@@ -85,7 +85,7 @@ TEST(Options, WrongOnesAreToldInFull) {
     };
     for (const Case& one : std::vector<Case>{
              {{"--hlep"},
-              "error: pipetwin-gui: it has no option '--hlep'\nhint: did you mean '--help'?\n"},
+              "error: pipetwin-gui: unknown option '--hlep'\nhint: did you mean '--help'?\n"},
              {{"--theme", "drak"},
               "error: --theme: 'drak', expected one of light, dark, high-contrast, print\n"
               "hint: did you mean 'dark'?\n"},

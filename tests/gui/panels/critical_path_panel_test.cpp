@@ -98,7 +98,7 @@ TEST_F(CriticalPathPanelTest, EnterOnAnActionGoesThere) {
 
 TEST_F(CriticalPathPanelTest, SaysWhatIsMissing) {
     show_run(std::make_shared<const RunData>(canned_run()));
-    EXPECT_THAT(said(), HasSubstr("No file says which rank has which stage"));
+    EXPECT_THAT(said(), HasSubstr("No file says which rank computes which stage"));
     EXPECT_THAT(critical_, IsEmpty());
     show_run(nullptr);
     EXPECT_THAT(said(), HasSubstr("No run is open"));

@@ -285,7 +285,7 @@ TEST_F(WhyPanelTest, TellsTheTimelineWhatToDraw) {
 
 TEST_F(WhyPanelTest, OfARunWithoutAPlanSaysWhatIsMissing) {
     show_run(std::make_shared<const RunData>(canned_run()));
-    EXPECT_THAT(said(), HasSubstr("No file says which rank has which stage"));
+    EXPECT_THAT(said(), HasSubstr("No file says which rank computes which stage"));
     select(find(*run_, Side::Measured, {.op = Op::Backward, .stage = 0, .micro_batch = 2}));
     EXPECT_THAT(said(), HasSubstr("0B2 waited 3.00 ms, last for 1B2 on rank 1."));
     EXPECT_FALSE(view()->isVisible());

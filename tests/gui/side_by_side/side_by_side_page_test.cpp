@@ -24,7 +24,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 std::string figures_of(const RunTile& tile) {
-    return tile.findChild<QLabel*>()->text().toStdString();
+    return tile.findChild<QLabel*>()->text().replace(QChar::Nbsp, ' ').toStdString();
 }
 
 class SideBySideTest : public ::testing::Test {
@@ -99,6 +99,19 @@ TEST_F(SideBySideTest, SaysWhichCostsARunHasAndThatAnotherHasOthers) {
     add("1f1b", 21);
     EXPECT_THAT(figures_of(*page_.tiles()[1]),
                 AllOf(HasSubstr("unit costs"), HasSubstr("their costs have different sources")));
+}
+
+/// They ended at the edge of the window.
+TEST_F(SideBySideTest, FiguresGoOnInASecondLineWhereOneHasNoRoom) {
+    page_.resize(500, 660);
+    add("gpipe");
+    add("1f1b", 21);
+    for (const RunTile* const tile : page_.tiles()) {
+        const QLabel& figures = *tile->findChild<QLabel*>();
+        EXPECT_GE(figures.height(), figures.heightForWidth(figures.width()));
+        EXPECT_GE(figures.height(), 2 * figures.fontMetrics().height());
+        EXPECT_GE(tile->picture()->y(), figures.geometry().bottom());
+    }
 }
 
 TEST_F(SideBySideTest, ExplainsTheColoursOfAllItsRuns) {

@@ -18,6 +18,7 @@
 #include <QLineEdit>
 #include <QMenu>
 #include <QMimeData>
+#include <QScopeGuard>
 #include <QScrollBar>
 #include <QSettings>
 #include <QSignalSpy>
@@ -878,6 +879,47 @@ TEST_P(MainWindowInEveryTheme, HandlesAndArrowsStandOut) {
     }
 }
 
+/// Labels of one line are as wide as their text.
+void expect_no_clipped_label(const QWidget& window, const std::string& view) {
+    for (const QLabel* const label : window.findChildren<QLabel*>()) {
+        if (!label->isVisible() || label->wordWrap() || label->text().isEmpty()) {
+            continue;
+        }
+        QString text = label->text();
+        text = label->buddy() != nullptr ? text.remove('&') : text;
+        EXPECT_GE(label->width() + 1, label->fontMetrics().horizontalAdvance(text))
+            << view << ": " << text.toStdString();
+    }
+}
+
+/// With 15 points, panels as wide as their longest lines left the timeline 200 pixels, and made the
+/// window higher than it was asked to be.
+TEST_F(MainWindowTest, LargeFontsLeaveTheTimelineAThirdOfASmallWindow) {
+    const QFont usual = QApplication::font();
+    const auto restore = qScopeGuard([&usual] { QApplication::setFont(usual); });
+    for (const int points : {9, 11, 15}) {
+        QFont font = usual;
+        font.setPointSize(points);
+        QApplication::setFont(font);
+        MainWindow window(nullptr);
+        window.resize(1280, 720);
+        RunData run = canned_run({.jitter = 0.1});
+        run.problems = {"A line above the timeline."};
+        window.show_run(std::move(run));
+        window.show();
+        for (const char* const name : {"step", "what-if", "ranks", "heat-map", "errors", "run"}) {
+            const std::string where = name + std::string(" at ") + std::to_string(points);
+            window.show_view(QString::fromLatin1(name));
+            window.wait_for_workers();
+            EXPECT_EQ(window.size(), QSize(1280, 720)) << where;
+            EXPECT_GE(window.timeline().scene().time_width(), 1280 / 3) << where;
+            const QWidget& panel = *window.findChild<QWidget*>(QString::fromLatin1(name));
+            EXPECT_GE(panel.width(), panel.minimumSizeHint().width()) << where;
+            expect_no_clipped_label(window, where);
+        }
+    }
+}
+
 TEST_P(MainWindowInEveryTheme, ShowsEveryPanelAndClipsNoText) {
     show_canned();
     window_.set_theme(GetParam());
@@ -892,15 +934,7 @@ TEST_P(MainWindowInEveryTheme, ShowsEveryPanelAndClipsNoText) {
             ASSERT_NE(panel, nullptr) << name;
             EXPECT_TRUE(panel->isVisible()) << name;
             EXPECT_FALSE(window_.grab().isNull());
-            for (const QLabel* const label : window_.findChildren<QLabel*>()) {
-                if (!label->isVisible() || label->wordWrap() || label->text().isEmpty()) {
-                    continue;
-                }
-                QString text = label->text();
-                text = label->buddy() != nullptr ? text.remove('&') : text;
-                EXPECT_GE(label->width() + 1, label->fontMetrics().horizontalAdvance(text))
-                    << name << ": " << text.toStdString();
-            }
+            expect_no_clipped_label(window_, name);
         }
     }
 }

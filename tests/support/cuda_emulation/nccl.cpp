@@ -233,6 +233,21 @@ class Ends {
                                                                         : ncclInProgress;
     }
 
+    /// A stream takes so many calls; a GPU's takes about a thousand, and then the next call waits.
+    static constexpr int most_queued = 16;
+
+    /// A call goes to the stream. What would wait for room there fails instead.
+    void enter_queue() {
+        const std::lock_guard lock(mutex_);
+        if (++queued_ > most_queued) {
+            failed_ = ncclInternalError;
+        }
+    }
+    void leave_queue() {
+        const std::lock_guard lock(mutex_);
+        --queued_;
+    }
+
     /// A thread of NCCL goes on with the last call, and takes no other meanwhile.
     void be_busy() {
         const std::lock_guard lock(mutex_);
@@ -449,6 +464,7 @@ class Ends {
     int rank_;
     bool ok_ = true;
     int looks_while_busy_ = 0;
+    int queued_ = 0;
     bool connected_ = false;
     bool finalizes_ = false;
     bool said_bye_ = false;
@@ -479,11 +495,16 @@ thread_local Group group;
 
 void submit(ncclComm_t communicator, cudaStream_t stream, std::vector<Passage> passages) {
     communicator->ends->be_busy();
+    communicator->ends->enter_queue();
     pipetwin::cuda::emulation::submit_tries(
         stream,
         [ends = communicator->ends,
          shared = std::make_shared<std::vector<Passage>>(std::move(passages))] {
-            return ends->pass(*shared);
+            const bool done = ends->pass(*shared);
+            if (done) {
+                ends->leave_queue();
+            }
+            return done;
         });
 }
 
@@ -516,6 +537,9 @@ const char* ncclGetErrorString(ncclResult_t result) {
             return "invalid usage (of the emulated NCCL: the two ends mean different sizes)";
         case ncclRemoteError:
             return "remote process exited or there was a network error";
+        case ncclInternalError:
+            return "internal error (of the emulated NCCL: a stream is full, and the call would "
+                   "wait)";
         case ncclInProgress:
             return "NCCL operation in progress";
         default:

@@ -12,6 +12,7 @@
 enum ncclResult_t {
     ncclSuccess = 0,
     ncclSystemError = 2,
+    ncclInternalError = 3,
     ncclInvalidArgument = 4,
     ncclInvalidUsage = 5,
     ncclRemoteError = 6,

@@ -198,10 +198,7 @@ AttentionInputs inputs_in_one(Real real, const AttentionShape& shape, const void
 }
 
 AttentionGradients gradients_in_one(Real real, const AttentionShape& shape, void* dqkv) {
-    return {dqkv,
-            behind(real, dqkv, shape.query_width()),
-            shape.qkv_width(),
-            shape.qkv_width()};
+    return {dqkv, behind(real, dqkv, shape.query_width()), shape.qkv_width(), shape.qkv_width()};
 }
 
 cudaError_t attention_forward(Real real,

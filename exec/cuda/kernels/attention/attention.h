@@ -13,11 +13,11 @@
 #define PIPETWIN_BOTH_SIDES
 #endif
 
-/// Attention that never holds the probabilities: tiles of scores live in registers, and the backward
-/// computes them again from one number per row. Causal self-attention, and attention in which every
-/// query sees all keys of its sample that are no padding, which may be those of another sequence.
-/// Source: FlashAttention-2 (Dao, arXiv 2307.08691), algorithms 1 and 2, without its atomic
-/// additions.
+/// Attention that never holds the probabilities: tiles of scores live in registers, and the
+/// backward computes them again from one number per row. Causal self-attention, and attention in
+/// which every query sees all keys of its sample that are no padding, which may be those of another
+/// sequence. Source: FlashAttention-2 (Dao, arXiv 2307.08691), algorithms 1 and 2, without its
+/// atomic additions.
 ///
 /// Two paths. The tensor cores' takes BF16 where size of a head is 16, 32, 64, 96 or 128 and all
 /// rows begin at a multiple of 16 bytes; P and dS are rounded to bf16 for the products they enter,

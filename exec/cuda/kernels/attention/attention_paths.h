@@ -110,15 +110,15 @@ struct BlockPlace {
     int tile;  ///< of the head's positions
 };
 
-/// The block's place where tiles are of keys. Tiles with the most work have to begin first: under the
-/// causal mask the first ones, as later queries use their keys.
+/// The block's place where tiles are of keys. Tiles with the most work have to begin first: under
+/// the causal mask the first ones, as later queries use their keys.
 __device__ inline BlockPlace block_from_first(int tiles) {
     const int block = static_cast<int>(blockIdx.x);
     return {block / tiles, block % tiles};
 }
 
-/// The block's place where tiles are of queries. Tiles with the most work have to begin first: under
-/// the causal mask the last ones.
+/// The block's place where tiles are of queries. Tiles with the most work have to begin first:
+/// under the causal mask the last ones.
 __device__ inline BlockPlace block_from_last(int tiles) {
     const BlockPlace place = block_from_first(tiles);
     return {place.head, tiles - 1 - place.tile};

@@ -176,7 +176,7 @@ struct Head {
     Rows<const T> v;
 };
 
-/// Of a forward or a backward.
+/// A head of the operands of a forward or a backward.
 template <class T, class Call>
 __device__ inline Head<T> head_of(const Call& call, int head) {
     const int of_keys = key_value_head(call.shape, head);
@@ -326,7 +326,8 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionForward<T> ca
     for (int column = 0; column < end; column += tile) {
         Part scores = product_transposed(shared, head, head.q, row, head.k, column);
         for_each_score([&](int i, int j, int r, int c) {
-            scores.at[i][j] = column + c > head.visible.last(row + r) ? -INFINITY : scores.at[i][j] * scale;
+            scores.at[i][j] =
+                column + c > head.visible.last(row + r) ? -INFINITY : scores.at[i][j] * scale;
         });
         online_softmax(scores, softmax, context);
         add_product(shared, head, scores, head.v, column, context);

@@ -121,10 +121,10 @@ __global__ void __launch_bounds__(threads)
             }
         }
     }
-    store_rows(context,
-               context_rows(call.shape, call.context, at.head),
-               at.row,
-               [&](int i, int half) { return 1 / softmax.sum.at[i][half]; });
+    store_rows(
+        context, context_rows(call.shape, call.context, at.head), at.row, [&](int i, int half) {
+            return 1 / softmax.sum.at[i][half];
+        });
 }
 
 template <int size>

@@ -145,7 +145,7 @@ TEST_F(ImportHf, WordsForThePrecisionThatNothingIsTrainedInAreSaid) {
         EXPECT_THAT(outcome.out, HasSubstr("8,030,261,248 parameters"));
         EXPECT_THAT(outcome.err,
                     HasSubstr(std::string("the file's torch_dtype is ") + word +
-                              ", in which nothing is trained: costs are for bf16"));
+                              ", in which no model is trained: costs are for bf16"));
         EXPECT_EQ(imported(path), imported("llama-3-8b"));
         EXPECT_THAT(import(path, {"--precision", "bf16"}).err, Not(HasSubstr("torch_dtype")));
     }
@@ -208,7 +208,7 @@ TEST_F(ImportHf, BlocksThatPredictFurtherTokensAreLayersOfTheirOwn) {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr(": 7 layers, "));
     EXPECT_THAT(outcome.err,
-                AllOf(HasSubstr("predicted by 1 block behind the model's (mtp0, ...), with "),
+                AllOf(HasSubstr("predicted by 1 block after the model's (mtp0, ...), with "),
                       HasSubstr("read the embedding; in several stages the last one")));
     EXPECT_EQ(imported(config).layers[5].name, "mtp0");
     EXPECT_EQ(pipetwin({"simulate", file("two.toml", two_stages)}).code, 0);

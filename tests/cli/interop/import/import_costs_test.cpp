@@ -120,7 +120,7 @@ TEST_F(ImportCosts, TracesOfTwoRanksBecomeAStageEach) {
                                       path("x.profile.json")});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("2 ranks, 2 stages, 2 layers"));
-    EXPECT_THAT(outcome.err, HasSubstr("times and no sizes"));
+    EXPECT_THAT(outcome.err, HasSubstr("times but no sizes"));
     const Outcome simulated = pipetwin({"simulate", scenario("[1, 1]"), "--json"});
     ASSERT_EQ(simulated.code, 0) << simulated.err;
     // (micro-batches + stages - 1) * (F + B), nothing to send.
@@ -132,7 +132,7 @@ TEST_F(ImportCosts, TracesOfTwoRanksBecomeAStageEach) {
     const Outcome twice =
         refused({"import", "torch-trace", first, first, "--micro-batch-size", "4"});
     EXPECT_EQ(twice.code, 3);
-    EXPECT_THAT(twice.err, HasSubstr("is of rank 0, and so is"));
+    EXPECT_THAT(twice.err, HasSubstr("it is the trace of rank 0, and so is"));
     EXPECT_EQ(refused({"import", "torch-trace", first, second}).code, 2);
 }
 

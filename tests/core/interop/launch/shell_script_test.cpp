@@ -135,7 +135,8 @@ TEST(ShellScript, AWordBehindAnOverrideIsNotItsValue) {
     const LaunchFile file = parse("python run.py model.num_layers=32 64 model.hidden_size=8");
     ASSERT_EQ(file.settings.size(), 2U);
     EXPECT_EQ(file.settings[0].values.size(), 1U);
-    EXPECT_THAT(file.notes, ElementsAre(HasSubstr("x.sh:1:35: '64' is no flag and no key=value")));
+    EXPECT_THAT(file.notes,
+                ElementsAre(HasSubstr("x.sh:1:35: '64' is neither a flag nor key=value")));
 }
 
 /// The environment, other commands and branches may give a variable any value.

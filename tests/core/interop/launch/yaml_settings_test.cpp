@@ -111,7 +111,7 @@ TEST(YamlSettings, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
     };
     EXPECT_EQ(refused("a:\n\tb: 1\n"),
               "x.yaml:2:2: a tab as indentation, which YAML does not take");
-    EXPECT_THAT(refused("a: 1\nb 2\n"), HasSubstr("x.yaml:2:1: 'b 2' is no key with its value"));
+    EXPECT_THAT(refused("a: 1\nb 2\n"), HasSubstr("x.yaml:2:1: 'b 2' is not a key with a value"));
     EXPECT_THAT(refused("a: &x 1\n"), HasSubstr("anchor"));
     EXPECT_THAT(refused("a:\n  <<: *x\n"), HasSubstr("x.yaml:2:3"));
     EXPECT_THAT(refused("a: {b: 1}\n"), HasSubstr("mapping in braces"));

@@ -76,8 +76,8 @@ TEST(RangeNames, RefusesPatternsThatMeanNothing) {
     };
     EXPECT_EQ(refusal("").kind(), ErrorKind::Usage);
     EXPECT_THAT(refusal("f{mb}").text(),
-                HasSubstr("'{mb}' is no field, expected {stage} or {micro_batch}"));
-    EXPECT_THAT(refusal("f{stage").text(), HasSubstr("'{stage' is no field"));
+                HasSubstr("'{mb}' is not a field, expected {stage} or {micro_batch}"));
+    EXPECT_THAT(refusal("f{stage").text(), HasSubstr("'{stage' is not a field"));
 }
 
 }  // namespace range_names_test

@@ -18,6 +18,7 @@
 
 #include "exec/cuda/cudnn/cudnn_graph.h"
 #include "exec/cuda/runtime/check.h"
+#include "exec/cuda/runtime/owned.h"
 #include "tests/exec/cuda/cudnn/fake_cudnn.h"
 #include "tests/support/cuda_emulation/emulation.h"
 
@@ -320,6 +321,28 @@ TEST(CudnnAttention, ThrowsWhereAPlanCannotBeExecuted) {
     EXPECT_EQ(cudnn.live_descriptors, descriptors);
 }
 
+TEST(CudnnAttention, GivesAPlanUpThatCannotBeExecuted) {
+    for (const AttentionDirection direction : directions) {
+        FakeCudnn& cudnn = new_fake_cudnn();
+        CudnnAttention attention = attention_on_fake();
+        Operands operands;
+        const Stream stream = make_stream();
+        const auto passes = [&](int number) {
+            return direction == AttentionDirection::Forward
+                       ? attention.passes(number, operands.forward(), stream.get())
+                       : attention.passes(number, operands.backward(), stream.get());
+        };
+        EXPECT_FALSE(attention.plan(shape, direction)->was_tried);
+        EXPECT_TRUE(passes(number_of(attention, direction)));
+        EXPECT_TRUE(attention.plan(shape, direction)->was_tried);
+        cudnn.refuses = true;
+        EXPECT_FALSE(passes(number_of(attention, direction, padded)));
+        EXPECT_EQ(attention.plan(padded, direction), std::nullopt);
+        EXPECT_THAT(attention.describe(padded, direction),
+                    StartsWith("own kernels: cudnnBackendExecute: CUDNN_STATUS_FAKED"));
+    }
+}
+
 TEST(CudnnAttention, MovesToAnotherStreamOnlyWhereItIsAnother) {
     const FakeCudnn& cudnn = new_fake_cudnn();
     CudnnAttention attention = attention_on_fake();
@@ -388,8 +411,7 @@ void expect_what_our_kernels_compute(const AttentionShape& small) {
     CudnnAttention attention = attention_on_fake();
     Matrix its_context(elements);
     Matrix its_dqkv(of_qkv);
-    const AttentionGradients its_gradients =
-        gradients_in_one(Real::BF16, small, its_dqkv.data());
+    const AttentionGradients its_gradients = gradients_in_one(Real::BF16, small, its_dqkv.data());
     std::vector<float> its_log_sums(rows);
     std::vector<float> its_row_dots(rows);
     attention.forward(number_of(attention, AttentionDirection::Forward, small),

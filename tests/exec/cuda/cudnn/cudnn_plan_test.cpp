@@ -124,10 +124,10 @@ class RealCudnn : public ::testing::Test {
 TEST_F(RealCudnn, TakesTheGraphs) {
     for (const int head_size : {16, 64, 128, 200}) {
         for (const AttentionDirection direction : directions) {
-            EXPECT_NO_THROW(
-                attention_graph(cudnn(), nullptr, AttentionShape{3, 300, 5, 5, head_size}, direction));
-            EXPECT_NO_THROW(
-                attention_graph(cudnn(), nullptr, AttentionShape{3, 300, 6, 2, head_size}, direction));
+            EXPECT_NO_THROW(attention_graph(
+                cudnn(), nullptr, AttentionShape{3, 300, 5, 5, head_size}, direction));
+            EXPECT_NO_THROW(attention_graph(
+                cudnn(), nullptr, AttentionShape{3, 300, 6, 2, head_size}, direction));
         }
     }
 }
@@ -135,14 +135,16 @@ TEST_F(RealCudnn, TakesTheGraphs) {
 TEST_F(RealCudnn, RefusesAGraphThatIsNone) {
     // What is seen to be accepted above would mean little if everything was.
     EXPECT_THROW(
-        attention_graph(cudnn(), nullptr, AttentionShape{3, -300, 5, 5, 64}, AttentionDirection::Forward),
+        attention_graph(
+            cudnn(), nullptr, AttentionShape{3, -300, 5, 5, 64}, AttentionDirection::Forward),
         CudaFailure);
 }
 
 TEST_F(RealCudnn, HasPlansForAmpereAndHopper) {
     for (const std::string& properties : {a100(), h100()}) {
         for (const AttentionDirection direction : directions) {
-            EXPECT_NO_THROW(workspace_of_plan(properties, AttentionShape{2, 300, 3, 3, 64}, direction));
+            EXPECT_NO_THROW(
+                workspace_of_plan(properties, AttentionShape{2, 300, 3, 3, 64}, direction));
         }
     }
 }
@@ -201,8 +203,8 @@ TEST_F(RealCudnn, KeepsTheGradientsOfAllScoresForABackwardThatRepeatsItsBits) {
 TEST_F(RealCudnn, SaysWhatIsAgainstAPlan) {
     const std::string properties = a100();
     const CudnnDescriptor target = device(properties);
-    const CudnnGraph graph =
-        attention_graph(cudnn(), nullptr, AttentionShape{2, 300, 3, 3, 64}, AttentionDirection::Backward);
+    const CudnnGraph graph = attention_graph(
+        cudnn(), nullptr, AttentionShape{2, 300, 3, 3, 64}, AttentionDirection::Backward);
     try {
         choose_plan(cudnn(), {.device = &target}, graph.graph, {.workspace_bytes = 1000});
         FAIL() << "a backward in 1000 bytes";

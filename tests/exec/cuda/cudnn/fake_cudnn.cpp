@@ -200,7 +200,7 @@ cudnnStatus_t execute(cudnnHandle_t handle,
         fake.pack[names[i]] = pointers.at(i);
     }
     fake.workspace = given.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    const cudnnStatus_t status = next_status();
+    const cudnnStatus_t status = fake.refuses ? CUDNN_STATUS_EXECUTION_FAILED : next_status();
     if (status == CUDNN_STATUS_SUCCESS && fake.computes) {
         std::function<void()> work = work_of(*static_cast<Descriptor*>(plan)->graph, fake.pack);
         if (fake.submit == nullptr) {

@@ -23,6 +23,7 @@ struct FakeCudnn {
     std::vector<std::vector<cudnnBackendNumericalNote_t>> engines = {{}};
     std::int64_t workspace_bytes = 1 << 20;
     bool computes = false;  ///< what the graph says, when it is executed
+    bool refuses = false;   ///< to execute any plan
     /// Has the stream do it; null: it is done at once.
     cudaError_t (*submit)(cudaStream_t stream, std::function<void()> work) = nullptr;
 

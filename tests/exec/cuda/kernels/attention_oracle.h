@@ -38,8 +38,8 @@ struct Exact {
 };
 
 /// P = softmax(S) over the keys that do not come after the query, or over the first `lengths` keys
-/// of each sample, S = Q K^T / sqrt(size); dS = P * (dP - rowsum(dP * P)), dP = dC V^T. Head h reads
-/// keys and values number h / (heads / key_value_heads).
+/// of each sample, S = Q K^T / sqrt(size); dS = P * (dP - rowsum(dP * P)), dP = dC V^T. Head h
+/// reads keys and values number h / (heads / key_value_heads).
 Exact exact(const Sizes& sizes,
             Doubles qkv,
             Doubles dcontext,

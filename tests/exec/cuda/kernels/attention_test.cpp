@@ -108,12 +108,8 @@ struct Problem {
     }
 
     void forward() {
-        ASSERT_EQ(attention_forward(real_of<T>,
-                                    shape(),
-                                    inputs(),
-                                    context.data(),
-                                    log_sums.data(),
-                                    nullptr),
+        ASSERT_EQ(attention_forward(
+                      real_of<T>, shape(), inputs(), context.data(), log_sums.data(), nullptr),
                   cudaSuccess);
         context.expect_guarded();
         log_sums.expect_guarded();
@@ -366,12 +362,8 @@ TEST(CudaAttentionAlignment, DecidesThePathNotTheResult) {
     qkv.put(1, aligned.qkv.elements());
     const AttentionShape shape = sizes.shape();
     const AttentionInputs inputs = inputs_in_one(Real::BF16, shape, qkv.data() + 1);
-    ASSERT_EQ(attention_forward(Real::BF16,
-                                shape,
-                                inputs,
-                                moved.context.data(),
-                                moved.log_sums.data(),
-                                nullptr),
+    ASSERT_EQ(attention_forward(
+                  Real::BF16, shape, inputs, moved.context.data(), moved.log_sums.data(), nullptr),
               cudaSuccess);
     ASSERT_EQ(attention_backward(Real::BF16,
                                  shape,

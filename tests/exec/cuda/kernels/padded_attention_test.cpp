@@ -147,8 +147,7 @@ Outputs on_cpu(const Case& c, const Inputs& inputs) {
     Numbers k_data = inputs.k;
     const exec::View q = view(q_data, c.query_rows(), c.q_columns());
     const exec::View k = view(k_data, c.key_rows(), c.k_columns());
-    const exec::View p =
-        view(probabilities, c.shape.heads * c.query_rows(), c.shape.padded_keys);
+    const exec::View p = view(probabilities, c.shape.heads * c.query_rows(), c.shape.padded_keys);
     const exec::View context_view = view(context, c.query_rows(), c.width());
     cpu().padded_attention_forward(
         shape, {q, c.margin}, {k, c.margin}, view(c.lengths), p, context_view);
@@ -196,9 +195,9 @@ Outputs on_gpu(const Case& c, Way way, const Inputs& inputs) {
                                        .dk = moved(dk.data(), way.real, c.margin),
                                        .q_stride = c.q_columns(),
                                        .k_stride = c.k_columns()};
-    EXPECT_EQ(attention_forward(
-                  way.real, c.shape, operands, context.data(), log_sums.data(), nullptr),
-              cudaSuccess);
+    EXPECT_EQ(
+        attention_forward(way.real, c.shape, operands, context.data(), log_sums.data(), nullptr),
+        cudaSuccess);
     EXPECT_EQ(attention_backward(way.real,
                                  c.shape,
                                  operands,
@@ -330,8 +329,8 @@ TEST_P(CudaPaddedAttention, ClearsPaddingAlone) {
     const Case c{shape_of(2, 3, 9, 2, 5), {4, 9}};
     const Operand dk(way(), std::ssize(inputs_of(c, real()).k));
     const DeviceArray<std::int32_t> lengths(c.lengths);
-    const AttentionGradients gradients{
-        .dk = moved(dk.data(), real(), c.margin), .k_stride = c.k_columns()};
+    const AttentionGradients gradients{.dk = moved(dk.data(), real(), c.margin),
+                                       .k_stride = c.k_columns()};
     expect_ok(clear_padding(real(), c.shape, lengths.data(), gradients, nullptr));
     const Numbers numbers = dk.numbers();
     for_each_key(c, [&](std::int64_t row, bool is_padding) {
@@ -350,10 +349,9 @@ TEST(CudaPaddedAttentionRefusal, NamesAnInvalidValue) {
         for (const Real real : {Real::F32, Real::BF16}) {
             EXPECT_EQ(attention_forward(real, shape, inputs, nullptr, nullptr, nullptr),
                       cudaErrorInvalidValue);
-            EXPECT_EQ(
-                attention_backward(
-                    real, shape, inputs, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
-                cudaErrorInvalidValue);
+            EXPECT_EQ(attention_backward(
+                          real, shape, inputs, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
+                      cudaErrorInvalidValue);
         }
     };
     for (const AttentionShape& shape : {shape_of(1, 4, 4, 0, 64),

@@ -325,10 +325,18 @@ TEST_F(CudaBranches, TrainTranslations) {
     expect_every_cut_trains(translation(), {{8, 7}, {3, 4, 4, 4}});
 }
 
+#ifdef PIPETWIN_EMULATED
+/// A function of the emulated module's cuDNN; null where cuDNN's headers are not.
+template <class Function>
+Function* in_fake_cudnn(const char* name) {
+    void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
+    return reinterpret_cast<Function*>(::dlsym(module, name));
+}
+#endif
+
 bool has_fake_cudnn() {
 #ifdef PIPETWIN_EMULATED
-    void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
-    return ::dlsym(module, "pipetwin_emulated_cudnn_calls") != nullptr;
+    return in_fake_cudnn<void()>("pipetwin_emulated_cudnn_calls") != nullptr;
 #else
     return false;
 #endif
@@ -336,9 +344,8 @@ bool has_fake_cudnn() {
 
 int cudnn_calls() {
 #ifdef PIPETWIN_EMULATED
-    if (has_fake_cudnn()) {
-        void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
-        return reinterpret_cast<int (*)()>(::dlsym(module, "pipetwin_emulated_cudnn_calls"))();
+    if (auto* const calls = in_fake_cudnn<int()>("pipetwin_emulated_cudnn_calls")) {
+        return calls();
     }
 #endif
     return 0;
@@ -616,6 +623,27 @@ TEST_F(CudaExecutor, TrainsInHalfPrecisionNearlyAsInSingle) {
     }
     ::unsetenv("PIPETWIN_OWN_ATTENTION");
 }
+
+#ifdef PIPETWIN_EMULATED
+// A plan of cuDNN is tried when it is first needed: then the bits are those of our own attention.
+TEST_F(CudaExecutor, TakesItsOwnAttentionWhereCudnnRefusesToExecute) {
+    auto* const set_cudnn = in_fake_cudnn<void(std::int64_t, bool)>("pipetwin_emulated_cudnn_set");
+    if (set_cudnn == nullptr) {
+        GTEST_SKIP() << "no cuDNN can be told to refuse here";
+    }
+    constexpr std::int64_t workspace = 4096;
+    const Model model = gpt_with_heads_of_8();
+    const Shape shape{.stages = 2, .schedule = "1f1b", .precision = Precision::Bf16};
+    const Outcome of_cudnn = train(model, on_cuda(shape), 3);
+    ::setenv("PIPETWIN_OWN_ATTENTION", "1", 1);
+    const Outcome expected = train(model, on_cuda(shape), 3);
+    ::unsetenv("PIPETWIN_OWN_ATTENTION");
+    EXPECT_FALSE(of_cudnn == expected);
+    set_cudnn(workspace, true);
+    EXPECT_EQ(train(model, on_cuda(shape), 3), expected);
+    set_cudnn(workspace, false);
+}
+#endif
 
 // Events on the GPU's own clock say when each layer was done.
 TEST_F(CudaExecutor, IsProfiledLayerByLayer) {

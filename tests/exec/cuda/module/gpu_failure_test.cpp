@@ -356,6 +356,47 @@ TEST_F(GpuFailure, AModelTooLargeForTheGpuIsToldSo) {
     EXPECT_THAT(error->hint(), HasSubstr("smaller model"));
 }
 
+/// A Transformer in bf16 whose attention cuDNN computes.
+SettledScenario attending(int samples) {
+    SettledScenario scenario;
+    scenario.model.kind = ModelKind::Gpt;
+    scenario.model.gpt = {
+        .layers = 2, .d_model = 128, .heads = 4, .context = 256, .vocabulary = 64};
+    scenario.training.batch = samples;
+    scenario.training.precision = Precision::Bf16;
+    scenario.pipeline.schedule = "1f1b";
+    scenario.pipeline.recompute = Recompute::None;
+    scenario.cluster.backend = Backend::Cuda;
+    return scenario;
+}
+
+// No plan of memory counts what cuDNN works in, so the check does.
+TEST_F(GpuFailure, APlanThatFitsWithoutCudnnsWorkspaceOnlyIsRefusedWithBothFigures) {
+    auto* const set_cudnn = in_module<void(std::int64_t, bool)>("pipetwin_emulated_cudnn_set");
+    if (set_cudnn == nullptr) {
+        GTEST_SKIP() << "built without the headers of cuDNN";
+    }
+    constexpr std::int64_t workspace = 60 << 20;  // a 64th of the GPU's 4 GiB is the most
+    set_cudnn(workspace, false);
+    const auto refused = [](int samples) {
+        const SettledScenario scenario = attending(samples);
+        const Model gpt = scenario_model(scenario);
+        return caught([&] { check_gpu_memory(scenario, plans_of(gpt)); });
+    };
+    int least = 1;
+    for (int step = 1 << 14; step > 0; step /= 2) {
+        least += refused(least + step) ? 0 : step;
+    }
+    const std::optional<Error> error = refused(least + 1);
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->text(), HasSubstr("60.00 MiB in which cuDNN's attention works"));
+    EXPECT_THAT(error->hint(), HasSubstr("PIPETWIN_OWN_ATTENTION=1"));
+    ::setenv("PIPETWIN_OWN_ATTENTION", "1", 1);
+    EXPECT_FALSE(refused(least + 1));
+    ::unsetenv("PIPETWIN_OWN_ATTENTION");
+    set_cudnn(4096, false);
+}
+
 // What the emulated contexts take stands in emulated_libraries.cpp.
 TEST_F(GpuFailure, MemoryBesideThePlanIsToldLineByLine) {
     Warm warm(plan, model, batch, options(), 3);

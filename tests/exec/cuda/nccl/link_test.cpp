@@ -54,7 +54,8 @@ std::string free_port() {
     return std::to_string(ntohs(address.sin_port));
 }
 
-/// Many, so that several wait, with sizes that NCCL has different ways for.
+/// Many, so that several wait, and more than a stream takes on the emulation, with sizes that NCCL
+/// has different ways for.
 std::vector<std::int64_t> sizes() {
     std::vector<std::int64_t> all;
     for (int round = 0; round < 4; ++round) {

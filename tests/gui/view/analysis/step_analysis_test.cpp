@@ -311,7 +311,7 @@ TEST(StepAnalysis, WithoutAPlanKnowsWaitsAndMessages) {
     const auto run = std::make_shared<const RunData>(canned_run());
     const StepAnalysis analysis(run, Side::Measured, 0);
     EXPECT_FALSE(analysis.has_causes());
-    EXPECT_THAT(analysis.note(), HasSubstr("which rank has which stage"));
+    EXPECT_THAT(analysis.note(), HasSubstr("which rank computes which stage"));
     const SpanRef b2 = ref_of(*run, Side::Measured, "0B2");
     EXPECT_EQ(analysis.wait_of(b2), milliseconds(3));  // see canned.h
     EXPECT_EQ(analysis.split_of(b2)[WaitPart::Unexplained], milliseconds(3));

@@ -98,7 +98,7 @@ TEST_F(RunFolder, AScheduleOfOnesOwnHasNoWhatIfs) {
         load_run(write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")));
     EXPECT_EQ(WhatIfSource(run).why_not(),
               "What-ifs need a built-in schedule; two.csv is your own.");
-    EXPECT_THAT(run->notes, ElementsAre(HasSubstr("A schedule file has no times.")));
+    EXPECT_THAT(run->notes, ElementsAre(HasSubstr("A schedule file contains no times.")));
     EXPECT_EQ(cost_source(*run), "unit costs");
 }
 
@@ -391,9 +391,10 @@ TEST_F(RunFolder, ATraceOfPyTorchIsBroughtIntoThePlansRowsByName) {
     ASSERT_TRUE(run.predicted && run.measured && run.comparison);
     const SpanRef last{.side = Side::Predicted, .step = 0, .rank = 0, .cell = 3};
     EXPECT_EQ(run.twin.span(*twin_of(run.twin, last))->action, run.twin.span(last)->action);
-    EXPECT_THAT(run.problems,
-                ::testing::IsSupersetOf({HasSubstr("rank 1: the trace has 1B7, the plan has not"),
-                                         HasSubstr("rank 1: the plan has ")}));
+    EXPECT_THAT(
+        run.problems,
+        ::testing::IsSupersetOf({HasSubstr("rank 1: the trace contains 1B7, the plan does not"),
+                                 HasSubstr("rank 1: the plan contains ")}));
 }
 
 TEST_F(RunFolder, ATraceOfPyTorchInAnotherOrderIsShownBesideThePlan) {

@@ -135,7 +135,7 @@ TEST_F(ScenarioRunTest, WhatAFileIsItsContentTells) {
     const RunData schedule = load_run(file("rows.txt", "0F0,0B0\n"));
     EXPECT_THAT(schedule.problems, IsEmpty());
     EXPECT_EQ(schedule.twin.rank_count(), 1);
-    EXPECT_THAT(schedule.notes, ElementsAre(HasSubstr("forward 1 ms")));
+    EXPECT_THAT(schedule.notes, ElementsAre(HasSubstr("forward takes 1 ms")));
 }
 
 TEST_F(ScenarioRunTest, AProfileIsShownAsFourStagesAtMost) {
