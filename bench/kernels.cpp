@@ -187,8 +187,17 @@ class Bench {
         Tensor dgain = exact(1, wide);
         Tensor dbias = exact(1, wide);
         const auto bytes = static_cast<double>(x.bytes().count);
-        line("gelu forward", seconds([&] { kernels_.gelu_forward(x, y); }), 0, 2 * bytes);
-        line("gelu backward", seconds([&] { kernels_.gelu_backward(x, dy, y); }), 0, 3 * bytes);
+        for (const auto& [form, name] :
+             {std::pair{GeluForm::Exact, "gelu"}, {GeluForm::Tanh, "tanh gelu"}}) {
+            line(fmt::format("{} forward", name),
+                 seconds([&] { kernels_.gelu_forward(form, x, y); }),
+                 0,
+                 2 * bytes);
+            line(fmt::format("{} backward", name),
+                 seconds([&] { kernels_.gelu_backward(form, x, dy, y); }),
+                 0,
+                 3 * bytes);
+        }
         line("layer norm forward",
              seconds([&] { kernels_.layer_norm_forward(x, gain, gain, y, statistics); }),
              0,

@@ -65,10 +65,16 @@ void rows_and_elements(cudaStream_t stream) {
     constexpr std::int64_t hidden = rows * 4 * width;
     constexpr std::int64_t narrow = rows * width;
     time("GELU forward", 4 * hidden, [&](cudaStream_t s) {
-        return gelu_forward(real, hidden, x.at(0), y.at(0), s);
+        return gelu_forward(real, Gelu::Exact, hidden, x.at(0), y.at(0), s);
     });
     time("GELU backward", 6 * hidden, [&](cudaStream_t s) {
-        return gelu_backward(real, hidden, x.at(0), dy.at(0), y.at(0), s);
+        return gelu_backward(real, Gelu::Exact, hidden, x.at(0), dy.at(0), y.at(0), s);
+    });
+    time("GELU by tanh, forward", 4 * hidden, [&](cudaStream_t s) {
+        return gelu_forward(real, Gelu::Tanh, hidden, x.at(0), y.at(0), s);
+    });
+    time("GELU by tanh, backward", 6 * hidden, [&](cudaStream_t s) {
+        return gelu_backward(real, Gelu::Tanh, hidden, x.at(0), dy.at(0), y.at(0), s);
     });
     time("layer norm forward", 4 * narrow, [&](cudaStream_t s) {
         return layer_norm_forward(real, norm, gain.at(0), y.at(0), statistics.as<float>(), s);
@@ -368,6 +374,58 @@ void products_on(cudaStream_t stream, const std::vector<Choice>& choices) {
     }
 }
 
+/// A product and the GELU behind it, or the gradient of the one before it: one after the other, and
+/// at once where cuBLASLt knows a way.
+void products_with_gelu(cudaStream_t stream, int multiprocessors) {
+    constexpr std::int64_t hidden = rows * 4 * width;
+    const Memory narrow = Memory::of_numbers(Real::BF16, rows * width);
+    const Memory weight = Memory::of_numbers(Real::BF16, 4 * width * width);
+    const Memory bias = Memory::of_numbers(Real::BF16, 4 * width);
+    const Memory h = Memory::of_numbers(Real::BF16, hidden);
+    const Memory y = Memory::of_numbers(Real::BF16, hidden);
+    const Memory workspace(static_cast<std::int64_t>(Products::workspace_bytes));
+    Products products(workspace.at(0), multiprocessors);
+    for (const bool is_forward : {true, false}) {
+        const Product alone{.m = static_cast<std::int32_t>(rows),
+                            .n = static_cast<std::int32_t>(4 * width),
+                            .k = static_cast<std::int32_t>(width),
+                            .b_transposed = !is_forward,
+                            .factors = Real::BF16,
+                            .result = Real::BF16,
+                            .has_bias = is_forward};
+        Product joined = alone;
+        joined.epilogue = is_forward ? Product::Epilogue::Gelu : Product::Epilogue::GeluGradient;
+        const int number = products.number_of(alone);
+        const Products::Operands operands{.a = narrow.at(0),
+                                          .b = weight.at(0),
+                                          .bias = is_forward ? bias.at(0) : nullptr,
+                                          .d = is_forward ? h.at(0) : y.at(0)};
+        const char* const name = is_forward ? "up y, GELU" : "down dx, GELU";
+        const auto print = [&](const char* what, const auto& call) {
+            fmt::print("{:<14}{:<30}{:9.1f} us\n", name, what, 1e6 * seconds(stream, call));
+        };
+        print("one after the other", [&](cudaStream_t s) {
+            const cudaError_t error = products.multiply(number, operands, s);
+            if (error != cudaSuccess) {
+                return error;
+            }
+            return is_forward ? gelu_forward(Real::BF16, Gelu::Tanh, hidden, h.at(0), y.at(0), s)
+                              : gelu_backward(
+                                    Real::BF16, Gelu::Tanh, hidden, h.at(0), y.at(0), y.at(0), s);
+        });
+        const std::optional<int> at_once = products.number_if_known(joined);
+        if (!at_once) {
+            fmt::print("{:<14}cuBLASLt knows no way to compute both at once\n", name);
+            continue;
+        }
+        Products::Operands with_aux = operands;
+        with_aux.d = y.at(0);
+        with_aux.aux_out = h.at(0);
+        with_aux.aux_in = h.at(0);
+        print("at once", [&](cudaStream_t s) { return products.multiply(*at_once, with_aux, s); });
+    }
+}
+
 void run() {
     cudaDeviceProp properties{};
     PIPETWIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
@@ -383,6 +441,7 @@ void run() {
         stream.get(), attention_shape(key_value_heads), nullptr, "attention, 3 heads in a group,");
     padded_attention(stream.get());
     products_on(stream.get(), {{"whole device", all}});
+    products_with_gelu(stream.get(), all);
     for (const int ranks : {2, 4}) {
         const auto parts = cut_evenly(0, ranks);
         fmt::print("one of {} ranks: {} multiprocessors\n", ranks, parts[0]->multiprocessors());

@@ -13,6 +13,7 @@ import torch.nn.utils.stateless
 def gpt(sizes):
     """Radford et al. 2019: norms before, GELU, biases, learned positions."""
     width = sizes["d_model"]
+    gelu = {"type": "gelu", "name": "gelu", "approximate": "tanh" if sizes.get("gelu") == "tanh" else "none"}
     layers = [{"type": "embedding", "name": "embedding", "outputs": width, "context": sizes["context"]}]
     for block in range(sizes["layers"]):
         layers += [{"type": "residual", "name": f"block{block}.attention",
@@ -20,7 +21,7 @@ def gpt(sizes):
                               {"type": "attention", "name": "attention", "heads": sizes["heads"]}]},
                    {"type": "residual", "name": f"block{block}.feed_forward",
                     "layer": [{"type": "layer_norm", "name": "norm"}, {"type": "linear", "name": "up"},
-                              {"type": "gelu", "name": "gelu"}, {"type": "linear", "name": "down"}]}]
+                              gelu, {"type": "linear", "name": "down"}]}]
     return layers + head("layer_norm", sizes)
 
 
@@ -70,6 +71,13 @@ def exact(x):
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
+def activation_of(model):
+    """Of a translation model's feed-forward halves, as nn.Transformer takes it."""
+    if model.get("gelu") == "tanh":
+        return lambda x: F.gelu(x, approximate="tanh")
+    return model.get("activation", "relu")
+
+
 class TranslationModel:
     """An encoder and a decoder: torch.nn.Transformer with norms before, between our embedding and head."""
 
@@ -78,7 +86,7 @@ class TranslationModel:
         width = model["d_model"]
         self.transformer = torch.nn.Transformer(
             width, model["heads"], model["layers"], model["layers"], model.get("feed_forward", 4 * width), dropout=0,
-            activation=model.get("activation", "relu"), batch_first=True, norm_first=True, dtype=number)
+            activation=activation_of(model), batch_first=True, norm_first=True, dtype=number)
 
     def weight(self, name):
         return self.weights[name].to(self.number)
@@ -200,7 +208,7 @@ class TokenModel:
         return x @ self.weight(self.table).T if spec.get("tied") else self.product(name, x)
 
     def gelu(self, spec, name, x):
-        return F.gelu(x)
+        return F.gelu(x, approximate=spec.get("approximate", "none"))
 
     def swiglu(self, spec, name, x):
         gates, values = x.chunk(2, dim=-1)

@@ -3,10 +3,11 @@
 
 Prints one JSON line for eager PyTorch and two for torch.compile, with PyTorch's own flash attention and with cuDNN's: tokens per
 second by the median step, between CUDA events, after warm-up steps that compile. The model is scenarios/gpt2-124m-gpu.toml's:
-untied head, exact GELU, AdamW on every parameter; weights are fp32 and autocast to bf16, as is usual in PyTorch. A way that fails
-says why, and the next one is tried. Exit code: 0 at least one was measured, 1 none, 5 no GPU.
+untied head, exact GELU (with --gelu tanh that of model.gelu = "tanh"), AdamW on every parameter; weights are fp32 and autocast to
+bf16, as is usual in PyTorch. A way that fails says why, and the next one is tried. Exit code: 0 at least one was measured, 1 none,
+5 no GPU.
 
-    python3 bench/peers/torch_gpt2.py [--batch 32] [--micro-batches 1] [--steps 20]
+    python3 bench/peers/torch_gpt2.py [--batch 32] [--micro-batches 1] [--steps 20] [--gelu tanh]
 """
 import argparse
 import json
@@ -19,9 +20,9 @@ import torch.nn.functional as F
 
 
 class Block(nn.Module):
-    def __init__(self, d, heads):
+    def __init__(self, d, heads, gelu):
         super().__init__()
-        self.heads = heads
+        self.heads, self.gelu = heads, gelu
         self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
         self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
         self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
@@ -31,7 +32,7 @@ class Block(nn.Module):
         q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         attention = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attention.transpose(1, 2).reshape(b, t, d))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate=self.gelu))
 
 
 class GPT(nn.Module):
@@ -39,7 +40,7 @@ class GPT(nn.Module):
         super().__init__()
         self.token = nn.Embedding(args.vocab, args.d_model)
         self.position = nn.Embedding(args.context, args.d_model)
-        self.blocks = nn.Sequential(*[Block(args.d_model, args.heads) for _ in range(args.layers)])
+        self.blocks = nn.Sequential(*[Block(args.d_model, args.heads, args.gelu) for _ in range(args.layers)])
         self.norm = nn.LayerNorm(args.d_model)
         self.head = nn.Linear(args.d_model, args.vocab, bias=False)
         for name, parameter in self.named_parameters():
@@ -102,6 +103,7 @@ def main():
     parser.add_argument("--vocab", type=int, default=50304)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--micro-batches", type=int, default=1, help="whose gradients are summed before the update")
+    parser.add_argument("--gelu", choices=["none", "tanh"], default="none", help="its approximation")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=5)
     args = parser.parse_args()

@@ -70,16 +70,19 @@ def in_heads(x, heads):
 class Gpt2:
     """GPT2LMHeadModel: pre-norm blocks, learned positions, matrices of (inputs, outputs)."""
 
-    def __init__(self, tied=True, prefix="transformer."):
-        self.layers, self.width, self.heads, self.inner, self.tied, self.prefix = 2, 24, 3, 40, tied, prefix
+    def __init__(self, tied=True, prefix="transformer.", activation="gelu_new"):
+        self.layers, self.width, self.heads, self.inner = 2, 24, 3, 40
+        self.tied, self.prefix, self.activation = tied, prefix, activation
+        self.approximate = "none" if activation == "gelu" else "tanh"
 
     def config(self):
         return {"model_type": "gpt2", "n_layer": self.layers, "n_embd": self.width, "n_head": self.heads, "n_inner": self.inner,
-                "n_positions": POSITIONS, "vocab_size": WORDS, "activation_function": "gelu", "tie_word_embeddings": self.tied}
+                "n_positions": POSITIONS, "vocab_size": WORDS, "activation_function": self.activation, "tie_word_embeddings": self.tied}
 
     def scenario(self):
         return (f'kind = "gpt"\nlayers = {self.layers}\nd_model = {self.width}\nheads = {self.heads}\n'
-                f"feed_forward = {self.inner}\ntied = {str(self.tied).lower()}\n")
+                f"feed_forward = {self.inner}\ntied = {str(self.tied).lower()}\n"
+                f"gelu = \"{'exact' if self.approximate == 'none' else 'tanh'}\"\n")
 
     def shapes(self):
         width, inner = self.width, self.inner
@@ -108,7 +111,8 @@ class Gpt2:
             h = f"h.{block}."
             q, k, v = (in_heads(part, self.heads) for part in linear(h + "attn.c_attn", norm(h + "ln_1", x)).split(self.width, -1))
             x = x + linear(h + "attn.c_proj", causal_attention(q, k, v))
-            x = x + linear(h + "mlp.c_proj", F.gelu(linear(h + "mlp.c_fc", norm(h + "ln_2", x))))
+            up = F.gelu(linear(h + "mlp.c_fc", norm(h + "ln_2", x)), approximate=self.approximate)
+            x = x + linear(h + "mlp.c_proj", up)
         return norm("ln_f", x) @ w["wte.weight" if self.tied else "lm_head.weight"].T
 
 
@@ -196,7 +200,7 @@ def cases():
     """(name, model, dtype of the files, precision, number of files)"""
     yield "gpt2, tied", Gpt2(), "F32", "fp32", 1
     yield "gpt2, tied, no prefix, three shards", Gpt2(prefix=""), "F32", "fp64", 3
-    yield "gpt2, untied", Gpt2(tied=False), "F64", "fp64", 1
+    yield "gpt2, untied, exact gelu", Gpt2(tied=False, activation="gelu"), "F64", "fp64", 1
     yield "gpt2 in half precision", Gpt2(), "F16", "fp32", 1
     yield "llama", Llama(), "F32", "fp32", 1
     yield "llama, a head each, two shards", Llama(pairs=4), "BF16", "fp64", 2

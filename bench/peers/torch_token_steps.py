@@ -72,6 +72,10 @@ class Case:
         return scenario_text({"model": self.model, "data": data, "training": training, "pipeline": pipeline})
 
 
+def gpt(**others):
+    return {"kind": "gpt", "layers": 2, "d_model": 24, "heads": 4, "context": 13, "vocabulary": 37, **others}
+
+
 def llama(**others):
     sizes = {"layers": 2, "d_model": 24, "heads": 4, "context": 13, "vocabulary": 37, "feed_forward": 40}
     return {"kind": "llama", **sizes, **others}
@@ -90,7 +94,7 @@ def mixture():
         {"type": "residual", "name": "plain", "layer": [
             {"type": "rms_norm"}, {"type": "attention", "name": "heads", "heads": 3, "key_value_heads": 1, "bias": False}]},
         {"type": "residual", "layer": [
-            {"type": "layer_norm"}, {"type": "linear", "outputs": 31, "bias": False}, {"type": "gelu"},
+            {"type": "layer_norm"}, {"type": "linear", "outputs": 31, "bias": False}, {"type": "gelu", "approximate": "tanh"},
             {"type": "linear", "outputs": 27}]},
         {"type": "rms_norm"},
         {"type": "linear", "outputs": 53},
@@ -127,10 +131,11 @@ def models():
         Case("translation, one table", translation(), OF_TINY_GRADIENTS),
         Case("translation, two tables, labels smoothed as torch's", translation(tables="tied-target", label_smoothing=0.1),
              OF_TINY_GRADIENTS),
-        Case("translation, three tables, labels smoothed as lingvo's, GELU, learned positions",
-             translation(tables="separate", label_smoothing=0.1, smoothing="others", activation="gelu", learned_positions=True,
+        Case("translation, three tables, labels smoothed as lingvo's, GELU by tanh, learned positions",
+             translation(tables="separate", label_smoothing=0.1, smoothing="others", activation="gelu", gelu="tanh", learned_positions=True,
                          d_model=27, heads=3, source_context=6, target_context=13), OF_TINY_GRADIENTS),
-        Case("GPT, tied", {"kind": "gpt", "layers": 2, "d_model": 24, "heads": 4, "context": 13, "vocabulary": 37, "tied": True}),
+        Case("GPT, tied", gpt(tied=True)),
+        Case("GPT-2's GELU, by tanh", gpt(gelu="tanh")),
     ]
 
 

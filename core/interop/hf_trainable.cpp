@@ -22,6 +22,11 @@ namespace {
 using std::string_view;
 
 constexpr double gpt_epsilon = 1e-5;
+/// Words of "activation_function" for one function, the usual one first.
+constexpr std::array<string_view, 2> exact_gelus{"gelu", "gelu_python"};
+constexpr std::array<string_view, 5> tanh_gelus{
+    "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate", "gelu_python_tanh"};
+
 constexpr string_view word_of_no(bool answer) {
     return answer ? "true" : "false";
 }
@@ -102,17 +107,11 @@ void read_gpt2(const DecoderModel& sizes, const JsonObject& object, HfTrainable&
            .dropout = dropout_of_gpt2(object, found.notes)};
     FurtherKeys keys(object, found);
     constexpr string_view activation = "activation_function";
-    const std::string function = object.text_or(activation, "gelu_new");
-    constexpr std::array<string_view, 4> approximations{
-        "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate"};
-    if (std::ranges::find(approximations, function) != approximations.end()) {
-        found.notes.push_back(
-            fmt::format("{} is {}, an approximation of GELU: here it is GELU itself, so that "
-                        "logits differ by about a thousandth",
-                        activation,
-                        function));
-    } else if (function != "gelu") {
-        keys.lack(activation, "\"gelu\", or an approximation of it");
+    const std::string function = object.text_or(activation, std::string(tanh_gelus.front()));
+    if (std::ranges::find(tanh_gelus, function) != tanh_gelus.end()) {
+        gpt.gelu = GeluForm::Tanh;
+    } else if (std::ranges::find(exact_gelus, function) == exact_gelus.end()) {
+        keys.lack(activation, "\"gelu\" or \"gelu_new\"");
     }
     keys.expect("layer_norm_epsilon", gpt_epsilon);
     keys.expect("scale_attn_weights", true);
@@ -129,7 +128,8 @@ nlohmann::ordered_json gpt2_config(const GptSizes& sizes) {
             {"n_layer", sizes.layers},
             {"n_head", sizes.heads},
             {"n_inner", sizes.feed_forward > 0 ? sizes.feed_forward : 4 * sizes.d_model},
-            {"activation_function", "gelu"},
+            {"activation_function",
+             sizes.gelu == GeluForm::Tanh ? tanh_gelus.front() : exact_gelus.front()},
             {"layer_norm_epsilon", gpt_epsilon},
             {"resid_pdrop", sizes.dropout},
             {"embd_pdrop", sizes.dropout},
@@ -149,7 +149,10 @@ std::vector<HfModelKey> gpt_model_keys(const GptSizes& sizes) {
              number(sizes.feed_forward > 0 ? sizes.feed_forward : 4 * sizes.d_model),
              "n_inner"},
             {"tied", std::string(word_of_no(sizes.tied)), "tie_word_embeddings"},
-            {"dropout", fmt::format("{}", sizes.dropout), "resid_pdrop"}};
+            {"dropout", fmt::format("{}", sizes.dropout), "resid_pdrop"},
+            {"gelu",
+             sizes.gelu == GeluForm::Tanh ? "\"tanh\"" : "\"exact\"",
+             "activation_function (its form of GELU)"}};
 }
 
 /// Turned positions: "rope_theta" and "rope_scaling", or "rope_parameters" with both.

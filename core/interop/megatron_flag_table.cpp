@@ -136,6 +136,7 @@ constexpr std::array aliases{
               "microbatch-group-size-per-virtual-pipeline-stage"},
     FlagAlias{"num-moe-experts", "num-experts"},
     FlagAlias{"gated-linear-unit", "swiglu"},
+    FlagAlias{"bias-gelu-fusion", "no-bias-gelu-fusion", true},
     FlagAlias{"add-bias-linear", "disable-bias-linear", true},
     FlagAlias{"share-embeddings-and-output-weights", "untie-embeddings-and-output-weights", true},
     FlagAlias{"add-position-embedding", "no-position-embedding", true},
@@ -161,7 +162,7 @@ constexpr std::string_view harmless =
     "autocast-dtype autocast-enabled average-in-collective barrier-with-L1-time "
     "barrier-with-l1-time batch-p2p-comm batch-p2p-sync bert-embedder-type bert-load "
     "bert-no-binary-head beta-fast beta-slow bias-activation-fusion bias-dropout-fusion "
-    "bias-gelu-fusion bias-swiglu-fusion biencoder-projection-dim "
+    "bias-swiglu-fusion biencoder-projection-dim "
     "biencoder-shared-query-context-model blend blend-per-split block-data-path bucket-size "
     "DDP-impl data-impl create-all-gather-group fsdp-all-gather-in-start-param-sync "
     "fsdp-db-use-persist-buf-on-alloc-fail fsdp-manual-registration megatron-fsdp-version "
@@ -210,7 +211,7 @@ constexpr std::string_view harmless =
     "mscale mscale-all-dim mtp-loss-scaling-factor multiple-validation-sets name "
     "nccl-all-reduce-for-prefill nccl-communicator-config-path nccl-ub no-align-grad-reduce "
     "no-align-param-gather no-async-tensor-model-parallel-allreduce "
-    "no-barrier-with-level-1-timing no-bias-dropout-fusion no-bias-gelu-fusion "
+    "no-barrier-with-level-1-timing no-bias-dropout-fusion "
     "no-bias-swiglu-fusion no-check-for-nan-in-loss-and-grad "
     "no-clone-scatter-output-in-embedding no-create-attention-mask-in-dataloader "
     "no-data-sharding no-fp8-wgrad no-gradient-reduce-div-fusion no-initialization "
@@ -220,7 +221,7 @@ constexpr std::string_view harmless =
     "no-strict-fsdp-dtensor-load "
     "no-use-tokenizer-model-from-checkpoint-args norm-epsilon num-channels num-classes "
     "num-dataset-builder-threads num-layers-at-end-in-bf16 num-layers-at-start-in-bf16 "
-    "object-storage-cache-path onnx-safe openai-gelu optimizer-offload-fraction "
+    "object-storage-cache-path onnx-safe optimizer-offload-fraction "
     "output-bert-embeddings output-layer-init-method overlap-cpu-optimizer-d2h-h2d "
     "overlap-p2p-comm overlap-p2p-communication overlap-p2p-communication-warmup-flush "
     "override-opt-param-scheduler params-dtype patch-dim path per-split-data-args-path "

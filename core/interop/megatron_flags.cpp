@@ -84,6 +84,8 @@ constexpr std::array switch_flags{
     SwitchFlag{"swiglu", &MegatronFlags::gated},
     SwitchFlag{"quick-geglu", &MegatronFlags::gated},
     SwitchFlag{"squared-relu", &MegatronFlags::squared_relu},
+    SwitchFlag{"no-bias-gelu-fusion", &MegatronFlags::no_gelu_fusion},
+    SwitchFlag{"openai-gelu", &MegatronFlags::openai_gelu},
     SwitchFlag{"disable-bias-linear", &MegatronFlags::no_bias},
     SwitchFlag{"add-qkv-bias", &MegatronFlags::query_bias},
     SwitchFlag{"untie-embeddings-and-output-weights", &MegatronFlags::untied},

@@ -70,13 +70,15 @@ struct MegatronFlags {
     bool grouped = false;                   ///< --group-query-attention
     bool gated = false;                     ///< --swiglu, or --quick-geglu
     bool squared_relu = false;              ///< --squared-relu
-    bool no_bias = false;                   ///< --disable-bias-linear
-    bool query_bias = false;                ///< --add-qkv-bias
-    bool untied = false;                    ///< --untie-embeddings-and-output-weights
-    bool rms_norm = false;                  ///< --normalization RMSNorm
-    bool no_positions = false;              ///< --position-embedding-type: other than learned
-    bool head_norms = false;                ///< --qk-layernorm
-    std::optional<int> window;              ///< --window-size: tokens before a token
+    bool no_gelu_fusion = false;  ///< --no-bias-gelu-fusion; with the fusion, GELU is that of tanh
+    bool openai_gelu = false;     ///< --openai-gelu: that of tanh without the fusion
+    bool no_bias = false;         ///< --disable-bias-linear
+    bool query_bias = false;      ///< --add-qkv-bias
+    bool untied = false;          ///< --untie-embeddings-and-output-weights
+    bool rms_norm = false;        ///< --normalization RMSNorm
+    bool no_positions = false;    ///< --position-embedding-type: other than learned
+    bool head_norms = false;      ///< --qk-layernorm
+    std::optional<int> window;    ///< --window-size: tokens before a token
     // Attention through narrow rows, with --multi-latent-attention.
     bool latent = false;                ///< --multi-latent-attention
     std::optional<int> query_rank;      ///< --q-lora-rank

@@ -26,7 +26,8 @@ struct RotaryField {
 
 /// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, a share that
 /// is lost (from 0 up to, but not, 1: a probability of being dropped, a label smoothing), a number
-/// from 0 to 1, a size in pixels, margins, or of rotary positions a number above 0 or a whole one.
+/// from 0 to 1, a size in pixels, margins, of rotary positions a number above 0 or a whole one, or
+/// a form of GELU.
 struct LayerKey {
     std::string_view name{};
     std::variant<int LayerSpec::*,
@@ -36,7 +37,8 @@ struct LayerKey {
                  Pixels LayerSpec::*,
                  Margins LayerSpec::*,
                  RotaryField,
-                 int Rotary::*>
+                 int Rotary::*,
+                 GeluForm LayerSpec::*>
         value{};
     bool is_required = false;
     int otherwise = 0;  ///< of a whole number that need not be written

@@ -262,7 +262,7 @@ Model gpt_model(const GptSizes& sizes) {
              .type = LayerType::Residual,
              .inner = {norm,
                        {.name = "up", .type = LayerType::Linear, .outputs = feed_forward},
-                       {.name = "gelu", .type = LayerType::Gelu},
+                       {.name = "gelu", .type = LayerType::Gelu, .gelu = sizes.gelu},
                        {.name = "down",
                         .type = LayerType::Linear,
                         .outputs = sizes.d_model,

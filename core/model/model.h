@@ -17,7 +17,7 @@ enum class LayerType {
     LayerNorm,  ///< per position, gain and bias, epsilon 1e-5
     RmsNorm,    ///< per position: x / sqrt(mean(x^2) + epsilon), then a gain
     Linear,     ///< y = x w + b; b only where `bias`
-    Gelu,       ///< exact, 0.5 x (1 + erf(x / sqrt 2))
+    Gelu,       ///< x Phi(x), Phi the normal distribution or the approximation of it by tanh
     SwiGlu,     ///< of gates g and values v side by side: v g / (1 + exp(-g)); half as wide
     Dropout,    ///< in training: each number is 0 with probability p, or 1 / (1 - p) of itself
     Attention,  ///< multi-head self-attention with qkv and output projections
@@ -68,6 +68,12 @@ struct Margins {
     int right = 0;
 
     bool operator==(const Margins&) const = default;
+};
+
+/// The formula of a GELU (Hendrycks and Gimpel, arXiv 1606.08415).
+enum class GeluForm {
+    Exact,  ///< 0.5 x (1 + erf(x / sqrt 2))
+    Tanh    ///< 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as GPT-2 has it
 };
 
 /// What a user writes about a layer; shapes follow from the layers that it reads. A layer without a
@@ -124,6 +130,7 @@ struct LayerSpec {
     bool cumulative = false;  ///< BatchNorm: they are means of all values so far; no momentum
     bool deferred = true;     ///< BatchNorm: they move once a mini-batch, else a micro-batch
     double slope = 0.01;      ///< LeakyRelu
+    GeluForm gelu = GeluForm::Exact;  ///< Gelu
     /// CrossEntropy: share of the target that all classes divide among them, 0 up to, but not, 1.
     double label_smoothing = 0;
     /// CrossEntropy of two outputs: factor of the loss of the second one, in training alone.
@@ -268,6 +275,7 @@ struct GptSizes {
     int feed_forward = 0;  ///< 0: 4 * d_model
     bool tied = false;     ///< the head's matrix is the token table
     double dropout = 0;    ///< behind the embedding, and at the end of both halves of a block
+    GeluForm gelu = GeluForm::Exact;
 
     bool operator==(const GptSizes&) const = default;
 };

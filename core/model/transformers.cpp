@@ -96,14 +96,15 @@ class TranslationUnits {
         units_.push_back(
             {.name = block + ".feed_forward",
              .type = LayerType::Residual,
-             .inner = {
-                 norm_,
-                 {.name = "up", .type = LayerType::Linear, .outputs = inner_width()},
-                 {.name = relu ? "relu" : "gelu", .type = relu ? LayerType::Relu : LayerType::Gelu},
-                 {.name = "down",
-                  .type = LayerType::Linear,
-                  .outputs = sizes_.d_model,
-                  .dropout = sizes_.dropout}}});
+             .inner = {norm_,
+                       {.name = "up", .type = LayerType::Linear, .outputs = inner_width()},
+                       {.name = relu ? "relu" : "gelu",
+                        .type = relu ? LayerType::Relu : LayerType::Gelu,
+                        .gelu = sizes_.gelu},
+                       {.name = "down",
+                        .type = LayerType::Linear,
+                        .outputs = sizes_.d_model,
+                        .dropout = sizes_.dropout}}});
     }
 
     /// The embedding of source and target, and the parts of its output.

@@ -57,7 +57,8 @@ struct TranslationSizes {
     int target_context = 0;
     TranslationTables tables = TranslationTables::Shared;
     FeedForwardActivation activation = FeedForwardActivation::Relu;
-    bool learned_positions = false;  ///< else sinusoids
+    GeluForm gelu = GeluForm::Exact;  ///< of an activation that is GELU
+    bool learned_positions = false;   ///< else sinusoids
     double label_smoothing = 0;
     Smoothing smoothing = Smoothing::All;
     double dropout = 0;  ///< behind the embedding, and at the end of all parts of a block

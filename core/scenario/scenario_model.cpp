@@ -146,6 +146,11 @@ struct LayerValueReader {
             table.refuse(key.name, "a number above 0");
         }
     }
+    void operator()(GeluForm LayerSpec::*form) const {
+        if (const auto word = table.choice(key.name, words::gelu_approximations)) {
+            spec.*form = static_cast<GeluForm>(*word);
+        }
+    }
     void operator()(int Rotary::*number) const {
         spec.rotary.*number = as_int(table.integer(key.name, any_size), spec.rotary.*number);
     }
@@ -187,6 +192,11 @@ struct LayerValuePrinter {
     void operator()(Number Rotary::*field) const {
         if (spec.rotary.*field != Rotary{}.*field) {
             writer.number(key.name, spec.rotary.*field);
+        }
+    }
+    void operator()(GeluForm LayerSpec::*form) const {
+        if (spec.*form != LayerSpec{}.*form) {
+            writer.string(key.name, words::gelu_approximations.at(as_index(spec.*form)));
         }
     }
     void operator()(Pixels LayerSpec::*size) const {
@@ -367,7 +377,19 @@ std::span<const ScenarioKey> model_keys() {
     return keys_of_any_model;
 }
 
-constexpr std::array<ScenarioKey, 8> keys_of_gpt{
+/// The form of a model's GELUs, which is printed where it is not the exact one.
+template <auto member>
+constexpr ScenarioKey gelu_form() {
+    return keys::choice<member>("gelu", words::gelu_forms)
+        .printed_by([](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+            const GeluForm form = keys::field<member>(scenario);
+            if (form != GeluForm::Exact) {
+                writer.string(key.name, key.words[as_index(form)]);
+            }
+        });
+}
+
+constexpr std::array<ScenarioKey, 9> keys_of_gpt{
     keys::required<&GptSizes::layers>("layers", {1, (layer_range.high - 2) / 2}),
     keys::required<&GptSizes::d_model>("d_model", {1, any_size.high / 4}),
     keys::required<&GptSizes::heads>("heads", any_size),
@@ -375,7 +397,8 @@ constexpr std::array<ScenarioKey, 8> keys_of_gpt{
     keys::integer<&GptSizes::vocabulary>("vocabulary", any_size),
     keys::integer<&GptSizes::feed_forward>("feed_forward", any_size).read_by(read_feed_forward),
     keys::boolean<&GptSizes::tied>("tied"),
-    keys::probability<&GptSizes::dropout>("dropout")};
+    keys::probability<&GptSizes::dropout>("dropout"),
+    gelu_form<&GptSizes::gelu>()};
 
 /// A number above 0, which is printed where it is not what Llama has.
 template <auto member>
@@ -435,7 +458,16 @@ void check_smoothing(const TomlTable& table, const Scenario& scenario) {
     }
 }
 
-constexpr std::array<ScenarioKey, 14> keys_of_translation{
+void check_gelu_form(const TomlTable& table, const Scenario& scenario) {
+    const TranslationSizes& sizes = scenario.model.translation;
+    if (table.has("gelu") && sizes.activation != FeedForwardActivation::Gelu) {
+        table.refuse("gelu",
+                     "no such key beside activation = \"relu\"",
+                     "write activation = \"gelu\", or leave the key out");
+    }
+}
+
+constexpr std::array<ScenarioKey, 15> keys_of_translation{
     keys::required<&TranslationSizes::layers>("layers", {1, (layer_range.high - 5) / 5}),
     keys::required<&TranslationSizes::d_model>("d_model", {1, any_size.high / 4}),
     keys::required<&TranslationSizes::heads>("heads", any_size),
@@ -455,6 +487,7 @@ constexpr std::array<ScenarioKey, 14> keys_of_translation{
     keys::required<&TranslationSizes::target_context>("target_context", {1, any_size.high / 2}),
     keys::choice<&TranslationSizes::tables>("tables", words::translation_tables),
     keys::choice<&TranslationSizes::activation>("activation", words::activations),
+    gelu_form<&TranslationSizes::gelu>().checked_by(check_gelu_form),
     keys::boolean<&TranslationSizes::learned_positions>("learned_positions"),
     keys::choice<&TranslationSizes::smoothing>("smoothing", words::smoothings),
     keys::number<&TranslationSizes::label_smoothing>("label_smoothing", {0, 1})

@@ -25,6 +25,10 @@ inline constexpr std::array<Word, 10> model_kinds{"gpt",
 inline constexpr std::array<Word, 3> translation_tables{"shared", "tied-target", "separate"};
 /// model.activation, as enum FeedForwardActivation.
 inline constexpr std::array<Word, 2> activations{"relu", "gelu"};
+/// model.gelu, as enum GeluForm.
+inline constexpr std::array<Word, 2> gelu_forms{"exact", "tanh"};
+/// The form of a layer of type gelu, as enum GeluForm: PyTorch's words.
+inline constexpr std::array<Word, 2> gelu_approximations{"none", "tanh"};
 /// model.smoothing, as enum Smoothing.
 inline constexpr std::array<Word, 2> smoothings{"all", "others"};
 /// model.variant, as enum AmoebaNetVariant.

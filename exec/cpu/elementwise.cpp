@@ -72,9 +72,17 @@ PIPETWIN_SIMD_TARGETS void add_rows(const T* x,
     }
 }
 
-// y = x Phi(x)
+// y = x F(x)
 template <class T>
-PIPETWIN_SIMD_TARGETS void gelu_forward(const T* x, T* y, std::size_t size) {
+PIPETWIN_SIMD_TARGETS void gelu_forward(GeluForm form, const T* x, T* y, std::size_t size) {
+    if (form == GeluForm::Tanh) {
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t i = 0; i < size; ++i) {
+            const Computed<T> value = computed(x[i]);
+            y[i] = stored<T>(value * tanh_gelu(value).distribution);
+        }
+        return;
+    }
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
         const Computed<T> value = computed(x[i]);
@@ -82,9 +90,17 @@ PIPETWIN_SIMD_TARGETS void gelu_forward(const T* x, T* y, std::size_t size) {
     }
 }
 
-// dx = dy (Phi(x) + x phi(x))
+// dx = dy (F(x) + x F'(x))
 template <class T>
-PIPETWIN_SIMD_TARGETS void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size) {
+PIPETWIN_SIMD_TARGETS void gelu_backward(
+    GeluForm form, const T* x, const T* dy, T* dx, std::size_t size) {
+    if (form == GeluForm::Tanh) {
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t i = 0; i < size; ++i) {
+            dx[i] = stored<T>(computed(dy[i]) * tanh_gelu(computed(x[i])).slope);
+        }
+        return;
+    }
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
         dx[i] = stored<T>(computed(dy[i]) * gelu_slope(computed(x[i])));
@@ -146,12 +162,12 @@ template void lay_out(const BFloat16*, const BFloat16*, BFloat16*, std::size_t, 
 template void add_rows(const float*, float*, std::size_t, std::size_t);
 template void add_rows(const double*, double*, std::size_t, std::size_t);
 template void add_rows(const BFloat16*, float*, std::size_t, std::size_t);
-template void gelu_forward(const float*, float*, std::size_t);
-template void gelu_forward(const double*, double*, std::size_t);
-template void gelu_forward(const BFloat16*, BFloat16*, std::size_t);
-template void gelu_backward(const float*, const float*, float*, std::size_t);
-template void gelu_backward(const double*, const double*, double*, std::size_t);
-template void gelu_backward(const BFloat16*, const BFloat16*, BFloat16*, std::size_t);
+template void gelu_forward(GeluForm, const float*, float*, std::size_t);
+template void gelu_forward(GeluForm, const double*, double*, std::size_t);
+template void gelu_forward(GeluForm, const BFloat16*, BFloat16*, std::size_t);
+template void gelu_backward(GeluForm, const float*, const float*, float*, std::size_t);
+template void gelu_backward(GeluForm, const double*, const double*, double*, std::size_t);
+template void gelu_backward(GeluForm, const BFloat16*, const BFloat16*, BFloat16*, std::size_t);
 template void swiglu_forward(const float*, float*, std::size_t, std::size_t);
 template void swiglu_forward(const double*, double*, std::size_t, std::size_t);
 template void swiglu_forward(const BFloat16*, BFloat16*, std::size_t, std::size_t);

@@ -286,17 +286,17 @@ class CpuKernels final : public Kernels {
         });
     }
 
-    void gelu_forward(ConstView x, View y) const override {
+    void gelu_forward(GeluForm form, ConstView x, View y) const override {
         with_type(y.dtype, [&](auto zero) {
             using T = decltype(zero);
-            exec::gelu_forward(x.as<T>(), y.as<T>(), count(y.size()));
+            exec::gelu_forward(form, x.as<T>(), y.as<T>(), count(y.size()));
         });
     }
 
-    void gelu_backward(ConstView x, ConstView dy, View dx) const override {
+    void gelu_backward(GeluForm form, ConstView x, ConstView dy, View dx) const override {
         with_type(dx.dtype, [&](auto zero) {
             using T = decltype(zero);
-            exec::gelu_backward(x.as<T>(), dy.as<T>(), dx.as<T>(), count(dx.size()));
+            exec::gelu_backward(form, x.as<T>(), dy.as<T>(), dx.as<T>(), count(dx.size()));
         });
     }
 

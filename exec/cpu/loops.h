@@ -27,12 +27,12 @@ void lay_out(const T* skip, const T* bias, T* y, std::size_t n, std::size_t widt
 /// sums += the sum of the rows.
 template <class T>
 void add_rows(const T* x, Computed<T>* sums, std::size_t n, std::size_t width);
-/// y = x Phi(x).
+/// y = x F(x), F the normal distribution, or its approximation by tanh.
 template <class T>
-void gelu_forward(const T* x, T* y, std::size_t size);
-/// dx = dy (Phi(x) + x phi(x)); dx may be x itself.
+void gelu_forward(GeluForm form, const T* x, T* y, std::size_t size);
+/// dx = dy (F(x) + x F'(x)); dx may be x or dy.
 template <class T>
-void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size);
+void gelu_backward(GeluForm form, const T* x, const T* dy, T* dx, std::size_t size);
 
 /// y = v g / (1 + exp(-g)); x has n rows of `width` gates g, then as many values v.
 template <class T>

@@ -26,6 +26,18 @@ std::vector<double> bf16_as_doubles(const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
+void Kernels::linear_gelu_forward(
+    GeluForm form, ConstView x, ConstView w, ConstView b, View h, View y) const {
+    linear_forward(x, w, b, {}, h);
+    gelu_forward(form, h, y);
+}
+
+void Kernels::linear_gelu_backward(
+    GeluForm form, ConstView dy, ConstView w, ConstView h, View dh) const {
+    linear_backward_input(dy, w, {}, dh);
+    gelu_backward(form, h, dh, dh);
+}
+
 const ColumnKernels& Kernels::columns() const {
     throw Error(ErrorKind::Unavailable,
                 "",

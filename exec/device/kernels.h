@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/model/model.h"
 #include "core/model/rotary.h"
 #include "exec/device/number_format.h"
 #include "exec/device/tensor.h"
@@ -207,6 +208,15 @@ class Kernels {
     /// dw += x^T dy,  db += sum of the rows of dy (where db is not empty).
     virtual void linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const = 0;
 
+    /// h = x w + b and its GELU y, as `linear_forward` and `gelu_forward`. A device may make both
+    /// at once, and y of an h that is not rounded yet.
+    virtual void linear_gelu_forward(
+        GeluForm form, ConstView x, ConstView w, ConstView b, View h, View y) const;
+    /// dh, where h's GELU is the input of a linear layer, as `linear_backward_input` and
+    /// `gelu_backward`; dh may not be h.
+    virtual void linear_gelu_backward(
+        GeluForm form, ConstView dy, ConstView w, ConstView h, View dh) const;
+
     /// y = gain * (x - mean) / sqrt(variance + 1e-5) + bias, per row; statistics (n, 2) = mean, 1 /
     /// sqrt(...).
     virtual void layer_norm_forward(
@@ -243,10 +253,10 @@ class Kernels {
     /// dx = dg | dv from dy (n, width); dx may be x itself.
     virtual void swiglu_backward(ConstView x, ConstView dy, View dx) const = 0;
 
-    /// y = x Phi(x), Phi the normal distribution.
-    virtual void gelu_forward(ConstView x, View y) const = 0;
-    /// dx = dy (Phi(x) + x phi(x)); dx may be x itself.
-    virtual void gelu_backward(ConstView x, ConstView dy, View dx) const = 0;
+    /// y = x F(x), F the normal distribution, or its approximation by tanh.
+    virtual void gelu_forward(GeluForm form, ConstView x, View y) const = 0;
+    /// dx = dy (F(x) + x F'(x)); dx may be x or dy.
+    virtual void gelu_backward(GeluForm form, ConstView x, ConstView dy, View dx) const = 0;
 
     /// Turns queries and keys of qkv (n, qkv_width) by their positions, or gradients back
     /// (core/model/rotary.h).

@@ -165,8 +165,11 @@ class NullKernels final : public Kernels {
                                     ConstView /*dy*/,
                                     View /*dgain*/,
                                     View /*dbias*/) const override {}
-    void gelu_forward(ConstView /*x*/, View /*y*/) const override {}
-    void gelu_backward(ConstView /*x*/, ConstView /*dy*/, View /*dx*/) const override {}
+    void gelu_forward(GeluForm /*form*/, ConstView /*x*/, View /*y*/) const override {}
+    void gelu_backward(GeluForm /*form*/,
+                       ConstView /*x*/,
+                       ConstView /*dy*/,
+                       View /*dx*/) const override {}
     void attention_forward(const AttentionShape& /*shape*/,
                            ConstView /*qkv*/,
                            View /*softmax*/,

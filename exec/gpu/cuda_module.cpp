@@ -310,6 +310,7 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
         .own_attention = (request.own_attention || is_asked_for("PIPETWIN_OWN_ATTENTION")) ? 1 : 0,
         .own_convolutions =
             (request.own_convolutions || is_asked_for("PIPETWIN_OWN_CONVOLUTIONS")) ? 1 : 0,
+        .own_gelu = (request.own_gelu || is_asked_for("PIPETWIN_OWN_GELU")) ? 1 : 0,
         .memory_bytes = request.memory.count};
     std::vector<Device*> made(as_index(request.ranks));
     try {

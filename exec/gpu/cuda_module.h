@@ -56,6 +56,9 @@ struct CudaRequest {
     /// Convolutions by our own kernels, even where cuDNN has a plan. So does a non-empty
     /// environment variable PIPETWIN_OWN_CONVOLUTIONS.
     bool own_convolutions = false;
+    /// GELUs by our own kernels, even where a product of cuBLASLt may compute them. So does a
+    /// non-empty environment variable PIPETWIN_OWN_GELU.
+    bool own_gelu = false;
     Bytes memory{};  ///< for all ranks
 };
 

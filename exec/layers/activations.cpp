@@ -2,21 +2,22 @@
 
 namespace pipetwin::exec {
 
-Gelu::Gelu(const SampleShape& input, NumberFormat format) : ExecutableLayer(input, input, format) {}
+Gelu::Gelu(const SampleShape& input, GeluForm form, NumberFormat format)
+    : ExecutableLayer(input, input, format), form_(form) {}
 
-// y = skip + x Phi(x)
+// y = skip + x F(x)
 void Gelu::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) {
-    call.kernels.gelu_forward(x, y);
+    call.kernels.gelu_forward(form_, x, y);
     if (!skip.empty()) {
         call.kernels.add(skip, y);
     }
 }
 
-// dx = skip + dy (Phi(x) + x phi(x))
+// dx = skip + dy (F(x) + x F'(x))
 void Gelu::backward_input(
     LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy, ConstView skip, View dx) {
     if (!dx.empty()) {
-        call.kernels.gelu_backward(x, dy, dx);
+        call.kernels.gelu_backward(form_, x, dy, dx);
         if (!skip.empty()) {
             call.kernels.add(skip, dx);
         }

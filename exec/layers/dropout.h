@@ -104,6 +104,7 @@ class OutputDropout {
         return dropping_.probability() > 0 ? gradient : Bytes{};
     }
 
+    double probability() const { return dropping_.probability(); }
     /// The skip that f itself adds: all of it where nothing is dropped, else nothing.
     ConstView skip_of_layer(const LayerCall& call, ConstView skip) const {
         return dropping_.acts(call) ? ConstView{} : skip;

@@ -66,6 +66,11 @@ void Linear::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept&
     dropout_.forward(call, skip, y);
 }
 
+// h = x w + b,  y = h F(h)
+void Linear::forward_with_gelu(LayerCall& call, GeluForm form, ConstView x, View h, View y) const {
+    call.kernels.linear_gelu_forward(form, x, weight(), bias_.value, h, y);
+}
+
 // dx = skip + dy w^T
 void Linear::input_gradient(LayerCall& call, ConstView gradient, ConstView skip, View dx) const {
     if (!dx.empty()) {
@@ -75,6 +80,12 @@ void Linear::input_gradient(LayerCall& call, ConstView gradient, ConstView skip,
             call.kernels.linear_backward_input(gradient, weight(), skip, dx);
         }
     }
+    call.done(Op::BackwardInput);
+}
+
+// dh = (dy w^T) (F(h) + h F'(h))
+void Linear::input_gradient(LayerCall& call, ConstView gradient, const GeluBefore& gelu) const {
+    call.kernels.linear_gelu_backward(gelu.form, gradient, weight(), gelu.h, gelu.dh);
     call.done(Op::BackwardInput);
 }
 
@@ -104,6 +115,16 @@ void Linear::backward(
     const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
     weight_gradient(call, x, gradient);
     input_gradient(call, gradient, skip, dx);
+}
+
+void Linear::backward_input(LayerCall& call, ConstView dy, const GeluBefore& gelu) const {
+    input_gradient(call, dropout_.gradient(call, dy, call.workspace), gelu);
+}
+
+void Linear::backward(LayerCall& call, ConstView x, ConstView dy, const GeluBefore& gelu) {
+    const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    weight_gradient(call, x, gradient);
+    input_gradient(call, gradient, gelu);
 }
 
 }  // namespace pipetwin::exec

@@ -41,9 +41,29 @@ class Linear final : public ExecutableLayer {
     void backward(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 
+    /// True if the GELU behind it may be computed with it: nothing is done to its output before.
+    bool can_take_gelu() const { return !tied_ && dropout_.probability() == 0; }
+    /// h = x w + b, and its GELU y.
+    void forward_with_gelu(LayerCall& call, GeluForm form, ConstView x, View h, View y) const;
+
+    /// True if the gradient of the GELU before it may be computed with its own.
+    bool can_take_gelu_gradient() const { return !tied_; }
+    /// h, whose GELU x is what the layer reads, and the place of its gradient: dh may be x, not h.
+    struct GeluBefore {
+        GeluForm form = GeluForm::Exact;
+        ConstView h;
+        View dh;
+    };
+    /// As `backward_input`, through the GELU, too.
+    void backward_input(LayerCall& call, ConstView dy, const GeluBefore& gelu) const;
+    /// As `backward`, through the GELU, too.
+    void backward(LayerCall& call, ConstView x, ConstView dy, const GeluBefore& gelu);
+
   private:
     /// dx = skip + gradient w^T, where `gradient` is that of x w + b.
     void input_gradient(LayerCall& call, ConstView gradient, ConstView skip, View dx) const;
+    /// dh = (gradient w^T) (F(h) + h F'(h)).
+    void input_gradient(LayerCall& call, ConstView gradient, const GeluBefore& gelu) const;
     void weight_gradient(LayerCall& call, ConstView x, ConstView gradient);
     ConstView weight() const { return table_ != nullptr ? table_->value : weight_.value; }
     /// x w + b on to skip.

@@ -100,8 +100,8 @@ constexpr std::array layer_makers{
                                                    format);
                }},
     LayerMaker{LayerType::Gelu,
-               [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {
-                   return std::make_unique<Gelu>(input, format);
+               [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+                   return std::make_unique<Gelu>(input, spec.gelu, format);
                }},
     LayerMaker{LayerType::Dropout,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "exec/layers/activations.h"
+#include "exec/layers/linear.h"
 #include "exec/layers/make_layer.h"
 
 namespace pipetwin::exec {
@@ -42,6 +44,20 @@ Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, NumberF
       layers_(std::move(layers)) {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         names_.push_back(fmt::format("{}", i));
+    }
+    join_gelus();
+}
+
+void Sequence::join_gelus() {
+    gelus_.resize(layers_.size());
+    for (std::size_t i = 1; i + 1 < layers_.size(); ++i) {
+        const auto* const gelu = dynamic_cast<const Gelu*>(layers_[i].get());
+        auto* const before = dynamic_cast<Linear*>(layers_[i - 1].get());
+        auto* const behind = dynamic_cast<Linear*>(layers_[i + 1].get());
+        if (gelu != nullptr && before != nullptr && behind != nullptr && before->can_take_gelu() &&
+            behind->can_take_gelu_gradient()) {
+            gelus_[i] = {.form = gelu->form(), .before = before, .behind = behind};
+        }
     }
 }
 
@@ -154,16 +170,27 @@ void Sequence::commit_batch(const Kernels& kernels) {
 
 void Sequence::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
     kept.inner.resize(layers_.size());
+    const auto output_of = [&](std::size_t i) {
+        const SampleShape& shape = layers_[i]->output();
+        const std::int64_t rows = std::int64_t{call.samples} * shape.positions;
+        return call.arena.allocate(real(), rows, shape.width, MemoryKind::Stash);
+    };
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         const bool last = i + 1 == layers_.size();
         if (last) {
             layers_[i]->forward(call, x, skip, y, kept.inner[i]);
             continue;
         }
-        const SampleShape& shape = layers_[i]->output();
-        const std::int64_t rows = std::int64_t{call.samples} * shape.positions;
-        Tensor next = call.arena.allocate(real(), rows, shape.width, MemoryKind::Stash);
-        layers_[i]->forward(call, x, {}, next, kept.inner[i]);
+        Tensor next = output_of(i);
+        if (const std::optional<JoinedGelu>& gelu = gelus_[i + 1]) {
+            Tensor behind = output_of(i + 1);
+            gelu->before->forward_with_gelu(call, gelu->form, x, next, behind);
+            kept.inner[i + 1].input = std::move(next);
+            next = std::move(behind);
+            ++i;
+        } else {
+            layers_[i]->forward(call, x, {}, next, kept.inner[i]);
+        }
         kept.inner[i + 1].input = std::move(next);
         x = kept.inner[i + 1].input;
     }
@@ -173,6 +200,14 @@ void Sequence::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     for (std::size_t i = layers_.size(); i-- > 1;) {
         const View place(kept.inner[i].input);  // dx_i takes the place of x_i
+        if (const std::optional<JoinedGelu>& gelu = gelus_[i - 1]) {
+            Tensor& h = kept.inner[i - 1].input;
+            gelu->behind->backward(call, place, dy, {.form = gelu->form, .h = h, .dh = place});
+            std::swap(h, kept.inner[i].input);
+            dy = place;
+            --i;
+            continue;
+        }
         layers_[i]->backward(call, kept.inner[i], place, dy, {}, place);
         dy = place;
     }
@@ -188,6 +223,14 @@ void Sequence::backward_input(
             Tensor& gradient = kept.inner[i - 1].gradient;
             gradient = call.arena.allocate(real(), place.rows, place.columns, MemoryKind::Stash);
             place = gradient;
+        }
+        if (const std::optional<JoinedGelu>& gelu = gelus_[i - 1]) {
+            Tensor& h = kept.inner[i - 1].input;
+            gelu->behind->backward_input(call, dy, {.form = gelu->form, .h = h, .dh = place});
+            std::swap(h, kept.inner[i - 1].gradient);
+            dy = place;
+            --i;
+            continue;
         }
         layers_[i]->backward_input(call, kept.inner[i], kept.inner[i].input, dy, {}, place);
         dy = place;

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <optional>
+
 #include "exec/layers/layer.h"
 
 namespace pipetwin::exec {
+
+class Linear;
 
 /// y = skip + f_n(... f_2(f_1(x)))
 ///
@@ -15,6 +19,10 @@ namespace pipetwin::exec {
 /// the place of x_i, which is not needed any more: no scratch memory. I keeps x_i for W wherever
 /// f_i's W reads it, so there dx_i has memory of its own (`split_bytes`). Behind I goes what no W
 /// reads: dx_i unless f_i-1 reads it, and what the layers inside do not.
+///
+/// A GELU between two linear layers is computed with them, so that a device may do it in their
+/// products: its x_i with the product before it, and dx_i with that behind it, in the place of
+/// x_i+1 (or dx_i+1); the tensors then change names.
 class Sequence final : public ExecutableLayer {
   public:
     Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, NumberFormat format);
@@ -47,8 +55,17 @@ class Sequence final : public ExecutableLayer {
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 
   private:
+    /// The layers before and behind a GELU that is computed with both.
+    struct JoinedGelu {
+        GeluForm form = GeluForm::Exact;
+        Linear* before = nullptr;
+        Linear* behind = nullptr;
+    };
+    void join_gelus();
+
     std::vector<std::string> names_;
     std::vector<std::unique_ptr<ExecutableLayer>> layers_;
+    std::vector<std::optional<JoinedGelu>> gelus_;  ///< [layer] where it is a joined GELU
 };
 
 }  // namespace pipetwin::exec

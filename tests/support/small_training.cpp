@@ -30,7 +30,8 @@ Model small_gpt_with(double dropout, bool tied) {
                       .vocabulary = 11,
                       .feed_forward = 16,
                       .tied = tied,
-                      .dropout = dropout});
+                      .dropout = dropout,
+                      .gelu = tied ? GeluForm::Tanh : GeluForm::Exact});
 }
 
 Model small_llama() {
@@ -111,6 +112,12 @@ LayerSpec of_type(LayerType type, std::string name, std::vector<std::string> inp
     return {.name = std::move(name), .type = type, .inputs = std::move(inputs)};
 }
 
+LayerSpec tanh_gelu(std::string name, std::vector<std::string> inputs = {}) {
+    LayerSpec spec = of_type(LayerType::Gelu, std::move(name), std::move(inputs));
+    spec.gelu = GeluForm::Tanh;
+    return spec;
+}
+
 LayerSpec sequence(std::string name,
                    std::vector<LayerSpec> inner,
                    std::vector<std::string> inputs = {}) {
@@ -128,7 +135,7 @@ LayerSpec cell(std::string name, int width, std::vector<std::string> inputs) {
         {sequence(
              "state0", {of_type(LayerType::Gelu, "gelu"), linear("linear", width)}, {"input0"}),
          linear("state1", width, {"input1"}),
-         of_type(LayerType::Gelu, "left2", {"state1"}),
+         tanh_gelu("left2", {"state1"}),
          of_type(LayerType::Add, "state2", {"left2", "state1"}),
          linear("left3", width, {"input0"}),
          of_type(LayerType::LayerNorm, "right3", {"state0"}),
@@ -168,7 +175,7 @@ Model small_cells() {
                          cell("cell0", 3, {"stem1", "stem0"}),
                          cell("cell1", 4, {"cell0", "stem1"}),
                          cell_with_a_way_past("cell2", 9, {"cell1", "cell0"}),
-                         of_type(LayerType::Gelu, "gelu"),
+                         tanh_gelu("gelu"),
                          linear("classes", 4),
                          of_type(LayerType::CrossEntropy, "loss")});
 }

@@ -103,6 +103,7 @@ void set_gpt(const GptSizes& gpt, MegatronFlags& flags) {
     flags.sequence = gpt.context;
     flags.positions = gpt.context;
     flags.feed_forward = gpt.feed_forward;
+    flags.no_gelu_fusion = gpt.gelu == GeluForm::Exact;
     flags.untied = !gpt.tied;
     flags.hidden_dropout = gpt.dropout;
 }

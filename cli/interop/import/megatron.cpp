@@ -218,8 +218,11 @@ class FlagsImport {
                 "model.vocabulary (default 256)");
         }
         text += fmt::format("feed_forward = {}\ntied = {}\n", model.feed_forward, model.tied);
-        const double dropout = flags_.hidden_dropout.value_or(0.1);
-        return dropout > 0 ? text + fmt::format("dropout = {}\n", dropout) : text;
+        if (const double dropout = flags_.hidden_dropout.value_or(0.1); dropout > 0) {
+            text += fmt::format("dropout = {}\n", dropout);
+        }
+        const bool has_exact_gelu = flags_.no_gelu_fusion && !flags_.openai_gelu;
+        return has_exact_gelu ? text : text + "gelu = \"tanh\"\n";
     }
 
     std::string profile_table(const DecoderModel& model, const std::string& more) {

@@ -63,6 +63,10 @@ AttentionShape shape_of(const exec::AttentionShape& shape) {
             .head_size = shape.head_size};
 }
 
+Gelu gelu_of(GeluForm form) {
+    return form == GeluForm::Tanh ? Gelu::Tanh : Gelu::Exact;
+}
+
 /// The first number of some columns.
 const void* first_of(const exec::ConstColumns& columns) {
     const std::size_t size = exec::size_of(columns.matrix.dtype);
@@ -356,7 +360,8 @@ void CudaKernels::multiply(int number, const Products::Operands& operands) const
         return reinterpret_cast<std::uintptr_t>(address) % Products::operand_alignment == 0;
     };
     PIPETWIN_EXPECT(is_aligned(operands.a) && is_aligned(operands.b) && is_aligned(operands.c) &&
-                        is_aligned(operands.bias) && is_aligned(operands.d),
+                        is_aligned(operands.bias) && is_aligned(operands.d) &&
+                        is_aligned(operands.aux_out) && is_aligned(operands.aux_in),
                     "the operands of a product begin where their blocks of memory do");
     lane_.list().add("cublasLtMatmul", multiply_listed, &lane_.products(), number, operands);
 }
@@ -407,6 +412,53 @@ void CudaKernels::linear_backward_weight(ConstView x, ConstView dy, View dw, Vie
                      dy.data,
                      db.as<float>(),
                      scratch<float>(column_sums_scratch(dy.rows, dy.columns)));
+}
+
+// cuBLASLt's GELU is that of tanh. It wants rows of whole eights.
+std::optional<int> CudaKernels::with_gelu(GeluForm form, const Product& product) const {
+    constexpr std::int32_t aux_columns = 8;
+    if (!lane_.joins_gelus() || form != GeluForm::Tanh || product.factors != Real::BF16 ||
+        product.n % aux_columns != 0) {
+        return std::nullopt;
+    }
+    return lane_.products().number_if_known(product);
+}
+
+// h = x w + b,  y = gelu(h)
+void CudaKernels::linear_gelu_forward(
+    GeluForm form, ConstView x, ConstView w, ConstView b, View h, View y) const {
+    const std::optional<int> number = with_gelu(form,
+                                                {.m = static_cast<std::int32_t>(x.rows),
+                                                 .n = static_cast<std::int32_t>(w.columns),
+                                                 .k = static_cast<std::int32_t>(w.rows),
+                                                 .factors = real_of(x.dtype),
+                                                 .result = real_of(y.dtype),
+                                                 .has_bias = !b.empty(),
+                                                 .epilogue = Product::Epilogue::Gelu});
+    if (number) {
+        multiply(*number,
+                 {.a = x.data, .b = w.data, .bias = b.data, .d = y.data, .aux_out = h.data});
+    } else {
+        Kernels::linear_gelu_forward(form, x, w, b, h, y);
+    }
+}
+
+// dh = (dy w^T) gelu'(h)
+void CudaKernels::linear_gelu_backward(
+    GeluForm form, ConstView dy, ConstView w, ConstView h, View dh) const {
+    const std::optional<int> number = with_gelu(form,
+                                                {.m = static_cast<std::int32_t>(dy.rows),
+                                                 .n = static_cast<std::int32_t>(w.rows),
+                                                 .k = static_cast<std::int32_t>(w.columns),
+                                                 .b_transposed = true,
+                                                 .factors = real_of(dy.dtype),
+                                                 .result = real_of(dh.dtype),
+                                                 .epilogue = Product::Epilogue::GeluGradient});
+    if (number) {
+        multiply(*number, {.a = dy.data, .b = w.data, .d = dh.data, .aux_in = h.data});
+    } else {
+        Kernels::linear_gelu_backward(form, dy, w, h, dh);
+    }
 }
 
 void CudaKernels::layer_norm_forward(
@@ -515,14 +567,25 @@ void CudaKernels::rotate(const exec::AttentionShape& shape,
         "rotate", cuda::rotate, real_of(qkv.dtype), rotation_of(shape, rotary, turn), qkv.data);
 }
 
-void CudaKernels::gelu_forward(ConstView x, View y) const {
-    lane_.list().add(
-        "gelu_forward", cuda::gelu_forward, real_of(x.dtype), x.size(), x.data, y.data);
+void CudaKernels::gelu_forward(GeluForm form, ConstView x, View y) const {
+    lane_.list().add("gelu_forward",
+                     cuda::gelu_forward,
+                     real_of(x.dtype),
+                     gelu_of(form),
+                     x.size(),
+                     x.data,
+                     y.data);
 }
 
-void CudaKernels::gelu_backward(ConstView x, ConstView dy, View dx) const {
-    lane_.list().add(
-        "gelu_backward", cuda::gelu_backward, real_of(x.dtype), x.size(), x.data, dy.data, dx.data);
+void CudaKernels::gelu_backward(GeluForm form, ConstView x, ConstView dy, View dx) const {
+    lane_.list().add("gelu_backward",
+                     cuda::gelu_backward,
+                     real_of(x.dtype),
+                     gelu_of(form),
+                     x.size(),
+                     x.data,
+                     dy.data,
+                     dx.data);
 }
 
 void CudaKernels::attention_forward(const exec::AttentionShape& shape,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -51,6 +52,18 @@ class CudaKernels final : public exec::Kernels {
                                 exec::View dw,
                                 exec::View db) const override;
 
+    void linear_gelu_forward(GeluForm form,
+                             exec::ConstView x,
+                             exec::ConstView w,
+                             exec::ConstView b,
+                             exec::View h,
+                             exec::View y) const override;
+    void linear_gelu_backward(GeluForm form,
+                              exec::ConstView dy,
+                              exec::ConstView w,
+                              exec::ConstView h,
+                              exec::View dh) const override;
+
     void layer_norm_forward(exec::ConstView x,
                             exec::ConstView gain,
                             exec::ConstView bias,
@@ -89,8 +102,11 @@ class CudaKernels final : public exec::Kernels {
                                     exec::View dgain,
                                     exec::View dbias) const override;
 
-    void gelu_forward(exec::ConstView x, exec::View y) const override;
-    void gelu_backward(exec::ConstView x, exec::ConstView dy, exec::View dx) const override;
+    void gelu_forward(GeluForm form, exec::ConstView x, exec::View y) const override;
+    void gelu_backward(GeluForm form,
+                       exec::ConstView x,
+                       exec::ConstView dy,
+                       exec::View dx) const override;
 
     void attention_forward(const exec::AttentionShape& shape,
                            exec::ConstView qkv,
@@ -183,6 +199,8 @@ class CudaKernels final : public exec::Kernels {
     const Value* to_device(const Value& value) const;
     template <class From>
     void upload_from(std::span<const From> from, exec::View y) const;
+    /// The number of a product with an epilogue, where the GELU is that of one.
+    std::optional<int> with_gelu(GeluForm form, const Product& product) const;
     void multiply(int number, const Products::Operands& operands) const;
     std::byte* stage(std::size_t bytes) const;
 

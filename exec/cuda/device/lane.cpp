@@ -58,6 +58,7 @@ Lane::Lane(const Place& place, DeviceMemory& memory, const Options& options)
       memory_(memory),
       products_workspace_(allocate(Products::workspace_bytes)),
       products_(products_workspace_.get(), options.multiprocessors),
+      joins_gelus_(options.joins_gelus),
       attention_(load_cudnn(), options.attention),
       convolutions_(load_cudnn(), options.cudnn_convolutions),
       done_(make_event()) {

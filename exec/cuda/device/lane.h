@@ -38,6 +38,7 @@ class Lane {
         int multiprocessors = 0;  ///< of the whole device
         CudnnAttention::Options attention{};
         bool cudnn_convolutions = true;  ///< false: convolutions by our own kernels
+        bool joins_gelus = true;         ///< false: GELUs by our own kernels, not in products
     };
     /// The part and `memory` outlive it.
     Lane(const Place& place, DeviceMemory& memory, const Options& options);
@@ -47,6 +48,8 @@ class Lane {
 
     CommandList& list() { return queue_.list(); }
     Products& products() { return products_; }
+    /// True if a GELU may be part of a product.
+    bool joins_gelus() const { return joins_gelus_; }
     CudnnAttention& attention() { return attention_; }
     CudnnConvolutions& convolutions() { return convolutions_; }
 
@@ -95,6 +98,7 @@ class Lane {
     DeviceMemory& memory_;
     Owned<std::byte*, cudaFree> products_workspace_;  ///< cuBLAS's, beside the memory of the ranks
     Products products_;
+    bool joins_gelus_;
     CudnnAttention attention_;
     CudnnConvolutions convolutions_;
     Staging staging_;

@@ -35,6 +35,18 @@ void set(const MatmulDesc& operation, cublasLtMatmulDescAttributes_t attribute, 
         cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)));
 }
 
+cublasLtEpilogue_t epilogue_of(const Product& product) {
+    switch (product.epilogue) {
+        case Product::Epilogue::Gelu:
+            return product.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+        case Product::Epilogue::GeluGradient:
+            return CUBLASLT_EPILOGUE_DGELU;
+        case Product::Epilogue::None:
+            break;
+    }
+    return product.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 MatmulDesc make_operation(const Product& product, int multiprocessors) {
     cublasLtMatmulDesc_t made = nullptr;
     PIPETWIN_CUBLAS_CHECK(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -42,9 +54,10 @@ MatmulDesc make_operation(const Product& product, int multiprocessors) {
     const auto transposed = [](bool yes) { return yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
     set(operation, CUBLASLT_MATMUL_DESC_TRANSA, transposed(product.b_transposed));
     set(operation, CUBLASLT_MATMUL_DESC_TRANSB, transposed(product.a_transposed));
-    set(operation,
-        CUBLASLT_MATMUL_DESC_EPILOGUE,
-        product.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product));
+    if (product.epilogue != Product::Epilogue::None) {
+        set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{product.n});
+    }
     if (product.has_bias) {
         set(operation,
             CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
@@ -112,6 +125,7 @@ struct Products::Impl {
     void* workspace = nullptr;
     int multiprocessors = 0;
     std::vector<Known> known;
+    std::vector<Product> unknown;  ///< that `number_if_known` has asked for in vain
 };
 
 Products::Impl::Known Products::Impl::describe(const Product& product) const {
@@ -127,6 +141,9 @@ Products::Impl::Known Products::Impl::describe(const Product& product) const {
                .algorithm = {}};
     if (product.has_bias) {  // the heuristic reads its alignment only
         set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, workspace);
+    }
+    if (product.epilogue != Product::Epilogue::None) {
+        set(made.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, workspace);
     }
     return made;
 }
@@ -191,10 +208,27 @@ int Products::number_of(const Product& product) {
     return impl_->add(std::move(made), algorithms.front());
 }
 
+std::optional<int> Products::number_if_known(const Product& product) {
+    if (std::ranges::find(impl_->unknown, product) != impl_->unknown.end()) {
+        return std::nullopt;
+    }
+    try {
+        return number_of(product);
+    } catch (const CudaFailure&) {
+        impl_->unknown.push_back(product);
+        return std::nullopt;
+    }
+}
+
 cudaError_t Products::multiply(int number, const Operands& operands, cudaStream_t stream) {
     const Impl::Known& known = impl_->known.at(as_index(number));
     if (known.product.has_bias) {
         set(known.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+    }
+    if (known.product.epilogue != Product::Epilogue::None) {
+        set(known.operation,
+            CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+            known.product.epilogue == Product::Epilogue::Gelu ? operands.aux_out : operands.aux_in);
     }
     const float one = 1;
     const float beta = known.product.adds ? 1 : 0;

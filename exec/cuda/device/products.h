@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <cuda_runtime_api.h>
 
@@ -22,6 +23,14 @@ struct Product {
     Real result = Real::F32;    ///< of c and d
     bool has_bias = false;      ///< a row of `result`'s type is added to every row of d
     bool adds = false;          ///< c is there; it may be d
+    /// What is done to the sum s = a b + c and the bias before it is stored, with the tanh form of
+    /// GELU and a matrix `aux` of the result's shape and type.
+    enum class Epilogue : std::uint8_t {
+        None,
+        Gelu,         ///< aux = s, d = gelu(s)
+        GeluGradient  ///< d = s gelu'(aux)
+    };
+    Epilogue epilogue = Epilogue::None;
 
     bool operator==(const Product&) const = default;
 };
@@ -50,6 +59,10 @@ class Products {
     /// The number of a product, for `multiply`. Throws CudaFailure where cuBLASLt knows no way.
     int number_of(const Product& product);
 
+    /// The number of a product with an epilogue; none where cuBLASLt knows no way, which depends on
+    /// the product, the device and the version alone.
+    std::optional<int> number_if_known(const Product& product);
+
     /// Addresses on the device. `c` null where the product does not add; `bias` null where it has
     /// none.
     struct Operands {
@@ -58,6 +71,8 @@ class Products {
         const void* c = nullptr;
         const void* bias = nullptr;
         void* d = nullptr;
+        void* aux_out = nullptr;       ///< of Epilogue::Gelu
+        const void* aux_in = nullptr;  ///< of Epilogue::GeluGradient
     };
     /// Computes a product; `number` is from `number_of`. Throws CudaFailure. Returns success: it is
     /// called by a CommandList.

@@ -32,20 +32,42 @@ __device__ __forceinline__ Normal normal(float x) {
     return {x < 0.0F ? tail : 1.0F - tail, 0.398942280F * e};
 }
 
+/// F(x) and F(x) + x F'(x) of a GELU x F(x).
+struct AtGelu {
+    float distribution;
+    float slope;
+};
+
+template <Gelu form>
+__device__ __forceinline__ AtGelu at_gelu(float x) {
+    if constexpr (form == Gelu::Exact) {
+        const Normal at = normal(x);
+        return {at.distribution, at.distribution + x * at.density};
+    }
+    // As in exec/cpu/vector_math.h: with t = |x| and z = 2 sqrt(2 / pi) (t + 0.044715 t^3) the tail
+    // is exp(-z) / (1 + exp(-z)).
+    const float size = fabsf(x);
+    const float t = size > 10.0F ? 10.0F : size;
+    const float e = __expf(-t * (1.59576912F + 0.0713548163F * (t * t)));
+    const float share = __fdividef(1.0F, 1.0F + e);
+    const float tail = e * share;
+    const float rise = t * (1.59576912F + 0.214064449F * (t * t)) * (tail * share);
+    return x < 0.0F ? AtGelu{tail, tail - rise} : AtGelu{share, share + rise};
+}
+
 struct Sum {
     static constexpr bool binary = true;
     __device__ float operator()(float a, float b) const { return a + b; }
 };
-struct Gelu {
+template <Gelu form>
+struct GeluForward {
     static constexpr bool binary = false;
-    __device__ float operator()(float x, float) const { return x * normal(x).distribution; }
+    __device__ float operator()(float x, float) const { return x * at_gelu<form>(x).distribution; }
 };
+template <Gelu form>
 struct GeluBackward {
     static constexpr bool binary = true;
-    __device__ float operator()(float x, float dy) const {
-        const Normal at = normal(x);
-        return dy * (at.distribution + x * at.density);
-    }
+    __device__ float operator()(float x, float dy) const { return dy * at_gelu<form>(x).slope; }
 };
 
 // y = f(a, b), element by element; y may be a or b. `pack` elements at once, and the few that are
@@ -357,13 +379,22 @@ cudaError_t lay_out(Real real,
 }
 
 cudaError_t gelu_forward(
-    Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream) {
-    return elementwise<Gelu>(real, size, x, nullptr, y, stream);
+    Real real, Gelu form, std::int64_t size, const void* x, void* y, cudaStream_t stream) {
+    return form == Gelu::Tanh
+               ? elementwise<GeluForward<Gelu::Tanh>>(real, size, x, nullptr, y, stream)
+               : elementwise<GeluForward<Gelu::Exact>>(real, size, x, nullptr, y, stream);
 }
 
-cudaError_t gelu_backward(
-    Real real, std::int64_t size, const void* x, const void* dy, void* dx, cudaStream_t stream) {
-    return elementwise<GeluBackward>(real, size, x, dy, dx, stream);
+cudaError_t gelu_backward(Real real,
+                          Gelu form,
+                          std::int64_t size,
+                          const void* x,
+                          const void* dy,
+                          void* dx,
+                          cudaStream_t stream) {
+    return form == Gelu::Tanh
+               ? elementwise<GeluBackward<Gelu::Tanh>>(real, size, x, dy, dx, stream)
+               : elementwise<GeluBackward<Gelu::Exact>>(real, size, x, dy, dx, stream);
 }
 
 cudaError_t swiglu_forward(

@@ -68,11 +68,20 @@ cudaError_t lay_out(Real real,
                     void* y,
                     cudaStream_t stream);
 
-/// y = x Phi(x), Phi the normal distribution; y may be x.
-cudaError_t gelu_forward(Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream);
-/// dx = dy (Phi(x) + x phi(x)); dx may be x or dy.
-cudaError_t gelu_backward(
-    Real real, std::int64_t size, const void* x, const void* dy, void* dx, cudaStream_t stream);
+/// The formula of a GELU: with the normal distribution, or with its approximation by tanh.
+enum class Gelu : std::uint8_t { Exact, Tanh };
+
+/// y = x F(x), F the distribution of the form; y may be x.
+cudaError_t gelu_forward(
+    Real real, Gelu form, std::int64_t size, const void* x, void* y, cudaStream_t stream);
+/// dx = dy (F(x) + x F'(x)); dx may be x or dy.
+cudaError_t gelu_backward(Real real,
+                          Gelu form,
+                          std::int64_t size,
+                          const void* x,
+                          const void* dy,
+                          void* dx,
+                          cudaStream_t stream);
 
 /// y = v g / (1 + exp(-g)) for rows of x (rows, 2 width) = g | v; y (rows, width).
 cudaError_t swiglu_forward(

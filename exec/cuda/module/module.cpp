@@ -143,7 +143,8 @@ void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** d
             .multiprocessors = properties.multiProcessorCount,
             .attention = {.compute_capability = properties.major * 10 + properties.minor,
                           .wanted = request.own_attention == 0},
-            .cudnn_convolutions = request.own_convolutions == 0};
+            .cudnn_convolutions = request.own_convolutions == 0,
+            .joins_gelus = request.own_gelu == 0};
         made.push_back(
             std::make_unique<CudaDevice>(request.device, memory, std::move(part), options));
     }

@@ -16,7 +16,7 @@ class GpuTraffic;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 12;
+inline constexpr int pipetwin_cuda_interface = 13;
 
 /// Versions of the libraries that the module uses.
 struct PipetwinCudaVersions {
@@ -44,6 +44,7 @@ struct PipetwinCudaRequest {
     int graphs;               ///< not 0: repeated calls become CUDA graphs
     int own_attention;        ///< not 0: attention by our own kernels, even where cuDNN has a plan
     int own_convolutions;     ///< not 0: likewise for convolutions
+    int own_gelu;             ///< not 0: GELU by our own kernels, not in cuBLASLt's products
     std::int64_t memory_bytes;
 };
 

@@ -415,7 +415,8 @@ constexpr std::string_view gpt_sizes =
     "--max-position-embeddings 8 --vocab-size 32 --make-vocab-size-divisible-by 1 "
     "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 ";
 constexpr std::string_view gpt_training =
-    "--untie-embeddings-and-output-weights --clip-grad 0 --hidden-dropout 0 --attention-dropout 0";
+    "--no-bias-gelu-fusion --untie-embeddings-and-output-weights --clip-grad 0 --hidden-dropout 0 "
+    "--attention-dropout 0";
 
 TEST_F(Exchange, MegatronsFlagsSayWhatLayersRecomputeAndWhatReplicasShare) {
     const std::string gpt = file("gpt.toml", gpt_scenario);
@@ -561,10 +562,11 @@ TEST_F(Exchange, MegatronsFlagsBecomeAScenarioAndComeBack) {
     const std::string fragment = written({"import", "megatron", file("train.sh", script)});
     EXPECT_THAT(fragment, HasSubstr("# without effect on a prediction: --lr\n"));
     // Megatron's own defaults: tied ends, dropout, a clipped norm; two devices of eight each.
-    EXPECT_THAT(fragment,
-                AllOf(HasSubstr("feed_forward = 256\ntied = true\ndropout = 0.1\n"),
-                      HasSubstr("precision = \"bf16\"\nclip_norm = 1\n"),
-                      HasSubstr("micro_batches = 2\ndata_parallel = 4\n")));
+    EXPECT_THAT(
+        fragment,
+        AllOf(HasSubstr("feed_forward = 256\ntied = true\ndropout = 0.1\ngelu = \"tanh\"\n"),
+              HasSubstr("precision = \"bf16\"\nclip_norm = 1\n"),
+              HasSubstr("micro_batches = 2\ndata_parallel = 4\n")));
     const std::string flags = written({"export", "megatron-flags", file("pasted.toml", fragment)});
     EXPECT_EQ(flags,
               "--num-layers 8 --hidden-size 64 --ffn-hidden-size 256 --num-attention-heads 4 "

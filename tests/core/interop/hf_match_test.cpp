@@ -221,9 +221,23 @@ TEST_F(HfMatches, ConfigJsonSaysWhatNoShapeDoes) {
     const std::string text = refusal().text();
     EXPECT_THAT(text, HasSubstr("config.json: activation_function: \"relu\", expected \"gelu\""));
     EXPECT_THAT(text, HasSubstr("config.json: layer_norm_epsilon: 1e-06, expected 1e-05"));
+}
 
-    write_config(testing::with(gpt2_config(), {{"activation_function", "gelu_new"}}).dump());
-    EXPECT_THAT(match().notes.at(0), HasSubstr("logits differ by about a thousandth"));
+TEST_F(HfMatches, BothFormsOfGeluHaveSeveralWords) {
+    ScenarioParts::ModelPart by_tanh = small_model();
+    by_tanh.gpt.gelu = GeluForm::Tanh;
+    for (const char* const word : {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}) {
+        write_config(testing::with(gpt2_config(), {{"activation_function", word}}).dump());
+        EXPECT_THAT(match(by_tanh).notes, IsEmpty());
+        const Error error = refusal();
+        EXPECT_EQ(error.text(),
+                  "config.json: activation_function (its form of GELU): \"tanh\", but model.gelu = "
+                  "\"exact\"");
+        EXPECT_EQ(error.hint(), "as the folder's model is, set model.gelu = \"tanh\"");
+    }
+    write_config(testing::with(gpt2_config(), {{"activation_function", "gelu"}}).dump());
+    EXPECT_THAT(match().notes, IsEmpty());
+    EXPECT_EQ(refusal(by_tanh).hint(), "as the folder's model is, set model.gelu = \"exact\"");
 }
 
 TEST_F(HfMatches, AnotherFamilyIsRefused) {
@@ -342,6 +356,7 @@ TEST(HfTrainable, WhatIsPrintedIsRead) {
         ScenarioParts::ModelPart model = small_model();
         model.gpt.tied = tied;
         model.gpt.dropout = 0.25;
+        model.gpt.gelu = tied ? GeluForm::Tanh : GeluForm::Exact;
         const HfTrainable read = parse_hf_trainable(print_hf_config(model, "bfloat16"), "it");
         EXPECT_EQ(read.model, model);
         EXPECT_EQ(read.precision, "bf16");
@@ -454,9 +469,10 @@ TEST(HfTrainable, ReadsThePublishedGpt2) {
                         .vocabulary = 50257,
                         .feed_forward = 3072,
                         .tied = true,
-                        .dropout = 0.1}));
+                        .dropout = 0.1,
+                        .gelu = GeluForm::Tanh}));
     EXPECT_THAT(read.lacks, IsEmpty());
-    EXPECT_EQ(read.notes.size(), 2U);  // the approximated GELU, and dropout of attention
+    EXPECT_EQ(read.notes.size(), 1U);  // dropout of attention
 }
 
 }  // namespace hf_match_test

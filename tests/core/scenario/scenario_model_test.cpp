@@ -45,6 +45,78 @@ layer = [{type = "embedding", outputs = 8, context = 4}, {type = "attention", he
     EXPECT_EQ(scenario_model(s).layer(0).parameter_count, 256 * 8 + 4 * 8);
 }
 
+TEST(Gelus, HaveAnExactFormAndThatOfTanh) {
+    struct Case {
+        std::string_view text;
+        std::size_t unit;
+        std::size_t inner;  ///< of the unit's layers the GELU
+    };
+    for (const Case& one : {Case{R"([model]
+kind = "gpt"
+layers = 1
+d_model = 8
+heads = 2
+context = 4
+gelu = "tanh"
+)",
+                                 2,
+                                 2},
+                            Case{R"([model]
+kind = "translation"
+layers = 1
+d_model = 8
+heads = 2
+source_context = 4
+target_context = 4
+activation = "gelu"
+gelu = "tanh"
+)",
+                                 4,
+                                 2},
+                            Case{R"([model]
+kind = "layers"
+input = 4
+layer = [{type = "sequence", layer = [{type = "gelu", approximate = "tanh"}]},
+         {type = "cross_entropy"}]
+)",
+                                 0,
+                                 0}}) {
+        const auto gelu_of = [&one](const Scenario& s) {
+            return scenario_model(s).layer(static_cast<int>(one.unit)).spec.inner.at(one.inner);
+        };
+        const Scenario s = parse(one.text);
+        EXPECT_EQ(gelu_of(s).type, LayerType::Gelu);
+        EXPECT_EQ(gelu_of(s).gelu, GeluForm::Tanh);
+        EXPECT_EQ(parse(print_scenario(s)), s);
+        for (const auto& [written, exact] : {std::pair{"gelu = \"tanh\"", "gelu = \"exact\""},
+                                             {"approximate = \"tanh\"", "approximate = \"none\""},
+                                             {"gelu = \"tanh\"", ""}}) {
+            if (one.text.find(written) == std::string_view::npos) {
+                continue;
+            }
+            std::string text(one.text);
+            text.replace(text.find(written), std::string_view(written).size(), exact);
+            EXPECT_EQ(gelu_of(parse(text)).gelu, GeluForm::Exact);
+            EXPECT_EQ(parse(print_scenario(parse(text))), parse(text));
+        }
+    }
+}
+
+TEST(Gelus, OfAnotherFormOrOfNoGeluAreRefused) {
+    expect_refused(
+        {{gpt, "gelu = \"sigmoid\"", "model.gelu = \"sigmoid\", expected one of exact, tanh"},
+         {"[model]\nkind = \"layers\"\ninput = 4\n",
+          "layer = [{type = \"gelu\", approximate = \"exact\"}]",
+          "layer[0].approximate = \"exact\", expected one of none, tanh"},
+         {"[model]\nkind = \"layers\"\ninput = 4\n",
+          "layer = [{type = \"relu\", approximate = \"tanh\"}]",
+          "unknown key 'approximate'"}});
+    expect_refused({{testing::translation,
+                     "gelu = \"tanh\"",
+                     "model.gelu = \"tanh\", expected no such key beside activation = \"relu\""}},
+                   "activation = \"gelu\"");
+}
+
 // A plan needs no more than the sizes, and scenario.toml of a run folder means the same.
 TEST(ImageModels, AreBuiltFromTheirSizes) {
     struct Case {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 #include <numeric>
 #include <vector>
 
@@ -62,7 +63,35 @@ TEST(Normal, IsExactFarOutAndHandsOnWhatIsNotANumber) {
     EXPECT_TRUE(std::isnan(normal_distribution(std::nanf(""))));
 }
 
-/// The double version is checked against the slope between two values of x Phi(x).
+/// The formula as it is published; the double version is checked against it.
+TEST(TanhDistribution, IsCloseToTheExactOne) {
+    double worst = 0;
+    double worst_exact = 0;
+    over(-14.0F, 14.0F, [&](float at) {
+        const auto x = static_cast<double>(at);
+        const double cubic = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+        const double exact = 0.5 * (1 + std::tanh(cubic));
+        worst = std::max(worst, std::fabs(static_cast<double>(tanh_gelu(at).distribution) - exact));
+        worst_exact = std::max(worst_exact, std::fabs(tanh_gelu(x).distribution - exact));
+    });
+    EXPECT_LT(worst, 2e-7);
+    EXPECT_LT(worst_exact, 1e-15);
+}
+
+TEST(TanhDistribution, IsExactFarOutAndHandsOnWhatIsNotANumber) {
+    EXPECT_EQ(tanh_gelu(0.0F).distribution, 0.5F);
+    EXPECT_EQ(tanh_gelu(0.0).distribution, 0.5);
+    for (const double far : {1e2, 1e13, 1e30, 1e160, std::numeric_limits<double>::infinity()}) {
+        const auto at = static_cast<float>(std::min(far, 1e38));
+        EXPECT_EQ(tanh_gelu(at).distribution, 1.0F) << far;
+        EXPECT_LT(tanh_gelu(-at).distribution, 1e-37F) << far;
+        EXPECT_EQ(tanh_gelu(far).distribution, 1.0) << far;
+        EXPECT_EQ(tanh_gelu(-far).distribution, 0.0) << far;
+    }
+    EXPECT_TRUE(std::isnan(tanh_gelu(std::nanf("")).distribution));
+}
+
+/// Each double version is checked against the slope between two values of x times its distribution.
 TEST(Gelu, SlopeIsCloseToTheExactOne) {
     double worst = 0;
     double worst_exact = 0;
@@ -79,6 +108,28 @@ TEST(Gelu, SlopeIsCloseToTheExactOne) {
     EXPECT_LT(worst_exact, 1e-9);
     EXPECT_EQ(gelu_slope(0.0F), 0.5F);
     EXPECT_TRUE(std::isnan(gelu_slope(std::nanf(""))));
+}
+
+TEST(Gelu, SlopeOfTheTanhFormIsCloseToTheExactOne) {
+    double worst = 0;
+    double worst_exact = 0;
+    over(-14.0F, 14.0F, [&](float at) {
+        const auto x = static_cast<double>(at);
+        const double exact = tanh_gelu(x).slope;
+        worst = std::max(worst, std::fabs(static_cast<double>(tanh_gelu(at).slope) - exact));
+        constexpr double h = 1e-5;
+        const double difference =
+            (x + h) * tanh_gelu(x + h).distribution - (x - h) * tanh_gelu(x - h).distribution;
+        worst_exact = std::max(worst_exact, std::fabs(difference / (2 * h) - exact));
+    });
+    EXPECT_LT(worst, 3e-7);
+    EXPECT_LT(worst_exact, 1e-9);
+    EXPECT_EQ(tanh_gelu(0.0F).slope, 0.5F);
+    for (const float far : {100.0F, 1e13F, 1e30F}) {
+        EXPECT_EQ(tanh_gelu(far).slope, 1.0F);
+        EXPECT_NEAR(tanh_gelu(-far).slope, 0.0F, 1e-6F);
+    }
+    EXPECT_TRUE(std::isnan(tanh_gelu(std::nanf("")).slope));
 }
 
 TEST(LaneSums, ReachEveryElementForEveryLength) {

@@ -221,6 +221,8 @@ std::vector<Case> image_cases() {
 std::vector<Case> text_cases() {
     const LayerSpec norm = simple(LayerType::LayerNorm);
     const LayerSpec gelu = simple(LayerType::Gelu);
+    LayerSpec tanh_gelu = gelu;
+    tanh_gelu.gelu = GeluForm::Tanh;
     const LayerSpec loss = simple(LayerType::CrossEntropy);
     const SampleShape ids{.token_ids = true, .positions = 5, .width = 0};
     return {
@@ -351,6 +353,7 @@ std::vector<Case> text_cases() {
          numbers(4, 5),
          testing::naive_linear},
         {"Gelu", gelu, numbers(2, 19), 2, numbers(2, 19), testing::naive_gelu},
+        {"GeluByTanh", tanh_gelu, numbers(2, 19), 2, numbers(2, 19), testing::naive_gelu},
         {"AttentionOneHead",
          attention_spec(1),
          numbers(4, 3),
@@ -505,7 +508,7 @@ std::vector<Case> text_cases() {
          2,
          numbers(5, 8)},
         {"GptFeedForward",
-         group(LayerType::Residual, {norm, linear_spec(32), gelu, linear_spec(8)}),
+         group(LayerType::Residual, {norm, linear_spec(32), tanh_gelu, linear_spec(8)}),
          numbers(5, 8),
          2,
          numbers(5, 8)},

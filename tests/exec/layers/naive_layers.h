@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <complex>
+#include <numbers>
 #include <vector>
 
 #include "tests/exec/layers/layer_run.h"
@@ -199,7 +200,11 @@ inline Numbers naive_linear(const NaiveInput& in) {
 inline Numbers naive_gelu(const NaiveInput& in) {
     Numbers y;
     for (const double x : in.x) {
-        y.push_back(0.5 * x * (1 + std::erf(x / std::sqrt(2.0))));
+        const double odd =
+            in.spec.gelu == GeluForm::Tanh
+                ? std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * std::pow(x, 3)))
+                : std::erf(x / std::sqrt(2.0));
+        y.push_back(0.5 * x * (1 + odd));
     }
     return y;
 }

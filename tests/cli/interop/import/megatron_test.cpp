@@ -391,6 +391,20 @@ TEST_F(ImportMegatron, ASequenceOfOneDeviceIsNotDivided) {
     EXPECT_EQ(pipetwin({"simulate", path("x.toml"), "--set", between_nodes}).code, 0);
 }
 
+/// The bias and GELU that Megatron fuses by default are those of tanh.
+TEST_F(ImportMegatron, TheFormOfGeluIsReadAndComesBack) {
+    const std::string gpt =
+        "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 128 "
+        "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 8 ";
+    const std::string by_tanh = "gelu = \"tanh\"\n";
+    EXPECT_THAT(fragment(gpt), HasSubstr(by_tanh));
+    EXPECT_THAT(fragment(gpt + "--no-bias-gelu-fusion --openai-gelu"), HasSubstr(by_tanh));
+    EXPECT_THAT(fragment(gpt + "--no-bias-gelu-fusion"), Not(HasSubstr("gelu")));
+    ASSERT_EQ(pipetwin({"export", "megatron-flags", path("x.toml"), "--out", path("flags")}).code,
+              0);
+    EXPECT_THAT(content_of(path("flags")), HasSubstr("--no-bias-gelu-fusion"));
+}
+
 /// Measured costs of a gpt do not tell core attention from the rest: such a fragment would not
 /// simulate, so the model becomes a profile.
 TEST_F(ImportMegatron, SelectiveRecomputeNeedsCostsOfCoreAttention) {
@@ -542,6 +556,7 @@ bool is_key_of_a_fragment(const std::string& table, std::string_view key) {
           "feed_forward",
           "tied",
           "dropout",
+          "gelu",
           "file"}},
         {"training", {"batch", "precision", "optimizer", "clip_norm", "gradients"}},
         {"pipeline",

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <optional>
 #include <vector>
 
 #include "exec/cuda/device/products.h"
@@ -24,6 +27,20 @@ void put(void* to, std::int64_t index, Real real, float value) {
     }
 }
 
+struct AtGelu {
+    float distribution;
+    float slope;
+};
+
+/// F(x) = (1 + tanh(v)) / 2 and F(x) + x F'(x).
+AtGelu at_gelu(float x) {
+    const float root = std::sqrt(2 / std::numbers::pi_v<float>);
+    const float odd = std::tanh(root * (x + 0.044715F * x * x * x));
+    const float distribution = 0.5F * (1 + odd);
+    const float density = 0.5F * root * (1 + 3 * 0.044715F * x * x) * (1 - odd * odd);
+    return {distribution, distribution + x * density};
+}
+
 // As an algorithm would that divides the sums, one that suits so many multiprocessors: what is told
 // another number gets other bits.
 void multiply_now(const Product& p, const Products::Operands& o, int multiprocessors) {
@@ -41,6 +58,12 @@ void multiply_now(const Product& p, const Products::Operands& o, int multiproces
             float sum = part(0, middle) + part(middle, p.k);
             sum += p.has_bias ? number_at(o.bias, j, p.result) : 0;
             sum += p.adds ? number_at(o.c, i * p.n + j, p.result) : 0;
+            if (p.epilogue == Product::Epilogue::Gelu) {
+                put(o.aux_out, i * p.n + j, p.result, sum);
+                sum *= at_gelu(sum).distribution;
+            } else if (p.epilogue == Product::Epilogue::GeluGradient) {
+                sum *= at_gelu(number_at(o.aux_in, i * p.n + j, p.result)).slope;
+            }
             put(o.d, i * p.n + j, p.result, sum);
         }
     }
@@ -66,6 +89,10 @@ int Products::number_of(const Product& product) {
         impl_->known.push_back(product);
     }
     return static_cast<int>(number);
+}
+
+std::optional<int> Products::number_if_known(const Product& product) {
+    return number_of(product);
 }
 
 cudaError_t Products::multiply(int number, const Operands& operands, cudaStream_t stream) {

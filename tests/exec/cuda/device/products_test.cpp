@@ -1,6 +1,9 @@
 #include "exec/cuda/device/products.h"
 
+#include <cmath>
 #include <functional>
+#include <numbers>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,6 +24,7 @@ class Problem {
           b_({product.factors}, std::int64_t{product.k} * product.n),
           bias_({product.result}, product.n),
           d_({product.result}, std::int64_t{product.m} * product.n),
+          aux_({product.result}, std::int64_t{product.m} * product.n),
           numbers_of_a_(rounded(product.factors, random_numbers(10'007, 1))),
           numbers_of_b_(rounded(product.factors, random_numbers(10'009, 2))),
           numbers_of_c_(rounded(product.result, random_numbers(10'037, 3))),
@@ -33,11 +37,16 @@ class Problem {
     /// In place: c is d, which holds numbers before.
     void multiply(Products& products, int number) {
         d_.repeat(numbers_of_c_);
+        if (product_.epilogue == Product::Epilogue::GeluGradient) {
+            aux_.repeat(numbers_of_c_);
+        }
         const Products::Operands operands{.a = a_.data(),
                                           .b = b_.data(),
                                           .c = product_.adds ? d_.data() : nullptr,
                                           .bias = product_.has_bias ? bias_.data() : nullptr,
-                                          .d = d_.data()};
+                                          .d = d_.data(),
+                                          .aux_out = aux_.data(),
+                                          .aux_in = aux_.data()};
         EXPECT_EQ(products.multiply(number, operands, nullptr), cudaSuccess);
     }
 
@@ -49,14 +58,24 @@ class Problem {
                              : product_.factors == Real::BF16 ? 1e-4
                                                               : 1e-5;
         const Numbers found = d();
+        const bool makes_aux = product_.epilogue == Product::Epilogue::Gelu;
+        const Numbers of_aux = makes_aux ? aux_.numbers() : Numbers{};
         Numbers sampled;
         Numbers expected;
+        Numbers sampled_aux;
+        Numbers expected_aux;
         const std::int64_t stride = std::max<std::int64_t>(1, product_.n * product_.m / 1000);
         for (std::int64_t at = 0; at < std::int64_t{product_.m} * product_.n; at += stride) {
             sampled.push_back(found[index(at)]);
-            expected.push_back(exact(at / product_.n, at % product_.n));
+            const double sum = exact(at / product_.n, at % product_.n);
+            expected.push_back(static_cast<float>(at_end(sum, at)));
+            if (makes_aux) {
+                sampled_aux.push_back(of_aux[index(at)]);
+                expected_aux.push_back(static_cast<float>(sum));
+            }
         }
         EXPECT_TRUE(close(sampled, expected, bound));
+        EXPECT_TRUE(close(sampled_aux, expected_aux, bound));
     }
 
   private:
@@ -66,18 +85,35 @@ class Problem {
     double b(std::int64_t k, std::int64_t j) const {
         return at(numbers_of_b_, product_.b_transposed ? j * product_.k + k : k * product_.n + j);
     }
-    float exact(std::int64_t i, std::int64_t j) const {
+    /// What the epilogue makes of number `i` of the sums.
+    double at_end(double sum, std::int64_t i) const {
+        // GELU is x F(x), F(x) = (1 + tanh(root (x + 0.044715 x^3))) / 2.
+        const double root = std::sqrt(2 / std::numbers::pi);
+        const auto tanh_of = [root](double x) {
+            return std::tanh(root * (x + 0.044715 * x * x * x));
+        };
+        if (product_.epilogue == Product::Epilogue::Gelu) {
+            return 0.5 * sum * (1 + tanh_of(sum));
+        }
+        if (product_.epilogue == Product::Epilogue::GeluGradient) {
+            const double x = at(numbers_of_c_, i);
+            const double odd = tanh_of(x);
+            return sum * 0.5 * (1 + odd + x * root * (1 + 3 * 0.044715 * x * x) * (1 - odd * odd));
+        }
+        return sum;
+    }
+    double exact(std::int64_t i, std::int64_t j) const {
         double sum = product_.has_bias ? at(numbers_of_bias_, j) : 0;
         sum += product_.adds ? at(numbers_of_c_, i * product_.n + j) : 0;
         for (std::int64_t k = 0; k < product_.k; ++k) {
             sum += b(k, j) * at(numbers_of_a_,
                                 product_.a_transposed ? k * product_.m + i : i * product_.k + k);
         }
-        return static_cast<float>(sum);
+        return sum;
     }
 
     Product product_;
-    Operand a_, b_, bias_, d_;
+    Operand a_, b_, bias_, d_, aux_;
     Numbers numbers_of_a_, numbers_of_b_, numbers_of_c_, numbers_of_bias_;
 };
 
@@ -142,7 +178,7 @@ void for_every_size(Real real, const std::function<void(const Product&)>& call) 
     }
 }
 
-class CudaProducts : public ::testing::TestWithParam<Real> {
+class CudaProductsWithGelu : public ::testing::Test {
   protected:
     void SetUp() override {  // not before: there may be no device
         workspace_.emplace(Products::workspace_bytes);
@@ -154,6 +190,8 @@ class CudaProducts : public ::testing::TestWithParam<Real> {
     std::optional<DeviceArray<std::byte>> workspace_;
     std::optional<Products> products_;
 };
+
+class CudaProducts : public CudaProductsWithGelu, public ::testing::WithParamInterface<Real> {};
 INSTANTIATE_TEST_SUITE_P(Reals,
                          CudaProducts,
                          ::testing::Values(Real::F32, Real::BF16),
@@ -170,6 +208,43 @@ TEST_P(CudaProducts, AreThoseOfTheFormulaEveryTimeWithTheSameBits) {
         problem.multiply(products(), number);
         EXPECT_EQ(problem.d(), once);
     });
+}
+
+// Those of a GELU between two linear layers, whose outputs are whole eights.
+TEST_F(CudaProductsWithGelu, AreThoseOfTheFormulaEveryTimeWithTheSameBits) {
+    std::vector<LinearSize> sizes{{5, 3, 8}, {33, 24, 16}, {64, 40, 24}};
+    if (is_fast()) {
+        sizes.push_back({16384, 768, 3072});
+    }
+    for (const LinearSize& size : sizes) {
+        const Product plain{.m = size.rows,
+                            .n = size.outputs,
+                            .k = size.inputs,
+                            .factors = Real::BF16,
+                            .result = Real::BF16,
+                            .epilogue = Product::Epilogue::Gelu};
+        Product with_bias = plain;
+        with_bias.has_bias = true;
+        Product gradient = plain;
+        gradient.b_transposed = true;
+        gradient.epilogue = Product::Epilogue::GeluGradient;
+        for (const Product& product : {plain, with_bias, gradient}) {
+            SCOPED_TRACE(fmt::format("{} rows, {} to {}, bias {}",
+                                     size.rows,
+                                     size.inputs,
+                                     size.outputs,
+                                     product.has_bias));
+            const std::optional<int> number = products().number_if_known(product);
+            ASSERT_TRUE(number.has_value());
+            EXPECT_EQ(products().number_if_known(product), number);
+            Problem problem(product);
+            problem.multiply(products(), *number);
+            problem.expect_right();
+            const Numbers once = problem.d();
+            problem.multiply(products(), *number);
+            EXPECT_EQ(problem.d(), once);
+        }
+    }
 }
 
 }  // namespace products_test

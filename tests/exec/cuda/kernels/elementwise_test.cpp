@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "exec/cuda/device/real_of.h"
@@ -222,27 +223,61 @@ TEST_P(CudaElementwise, SwiGluOfGatesFarFromZeroHasNoNan) {
 }
 
 TEST_P(CudaElementwise, GeluAndItsGradient) {
-    for (const std::int64_t size : {0, 1, 7, 8, 999, 4096}) {
-        SCOPED_TRACE(size);
-        Numbers x = random(size, 1);
-        std::for_each(x.begin(), x.end(), [](float& value) { value *= 4; });  // the tails, too
-        const Numbers dy = random(size, 2);
-        Numbers y(index(size));
-        Numbers dx(index(size));
-        cpu().gelu_forward(view(std::as_const(x), 1, size), view(y, 1, size));
-        cpu().gelu_backward(view(std::as_const(x), 1, size), view(dy, 1, size), view(dx, 1, size));
+    for (const auto& [form, of_cpu] :
+         {std::pair{Gelu::Exact, GeluForm::Exact}, {Gelu::Tanh, GeluForm::Tanh}}) {
+        for (const std::int64_t size : {0, 1, 7, 8, 999, 4096}) {
+            SCOPED_TRACE(size);
+            Numbers x = random(size, 1);
+            std::for_each(x.begin(), x.end(), [](float& value) { value *= 4; });  // the tails, too
+            const Numbers dy = random(size, 2);
+            Numbers y(index(size));
+            Numbers dx(index(size));
+            const exec::ConstView from = view(std::as_const(x), 1, size);
+            cpu().gelu_forward(of_cpu, from, view(y, 1, size));
+            cpu().gelu_backward(of_cpu, from, view(dy, 1, size), view(dx, 1, size));
+            const Numbers found = run([&] {
+                const Operand of_x(way(), x);
+                const Operand of_dy(way(), dy);
+                const Operand to(way(), size);
+                expect_ok(gelu_forward(real(), form, size, of_x.data(), to.data(), nullptr));
+                expect_ok(gelu_backward(  // in place
+                    real(),
+                    form,
+                    size,
+                    of_x.data(),
+                    of_dy.data(),
+                    of_x.data(),
+                    nullptr));
+                return joined({to.numbers(), of_x.numbers()});
+            });
+            const std::vector<Numbers> parts = split(found, {size, size});
+            EXPECT_TRUE(close(parts[0], y, way().bound()));
+            EXPECT_TRUE(close(parts[1], dx, way().bound()));
+        }
+    }
+}
+
+// The cube of numbers of this size is infinite; what they are multiplied with is not.
+TEST_P(CudaElementwise, GeluOfNumbersFarFromZeroIsTheirPositivePart) {
+    const Numbers x{-1e30F, -1e13F, -100, 100, 1e13F, 1e30F};
+    const Numbers dy(x.size(), 1);
+    const auto size = static_cast<std::int64_t>(x.size());
+    for (const Gelu form : {Gelu::Exact, Gelu::Tanh}) {
         const Numbers found = run([&] {
             const Operand of_x(way(), x);
             const Operand of_dy(way(), dy);
-            const Operand to(way(), size);
-            expect_ok(gelu_forward(real(), size, of_x.data(), to.data(), nullptr));
-            // In place.
-            expect_ok(gelu_backward(real(), size, of_x.data(), of_dy.data(), of_x.data(), nullptr));
-            return joined({to.numbers(), of_x.numbers()});
+            const Operand y(way(), size);
+            const Operand dx(way(), size);
+            expect_ok(gelu_forward(real(), form, size, of_x.data(), y.data(), nullptr));
+            expect_ok(
+                gelu_backward(real(), form, size, of_x.data(), of_dy.data(), dx.data(), nullptr));
+            return joined({y.numbers(), dx.numbers()});
         });
-        const std::vector<Numbers> parts = split(found, {size, size});
-        EXPECT_TRUE(close(parts[0], y, way().bound()));
-        EXPECT_TRUE(close(parts[1], dx, way().bound()));
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const float at = rounded(real(), {x[i]})[0];
+            EXPECT_NEAR(found[i], std::max(at, 0.0F), 1e-7F * std::fabs(at)) << x[i];
+            EXPECT_NEAR(found[x.size() + i], x[i] > 0 ? 1 : 0, 1e-6) << x[i];
+        }
     }
 }
 

@@ -76,23 +76,28 @@ INSTANTIATE_TEST_SUITE_P(Reals,
 
 TEST_P(CudaGpt2, GeluAndItsGradientInPlace) {
     const std::int64_t size = m.rows() * m.hidden();
-    const Operand of_x = x.operand(real(), size);
     const Operand of_dy = dy.operand(real(), size);
     const Operand y({real()}, size);
-    expect_ok(gelu_forward(real(), size, of_x.data(), y.data(), nullptr));
-    expect_ok(gelu_backward(real(), size, of_x.data(), of_dy.data(), of_x.data(), nullptr));
-    for (const std::int64_t row : some_of(m.rows(), 9)) {
-        const std::int64_t first = row * m.hidden();
-        Numbers expected_y(index(m.hidden()));
-        Numbers expected_dx(index(m.hidden()));
-        const Numbers in = x.part(first, m.hidden());
-        const Numbers gradient = dy.part(first, m.hidden());
-        cpu().gelu_forward(view(in, 1, m.hidden()), view(expected_y, 1, m.hidden()));
-        cpu().gelu_backward(view(in, 1, m.hidden()),
-                            view(gradient, 1, m.hidden()),
-                            view(expected_dx, 1, m.hidden()));
-        EXPECT_TRUE(close(row_of(y, row, m.hidden()), expected_y, bound()));
-        EXPECT_TRUE(close(row_of(of_x, row, m.hidden()), expected_dx, bound()));
+    for (const auto& [form, of_cpu] :
+         {std::pair{Gelu::Exact, GeluForm::Exact}, {Gelu::Tanh, GeluForm::Tanh}}) {
+        const Operand of_x = x.operand(real(), size);
+        expect_ok(gelu_forward(real(), form, size, of_x.data(), y.data(), nullptr));
+        expect_ok(
+            gelu_backward(real(), form, size, of_x.data(), of_dy.data(), of_x.data(), nullptr));
+        for (const std::int64_t row : some_of(m.rows(), 9)) {
+            const std::int64_t first = row * m.hidden();
+            Numbers expected_y(index(m.hidden()));
+            Numbers expected_dx(index(m.hidden()));
+            const Numbers in = x.part(first, m.hidden());
+            const Numbers gradient = dy.part(first, m.hidden());
+            cpu().gelu_forward(of_cpu, view(in, 1, m.hidden()), view(expected_y, 1, m.hidden()));
+            cpu().gelu_backward(of_cpu,
+                                view(in, 1, m.hidden()),
+                                view(gradient, 1, m.hidden()),
+                                view(expected_dx, 1, m.hidden()));
+            EXPECT_TRUE(close(row_of(y, row, m.hidden()), expected_y, bound()));
+            EXPECT_TRUE(close(row_of(of_x, row, m.hidden()), expected_dx, bound()));
+        }
     }
 }
 

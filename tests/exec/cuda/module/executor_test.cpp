@@ -101,7 +101,8 @@ Model gpt_with_heads_of_8(double dropout = 0, bool tied = false) {
                       .vocabulary = 11,
                       .feed_forward = 16,
                       .tied = tied,
-                      .dropout = dropout});
+                      .dropout = dropout,
+                      .gelu = tied ? GeluForm::Tanh : GeluForm::Exact});
 }
 
 /// Two queries share a key; a head is not the width divided by their number.
@@ -524,6 +525,25 @@ TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
             }
         }
     }
+}
+
+/// Products that end with a GELU compute it from numbers that are not rounded yet.
+TEST_F(CudaExecutor, ComputesGelusInProductsNearlyAsByThemselves) {
+    const Shape shape{.stages = 2, .schedule = "zb-h1", .precision = Precision::Bf16};
+    const Model model = gpt_with_heads_of_8(0, true);
+    const Outcome joined = train(model, on_cuda(shape), 1);
+    ::setenv("PIPETWIN_OWN_GELU", "1", 1);
+    const Outcome apart = train(model, on_cuda(shape), 1);
+    ::unsetenv("PIPETWIN_OWN_GELU");
+    EXPECT_NE(joined.gradients, apart.gradients);
+    EXPECT_NEAR(joined.losses[0], apart.losses[0], 1e-2 * apart.losses[0]);
+    // Numbers of bf16 are rounded by up to 4e-3, here in each of three blocks.
+    expect_near(joined.gradients, apart.gradients, 2e-2, 0.1 * apart.norms[0]);
+    const Model exact = gpt_with_heads_of_8();
+    const Outcome of_exact = train(exact, on_cuda(shape), 1);
+    ::setenv("PIPETWIN_OWN_GELU", "1", 1);
+    EXPECT_EQ(train(exact, on_cuda(shape), 1), of_exact) << "only the tanh form is a product's";
+    ::unsetenv("PIPETWIN_OWN_GELU");
 }
 
 TEST_F(CudaExecutor, RefusesHeadsThatNoKernelTakes) {
