@@ -131,7 +131,7 @@ std::vector<std::int32_t> lengths_of(const AttentionShape& shape) {
     return lengths;
 }
 
-/// The same bits as floats.
+/// Numbers as floats that have their bits.
 std::vector<float> as_floats(const std::vector<std::int32_t>& numbers) {
     std::vector<float> floats(numbers.size());
     std::memcpy(floats.data(), numbers.data(), numbers.size() * sizeof(float));
