@@ -137,9 +137,11 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     std::string theme;
     std::string parsed_view;
     int parsed_replica = 0;
-    app.add_option("run",
-                   runs,
-                   "scenario, schedule, trace, profile or run folder; several files are overlaid")
+    app.add_option(
+           "run",
+           runs,
+           "scenario, schedule, trace, profile or run folder; several files are overlaid, or "
+           "with --view side-by-side drawn one above the other")
         ->option_text("[RUN or FILE]...");
     app.add_option("--screenshot", screenshot, "write a PNG picture and exit; needs no display")
         ->option_text("FILE");

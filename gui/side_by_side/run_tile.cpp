@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include <QHBoxLayout>
@@ -43,6 +44,28 @@ bool have_same_costs(const RunData& a, const RunData& b) {
     const bool other_device =
         !device_of(a).empty() && !device_of(b).empty() && device_of(a) != device_of(b);
     return cost_source(a) == cost_source(b) && !other_device;
+}
+
+/// "1.50 times as fast as the first"; where their steps do not do the same work, the rates are
+/// compared.
+QString comparison(const RunTile& tile, const RunTile& first) {
+    const auto rate_of = [](const RunTile& of) {
+        return throughput_of(*of.run(), shown_side(*of.run()));
+    };
+    const double ratio = to_seconds(tile.step()) / to_seconds(first.step());
+    const std::optional<Throughput> mine = rate_of(tile);
+    const std::optional<Throughput> its = rate_of(first);
+    if (mine && its && mine->counts_samples == its->counts_samples && its->per_second > 0) {
+        constexpr double rounding = 1e-6;
+        const double rates = mine->per_second / its->per_second;
+        if (std::abs(rates * ratio - 1) > rounding) {
+            return RunTile::tr("%1 times the %2 of the first")
+                .arg(text_of(short_number(rates)), text_of(mine->unit()));
+        }
+    }
+    return ratio < 1
+               ? RunTile::tr("%1 times as fast as the first").arg(text_of(short_number(1 / ratio)))
+               : RunTile::tr("%1 times as long as the first").arg(text_of(short_number(ratio)));
 }
 
 }  // namespace
@@ -224,10 +247,7 @@ void RunTile::compare_with(const RunTile* first) {
     }
     const Duration other = first == nullptr ? Duration{} : first->step();
     if (other > Duration{} && step() > Duration{} && other != step()) {
-        const double ratio = to_seconds(step()) / to_seconds(other);
-        QString text =
-            ratio < 1 ? tr("%1 times as fast as the first").arg(text_of(short_number(1 / ratio)))
-                      : tr("%1 times as long as the first").arg(text_of(short_number(ratio)));
+        QString text = comparison(*this, *first);
         if (!have_same_costs(*run_, *first->run())) {
             text += tr("; their costs have different sources");
         }

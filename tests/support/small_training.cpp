@@ -23,6 +23,10 @@ Model small_gpt() {
 }
 
 Model small_gpt_with(double dropout, bool tied) {
+    return small_gpt_with(dropout, tied, tied ? GeluForm::Tanh : GeluForm::Exact);
+}
+
+Model small_gpt_with(double dropout, bool tied, GeluForm gelu) {
     return gpt_model({.layers = 3,
                       .d_model = 8,
                       .heads = 2,
@@ -31,7 +35,7 @@ Model small_gpt_with(double dropout, bool tied) {
                       .feed_forward = 16,
                       .tied = tied,
                       .dropout = dropout,
-                      .gelu = tied ? GeluForm::Tanh : GeluForm::Exact});
+                      .gelu = gelu});
 }
 
 Model small_llama() {

@@ -21,6 +21,7 @@ Model small_mlp();
 Model small_gpt();
 /// The same with dropout, and with a head that shares the embedding's table.
 Model small_gpt_with(double dropout, bool tied);
+Model small_gpt_with(double dropout, bool tied, GeluForm gelu);
 
 /// Two blocks, so six units, in which everything of Llama counts: 4 heads of 6 numbers in 2 groups,
 /// a width of 10, positions whose frequencies are scaled in part; 11 tokens, 7 positions.

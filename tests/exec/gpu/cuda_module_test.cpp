@@ -57,7 +57,9 @@ TEST_F(CudaModule, AModuleOfAnotherVersionIsRefusedWithBothNumbers) {
     set("FAKE_CUDA_INTERFACE", "77");
     const CudaProbe probe = probe_cuda();
     EXPECT_EQ(probe.state, CudaState::LibrariesMissing);
-    EXPECT_THAT(probe.detail, HasSubstr("interface version 77, this program needs 11"));
+    EXPECT_THAT(probe.detail,
+                HasSubstr("interface version 77, this program needs " +
+                          std::to_string(pipetwin_cuda_interface)));
 }
 
 TEST_F(CudaModule, Error35IsAMachineWithoutADriver) {
