@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <QHBoxLayout>
@@ -60,7 +61,7 @@ QString comparison(const RunTile& tile, const RunTile& first) {
         const double rates = mine->per_second / its->per_second;
         if (std::abs(rates * ratio - 1) > rounding) {
             return RunTile::tr("%1 times the %2 of the first")
-                .arg(text_of(short_number(rates)), text_of(mine->unit()));
+                .arg(text_of(short_number(rates)), text_of(std::string(mine->unit())));
         }
     }
     return ratio < 1

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "exec/cuda/module/module.h"
 #include "tests/support/places.h"
 #include "tests/support/scratch_folder.h"
 
