@@ -8,6 +8,12 @@
 namespace pipetwin::exec {
 namespace {
 
+bool attends(const LayerSpec& spec) {
+    return spec.type == LayerType::Attention || spec.type == LayerType::CrossAttention ||
+           std::ranges::any_of(spec.inner, attends);
+}
+
+/// A sequence without attention is passed over: a head in it may be tied to a table elsewhere.
 void add_attentions(const LayerSpec& spec,
                     const std::vector<SampleShape>& inputs,
                     int samples,
@@ -27,7 +33,7 @@ void add_attentions(const LayerSpec& spec,
                        .q_stride = crosses ? width : sizes.qkv_width(),
                        .k_stride = crosses ? 2 * width : sizes.qkv_width()});
     }
-    if (!spec.inner.empty()) {
+    if (std::ranges::any_of(spec.inner, attends)) {
         for (const InnerLayer& layer : inner_layers(spec, inputs)) {
             add_attentions(layer.spec, layer.inputs, samples, all);
         }

@@ -361,7 +361,7 @@ SettledScenario attending(int samples) {
     SettledScenario scenario;
     scenario.model.kind = ModelKind::Gpt;
     scenario.model.gpt = {
-        .layers = 2, .d_model = 128, .heads = 4, .context = 256, .vocabulary = 64};
+        .layers = 2, .d_model = 128, .heads = 4, .context = 256, .vocabulary = 64, .tied = true};
     scenario.training.batch = samples;
     scenario.training.precision = Precision::Bf16;
     scenario.pipeline.schedule = "1f1b";
