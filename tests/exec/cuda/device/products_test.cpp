@@ -210,7 +210,8 @@ TEST_P(CudaProducts, AreThoseOfTheFormulaEveryTimeWithTheSameBits) {
     });
 }
 
-// Those of a GELU between two linear layers, whose outputs are whole eights.
+// The products before and behind a GELU; cuBLASLt computes both with it where their outputs have a
+// multiple of 8 columns.
 TEST_F(CudaProductsWithGelu, AreThoseOfTheFormulaEveryTimeWithTheSameBits) {
     std::vector<LinearSize> sizes{{5, 3, 8}, {33, 24, 16}, {64, 40, 24}};
     if (is_fast()) {
