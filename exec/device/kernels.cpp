@@ -26,6 +26,13 @@ std::vector<double> bf16_as_doubles(const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
+View Kernels::begun(const GradientSum& sum) const {
+    if (!sum.adds && !sum.empty()) {
+        fill_zero(sum.view);
+    }
+    return sum.view;
+}
+
 void Kernels::linear_gelu_forward(
     GeluForm form, ConstView x, ConstView w, ConstView b, View h, View y) const {
     linear_forward(x, w, b, {}, h);

@@ -268,7 +268,7 @@ void Worker::prepare(const StepInput& step) {
         if (evaluation) {
             local.stage->zero_losses();
         } else {
-            local.stage->zero_gradients();
+            local.stage->begin_batch();
         }
     }
     device_->finish();
@@ -557,6 +557,7 @@ GradientAllReduce* Worker::all_reduce(int stage) const {
 /// Over the replicas first: what goes to another stage are their sums.
 void Worker::reduce(int stage) {
     const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
+    local_stage(stage).stage->zero_missing_gradients();
     if (GradientAllReduce* const sum = all_reduce(stage)) {
         TimePoint& begun = local_stage(stage).sum_begun;
         begun = device_->now();
@@ -648,6 +649,7 @@ TimePoint Worker::complete_gradients(int stage) {
             arrived = std::max(arrived, reduction.moments->receive().arrived);
         }
         if (reduction.is_remote()) {  // its own gradients are about to change
+            local_stage(stage).stage->note_received_gradients();
             const Reduction& own = edges_.reductions[as_index(stage)];
             own.channel->settle();
             if (own.moments != nullptr) {
