@@ -401,12 +401,15 @@ TEST_F(CudaExecutor, StaysWithTheCpuOverManySteps) {
 }
 
 #ifdef PIPETWIN_EMULATED
+/// A count of the emulated module since it was loaded; see injection.h.
+std::int64_t count_of(const char* name) {
+    void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
+    return reinterpret_cast<std::int64_t (*)()>(::dlsym(module, name))();
+}
+
 /// How many graphs the emulated module has launched so far.
 std::int64_t graph_launches() {
-    void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
-    const auto count =
-        reinterpret_cast<std::int64_t (*)()>(::dlsym(module, "pipetwin_emulated_graph_launches"));
-    return count();
+    return count_of("pipetwin_emulated_graph_launches");
 }
 
 /// So many emulated GPUs while it lives; one again afterwards.
@@ -459,6 +462,31 @@ TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
         }
         EXPECT_EQ(launches, actions) << schedule << " on " << gpus << " GPUs";
     }
+}
+
+// The emulated GPU does nothing before somebody waits for it. A list of calls becomes a graph when
+// it is complete: where the GPU has work then, it was made while the action before was under way.
+TEST_F(CudaExecutor, MakesTheListOfAnActionWhileTheGpuComputesTheOneBefore) {
+    const Model model = test::small_gpt_with(0.25, true);
+    const auto captures_at_work = [&](Shape shape, const LayerTimer& layer_done) {
+        const Shape on_gpu = on_cuda(std::move(shape));
+        ExecutorOptions options = test::options_of(on_gpu);
+        options.layer_done = layer_done;
+        Executor executor(test::plan_of(model, on_gpu), model, options);
+        const std::int64_t before = count_of("pipetwin_emulated_captures_at_work");
+        for (int step = 0; step < 3; ++step) {
+            executor.run_step(random_batch(model, on_gpu.batch, 1), step);
+        }
+        return count_of("pipetwin_emulated_captures_at_work") - before;
+    };
+    // F0 B0 F1 B1 F2 B2: the first has no action before it, and the last two backwards are one.
+    EXPECT_GE(captures_at_work({.micro_batches = 3, .schedule = "1f1b"}, {}), 4);
+    EXPECT_GT(captures_at_work({.stages = 2, .micro_batches = 3, .schedule = "zb-h1"}, {}), 0);
+    // Stashes leave between two actions; and who times layers wants each action by itself.
+    EXPECT_EQ(captures_at_work({.micro_batches = 3, .schedule = "gpipe", .host_link_gbps = 1}, {}),
+              0);
+    EXPECT_EQ(captures_at_work({.micro_batches = 3, .schedule = "1f1b"}, [](int, Op, TimePoint) {}),
+              0);
 }
 
 // A kernel that reads the memory of another GPU ends this program: everything is copied.
