@@ -170,14 +170,27 @@ void vocabulary_wide(cudaStream_t stream) {
                                                          s);
                         }),
                 2 * rows * vocabulary);
-    print_moved(
-        "cross-entropy backward",
-        seconds(stream,
-                [&](cudaStream_t s) {
-                    return cross_entropy_backward(
-                        real, loss, log_sums.as<float>(), 0, scale.as<float>(), dx.at(0), s);
-                }),
-        4 * rows * vocabulary);
+    const LossGradient gradient{.scale = scale.as<float>(), .dx = dx.at(0)};
+    print_moved("cross-entropy backward",
+                seconds(stream,
+                        [&](cudaStream_t s) {
+                            return cross_entropy_backward(
+                                real, loss, log_sums.as<float>(), 0, gradient, s);
+                        }),
+                4 * rows * vocabulary);
+    print_moved("cross-entropy with its gradient",
+                seconds(stream,
+                        [&](cudaStream_t s) {
+                            return cross_entropy_with_gradient(real,
+                                                               loss,
+                                                               0,
+                                                               log_sums.as<float>(),
+                                                               {.loss = losses.as<double>() + rows,
+                                                                .scratch = losses.as<double>()},
+                                                               gradient,
+                                                               s);
+                        }),
+                4 * rows * vocabulary);
     const Memory dtokens = Memory::of_numbers(Real::F32, vocabulary * width);
     const Memory dplaces = Memory::of_numbers(Real::F32, positions * width);
     const Embedding embedding{rows, positions, width, ids.as<std::int32_t>(), 0, positions};

@@ -45,6 +45,16 @@ void Kernels::linear_gelu_backward(
     gelu_backward(form, h, dh, dh);
 }
 
+void Kernels::cross_entropy_with_gradient(ConstView targets,
+                                          double smoothing,
+                                          double scale,
+                                          View log_sums,
+                                          const LossSums& sums,
+                                          View x) const {
+    cross_entropy_forward(x, targets, smoothing, log_sums, sums);
+    cross_entropy_backward(x, targets, log_sums, smoothing, scale, x);
+}
+
 const ColumnKernels& Kernels::columns() const {
     throw Error(ErrorKind::Unavailable,
                 "",

@@ -361,6 +361,14 @@ class Kernels {
                                         double smoothing,
                                         double scale,
                                         View dx) const = 0;
+    /// `cross_entropy_forward`, and then `cross_entropy_backward` in the place of x: the same bits.
+    /// A device may do both in one pass.
+    virtual void cross_entropy_with_gradient(ConstView targets,
+                                             double smoothing,
+                                             double scale,
+                                             View log_sums,
+                                             const LossSums& sums,
+                                             View x) const;
 
     /// *sums.loss = the sum of max(x, 0) - x target + log(1 + exp(-|x|)), in double. A row is right
     /// where x > 0 and the target is 1, or x <= 0 and it is 0. x (n, 1); targets (n, 1) int32, each

@@ -342,6 +342,7 @@ Tensor Stage::Impl::run_forward(
     for (std::size_t i = 0; i < layers.size(); ++i) {
         kept[i].clear();  // where an earlier forward failed
         Tensor y = allocate_output(i, stash.samples);
+        call.keeps = keep && !blocks[i];
         layers[i]->forward(call, x, {}, y, kept[i]);
         tell(i, Op::Forward);
         show(i, y);

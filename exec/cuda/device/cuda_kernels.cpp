@@ -307,7 +307,11 @@ void CudaKernels::upload_from(std::span<const From> from, View y) const {
 
 template <class Value>
 const Value* CudaKernels::to_device(const Value& value) const {
-    auto* const here = scratch<Value>(1);  // first: it may let the lane finish
+    return to_device(value, scratch<Value>(1));
+}
+
+template <class Value>
+const Value* CudaKernels::to_device(const Value& value, Value* here) const {
     std::byte* const staged = stage(sizeof(value));
     std::memcpy(staged, &value, sizeof(value));
     lane_.list().add("cudaMemcpyAsync", copy, here, staged, sizeof(value));
@@ -738,8 +742,27 @@ void CudaKernels::cross_entropy_backward(ConstView x,
                      loss_of(x, targets),
                      log_sums.as<float>(),
                      static_cast<float>(smoothing),
-                     to_device(static_cast<float>(scale)),
-                     dx.data);
+                     LossGradient{.scale = to_device(static_cast<float>(scale)), .dx = dx.data});
+}
+
+void CudaKernels::cross_entropy_with_gradient(ConstView targets,
+                                              double smoothing,
+                                              double scale,
+                                              View log_sums,
+                                              const exec::LossSums& sums,
+                                              View x) const {
+    const std::int64_t of_sums = cuda::loss_scratch(x.rows);
+    auto* const all = scratch<double>(of_sums + 1);
+    const float* const factor =
+        to_device(static_cast<float>(scale), reinterpret_cast<float*>(all + of_sums));
+    lane_.list().add("cross_entropy_with_gradient",
+                     cuda::cross_entropy_with_gradient,
+                     real_of(x.dtype),
+                     loss_of(x, targets),
+                     static_cast<float>(smoothing),
+                     log_sums.as<float>(),
+                     LossSums{.loss = sums.loss, .right = sums.right, .scratch = all},
+                     LossGradient{.scale = factor, .dx = x.data});
 }
 
 void CudaKernels::binary_cross_entropy_forward(ConstView x,

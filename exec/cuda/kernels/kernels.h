@@ -277,15 +277,29 @@ cudaError_t cross_entropy_forward(Real real,
                                   float* log_sums,
                                   const LossSums& sums,
                                   cudaStream_t stream);
-/// dx = scale exp(x - l) - scale (1 - smoothing) at the target - scale smoothing / width, or 0 in a
-/// row without a target; dx may be x. The scale lies in device memory, since it is another one in
-/// each step where padding is, and a graph that was captured in a step before runs again.
+/// The gradient of a loss: dx = scale exp(x - l) - scale (1 - smoothing) at the target - scale
+/// smoothing / width, or 0 in a row without a target.
+struct LossGradient {
+    /// In device memory, since it is another one in each step where padding is, and a graph that
+    /// was captured in a step before runs again.
+    const float* scale = nullptr;
+    void* dx = nullptr;  ///< may be x
+};
+/// As `cross_entropy_forward`, with the gradient: reads x once, where a row of it fits into shared
+/// memory. The bits are those of `cross_entropy_forward` and `cross_entropy_backward`.
+cudaError_t cross_entropy_with_gradient(Real real,
+                                        const CrossEntropy& loss,
+                                        float smoothing,
+                                        float* log_sums,
+                                        const LossSums& sums,
+                                        LossGradient gradient,
+                                        cudaStream_t stream);
+/// The gradient alone.
 cudaError_t cross_entropy_backward(Real real,
                                    const CrossEntropy& loss,
                                    const float* log_sums,
                                    float smoothing,
-                                   const float* scale,
-                                   void* dx,
+                                   LossGradient gradient,
                                    cudaStream_t stream);
 
 /// The loss of each of `rows` logits is max(x, 0) - x target + log(1 + exp(-|x|)), each target 0 or

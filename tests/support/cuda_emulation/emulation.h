@@ -115,6 +115,7 @@ int lane();
 int checked_source(unsigned mask, int source);
 void expect_aligned(const void* address, std::size_t alignment);
 void expect_in_shared(const void* address, std::size_t bytes);
+void expect_outside_shared(const void* address, std::size_t bytes);
 
 // Tensor-core instructions by the fragment layouts of the PTX ISA; see
 // exec/cuda/kernels/attention/mma.h. NOLINTBEGIN(modernize-avoid-c-arrays): the signature of

@@ -444,6 +444,11 @@ cudaError_t cudaGetDevice(int* device) {
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr /*attribute*/, int /*device*/) {
+    *value = static_cast<int>(pipetwin::cuda::emulation::most_shared_bytes);
+    return cudaSuccess;
+}
+
 // The first megabyte has the bytes of a NaN, so that what was never written is seen.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     const Lock lock(machine().mutex);
