@@ -130,6 +130,9 @@ Executor::Impl::Impl(Plan plan_to_walk,
     const bool own_core = !is_emulated && !place.shares_cores && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
     const WorkDivision division(!group().is_alone() && place.cores.empty() ? 1 : cores.size());
+    if (!group().is_alone()) {
+        group().introduce(peers());
+    }
     connect();
     clock.ask(group());
     const Worker::Settings settings{.options = &options,

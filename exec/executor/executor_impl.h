@@ -50,6 +50,7 @@ struct Executor::Impl {
     void connect(Edge& edge, int sender, int receiver);
     std::optional<int> room_between(int sender, int receiver) const;
     /// Opens a channel to another process for an edge. With emulated links it is a timed channel.
+    std::vector<int> peers() const;
     std::unique_ptr<Channel> open_edge(int sender, int receiver);
     /// Opens a channel between two stages, one of them in another process. Each kind of message has
     /// tags of its own, from `first_tag` on. No capacity: unbounded.
