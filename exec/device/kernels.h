@@ -200,7 +200,7 @@ class Kernels {
 
     /// y = 0.
     virtual void fill_zero(View y) const = 0;
-    /// The place of a sum that a kernel can only add to: 0 if no term was there yet.
+    /// Returns the place of a sum, for a kernel that can only add. Clears it before the first term.
     View begun(const GradientSum& sum) const;
     /// Copies host numbers to the device, converted to the type of y.
     virtual void upload(std::span<const std::int32_t> from, View y) const = 0;
