@@ -1,12 +1,11 @@
 #include "exec/cuda/cudnn/cudnn_attention.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstddef>
 #include <deque>
 #include <limits>
 #include <tuple>
-#include <type_traits>
 #include <vector>
 
 #include "core/base/as_index.h"
@@ -28,6 +27,8 @@ constexpr std::size_t last_version_without_padding = 91500;
 /// in it for each pair of positions. The free memory does not count: what is taken may depend on
 /// shape and device alone, or stages would have other bits in another partition.
 constexpr std::size_t workspaces_in_memory = 64;
+
+constexpr std::int64_t bf16_bytes = 2;
 
 bool is_backward(AttentionDirection direction) {
     return direction == AttentionDirection::Backward;
@@ -69,11 +70,49 @@ Owned<std::int32_t*, cudaFree> same_on_device(int count, std::int32_t number) {
     return owned;
 }
 
-std::size_t workspace_limit() {
+std::size_t workspace_limit(const CudnnAttention::Options& options) {
+    if (options.most_workspace > 0) {
+        return options.most_workspace;
+    }
     std::size_t left = 0;
     std::size_t total = 0;
     PIPETWIN_CUDA_CHECK(cudaMemGetInfo(&left, &total));
     return total / workspaces_in_memory;
+}
+
+int largest_divisor(int of, std::size_t limit) {
+    int found = 1;
+    for (int divisor = 2; divisor <= of; ++divisor) {
+        if (of % divisor == 0 && static_cast<std::size_t>(divisor) <= limit) {
+            found = divisor;
+        }
+    }
+    return found;
+}
+
+/// What a plan computes at once: the whole problem, or where the workspace of its backward would be
+/// beyond the limit as many samples as fit, or of one sample as many heads. Samples and heads do
+/// not depend on each other.
+AttentionProblem part_within(const AttentionProblem& problem,
+                             AttentionDirection direction,
+                             std::size_t limit) {
+    if (!is_backward(direction)) {
+        return problem;
+    }
+    const AttentionShape& shape = problem.shape;
+    const auto whole_tiles = [](int positions) {
+        return std::size_t{128} * as_index((positions + 127) / 128);
+    };
+    const std::size_t keys = whole_tiles(shape.key_positions());
+    // 2 bytes for each pair of positions, and for what each head of a group gives to dK and dV.
+    const std::size_t of_head = 2 * whole_tiles(shape.positions) * keys +
+                                (shape.group() > 1 ? 4 * keys * as_index(shape.head_size) : 0);
+    const std::size_t of_group = of_head * as_index(shape.group());
+    const std::size_t groups = limit / of_group;
+    const int heads = shape.key_value_heads;
+    return groups >= as_index(heads)
+               ? problem.part(largest_divisor(shape.samples, groups / as_index(heads)), heads)
+               : problem.part(1, largest_divisor(heads, groups));
 }
 
 }  // namespace
@@ -87,6 +126,8 @@ bool AttentionProblem::operator==(const AttentionProblem& other) const {
                           sizes.key_value_heads,
                           sizes.head_size,
                           sizes.padded_keys,
+                          of.whole.samples,
+                          of.whole.heads,
                           of.q_stride,
                           of.k_stride,
                           of.dq_stride,
@@ -100,27 +141,73 @@ struct CudnnAttention::Impl {
     struct Known {
         AttentionProblem problem;
         AttentionDirection direction;
+        AttentionProblem part;  ///< of it, that one run of the plan computes
         std::string why_not = {};
         std::optional<CudnnGraph> graph = {};
         std::optional<CudnnPlan> plan = {};
         bool was_tried = false;
-        /// The positions of each sample, for a plan that asks for the number of queries of each.
+        /// The positions of each sample of a part, for a plan that asks for the number of queries
+        /// of each.
         Owned<std::int32_t*, cudaFree> query_lengths = {};
     };
     struct Operand {
         AttentionTensor name;
         const void* address;
+        std::int64_t sample_bytes;  ///< from one sample to the next
+        std::int64_t group_bytes;   ///< from one group of heads to the next
+    };
+
+    /// Makes operands of the matrices of a problem.
+    class Operands {
+      public:
+        explicit Operands(const AttentionProblem& of) : of_(of) {}
+        const AttentionProblem& problem() const { return of_; }
+
+        Operand queries(AttentionTensor name, const void* address, std::int64_t stride) const {
+            return rows(name, address, of_.whole.positions * stride, of_.whole.group());
+        }
+        Operand keys(AttentionTensor name, const void* address, std::int64_t stride) const {
+            return rows(name, address, of_.whole.key_positions() * stride, 1);
+        }
+        Operand context(AttentionTensor name, const void* address) const {
+            return queries(name, address, of_.whole.query_width());
+        }
+        /// An fp32 number for each query of each head.
+        Operand numbers(AttentionTensor name, const void* address) const {
+            const std::int64_t of_head = std::int64_t{4} * of_.whole.positions;
+            return {name, address, of_.whole.heads * of_head, of_.whole.group() * of_head};
+        }
+        Operand lengths(const std::int32_t* address) const {
+            return {AttentionTensor::KeyLengths, address, sizeof *address, 0};
+        }
+
+      private:
+        Operand rows(AttentionTensor name,
+                     const void* address,
+                     std::int64_t sample,
+                     std::int64_t heads) const {
+            return {name, address, bf16_bytes * sample, bf16_bytes * heads * of_.whole.head_size};
+        }
+
+        const AttentionProblem& of_;
     };
 
     int number_of(const AttentionProblem& problem, AttentionDirection direction);
     Known ask(const AttentionProblem& problem, AttentionDirection direction);
-    const AttentionShape& shape_of(int number) const {
-        return known.at(as_index(number)).problem.shape;
-    }
+    Operands operands_of(int number) const { return Operands(known.at(as_index(number)).problem); }
     void run(int number,
              std::initializer_list<Operand> operands,
              void* workspace,
              cudaStream_t stream);
+    /// The first sample and group of heads of a part.
+    struct Begin {
+        int sample = 0;
+        int group = 0;
+    };
+    void run_part(const Known& call,
+                  std::initializer_list<Operand> operands,
+                  const Begin& begin,
+                  void* workspace) const;
 
     CudnnLoaded loaded;
     Options options;
@@ -142,7 +229,7 @@ int CudnnAttention::Impl::number_of(const AttentionProblem& problem, AttentionDi
 
 CudnnAttention::Impl::Known CudnnAttention::Impl::ask(const AttentionProblem& problem,
                                                       AttentionDirection direction) {
-    Known answer{.problem = problem, .direction = direction};
+    Known answer{.problem = problem, .direction = direction, .part = problem};
     if (!options.wanted) {
         answer.why_not = "they were asked for";
         return answer;
@@ -161,13 +248,14 @@ CudnnAttention::Impl::Known CudnnAttention::Impl::ask(const AttentionProblem& pr
         if (!handle) {
             handle.emplace(cudnn);
         }
-        answer.graph = attention_graph(cudnn, handle->get(), problem, direction);
-        answer.plan = choose_plan(cudnn,
-                                  {.handle = handle->get()},
-                                  answer.graph->graph,
-                                  {.workspace_bytes = workspace_limit()});
+        const std::size_t limit = workspace_limit(options);
+        answer.part = part_within(problem, direction, limit);
+        answer.graph = attention_graph(cudnn, handle->get(), answer.part, direction);
+        answer.plan = choose_plan(
+            cudnn, {.handle = handle->get()}, answer.graph->graph, {.workspace_bytes = limit});
         if (!problem.shape.is_causal()) {
-            answer.query_lengths = same_on_device(problem.shape.samples, problem.shape.positions);
+            const AttentionShape& part = answer.part.shape;
+            answer.query_lengths = same_on_device(part.samples, part.positions);
         }
     } catch (const CudaFailure& failure) {
         answer.why_not = failure.text();
@@ -187,6 +275,20 @@ void CudnnAttention::Impl::run(int number,
         check_cudnn(cudnn, "cudnnSetStream", cudnn.set_stream(handle->get(), stream));
         stream_of_handle = stream;
     }
+    const AttentionShape& whole = call.problem.shape;
+    const AttentionShape& part = call.part.shape;
+    for (int sample = 0; sample < whole.samples; sample += part.samples) {
+        for (int group = 0; group < whole.key_value_heads; group += part.key_value_heads) {
+            run_part(call, operands, {.sample = sample, .group = group}, workspace);
+        }
+    }
+}
+
+void CudnnAttention::Impl::run_part(const Known& call,
+                                    std::initializer_list<Operand> operands,
+                                    const Begin& begin,
+                                    void* workspace) const {
+    const CudnnFunctions& cudnn = *loaded.functions;
     auto scale =
         static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.shape.head_size)));
     float one = 1;
@@ -199,7 +301,10 @@ void CudnnAttention::Impl::run(int number,
     };
     for (const Operand& operand : operands) {
         if (operand.name != AttentionTensor::KeyLengths || call.query_lengths) {
-            add(operand.name, const_cast<void*>(operand.address));  // cuDNN knows which it writes
+            const auto* const address = static_cast<const std::byte*>(operand.address) +
+                                        begin.sample * operand.sample_bytes +
+                                        begin.group * operand.group_bytes;
+            add(operand.name, const_cast<std::byte*>(address));  // cuDNN knows which it writes
         }
     }
     if (call.query_lengths) {
@@ -251,10 +356,8 @@ std::string CudnnAttention::describe(const AttentionProblem& problem,
 namespace {
 
 /// The values behind their keys, or the gradients of both.
-template <class Void>
-Void* values_of(Void* keys, const AttentionShape& shape) {
-    using Number = std::conditional_t<std::is_const_v<Void>, const std::uint16_t, std::uint16_t>;
-    return static_cast<Number*>(keys) + shape.key_width();  // of bf16's size
+const void* values_of(const void* keys, const AttentionShape& shape) {
+    return static_cast<const std::byte*>(keys) + bf16_bytes * shape.key_width();
 }
 
 }  // namespace
@@ -285,13 +388,15 @@ bool CudnnAttention::passes(int number, const Backward& operands, cudaStream_t s
 cudaError_t CudnnAttention::forward(int number, const Forward& operands, cudaStream_t stream) {
     using enum AttentionTensor;
     const AttentionInputs& from = operands.inputs;
+    const Impl::Operands make = impl_->operands_of(number);
+    const AttentionProblem& of = make.problem();
     impl_->run(number,
-               {{Q, from.q},
-                {K, from.k},
-                {V, values_of(from.k, impl_->shape_of(number))},
-                {KeyLengths, from.lengths},
-                {Context, operands.context},
-                {LogSums, operands.log_sums}},
+               {make.queries(Q, from.q, of.q_stride),
+                make.keys(K, from.k, of.k_stride),
+                make.keys(V, values_of(from.k, of.whole), of.k_stride),
+                make.lengths(from.lengths),
+                make.context(Context, operands.context),
+                make.numbers(LogSums, operands.log_sums)},
                operands.workspace,
                stream);
     return cudaSuccess;
@@ -301,18 +406,20 @@ cudaError_t CudnnAttention::backward(int number, const Backward& operands, cudaS
     using enum AttentionTensor;
     const AttentionInputs& from = operands.inputs;
     const AttentionGradients& to = operands.gradients;
+    const Impl::Operands make = impl_->operands_of(number);
+    const AttentionProblem& of = make.problem();
     impl_->run(number,
-               {{Q, from.q},
-                {K, from.k},
-                {V, values_of(from.k, impl_->shape_of(number))},
-                {KeyLengths, from.lengths},
-                {Context, operands.context},
-                {LogSums, operands.log_sums},
-                {DContext, operands.dcontext},
-                {DQ, to.dq},
-                {DK, to.dk},
-                {DV, values_of(to.dk, impl_->shape_of(number))},
-                {RowDots, operands.row_dots}},
+               {make.queries(Q, from.q, of.q_stride),
+                make.keys(K, from.k, of.k_stride),
+                make.keys(V, values_of(from.k, of.whole), of.k_stride),
+                make.lengths(from.lengths),
+                make.context(Context, operands.context),
+                make.numbers(LogSums, operands.log_sums),
+                make.context(DContext, operands.dcontext),
+                make.queries(DQ, to.dq, of.dq_stride),
+                make.keys(DK, to.dk, of.dk_stride),
+                make.keys(DV, values_of(to.dk, of.whole), of.dk_stride),
+                make.numbers(RowDots, operands.row_dots)},
                operands.workspace,
                stream);
     return cudaSuccess;

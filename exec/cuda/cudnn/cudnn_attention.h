@@ -29,6 +29,8 @@ struct AttentionProblem {
     std::int64_t k_stride = 0;
     std::int64_t dq_stride = 0;
     std::int64_t dk_stride = 0;
+    /// Sizes of the matrices, of which `shape` may be a part: some of the samples and heads.
+    AttentionShape whole{};
 
     // NOLINTNEXTLINE(google-explicit-constructor): a shape alone has Q | K | V in one matrix
     AttentionProblem(const AttentionShape& of)
@@ -41,11 +43,20 @@ struct AttentionProblem {
         made.dk_stride = 2 * of.key_width();
         return made;
     }
+    /// The same matrices, of which fewer samples, and fewer keys' heads with those of their
+    /// queries, are computed at once.
+    AttentionProblem part(int samples, int key_value_heads) const {
+        AttentionProblem made = *this;
+        made.shape.samples = samples;
+        made.shape.heads = key_value_heads * whole.group();
+        made.shape.key_value_heads = key_value_heads;
+        return made;
+    }
     bool operator==(const AttentionProblem& other) const;
 
   private:
     AttentionProblem(const AttentionShape& of, std::int64_t q, std::int64_t k)
-        : shape(of), q_stride(q), k_stride(k), dq_stride(q), dk_stride(k) {}
+        : shape(of), q_stride(q), k_stride(k), dq_stride(q), dk_stride(k), whole(of) {}
 };
 
 /// cuDNN's plans for attention on one rank's lane, one per problem and direction. Used by one
@@ -56,6 +67,8 @@ class CudnnAttention {
     struct Options {
         int compute_capability = 0;  ///< 90 for 9.0
         bool wanted = true;          ///< false: own kernels only
+        /// Bytes of workspace that a plan may take; 0: a 64th of the device's memory.
+        std::size_t most_workspace = 0;
     };
     CudnnAttention(CudnnLoaded loaded, const Options& options);
     CudnnAttention(const CudnnAttention&) = delete;

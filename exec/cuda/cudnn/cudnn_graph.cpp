@@ -249,6 +249,8 @@ Layouts layouts_of(const AttentionProblem& problem) {
     const std::int64_t size = shape.head_size;
     const std::int64_t queries = shape.positions;
     const std::int64_t keys = shape.key_positions();
+    Layout row_numbers = packed({shape.samples, shape.heads, queries, 1});
+    row_numbers.strides[0] = problem.whole.heads * queries;
     const auto rows_apart = [&](std::int64_t heads, std::int64_t positions, std::int64_t stride) {
         return Layout{{shape.samples, heads, positions, size},
                       {positions * stride, size, stride, 1}};
@@ -258,8 +260,8 @@ Layouts layouts_of(const AttentionProblem& problem) {
             .keys = rows_apart(shape.key_value_heads, keys, problem.k_stride),
             .dkeys = rows_apart(shape.key_value_heads, keys, problem.dk_stride),
             .keys_of_heads = packed({shape.samples, shape.heads, keys, size}),
-            .heads_of_context = rows_apart(shape.heads, queries, shape.query_width()),
-            .row_numbers = packed({shape.samples, shape.heads, queries, 1}),
+            .heads_of_context = rows_apart(shape.heads, queries, problem.whole.query_width()),
+            .row_numbers = row_numbers,
             .scores = packed({shape.samples, shape.heads, queries, keys}),
             .lengths = packed({shape.samples, 1, 1, 1}),
             .causal = shape.is_causal()};

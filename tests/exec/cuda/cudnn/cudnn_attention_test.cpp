@@ -38,9 +38,9 @@ constexpr AttentionShape padded{2, 256, 3, 3, 64, 200};
 constexpr std::array directions{AttentionDirection::Forward, AttentionDirection::Backward};
 constexpr int forever = std::numeric_limits<int>::max();
 
-CudnnAttention attention_on_fake(int compute_capability = 90) {
+CudnnAttention attention_on_fake(int compute_capability = 90, std::size_t most_workspace = 0) {
     return {{.functions = &fake_cudnn_functions(), .why_not = {}},
-            {.compute_capability = compute_capability}};
+            {.compute_capability = compute_capability, .most_workspace = most_workspace}};
 }
 
 std::string described(AttentionDirection direction,
@@ -360,17 +360,21 @@ TEST(CudnnAttention, MovesToAnotherStreamOnlyWhereItIsAnother) {
 }
 
 /// A fake that computes in the order of the emulated stream, which may touch device memory.
-void new_computing_cudnn() {
+FakeCudnn& new_computing_cudnn() {
     FakeCudnn& cudnn = new_fake_cudnn();
     cudnn.computes = true;
+    cudnn.workspace_bytes = 0;
     cudnn.submit = [](cudaStream_t stream, std::function<void()> work) {
         return emulation::submit(stream, std::move(work));
     };
+    return cudnn;
 }
 
 /// What the graphs say must be attention: computed operation by operation, against our own kernels,
 /// which other tests hold to the formulas.
-void expect_what_our_kernels_compute(const AttentionShape& small) {
+void expect_what_our_kernels_compute(const AttentionShape& small,
+                                     std::size_t most_workspace = 0,
+                                     int executions = 2) {
     const auto tokens = static_cast<std::size_t>(small.samples * small.positions);
     const std::size_t elements = tokens * static_cast<std::size_t>(small.query_width());
     const std::size_t of_qkv = tokens * static_cast<std::size_t>(small.qkv_width());
@@ -407,8 +411,8 @@ void expect_what_our_kernels_compute(const AttentionShape& small) {
                                  nullptr),
               cudaSuccess);
 
-    new_computing_cudnn();
-    CudnnAttention attention = attention_on_fake();
+    const FakeCudnn& cudnn = new_computing_cudnn();
+    CudnnAttention attention = attention_on_fake(90, most_workspace);
     Matrix its_context(elements);
     Matrix its_dqkv(of_qkv);
     const AttentionGradients its_gradients = gradients_in_one(Real::BF16, small, its_dqkv.data());
@@ -444,6 +448,7 @@ void expect_what_our_kernels_compute(const AttentionShape& small) {
     EXPECT_LT(relative_error(floats(its_context), floats(context)), 1e-2);
     EXPECT_LT(relative_error(floats(its_dqkv), floats(dqkv)), 1e-2);
     EXPECT_LT(relative_error(its_log_sums, log_sums), 1e-5);
+    EXPECT_EQ(cudnn.executions, executions);
 }
 
 TEST(CudnnAttention, ComputesWhatOurKernelsCompute) {
@@ -459,6 +464,20 @@ TEST(CudnnAttention, ComputesWhatOurKernelsComputeOfGroups) {
 TEST(CudnnAttention, ComputesWhatOurKernelsComputeOfPaddedKeys) {
     expect_what_our_kernels_compute({2, 19, 3, 3, 16, 19});
     expect_what_our_kernels_compute({3, 12, 4, 2, 16, 12});
+}
+
+/// The workspace of a backward has 2 bytes for each pair of positions, which are 128 at least, and
+/// for what each of two heads gives to dK and dV: 2 x (2 x 128 x 128 + 4 x 128 x 16) = 81,920 bytes
+/// for a group of heads, of which a sample has two.
+TEST(CudnnAttention, ComputesSamplesAndHeadsByPartsWhereAWorkspaceWouldBeTooLarge) {
+    for (const AttentionShape& four : {AttentionShape{4, 19, 4, 2, 16}, {4, 19, 4, 2, 16, 19}}) {
+        for (const auto& [limit, runs] :
+             {std::pair(1'000'000, 1), {400'000, 2}, {200'000, 4}, {100'000, 8}, {10'000, 8}}) {
+            SCOPED_TRACE(limit);
+            const int forwards = 1;  // they have no such workspace
+            expect_what_our_kernels_compute(four, static_cast<std::size_t>(limit), forwards + runs);
+        }
+    }
 }
 
 TEST(CudnnAttention, TakesKeysOfAnotherSequence) {

@@ -195,6 +195,7 @@ cudnnStatus_t execute(cudnnHandle_t handle,
     const auto& given = *static_cast<Descriptor*>(pack);
     const auto names = given.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     const auto pointers = given.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    ++fake.executions;
     fake.pack.clear();
     for (std::size_t i = 0; i < names.size(); ++i) {
         fake.pack[names[i]] = pointers.at(i);

@@ -31,8 +31,9 @@ struct FakeCudnn {
     int calls = 0;  ///< that can fail
     int live_descriptors = 0;
     int live_handles = 0;
-    std::set<std::int64_t> kept;         ///< names of tensors that are not virtual
-    std::set<std::int64_t> by_value;     ///< of those, numbers of the host
+    std::set<std::int64_t> kept;      ///< names of tensors that are not virtual
+    std::set<std::int64_t> by_value;  ///< of those, numbers of the host
+    int executions = 0;
     std::map<std::int64_t, void*> pack;  ///< of the last execution, its pointers by name
     void* workspace = nullptr;           ///< likewise
     cudaStream_t stream = nullptr;       ///< likewise
