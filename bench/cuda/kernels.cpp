@@ -88,8 +88,7 @@ void rows_and_elements(cudaStream_t stream) {
                                           norm,
                                           statistics.as<float>(),
                                           dy.at(0),
-                                          sums.as<float>(),
-                                          sums.as<float>() + width,
+                                          {sums.as<float>(), sums.as<float>() + width},
                                           scratch.as<float>(),
                                           s);
     });
@@ -98,7 +97,7 @@ void rows_and_elements(cudaStream_t stream) {
              2 * rows * columns,
              [&](cudaStream_t s) {
                  return column_sums(
-                     real, rows, columns, dy.at(0), sums.as<float>(), scratch.as<float>(), s);
+                     real, rows, columns, dy.at(0), {sums.as<float>()}, scratch.as<float>(), s);
              });
     }
 }
@@ -129,7 +128,7 @@ void rows_and_elements_of_llama(cudaStream_t stream) {
     });
     time("RMS norm backward, gain", 4 * narrow, [&](cudaStream_t s) {
         return rms_norm_backward_weight(
-            real, norm, roots.as<float>(), dy.at(0), sums.as<float>(), scratch.as<float>(), s);
+            real, norm, roots.as<float>(), dy.at(0), {sums.as<float>()}, scratch.as<float>(), s);
     });
     time("SwiGLU forward", 12 * narrow, [&](cudaStream_t s) {
         return swiglu_forward(real, rows, 2 * width, x.at(0), y.at(0), s);
@@ -171,14 +170,27 @@ void vocabulary_wide(cudaStream_t stream) {
                                                          s);
                         }),
                 2 * rows * vocabulary);
-    print_moved(
-        "cross-entropy backward",
-        seconds(stream,
-                [&](cudaStream_t s) {
-                    return cross_entropy_backward(
-                        real, loss, log_sums.as<float>(), 0, scale.as<float>(), dx.at(0), s);
-                }),
-        4 * rows * vocabulary);
+    const LossGradient gradient{.scale = scale.as<float>(), .dx = dx.at(0)};
+    print_moved("cross-entropy backward",
+                seconds(stream,
+                        [&](cudaStream_t s) {
+                            return cross_entropy_backward(
+                                real, loss, log_sums.as<float>(), 0, gradient, s);
+                        }),
+                4 * rows * vocabulary);
+    print_moved("cross-entropy with its gradient",
+                seconds(stream,
+                        [&](cudaStream_t s) {
+                            return cross_entropy_with_gradient(real,
+                                                               loss,
+                                                               0,
+                                                               log_sums.as<float>(),
+                                                               {.loss = losses.as<double>() + rows,
+                                                                .scratch = losses.as<double>()},
+                                                               gradient,
+                                                               s);
+                        }),
+                4 * rows * vocabulary);
     const Memory dtokens = Memory::of_numbers(Real::F32, vocabulary * width);
     const Memory dplaces = Memory::of_numbers(Real::F32, positions * width);
     const Embedding embedding{rows, positions, width, ids.as<std::int32_t>(), 0, positions};
@@ -294,7 +306,7 @@ std::uint64_t product_on(cudaStream_t stream,
     const int alone = products.number_of(product);
     const Products::Operands operands{.a = a.at(0),
                                       .b = b.at(0),
-                                      .c = product.adds ? d.at(0) : nullptr,
+                                      .c = product.a_transposed ? d.at(0) : nullptr,
                                       .bias = product.has_bias ? row.at(0) : nullptr,
                                       .d = d.at(0)};
     const double flops = 2.0 * product.m * product.n * product.k;
@@ -323,7 +335,7 @@ std::uint64_t product_on(cudaStream_t stream,
                                                         product.k,
                                                         product.n,
                                                         b.at(0),
-                                                        row.as<float>(),
+                                                        {row.as<float>()},
                                                         scratch.as<float>(),
                                                         s);
           }));
@@ -355,8 +367,7 @@ void products_on(cudaStream_t stream, const std::vector<Choice>& choices) {
                              .k = n,
                              .a_transposed = true,
                              .factors = Real::BF16,
-                             .result = Real::F32,
-                             .adds = true};
+                             .result = Real::F32};
         struct Named {
             const char* name;
             const Product& product;

@@ -40,9 +40,10 @@ std::string use_of(FileKind kind, const std::string& file) {
     switch (kind) {
         case FileKind::Scenario:
             return fmt::format(
-                "a scenario is for simulate, plan, run, train, profile and export: "
-                "pipetwin simulate {} (named *.toml for check and export)",
-                file);
+                "a scenario is for simulate, plan, run, train, profile, check and export, as in "
+                "pipetwin simulate {}{}",
+                file,
+                file.ends_with(".toml") ? "" : " (check and export need a name *.toml)");
         case FileKind::Schedule:
             return fmt::format(
                 "pipetwin check {0} checks it; pipetwin simulate --schedule-file {0} "

@@ -412,7 +412,8 @@ void Grammar::add_hf_options(CLI::App& app) {
     app.add_option(
            "--kernels",
            hf.kernels,
-           "hf, megatron: kernels of all other operators: fused (default, as in training "
+           "hf, megatron: kernels of the operators other than matrix products, attention and loss: "
+           "fused (default, as in training "
            "libraries), compiled (by torch.compile) or eager (one for each PyTorch operator)")
         ->type_name("KIND")
         ->check(CLI::IsMember({"fused", "compiled", "eager"}));

@@ -72,10 +72,10 @@ std::string expected_of(const CLI::Option& option) {
         return fmt::format("one of {}", fmt::join(words, ", "));
     }
     if (type.starts_with("N[k|M|B|T]")) {
-        return "a number above zero, with or without k, M, B or T behind it";
+        return "a number above zero, optionally followed by k, M, B or T";
     }
     if (type.starts_with("N[k]")) {
-        return "a whole number above zero, with or without k (1024) behind it";
+        return "a whole number above zero, optionally followed by k (1024)";
     }
     if (type.find("NONNEGATIVE") != std::string::npos) {
         return "a whole number of zero or more";

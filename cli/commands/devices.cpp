@@ -179,8 +179,9 @@ std::string devices_text(const Machine& machine,
                                    counted(machine.cores, "core"),
                                    format_bytes(machine.memory),
                                    machine.processor);
-    text += fmt::format("cuda          {}", state_word(cuda.state));
-    for (const std::string& more : {cuda.detail, cuda.versions}) {
+    const bool says_state = cuda.detail.starts_with(state_word(cuda.state));
+    text += fmt::format("cuda          {}", says_state ? cuda.detail : state_word(cuda.state));
+    for (const std::string& more : {says_state ? std::string() : cuda.detail, cuda.versions}) {
         text += more.empty() ? "" : "; " + more;
     }
     text += '\n';

@@ -41,9 +41,10 @@ void execute(const RunOptions& options, Console& console) {
                                training.back().loss,
                                training.size()));
     if (training.back().accuracy && training.front().accuracy) {
-        console.result(fmt::format("  {} of the classes right at the first step, {} at the last\n",
-                                   percent_text(*training.front().accuracy),
-                                   percent_text(*training.back().accuracy)));
+        console.result(fmt::format(
+            "  {} of the samples classified correctly at the first step, {} at the last\n",
+            percent_text(*training.front().accuracy),
+            percent_text(*training.back().accuracy)));
     }
     console.result(translations_text(run.training.translations));
     console.result("\n");

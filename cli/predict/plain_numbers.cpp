@@ -138,6 +138,19 @@ int required(const std::optional<int>& value, std::string_view option) {
     return *value;
 }
 
+/// Names the option of the number that is out of range, or all three where they are too many
+/// actions together.
+void expect_shape(const ScheduleShape& shape) {
+    for (const auto& [alone, option] :
+         {std::pair(ScheduleShape{.ranks = shape.ranks}, "--stages"),
+          std::pair(ScheduleShape{.ranks = 1, .chunks = shape.chunks}, "--chunks"),
+          std::pair(ScheduleShape{.ranks = 1, .micro_batches = shape.micro_batches},
+                    "--micro-batches")}) {
+        blame(option, [&alone = alone] { check_shape(alone); });
+    }
+    blame("--stages, --chunks, --micro-batches", [&] { check_shape(shape); });
+}
+
 /// Reads where the order comes from: a file, or the name of a schedule and its shape.
 void read_order(const PlainOptions& options, PlainCosts& costs) {
     if (options.schedule_file.empty()) {
@@ -149,7 +162,7 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
         costs.shape = {.ranks = required(options.stages, "--stages"),
                        .chunks = options.chunks.value_or(1),
                        .micro_batches = required(options.micro_batches, "--micro-batches")};
-        blame("--stages, --chunks, --micro-batches", [&] { check_shape(costs.shape); });
+        expect_shape(costs.shape);
         if (options.schedule) {
             costs.schedule = blame("--schedule", [&] { return schedule_kind(*options.schedule); });
         }

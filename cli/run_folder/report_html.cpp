@@ -286,7 +286,7 @@ std::string memory_table(const FinishedRun& run) {
     std::string html = html_table(rows);
     std::string beside = memory_beside_text(run.training.memory_beside);
     if (!beside.empty()) {
-        beside.front() = 'O';  // of "outside the plan", which begins a sentence here
+        beside.front() = 'M';  // it begins a sentence here
         html += fmt::format("<p class=\"note\">{}.</p>\n", html_escaped(beside));
     }
     return html_section("Peak memory", html);

@@ -114,6 +114,24 @@ std::string shape_text(const sim::Shape& shape) {
     return fmt::format("{}x{}x{}", shape.stages, shape.data_parallel, shape.tensor_parallel);
 }
 
+/// Says where the best plan leaves devices unused.
+std::vector<std::string> unused_lines(const AnswerParts& parts, const Answer& answer) {
+    const int all = parts.scenario.cluster.count;
+    if (answer.devices >= all) {
+        return {};
+    }
+    const Scenario::ClusterPart& cluster = parts.scenario.cluster;
+    const bool has_no_network = parts.nodes > 1 && cluster.node_link.empty() &&
+                                cluster.node_link_gbps == 0 && answer.devices <= cluster.per_node;
+    return {fmt::format(
+        "warning: {} of the {} devices are used{}",
+        answer.devices,
+        all,
+        has_no_network ? ": the cluster names no network between its nodes; add one, as in --set "
+                         "cluster.node_link=ethernet-25"
+                       : ", as no plan that was found uses all of them and is faster")};
+}
+
 /// What the layers of the tables are: "82 layers: the model's 40 blocks in two halves each, ...".
 std::optional<std::string> layers_text(const Profile& profile) {
     std::vector<std::string> names;
@@ -213,8 +231,10 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
     Paragraph head{
         .heading = "The answer",
         .lines = {candidate_text(parts.scenario, parts.plan.candidate, parts.plan.recompute)}};
-    for (const auto& lines :
-         {throughput_lines(parts, answer), memory_lines(answer), bill_lines(parts, answer)}) {
+    for (const auto& lines : {unused_lines(parts, answer),
+                              throughput_lines(parts, answer),
+                              memory_lines(answer),
+                              bill_lines(parts, answer)}) {
         head.lines.insert(head.lines.end(), lines.begin(), lines.end());
     }
     head.lines.push_back(not_tried_text(parts.scenario, parts.search));

@@ -15,7 +15,7 @@ std::string amount_text(const exec::UnplannedMemory& line) {
         line.ranks.size() > 1 &&
         std::ranges::adjacent_find(line.ranks, std::not_equal_to<>()) == line.ranks.end();
     return alike                   ? format_bytes(line.ranks.front()) + " per rank"
-           : line.ranks.size() > 1 ? format_bytes(line.total) + " in all"
+           : line.ranks.size() > 1 ? format_bytes(line.total) + " in all ranks together"
                                    : format_bytes(line.total);
 }
 
@@ -29,7 +29,7 @@ std::string memory_beside_text(const std::vector<exec::UnplannedMemory>& beside)
     for (const exec::UnplannedMemory& line : beside) {
         lines.push_back(fmt::format("{} {}", line.name, amount_text(line)));
     }
-    return fmt::format("outside the plan: {}", fmt::join(lines, ", "));
+    return fmt::format("memory outside the plan: {}", fmt::join(lines, ", "));
 }
 
 Json memory_beside_json(const std::vector<exec::UnplannedMemory>& beside) {

@@ -107,10 +107,11 @@ Error nothing_fits(const LargestAnswer& answer) {
     const sim::LargestModel& largest = answer.largest;
     return {ErrorKind::Infeasible,
             answer.scenario.file.string(),
-            fmt::format("{} layer like {} fits\n{}",
-                        largest.complete ? "not even one" : "until the search was ended, no",
-                        fmt::join(copy_names(answer.profile, answer.repeated), " + "),
-                        largest.next ? closest_text(*largest.next) : largest.why_no_plan),
+            fmt::format(
+                "{} layer like {} fits\n{}",
+                largest.complete ? "not even one" : "until the search was ended, no",
+                fmt::join(copy_names(answer.profile, answer.repeated), " + "),
+                largest.next ? closest_text(answer.scenario, *largest.next) : largest.why_no_plan),
             "more devices (cluster.count), devices with more memory, or leave more of [pipeline] "
             "open"};
 }
@@ -131,13 +132,15 @@ std::string largest_text(const LargestAnswer& answer, const Console& console) {
     found.lines.push_back(fmt::format(
         "The plan: {}.", candidate_text(answer.scenario, largest.candidate, rules_of(answer))));
     found.lines.push_back(next_text(largest));
-    found.lines.push_back(fmt::format(
-        "Of {} that are possible, {} made; {}.",
-        counted(static_cast<int>(largest.candidates), "plan"),
-        largest.tried == 1 ? "1 was" : fmt::format("{} were", largest.tried),
-        largest.complete
-            ? "the memory of all ranks together has no room for more layers in any other"
-            : "the search was ended, so others may hold more layers"));
+    const std::string plans = counted(static_cast<int>(largest.candidates), "plan");
+    found.lines.push_back(largest.tried == largest.candidates
+                              ? fmt::format("The search tried every possible plan ({}).", plans)
+                              : fmt::format("The search tried {} of {} that are possible; {}.",
+                                            largest.tried,
+                                            plans,
+                                            largest.complete
+                                                ? "no other has memory for more layers"
+                                                : "it was ended, so others may hold more layers"));
     return paragraph_text(found, console.width()) + "\nPeak memory\n" + memory_text(largest) +
            '\n' +
            pipeline_keys(answer.scenario, largest.candidate, largest.partition, rules_of(answer));

@@ -85,8 +85,9 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
     }
     if (pipeline.recompute_auto) {
         all.emplace_back(
-            trains ? "recompute of core attention, of groups of blocks and of single stages"
-                   : "recompute of groups of blocks and of single stages");
+            trains ? "recompute of core attention, of groups of blocks and of other stages than "
+                     "those above"
+                   : "recompute of groups of blocks and of other stages than those above");
     }
     return all;
 }
@@ -282,9 +283,11 @@ Json shares_json(const sim::ScheduleChoice& choice) {
 
 }  // namespace
 
-std::string candidate_text(const Scenario& scenario,
+namespace {
+
+std::string with_recompute(const Scenario& scenario,
                            const Candidate& candidate,
-                           const RecomputeRules& recompute) {
+                           std::string_view recompute) {
     const sim::Shape& shape = candidate.shape;
     const sim::ScheduleChoice& choice = candidate.choice;
     std::string text = fmt::format("{}, {} of {}, {}",
@@ -292,10 +295,7 @@ std::string candidate_text(const Scenario& scenario,
                                    counted(shape.micro_batches, "micro-batch"),
                                    counted(micro_batch_size(scenario, candidate), "sample"),
                                    choice.schedule);
-    text += fmt::format(", recompute {}",
-                        choice.layer_recompute != LayerRecompute::None
-                            ? std::string(to_string(choice.layer_recompute))
-                            : to_string(recompute));
+    text += fmt::format(", recompute {}", recompute);
     if (shape.data_parallel > 1) {
         text += fmt::format(", {}", counted(shape.data_parallel, "replica"));
         if (choice.shard != Shard::None) {
@@ -309,6 +309,18 @@ std::string candidate_text(const Scenario& scenario,
                             choice.scatter_boundaries ? ", scattered boundaries" : "");
     }
     return text;
+}
+
+}  // namespace
+
+std::string candidate_text(const Scenario& scenario,
+                           const Candidate& candidate,
+                           const RecomputeRules& recompute) {
+    const LayerRecompute of_layers = candidate.choice.layer_recompute;
+    return with_recompute(scenario,
+                          candidate,
+                          of_layers != LayerRecompute::None ? std::string(to_string(of_layers))
+                                                            : to_string(recompute));
 }
 
 Json candidate_json(const Candidate& candidate) {
@@ -439,19 +451,15 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
     return json;
 }
 
-std::string closest_text(const sim::ClosestPlan& closest) {
-    const sim::Shape& shape = closest.candidate.shape;
-    return fmt::format(
-        "closest to fitting: {}, {}, {}, recompute {}: rank {} needs {}, {} more than the {} that "
-        "it has",
-        stages_text(shape.stages, closest.candidate.choice.chunks),
-        counted(shape.micro_batches, "micro-batch"),
-        closest.candidate.choice.schedule,
-        word_of(closest.candidate.choice),
-        closest.rank,
-        format_bytes(closest.peak),
-        format_bytes(closest.peak - closest.limit),
-        format_bytes(closest.limit));
+std::string closest_text(const Scenario& scenario, const sim::ClosestPlan& closest) {
+    const Candidate& candidate = closest.candidate;
+    return fmt::format("closest to fitting: {}: {} {} needs {}, {} more than the {} that it has",
+                       with_recompute(scenario, candidate, word_of(candidate.choice)),
+                       candidate.shape.tensor_parallel > 1 ? "a device of rank" : "rank",
+                       closest.rank,
+                       format_bytes(closest.peak),
+                       format_bytes(closest.peak - closest.limit),
+                       format_bytes(closest.limit));
 }
 
 Error nothing_fits(const Scenario& scenario,
@@ -482,7 +490,7 @@ Error nothing_fits(const Scenario& scenario,
                 text,
                 "leave more of [pipeline] open, or set cluster.count to more devices"};
     }
-    text += '\n' + closest_text(*closest);
+    text += '\n' + closest_text(scenario, *closest);
     if (const std::string options = sharing_that_fits(scenario, profile); !options.empty()) {
         return {ErrorKind::Infeasible,
                 scenario.file.string(),

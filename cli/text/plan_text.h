@@ -35,8 +35,10 @@ Json candidate_json(const sim::Candidate& candidate);
 /// One plan, without its timeline.
 Json found_plan_json(const sim::FoundPlan& plan);
 
-/// "closest to fitting: 2 stages, 8 micro-batches, 1f1b, recompute always: rank 0 needs ...".
-std::string closest_text(const sim::ClosestPlan& closest);
+/// "closest to fitting: 2 stages, 8 micro-batches of 4 samples, 1f1b, recompute always: rank 0
+/// needs
+/// ...".
+std::string closest_text(const Scenario& scenario, const sim::ClosestPlan& closest);
 
 /// How the hint of `nothing_fits` begins where a plan fits once devices share more.
 constexpr std::string_view sharing_hint = "a plan fits where devices share layers or state:";

@@ -185,6 +185,11 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
     if (any([](const FoundPlan& plan) { return plan.candidate.choice.chunks > 1; })) {
         parts.emplace_back("schedule x2: 2 stages on each rank");
     }
+    if (std::ranges::find(heads, "recompute") != heads.end() &&
+        any([](const FoundPlan& plan) { return plan.candidate.choice.recompute_by_rank; })) {
+        parts.emplace_back(
+            "recompute 2 of 4 stages: these stages recompute, each as much as it needs to fit");
+    }
     const auto has_pieces = [](const FoundPlan& plan) { return plan.partition.size() > 1; };
     if (heads.back().starts_with("layers") && any(has_pieces)) {
         parts.emplace_back(

@@ -85,8 +85,8 @@ std::string bubble_text(const Bubble& bubble) {
                 "Megatron-LM paper)") +
            line("span",
                 bubble.span,
-                "idle share between the first and the last action of a rank (as in the zero bubble "
-                "papers)");
+                "share of the longest time from a rank's first to its last action that exceeds the "
+                "busiest rank's work (as in the zero bubble papers)");
 }
 
 /// The last row of their table: peaks need not be at one time, but so much memory must be there.
@@ -443,10 +443,12 @@ std::string comparison_text(const Comparison& comparison,
     }
     text += text_table(rows);
     if (comparison.predicted_breakdown && comparison.measured_breakdown) {
-        text += "  forward to overhead: parts of the step, averaged over the ranks\n";
+        text +=
+            "  the rows from forward to overhead are parts of the step, averaged over the ranks\n";
     }
     text += fmt::format(
-        "\n  noise: {} took {:.2f} % of the time; p90/p10 of step times {:.3f}; {} compared, "
+        "\n  noise: {} took {:.2f} % of the time of the quiet steps; p90/p10 of step times {:.3f}; "
+        "{} compared, "
         "{} left out\n",
         noise.sharing_ranks > 0 ? "other ranks and programs" : "other programs",
         noise.stolen_percent,

@@ -89,7 +89,7 @@ TourStep plan_step(const fs::path& tour) {
     return {.name = "plan",
             .title = "A plan for a cluster, with its price",
             .why =
-                "The search finds the fastest plan that fits into memory, and what a training "
+                "The search finds the fastest plan that fits into memory, and what a training run "
                 "would cost, before any GPU is rented.",
             .commands = {{"plan",
                           "llama-3-8b",

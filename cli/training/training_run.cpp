@@ -137,20 +137,20 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
         throw Error(
             ErrorKind::Infeasible,
             "pipeline.recompute = \"selective\"",
-            "a forward of core attention alone is simulated only",
+            "recompute of core attention alone can only be simulated",
             "'pipetwin simulate' predicts it; to train, set pipeline.recompute = \"block\", "
             "or \"none\"");
     }
     if (pipeline.recompute_early_stop) {
         throw Error(ErrorKind::Infeasible,
                     "pipeline.recompute_early_stop = true",
-                    "recompute that leaves out a block's end is simulated only",
+                    "recompute that leaves out a block's end can only be simulated",
                     "'pipetwin simulate' predicts it; to train, leave it out");
     }
     if (pipeline.shard > Shard::Optimizer) {
         throw Error(ErrorKind::Infeasible,
                     fmt::format("pipeline.shard = \"{}\"", to_string(pipeline.shard)),
-                    "replicas that share gradients or weights are simulated only",
+                    "replicas that divide gradients or weights can only be simulated",
                     "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
                     "or \"none\"");
     }
@@ -159,21 +159,22 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
             ErrorKind::Infeasible,
             fmt::format("training.average_decay = {}", scenario.training.average_decay),
             "with pipeline.shard each replica would average its share of the weights alone, "
-            "and none could validate with the averages: this is simulated only",
+            "and none could validate with the averages: this can only be simulated",
             "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"none\", or "
             "training.average_decay = 0");
     }
     if (scenario.training.gradients == GradientType::Same &&
         scenario.training.precision == Precision::Bf16) {
-        throw Error(ErrorKind::Infeasible,
-                    "training.gradients = \"same\"",
-                    "gradients of bf16 weights are summed in fp32; in bf16 they are simulated only",
-                    "'pipetwin simulate' predicts it; to train, set training.gradients = \"fp32\"");
+        throw Error(
+            ErrorKind::Infeasible,
+            "training.gradients = \"same\"",
+            "gradients of bf16 weights are summed in fp32; in bf16 they can only be simulated",
+            "'pipetwin simulate' predicts it; to train, set training.gradients = \"fp32\"");
     }
     if (tensor_parallel != 1) {
         throw Error(ErrorKind::Infeasible,
                     fmt::format("pipeline.tensor_parallel = {}", tensor_parallel),
-                    "a rank trains on one device; more to a rank are simulated only",
+                    "a rank trains on one device; several devices per rank can only be simulated",
                     "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
     }
 }

@@ -73,7 +73,7 @@ std::string hint_without_weights(const std::filesystem::path& folder) {
         throw Error(ErrorKind::BadInput,
                     folder.string(),
                     fmt::format("no such folder, expected one with {}", hf_file::weights),
-                    "is its name right? it counts from the folder in which the command runs");
+                    "check the name; a relative path starts at the current folder");
     }
     throw Error(ErrorKind::BadInput,
                 folder.string(),

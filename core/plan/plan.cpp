@@ -300,7 +300,8 @@ std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stal
         return "a schedule without any backward cannot train";
     }
     if (stale_gradients) {
-        return "it never flushes, so its gradients belong to older weights; it is simulated only";
+        return "it never flushes, so its gradients belong to older weights; it can only be "
+               "simulated";
     }
     return std::nullopt;
 }

@@ -172,8 +172,7 @@ void refuse_tied_twins(const PlanParts& parts, const Schedule& grid, const Model
             ErrorKind::BadInput,
             parts.schedule_name,
             fmt::format(
-                "{}, but two pipelines share the weights of each stage already; both at "
-                "once are not built yet",
+                "{}, which a schedule of two pipelines with the same weights does not support",
                 own ? "model.tied = true"
                     : "the profile's last layer shares weights with the first (tied_bytes)"),
             own ? "set tied = false, or take another schedule"
@@ -424,8 +423,8 @@ void add_all_reduce(PlanParts& parts,
     if (weight_sharing_stage(grid, 0)) {
         throw Error(ErrorKind::BadInput,
                     parts.schedule_name,
-                    fmt::format("pipeline.data_parallel = {}, but two pipelines share the weights "
-                                "of each stage already; both at once are not built yet",
+                    fmt::format("pipeline.data_parallel = {}, which a schedule of two pipelines "
+                                "with the same weights does not support",
                                 parts.replicas),
                     "set data_parallel = 1, or take another schedule");
     }
@@ -567,9 +566,10 @@ std::vector<std::string> spread_notes(const Profile& profile) {
         return {};
     }
     return {
-        fmt::format("the measured times of {} differ by more than their median, most of all "
-                    "those of '{}', by {:.0f} %: measure again on a quieter machine",
+        fmt::format("the measured times of {} vary by more than their median ({}'{}' by {:.0f} %): "
+                    "measure again on a quieter machine",
                     counted(count, "layer"),
+                    count > 1 ? "most: " : "",
                     worst->name,
                     100 * spread)};
 }

@@ -190,8 +190,8 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
         scenario.cluster.devices.empty() && scenario.cluster.device == this_machine;
     if (names_none && !profile.device.empty() && profile.device != this_machine) {
         notes.push_back(fmt::format(
-            "the costs are for '{}', and the scenario names no device, so the times are "
-            "for that one; set cluster.device to change it",
+            "the times are those of '{}': the costs are for it, and cluster.device names no other "
+            "device",
             profile.device));
     }
     for (const RankDevice& device : devices) {

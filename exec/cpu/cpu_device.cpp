@@ -26,7 +26,7 @@ class CpuDevice final : public Device {
         if (scratch_ == 0) {
             return {};
         }
-        return {.own = {{"scratch of products", Bytes{scratch_}}},
+        return {.own = {{"scratch memory of matrix products", Bytes{scratch_}}},
                 .common = {},
                 .pool = {},
                 .of_pool = {}};

@@ -26,6 +26,13 @@ std::vector<double> bf16_as_doubles(const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
+View Kernels::begun(const GradientSum& sum) const {
+    if (!sum.adds && !sum.empty()) {
+        fill_zero(sum.view);
+    }
+    return sum.view;
+}
+
 void Kernels::linear_gelu_forward(
     GeluForm form, ConstView x, ConstView w, ConstView b, View h, View y) const {
     linear_forward(x, w, b, {}, h);
@@ -36,6 +43,16 @@ void Kernels::linear_gelu_backward(
     GeluForm form, ConstView dy, ConstView w, ConstView h, View dh) const {
     linear_backward_input(dy, w, {}, dh);
     gelu_backward(form, h, dh, dh);
+}
+
+void Kernels::cross_entropy_with_gradient(ConstView targets,
+                                          double smoothing,
+                                          double scale,
+                                          View log_sums,
+                                          const LossSums& sums,
+                                          View x) const {
+    cross_entropy_forward(x, targets, smoothing, log_sums, sums);
+    cross_entropy_backward(x, targets, log_sums, smoothing, scale, x);
 }
 
 const ColumnKernels& Kernels::columns() const {

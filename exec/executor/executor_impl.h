@@ -117,6 +117,9 @@ struct Executor::Impl {
     void walk_rows();
     /// Prepares the rank's worker, then walks its row. Runs on the rank's thread.
     void work(std::size_t rank);
+    template <class Work>
+    bool attempt(std::size_t rank, std::size_t cell, const Work& work);
+    void turn_to(std::size_t rank, std::size_t cell);
     /// Walks a row. False if it ended early, as an action of it or of another rank failed.
     bool walk_row(std::size_t rank);
     /// Reports the hang as the failure of its rank, and closes all channels.

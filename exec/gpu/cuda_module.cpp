@@ -131,7 +131,7 @@ CudaState state_of(int error) {
 
 std::string describe_error(const Module& module, int error) {
     if (error == insufficient_driver) {
-        return "no driver (35)";
+        return "no driver (CUDA error 35)";
     }
     return std::string(module.error_text(error)) + " (" + std::to_string(error) + ")";
 }

@@ -76,18 +76,36 @@ Bytes CrossEntropy::kept_bytes(int samples) const {
     return target_bytes(rows(samples)) + exact_bytes(rows(samples), 1);
 }
 
+void CrossEntropy::begin(LayerCall& call, Kept& kept) const {
+    Tensor targets = load_targets(call, input(), input().width, no_target);
+    kept.tensors.push_back(std::move(targets));
+    kept.tensors.push_back(
+        call.arena.allocate(format().exact(), rows(call.samples), 1, MemoryKind::Stash));
+    kept.row_weight = row_weight(call, input());
+    call.loss_scale = kept.row_weight;
+}
+
 // loss = 1 / (N T) sum over the rows of (l - (1 - s) x[c] - s mean(x)),  l = log(sum exp x)
 void CrossEntropy::forward(
     LayerCall& call, ConstView x, ConstView /*skip*/, View /*y*/, Kept& kept) {
-    Tensor targets = load_targets(call, input(), input().width, no_target);
-    Tensor log_sums = call.arena.allocate(format().exact(), x.rows, 1, MemoryKind::Stash);
-    call.kernels.cross_entropy_forward(
-        x, targets, label_smoothing_, log_sums, {.loss = call.loss_sum, .right = call.right_sum});
+    begin(call, kept);
+    call.kernels.cross_entropy_forward(x,
+                                       kept.tensors[0],
+                                       label_smoothing_,
+                                       kept.tensors[1],
+                                       {.loss = call.loss_sum, .right = call.right_sum});
     hand_out_logits(call, input(), x);
-    kept.row_weight = row_weight(call, input());
-    call.loss_scale = kept.row_weight;
-    kept.tensors.push_back(std::move(targets));
-    kept.tensors.push_back(std::move(log_sums));
+}
+
+// as above, and in the place of x: dx = 1 / (N T) (exp(x - l) - (1 - s) at c - s / classes)
+void CrossEntropy::forward_with_gradient(LayerCall& call, View x, Kept& kept) {
+    begin(call, kept);
+    call.kernels.cross_entropy_with_gradient(kept.tensors[0],
+                                             label_smoothing_,
+                                             kept.row_weight,
+                                             kept.tensors[1],
+                                             {.loss = call.loss_sum, .right = call.right_sum},
+                                             x);
 }
 
 // dx = 1 / (N T) (exp(x - l) - (1 - s) at c - s / classes)

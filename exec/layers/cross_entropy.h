@@ -30,10 +30,15 @@ class CrossEntropy final : public ExecutableLayer {
     /// In an evaluation also leaves the logits on the host that MicroBatch::logits wants. Throws
     /// Error(BadInput), naming sample, position and value, if a target is no class.
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    /// The forward of a training, with the gradient in the place of x: `backward_input` is done.
+    void forward_with_gradient(LayerCall& call, View x, Kept& kept);
     void backward_input(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 
   private:
+    /// Puts the targets and room for l into `kept`, and says what a row weighs.
+    void begin(LayerCall& call, Kept& kept) const;
+
     double label_smoothing_;
 };
 

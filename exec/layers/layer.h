@@ -32,6 +32,7 @@ struct LayerCall {
     double progress = 0;               ///< of the training: 0 in the first step, 1 behind the last
     bool evaluation = false;           ///< forward only: nothing is dropped
     bool recomputation = false;        ///< forward again: side effects happened already
+    bool keeps = true;                 ///< false: no backward follows from this forward
     const MicroBatch* data = nullptr;  ///< in forward only
     /// Memory for the loss layer's sum over its rows; null: not wanted. Read once the device is
     /// done.

@@ -35,7 +35,7 @@ void LayerNorm::forward(LayerCall& call, ConstView x, ConstView skip, View y, Ke
 void LayerNorm::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     call.kernels.layer_norm_backward_weight(
-        x, kept.tensors.front(), dy, gain_.gradient, bias_.gradient);
+        x, kept.tensors.front(), dy, gain_.next_gradient(), bias_.next_gradient());
     if (!dx.empty()) {
         call.kernels.layer_norm_backward_input(x, gain_.value, kept.tensors.front(), dy, skip, dx);
     }

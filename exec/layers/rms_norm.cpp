@@ -30,7 +30,7 @@ void RmsNorm::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept
 void RmsNorm::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     const ConstView roots = kept.tensors.front();
-    call.kernels.rms_norm_backward_weight(x, roots, dy, gain_.gradient);
+    call.kernels.rms_norm_backward_weight(x, roots, dy, gain_.next_gradient());
     if (!dx.empty()) {
         call.kernels.rms_norm_backward_input(x, gain_.value, roots, dy, skip, dx);
     }

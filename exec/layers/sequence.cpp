@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "exec/layers/activations.h"
+#include "exec/layers/cross_entropy.h"
 #include "exec/layers/linear.h"
 #include "exec/layers/make_layer.h"
 
@@ -46,6 +47,9 @@ Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, NumberF
         names_.push_back(fmt::format("{}", i));
     }
     join_gelus();
+    if (layers_.size() > 1) {
+        loss_ = dynamic_cast<CrossEntropy*>(layers_.back().get());
+    }
 }
 
 void Sequence::join_gelus() {
@@ -177,6 +181,10 @@ void Sequence::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kep
     };
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         const bool last = i + 1 == layers_.size();
+        if (has_gradient(i) && call.keeps && !call.evaluation) {
+            loss_->forward_with_gradient(call, kept.inner[i].input, kept.inner[i]);
+            continue;
+        }
         if (last) {
             layers_[i]->forward(call, x, skip, y, kept.inner[i]);
             continue;
@@ -200,6 +208,11 @@ void Sequence::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     for (std::size_t i = layers_.size(); i-- > 1;) {
         const View place(kept.inner[i].input);  // dx_i takes the place of x_i
+        if (has_gradient(i)) {
+            call.done(Op::BackwardInput);
+            dy = place;
+            continue;
+        }
         if (const std::optional<JoinedGelu>& gelu = gelus_[i - 1]) {
             Tensor& h = kept.inner[i - 1].input;
             gelu->behind->backward(call, place, dy, {.form = gelu->form, .h = h, .dh = place});
@@ -218,6 +231,11 @@ void Sequence::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     for (std::size_t i = layers_.size(); i-- > 1;) {
         View place(kept.inner[i].input);
+        if (has_gradient(i)) {
+            call.done(Op::BackwardInput);
+            dy = place;
+            continue;
+        }
         if (layers_[i]->weight_reads_input()) {
             // W needs x_i, and the layer before it needs dx_i.
             Tensor& gradient = kept.inner[i - 1].gradient;

@@ -6,6 +6,7 @@
 
 namespace pipetwin::exec {
 
+class CrossEntropy;
 class Linear;
 
 /// y = skip + f_n(... f_2(f_1(x)))
@@ -23,6 +24,9 @@ class Linear;
 /// A GELU between two linear layers is computed with them, so that a device may do it in their
 /// products: its x_i with the product before it, and dx_i with that behind it, in the place of
 /// x_i+1 (or dx_i+1); the tensors then change names.
+///
+/// A cross-entropy at the end has dx_n in the place of x_n as soon as its forward ends, so that a
+/// device may make both in one pass, unless no backward follows.
 class Sequence final : public ExecutableLayer {
   public:
     Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, NumberFormat format);
@@ -62,10 +66,15 @@ class Sequence final : public ExecutableLayer {
         Linear* behind = nullptr;
     };
     void join_gelus();
+    /// True for a layer whose dx_i is in the place of x_i before the backward.
+    bool has_gradient(std::size_t layer) const {
+        return loss_ != nullptr && layer + 1 == layers_.size();
+    }
 
     std::vector<std::string> names_;
     std::vector<std::unique_ptr<ExecutableLayer>> layers_;
     std::vector<std::optional<JoinedGelu>> gelus_;  ///< [layer] where it is a joined GELU
+    CrossEntropy* loss_ = nullptr;                  ///< the last layer, where it is one of several
 };
 
 }  // namespace pipetwin::exec

@@ -323,10 +323,13 @@ class Profiler {
     void report(double share_of_size, const SettledScenario& scenario) const {
         if (options_.progress) {
             const auto sizes = static_cast<double>(options_.micro_batch_sizes.size());
-            options_.progress(std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
-                              fmt::format("{} per mini-batch on {}",
-                                          counted(scenario.training.batch, "sample"),
-                                          counted(workers_, "worker")));
+            options_.progress(
+                std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
+                fmt::format(
+                    "{} of {} on {}",
+                    counted(scenario.pipeline.micro_batches, "micro-batch"),
+                    counted(scenario.training.batch / scenario.pipeline.micro_batches, "sample"),
+                    counted(workers_, "worker")));
         }
     }
 

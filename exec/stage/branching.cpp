@@ -219,6 +219,7 @@ void Stage::Impl::run_branches(
     kept.resize(layers.size());
     for (std::size_t i = 0; i < layers.size(); ++i) {
         kept[i].clear();  // where an earlier forward failed
+        call.keeps = keep && !blocks[i];
         forward_layer(call, stash, i, sent, kept[i]);
         const std::optional<std::size_t> made = branches->made_by(i);
         if (made && branches->values()[*made].is_inner && branches->values()[*made].sent) {

@@ -181,8 +181,11 @@ QString CriticalPathPanel::sentence() const {
                            .arg(text_of(side_name(*run_, side)),
                                 time_text(analysis->length()),
                                 QString::number(analysis->critical_path().size()));
-        if (shares.unexplained != Duration{}) {
+        if (shares.unexplained > Duration{}) {
             text += tr(", %1 of it unexplained").arg(time_text(shares.unexplained));
+        } else if (shares.unexplained < Duration{}) {
+            text += tr(" (%1 shorter than the same step simulated with the measured durations)")
+                        .arg(time_text(-shares.unexplained));
         }
         parts += text;
     }

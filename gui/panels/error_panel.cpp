@@ -154,7 +154,7 @@ void HistogramView::paintEvent(QPaintEvent* /*event*/) {
     painter.drawText(
         rect().adjusted(panel_margin, 3, -panel_margin, 0), Qt::AlignTop | Qt::AlignLeft, title_);
     painter.setPen(palette_.faint_text);
-    const QString highest = tr("highest: %1").arg(counted(most));
+    const QString highest = tr("tallest bar: %1 actions").arg(counted(most));
     if (fontMetrics().horizontalAdvance(title_ + QLatin1String("  ") + highest) <= area.width()) {
         painter.drawText(rect().adjusted(panel_margin, 3, -panel_margin, 0),
                          Qt::AlignTop | Qt::AlignRight,

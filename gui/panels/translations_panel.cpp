@@ -90,8 +90,10 @@ TranslationsPanel::TranslationsPanel(QWidget* parent)
 
 void TranslationsPanel::show_run(std::shared_ptr<const RunData> run) {
     const bool is_open = run != nullptr && !run->empty();
+    const bool can_translate =
+        is_open && run->planned && run->planned->scenario.model.kind == ModelKind::Translation;
     const QString text =
-        is_open ? QString::fromStdString(sentence_of(run->translations)) : tr("No run is open.");
+        is_open ? text_of(sentence_of(run->translations, can_translate)) : tr("No run is open.");
     sentence_->setText(text);
     sentence_->setAccessibleName(text);
     const bool any = is_open && !run->translations.empty();

@@ -341,9 +341,9 @@ QString HeatMapView::left_out() const {
     const std::vector<int>& bad_ranks = map_.infeasible_stages;
     const std::vector<int>& bad_micro_batches = map_.infeasible_micro_batches;
     add(tr("K"), bad_ranks, tr("infeasible"));
-    add(tr("K"), numbers_between(map_.stages, bad_ranks), tr("no room"));
+    add(tr("K"), numbers_between(map_.stages, bad_ranks), tr("not simulated"));
     add(tr("M"), bad_micro_batches, tr("infeasible"));
-    add(tr("M"), numbers_between(map_.micro_batches, bad_micro_batches), tr("no room"));
+    add(tr("M"), numbers_between(map_.micro_batches, bad_micro_batches), tr("not simulated"));
     return parts.isEmpty() ? QString() : tr("Not shown: %1").arg(parts.join(QStringLiteral("; ")));
 }
 

@@ -137,7 +137,8 @@ int main(int argc, char** argv) {
     } else if (display_is_missing()) {
         say(std::cerr,
             "no display: neither DISPLAY nor WAYLAND_DISPLAY is set\n"
-            "hint: --screenshot FILE writes a picture without one\n");
+            "hint: pipetwin-gui --screenshot PICTURE.png FILE writes a picture without a "
+            "display\n");
         return EXIT_FAILURE;
     }
     return run_program(argc, argv, parsed.options);

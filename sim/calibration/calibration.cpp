@@ -277,7 +277,7 @@ class RunFit {
         for (std::size_t run = 0; run < runs_.size(); ++run) {
             const SettledRun& of = runs_[run];
             CalibratedRun& row = calibration.runs.emplace_back();
-            row = {.name = of.name.empty() ? fmt::format("row {}", run + 1) : of.name,
+            row = {.name = of.name.empty() ? fmt::format("run {}", run + 1) : of.name,
                    .setup = setup_of(of.scenario),
                    .measured_step = of.step_seconds,
                    .predicted_step = before_[run].step,
@@ -319,11 +319,17 @@ class RunFit {
         }
         for (std::size_t run = 0; run < runs_.size(); ++run) {
             if (!predicted_[run].fits) {
-                warnings.push_back(fmt::format(
-                    "{} was measured, but is predicted not to fit into the memory of its devices: "
-                    "{} a device; with its peak_bytes the memory is corrected, too",
-                    calibration.runs[run].name,
-                    format_bytes(predicted_[run].peak)));
+                warnings.push_back(
+                    runs_[run].peak
+                        ? fmt::format("{} was measured with a peak of {}, which is more than the "
+                                      "memory that its devices have according to their profile",
+                                      calibration.runs[run].name,
+                                      format_bytes(*runs_[run].peak))
+                        : fmt::format("{} was measured, but is predicted not to fit into the "
+                                      "memory of its devices: {} per device; with its peak_bytes "
+                                      "the memory is corrected, too",
+                                      calibration.runs[run].name,
+                                      format_bytes(predicted_[run].peak)));
             }
         }
     }

@@ -167,7 +167,8 @@ void set_model(const ExportSource::Placed& placed, MegatronFlags& flags, Console
         default:
             console.note(
                 "a profile does not say the sizes of its model: add --hidden-size, "
-                "--num-attention-heads, --seq-length, --vocab-size and what else describes it");
+                "--num-attention-heads, --seq-length, --vocab-size and any other flags that "
+                "describe it");
             return;
     }
     flags.attention_dropout = 0;  // models of ours drop no probabilities

@@ -290,10 +290,10 @@ void add_model_notes(const DecoderModel& model, std::vector<std::string>& notes)
     notes.insert(notes.end(), model.remarks.begin(), model.remarks.end());
     if (model.prediction_blocks > 0) {
         notes.push_back(fmt::format(
-            "the config.json asks for multi-token prediction: {} behind the model's own (mtp0, "
-            "...) with {} parameters; remove its key num_nextn_predict_layers (or "
+            "the config.json asks for multi-token prediction: {} after the model's own "
+            "(mtp0, ...) with {} parameters; remove its key num_nextn_predict_layers (or "
             "mtp_num_hidden_layers) to leave it out",
-            counted(model.prediction_blocks, "block"),
+            counted(model.prediction_blocks, "more block"),
             with_separators(model.prediction_blocks * prediction_parameters(model))));
     }
     if (model.encoder_blocks > 0) {
@@ -307,10 +307,13 @@ void add_model_notes(const DecoderModel& model, std::vector<std::string>& notes)
     if (shared_embedding_parameters(model) > 0) {
         notes.emplace_back(
             model.tied
-                ? "the head's matrix is that of the embedding and counts there; in several stages "
-                  "the last one holds it again, and their gradients are summed once a step"
-                : "the blocks that predict further tokens read the embedding; in several stages "
-                  "the last one holds it again, and their gradients are summed once a step");
+                ? "the head's matrix is that of the embedding and counts there; with several "
+                  "stages "
+                  "the last stage holds a second copy, and the gradients of both are summed once "
+                  "per step"
+                : "the blocks that predict further tokens read the embedding; with several "
+                  "stages the last stage holds a second copy of it, and the gradients of both are "
+                  "summed once per step");
     }
 }
 

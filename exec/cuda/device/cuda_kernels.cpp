@@ -13,6 +13,7 @@ namespace {
 
 using exec::ConstView;
 using exec::DType;
+using exec::GradientSum;
 using exec::View;
 
 cudaError_t zero(void* y, std::size_t bytes, cudaStream_t stream) {
@@ -306,7 +307,11 @@ void CudaKernels::upload_from(std::span<const From> from, View y) const {
 
 template <class Value>
 const Value* CudaKernels::to_device(const Value& value) const {
-    auto* const here = scratch<Value>(1);  // first: it may let the lane finish
+    return to_device(value, scratch<Value>(1));
+}
+
+template <class Value>
+const Value* CudaKernels::to_device(const Value& value, Value* here) const {
     std::byte* const staged = stage(sizeof(value));
     std::memcpy(staged, &value, sizeof(value));
     lane_.list().add("cudaMemcpyAsync", copy, here, staged, sizeof(value));
@@ -374,8 +379,7 @@ void CudaKernels::linear_forward(
                                                    .k = static_cast<std::int32_t>(w.rows),
                                                    .factors = real_of(x.dtype),
                                                    .result = real_of(y.dtype),
-                                                   .has_bias = !b.empty(),
-                                                   .adds = !skip.empty()});
+                                                   .has_bias = !b.empty()});
     multiply(number, {.a = x.data, .b = w.data, .c = skip.data, .bias = b.data, .d = y.data});
 }
 
@@ -386,31 +390,34 @@ void CudaKernels::linear_backward_input(ConstView dy, ConstView w, ConstView ski
                                                    .k = static_cast<std::int32_t>(w.columns),
                                                    .b_transposed = true,
                                                    .factors = real_of(dy.dtype),
-                                                   .result = real_of(dx.dtype),
-                                                   .adds = !skip.empty()});
+                                                   .result = real_of(dx.dtype)});
     multiply(number, {.a = dy.data, .b = w.data, .c = skip.data, .d = dx.data});
 }
 
 // dw += x^T dy,  db += sum of the rows of dy
-void CudaKernels::linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const {
-    const int number = lane_.products().number_of({.m = static_cast<std::int32_t>(dw.rows),
-                                                   .n = static_cast<std::int32_t>(dw.columns),
+void CudaKernels::linear_backward_weight(ConstView x,
+                                         ConstView dy,
+                                         const GradientSum& dw,
+                                         const GradientSum& db) const {
+    const View sum = dw.view;
+    const int number = lane_.products().number_of({.m = static_cast<std::int32_t>(sum.rows),
+                                                   .n = static_cast<std::int32_t>(sum.columns),
                                                    .k = static_cast<std::int32_t>(x.rows),
                                                    .a_transposed = true,
                                                    .factors = real_of(dy.dtype),
-                                                   .result = real_of(dw.dtype),
-                                                   .adds = true});
-    multiply(number, {.a = x.data, .b = dy.data, .c = dw.data, .d = dw.data});
+                                                   .result = real_of(sum.dtype)});
+    multiply(number, {.a = x.data, .b = dy.data, .c = dw.adds ? sum.data : nullptr, .d = sum.data});
     if (db.empty()) {
         return;
     }
+    View sums = db.view;
     lane_.list().add("column_sums",
                      column_sums,
                      real_of(dy.dtype),
                      dy.rows,
                      dy.columns,
                      dy.data,
-                     db.as<float>(),
+                     ColumnTotals{.first = sums.as<float>(), .adds = db.adds ? 1 : 0},
                      scratch<float>(column_sums_scratch(dy.rows, dy.columns)));
 }
 
@@ -488,16 +495,23 @@ void CudaKernels::layer_norm_backward_input(ConstView x,
                      dx.data);
 }
 
-void CudaKernels::layer_norm_backward_weight(
-    ConstView x, ConstView statistics, ConstView dy, View dgain, View dbias) const {
+void CudaKernels::layer_norm_backward_weight(ConstView x,
+                                             ConstView statistics,
+                                             ConstView dy,
+                                             const GradientSum& dgain,
+                                             const GradientSum& dbias) const {
+    PIPETWIN_EXPECT(dgain.adds == dbias.adds, "both gradients of a norm have as many terms");
+    View gain_sums = dgain.view;
+    View bias_sums = dbias.view;
     lane_.list().add("layer_norm_backward_weight",
                      cuda::layer_norm_backward_weight,
                      real_of(x.dtype),
                      norm_of(x, {}),
                      statistics.as<float>(),
                      dy.data,
-                     dgain.as<float>(),
-                     dbias.as<float>(),
+                     ColumnTotals{.first = gain_sums.as<float>(),
+                                  .second = bias_sums.as<float>(),
+                                  .adds = dgain.adds ? 1 : 0},
                      scratch<float>(layer_norm_scratch(x.rows, x.columns)));
 }
 
@@ -527,14 +541,15 @@ void CudaKernels::rms_norm_backward_input(
 void CudaKernels::rms_norm_backward_weight(ConstView x,
                                            ConstView roots,
                                            ConstView dy,
-                                           View dgain) const {
+                                           const GradientSum& dgain) const {
+    View sums = dgain.view;
     lane_.list().add("rms_norm_backward_weight",
                      cuda::rms_norm_backward_weight,
                      real_of(x.dtype),
                      rms_norm_of(x, {}),
                      roots.as<float>(),
                      dy.data,
-                     dgain.as<float>(),
+                     ColumnTotals{.first = sums.as<float>(), .adds = dgain.adds ? 1 : 0},
                      scratch<float>(column_sums_scratch(x.rows, x.columns)));
 }
 
@@ -727,8 +742,27 @@ void CudaKernels::cross_entropy_backward(ConstView x,
                      loss_of(x, targets),
                      log_sums.as<float>(),
                      static_cast<float>(smoothing),
-                     to_device(static_cast<float>(scale)),
-                     dx.data);
+                     LossGradient{.scale = to_device(static_cast<float>(scale)), .dx = dx.data});
+}
+
+void CudaKernels::cross_entropy_with_gradient(ConstView targets,
+                                              double smoothing,
+                                              double scale,
+                                              View log_sums,
+                                              const exec::LossSums& sums,
+                                              View x) const {
+    const std::int64_t of_sums = cuda::loss_scratch(x.rows);
+    auto* const all = scratch<double>(of_sums + 1);
+    const float* const factor =
+        to_device(static_cast<float>(scale), reinterpret_cast<float*>(all + of_sums));
+    lane_.list().add("cross_entropy_with_gradient",
+                     cuda::cross_entropy_with_gradient,
+                     real_of(x.dtype),
+                     loss_of(x, targets),
+                     static_cast<float>(smoothing),
+                     log_sums.as<float>(),
+                     LossSums{.loss = sums.loss, .right = sums.right, .scratch = all},
+                     LossGradient{.scale = factor, .dx = x.data});
 }
 
 void CudaKernels::binary_cross_entropy_forward(ConstView x,

@@ -49,8 +49,8 @@ class CudaKernels final : public exec::Kernels {
                                exec::View dx) const override;
     void linear_backward_weight(exec::ConstView x,
                                 exec::ConstView dy,
-                                exec::View dw,
-                                exec::View db) const override;
+                                const exec::GradientSum& dw,
+                                const exec::GradientSum& db) const override;
 
     void linear_gelu_forward(GeluForm form,
                              exec::ConstView x,
@@ -89,7 +89,7 @@ class CudaKernels final : public exec::Kernels {
     void rms_norm_backward_weight(exec::ConstView x,
                                   exec::ConstView roots,
                                   exec::ConstView dy,
-                                  exec::View dgain) const override;
+                                  const exec::GradientSum& dgain) const override;
     void swiglu_forward(exec::ConstView x, exec::View y) const override;
     void swiglu_backward(exec::ConstView x, exec::ConstView dy, exec::View dx) const override;
     void rotate(const exec::AttentionShape& shape,
@@ -99,8 +99,8 @@ class CudaKernels final : public exec::Kernels {
     void layer_norm_backward_weight(exec::ConstView x,
                                     exec::ConstView statistics,
                                     exec::ConstView dy,
-                                    exec::View dgain,
-                                    exec::View dbias) const override;
+                                    const exec::GradientSum& dgain,
+                                    const exec::GradientSum& dbias) const override;
 
     void gelu_forward(GeluForm form, exec::ConstView x, exec::View y) const override;
     void gelu_backward(GeluForm form,
@@ -155,6 +155,12 @@ class CudaKernels final : public exec::Kernels {
                                 double smoothing,
                                 double scale,
                                 exec::View dx) const override;
+    void cross_entropy_with_gradient(exec::ConstView targets,
+                                     double smoothing,
+                                     double scale,
+                                     exec::View log_sums,
+                                     const exec::LossSums& sums,
+                                     exec::View x) const override;
     void binary_cross_entropy_forward(exec::ConstView x,
                                       exec::ConstView targets,
                                       const exec::LossSums& sums) const override;
@@ -197,6 +203,9 @@ class CudaKernels final : public exec::Kernels {
     /// Lists a copy of the value into scratch memory; returns where it is then.
     template <class Value>
     const Value* to_device(const Value& value) const;
+    /// Lists a copy of the value into a part of the scratch memory; returns that.
+    template <class Value>
+    const Value* to_device(const Value& value, Value* here) const;
     template <class From>
     void upload_from(std::span<const From> from, exec::View y) const;
     /// The number of a product with an epilogue, where the GELU is that of one.

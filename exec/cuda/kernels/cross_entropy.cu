@@ -2,9 +2,10 @@
 
 #include "exec/cuda/kernels/dispatch.h"
 
-// Bound by memory: forward reads a row once, backward reads and writes it once. Rows may begin
-// anywhere, since a vocabulary has any size: the middle of a row is moved 16 bytes at a time, what
-// lies before and behind one by one.
+// Bound by memory: forward reads a row once, backward reads and writes it once, and both at once
+// read and write it once, where a row fits into shared memory. Rows may begin anywhere, since a
+// vocabulary has any size: the middle of a row is moved 16 bytes at a time, what lies before and
+// behind one by one.
 namespace pipetwin::cuda {
 namespace {
 
@@ -47,6 +48,102 @@ struct Exponentials {
     }
 };
 
+/// Where a gradient goes, and what it is.
+template <class T>
+struct Gradient {
+    T* dx;               ///< may be x
+    const float* scale;  ///< in device memory
+    float certain;       ///< 1 - smoothing
+    float shared;        ///< smoothing / width
+};
+
+/// The gradient of one row's numbers.
+struct RowGradient {
+    std::int64_t target;  ///< -1: there is none, and all are 0
+    float log_sum;
+    float scale;
+    float certain;
+    float shared;
+
+    template <class T>
+    __device__ __forceinline__ RowGradient(const Gradient<T>& o, std::int64_t of, float sum)
+        : target(of),
+          log_sum(sum),
+          scale(*o.scale),
+          certain(__fmul_rn(scale, o.certain)),
+          shared(__fmul_rn(scale, o.shared)) {}
+
+    template <class T>
+    __device__ __forceinline__ T of(T value, std::int64_t j) const {
+        if (target < 0) {
+            return from_float<T>(0.0F);
+        }
+        const float softmax = __expf(to_float(value) - log_sum) * scale;
+        return from_float<T>((j == target ? softmax - certain : softmax) - shared);
+    }
+};
+
+/// How many of its loads a thread waits for at a time.
+enum class Loads : std::uint8_t { One, Four };
+
+/// Calls one(j) for each number of a row that is moved alone, and packed(j) for the first of each
+/// pack: those of the calling thread, one of `threads` that share the row.
+template <int threads, int pack, Loads loads, class One, class Packed>
+__device__ __forceinline__ void for_each_of_row(const Cut& cut,
+                                                std::int64_t width,
+                                                const One& one,
+                                                const Packed& packed) {
+    const auto thread = static_cast<std::int64_t>(threadIdx.x % threads);
+    for (std::int64_t j = thread; j < cut.head; j += threads) {
+        one(j);
+    }
+    if constexpr (loads == Loads::Four) {
+        PIPETWIN_UNROLL_4
+        for (std::int64_t p = thread; p < cut.packs; p += threads) {
+            packed(cut.head + p * pack);
+        }
+    } else {
+        for (std::int64_t p = thread; p < cut.packs; p += threads) {
+            packed(cut.head + p * pack);
+        }
+    }
+    for (std::int64_t j = cut.head + cut.packs * pack + thread; j < width; j += threads) {
+        one(j);
+    }
+}
+
+/// dx of a row, whose numbers from `begin` on `load` and `load_all` give, one or a pack of them.
+template <int threads, Loads loads, class T, class Load, class LoadAll>
+__device__ __forceinline__ void store_gradient(const RowGradient& gradient,
+                                               const Cut& cut,
+                                               std::int64_t width,
+                                               T* dx,
+                                               const Load& load,
+                                               const LoadAll& load_all) {
+    constexpr int pack = pack_size<T>;
+    for_each_of_row<threads, pack, loads>(
+        cut,
+        width,
+        [&](std::int64_t j) { dx[j] = gradient.of(load(j), j); },
+        [&](std::int64_t begin) {
+            Pack<T> values = load_all(begin);
+            PIPETWIN_UNROLL
+            for (int k = 0; k < pack; ++k) {
+                values.at[k] = gradient.of(values.at[k], begin + k);
+            }
+            store_pack(dx + begin, values);
+        });
+}
+
+/// The block of a kernel that gives it a long row each. As many threads share a row, whether it has
+/// its gradient at once or not, so that its sum has the same bits. Two blocks fit a multiprocessor,
+/// each with a row in shared memory.
+constexpr int long_row_block = 512;
+
+/// Threads of a block whose rows are shared by `threads` threads each.
+template <int threads>
+constexpr int block_of = threads == warp_lanes ? row_block : threads;
+
 template <class T>
 struct Forward {
     std::int64_t rows;
@@ -58,7 +155,21 @@ struct Forward {
     double* row_rights;  ///< null: not wanted
     float smoothing;
     bool in_packs;
+    Gradient<T> gradient;
 };
+
+/// What the forward does about the gradient.
+enum class WithGradient : std::uint8_t {
+    No,
+    ReadsAgain,  ///< reads a row a second time
+    KeepsRow     ///< has the row in shared memory in between
+};
+
+/// Bytes of shared memory for a row; its numbers lie there as they do behind a multiple of 16.
+template <class T>
+constexpr std::int64_t kept_row_bytes(std::int64_t width) {
+    return ceil_div((width + pack_size<T>)*static_cast<std::int64_t>(sizeof(T)), 16) * 16;
+}
 
 /// What a row's loss needs beside its log sum, of numbers that are in a cache by now.
 struct RowDetails {
@@ -68,7 +179,7 @@ struct RowDetails {
 
 template <int threads, class T>
 __device__ __forceinline__ RowDetails
-details_of(const Forward<T>& o, const T* x, std::int32_t target, float largest) {
+details_of(const Forward<T>& o, const T* x, std::int32_t target, float of_target, float largest) {
     const auto thread = static_cast<std::int64_t>(threadIdx.x % threads);
     RowDetails details{0, false};
     if (o.smoothing > 0) {
@@ -78,7 +189,7 @@ details_of(const Forward<T>& o, const T* x, std::int32_t target, float largest) 
         }
         details.mean = group_sum<threads>(sum) / static_cast<double>(o.width);
     }
-    if (o.row_rights != nullptr && to_float(x[target]) == largest) {  // for all threads of the row
+    if (o.row_rights != nullptr && of_target == largest) {  // for all threads of the row
         float equal_before = 0;
         for (std::int64_t j = thread; j < target; j += threads) {
             equal_before = to_float(x[j]) == largest ? 1.0F : equal_before;
@@ -88,51 +199,94 @@ details_of(const Forward<T>& o, const T* x, std::int32_t target, float largest) 
     return details;
 }
 
-template <class T, int threads>
-__global__ void __launch_bounds__(row_block) forward_kernel(Forward<T> o) {
+/// The number that the first of the `threads` neighbours that share a row has, in all of them.
+/// Behind it any of them may write what another has read before.
+template <int threads>
+__device__ __forceinline__ float of_first(float value) {
+    if constexpr (threads == warp_lanes) {
+        __syncwarp();
+        return __shfl_sync(all_lanes, value, 0);
+    } else {
+        PIPETWIN_SHARED(first, float[1]);
+        if (threadIdx.x == 0) {
+            first[0] = value;
+        }
+        __syncthreads();
+        return first[0];
+    }
+}
+
+template <class T, int threads, WithGradient with>
+__global__ void __launch_bounds__(block_of<threads>, block_of<threads> == long_row_block ? 2 : 1)
+    forward_kernel(Forward<T> o) {
     constexpr int pack = pack_size<T>;
-    const std::int64_t row = row_of_thread<threads>();
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (block_of<threads> / threads) +
+                             threadIdx.x / threads;
     if (row >= o.rows) {  // whole warps: where a block has one row, no thread leaves
         return;
     }
-    const auto thread = static_cast<std::int64_t>(threadIdx.x % threads);
+    const bool is_first = threadIdx.x % threads == 0;
     const std::int32_t target = o.targets[row];
+    const T* const x = o.x + row * o.width;
+    const Cut cut = cut_row(x, o.width, o.in_packs);
     if (target < 0) {  // for all threads of the row
-        if (thread == 0) {
+        if (is_first) {
             o.log_sums[row] = FLT_MAX;
             o.row_losses[row] = 0;
             if (o.row_rights != nullptr) {
                 o.row_rights[row] = 0;
             }
         }
+        if constexpr (with != WithGradient::No) {
+            const RowGradient none(o.gradient, target, 0.0F);
+            store_gradient<threads, Loads::One>(
+                none,
+                cut,
+                o.width,
+                o.gradient.dx + row * o.width,
+                [](std::int64_t) { return from_float<T>(0.0F); },
+                [](std::int64_t) { return Pack<T>{}; });
+        }
         return;
     }
-    const T* const x = o.x + row * o.width;
-    const Cut cut = cut_row(x, o.width, o.in_packs);
+    T* kept = nullptr;  // kept + j: number j of the row
+    if constexpr (with == WithGradient::KeepsRow) {
+        PIPETWIN_DYNAMIC_SHARED(memory);
+        kept = reinterpret_cast<T*>(memory) + (pack - cut.head % pack) % pack;
+    }
+    const float of_target = to_float(x[target]);
     Exponentials own;
-    for (std::int64_t j = thread; j < cut.head; j += threads) {
-        own.take(Pack<float, 1>{{to_float(x[j])}});
-    }
-    PIPETWIN_UNROLL_4
-    for (std::int64_t p = thread; p < cut.packs; p += threads) {
-        const Pack<T> values = load_pack(x + cut.head + p * pack);
-        Pack<float, pack> numbers;
-        PIPETWIN_UNROLL
-        for (int k = 0; k < pack; ++k) {
-            numbers.at[k] = to_float(values.at[k]);
-        }
-        own.take(numbers);
-    }
-    for (std::int64_t j = cut.head + cut.packs * pack + thread; j < o.width; j += threads) {
-        own.take(Pack<float, 1>{{to_float(x[j])}});
-    }
+    for_each_of_row<threads, pack, Loads::Four>(
+        cut,
+        o.width,
+        [&](std::int64_t j) {
+            const T value = x[j];
+            if constexpr (with == WithGradient::KeepsRow) {
+                kept[j] = value;
+            }
+            own.take(Pack<float, 1>{{to_float(value)}});
+        },
+        [&](std::int64_t begin) {
+            const Pack<T> values = load_pack(x + begin);
+            if constexpr (with == WithGradient::KeepsRow) {
+                keep_pack(kept + begin, values);
+            }
+            Pack<float, pack> numbers;
+            PIPETWIN_UNROLL
+            for (int k = 0; k < pack; ++k) {
+                numbers.at[k] = to_float(values.at[k]);
+            }
+            own.take(numbers);
+        });
     const float largest = group_max<threads>(own.largest);
     const float sum = group_sum<threads>(own.sum * __expf(own.largest - largest));
-    const RowDetails details = details_of<threads>(o, x, target, largest);
-    if (thread == 0) {
+    const RowDetails details = details_of<threads>(o, x, target, of_target, largest);
+    float log_sum_of_row = 0;
+    if (is_first) {
         const double log_sum = static_cast<double>(largest) + log(static_cast<double>(sum));
-        o.log_sums[row] = static_cast<float>(log_sum);
-        double wanted = static_cast<double>(to_float(x[target]));
+        log_sum_of_row = static_cast<float>(log_sum);
+        o.log_sums[row] = log_sum_of_row;
+        auto wanted = static_cast<double>(of_target);
         if (o.smoothing > 0) {
             const auto smoothing = static_cast<double>(o.smoothing);
             wanted = (1 - smoothing) * wanted + smoothing * details.mean;
@@ -141,6 +295,17 @@ __global__ void __launch_bounds__(row_block) forward_kernel(Forward<T> o) {
         if (o.row_rights != nullptr) {
             o.row_rights[row] = details.right ? 1 : 0;
         }
+    }
+    if constexpr (with != WithGradient::No) {
+        const T* const from = with == WithGradient::KeepsRow ? kept : x;
+        const RowGradient gradient(o.gradient, target, of_first<threads>(log_sum_of_row));
+        store_gradient<threads, Loads::One>(
+            gradient,
+            cut,
+            o.width,
+            o.gradient.dx + row * o.width,
+            [=](std::int64_t j) { return from[j]; },
+            [=](std::int64_t begin) { return load_pack(from + begin); });
     }
 }
 
@@ -167,51 +332,24 @@ struct Backward {
     const T* x;
     const std::int32_t* targets;
     const float* log_sums;
-    const float* scale;
-    float certain;  ///< 1 - smoothing
-    float shared;   ///< smoothing / width
-    T* dx;
     bool in_packs;
+    Gradient<T> gradient;
 };
 
 template <class T, int threads>
 __global__ void __launch_bounds__(row_block) backward_kernel(Backward<T> o) {
-    constexpr int pack = pack_size<T>;
     const std::int64_t row = row_of_thread<threads>();
     if (row >= o.rows) {
         return;
     }
-    const auto thread = static_cast<std::int64_t>(threadIdx.x % threads);
     const T* const x = o.x + row * o.width;
-    T* const dx = o.dx + row * o.width;
-    const std::int64_t target = o.targets[row];
-    const float log_sum = o.log_sums[row];
-    const float scale = *o.scale;
-    const float certain = __fmul_rn(scale, o.certain);
-    const float shared = __fmul_rn(scale, o.shared);
-    const auto gradient = [=](T value, std::int64_t j) {
-        if (target < 0) {
-            return from_float<T>(0.0F);
-        }
-        const float softmax = __expf(to_float(value) - log_sum) * scale;
-        return from_float<T>((j == target ? softmax - certain : softmax) - shared);
-    };
-    const Cut cut = cut_row(x, o.width, o.in_packs);
-    for (std::int64_t j = thread; j < cut.head; j += threads) {
-        dx[j] = gradient(x[j], j);
-    }
-    for (std::int64_t p = thread; p < cut.packs; p += threads) {
-        const std::int64_t begin = cut.head + p * pack;
-        Pack<T> values = load_pack(x + begin);
-        PIPETWIN_UNROLL
-        for (int k = 0; k < pack; ++k) {
-            values.at[k] = gradient(values.at[k], begin + k);
-        }
-        store_pack(dx + begin, values);
-    }
-    for (std::int64_t j = cut.head + cut.packs * pack + thread; j < o.width; j += threads) {
-        dx[j] = gradient(x[j], j);
-    }
+    store_gradient<threads, Loads::Four>(
+        RowGradient(o.gradient, o.targets[row], o.log_sums[row]),
+        cut_row(x, o.width, o.in_packs),
+        o.width,
+        o.gradient.dx + row * o.width,
+        [=](std::int64_t j) { return x[j]; },
+        [=](std::int64_t begin) { return load_pack(x + begin); });
 }
 
 /// Rows of the losses that a block adds up.
@@ -275,18 +413,79 @@ cudaError_t add_up(std::int64_t count,
                : launch<sum_kernel>(1, sum_block, 0, stream, count, rights, sums.right);
 }
 
-}  // namespace
+/// The gradient of a loss with label smoothing that is `scale` times as large.
+template <class T>
+Gradient<T> gradient_of(const CrossEntropy& loss, float smoothing, LossGradient gradient) {
+    return {static_cast<T*>(gradient.dx),
+            gradient.scale,
+            1 - smoothing,
+            smoothing / static_cast<float>(loss.width)};
+}
 
-cudaError_t cross_entropy_forward(Real real,
-                                  const CrossEntropy& loss,
-                                  float smoothing,
-                                  float* log_sums,
-                                  const LossSums& sums,
-                                  cudaStream_t stream) {
+/// The most dynamic shared memory that a block of the current device can have beside the arrays of
+/// the kernels above, which have less than a KiB.
+cudaError_t find_most_shared(std::int64_t& bytes) {
+    int device = 0;
+    int all = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    }
+    bytes = all - 1024;
+    return error;
+}
+
+template <class T, int threads, WithGradient with>
+cudaError_t launch_forward(const Forward<T>& o, std::int64_t shared_bytes, cudaStream_t stream) {
+    constexpr auto* kernel = forward_kernel<T, threads, with>;
+    if (shared_bytes > 0) {
+        const cudaError_t error = cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+        if (error != cudaSuccess) {
+            return error;
+        }
+    }
+    constexpr int block = block_of<threads>;
+    return launch<kernel>(static_cast<unsigned>(ceil_div(o.rows, block / threads)),
+                          block,
+                          static_cast<std::size_t>(shared_bytes),
+                          stream,
+                          o);
+}
+
+/// Rows of this width, and where `gradient` has a place, theirs.
+template <class T>
+cudaError_t forward_rows(const Forward<T>& o, cudaStream_t stream) {
+    const bool is_short = o.width <= short_row;
+    if (o.gradient.dx == nullptr) {
+        return is_short ? launch_forward<T, warp_lanes, WithGradient::No>(o, 0, stream)
+                        : launch_forward<T, long_row_block, WithGradient::No>(o, 0, stream);
+    }
+    if (is_short) {  // the first cache has it
+        return launch_forward<T, warp_lanes, WithGradient::ReadsAgain>(o, 0, stream);
+    }
+    std::int64_t most = 0;
+    const cudaError_t error = find_most_shared(most);
+    if (error != cudaSuccess) {
+        return error;
+    }
+    const std::int64_t wanted = kept_row_bytes<T>(o.width);
+    return wanted <= most
+               ? launch_forward<T, long_row_block, WithGradient::KeepsRow>(o, wanted, stream)
+               : launch_forward<T, long_row_block, WithGradient::ReadsAgain>(o, 0, stream);
+}
+
+/// The sums over the rows, and where `gradient` has a place, the gradient.
+cudaError_t forward(Real real,
+                    const CrossEntropy& loss,
+                    float smoothing,
+                    float* log_sums,
+                    const LossSums& sums,
+                    LossGradient gradient,
+                    cudaStream_t stream) {
     if (loss.rows > 0) {
-        const cudaError_t error = with_rows(real, loss.width, [=](auto zero, auto count) {
+        const cudaError_t error = with_real(real, [=](auto zero) {
             using T = decltype(zero);
-            constexpr int threads = decltype(count)::value;
             const Forward<T> o{loss.rows,
                                loss.width,
                                static_cast<const T*>(loss.x),
@@ -295,8 +494,9 @@ cudaError_t cross_entropy_forward(Real real,
                                sums.scratch,
                                sums.right != nullptr ? sums.scratch + loss.rows : nullptr,
                                smoothing,
-                               are_aligned({loss.x})};
-            return launch_rows<forward_kernel<T, threads>, threads>(o, stream);
+                               are_aligned({loss.x, gradient.dx}),
+                               gradient_of<T>(loss, smoothing, gradient)};
+            return forward_rows(o, stream);
         });
         if (error != cudaSuccess) {
             return error;
@@ -305,12 +505,32 @@ cudaError_t cross_entropy_forward(Real real,
     return add_up(loss.rows, loss.rows, sums, stream);
 }
 
+}  // namespace
+
+cudaError_t cross_entropy_forward(Real real,
+                                  const CrossEntropy& loss,
+                                  float smoothing,
+                                  float* log_sums,
+                                  const LossSums& sums,
+                                  cudaStream_t stream) {
+    return forward(real, loss, smoothing, log_sums, sums, {}, stream);
+}
+
+cudaError_t cross_entropy_with_gradient(Real real,
+                                        const CrossEntropy& loss,
+                                        float smoothing,
+                                        float* log_sums,
+                                        const LossSums& sums,
+                                        LossGradient gradient,
+                                        cudaStream_t stream) {
+    return forward(real, loss, smoothing, log_sums, sums, gradient, stream);
+}
+
 cudaError_t cross_entropy_backward(Real real,
                                    const CrossEntropy& loss,
                                    const float* log_sums,
                                    float smoothing,
-                                   const float* scale,
-                                   void* dx,
+                                   LossGradient gradient,
                                    cudaStream_t stream) {
     if (loss.rows <= 0) {
         return cudaSuccess;
@@ -323,11 +543,8 @@ cudaError_t cross_entropy_backward(Real real,
                             static_cast<const T*>(loss.x),
                             loss.targets,
                             log_sums,
-                            scale,
-                            1 - smoothing,
-                            smoothing / static_cast<float>(loss.width),
-                            static_cast<T*>(dx),
-                            are_aligned({loss.x, dx})};
+                            are_aligned({loss.x, gradient.dx}),
+                            gradient_of<T>(loss, smoothing, gradient)};
         return launch_rows<backward_kernel<T, threads>, threads>(o, stream);
     });
 }

@@ -58,11 +58,12 @@ __device__ __forceinline__ Pack<T, size> load_pack(const T* address) {
 #endif
     return *reinterpret_cast<const Pack<T, size>*>(address);
 }
-/// Stores a pack at once; `address` is a multiple of its size.
+/// Stores a pack at once in global memory; `address` is a multiple of its size.
 template <class T, int size = pack_size<T>>
 __device__ __forceinline__ void store_pack(T* address, const Pack<T, size>& pack) {
 #ifndef __CUDACC__
     emulation::expect_aligned(address, sizeof(Pack<T, size>));
+    emulation::expect_outside_shared(address, sizeof(Pack<T, size>));
 #endif
 #ifdef __CUDACC__
     // Said so, the compiler moves them at once; else it often stores them one by one.
@@ -74,6 +75,19 @@ __device__ __forceinline__ void store_pack(T* address, const Pack<T, size>& pack
     }
 #endif
     *reinterpret_cast<Pack<T, size>*>(address) = pack;
+}
+/// Stores 16 bytes at once in shared memory; `address` is a multiple of their size.
+template <class T>
+__device__ __forceinline__ void keep_pack(T* address, const Pack<T>& pack) {
+#ifdef __CUDACC__
+    uint4 bits;
+    memcpy(&bits, &pack, sizeof(bits));
+    *reinterpret_cast<uint4*>(address) = bits;
+#else
+    emulation::expect_aligned(address, sizeof(pack));
+    emulation::expect_in_shared(address, sizeof(pack));
+    *reinterpret_cast<Pack<T>*>(address) = pack;
+#endif
 }
 
 /// Index of the calling thread in a one-dimensional grid.

@@ -180,32 +180,39 @@ std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
 /// Number of fp32 scratch numbers that `layer_norm_backward_weight` needs.
 std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width);
 
-/// db += the sum of the rows of dy: the gradient of a bias.
+/// Where sums over rows go.
+struct ColumnTotals {
+    float* first = nullptr;
+    float* second = nullptr;  ///< of a layer norm
+    std::int64_t adds = 1;    ///< to what is there; 0: they are written over it
+};
+
+/// db = totals.first (+)= the sum of the rows of dy: the gradient of a bias.
 cudaError_t column_sums(Real real,
                         std::int64_t rows,
                         std::int64_t columns,
                         const void* dy,
-                        float* db,
+                        const ColumnTotals& db,
                         float* scratch,
                         cudaStream_t stream);
 
-/// dgain += sum of dy z, dbias += sum of dy, over the rows; norm.gain is not read.
+/// First total (+)= sum of dy z, the gradient of the gain, second (+)= sum of dy, that of the bias,
+/// over the rows; norm.gain is not read.
 cudaError_t layer_norm_backward_weight(Real real,
                                        const LayerNorm& norm,
                                        const float* statistics,
                                        const void* dy,
-                                       float* dgain,
-                                       float* dbias,
+                                       const ColumnTotals& totals,
                                        float* scratch,
                                        cudaStream_t stream);
 
-/// dgain += sum of dy z over the rows; norm.gain is not read. `scratch` has
+/// First total (+)= sum of dy z over the rows; norm.gain is not read. `scratch` has
 /// column_sums_scratch(rows, width) numbers.
 cudaError_t rms_norm_backward_weight(Real real,
                                      const RmsNorm& norm,
                                      const float* roots,
                                      const void* dy,
-                                     float* dgain,
+                                     const ColumnTotals& dgain,
                                      float* scratch,
                                      cudaStream_t stream);
 
@@ -270,15 +277,29 @@ cudaError_t cross_entropy_forward(Real real,
                                   float* log_sums,
                                   const LossSums& sums,
                                   cudaStream_t stream);
-/// dx = scale exp(x - l) - scale (1 - smoothing) at the target - scale smoothing / width, or 0 in a
-/// row without a target; dx may be x. The scale lies in device memory, since it is another one in
-/// each step where padding is, and a graph that was captured in a step before runs again.
+/// The gradient of a loss: dx = scale exp(x - l) - scale (1 - smoothing) at the target - scale
+/// smoothing / width, or 0 in a row without a target.
+struct LossGradient {
+    /// In device memory, since it is another one in each step where padding is, and a graph that
+    /// was captured in a step before runs again.
+    const float* scale = nullptr;
+    void* dx = nullptr;  ///< may be x
+};
+/// As `cross_entropy_forward`, with the gradient: reads x once, where a row of it fits into shared
+/// memory. The bits are those of `cross_entropy_forward` and `cross_entropy_backward`.
+cudaError_t cross_entropy_with_gradient(Real real,
+                                        const CrossEntropy& loss,
+                                        float smoothing,
+                                        float* log_sums,
+                                        const LossSums& sums,
+                                        LossGradient gradient,
+                                        cudaStream_t stream);
+/// The gradient alone.
 cudaError_t cross_entropy_backward(Real real,
                                    const CrossEntropy& loss,
                                    const float* log_sums,
                                    float smoothing,
-                                   const float* scale,
-                                   void* dx,
+                                   LossGradient gradient,
                                    cudaStream_t stream);
 
 /// The loss of each of `rows` logits is max(x, 0) - x target + log(1 + exp(-|x|)), each target 0 or

@@ -206,11 +206,13 @@ std::string sentence_of(const ErrorSummary& summary) {
     }
     return fmt::format(
         "The {} of stage {} causes the largest error: over a whole step, its prediction is {} {}. "
-        "The median action: predicted {}, {} {}, error {}.{}",
+        "The median {} of stage {}: predicted {}, {} {}, error {}.{}",
         op_words(cost.op),
         cost.stage,
         short_time(magnitude(cost.per_step)),
         cost.per_step > Duration{} ? "too long" : "too short",
+        op_words(cost.op),
+        cost.stage,
         short_time(cost.predicted),
         summary.measured,
         short_time(cost.measured),

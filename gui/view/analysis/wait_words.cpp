@@ -306,7 +306,15 @@ std::string idle_sentence(const StepAnalysis& analysis) {
     }
     const std::vector<int> shares = percents(times, idle.wait);
     std::vector<std::string> parts;
+    std::string longer;
     for (std::size_t number = 0; number < shares.size(); ++number) {
+        if (static_cast<WaitPart>(number) == WaitPart::Unexplained && shares[number] < 0) {
+            longer = fmt::format(
+                " Simulated with its measured durations, the step waits {} % longer than measured; "
+                "these shares include that.",
+                -shares[number]);
+            continue;
+        }
         if (shares[number] == 100) {
             return fmt::format(
                 "{}, all of it {}.{}", text, all_words(static_cast<WaitPart>(number)), idlest);
@@ -317,7 +325,7 @@ std::string idle_sentence(const StepAnalysis& analysis) {
         }
     }
     return text + (parts.empty() ? "." : fmt::format(". Causes: {}.", fmt::join(parts, ", "))) +
-           idlest;
+           longer + idlest;
 }
 
 }  // namespace pipetwin::gui

@@ -44,7 +44,10 @@ Translations read_translations(const std::filesystem::path& report) {
     return translations;
 }
 
-std::string sentence_of(const Translations& translations) {
+std::string sentence_of(const Translations& translations, bool can_translate) {
+    if (translations.empty() && !can_translate) {
+        return "Only a model of kind translation translates texts.";
+    }
     if (translations.empty()) {
         return "This run translated no texts. With training.translate = 16 in its scenario, it "
                "translates 16 held-out texts of each direction after the last step.";

@@ -35,7 +35,7 @@ struct Translations {
 Translations read_translations(const std::filesystem::path& report);
 
 /// "en-de: chrF 35.5, 11.5 above that of the untranslated texts; ...": what the scores say, in a
-/// sentence.
-std::string sentence_of(const Translations& translations);
+/// sentence; without any, how to get them, or that the run's model `can_translate` nothing.
+std::string sentence_of(const Translations& translations, bool can_translate);
 
 }  // namespace pipetwin::gui

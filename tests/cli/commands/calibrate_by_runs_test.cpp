@@ -78,7 +78,7 @@ TEST_F(CalibrateByRuns, TextSaysWhatTheFactorsMean) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("Calibrated by 2 measured runs"));
     EXPECT_THAT(outcome.out, HasSubstr("layers take 1.5 times as long"));
-    EXPECT_THAT(outcome.out, HasSubstr("row 2 (2 stages, 1 replica, 2 devices, 16 micro-batches"));
+    EXPECT_THAT(outcome.out, HasSubstr("run 2 (2 stages, 1 replica, 2 devices, 16 micro-batches"));
     EXPECT_THAT(outcome.out, HasSubstr("0.0 % off in the mean"));
 }
 

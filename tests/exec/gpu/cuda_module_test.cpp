@@ -68,7 +68,7 @@ TEST_F(CudaModule, Error35IsAMachineWithoutADriver) {
     set("FAKE_CUDA_ERROR", "35");
     const CudaProbe probe = probe_cuda();
     EXPECT_EQ(probe.state, CudaState::NoDriver);
-    EXPECT_EQ(probe.detail, "no driver (35)");
+    EXPECT_EQ(probe.detail, "no driver (CUDA error 35)");
     EXPECT_EQ(probe.versions, "CUDA 13.0, cuBLAS 13.1.0, NCCL 2.28.9");
 }
 

@@ -135,6 +135,60 @@ TEST(LabelSmoothing, IsAMixtureOfTheTargetsLossAndTheMeanOverAllClasses) {
     EXPECT_NEAR(found, 0.7 * of_target + 0.3 * of_all, 1e-14);
 }
 
+/// A forward of a whole head, and what is then in the place of its logits.
+Numbers place_of_logits(LayerRun& head, bool keeps, bool evaluation) {
+    MicroBatch slice{.batch = &head.batch, .first_sample = 0, .samples = head.batch.samples};
+    LayerCall call = head.call();
+    call.data = &slice;
+    call.keeps = keeps;
+    call.evaluation = evaluation;
+    double sum = 0;
+    call.loss_sum = &sum;
+    head.kept = {};
+    head.layer->forward(call, head.x, {}, {}, head.kept);
+    head.loss = sum * call.loss_scale;
+    return numbers_of(head.kept.inner.back().input);
+}
+
+// The gradient by the logits is there when the forward ends, bit for bit that of a loss by itself,
+// but for a forward without a backward, as in an evaluation: that leaves the logits alone.
+TEST(CrossEntropyBehindAProduct, LeavesItsGradientInThePlaceOfTheLogits) {
+    constexpr int classes = 9;
+    const LayerSpec spec{.type = LayerType::Sequence,
+                         .inner = {{.type = LayerType::Linear, .outputs = classes}, smoothed(0.1)}};
+    for (const DType type : every_type) {
+        LayerRun head(spec, numbers(3, 5), 4, type);
+        head.batch.targets[1] = -1;
+        const Numbers logits = place_of_logits(head, false, false);
+        const double loss = head.loss;
+        EXPECT_EQ(place_of_logits(head, true, true), logits) << to_string(type);
+        EXPECT_EQ(head.loss, loss);
+        LayerRun alone(smoothed(0.1), numbers(3, classes), 4, type);
+        alone.batch.targets = head.batch.targets;
+        LayerRun::set(alone.x, logits);
+        alone.forward();
+        EXPECT_EQ(alone.loss, loss);
+        const Numbers gradient = input_gradient(alone);
+        EXPECT_EQ(place_of_logits(head, true, false), gradient) << to_string(type);
+        EXPECT_EQ(head.loss, loss);
+
+        // I, and then W, are those of the product behind that gradient.
+        LayerRun product(spec.inner.front(), numbers(3, 5), 4, type);
+        Tensor dy = product.arena.allocate(type, 12, classes, MemoryKind::Boundary);
+        LayerRun::set(dy, gradient);
+        Tensor dx = product.input_gradient_like();
+        LayerCall call = product.call();
+        product.forward();
+        product.layer->backward(call, product.kept, product.x, dy, {}, dx);
+        EXPECT_EQ(input_gradient(head), numbers_of(dx)) << to_string(type);
+        for (std::size_t i = 0; i < product.layer->parameters().size(); ++i) {
+            EXPECT_EQ(numbers_of(head.layer->parameters()[i]->gradient),
+                      numbers_of(product.layer->parameters()[i]->gradient))
+                << to_string(type);
+        }
+    }
+}
+
 TEST(LabelSmoothing, KeepsNoBytesMore) {
     const CrossEntropy plain(numbers(3, 9), 0, DType::F32);
     const CrossEntropy other(numbers(3, 9), 0.1, DType::F32);

@@ -40,7 +40,7 @@ TEST(ReadTranslations, TakesThemFromTheReport) {
     ASSERT_EQ(translations.texts.size(), 3);
     EXPECT_EQ(translations.texts[0].translation, "Datei nicht gefunden");
     EXPECT_EQ(translations.texts[2].reference, "Non");
-    EXPECT_EQ(sentence_of(translations),
+    EXPECT_EQ(sentence_of(translations, true),
               "Held-out texts after the last step. en-de: chrF 35.5, 11.5 above the untranslated "
               "texts; en-fr: chrF 20.0, 10.0 below the untranslated texts.");
 }
@@ -64,10 +64,11 @@ TEST(TranslationsPanel, ShowsScoresAndTexts) {
     panel.show();
     RunData run = canned_run({});
     show_settled(panel, std::make_shared<const RunData>(run));
-    EXPECT_THAT(sentence_in(panel), HasSubstr("training.translate = 16"));
+    EXPECT_EQ(sentence_in(panel), "Only a model of kind translation translates texts.");
+    EXPECT_THAT(sentence_of({}, true), HasSubstr("training.translate = 16"));
     run.translations = read(report);
     show_settled(panel, std::make_shared<const RunData>(run));
-    EXPECT_EQ(sentence_in(panel), sentence_of(run.translations));
+    EXPECT_EQ(sentence_in(panel), sentence_of(run.translations, true));
     QTreeView* const scores = list_of(panel, "Scores by direction");
     ASSERT_EQ(scores->model()->rowCount(), 2);
     const auto cell = [](const QTreeView* view, int row, int column) {

@@ -168,7 +168,7 @@ TEST_F(HeatMapPanelTest, NamesTheRowsAndColumnsThatItDoesNotShow) {
     panel.resize(420, 170);
     ASSERT_LT(view.map().stages.size(), 5U);
     EXPECT_TRUE(view.left_out().startsWith("Not shown: K = 1 (infeasible); K = "));
-    EXPECT_TRUE(view.left_out().contains("(no room)"));
+    EXPECT_TRUE(view.left_out().contains("(not simulated)"));
     const QRect last = view.place_of({view.map().stages.size() - 1, 0});
     EXPECT_LE(last.bottom() + 2 * view.fontMetrics().height(), view.height());
 }

@@ -230,7 +230,7 @@ TEST_F(RunCalibrationTest, ARunThatIsPredictedNotToFitIsTold) {
     run.peak.reset();
     const Calibration found = calibrated({run});
     ASSERT_EQ(found.warnings.size(), 1U);
-    EXPECT_THAT(found.warnings[0], HasSubstr("row 1 was measured, but is predicted not to fit"));
+    EXPECT_THAT(found.warnings[0], HasSubstr("run 1 was measured, but is predicted not to fit"));
 }
 
 // --- What a row says. ---

@@ -270,13 +270,16 @@ class Block {
         return add_shared(tag, bytes, alignment);
     }
 
+    bool is_in_shared(const void* address, std::size_t bytes) const {
+        return std::any_of(shared_.begin(), shared_.end(), [=](const SharedPiece& piece) {
+            return piece.holds(address, bytes);
+        });
+    }
+
     void expect_in_shared(const void* address, std::size_t bytes) const {
-        for (const SharedPiece& piece : shared_) {
-            if (piece.holds(address, bytes)) {
-                return;
-            }
+        if (!is_in_shared(address, bytes)) {
+            fail("an address that is not in the block's shared memory");
         }
-        fail("an address that is not in the block's shared memory");
     }
 
     Thread& self() { return threads_[current_]; }
@@ -492,6 +495,12 @@ void expect_aligned(const void* address, std::size_t alignment) {
 
 void expect_in_shared(const void* address, std::size_t bytes) {
     block().expect_in_shared(address, bytes);
+}
+
+void expect_outside_shared(const void* address, std::size_t bytes) {
+    if (block().is_in_shared(address, bytes)) {
+        block().fail("a store to global memory at an address in the block's shared memory");
+    }
 }
 
 void copy_async_16(void* to_shared, const void* from) {

@@ -67,6 +67,7 @@ void with_memory_at(const void* address, const std::function<void()>& work);
 
 struct Counts {
     std::int64_t graph_launches = 0;
+    std::int64_t captures_at_work = 0;  ///< begun while the stream had work that was not done
     std::int64_t calls = 0;
 };
 Counts counts();
@@ -114,6 +115,7 @@ int lane();
 int checked_source(unsigned mask, int source);
 void expect_aligned(const void* address, std::size_t alignment);
 void expect_in_shared(const void* address, std::size_t bytes);
+void expect_outside_shared(const void* address, std::size_t bytes);
 
 // Tensor-core instructions by the fragment layouts of the PTX ISA; see
 // exec/cuda/kernels/attention/mma.h. NOLINTBEGIN(modernize-avoid-c-arrays): the signature of

@@ -444,6 +444,11 @@ cudaError_t cudaGetDevice(int* device) {
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr /*attribute*/, int /*device*/) {
+    *value = static_cast<int>(pipetwin::cuda::emulation::most_shared_bytes);
+    return cudaSuccess;
+}
+
 // The first megabyte has the bytes of a NaN, so that what was never written is seen.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     const Lock lock(machine().mutex);
@@ -632,6 +637,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*
     if (const cudaError_t error = machine().come_to(Call::Capture); error != cudaSuccess) {
         return error;
     }
+    machine().counts.captures_at_work += stream->waiting.empty() ? 0 : 1;
     stream->capturing = new CUgraph_st;
     return cudaSuccess;
 }

@@ -183,7 +183,8 @@ TEST_F(ImportHf, ATableThatBothEndsShareIsOnTheLastRankToo) {
                            {{"tie_word_embeddings", true}, {"num_hidden_layers", 4}})
                  .dump());
     const std::string scenario = file("two.toml", two_stages);
-    EXPECT_THAT(import(config).err, HasSubstr("in several stages the last one holds it again"));
+    EXPECT_THAT(import(config).err,
+                HasSubstr("with several stages the last stage holds a second copy"));
     const Outcome tied = pipetwin({"simulate", scenario});
     EXPECT_EQ(tied.code, 0) << tied.err;
     // 128,256 x 4,096 numbers: 2 bytes each, and 18 with gradient and AdamW's state.
@@ -209,8 +210,9 @@ TEST_F(ImportHf, BlocksThatPredictFurtherTokensAreLayersOfTheirOwn) {
     EXPECT_THAT(outcome.out, HasSubstr(": 7 layers, "));
     EXPECT_THAT(
         outcome.err,
-        AllOf(HasSubstr("multi-token prediction: 1 block behind the model's own (mtp0, ...) with "),
-              HasSubstr("read the embedding; in several stages the last one")));
+        AllOf(HasSubstr(
+                  "multi-token prediction: 1 more block after the model's own (mtp0, ...) with "),
+              HasSubstr("read the embedding; with several stages the last stage")));
     EXPECT_EQ(imported(config).layers[5].name, "mtp0");
     EXPECT_EQ(pipetwin({"simulate", file("two.toml", two_stages)}).code, 0);
 }

@@ -226,6 +226,22 @@ TEST(CudaEmulation, MisalignedVectorsAreFound) {
                 AllOf(HasSubstr("no multiple of 16"), HasSubstr("thread (1, 0, 0)")));
 }
 
+__global__ void store_into_shared(bool as_such) {
+    PIPETWIN_SHARED(row, float[4]);
+    if (as_such) {
+        keep_pack(row, Pack<float>{});
+    } else {
+        store_pack(row, Pack<float>{});
+    }
+}
+
+// store_pack is an instruction for global memory: in shared memory it would write elsewhere.
+TEST(CudaEmulation, StoresToGlobalMemoryThatHitSharedMemoryAreFound) {
+    EXPECT_EQ(failure_of([] { launch<store_into_shared>(1, 1, 0, nullptr, true); }), "");
+    EXPECT_THAT(failure_of([] { launch<store_into_shared>(1, 1, 0, nullptr, false); }),
+                HasSubstr("a store to global memory at an address in the block's shared memory"));
+}
+
 __global__ void shuffles_kernel(int* y) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     int* const row = y + 8 * threadIdx.x;

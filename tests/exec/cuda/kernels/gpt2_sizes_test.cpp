@@ -154,12 +154,11 @@ TEST_P(CudaGpt2, SumsOverRows) {
                                          {m.rows(), m.width, of_x.data(), nullptr},
                                          statistics.floats(),
                                          of_dy.data(),
-                                         dgain.data(),
-                                         dbias.data(),
+                                         {dgain.data(), dbias.data()},
                                          of_norm.data(),
                                          nullptr));
     expect_ok(column_sums(
-        real(), m.rows(), m.hidden(), of_dy.data(), db.data(), of_sums.data(), nullptr));
+        real(), m.rows(), m.hidden(), of_dy.data(), {db.data()}, of_sums.data(), nullptr));
     // A sum of n normal numbers is about sqrt n; so is what it is held against.
     std::vector<Numbers> found(3);
     std::vector<Numbers> expected(3);
@@ -231,46 +230,50 @@ TEST_P(CudaGpt2, EmbeddingAndItsGradient) {
 TEST_P(CudaGpt2, CrossEntropyAndItsGradientInPlace) {
     const std::vector<std::int32_t> targets = random_ids(m.rows(), m.vocabulary, 7);
     const DeviceArray<std::int32_t> of_targets(targets);
-    const Operand of_x = x.operand(real(), m.rows() * m.vocabulary);
-    const DeviceArray<float> log_sums(index(m.rows()));
-    const DeviceArray<double> row_losses(index(m.rows()));
-    const DeviceArray<double> sum(1);
-    const CrossEntropy loss{m.rows(), m.vocabulary, of_x.data(), of_targets.data()};
-    const auto scale = static_cast<float>(1.0 / static_cast<double>(m.rows()));
-    const DeviceArray<float> factor(std::vector<float>{scale});
-    expect_ok(cross_entropy_forward(real(),
-                                    loss,
-                                    0,
-                                    log_sums.data(),
-                                    {.loss = sum.data(), .scratch = row_losses.data()},
-                                    nullptr));
-    expect_ok(cross_entropy_backward(
-        real(), loss, log_sums.data(), 0, factor.data(), of_x.data(), nullptr));
-    double expected_total = 0;
-    for (const double row_loss : row_losses.elements()) {
-        expected_total += row_loss;
-    }
-    EXPECT_NEAR(sum.elements()[0], expected_total, 1e-10 * expected_total);
-    for (const std::int64_t row : some_of(m.rows(), 9)) {
-        const Numbers in = x.part(row * m.vocabulary, m.vocabulary);
-        const std::vector<std::int32_t> target = {targets[index(row)]};
-        Numbers expected_log_sum(1);
-        Numbers expected_dx(in.size());
-        double expected_loss = 0;
-        cpu().cross_entropy_forward(view(in, 1, m.vocabulary),
-                                    view(target),
-                                    0,
-                                    view(expected_log_sum, 1, 1),
-                                    {.loss = &expected_loss});
-        cpu().cross_entropy_backward(view(in, 1, m.vocabulary),
-                                     view(target),
-                                     view(std::as_const(expected_log_sum), 1, 1),
-                                     0,
-                                     scale,
-                                     view(expected_dx, 1, m.vocabulary));
-        EXPECT_TRUE(close(log_sums.elements(index(row), 1), expected_log_sum, 1e-5));
-        EXPECT_NEAR(row_losses.elements(index(row), 1)[0], expected_loss, 1e-5 * expected_loss);
-        EXPECT_TRUE(close(row_of(of_x, row, m.vocabulary), expected_dx, bound()));
+    for (const bool in_one_pass : {true, false}) {
+        SCOPED_TRACE(in_one_pass ? "in one pass" : "one after the other");
+        const Operand of_x = x.operand(real(), m.rows() * m.vocabulary);
+        const DeviceArray<float> log_sums(index(m.rows()));
+        const DeviceArray<double> row_losses(index(m.rows()));
+        const DeviceArray<double> sum(1);
+        const CrossEntropy loss{m.rows(), m.vocabulary, of_x.data(), of_targets.data()};
+        const auto scale = static_cast<float>(1.0 / static_cast<double>(m.rows()));
+        const DeviceArray<float> factor(std::vector<float>{scale});
+        const LossSums sums{.loss = sum.data(), .scratch = row_losses.data()};
+        const LossGradient gradient{.scale = factor.data(), .dx = of_x.data()};
+        if (in_one_pass) {
+            expect_ok(cross_entropy_with_gradient(
+                real(), loss, 0, log_sums.data(), sums, gradient, nullptr));
+        } else {
+            expect_ok(cross_entropy_forward(real(), loss, 0, log_sums.data(), sums, nullptr));
+            expect_ok(cross_entropy_backward(real(), loss, log_sums.data(), 0, gradient, nullptr));
+        }
+        double expected_total = 0;
+        for (const double row_loss : row_losses.elements()) {
+            expected_total += row_loss;
+        }
+        EXPECT_NEAR(sum.elements()[0], expected_total, 1e-10 * expected_total);
+        for (const std::int64_t row : some_of(m.rows(), 9)) {
+            const Numbers in = x.part(row * m.vocabulary, m.vocabulary);
+            const std::vector<std::int32_t> target = {targets[index(row)]};
+            Numbers expected_log_sum(1);
+            Numbers expected_dx(in.size());
+            double expected_loss = 0;
+            cpu().cross_entropy_forward(view(in, 1, m.vocabulary),
+                                        view(target),
+                                        0,
+                                        view(expected_log_sum, 1, 1),
+                                        {.loss = &expected_loss});
+            cpu().cross_entropy_backward(view(in, 1, m.vocabulary),
+                                         view(target),
+                                         view(std::as_const(expected_log_sum), 1, 1),
+                                         0,
+                                         scale,
+                                         view(expected_dx, 1, m.vocabulary));
+            EXPECT_TRUE(close(log_sums.elements(index(row), 1), expected_log_sum, 1e-5));
+            EXPECT_NEAR(row_losses.elements(index(row), 1)[0], expected_loss, 1e-5 * expected_loss);
+            EXPECT_TRUE(close(row_of(of_x, row, m.vocabulary), expected_dx, bound()));
+        }
     }
 }
 
