@@ -605,9 +605,9 @@ TEST_F(Data, WhatATextHasAndTheModelDoesNotTellApartIsRefused) {
 }
 
 TEST_F(Data, LargeFilesAreLookedAtInTheBackground) {
-    std::vector<std::uint32_t> numbers(DataCheck::at_once, 7);  // twice as many bytes
-    numbers.back() = 99;
-    write("x.bin", bytes_of(numbers, 2));
+    std::string numbers(2 * DataCheck::at_once, '\0');  // of two bytes each
+    numbers[numbers.size() - 2] = 99;
+    write("x.bin", numbers);
     Scenario described = scenario(DataKind::Tokens, "x.bin");
     DataCheck check(described, small_gpt(5, 99));
     check.wait();
@@ -615,9 +615,7 @@ TEST_F(Data, LargeFilesAreLookedAtInTheBackground) {
     DataCheck fine(described, small_gpt(5, 100));
     fine.wait();
     EXPECT_NO_THROW(fine.refuse_found());
-    numbers.resize(1000);
-    numbers.back() = 99;
-    write("x.bin", bytes_of(numbers, 2));
+    write("x.bin", numbers.substr(numbers.size() - 2000));
     EXPECT_THROW(DataCheck(described, small_gpt(5, 99)), Error);  // at once
 }
 
