@@ -2,7 +2,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cores=$(nproc)
-at_once=$((2 * cores))  # test processes: those that train in several processes wait most of the time
+at_once=$((cores + 1))  # test processes: those that train in several processes wait most of the time
 
 phase() { printf '\n== %s\n' "$*"; }
 
