@@ -542,6 +542,46 @@ void CudaKernels::rms_norm_backward_weight(ConstView x,
                      scratch<float>(column_sums_scratch(x.rows, x.columns)));
 }
 
+void CudaKernels::layer_norm_backward(ConstView x,
+                                      ConstView gain,
+                                      ConstView statistics,
+                                      ConstView dy,
+                                      ConstView skip,
+                                      View dx,
+                                      View dgain,
+                                      View dbias) const {
+    lane_.list().add("layer_norm_backward",
+                     cuda::layer_norm_backward,
+                     real_of(x.dtype),
+                     norm_of(x, gain),
+                     statistics.as<float>(),
+                     dy.data,
+                     skip.data,
+                     dx.data,
+                     dgain.as<float>(),
+                     dbias.as<float>(),
+                     scratch<float>(norm_backward_scratch(x.rows, x.columns, 2)));
+}
+
+void CudaKernels::rms_norm_backward(ConstView x,
+                                    ConstView gain,
+                                    ConstView roots,
+                                    ConstView dy,
+                                    ConstView skip,
+                                    View dx,
+                                    View dgain) const {
+    lane_.list().add("rms_norm_backward",
+                     cuda::rms_norm_backward,
+                     real_of(x.dtype),
+                     rms_norm_of(x, gain),
+                     roots.as<float>(),
+                     dy.data,
+                     skip.data,
+                     dx.data,
+                     dgain.as<float>(),
+                     scratch<float>(norm_backward_scratch(x.rows, x.columns, 1)));
+}
+
 void CudaKernels::swiglu_forward(ConstView x, View y) const {
     lane_.list().add("swiglu_forward",
                      cuda::swiglu_forward,
