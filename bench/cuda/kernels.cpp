@@ -89,8 +89,7 @@ void rows_and_elements(cudaStream_t stream) {
                                           norm,
                                           statistics.as<float>(),
                                           dy.at(0),
-                                          sums.as<float>(),
-                                          sums.as<float>() + width,
+                                          {sums.as<float>(), sums.as<float>() + width},
                                           scratch.as<float>(),
                                           s);
     });
@@ -101,8 +100,7 @@ void rows_and_elements(cudaStream_t stream) {
                                    dy.at(0),
                                    dy.at(0),
                                    y.at(0),
-                                   sums.as<float>(),
-                                   sums.as<float>() + width,
+                                   {sums.as<float>(), sums.as<float>() + width},
                                    scratch.as<float>(),
                                    s);
     });
@@ -111,7 +109,7 @@ void rows_and_elements(cudaStream_t stream) {
              2 * rows * columns,
              [&](cudaStream_t s) {
                  return column_sums(
-                     real, rows, columns, dy.at(0), sums.as<float>(), scratch.as<float>(), s);
+                     real, rows, columns, dy.at(0), {sums.as<float>()}, scratch.as<float>(), s);
              });
     }
 }
@@ -143,7 +141,7 @@ void rows_and_elements_of_llama(cudaStream_t stream) {
     });
     time("RMS norm backward, gain", 4 * narrow, [&](cudaStream_t s) {
         return rms_norm_backward_weight(
-            real, norm, roots.as<float>(), dy.at(0), sums.as<float>(), scratch.as<float>(), s);
+            real, norm, roots.as<float>(), dy.at(0), {sums.as<float>()}, scratch.as<float>(), s);
     });
     time("RMS norm backward, both, with skip", 8 * narrow, [&](cudaStream_t s) {
         return rms_norm_backward(real,
@@ -152,7 +150,7 @@ void rows_and_elements_of_llama(cudaStream_t stream) {
                                  dy.at(0),
                                  dy.at(0),
                                  y.at(0),
-                                 sums.as<float>(),
+                                 {sums.as<float>()},
                                  scratch.as<float>(),
                                  s);
     });
@@ -332,7 +330,7 @@ std::uint64_t product_on(cudaStream_t stream,
     const int alone = products.number_of(product);
     const Products::Operands operands{.a = a.at(0),
                                       .b = b.at(0),
-                                      .c = product.adds ? d.at(0) : nullptr,
+                                      .c = product.a_transposed ? d.at(0) : nullptr,
                                       .bias = product.has_bias ? row.at(0) : nullptr,
                                       .d = d.at(0)};
     const double flops = 2.0 * product.m * product.n * product.k;
@@ -361,7 +359,7 @@ std::uint64_t product_on(cudaStream_t stream,
                                                         product.k,
                                                         product.n,
                                                         b.at(0),
-                                                        row.as<float>(),
+                                                        {row.as<float>()},
                                                         scratch.as<float>(),
                                                         s);
           }));
@@ -393,8 +391,7 @@ void products_on(cudaStream_t stream, const std::vector<Choice>& choices) {
                              .k = n,
                              .a_transposed = true,
                              .factors = Real::BF16,
-                             .result = Real::F32,
-                             .adds = true};
+                             .result = Real::F32};
         struct Named {
             const char* name;
             const Product& product;

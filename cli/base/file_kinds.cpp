@@ -10,8 +10,10 @@
 #include <variant>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/base/input.h"
+#include "cli/base/shell_word.h"
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/schedule/action.h"
@@ -122,6 +124,7 @@ class FileExpectation {
     }
     void operator()(const PlanOptions& options) const {
         if (options.cluster.empty()) {  // else it is a model
+            no_model(options.scenario);
             scenario(options.scenario);
         }
         profile(options.profile);
@@ -216,6 +219,22 @@ class FileExpectation {
                         fmt::format("the example of this name is {}", shipped.string()));
         }
         expect(file, {FileKind::Scenario}, "a scenario");
+    }
+    /// What `plan` takes beside a scenario needs the name of a cluster.
+    static void no_model(const std::filesystem::path& file) {
+        const FileKind kind = kind_of_file(file);
+        if (kind == FileKind::HfConfig || kind == FileKind::Profile) {
+            throw Error(
+                ErrorKind::BadInput,
+                file.string(),
+                fmt::format("this is {}, expected a scenario, or a model together with --cluster",
+                            words(kind)),
+                fmt::format("name the nodes that it is to be trained on, as in pipetwin "
+                            "plan {} --cluster {}; known: {}",
+                            shell_word(file.string()),
+                            cluster_names().front(),
+                            fmt::join(cluster_names(), ", ")));
+        }
     }
     static void profile(const std::filesystem::path& file) {
         expect(file,

@@ -135,7 +135,7 @@ std::string share_of_percent(const std::string& text) {
 }
 
 /// The number in a text that has more than that, as the option takes it: "2.2" of "$2.2", "4M" of
-/// "4MB", "4000000" of "4,000,000", "2.5" of "2,5"; empty: there is none.
+/// "4MB", "4000000" of "4,000,000", "2.5" of "2,5"; empty: there is none, or its unit is not known.
 std::string number_in(const std::string& written, CLI::Option& option) {
     const std::string type = option.get_type_name();
     if (written.ends_with('%') && type.starts_with('X') &&
@@ -155,7 +155,8 @@ std::string number_in(const std::string& written, CLI::Option& option) {
         return "";
     }
     const std::string number(begin, end);
-    if (end != text.end()) {
+    const bool is_written = end == text.end();
+    if (!is_written) {
         const bool is_small = *end >= 'a' && *end <= 'z';
         for (const char unit : {*end, is_small ? static_cast<char>(*end - 'a' + 'A') : *end}) {
             if (takes(option, number + unit)) {
@@ -163,7 +164,8 @@ std::string number_in(const std::string& written, CLI::Option& option) {
             }
         }
     }
-    return takes(option, number) ? number : "";
+    const bool needs_unit = !is_written && type.starts_with("N[k|M|B|T]");  // nobody means 4 tokens
+    return takes(option, number) && !needs_unit ? number : "";
 }
 
 /// A value that the option takes, for a hint.

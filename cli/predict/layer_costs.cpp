@@ -36,7 +36,7 @@ Profile estimated_costs(const Scenario& scenario, const Model& model, const std:
                     "its layers have only costs, so nothing can be estimated",
                     "the profile of model.file has them: leave --device and --costs-out out");
     }
-    const DeviceProfile found = find_device(device);
+    const DeviceProfile found = find_device(device, "--device");
     const std::string precision(to_string(scenario.training.precision));
     if (!found.matrix_rates.contains(precision)) {
         throw Error(ErrorKind::BadInput,

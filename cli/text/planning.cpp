@@ -26,14 +26,20 @@ sim::SearchResult search_with_progress(const Scenario& scenario,
     Progress progress(console, "planning");
     sim::SearchOptions options{.every_cell = every_cell};
     options.progress = [&](const sim::SearchProgress& now) {
-        progress.update(now.share,
+        constexpr double most = 0.99;  // the best plan is known when the search has ended
+        progress.update(std::min(now.share, most),
                         now.best ? fmt::format("best {}, lower bound {}; Ctrl-C ends with the best",
                                                format_duration(*now.best),
                                                format_duration(std::min(now.bound, *now.best)))
                                  : "nothing fits yet");
         return StopSignal::received() == 0;
     };
-    return sim::search_plans(scenario, model, profile, options);
+    sim::SearchResult result = sim::search_plans(scenario, model, profile, options);
+    progress.update(1.0,
+                    result.ranked.empty()
+                        ? "nothing fits"
+                        : fmt::format("best {}", format_duration(result.ranked.front().step)));
+    return result;
 }
 
 bool is_open(const Scenario& scenario) {

@@ -26,12 +26,12 @@ std::string read(const std::filesystem::path& file) {
 
 [[noreturn]] void refuse_name(std::string_view what,
                               std::string_view name,
-                              const std::filesystem::path& place,
+                              const std::string& place,
                               const std::vector<std::string>& known,
                               std::string_view near,
                               std::string_view otherwise) {
     throw Error(ErrorKind::BadInput,
-                place.string(),
+                place,
                 fmt::format("no {} '{}'; known: {}", what, name, fmt::join(known, ", ")),
                 near.empty() ? std::string(otherwise) : fmt::format("did you mean '{}'?", near));
 }
@@ -79,14 +79,21 @@ constexpr Shelf models{.what = "model",
                        .near = &near_model,
                        .otherwise = "name one of these, or the model's own config.json"};
 
-std::filesystem::path find_file(const Shelf& shelf, std::string_view name) {
+std::filesystem::path find_file(const Shelf& shelf,
+                                std::string_view name,
+                                std::string_view asked_by = {}) {
     const std::filesystem::path place = profiles_folder() / shelf.folder;
     const bool is_name = !name.empty() && name.find('/') == std::string_view::npos;
     std::filesystem::path file = place / fmt::format("{}{}", name, shelf.ending);
     std::error_code ignored;
     if (!is_name || !std::filesystem::exists(file, ignored)) {
         const std::vector<std::string> known = names_in(shelf.folder, shelf.ending);
-        refuse_name(shelf.what, name, place, known, shelf.near(name, known), shelf.otherwise);
+        refuse_name(shelf.what,
+                    name,
+                    asked_by.empty() || known.empty() ? place.string() : std::string(asked_by),
+                    known,
+                    shelf.near(name, known),
+                    shelf.otherwise);
     }
     return file;
 }
@@ -156,26 +163,27 @@ std::vector<std::string> model_names() {
 }
 
 std::filesystem::path find_model(std::string_view name) {
-    return find_file(models, name);
+    return find_file(models, name, "model");
 }
 
 std::vector<std::string> cluster_names() {
     return names_in(clusters.folder, clusters.ending);
 }
 
-std::filesystem::path find_cluster(std::string_view name) {
-    return find_file(clusters, name);
+std::filesystem::path find_cluster(std::string_view name, std::string_view asked_by) {
+    return find_file(clusters, name, asked_by);
 }
 
-std::shared_ptr<const DeviceProfile> shared_device(std::string_view name) {
+std::shared_ptr<const DeviceProfile> shared_device(std::string_view name,
+                                                   std::string_view asked_by) {
     thread_local KnownFiles<std::shared_ptr<const DeviceProfile>> known;
-    return known.get(find_file(devices, name), [](const std::filesystem::path& file) {
+    return known.get(find_file(devices, name, asked_by), [](const std::filesystem::path& file) {
         return std::make_shared<const DeviceProfile>(read_device(file));
     });
 }
 
-DeviceProfile find_device(std::string_view name) {
-    return *shared_device(name);
+DeviceProfile find_device(std::string_view name, std::string_view asked_by) {
+    return *shared_device(name, asked_by);
 }
 
 namespace {
@@ -201,7 +209,7 @@ LinkProfile find_link(std::string_view name) {
         std::ranges::transform(links, std::back_inserter(names), &LinkProfile::name);
         refuse_name("link",
                     name,
-                    profiles_folder() / "links.json",
+                    (profiles_folder() / "links.json").string(),
                     names,
                     near_hardware(name, names),
                     say_more);

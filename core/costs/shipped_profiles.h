@@ -23,12 +23,13 @@ std::filesystem::path installed_profiles(const std::filesystem::path& program);
 std::vector<std::string> device_names();
 
 /// The device profile of this name. Throws Error(BadInput) with the names known if there is no such
-/// file, or as `parse_device_profile`.
-DeviceProfile find_device(std::string_view name);
+/// file, at the place `asked_by` ("--device"; empty: the folder), or as `parse_device_profile`.
+DeviceProfile find_device(std::string_view name, std::string_view asked_by = {});
 
 /// The device profile of this name as `find_device` finds it, without a copy: a plan search asks
 /// thousands of times.
-std::shared_ptr<const DeviceProfile> shared_device(std::string_view name);
+std::shared_ptr<const DeviceProfile> shared_device(std::string_view name,
+                                                   std::string_view asked_by = {});
 
 /// Names of models/*.json in that folder: Hugging Face's config.json of published models.
 std::vector<std::string> model_names();
@@ -41,8 +42,8 @@ std::filesystem::path find_model(std::string_view name);
 std::vector<std::string> cluster_names();
 
 /// The file of the cluster of this name. Throws Error(BadInput) with the names known if there is
-/// none.
-std::filesystem::path find_cluster(std::string_view name);
+/// none, at the place `asked_by` ("--cluster"; empty: the folder).
+std::filesystem::path find_cluster(std::string_view name, std::string_view asked_by = {});
 
 /// All classes of links in links.json, in its order.
 std::vector<LinkProfile> all_links();

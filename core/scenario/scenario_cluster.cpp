@@ -304,7 +304,10 @@ std::string fitting_replicas(int devices, std::int64_t of_replica, int replicas)
     return fmt::format(": set data_parallel = {}", most);
 }
 
-void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
+}  // namespace
+
+void expect_enough_devices(const TomlTable& root, const Scenario& scenario) {
+    const TomlTable table = root.table("cluster");
     const int count = scenario.cluster.count;
     const int stages = scenario.pipeline.stages.value_or(1);
     const int replicas = scenario.pipeline.data_parallel.value_or(1);
@@ -319,6 +322,21 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
         if (replicas > 1) {
             whose += fmt::format(" of {} replicas", replicas);
         }
+        if (table.is_filled_in("count")) {  // by a file that the reader has not written
+            const std::string key = stages > 1     ? "stages"
+                                    : replicas > 1 ? "data_parallel"
+                                                   : "tensor_parallel";
+            root.table("pipeline")
+                .refuse(
+                    key,
+                    fmt::format(
+                        "at most the {} of the cluster ({}){}",
+                        counted(count, "device"),
+                        table.place("count"),
+                        stages_alone ? "" : fmt::format(", but {} are needed {}", needed, whose)),
+                    fmt::format("every rank needs a device; cluster.count = {} is a larger cluster",
+                                (needed + count - 1) / count * count));
+        }
         table.refuse(
             "count",
             stages_alone ? fmt::format("at least the {} of pipeline.stages", stages)
@@ -331,8 +349,6 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
     }
 }
 
-}  // namespace
-
 std::span<const ScenarioKey> cluster_keys() {
     return keys_of_cluster;
 }
@@ -340,7 +356,6 @@ std::span<const ScenarioKey> cluster_keys() {
 void read_cluster(const TomlTable& table, Scenario& scenario) {
     read_table(cluster_keys(), table, scenario);
     expect_one_per_rank(table, scenario);
-    expect_enough_devices(table, scenario);
 }
 
 namespace {
@@ -354,10 +369,7 @@ std::filesystem::path cluster_file(const TomlTable& table,
     try {
         return find_cluster(name);
     } catch (const Error& error) {
-        throw Error(error.kind(),
-                    table.place("profile"),
-                    error.text(),
-                    error.hint() + "; a file of your own ends in .toml");
+        throw Error(error.kind(), table.place("profile"), error.text(), error.hint());
     }
 }
 

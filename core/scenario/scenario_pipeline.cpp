@@ -33,7 +33,9 @@ std::string generator_name(const TomlTable& table, const std::string& name) {
                     table.place("schedule"),
                     error.text(),
                     name.starts_with('[') ? "a list has quotes: [\"1f1b\", \"zb-h1\"]"
-                                          : error.hint() + "; a file of your own ends in .csv");
+                    : error.hint().ends_with('?')
+                        ? error.hint()
+                        : error.hint() + "; a file of your own ends in .csv");
     }
 }
 

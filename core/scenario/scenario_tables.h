@@ -66,6 +66,8 @@ void read_data(const TomlTable& table, Scenario& scenario);
 
 /// Reads [cluster]. Call it after [pipeline]: lists have an entry for each of its ranks.
 void read_cluster(const TomlTable& table, Scenario& scenario);
+/// Refuses more ranks than [cluster] has devices, where the number of them is known.
+void expect_enough_devices(const TomlTable& root, const Scenario& scenario);
 
 /// Where `cluster.profile` names a cluster, shipped or in a file, its keys are filled in that the
 /// scenario does not write itself. `scenario` anchors the file.

@@ -84,6 +84,7 @@ Scenario parse_scenario(std::string_view text,
     read_table(training_keys(), root.table("training"), scenario);
     read_table(pipeline_keys(), root.table("pipeline"), scenario);
     read_cluster(root.table("cluster"), scenario);
+    expect_enough_devices(root, scenario);
     expect_host_link(root.table("pipeline"), scenario);
     read_table(output_keys(), root.table("output"), scenario);
     check_whole(scenario);

@@ -300,6 +300,10 @@ void TomlDocument::fill_in(std::string_view table,
     }
 }
 
+bool TomlDocument::is_filled_in(std::string_view path) const {
+    return filled_in_.contains(path);
+}
+
 std::string TomlDocument::place_of(std::string_view path, const toml::source_region& source) const {
     for (const auto& [key, place] : filled_in_) {
         if (holds(key, path)) {
@@ -333,6 +337,10 @@ std::string TomlTable::place(std::string_view key) const {
     }
     return document_->place_of(path_of(key),
                                table_ == nullptr ? toml::source_region{} : table_->source());
+}
+
+bool TomlTable::is_filled_in(std::string_view key) const {
+    return document_->is_filled_in(path_of(key));
 }
 
 void TomlTable::expect_keys(std::span<const std::string_view> known) const {

@@ -44,6 +44,9 @@ class TomlDocument {
     /// Where the value of `path` ("pipeline.stages") comes from: "--set ..." or file:line:column.
     std::string place_of(std::string_view path, const toml::source_region& source) const;
 
+    /// True if `fill_in` copied the value of `path`.
+    bool is_filled_in(std::string_view path) const;
+
   private:
     void put(const Override& change);
 
@@ -116,6 +119,9 @@ class TomlTable {
     [[noreturn]] void refuse(std::string_view key,
                              std::string_view expected,
                              std::string hint = {}) const;
+
+    /// True if the key's value is of a document that has filled this one in.
+    bool is_filled_in(std::string_view key) const;
 
     /// The place of a key's value, or of the table where the key is not there.
     std::string place(std::string_view key) const;

@@ -163,12 +163,17 @@ class CpuKernels final : public Kernels {
         multiply(dy.columns, factor(dy), factor(w, Transposed::Yes), skip, {}, dx);
     }
 
-    void linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const override {
-        multiply(x.rows, factor(x, Transposed::Yes), factor(dy), dw, {}, dw);
+    void linear_backward_weight(ConstView x,
+                                ConstView dy,
+                                const GradientSum& dw,
+                                const GradientSum& db) const override {
+        const ConstView sum_so_far = dw.adds ? ConstView(dw.view) : ConstView();
+        multiply(x.rows, factor(x, Transposed::Yes), factor(dy), sum_so_far, {}, dw.view);
         if (!db.empty()) {
+            View sums = begun(db);
             with_type(dy.dtype, [&](auto zero) {
                 using T = decltype(zero);
-                add_rows(dy.as<T>(), db.as<Computed<T>>(), count(dy.rows), count(dy.columns));
+                add_rows(dy.as<T>(), sums.as<Computed<T>>(), count(dy.rows), count(dy.columns));
             });
         }
     }
@@ -204,14 +209,21 @@ class CpuKernels final : public Kernels {
         });
     }
 
-    void layer_norm_backward_weight(
-        ConstView x, ConstView statistics, ConstView dy, View dgain, View dbias) const override {
+    void layer_norm_backward_weight(ConstView x,
+                                    ConstView statistics,
+                                    ConstView dy,
+                                    const GradientSum& dgain,
+                                    const GradientSum& dbias) const override {
+        View gain_sums = begun(dgain);
+        View bias_sums = begun(dbias);
         with_type(x.dtype, [&](auto zero) {
             using T = decltype(zero);
             const LayerNormOperands<T> o{
                 .n = count(x.rows), .width = count(x.columns), .x = x.as<T>(), .dy = dy.as<T>()};
-            exec::layer_norm_backward_weight(
-                o, statistics.as<Computed<T>>(), dgain.as<Computed<T>>(), dbias.as<Computed<T>>());
+            exec::layer_norm_backward_weight(o,
+                                             statistics.as<Computed<T>>(),
+                                             gain_sums.as<Computed<T>>(),
+                                             bias_sums.as<Computed<T>>());
         });
     }
 
@@ -249,7 +261,8 @@ class CpuKernels final : public Kernels {
     void rms_norm_backward_weight(ConstView x,
                                   ConstView roots,
                                   ConstView dy,
-                                  View dgain) const override {
+                                  const GradientSum& dgain) const override {
+        View sums = begun(dgain);
         with_type(x.dtype, [&](auto zero) {
             using T = decltype(zero);
             const RmsNormOperands<T> o{.n = count(x.rows),
@@ -257,7 +270,7 @@ class CpuKernels final : public Kernels {
                                        .x = x.as<T>(),
                                        .roots = roots.as<Computed<T>>(),
                                        .dy = dy.as<T>()};
-            exec::rms_norm_backward_weight(o, dgain.as<Computed<T>>());
+            exec::rms_norm_backward_weight(o, sums.as<Computed<T>>());
         });
     }
 

@@ -60,8 +60,16 @@ class Device {
         }
     }
 
+    /// Begins what was issued, all of `action`, and returns true: the host may issue the next
+    /// action while the device computes, and calls `complete` of this one before it launches that.
+    /// False: the device does nothing by itself, so `complete` is to be called first.
+    virtual bool launch(const Action& /*action*/) { return false; }
+    /// Prepares the launch of what was issued, while the action before is under way.
+    virtual void prepare_launch() {}
+
     /// Called when the host has issued all of `action`, which was planned to last `planned`;
-    /// returns the moment at which its result is complete.
+    /// returns the moment at which its result is complete. Where it was launched, what was issued
+    /// since then has not begun yet.
     virtual TimePoint complete(const Action& action, TimePoint begin, Duration planned) = 0;
 
     /// Returns when everything that was issued is done.

@@ -26,6 +26,13 @@ std::vector<double> bf16_as_doubles(const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
+View Kernels::begun(const GradientSum& sum) const {
+    if (!sum.adds && !sum.empty()) {
+        fill_zero(sum.view);
+    }
+    return sum.view;
+}
+
 void Kernels::linear_gelu_forward(
     GeluForm form, ConstView x, ConstView w, ConstView b, View h, View y) const {
     linear_forward(x, w, b, {}, h);
@@ -44,8 +51,8 @@ void Kernels::layer_norm_backward(ConstView x,
                                   ConstView dy,
                                   ConstView skip,
                                   View dx,
-                                  View dgain,
-                                  View dbias) const {
+                                  const GradientSum& dgain,
+                                  const GradientSum& dbias) const {
     layer_norm_backward_weight(x, statistics, dy, dgain, dbias);
     layer_norm_backward_input(x, gain, statistics, dy, skip, dx);
 }
@@ -56,7 +63,7 @@ void Kernels::rms_norm_backward(ConstView x,
                                 ConstView dy,
                                 ConstView skip,
                                 View dx,
-                                View dgain) const {
+                                const GradientSum& dgain) const {
     rms_norm_backward_weight(x, roots, dy, dgain);
     rms_norm_backward_input(x, gain, roots, dy, skip, dx);
 }

@@ -150,6 +150,22 @@ struct EmbeddingRows {
     }
 };
 
+/// Where the gradient of a weight is summed up over the micro-batches of a step. The first term is
+/// written over whatever is there, so nothing has to be zeroed; the others are added to it.
+struct GradientSum {
+    View view;  ///< empty: not wanted
+    bool adds = true;
+
+    GradientSum() = default;
+    GradientSum(View where,
+                bool adds_to_it = true)  // NOLINT(google-explicit-constructor): added to
+        : view(where), adds(adds_to_it) {}
+    GradientSum(Tensor& where)  // NOLINT(google-explicit-constructor): added to
+        : view(where) {}
+
+    bool empty() const { return view.empty(); }
+};
+
 /// Neighbouring columns of one matrix that go into another one with as many rows.
 struct ColumnCopy {
     std::int64_t from = 0;   ///< the first of them in x
@@ -167,7 +183,8 @@ class ColumnKernels;
 /// row-major; n rows are the positions of all samples of a micro-batch. fp32 and fp64; all real
 /// operands of one call have one type. `skip` may be empty; else it is added to the result, which
 /// is how a residual connection costs no pass of its own. Gradients of weights are added to, in row
-/// order. Results depend on shapes and values alone: not on addresses, threads or the time of day.
+/// order, where their GradientSum adds. Results depend on shapes and values alone: not on
+/// addresses, threads or the time of day.
 ///
 /// A device may do the work later, in the order of the calls. Numbers for the host therefore go to
 /// memory that `Device::results` gave, and may be read once `Device::complete` has returned.
@@ -183,6 +200,8 @@ class Kernels {
 
     /// y = 0.
     virtual void fill_zero(View y) const = 0;
+    /// Returns the place of a sum, for a kernel that can only add. Clears it before the first term.
+    View begun(const GradientSum& sum) const;
     /// Copies host numbers to the device, converted to the type of y.
     virtual void upload(std::span<const std::int32_t> from, View y) const = 0;
     virtual void upload(std::span<const float> from, View y) const = 0;
@@ -206,7 +225,10 @@ class Kernels {
                                        ConstView skip,
                                        View dx) const = 0;
     /// dw += x^T dy,  db += sum of the rows of dy (where db is not empty).
-    virtual void linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const = 0;
+    virtual void linear_backward_weight(ConstView x,
+                                        ConstView dy,
+                                        const GradientSum& dw,
+                                        const GradientSum& db) const = 0;
 
     /// h = x w + b and its GELU y, as `linear_forward` and `gelu_forward`. A device may make both
     /// at once, and y of an h that is not rounded yet.
@@ -229,8 +251,11 @@ class Kernels {
                                            ConstView skip,
                                            View dx) const = 0;
     /// dgain += sum of dy * normalised x, dbias += sum of dy, over the rows.
-    virtual void layer_norm_backward_weight(
-        ConstView x, ConstView statistics, ConstView dy, View dgain, View dbias) const = 0;
+    virtual void layer_norm_backward_weight(ConstView x,
+                                            ConstView statistics,
+                                            ConstView dy,
+                                            const GradientSum& dgain,
+                                            const GradientSum& dbias) const = 0;
     /// `layer_norm_backward_weight`, and then `layer_norm_backward_input`. A device may do both in
     /// one pass, with an order of its own of the sums.
     virtual void layer_norm_backward(ConstView x,
@@ -239,8 +264,8 @@ class Kernels {
                                      ConstView dy,
                                      ConstView skip,
                                      View dx,
-                                     View dgain,
-                                     View dbias) const;
+                                     const GradientSum& dgain,
+                                     const GradientSum& dbias) const;
 
     /// y = gain * x / sqrt(mean(x^2) + epsilon), per row; roots (n, 1) = 1 / sqrt(...).
     virtual void rms_norm_forward(
@@ -256,7 +281,7 @@ class Kernels {
     virtual void rms_norm_backward_weight(ConstView x,
                                           ConstView roots,
                                           ConstView dy,
-                                          View dgain) const = 0;
+                                          const GradientSum& dgain) const = 0;
     /// `rms_norm_backward_weight`, and then `rms_norm_backward_input`, likewise.
     virtual void rms_norm_backward(ConstView x,
                                    ConstView gain,
@@ -264,7 +289,7 @@ class Kernels {
                                    ConstView dy,
                                    ConstView skip,
                                    View dx,
-                                   View dgain) const;
+                                   const GradientSum& dgain) const;
 
     /// y = v g / (1 + exp(-g)), x (n, 2 width) = g | v, y (n, width).
     virtual void swiglu_forward(ConstView x, View y) const = 0;

@@ -60,8 +60,8 @@ class NullWindowKernels final : public WindowKernels {
     void convolution_backward_weight(const WindowShape& /*shape*/,
                                      ConstView /*x*/,
                                      ConstView /*dy*/,
-                                     View /*dw*/,
-                                     View /*db*/) const override {}
+                                     const GradientSum& /*dw*/,
+                                     const GradientSum& /*db*/) const override {}
     void max_pool_forward(const WindowShape& /*shape*/,
                           ConstView /*x*/,
                           ConstView /*skip*/,
@@ -120,8 +120,8 @@ class NullKernels final : public Kernels {
                                View /*dx*/) const override {}
     void linear_backward_weight(ConstView /*x*/,
                                 ConstView /*dy*/,
-                                View /*dw*/,
-                                View /*db*/) const override {}
+                                const GradientSum& /*dw*/,
+                                const GradientSum& /*db*/) const override {}
     void layer_norm_forward(ConstView /*x*/,
                             ConstView /*gain*/,
                             ConstView /*bias*/,
@@ -149,7 +149,7 @@ class NullKernels final : public Kernels {
     void rms_norm_backward_weight(ConstView /*x*/,
                                   ConstView /*roots*/,
                                   ConstView /*dy*/,
-                                  View /*dgain*/) const override {}
+                                  const GradientSum& /*dgain*/) const override {}
 
     void swiglu_forward(ConstView /*x*/, View /*y*/) const override {}
 
@@ -163,8 +163,8 @@ class NullKernels final : public Kernels {
     void layer_norm_backward_weight(ConstView /*x*/,
                                     ConstView /*statistics*/,
                                     ConstView /*dy*/,
-                                    View /*dgain*/,
-                                    View /*dbias*/) const override {}
+                                    const GradientSum& /*dgain*/,
+                                    const GradientSum& /*dbias*/) const override {}
     void gelu_forward(GeluForm /*form*/, ConstView /*x*/, View /*y*/) const override {}
     void gelu_backward(GeluForm /*form*/,
                        ConstView /*x*/,

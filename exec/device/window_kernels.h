@@ -84,8 +84,11 @@ class WindowKernels {
     virtual void convolution_backward_input(
         const WindowShape& shape, ConstView dy, ConstView w, ConstView skip, View dx) const = 0;
     /// dw += its gradient by w,  db += sum of the rows of dy (where db is not empty).
-    virtual void convolution_backward_weight(
-        const WindowShape& shape, ConstView x, ConstView dy, View dw, View db) const = 0;
+    virtual void convolution_backward_weight(const WindowShape& shape,
+                                             ConstView x,
+                                             ConstView dy,
+                                             const GradientSum& dw,
+                                             const GradientSum& db) const = 0;
 
     /// y = skip + the largest number of the window in each channel, 0 where it has no pixel; places
     /// (m, c), of `place_type`: where it is, ky kw + kx, the first of equal ones. NaN is larger

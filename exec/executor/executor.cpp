@@ -130,6 +130,9 @@ Executor::Impl::Impl(Plan plan_to_walk,
     const bool own_core = !is_emulated && !place.shares_cores && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
     const WorkDivision division(!group().is_alone() && place.cores.empty() ? 1 : cores.size());
+    if (!group().is_alone()) {
+        group().introduce(peers());
+    }
     connect();
     clock.ask(group());
     const Worker::Settings settings{.options = &options,
@@ -360,11 +363,55 @@ void Executor::Impl::work(std::size_t rank) {
     progress[rank].cell = end;
 }
 
+/// Does what is to be done for the action in a cell. False: that failed, and is reported.
+template <class Work>
+bool Executor::Impl::attempt(std::size_t rank, std::size_t cell, const Work& work) {
+    try {
+        work();
+        return true;
+    } catch (const ChannelClosed&) {  // the failure is its neighbour's
+    } catch (...) {
+        failures.report(order[rank][cell],
+                        static_cast<int>(rank),
+                        plan->schedule.ranks[rank][cell],
+                        std::current_exception());
+    }
+    return false;
+}
+
+/// The rank turns to a cell: nothing before it is under way any more.
+void Executor::Impl::turn_to(std::size_t rank, std::size_t cell) {
+    const Action& action = plan->schedule.ranks[rank][cell];
+    options.place.flight->turn_to(input.step, static_cast<int>(rank), cell, action);
+    if (options.before_action) {
+        options.before_action(static_cast<int>(rank), action);
+    }
+}
+
 /// False if the row was not walked to its end, because an action of it or of another rank failed.
+///
+/// While a device computes an action, its rank issues the next one where that needs no message:
+///
+///     host     issue F0, launch | issue B0 | finish F0, launch B0 | ...
+///     device                    |   F0            |    B0
 bool Executor::Impl::walk_row(std::size_t rank) {
     const std::vector<Action>& row = plan->schedule.ranks[rank];
+    Worker& worker = *workers[rank];
+    std::optional<Worker::Begun> under_way;  // on the device
+    const auto finish = [&](const Worker::Begun& action) {
+        return attempt(rank, action.cell, [&] { worker.finish(action); });
+    };
     for (std::size_t cell = 0; cell < row.size(); ++cell) {
-        if (!failures.allows(order[rank][cell])) {
+        const bool is_allowed = failures.allows(order[rank][cell]);
+        std::optional<Worker::Begun> next;
+        const auto issue = [&] { next = worker.issue(cell, input); };
+        if (under_way) {
+            const bool is_issued = is_allowed && attempt(rank, cell, issue);
+            if (!finish(*std::exchange(under_way, {})) || !is_issued) {
+                return false;
+            }
+        }
+        if (!is_allowed) {
             return false;
         }
         progress[rank].cell = static_cast<int>(cell);
@@ -372,21 +419,21 @@ bool Executor::Impl::walk_row(std::size_t rank) {
         if (input.evaluation && !is_of_forward(row[cell].op)) {
             continue;
         }
-        try {
-            options.place.flight->turn_to(input.step, static_cast<int>(rank), cell, row[cell]);
-            if (options.before_action) {
-                options.before_action(static_cast<int>(rank), row[cell]);
-            }
+        const bool is_done = attempt(rank, cell, [&] {
+            turn_to(rank, cell);
             if (input.evaluation) {
-                workers[rank]->evaluate(row[cell], input);
-            } else {
-                workers[rank]->perform(cell, input);
+                return worker.evaluate(row[cell], input);
             }
-        } catch (const ChannelClosed&) {
-            return false;  // the failure is its neighbour's
-        } catch (...) {
-            failures.report(
-                order[rank][cell], static_cast<int>(rank), row[cell], std::current_exception());
+            if (!next) {
+                issue();
+            }
+            if (worker.launch(*next)) {
+                under_way = next;
+            } else {
+                worker.finish(*next);
+            }
+        });
+        if (!is_done) {
             return false;
         }
     }

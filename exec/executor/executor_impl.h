@@ -50,6 +50,7 @@ struct Executor::Impl {
     void connect(Edge& edge, int sender, int receiver);
     std::optional<int> room_between(int sender, int receiver) const;
     /// Opens a channel to another process for an edge. With emulated links it is a timed channel.
+    std::vector<int> peers() const;
     std::unique_ptr<Channel> open_edge(int sender, int receiver);
     /// Opens a channel between two stages, one of them in another process. Each kind of message has
     /// tags of its own, from `first_tag` on. No capacity: unbounded.
@@ -116,6 +117,9 @@ struct Executor::Impl {
     void walk_rows();
     /// Prepares the rank's worker, then walks its row. Runs on the rank's thread.
     void work(std::size_t rank);
+    template <class Work>
+    bool attempt(std::size_t rank, std::size_t cell, const Work& work);
+    void turn_to(std::size_t rank, std::size_t cell);
     /// Walks a row. False if it ended early, as an action of it or of another rank failed.
     bool walk_row(std::size_t rank);
     /// Reports the hang as the failure of its rank, and closes all channels.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <exception>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -59,6 +60,31 @@ std::vector<Worker*> Executor::Impl::workers_here() const {
         some.push_back(workers[as_index(rank)].get());
     }
     return some;
+}
+
+/// The other processes with which those ranks that are here exchange messages or gradients.
+std::vector<int> Executor::Impl::peers() const {
+    std::set<int> processes;
+    const auto add = [&](int stage, int other) {
+        if (is_here(stage) != is_here(other)) {
+            const int far = is_here(stage) ? other : stage;
+            processes.insert(process_of(plan->schedule.rank_of_stage[as_index(far)]));
+        }
+    };
+    for (std::size_t pair = 0; pair < pair_count(plan->schedule); ++pair) {
+        const StagePair stages = stages_of_pair(plan->schedule, pair);
+        add(stages.from, stages.to);
+    }
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        if (const auto other = gradient_source(plan->schedule, stage)) {
+            add(stage, *other);
+        }
+    }
+    for (int other = 0; other < plan->replicas; ++other) {
+        processes.insert(exec::process_of(group(), plan, other, here.front()));
+    }
+    processes.erase(group().index());
+    return {processes.begin(), processes.end()};
 }
 
 /// Tags from `first_tag` on are of one kind of message: of those, two stages have one edge in a

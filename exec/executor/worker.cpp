@@ -94,6 +94,7 @@ Worker::Worker(const Plan& plan,
       emulates_links_(settings.options->emulate_links),
       action_begun_(settings.options->action_begun),
       times_layers_(settings.options->times_layers),
+      has_timer_(settings.options->layer_done || settings.options->action_begun),
       group_(*settings.options->place.group),
       cores_(settings.cores),
       device_(std::move(device)),
@@ -268,11 +269,13 @@ void Worker::prepare(const StepInput& step) {
         if (evaluation) {
             local.stage->zero_losses();
         } else {
-            local.stage->zero_gradients();
+            local.stage->begin_batch();
         }
     }
     device_->finish();
     recorder_.restart();
+    issued_ = 0;
+    last_end_ = {};
     norms_to_do_ = static_cast<int>(
         std::ranges::count(plan_->schedule.ranks[as_index(rank_)], Op::GradientNorm, &Action::op));
     receive_buffers_.settle();
@@ -356,8 +359,9 @@ void Worker::start(TimePoint start) {
     device_->wait_until(start);
 }
 
-void Worker::perform(std::size_t cell, const StepInput& step) {
+Worker::Begun Worker::issue(std::size_t cell, const StepInput& step) {
     const Action& action = plan_->schedule.ranks[as_index(rank_)][cell];
+    ++issued_;
     forget_what_has_left();
     arena_.turn_to(cell);
     const TimePoint begin = device_->now();
@@ -401,9 +405,35 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
                         fmt::format("the executor has no {} yet", op_text(action.op)),
                         "take a schedule without data parallelism");
     }
-    ready = std::max(begin, ready);
-    recorder_.record(begin, ready, device_->complete(action, ready, plan_.duration(action)));
-    if (!is_send(action.op) && !is_receive(action.op)) {
+    if (issued_ > 1) {
+        device_->prepare_launch();
+    }
+    return {.cell = cell, .begin = begin, .ready = ready};
+}
+
+/// The next action needs nothing but what this rank has, so that it may be issued while the device
+/// computes this one. That follows from the row alone: a step issues what the step before did, with
+/// the same addresses.
+bool Worker::is_issued_ahead(std::size_t cell) const {
+    const std::vector<Action>& row = plan_->schedule.ranks[as_index(rank_)];
+    return cell + 1 < row.size() && is_compute(row[cell].op) && is_compute(row[cell + 1].op) &&
+           !offload_ && !times_layers();
+}
+
+bool Worker::launch(const Begun& action) {
+    return is_issued_ahead(action.cell) &&
+           device_->launch(plan_->schedule.ranks[as_index(rank_)][action.cell]);
+}
+
+void Worker::finish(const Begun& begun) {
+    const std::size_t cell = begun.cell;
+    const Action& action = plan_->schedule.ranks[as_index(rank_)][cell];
+    const TimePoint begin = std::max(begun.begin, last_end_);  // until then the device was at work
+    const TimePoint ready = std::max(begin, begun.ready);
+    last_end_ = device_->complete(action, ready, plan_.duration(action));
+    recorder_.record(begin, ready, last_end_);
+    --issued_;
+    if (!is_send(action.op) && !is_receive(action.op) && issued_ == 0) {
         receive_buffers_.settle();
     }
     if (offload_ && offload_->leaves(cell)) {
@@ -557,6 +587,7 @@ GradientAllReduce* Worker::all_reduce(int stage) const {
 /// Over the replicas first: what goes to another stage are their sums.
 void Worker::reduce(int stage) {
     const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
+    local_stage(stage).stage->zero_missing_gradients();
     if (GradientAllReduce* const sum = all_reduce(stage)) {
         TimePoint& begun = local_stage(stage).sum_begun;
         begun = device_->now();
@@ -648,6 +679,7 @@ TimePoint Worker::complete_gradients(int stage) {
             arrived = std::max(arrived, reduction.moments->receive().arrived);
         }
         if (reduction.is_remote()) {  // its own gradients are about to change
+            local_stage(stage).stage->note_received_gradients();
             const Reduction& own = edges_.reductions[as_index(stage)];
             own.channel->settle();
             if (own.moments != nullptr) {
@@ -695,9 +727,14 @@ TimePoint Worker::update(int stage, const StepInput& step) {
 
 /// Tells the profiler when the device begins with an action: nothing is waited for any more.
 void Worker::mark_begin(Op op) {
-    if (action_begun_ && (!times_layers_ || times_layers_())) {
+    if (action_begun_ && times_layers()) {
         device_->mark([this, op](TimePoint begin) { action_begun_(rank_, op, begin); });
     }
+}
+
+/// Whether the device's clock is read between layers in this step.
+bool Worker::times_layers() const {
+    return has_timer_ && (!times_layers_ || times_layers_());
 }
 
 /// Where links are emulated, what goes between replicas takes as long as the plan says, too; gives

@@ -105,10 +105,22 @@ class Worker {
     /// has come.
     void start(TimePoint start);
 
-    /// The action in a cell of the row, from turning to it until its result is complete.
-    void perform(std::size_t cell, const StepInput& step);
+    /// The times of an action that is not complete yet, as its span has them.
+    struct Begun {
+        std::size_t cell = 0;
+        TimePoint begin;
+        TimePoint ready;
+    };
+    /// Turns to the action in a cell of the row and issues all of it. The device may still compute
+    /// the action before.
+    Begun issue(std::size_t cell, const StepInput& step);
+    /// Begins an issued action; the one before is finished. True: the next action of the row is to
+    /// be issued before this one is finished.
+    bool launch(const Begun& action);
+    /// Returns when the result of the action is complete.
+    void finish(const Begun& action);
 
-    /// As `perform`, in an evaluation: F, SEND_F and RECV_F only.
+    /// An action of an evaluation: F, SEND_F and RECV_F only.
     void evaluate(const Action& action, const StepInput& step);
 
     /// The step has succeeded on all ranks: running statistics follow its mini-batch.
@@ -121,7 +133,7 @@ class Worker {
     /// This rank sends and receives no more in this step.
     void close_channels();
 
-    /// Frees what a failed step has left behind and clears the gradients.
+    /// Frees what a failed step has left behind.
     void abandon();
 
     /// From now on copies what it sends, into memories that are not its own.
@@ -197,6 +209,8 @@ class Worker {
     void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);
     void mark_begin(Op op);
+    bool times_layers() const;
+    bool is_issued_ahead(std::size_t cell) const;
     TimePoint await_emulated(TimePoint moment);
     void refuse_what_is_not_finite(const Action& action);
     bool is_last(int stage) const { return !has_next_stage(plan_->schedule, stage); }
@@ -216,6 +230,7 @@ class Worker {
     const bool emulates_links_;  ///< messages take no less than the plan says
     const std::function<void(int rank, Op, TimePoint)> action_begun_;  ///< as ExecutorOptions
     const std::function<bool()> times_layers_;                         ///< as ExecutorOptions
+    const bool has_timer_;  ///< of layers or actions, called where `times_layers_` says so
     ProcessGroup& group_;
     const std::vector<int> cores_;
     std::unique_ptr<Device> device_;
@@ -223,6 +238,8 @@ class Worker {
     MessageRoom receive_buffers_;
     std::vector<LocalStage> local_stages_;  ///< the rank's stages, ascending
     Recorder recorder_;
+    int issued_ = 0;      ///< actions that are not finished: two at most
+    TimePoint last_end_;  ///< of the actions that are
     bool evaluates_ = false;
     std::atomic<int> norms_to_do_ = 0;  ///< of this step; read where the channels are closed
     std::unique_ptr<StashOffload> offload_;

@@ -129,13 +129,14 @@ void Embedding::backward_input(LayerCall& call,
 // dtokens[id[s, t]] += c dy[s, t],  dplaces[t] += dy[s, t]
 void Embedding::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
     const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    const View places = call.kernels.begun(places_.next_gradient());
     for (const Part& part : parts()) {
-        if (part.rows.count > 0) {
+        if (part.rows.count > 0) {  // a token that no sample has gets no term
             call.kernels.embedding_backward(part.rows,
                                             x,
                                             gradient,
-                                            part.tokens->gradient,
-                                            places_of(part, View(places_.gradient)));
+                                            call.kernels.begun(part.tokens->next_gradient()),
+                                            places_of(part, places));
         }
     }
     call.done(Op::BackwardWeight);

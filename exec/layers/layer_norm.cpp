@@ -36,10 +36,11 @@ void LayerNorm::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     const ConstView statistics = kept.tensors.front();
     if (dx.empty()) {
-        call.kernels.layer_norm_backward_weight(x, statistics, dy, gain_.gradient, bias_.gradient);
+        call.kernels.layer_norm_backward_weight(
+            x, statistics, dy, gain_.next_gradient(), bias_.next_gradient());
     } else {
         call.kernels.layer_norm_backward(
-            x, gain_.value, statistics, dy, skip, dx, gain_.gradient, bias_.gradient);
+            x, gain_.value, statistics, dy, skip, dx, gain_.next_gradient(), bias_.next_gradient());
     }
     call.done(Op::BackwardInput);
 }

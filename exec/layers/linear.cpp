@@ -92,10 +92,12 @@ void Linear::input_gradient(LayerCall& call, ConstView gradient, const GeluBefor
 // dw += x^T dy,  db += sum of the rows of dy;  tied: de += dy^T x
 void Linear::weight_gradient(LayerCall& call, ConstView x, ConstView gradient) {
     if (tied_) {
-        Tensor& sum = table_ != nullptr ? table_->received : weight_.gradient;
+        const GradientSum sum =
+            table_ != nullptr ? table_->next_received() : weight_.next_gradient();
         call.kernels.linear_backward_weight(gradient, x, sum, {});
     } else {
-        call.kernels.linear_backward_weight(x, gradient, weight_.gradient, bias_.gradient);
+        call.kernels.linear_backward_weight(
+            x, gradient, weight_.next_gradient(), bias_.next_gradient());
     }
     call.done(Op::BackwardWeight);
 }

@@ -3,10 +3,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/scenario/scenario.h"
 #include "exec/base/element_range.h"
+#include "exec/device/kernels.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
@@ -78,15 +80,22 @@ struct Parameter {
     std::string name;  ///< "block0.attention.qkv.weight"
     Tensor value;
     Tensor gradient;
-    Tensor first;          ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
-    Tensor second;         ///< Adam's second moment, or the momentum of rmsprop-momentum
-    Tensor master;         ///< what `value` is rounded from; empty where nothing is rounded
-    Tensor average;        ///< of the exact value over the steps; empty where none is wanted
-    Tensor received;       ///< the gradient of another copy, or use; empty where there is none
-    bool is_copy = false;  ///< of a parameter that an earlier stage has: it counts there
+    Tensor first;     ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
+    Tensor second;    ///< Adam's second moment, or the momentum of rmsprop-momentum
+    Tensor master;    ///< what `value` is rounded from; empty where nothing is rounded
+    Tensor average;   ///< of the exact value over the steps; empty where none is wanted
+    Tensor received;  ///< the gradient of another copy, or use; empty where there is none
+    bool has_gradient = false;  ///< `gradient` is this step's; false: whatever was there before
+    bool has_received = false;  ///< likewise
+    bool is_copy = false;       ///< of a parameter that an earlier stage has: it counts there
     bool is_weight = false;  ///< of a product or convolution: no norm's, no bias and no embedding
     /// The part of the value that this replica updates; none: all of it.
     std::optional<ElementRange> share{};
+
+    /// The sum to which the next micro-batch gives its term of the gradient.
+    GradientSum next_gradient() { return {gradient, std::exchange(has_gradient, true)}; }
+    /// The sum to which the next micro-batch gives its term, where the parameter is used twice.
+    GradientSum next_received() { return {received, std::exchange(has_received, true)}; }
 };
 
 /// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam, adamw and

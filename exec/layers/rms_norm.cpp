@@ -31,9 +31,9 @@ void RmsNorm::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     const ConstView roots = kept.tensors.front();
     if (dx.empty()) {
-        call.kernels.rms_norm_backward_weight(x, roots, dy, gain_.gradient);
+        call.kernels.rms_norm_backward_weight(x, roots, dy, gain_.next_gradient());
     } else {
-        call.kernels.rms_norm_backward(x, gain_.value, roots, dy, skip, dx, gain_.gradient);
+        call.kernels.rms_norm_backward(x, gain_.value, roots, dy, skip, dx, gain_.next_gradient());
     }
     call.done(Op::BackwardInput);
 }

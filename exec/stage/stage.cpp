@@ -530,17 +530,24 @@ void Stage::backward_weight(int micro_batch) {
     stash.clear();
 }
 
-void Stage::zero_gradients() {
+void Stage::begin_batch() {
     for (Parameter* const parameter : parameters()) {
-        impl_->kernels->fill_zero(parameter->gradient);
-        if (!parameter->received.empty()) {
-            impl_->kernels->fill_zero(parameter->received);
-        }
+        parameter->has_gradient = false;
+        parameter->has_received = false;
     }
     for (const auto& layer : impl_->layers) {
         layer->forget_batch();
     }
     zero_losses();
+}
+
+void Stage::zero_missing_gradients() {
+    for (Parameter* const parameter : parameters()) {
+        if (!parameter->has_gradient) {
+            impl_->kernels->fill_zero(parameter->gradient);
+            parameter->has_gradient = true;
+        }
+    }
 }
 
 void Stage::zero_losses() {
@@ -560,11 +567,12 @@ void Stage::hand_gradients_to(Stage& other) {
     const std::vector<Parameter*>& theirs = other.impl_->shared;
     PIPETWIN_EXPECT(own.size() == theirs.size(), "both stages have the same shared parameters");
     for (std::size_t i = 0; i < own.size(); ++i) {
-        impl_->kernels->add(own[i]->gradient, theirs[i]->received);
+        const Tensor& gradient = own[i]->gradient;
+        impl_->kernels->copy_columns({.count = gradient.columns()}, gradient, theirs[i]->received);
+        theirs[i]->has_received = true;
     }
 }
 
-// What was received is 0 until then.
 std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& other) {
     const std::vector<Parameter*>& own = impl_->shared;
     const std::vector<Parameter*>& theirs = other.impl_->shared;
@@ -574,13 +582,23 @@ std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& other) {
         pieces.push_back({.from = own[i]->gradient.data(),
                           .to = theirs[i]->received.data(),
                           .bytes = static_cast<std::size_t>(own[i]->gradient.bytes().count)});
+        theirs[i]->has_received = true;
     }
     return pieces;
 }
 
-void Stage::add_received_gradients() {
+void Stage::note_received_gradients() {
     for (Parameter* const parameter : impl_->shared) {
-        impl_->kernels->add(parameter->received, parameter->gradient);
+        parameter->has_received = true;
+    }
+}
+
+void Stage::add_received_gradients() {
+    zero_missing_gradients();
+    for (Parameter* const parameter : impl_->shared) {
+        if (parameter->has_received) {
+            impl_->kernels->add(parameter->received, parameter->gradient);
+        }
     }
 }
 
@@ -629,6 +647,7 @@ void Stage::sum_squares() {
 }
 
 void Stage::update(const OptimizerSettings& settings, int step, double gradient_scale) {
+    zero_missing_gradients();
     std::size_t done = 0;
     const auto update_next = [&](const std::vector<Parameter*>& some) {
         exec::update(impl_->device,
@@ -707,7 +726,7 @@ std::vector<Tensor*> Stage::stash_tensors(int micro_batch) {
 void Stage::reset() {
     std::ranges::for_each(impl_->stashes, &Stash::clear);
     std::ranges::for_each(impl_->dropped, &Kept::clear);
-    zero_gradients();
+    begin_batch();
 }
 
 double Stage::loss() const {

@@ -87,9 +87,12 @@ class Stage {
     /// I, where the model has branches; gives nothing back of what F kept or it computed again.
     void backward_input(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
 
-    /// Clears gradients, losses, and what forwards have left for the layers' state: a new
-    /// mini-batch begins.
-    void zero_gradients();
+    /// A new mini-batch begins: clears losses and what forwards have left for the layers' state.
+    /// The first backward of each parameter writes its gradient, the others add to it.
+    void begin_batch();
+    /// Zeroes the gradients that no backward of this mini-batch has written. To be called before
+    /// gradients are read.
+    void zero_missing_gradients();
     /// Clears the losses alone.
     void zero_losses();
     /// Parameters that another stage has, too, or that the stage uses in two places.
@@ -100,6 +103,8 @@ class Stage {
     /// The copies that hand the shared gradients to the other stage, where its device has another
     /// memory.
     std::vector<CopyEngine::Piece> gradients_for(Stage& other);
+    /// Says that the gradients of the other stage have arrived from another process.
+    void note_received_gradients();
     /// Adds the gradients that the other stage has handed over: both stages then have the same
     /// sums, bit for bit. Also adds the two gradients of a parameter that the stage uses in two
     /// places.
@@ -163,15 +168,15 @@ class Stage {
     /// All tensors that are kept of a micro-batch between two actions. They stay where they are.
     std::vector<Tensor*> stash_tensors(int micro_batch);
 
-    /// Frees all stashes that are left (after a failed step) and clears the gradients.
+    /// Frees all stashes that are left after a failed step, and forgets the mini-batch.
     void reset();
 
-    /// Sum over the micro-batches since `zero_gradients` of their mean losses, each weighted by its
+    /// Sum over the micro-batches since `begin_batch` of their mean losses, each weighted by its
     /// samples / samples of the mini-batch; last stage only, else 0. Added in micro-batch order, in
     /// double; once the device has completed the forwards.
     double loss() const;
 
-    /// Number of rows, of all micro-batches since `zero_gradients`, whose class is right; 0 where
+    /// Number of rows, of all micro-batches since `begin_batch`, whose class is right; 0 where
     /// StageOptions::counts_right is not set, and where the stage has no loss.
     double right_rows() const;
 

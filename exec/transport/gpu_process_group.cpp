@@ -16,6 +16,8 @@ class GpuProcessGroup final : public ProcessGroup {
     int index() const override { return base_->index(); }
     int size() const override { return base_->size(); }
 
+    void introduce(std::span<const int> peers) override { base_->introduce(peers); }
+
     std::unique_ptr<Channel> open(const RemoteEnd& end) override {
         return end.on_device ? open_gpu_channel(waits_, links_, end) : base_->open(end);
     }

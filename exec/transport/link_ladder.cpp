@@ -78,9 +78,12 @@ Duration there_and_back(End& end, std::int64_t bytes, bool begins) {
 
 std::vector<LadderRung> link_ladder(ProcessGroup& group, int first, int second, Memory* gpu) {
     const bool begins = group.index() == first;
+    const bool takes_part = begins || group.index() == second;
+    const std::vector<int> peers{begins ? second : first};
+    group.introduce(std::span(peers).first(takes_part ? 1 : 0));
     std::optional<End> end;
-    if (begins || group.index() == second) {
-        end.emplace(group, begins ? second : first, gpu);
+    if (takes_part) {
+        end.emplace(group, peers.front(), gpu);
     }
     // What the first of the two says, all do.
     const auto agreed = [&](std::int64_t value) {

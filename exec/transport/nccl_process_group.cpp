@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -110,6 +111,27 @@ class NcclProcessGroup final : public ProcessGroup {
     int index() const override { return self_.index; }
     int size() const override { return self_.count; }
 
+    /// Ids are made for the processes that are named, not for all: NCCL keeps a thread and a socket
+    /// for an id until both ends of its link have come.
+    void introduce(std::span<const int> peers) override {
+        ByteWriter mine;
+        for (const int peer : peers) {
+            if (peer != index() && !mail_ids_.contains({index(), peer})) {
+                mine.put(peer).put_all(std::span<const std::byte>(links_.make_id()));
+            }
+        }
+        const Parts all = all_gather(mine.bytes(), Lane::Control);
+        for (int process = 0; process < size(); ++process) {
+            for (ByteReader theirs(all[as_index(process)]); !theirs.at_end();) {
+                const int peer = theirs.get<int>();
+                Id id = theirs.get_all<std::byte>();
+                if (process == index() || peer == index()) {
+                    mail_ids_.emplace(std::pair(process, peer), std::move(id));
+                }
+            }
+        }
+    }
+
     std::unique_ptr<Channel> open(const RemoteEnd& end) override {
         return open_gpu_channel(waits_, links_, end);
     }
@@ -154,9 +176,7 @@ class NcclProcessGroup final : public ProcessGroup {
         std::unique_ptr<Outbox>& box = outboxes_[as_index(to)];
         if (!box) {
             box = std::make_unique<Outbox>(
-                waits_,
-                links_.make(
-                    mail_ids_[as_index(self_.index)][as_index(to)], true, LinkMemory::Host));
+                waits_, links_.make(mail_id(self_.index, to), true, LinkMemory::Host));
         }
         box->send(bytes);
     }
@@ -165,9 +185,7 @@ class NcclProcessGroup final : public ProcessGroup {
         std::unique_ptr<Inbox>& box = inboxes_[as_index(from)];
         if (!box) {
             box = std::make_unique<Inbox>(
-                waits_,
-                links_.make(
-                    mail_ids_[as_index(from)][as_index(self_.index)], false, LinkMemory::Host));
+                waits_, links_.make(mail_id(from, self_.index), false, LinkMemory::Host));
         }
         return box->receive();
     }
@@ -198,6 +216,9 @@ class NcclProcessGroup final : public ProcessGroup {
   private:
     using Id = std::vector<std::byte>;
 
+    static constexpr int gathers_of_all = 2;    ///< norms, and the parting
+    static constexpr int links_with_first = 4;  ///< mail and beats, in both directions
+
     /// The first round, before which nothing else is made.
     void meet_all(const std::string& place) {
         const auto end = Clock::now() + patience_to_meet;
@@ -211,49 +232,40 @@ class NcclProcessGroup final : public ProcessGroup {
         });
     }
 
-    /// Everything else is named by what the processes tell each other first: mail from each to each
-    /// other (of which few are ever sent), beats of each with the first, and what all gather.
+    const Id& mail_id(int from, int to) const {
+        const auto found = mail_ids_.find({from, to});
+        PIPETWIN_EXPECT(found != mail_ids_.end(), "who sends messages was introduced");
+        return found->second;
+    }
+
+    /// Everything else is named by what the processes tell each other first. The first one makes
+    /// the ids of what all gather; each other one makes those of its links with the first: mail and
+    /// beats, in both directions. So none makes more of them where there are more processes.
     void tell_ids() {
         const bool is_first = self_.index == 0;
+        const int own = is_first ? gathers_of_all : links_with_first;
         ByteWriter mine;
-        for (int other = 0; other < size(); ++other) {
-            mine.put_all(std::span<const std::byte>(other != index() ? links_.make_id() : Id()));
-        }
-        for (int other = 1; other < size(); ++other) {  // beats, each way, and what only one makes
-            mine.put_all(
-                std::span<const std::byte>(is_first || other == index() ? links_.make_id() : Id()));
-        }
-        for (int gather = 0; gather < 2; ++gather) {
-            mine.put_all(std::span<const std::byte>(is_first ? links_.make_id() : Id()));
+        for (int id = 0; id < own; ++id) {
+            mine.put_all(std::span<const std::byte>(links_.make_id()));
         }
         const Parts all = gathered(mine.bytes(), *control_, [] {});
-        std::vector<std::vector<Id>> beats;
-        for (int process = 0; process < size(); ++process) {
-            ByteReader theirs(all[as_index(process)]);
-            const auto next = [&theirs](int count) {
-                std::vector<Id> ids;
-                for (int i = 0; i < count; ++i) {
-                    ids.push_back(theirs.get_all<std::byte>());
-                }
-                return ids;
-            };
-            mail_ids_.push_back(next(size()));
-            beats.push_back(next(size() - 1));
-            if (process == 0) {
-                const std::vector<Id> gathers = next(2);
-                norms_ = links_.make_gather(gathers[0], self_);
-                parting_ = links_.make_gather(gathers[1], self_);
-            }
-        }
+        ByteReader of_first(all.front());
+        norms_ = links_.make_gather(of_first.get_all<std::byte>(), self_);
+        parting_ = links_.make_gather(of_first.get_all<std::byte>(), self_);
         outboxes_.resize(as_index(size()));
         inboxes_.resize(as_index(size()));
         std::vector<Heartbeat::PeerLink> links;
-        for (int other = is_first ? 1 : 0; other < (is_first ? size() : 1); ++other) {
-            const int far = is_first ? other : index();  // of the two the one that is not first
-            const Id& from_first = beats[0][as_index(far - 1)];
-            const Id& to_first = beats[as_index(far)][as_index(far - 1)];
+        for (int other = 1; other < size(); ++other) {
+            if (!is_first && other != index()) {
+                continue;
+            }
+            ByteReader theirs(all[as_index(other)]);
+            mail_ids_.emplace(std::pair(0, other), theirs.get_all<std::byte>());
+            mail_ids_.emplace(std::pair(other, 0), theirs.get_all<std::byte>());
+            const Id from_first = theirs.get_all<std::byte>();
+            const Id to_first = theirs.get_all<std::byte>();
             links.push_back(
-                {.peer = other,
+                {.peer = is_first ? other : 0,
                  .out = links_.make(is_first ? from_first : to_first, true, LinkMemory::Host),
                  .in = links_.make(is_first ? to_first : from_first, false, LinkMemory::Host)});
         }
@@ -311,7 +323,7 @@ class NcclProcessGroup final : public ProcessGroup {
     std::unique_ptr<GpuGather> control_;
     std::unique_ptr<GpuGather> norms_;
     std::unique_ptr<GpuGather> parting_;
-    std::vector<std::vector<Id>> mail_ids_;  ///< [from][to]
+    std::map<std::pair<int, int>, Id> mail_ids_;  ///< (from, to)
     std::vector<std::unique_ptr<Outbox>> outboxes_;
     std::vector<std::unique_ptr<Inbox>> inboxes_;
     std::unique_ptr<Heartbeat> heartbeat_;

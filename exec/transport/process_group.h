@@ -44,6 +44,11 @@ class ProcessGroup {
     /// Whether no other process trains with this one.
     bool is_alone() const { return size() == 1; }
 
+    /// Names the other processes to which this one will open channels and sums, or send messages:
+    /// before it does, and all processes at the same time. Who names another one is named by it.
+    /// Every process knows the first, and the first all.
+    virtual void introduce(std::span<const int> /*peers*/) {}
+
     /// Opens this process's end of a channel to another one. A receiving end has to be told where
     /// messages go (Channel::expect). A tensor that was sent stays with the channel until its bytes
     /// are on their way; one at a time.

@@ -149,9 +149,12 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.add_option("--theme", theme, "colours of the window")
         ->option_text("light|dark|high-contrast|print")
         ->check(CLI::IsMember({"light", "dark", "high-contrast", "print"}));
-    app.add_option("--view",
-                   parsed_view,
-                   fmt::format("page or panel to show, one of {}", fmt::join(view_names(), ", ")))
+    app.add_option(
+           "--view",
+           parsed_view,
+           fmt::format("page or panel to show, one of {}; runs is the panel Compare runs, run is "
+                       "the panel Train",
+                       fmt::join(view_names(), ", ")))
         ->option_text("NAME")
         ->check(CLI::IsMember(view_names()));
     app.add_option("--replica", parsed_replica, "replica to show")

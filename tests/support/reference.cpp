@@ -62,7 +62,7 @@ double Reference::run_step(const std::vector<exec::MicroBatch>& slices,
     exec::Stage& stage = impl_->stage;
     const int count = static_cast<int>(slices.size());
     impl_->device->enter_thread();
-    stage.zero_gradients();
+    stage.begin_batch();
     for (int m = 0; m < count; ++m) {
         exec::MicroBatch slice = slices[as_index(m)];
         slice.step = step;

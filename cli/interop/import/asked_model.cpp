@@ -275,7 +275,7 @@ AskedModel asked_model(const ModelQuestion& question) {
                                 fmt::join(cluster_names(), ", ")));
     }
     if (!question.cluster.ends_with(".toml")) {
-        find_cluster(question.cluster);  // the error names the folder, not a line of our own text
+        find_cluster(question.cluster, "--cluster");  // not at a line of our own text
     }
     expect_no_count(question);
     expect_no_key_of_option(question, "training.precision", "--precision");

@@ -290,8 +290,9 @@ void add_model_notes(const DecoderModel& model, std::vector<std::string>& notes)
     notes.insert(notes.end(), model.remarks.begin(), model.remarks.end());
     if (model.prediction_blocks > 0) {
         notes.push_back(fmt::format(
-            "further tokens are predicted by {} after the model's (mtp0, ...), with {} parameters "
-            "besides; a config.json without its key for them leaves them out",
+            "the config.json asks for multi-token prediction: {} behind the model's own (mtp0, "
+            "...) with {} parameters; remove its key num_nextn_predict_layers (or "
+            "mtp_num_hidden_layers) to leave it out",
             counted(model.prediction_blocks, "block"),
             with_separators(model.prediction_blocks * prediction_parameters(model))));
     }
@@ -369,7 +370,7 @@ Imported import_hf(const ImportOptions& options) {
         check_sequence(model, estimate.sequence, place, imported.notes);
         return hf_scenario(options, text, place);
     }
-    const DeviceProfile device = find_device(device_name);
+    const DeviceProfile device = find_device(device_name, "--device");
     estimate.precision = precision_of(model, options, place, imported.notes);
     const double rate = matrix_rate(
         device, estimate.precision, "choose one of them with --precision, or another device");

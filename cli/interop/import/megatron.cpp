@@ -253,7 +253,7 @@ class FlagsImport {
         estimate.precision = model.precision.value_or("fp32");
         set_rates(options_.hf, estimate);
         estimate.selective = SelectiveRecompute::CoreAttention;
-        const DeviceProfile device = find_device(*options_.hf.device);
+        const DeviceProfile device = find_device(*options_.hf.device, "--device");
         matrix_rate(device, estimate.precision, "choose another device with --device");
         Profile profile = estimated_profile(model, device, estimate);
         profile.tool_version = PIPETWIN_VERSION;

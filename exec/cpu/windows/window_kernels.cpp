@@ -111,13 +111,18 @@ class CpuWindowKernels final : public WindowKernels {
         }
     }
 
-    void convolution_backward_weight(
-        const WindowShape& shape, ConstView x, ConstView dy, View dw, View db) const override {
+    void convolution_backward_weight(const WindowShape& shape,
+                                     ConstView x,
+                                     ConstView dy,
+                                     const GradientSum& weight_sum,
+                                     const GradientSum& bias_sum) const override {
         const int samples = samples_of(shape, x, dy);
         if (shape.is_pointwise()) {
-            cpu_kernels().linear_backward_weight(x, dy, dw, db);
+            cpu_kernels().linear_backward_weight(x, dy, weight_sum, bias_sum);
             return;
         }
+        View dw = cpu_kernels().begun(weight_sum);
+        View db = cpu_kernels().begun(bias_sum);
         with_real(dy.dtype, [&](auto zero) {
             using T = decltype(zero);
             if (onednn_convolution_backward_weight(shape, x, dy, dw)) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "exec/cuda/device/cuda_copy_engine.h"
-#include "exec/cuda/runtime/named_range.h"
 
 namespace pipetwin::cuda {
 namespace {
@@ -44,8 +43,23 @@ exec::TimePoint CudaDevice::complete(const Action& action,
     if (is_communication) {  // a tensor changes hands after its action was completed
         return Clock::now();
     }
-    const NamedRange range("PP:" + to_string(action));
-    return lane_.finish();
+    if (!lane_.has_launched()) {
+        launch(action);
+    }
+    const exec::TimePoint end = lane_.await_launch();
+    range_.reset();
+    return end;
+}
+
+bool CudaDevice::launch(const Action& action) {
+    range_.emplace("PP:" + to_string(action));
+    lane_.launch();
+    return true;
+}
+
+void CudaDevice::discard() noexcept {
+    lane_.discard();
+    range_.reset();
 }
 
 void CudaDevice::finish() {
@@ -83,7 +97,7 @@ exec::MemoryBeside CudaDevice::memory_beside() const {
         {.name = "cuBLAS workspace", .bytes = bytes(Products::workspace_bytes)},
         {.name = "kernels' scratch",
          .bytes = bytes(lane_.scratch_bytes() - lane_.cudnn_scratch_bytes())},
-        {.name = "pinned host memory", .bytes = bytes(lane_.staging_bytes() + results_bytes_)}};
+        {.name = "pinned host memory", .bytes = bytes(lane_.pinned_bytes() + results_bytes_)}};
     if (lane_.cudnn_scratch_bytes() > 0) {
         beside.own.push_back(
             {.name = "cuDNN workspace", .bytes = bytes(lane_.cudnn_scratch_bytes())});

@@ -13,6 +13,7 @@ namespace {
 
 using exec::ConstView;
 using exec::DType;
+using exec::GradientSum;
 using exec::View;
 
 cudaError_t zero(void* y, std::size_t bytes, cudaStream_t stream) {
@@ -122,6 +123,16 @@ Rotation rotation_of(const exec::AttentionShape& shape, const Rotary& rotary, ex
 
 LayerNorm norm_of(ConstView x, ConstView gain) {
     return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
+}
+
+/// Where the gradients of gain and bias go.
+ColumnTotals norm_totals(const GradientSum& dgain, const GradientSum& dbias) {
+    PIPETWIN_EXPECT(dgain.adds == dbias.adds, "both gradients of a norm have as many terms");
+    View gain_sums = dgain.view;
+    View bias_sums = dbias.view;
+    return {.first = gain_sums.as<float>(),
+            .second = bias_sums.as<float>(),
+            .adds = dgain.adds ? 1 : 0};
 }
 
 RmsNorm rms_norm_of(ConstView x, ConstView gain) {
@@ -378,8 +389,7 @@ void CudaKernels::linear_forward(
                                                    .k = static_cast<std::int32_t>(w.rows),
                                                    .factors = real_of(x.dtype),
                                                    .result = real_of(y.dtype),
-                                                   .has_bias = !b.empty(),
-                                                   .adds = !skip.empty()});
+                                                   .has_bias = !b.empty()});
     multiply(number, {.a = x.data, .b = w.data, .c = skip.data, .bias = b.data, .d = y.data});
 }
 
@@ -390,31 +400,34 @@ void CudaKernels::linear_backward_input(ConstView dy, ConstView w, ConstView ski
                                                    .k = static_cast<std::int32_t>(w.columns),
                                                    .b_transposed = true,
                                                    .factors = real_of(dy.dtype),
-                                                   .result = real_of(dx.dtype),
-                                                   .adds = !skip.empty()});
+                                                   .result = real_of(dx.dtype)});
     multiply(number, {.a = dy.data, .b = w.data, .c = skip.data, .d = dx.data});
 }
 
 // dw += x^T dy,  db += sum of the rows of dy
-void CudaKernels::linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const {
-    const int number = lane_.products().number_of({.m = static_cast<std::int32_t>(dw.rows),
-                                                   .n = static_cast<std::int32_t>(dw.columns),
+void CudaKernels::linear_backward_weight(ConstView x,
+                                         ConstView dy,
+                                         const GradientSum& dw,
+                                         const GradientSum& db) const {
+    const View sum = dw.view;
+    const int number = lane_.products().number_of({.m = static_cast<std::int32_t>(sum.rows),
+                                                   .n = static_cast<std::int32_t>(sum.columns),
                                                    .k = static_cast<std::int32_t>(x.rows),
                                                    .a_transposed = true,
                                                    .factors = real_of(dy.dtype),
-                                                   .result = real_of(dw.dtype),
-                                                   .adds = true});
-    multiply(number, {.a = x.data, .b = dy.data, .c = dw.data, .d = dw.data});
+                                                   .result = real_of(sum.dtype)});
+    multiply(number, {.a = x.data, .b = dy.data, .c = dw.adds ? sum.data : nullptr, .d = sum.data});
     if (db.empty()) {
         return;
     }
+    View sums = db.view;
     lane_.list().add("column_sums",
                      column_sums,
                      real_of(dy.dtype),
                      dy.rows,
                      dy.columns,
                      dy.data,
-                     db.as<float>(),
+                     ColumnTotals{.first = sums.as<float>(), .adds = db.adds ? 1 : 0},
                      scratch<float>(column_sums_scratch(dy.rows, dy.columns)));
 }
 
@@ -492,16 +505,18 @@ void CudaKernels::layer_norm_backward_input(ConstView x,
                      dx.data);
 }
 
-void CudaKernels::layer_norm_backward_weight(
-    ConstView x, ConstView statistics, ConstView dy, View dgain, View dbias) const {
+void CudaKernels::layer_norm_backward_weight(ConstView x,
+                                             ConstView statistics,
+                                             ConstView dy,
+                                             const GradientSum& dgain,
+                                             const GradientSum& dbias) const {
     lane_.list().add("layer_norm_backward_weight",
                      cuda::layer_norm_backward_weight,
                      real_of(x.dtype),
                      norm_of(x, {}),
                      statistics.as<float>(),
                      dy.data,
-                     dgain.as<float>(),
-                     dbias.as<float>(),
+                     norm_totals(dgain, dbias),
                      scratch<float>(layer_norm_scratch(x.rows, x.columns)));
 }
 
@@ -531,14 +546,15 @@ void CudaKernels::rms_norm_backward_input(
 void CudaKernels::rms_norm_backward_weight(ConstView x,
                                            ConstView roots,
                                            ConstView dy,
-                                           View dgain) const {
+                                           const GradientSum& dgain) const {
+    View sums = dgain.view;
     lane_.list().add("rms_norm_backward_weight",
                      cuda::rms_norm_backward_weight,
                      real_of(x.dtype),
                      rms_norm_of(x, {}),
                      roots.as<float>(),
                      dy.data,
-                     dgain.as<float>(),
+                     ColumnTotals{.first = sums.as<float>(), .adds = dgain.adds ? 1 : 0},
                      scratch<float>(column_sums_scratch(x.rows, x.columns)));
 }
 
@@ -548,8 +564,8 @@ void CudaKernels::layer_norm_backward(ConstView x,
                                       ConstView dy,
                                       ConstView skip,
                                       View dx,
-                                      View dgain,
-                                      View dbias) const {
+                                      const GradientSum& dgain,
+                                      const GradientSum& dbias) const {
     lane_.list().add("layer_norm_backward",
                      cuda::layer_norm_backward,
                      real_of(x.dtype),
@@ -558,8 +574,7 @@ void CudaKernels::layer_norm_backward(ConstView x,
                      dy.data,
                      skip.data,
                      dx.data,
-                     dgain.as<float>(),
-                     dbias.as<float>(),
+                     norm_totals(dgain, dbias),
                      scratch<float>(norm_backward_scratch(x.rows, x.columns, 2)));
 }
 
@@ -569,7 +584,8 @@ void CudaKernels::rms_norm_backward(ConstView x,
                                     ConstView dy,
                                     ConstView skip,
                                     View dx,
-                                    View dgain) const {
+                                    const GradientSum& dgain) const {
+    View sums = dgain.view;
     lane_.list().add("rms_norm_backward",
                      cuda::rms_norm_backward,
                      real_of(x.dtype),
@@ -578,7 +594,7 @@ void CudaKernels::rms_norm_backward(ConstView x,
                      dy.data,
                      skip.data,
                      dx.data,
-                     dgain.as<float>(),
+                     ColumnTotals{.first = sums.as<float>(), .adds = dgain.adds ? 1 : 0},
                      scratch<float>(norm_backward_scratch(x.rows, x.columns, 1)));
 }
 

@@ -49,8 +49,8 @@ class CudaKernels final : public exec::Kernels {
                                exec::View dx) const override;
     void linear_backward_weight(exec::ConstView x,
                                 exec::ConstView dy,
-                                exec::View dw,
-                                exec::View db) const override;
+                                const exec::GradientSum& dw,
+                                const exec::GradientSum& db) const override;
 
     void linear_gelu_forward(GeluForm form,
                              exec::ConstView x,
@@ -81,15 +81,15 @@ class CudaKernels final : public exec::Kernels {
                              exec::ConstView dy,
                              exec::ConstView skip,
                              exec::View dx,
-                             exec::View dgain,
-                             exec::View dbias) const override;
+                             const exec::GradientSum& dgain,
+                             const exec::GradientSum& dbias) const override;
     void rms_norm_backward(exec::ConstView x,
                            exec::ConstView gain,
                            exec::ConstView roots,
                            exec::ConstView dy,
                            exec::ConstView skip,
                            exec::View dx,
-                           exec::View dgain) const override;
+                           const exec::GradientSum& dgain) const override;
     void rms_norm_forward(exec::ConstView x,
                           exec::ConstView gain,
                           double epsilon,
@@ -104,7 +104,7 @@ class CudaKernels final : public exec::Kernels {
     void rms_norm_backward_weight(exec::ConstView x,
                                   exec::ConstView roots,
                                   exec::ConstView dy,
-                                  exec::View dgain) const override;
+                                  const exec::GradientSum& dgain) const override;
     void swiglu_forward(exec::ConstView x, exec::View y) const override;
     void swiglu_backward(exec::ConstView x, exec::ConstView dy, exec::View dx) const override;
     void rotate(const exec::AttentionShape& shape,
@@ -114,8 +114,8 @@ class CudaKernels final : public exec::Kernels {
     void layer_norm_backward_weight(exec::ConstView x,
                                     exec::ConstView statistics,
                                     exec::ConstView dy,
-                                    exec::View dgain,
-                                    exec::View dbias) const override;
+                                    const exec::GradientSum& dgain,
+                                    const exec::GradientSum& dbias) const override;
 
     void gelu_forward(GeluForm form, exec::ConstView x, exec::View y) const override;
     void gelu_backward(GeluForm form,

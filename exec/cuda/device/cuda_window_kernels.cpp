@@ -153,12 +153,16 @@ void CudaWindowKernels::convolution_backward_input(
         "convolution_backward_input", cuda::convolution_backward_input, real, window, operands);
 }
 
-void CudaWindowKernels::convolution_backward_weight(
-    const WindowShape& shape, ConstView x, ConstView dy, View dw, View db) const {
+void CudaWindowKernels::convolution_backward_weight(const WindowShape& shape,
+                                                    ConstView x,
+                                                    ConstView dy,
+                                                    const exec::GradientSum& weight_sum,
+                                                    const exec::GradientSum& bias_sum) const {
     if (shape.is_pointwise()) {
-        kernels_.linear_backward_weight(x, dy, dw, db);
+        kernels_.linear_backward_weight(x, dy, weight_sum, bias_sum);
         return;
     }
+    const View dw = kernels_.begun(weight_sum);
     const Real real = real_of(dy.dtype);
     const Window window = window_of(shape, x);
     if (const auto call = cudnn_call(
@@ -186,14 +190,15 @@ void CudaWindowKernels::convolution_backward_weight(
                          dw.as<float>(),
                          scratch(convolution_scratch(window)));
     }
-    if (!db.empty()) {
+    if (!bias_sum.empty()) {
+        View db = bias_sum.view;
         lane_.list().add("column_sums",
                          column_sums,
                          real_of(dy.dtype),
                          dy.rows,
                          dy.columns,
                          dy.data,
-                         db.as<float>(),
+                         ColumnTotals{.first = db.as<float>(), .adds = bias_sum.adds ? 1 : 0},
                          scratch(column_sums_scratch(dy.rows, dy.columns)));
     }
 }

@@ -29,8 +29,8 @@ class CudaWindowKernels final : public exec::WindowKernels {
     void convolution_backward_weight(const exec::WindowShape& shape,
                                      exec::ConstView x,
                                      exec::ConstView dy,
-                                     exec::View dw,
-                                     exec::View db) const override;
+                                     const exec::GradientSum& weight_sum,
+                                     const exec::GradientSum& bias_sum) const override;
 
     void max_pool_forward(const exec::WindowShape& shape,
                           exec::ConstView x,

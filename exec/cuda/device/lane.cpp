@@ -61,9 +61,10 @@ Lane::Lane(const Place& place, DeviceMemory& memory, const Options& options)
       joins_gelus_(options.joins_gelus),
       attention_(load_cudnn(), options.attention),
       convolutions_(load_cudnn(), options.cudnn_convolutions),
+      begun_(make_event()),
       done_(make_event()) {
     void* staging = nullptr;
-    PIPETWIN_CUDA_CHECK(cudaHostAlloc(&staging, most_staged, cudaHostAllocDefault));
+    PIPETWIN_CUDA_CHECK(cudaHostAlloc(&staging, pinned_bytes(), cudaHostAllocDefault));
     staging_.reset(static_cast<std::byte*>(staging));
 }
 
@@ -81,11 +82,12 @@ Lane::~Lane() {
 std::byte* Lane::stage(std::size_t bytes) {
     constexpr std::size_t alignment = 64;
     const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    if (staged_ + rounded > most_staged) {
+    std::size_t& staged = staged_.at(half_);
+    if (staged + rounded > most_staged) {
         return nullptr;
     }
-    std::byte* const place = staging_.get() + staged_;
-    staged_ += rounded;
+    std::byte* const place = staging_.get() + half_ * most_staged + staged;
+    staged += rounded;
     return place;
 }
 
@@ -108,7 +110,11 @@ void* Lane::cudnn_scratch(std::size_t bytes) {
     return scratch_;
 }
 
+// The events of marks are used again in the next launch.
 void Lane::mark(std::function<void(TimePoint)> then) {
+    if (is_under_way_) {
+        awaited_ = await_launch();
+    }
     if (marks_.size() == events_.size()) {
         events_.push_back(make_event());
     }
@@ -118,35 +124,82 @@ void Lane::mark(std::function<void(TimePoint)> then) {
 
 // What is under way still uses its operands, which may soon belong to another rank.
 void Lane::discard() noexcept {
-    list().clear();
     marks_.clear();
-    staged_ = 0;
+    staged_ = {};
+    half_ = 0;
+    is_under_way_ = false;
+    awaited_.reset();
     try {
         place_.enter();
     } catch (const CudaFailure&) {  // NOLINT(bugprone-empty-catch): nothing is under way any more
     }
     static_cast<void>(cudaStreamSynchronize(stream()));
     static_cast<void>(cudaGetLastError());
-    queue_.forget();
+    queue_.discard();
 }
 
-Lane::TimePoint Lane::finish() {
+void Lane::prepare() {
+    place_.enter();
+    queue_.prepare();
+}
+
+void Lane::launch() {
     try {
         place_.enter();
+        queue_.prepare();
+        launched_at_ = Clock::now();
+        PIPETWIN_CUDA_CHECK(cudaEventRecord(begun_.get(), stream()));
         queue_.flush();
+        PIPETWIN_CUDA_CHECK(cudaEventRecord(done_.get(), stream()));
+    } catch (const CudaFailure& failure) {
+        throw queue_.explained(failure);
+    }
+    is_under_way_ = true;
+    half_ = 1 - half_;
+}
+
+Lane::TimePoint Lane::await_launch() {
+    if (awaited_) {
+        return *std::exchange(awaited_, std::nullopt);
+    }
+    try {
         const TimePoint end = wait_until_done();
         queue_.forget();
+        is_under_way_ = false;
         return end;
     } catch (const CudaFailure& failure) {
         throw queue_.explained(failure);
     }
 }
 
+Lane::TimePoint Lane::finish() {
+    if (is_under_way_) {
+        awaited_ = await_launch();
+    }
+    const std::optional<TimePoint> earlier = std::exchange(awaited_, std::nullopt);
+    launch();
+    const TimePoint end = await_launch();
+    awaited_ = earlier;
+    return end;
+}
+
+// The host may come late, as it was busy: then the GPU's clock says when the launch was done.
 Lane::TimePoint Lane::wait_until_done() {
-    PIPETWIN_CUDA_CHECK(cudaEventRecord(done_.get(), stream()));
-    wait_for(done_.get());
-    const TimePoint end = Clock::now();
-    staged_ = 0;
+    TimePoint end;
+    if (is_done()) {
+        float lasted = 0;  // milliseconds
+        PIPETWIN_CUDA_CHECK(cudaEventElapsedTime(&lasted, begun_.get(), done_.get()));
+        end = std::min(
+            Clock::now(),
+            launched_at_ + std::chrono::nanoseconds(static_cast<std::int64_t>(lasted * 1e6F)));
+    } else {
+        exec::spin_until([this] { return is_done(); });
+        end = Clock::now();
+    }
+    staged_.at(1 - half_) = 0;
+    if (list().empty()) {
+        half_ = 0;
+    }
     const std::vector<std::function<void(TimePoint)>> marks = std::exchange(marks_, {});
     for (std::size_t i = 0; i < marks.size(); ++i) {
         float before_end = 0;  // milliseconds
@@ -156,14 +209,12 @@ Lane::TimePoint Lane::wait_until_done() {
     return end;
 }
 
-void Lane::wait_for(cudaEvent_t event) const {
-    exec::spin_until([event] {
-        const cudaError_t state = cudaEventQuery(event);
-        if (state != cudaErrorNotReady) {
-            check_runtime("cudaEventQuery", state);
-        }
-        return state == cudaSuccess;
-    });
+bool Lane::is_done() const {
+    const cudaError_t state = cudaEventQuery(done_.get());
+    if (state != cudaErrorNotReady) {
+        check_runtime("cudaEventQuery", state);
+    }
+    return state == cudaSuccess;
 }
 
 }  // namespace pipetwin::cuda

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,10 +55,13 @@ class Lane {
     CudnnAttention& attention() { return attention_; }
     CudnnConvolutions& convolutions() { return convolutions_; }
 
-    /// Host memory that copies to the GPU are made from, valid until the lane has finished; null
+    /// Host memory that copies to the GPU are made from, valid until what is listed is done; null
     /// where not enough is left. The same requests after `finish` get the same addresses.
     std::byte* stage(std::size_t bytes);
+    /// The most that `stage` has between two launches.
     std::size_t staging_bytes() const { return most_staged; }
+    /// Host memory for copies to the GPU, in all.
+    std::size_t pinned_bytes() const { return staged_.size() * most_staged; }
     std::size_t scratch_bytes() const { return scratch_bytes_; }
     /// The part of `scratch_bytes` that no call but those of cuDNN needed.
     std::size_t cudnn_scratch_bytes() const { return scratch_bytes_ - kernels_scratch_bytes_; }
@@ -68,7 +73,17 @@ class Lane {
     /// kernels.
     void* cudnn_scratch(std::size_t bytes);
 
+    /// Prepares the launch of what is listed, while an earlier launch is under way.
+    void prepare();
+    /// Starts what is listed, once the launch before was awaited. More may be listed while it is
+    /// under way.
+    void launch();
+    /// Whether there is a launch to be awaited.
+    bool has_launched() const { return is_under_way_ || awaited_; }
+    /// Waits until the launch is done; returns the moment when it was.
+    TimePoint await_launch();
     /// Starts what is listed and waits until everything is done; returns the moment when it was.
+    /// Where there is a launch to be awaited, it is done before, and is still to be awaited.
     TimePoint finish();
 
     const std::string& why_no_graphs() const { return queue_.why_no_graphs(); }
@@ -90,7 +105,7 @@ class Lane {
     static Event make_event();
     cudaStream_t entered_stream();
     TimePoint wait_until_done();
-    void wait_for(cudaEvent_t event) const;
+    bool is_done() const;
 
     Place place_;
     Stream own_stream_;  ///< where the place has none
@@ -101,13 +116,18 @@ class Lane {
     bool joins_gelus_;
     CudnnAttention attention_;
     CudnnConvolutions convolutions_;
-    Staging staging_;
-    std::size_t staged_ = 0;
+    Staging staging_;                      ///< a half for the next launch, one for that under way
+    std::array<std::size_t, 2> staged_{};  ///< [half]
+    std::size_t half_ = 0;                 ///< of the next launch
     void* scratch_ = nullptr;
     std::size_t scratch_bytes_ = 0;
     std::size_t kernels_scratch_bytes_ = 0;  ///< what calls of our kernels needed of it at most
+    Event begun_;                            ///< by the launch
     Event done_;
-    std::vector<Event> events_;  ///< of marks, used again and again in order
+    TimePoint launched_at_;
+    bool is_under_way_ = false;         ///< a launch whose end is not known
+    std::optional<TimePoint> awaited_;  ///< its end, if `finish` had to wait for it
+    std::vector<Event> events_;         ///< of marks, used again and again in order
     std::vector<std::function<void(TimePoint)>> marks_;
 };
 

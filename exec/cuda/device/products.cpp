@@ -231,7 +231,7 @@ cudaError_t Products::multiply(int number, const Operands& operands, cudaStream_
             known.product.epilogue == Product::Epilogue::Gelu ? operands.aux_out : operands.aux_in);
     }
     const float one = 1;
-    const float beta = known.product.adds ? 1 : 0;
+    const float beta = operands.c != nullptr ? 1 : 0;
     PIPETWIN_CUBLAS_CHECK(cublasLtMatmul(impl_->handle.get(),
                                          known.operation.get(),
                                          &one,
@@ -240,7 +240,7 @@ cudaError_t Products::multiply(int number, const Operands& operands, cudaStream_
                                          operands.a,
                                          known.a.get(),
                                          &beta,
-                                         known.product.adds ? operands.c : operands.d,
+                                         operands.c != nullptr ? operands.c : operands.d,
                                          known.d.get(),
                                          operands.d,
                                          known.d.get(),

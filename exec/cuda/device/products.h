@@ -11,8 +11,9 @@
 
 namespace pipetwin::cuda {
 
-/// d = a b + c for row-major matrices without gaps, by cuBLASLt. In fp32 without TF32; sums of bf16
-/// products are fp32.
+/// d = a b, or a b + c, for row-major matrices without gaps, by cuBLASLt. In fp32 without TF32;
+/// sums of bf16 products are fp32. Both have one algorithm: the first micro-batch of a step writes
+/// a gradient, the others add to it, and what each gives must have the same bits.
 struct Product {
     std::int32_t m = 0;  ///< rows of d
     std::int32_t n = 0;  ///< columns of d
@@ -22,7 +23,6 @@ struct Product {
     Real factors = Real::F32;   ///< of a and b
     Real result = Real::F32;    ///< of c and d
     bool has_bias = false;      ///< a row of `result`'s type is added to every row of d
-    bool adds = false;          ///< c is there; it may be d
     /// What is done to the sum s = a b + c and the bias before it is stored, with the tanh form of
     /// GELU and a matrix `aux` of the result's shape and type.
     enum class Epilogue : std::uint8_t {
@@ -63,12 +63,11 @@ class Products {
     /// the product, the device and the version alone.
     std::optional<int> number_if_known(const Product& product);
 
-    /// Addresses on the device. `c` null where the product does not add; `bias` null where it has
-    /// none.
+    /// Addresses on the device. `bias` null where the product has none.
     struct Operands {
         const void* a = nullptr;
         const void* b = nullptr;
-        const void* c = nullptr;
+        const void* c = nullptr;  ///< may be d; null: nothing is added, and d is not read
         const void* bias = nullptr;
         void* d = nullptr;
         void* aux_out = nullptr;       ///< of Epilogue::Gelu

@@ -122,18 +122,23 @@ __global__ void __launch_bounds__(column_threads* row_threads) slices_kernel(Ope
     }
 }
 
-/// Where the sums go: the first one's place, and that of the second where there are two.
-struct Totals {
-    float* total[2];
-};
+/// Puts the sum of a column, or of its products, where it goes: to the first total or to the
+/// second.
+__device__ __forceinline__ void put(const ColumnTotals& totals,
+                                    std::int64_t which,
+                                    std::int64_t column,
+                                    float sum) {
+    float* const total = which == 0 ? totals.first : totals.second;
+    total[column] = totals.adds != 0 ? total[column] + sum : sum;
+}
 
 /// Threads side by side that read 64 bytes of a row.
 template <class T, int pack>
 constexpr int whole_columns = pack == 1 ? 32 : 64 / static_cast<int>(pack * sizeof(T));
 
-// total[i] += the sum of all rows' i-th numbers; block (whole_columns, the rest of its threads).
+// total i (+)= the sum of all rows' i-th numbers; block (whole_columns, the rest of its threads).
 template <class T, int pack, Summed what>
-__global__ void __launch_bounds__(whole_threads) whole_kernel(Operands<T> o, Totals totals) {
+__global__ void __launch_bounds__(whole_threads) whole_kernel(Operands<T> o, ColumnTotals totals) {
     constexpr int sum_count = sums_of<what>;
     constexpr int columns = whole_columns<T, pack>;
     constexpr int rows = whole_threads / columns;
@@ -174,14 +179,13 @@ __global__ void __launch_bounds__(whole_threads) whole_kernel(Operands<T> o, Tot
         for (int warp = 0; warp < warps; ++warp) {
             sum += of_warps[warp][i * tile + in_tile];
         }
-        float* const total = i == 0 ? totals.total[0] : totals.total[1];  // no copy in memory
-        total[first_column + in_tile] += sum;
+        put(totals, i, first_column + in_tile, sum);
     }
 }
 
-// total[i] += the sum of the slices' i-th sums; block (32 columns, 32 slices at a time).
+// total i (+)= the sum of the slices' i-th sums; block (32 columns, 32 slices at a time).
 __global__ void __launch_bounds__(column_threads* slice_threads)
-    totals_kernel(Slices of, Totals totals) {
+    totals_kernel(Slices of, ColumnTotals totals) {
     const std::int64_t column =
         static_cast<std::int64_t>(blockIdx.x) * column_threads + threadIdx.x;
     const std::int64_t i = blockIdx.y;
@@ -199,13 +203,12 @@ __global__ void __launch_bounds__(column_threads* slice_threads)
         for (int y = 1; y < slice_threads; ++y) {
             sum += of_threads[y][threadIdx.x];
         }
-        float* const total = i == 0 ? totals.total[0] : totals.total[1];  // no copy in memory
-        total[column] += sum;
+        put(totals, i, column, sum);
     }
 }
 
 template <class T, int pack, Summed what>
-cudaError_t sum_in_one(const Operands<T>& o, Totals totals, cudaStream_t stream) {
+cudaError_t sum_in_one(const Operands<T>& o, ColumnTotals totals, cudaStream_t stream) {
     constexpr int columns = whole_columns<T, pack>;
     return launch<whole_kernel<T, pack, what>>(
         static_cast<unsigned>(ceil_div(o.columns, columns * pack)),
@@ -217,7 +220,7 @@ cudaError_t sum_in_one(const Operands<T>& o, Totals totals, cudaStream_t stream)
 }
 
 template <class T, int pack, Summed what>
-cudaError_t sum_in_slices(Operands<T> o, Totals totals, cudaStream_t stream) {
+cudaError_t sum_in_slices(Operands<T> o, ColumnTotals totals, cudaStream_t stream) {
     const std::int64_t slices = slice_count(o.rows, o.columns);
     o.slice_rows = ceil_div(o.rows, slices);
     const dim3 grid(static_cast<unsigned>(ceil_div(o.columns, column_threads * pack)),
@@ -227,14 +230,11 @@ cudaError_t sum_in_slices(Operands<T> o, Totals totals, cudaStream_t stream) {
     if (error != cudaSuccess) {
         return error;
     }
-    return add_slices(Slices{slices, o.columns, sums_of<what>, o.slices},
-                      totals.total[0],
-                      totals.total[1],
-                      stream);
+    return add_slices(Slices{slices, o.columns, sums_of<what>, o.slices}, totals, stream);
 }
 
 template <Summed what, class T>
-cudaError_t sum_rows(const Operands<T>& o, Totals totals, cudaStream_t stream) {
+cudaError_t sum_rows(const Operands<T>& o, ColumnTotals totals, cudaStream_t stream) {
     const auto sum = [&](auto size) {
         constexpr int pack = decltype(size)::value;
         return o.rows <= most_whole_rows ? sum_in_one<T, pack, what>(o, totals, stream)
@@ -248,11 +248,11 @@ cudaError_t sum_rows(const Operands<T>& o, Totals totals, cudaStream_t stream) {
 
 }  // namespace
 
-cudaError_t add_slices(const Slices& slices, float* first, float* second, cudaStream_t stream) {
+cudaError_t add_slices(const Slices& slices, const ColumnTotals& totals, cudaStream_t stream) {
     const dim3 grid(static_cast<unsigned>(ceil_div(slices.columns, column_threads)),
                     static_cast<unsigned>(slices.sums));
     return launch<totals_kernel>(
-        grid, dim3(column_threads, slice_threads), 0, stream, slices, Totals{{first, second}});
+        grid, dim3(column_threads, slice_threads), 0, stream, slices, totals);
 }
 
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
@@ -267,7 +267,7 @@ cudaError_t column_sums(Real real,
                         std::int64_t rows,
                         std::int64_t columns,
                         const void* dy,
-                        float* db,
+                        const ColumnTotals& db,
                         float* scratch,
                         cudaStream_t stream) {
     if (rows <= 0 || columns <= 0) {
@@ -276,7 +276,7 @@ cudaError_t column_sums(Real real,
     return with_real(real, [=](auto zero) {
         using T = decltype(zero);
         const Operands<T> o{rows, columns, 0, static_cast<const T*>(dy), nullptr, nullptr, scratch};
-        return sum_rows<Summed::Gradient>(o, Totals{{db, nullptr}}, stream);
+        return sum_rows<Summed::Gradient>(o, db, stream);
     });
 }
 
@@ -288,7 +288,7 @@ cudaError_t norm_backward_weight(Real real,
                                  const Norm& norm,
                                  const float* numbers,
                                  const void* dy,
-                                 Totals totals,
+                                 ColumnTotals totals,
                                  float* scratch,
                                  cudaStream_t stream) {
     if (norm.rows <= 0 || norm.width <= 0) {
@@ -313,23 +313,21 @@ cudaError_t layer_norm_backward_weight(Real real,
                                        const LayerNorm& norm,
                                        const float* statistics,
                                        const void* dy,
-                                       float* dgain,
-                                       float* dbias,
+                                       const ColumnTotals& totals,
                                        float* scratch,
                                        cudaStream_t stream) {
     return norm_backward_weight<Summed::LayerNorm>(
-        real, norm, statistics, dy, Totals{{dgain, dbias}}, scratch, stream);
+        real, norm, statistics, dy, totals, scratch, stream);
 }
 
 cudaError_t rms_norm_backward_weight(Real real,
                                      const RmsNorm& norm,
                                      const float* roots,
                                      const void* dy,
-                                     float* dgain,
+                                     const ColumnTotals& dgain,
                                      float* scratch,
                                      cudaStream_t stream) {
-    return norm_backward_weight<Summed::RmsNorm>(
-        real, norm, roots, dy, Totals{{dgain, nullptr}}, scratch, stream);
+    return norm_backward_weight<Summed::RmsNorm>(real, norm, roots, dy, dgain, scratch, stream);
 }
 
 }  // namespace pipetwin::cuda

@@ -180,32 +180,39 @@ std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
 /// Number of fp32 scratch numbers that `layer_norm_backward_weight` needs.
 std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width);
 
-/// db += the sum of the rows of dy: the gradient of a bias.
+/// Where sums over rows go.
+struct ColumnTotals {
+    float* first = nullptr;
+    float* second = nullptr;  ///< of a layer norm
+    std::int64_t adds = 1;    ///< to what is there; 0: they are written over it
+};
+
+/// db = totals.first (+)= the sum of the rows of dy: the gradient of a bias.
 cudaError_t column_sums(Real real,
                         std::int64_t rows,
                         std::int64_t columns,
                         const void* dy,
-                        float* db,
+                        const ColumnTotals& db,
                         float* scratch,
                         cudaStream_t stream);
 
-/// dgain += sum of dy z, dbias += sum of dy, over the rows; norm.gain is not read.
+/// First total (+)= sum of dy z, the gradient of the gain, second (+)= sum of dy, that of the bias,
+/// over the rows; norm.gain is not read.
 cudaError_t layer_norm_backward_weight(Real real,
                                        const LayerNorm& norm,
                                        const float* statistics,
                                        const void* dy,
-                                       float* dgain,
-                                       float* dbias,
+                                       const ColumnTotals& totals,
                                        float* scratch,
                                        cudaStream_t stream);
 
-/// dgain += sum of dy z over the rows; norm.gain is not read. `scratch` has
+/// First total (+)= sum of dy z over the rows; norm.gain is not read. `scratch` has
 /// column_sums_scratch(rows, width) numbers.
 cudaError_t rms_norm_backward_weight(Real real,
                                      const RmsNorm& norm,
                                      const float* roots,
                                      const void* dy,
-                                     float* dgain,
+                                     const ColumnTotals& dgain,
                                      float* scratch,
                                      cudaStream_t stream);
 
@@ -216,9 +223,8 @@ struct Slices {
     std::int64_t sums = 1;  ///< per column: 1 or 2
     const float* from = nullptr;
 };
-/// first += the sum of the slices' first sums, second (where there are two) that of the second
-/// ones; in an order that the number of slices decides.
-cudaError_t add_slices(const Slices& slices, float* first, float* second, cudaStream_t stream);
+/// The sums of all slices, in an order that their number decides.
+cudaError_t add_slices(const Slices& slices, const ColumnTotals& totals, cudaStream_t stream);
 
 // norm_backward.cu
 
@@ -234,8 +240,7 @@ cudaError_t layer_norm_backward(Real real,
                                 const void* dy,
                                 const void* skip,
                                 void* dx,
-                                float* dgain,
-                                float* dbias,
+                                const ColumnTotals& gradients,
                                 float* scratch,
                                 cudaStream_t stream);
 /// `rms_norm_backward_weight` and `rms_norm_backward_input`, likewise.
@@ -245,7 +250,7 @@ cudaError_t rms_norm_backward(Real real,
                               const void* dy,
                               const void* skip,
                               void* dx,
-                              float* dgain,
+                              const ColumnTotals& dgain,
                               float* scratch,
                               cudaStream_t stream);
 

@@ -224,8 +224,7 @@ struct NormGradients {
     const void* dy;
     const void* skip;  ///< or null
     void* dx;
-    float* dgain;
-    float* dbias;  ///< of a layer norm
+    const ColumnTotals& sums;
 };
 
 /// Whether registers have room for the sums of a row, which is moved in packs.
@@ -268,8 +267,7 @@ cudaError_t norm_backward(Real real,
         return error != cudaSuccess
                    ? error
                    : add_slices(Slices{slices, norm.width, norm_sums<kind>, scratch},
-                                gradients.dgain,
-                                gradients.dbias,
+                                gradients.sums,
                                 stream);
     });
 }
@@ -288,14 +286,13 @@ cudaError_t layer_norm_backward(Real real,
                                 const void* dy,
                                 const void* skip,
                                 void* dx,
-                                float* dgain,
-                                float* dbias,
+                                const ColumnTotals& gradients,
                                 float* scratch,
                                 cudaStream_t stream) {
     return norm_backward<Norm::Layer>(
-        real, norm, statistics, {dy, skip, dx, dgain, dbias}, scratch, stream, [&] {
-            const cudaError_t error = layer_norm_backward_weight(
-                real, norm, statistics, dy, dgain, dbias, scratch, stream);
+        real, norm, statistics, {dy, skip, dx, gradients}, scratch, stream, [&] {
+            const cudaError_t error =
+                layer_norm_backward_weight(real, norm, statistics, dy, gradients, scratch, stream);
             return error != cudaSuccess
                        ? error
                        : layer_norm_backward_input(real, norm, statistics, dy, skip, dx, stream);
@@ -308,17 +305,16 @@ cudaError_t rms_norm_backward(Real real,
                               const void* dy,
                               const void* skip,
                               void* dx,
-                              float* dgain,
+                              const ColumnTotals& dgain,
                               float* scratch,
                               cudaStream_t stream) {
-    return norm_backward<Norm::Rms>(
-        real, norm, roots, {dy, skip, dx, dgain, nullptr}, scratch, stream, [&] {
-            const cudaError_t error =
-                rms_norm_backward_weight(real, norm, roots, dy, dgain, scratch, stream);
-            return error != cudaSuccess
-                       ? error
-                       : rms_norm_backward_input(real, norm, roots, dy, skip, dx, stream);
-        });
+    return norm_backward<Norm::Rms>(real, norm, roots, {dy, skip, dx, dgain}, scratch, stream, [&] {
+        const cudaError_t error =
+            rms_norm_backward_weight(real, norm, roots, dy, dgain, scratch, stream);
+        return error != cudaSuccess
+                   ? error
+                   : rms_norm_backward_input(real, norm, roots, dy, skip, dx, stream);
+    });
 }
 
 }  // namespace pipetwin::cuda

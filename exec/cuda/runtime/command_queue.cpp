@@ -12,15 +12,13 @@ constexpr std::size_t most_known_bytes = std::size_t{256} << 20U;
 
 }  // namespace
 
-void CommandQueue::flush() {
-    if (list_.empty()) {
+void CommandQueue::prepare() {
+    if (prepared_bytes_ == list_.bytes().size()) {
         return;
     }
-    list_.swap(under_way_);
-    list_.clear();
-    made_ = 0;
-    if (graphs_ == Graphs::No) {
-        under_way_.run(stream_, made_);
+    prepared_bytes_ = list_.bytes().size();
+    prepared_ = nullptr;
+    if (graphs_ == Graphs::No || list_.empty()) {
         return;
     }
     if (known_bytes_ > most_known_bytes) {
@@ -28,11 +26,34 @@ void CommandQueue::flush() {
         known_.clear();
         known_bytes_ = 0;
     }
-    const auto [entry, is_new] = known_.try_emplace(std::string(under_way_.bytes()));
+    const auto [entry, is_new] = known_.try_emplace(std::string(list_.bytes()));
     if (is_new) {
         known_bytes_ += entry->first.size();
+        return;
     }
-    if (is_new || !launch(entry->second)) {
+    try {
+        if (!entry->second) {
+            entry->second = capture();
+        }
+        prepared_ = &entry->second;
+    } catch (const CudaFailure& failure) {
+        if (failure.is_for_good()) {
+            throw;
+        }
+        give_up_graphs(failure);
+    }
+}
+
+void CommandQueue::flush() {
+    if (list_.empty()) {
+        return;
+    }
+    prepare();
+    prepared_bytes_ = 0;
+    list_.swap(under_way_);
+    list_.clear();
+    made_ = 0;
+    if (!launch()) {
         under_way_.run(stream_, made_);
     }
 }
@@ -42,15 +63,21 @@ void CommandQueue::forget() noexcept {
     made_ = 0;
 }
 
-/// False: the stream makes no graphs, and the calls have to be made one by one.
-bool CommandQueue::launch(GraphExec& graph) {
+void CommandQueue::discard() noexcept {
+    list_.clear();
+    prepared_bytes_ = 0;
+    forget();
+}
+
+/// False: there is no graph, and the calls have to be made one by one.
+bool CommandQueue::launch() {
+    if (prepared_ == nullptr) {
+        return false;
+    }
     try {
-        if (!graph) {
-            graph = capture();
-        }
-        PIPETWIN_CUDA_CHECK(cudaGraphLaunch(graph.get(), stream_));
+        PIPETWIN_CUDA_CHECK(cudaGraphLaunch(prepared_->get(), stream_));
     } catch (const CudaFailure& failure) {
-        if (failure.is_for_good() || (graph && has_launched_)) {
+        if (failure.is_for_good() || has_launched_) {
             throw;
         }
         give_up_graphs(failure);
@@ -64,6 +91,7 @@ bool CommandQueue::launch(GraphExec& graph) {
 void CommandQueue::give_up_graphs(const CudaFailure& why) {
     graphs_ = Graphs::No;
     why_no_graphs_ = why.text();
+    prepared_ = nullptr;
     known_.clear();
     known_bytes_ = 0;
 }
@@ -73,7 +101,7 @@ CommandQueue::GraphExec CommandQueue::capture() const {
     cudaGraph_t captured = nullptr;
     try {
         std::size_t captured_calls = 0;
-        under_way_.run(stream_, captured_calls);
+        list_.run(stream_, captured_calls);
     } catch (...) {  // the stream must not stay in capture
         static_cast<void>(cudaStreamEndCapture(stream_, &captured));
         static_cast<void>(cudaGetLastError());  // others would take it for theirs

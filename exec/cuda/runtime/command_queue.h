@@ -22,12 +22,17 @@ class CommandQueue {
     CommandList& list() { return list_; }
     cudaStream_t stream() const { return stream_; }
 
-    /// Hands what is listed to the stream. Does not wait for it. Throws CudaFailure.
+    /// Finds the graph of what is listed, or makes it, and begins nothing: calls that were handed
+    /// over may be under way meanwhile. Throws CudaFailure.
+    void prepare();
+    /// Hands what is listed to the stream, prepared or not. Does not wait for it. Throws
+    /// CudaFailure.
     void flush();
 
-    /// Forgets the calls that were handed over: they are done, or a failure has made their results
-    /// useless.
+    /// Forgets the calls that were handed over: they are done.
     void forget() noexcept;
+    /// Forgets all calls: a failure has made their results useless.
+    void discard() noexcept;
 
     /// Returns `failure` with what is known here: a lasting failure may come from any call that is
     /// under way.
@@ -41,7 +46,7 @@ class CommandQueue {
     using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 
     GraphExec capture() const;
-    bool launch(GraphExec& graph);
+    bool launch();
     void give_up_graphs(const CudaFailure& why);
 
     cudaStream_t stream_;
@@ -52,7 +57,9 @@ class CommandQueue {
     std::unordered_map<std::string, GraphExec>
         known_;  ///< by the bytes of the list; null: seen once
     std::size_t known_bytes_ = 0;
-    bool has_launched_ = false;  ///< a graph
+    std::size_t prepared_bytes_ = 0;  ///< of the list that was prepared; 0: none was
+    GraphExec* prepared_ = nullptr;   ///< its graph; null: the calls are made one by one
+    bool has_launched_ = false;       ///< a graph
     std::string why_no_graphs_;
 };
 

@@ -67,7 +67,7 @@ void Conv2d::backward_input(
 // dw += x^T dy,  db += sum of the rows of dy
 void Conv2d::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
     call.kernels.windows().convolution_backward_weight(
-        window_, x, dy, weight_.gradient, bias_.gradient);
+        window_, x, dy, weight_.next_gradient(), bias_.next_gradient());
     call.done(Op::BackwardWeight);
 }
 

@@ -130,8 +130,8 @@ void BatchNorm::backward_input(
                                                .dy = dy,
                                                .skip = skip,
                                                .dx = dx,
-                                               .dgain = gain_.gradient,
-                                               .dbias = bias_.gradient},
+                                               .dgain = call.kernels.begun(gain_.next_gradient()),
+                                               .dbias = call.kernels.begun(bias_.next_gradient())},
                                               call.workspace);
     call.done(Op::BackwardInput);
 }
@@ -187,8 +187,8 @@ void SampleNorm::backward_input(
                                                .dy = dy,
                                                .skip = skip,
                                                .dx = dx,
-                                               .dgain = gain_.gradient,
-                                               .dbias = bias_.gradient},
+                                               .dgain = call.kernels.begun(gain_.next_gradient()),
+                                               .dbias = call.kernels.begun(bias_.next_gradient())},
                                               call.workspace);
     call.done(Op::BackwardInput);
 }

@@ -97,8 +97,29 @@ TEST(ShippedClusters, AnUnknownNameListsTheKnown) {
     EXPECT_EQ(error.text(),
               "no cluster '8x-h100'; known: 8x-a100-sxm-80, 8x-h100-sxm, 8x-h200-sxm, "
               "8x-rtx-4090, this-machine");
-    EXPECT_EQ(error.hint(), "did you mean '8x-h100-sxm'?; a file of your own ends in .toml");
+    EXPECT_EQ(error.hint(), "did you mean '8x-h100-sxm'?");
     EXPECT_THAT(refusal(with(gpt, "[cluster]\nprofile = 8")).text(), HasSubstr("cluster.profile"));
+}
+
+/// Nobody looks for the mistake in a file that the program came with.
+TEST(ShippedClusters, WhoAsksForMoreThanTheyHaveHasMadeTheMistake) {
+    const std::string on_eight = with(gpt, "[cluster]\nprofile = \"8x-h100-sxm\"");
+    const Error stages = error_of([&] { parse(on_eight, {{"pipeline.stages", "99"}}); });
+    EXPECT_EQ(stages.place(), "--set pipeline.stages");
+    EXPECT_THAT(
+        stages.text(),
+        AllOf(HasSubstr("pipeline.stages = 99, expected at most the 8 devices of the cluster"),
+              HasSubstr("8x-h100-sxm.toml:")));
+    EXPECT_EQ(stages.hint(), "every rank needs a device; cluster.count = 104 is a larger cluster");
+    const Error replicas = error_of([&] { parse(on_eight, {{"pipeline.data_parallel", "16"}}); });
+    EXPECT_EQ(replicas.place(), "--set pipeline.data_parallel");
+    EXPECT_THAT(replicas.text(),
+                AllOf(HasSubstr("at most the 8 devices of the cluster"),
+                      HasSubstr("but 16 are needed for the 1 stage of 16 replicas")));
+    const Error count = error_of([&] {
+        parse(on_eight, {{"pipeline.stages", "4"}, {"cluster.count", "2"}});
+    });
+    EXPECT_EQ(count.place(), "--set cluster.count");
 }
 
 TEST_F(ClusterFile, IsFoundBesideTheScenario) {
@@ -120,14 +141,15 @@ TEST_F(ClusterFile, IsBlamedForWhatIsWrongInIt) {
                 HasSubstr("expected no further one"));
 }
 
-/// The count is the cluster's, so the place is, too.
-TEST_F(ClusterFile, IsNamedWhereItDoesNotFitTheScenario) {
+TEST_F(ClusterFile, IsNamedWhereTheScenarioAsksForMoreDevices) {
     const Error error = error_of([&] {
         static_cast<void>(
             scenario("[cluster]\ncount = 4\n", "[pipeline]\nstages = 5\nmicro_batches = 5\n"));
     });
-    EXPECT_EQ(error.place(), place("2:9"));
-    EXPECT_THAT(error.text(), HasSubstr("cluster.count = 4, expected at least the 5"));
+    EXPECT_THAT(error.place(), HasSubstr("s.toml:"));
+    EXPECT_EQ(error.text(),
+              "pipeline.stages = 5, expected at most the 4 devices of the cluster (" +
+                  place("2:9") + ")");
 }
 
 TEST(ClusterFiles, ThatAreNotThereAreErrorsOfTheirOwn) {

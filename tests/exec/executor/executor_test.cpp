@@ -1,7 +1,10 @@
 #include "exec/executor/executor.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -199,6 +202,41 @@ TEST(Executor, BackwardInTwoPartsGivesTheBitsOfTheWhole) {
     }
     const Outcome expected = one_step(test::plan_of(model, shape), model, shape);
     EXPECT_EQ(one_step(Plan::make(parts), model, shape), expected);
+}
+
+// Nothing clears a gradient: the first micro-batch of a step writes it, whatever was there.
+TEST(Executor, AStepDoesNotDependOnWhatItsGradientsHeldBefore) {
+    struct Case {
+        Model model;
+        Shape shape;
+    };
+    const std::vector<Case> cases{
+        {test::small_gpt_with(0.25, true), {.stages = 1}},
+        {test::small_gpt_with(0.25, true), {.stages = 2, .schedule = "zb-h1", .clip_norm = 0.1}},
+        {test::small_gpt(), {.stages = 2, .micro_batches = 2, .schedule = "chimera"}},
+        {test::small_llama(), {.stages = 2, .chunks = 2, .schedule = "interleaved-1f1b"}},
+        {test::small_translation_with(TranslationTables::Shared, 0), {.stages = 2}},
+        {test::small_norms(), {.stages = 2, .precision = Precision::Bf16}}};
+    for (const auto& [model, shape] : cases) {
+        const auto train = [&](std::uint8_t byte) {
+            Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+            std::vector<double> losses;
+            for (int step = 0; step < 3; ++step) {
+                for (int stage = 0; stage < executor.plan().stage_count(); ++stage) {
+                    for (Parameter* const parameter : executor.stage(stage).parameters()) {
+                        for (Tensor* const sum : {&parameter->gradient, &parameter->received}) {
+                            std::fill_n(
+                                static_cast<std::uint8_t*>(sum->data()), sum->bytes().count, byte);
+                        }
+                    }
+                }
+                losses.push_back(executor.run_step(random_batch(model, shape.batch, 1), step).loss);
+            }
+            return std::pair(losses, test::weights_of(executor.parameters()));
+        };
+        constexpr std::uint8_t not_a_number = 0xFF;
+        EXPECT_TRUE(train(not_a_number) == train(0)) << test::to_string(shape);
+    }
 }
 
 TEST(Executor, TwoOfThemRunSideBySideAndAreDestroyedInAnyOrder) {

@@ -331,11 +331,26 @@ TEST(Stage, ResetFreesWhatAFailedStepLeft) {
     pipeline.forward(1, data, true);
     pipeline.stages[0]->reset();
     EXPECT_EQ(pipeline.arenas[0].live(), before);
+    EXPECT_EQ(pipeline.stages[0]->loss(), 0);
+    pipeline.forward(0, data, true);
+    pipeline.backward(0, data, false);
+    Pipeline fresh(small_gpt(), {6}, options());
+    fresh.forward(0, data, true);
+    fresh.backward(0, data, false);
+    EXPECT_EQ(pipeline.gradients(), fresh.gradients());
+}
+
+TEST(Stage, AGradientThatNoBackwardOfTheBatchHasWrittenIsZero) {
+    const Batch batch = gpt_batch(3);
+    const MicroBatch data = split(batch, {3}).front();
+    Pipeline pipeline(small_gpt(), {6}, options());
+    pipeline.forward(0, data, true);
+    pipeline.backward(0, data, false);
+    pipeline.stages[0]->begin_batch();
+    pipeline.stages[0]->zero_missing_gradients();
     for (const Numbers& gradient : pipeline.gradients()) {
         EXPECT_EQ(gradient, Numbers(gradient.size(), 0.0));
     }
-    EXPECT_EQ(pipeline.stages[0]->loss(), 0);
-    pipeline.forward(0, data, true);
 }
 
 TEST(Stage, TellsOfEveryLayerAndPartWhenItIsDone) {

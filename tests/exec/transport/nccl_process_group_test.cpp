@@ -61,6 +61,9 @@ class Net {
                     }};
     }
 
+    /// Number of ids that were made: NCCL has a thread and a socket for each.
+    int ids() const { return next_id_; }
+
   private:
     struct Line {
         std::mutex mutex;
@@ -202,8 +205,7 @@ class Net {
 
 /// Calls `act` in each of `count` processes.
 template <class Act>
-void in_all(int count, const Act& act) {
-    Net net;
+void in_all(int count, const Act& act, Net& net) {
     std::vector<std::thread> processes;
     for (int index = 0; index < count; ++index) {
         processes.emplace_back([&, index] {
@@ -219,6 +221,18 @@ void in_all(int count, const Act& act) {
     for (std::thread& process : processes) {
         process.join();
     }
+}
+
+template <class Act>
+void in_all(int count, const Act& act) {
+    Net net;
+    in_all(count, act, net);
+}
+
+void introduce_to_all(ProcessGroup& group) {
+    std::vector<int> all(static_cast<std::size_t>(group.size()));
+    std::iota(all.begin(), all.end(), 0);
+    group.introduce(all);
 }
 
 template <class Done>
@@ -254,6 +268,7 @@ TEST(NcclProcessGroup, GathersWhatIsOfAnyLength) {
 /// Both send first: nobody waits for the other to receive.
 TEST(NcclProcessGroup, SendsBetweenAnyTwoInOrder) {
     in_all(3, [](ProcessGroup& group) {
+        introduce_to_all(group);
         for (int other = 0; other < 3; ++other) {
             if (other != group.index()) {
                 group.send(other, bits(3'000'000, group.index()));
@@ -270,6 +285,40 @@ TEST(NcclProcessGroup, SendsBetweenAnyTwoInOrder) {
         }
         group.all_gather({});
     });
+}
+
+/// Of a pipeline each process knows the first process and its neighbours, however many there are.
+TEST(NcclProcessGroup, MakesIdsForLinksAlone) {
+    for (const int count : {4, 12}) {
+        Net net;
+        std::atomic<int> joined = 0;
+        in_all(
+            count,
+            [&](ProcessGroup& group) {
+                group.all_gather({});
+                joined = net.ids();
+                group.all_gather({});
+                std::vector<int> neighbours;
+                for (const int other : {group.index() - 1, group.index() + 1}) {
+                    if (other >= 0 && other < count) {
+                        neighbours.push_back(other);
+                    }
+                }
+                group.introduce(neighbours);
+                group.introduce(neighbours);  // of a later executor
+                for (const int other : neighbours) {
+                    group.send(other, bits(9, group.index()));
+                }
+                for (const int other : neighbours) {
+                    EXPECT_TRUE(group.receive(other) == bits(9, other));
+                }
+                group.all_gather({});
+            },
+            net);
+        EXPECT_EQ(joined, 2 + 4 * (count - 1));
+        constexpr int mails_between_first_and_second = 2;  // whose ids were there
+        EXPECT_EQ(net.ids() - joined, 2 * (count - 1) - mails_between_first_and_second);
+    }
 }
 
 TEST(NcclProcessGroup, ChannelsCarryWhatTheyPromise) {
@@ -319,6 +368,7 @@ TEST(NcclProcessGroup, ChannelsCarryWhatTheyPromise) {
 
 TEST(NcclProcessGroup, AnAbortEndsTheWaitsOfAllOthers) {
     in_all(4, [](ProcessGroup& group) {
+        introduce_to_all(group);
         if (group.index() == 2) {
             group.abort();
         } else {
@@ -420,6 +470,7 @@ TEST(NcclProcessGroup, NobodyWaitsForThoseWhoWillNeverAnswer) {
 TEST(NcclProcessGroup, BrokenLinksAreThatAProcessWasLost) {
     std::atomic<int> over = 0;
     in_all(3, [&over](ProcessGroup& group) {
+        introduce_to_all(group);
         const auto channel = group.index() == 2 ? std::unique_ptr<Channel>()
                                                 : group.open({.peer = 1 - group.index(),
                                                               .tag = 3,

@@ -67,6 +67,7 @@ void with_memory_at(const void* address, const std::function<void()>& work);
 
 struct Counts {
     std::int64_t graph_launches = 0;
+    std::int64_t captures_at_work = 0;  ///< begun while the stream had work that was not done
     std::int64_t calls = 0;
 };
 Counts counts();

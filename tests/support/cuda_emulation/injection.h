@@ -39,6 +39,8 @@ struct Injected {
 /// Of the emulated module, to be looked up by name.
 extern "C" {
 std::int64_t pipetwin_emulated_graph_launches();
+/// How many captures have begun while their stream had work that was not done.
+std::int64_t pipetwin_emulated_captures_at_work();
 /// Takes the place of the one before; null: none, and a GPU that failed for good is sound again.
 void pipetwin_emulated_inject(const pipetwin::cuda::emulation::Injection* injection);
 /// How many there are from now on; a kernel reaches the memory of its own one only.

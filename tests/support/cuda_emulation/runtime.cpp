@@ -637,6 +637,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*
     if (const cudaError_t error = machine().come_to(Call::Capture); error != cudaSuccess) {
         return error;
     }
+    machine().counts.captures_at_work += stream->waiting.empty() ? 0 : 1;
     stream->capturing = new CUgraph_st;
     return cudaSuccess;
 }

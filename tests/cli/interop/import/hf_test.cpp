@@ -207,9 +207,10 @@ TEST_F(ImportHf, BlocksThatPredictFurtherTokensAreLayersOfTheirOwn) {
     const Outcome outcome = import(config);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr(": 7 layers, "));
-    EXPECT_THAT(outcome.err,
-                AllOf(HasSubstr("predicted by 1 block after the model's (mtp0, ...), with "),
-                      HasSubstr("read the embedding; in several stages the last one")));
+    EXPECT_THAT(
+        outcome.err,
+        AllOf(HasSubstr("multi-token prediction: 1 block behind the model's own (mtp0, ...) with "),
+              HasSubstr("read the embedding; in several stages the last one")));
     EXPECT_EQ(imported(config).layers[5].name, "mtp0");
     EXPECT_EQ(pipetwin({"simulate", file("two.toml", two_stages)}).code, 0);
 }

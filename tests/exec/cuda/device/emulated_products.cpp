@@ -57,7 +57,7 @@ void multiply_now(const Product& p, const Products::Operands& o, int multiproces
             };
             float sum = part(0, middle) + part(middle, p.k);
             sum += p.has_bias ? number_at(o.bias, j, p.result) : 0;
-            sum += p.adds ? number_at(o.c, i * p.n + j, p.result) : 0;
+            sum += o.c != nullptr ? number_at(o.c, i * p.n + j, p.result) : 0;
             if (p.epilogue == Product::Epilogue::Gelu) {
                 put(o.aux_out, i * p.n + j, p.result, sum);
                 sum *= at_gelu(sum).distribution;

@@ -26,8 +26,10 @@ Numbers result_of(Product product, cudaStream_t stream) {
     const Operand a = matrix(product.factors, std::int64_t{product.m} * product.k, 1);
     const Operand b = matrix(product.factors, std::int64_t{product.k} * product.n, 2);
     const Operand d = matrix(product.result, std::int64_t{product.m} * product.n, 3);
-    const Products::Operands operands{
-        .a = a.data(), .b = b.data(), .c = product.adds ? d.data() : nullptr, .d = d.data()};
+    const Products::Operands operands{.a = a.data(),
+                                      .b = b.data(),
+                                      .c = product.a_transposed ? d.data() : nullptr,
+                                      .d = d.data()};
     // What is read and written above was on another stream.
     PIPETWIN_CUDA_CHECK(cudaDeviceSynchronize());
     EXPECT_EQ(products.multiply(products.number_of(product), operands, stream), cudaSuccess);
@@ -46,8 +48,7 @@ TEST(CudaProductsOnShares, HaveTheBitsOfTheWholeDevice) {
                                  .k = rows,
                                  .a_transposed = true,
                                  .factors = real,
-                                 .result = Real::F32,
-                                 .adds = true};
+                                 .result = Real::F32};
             for (const Product& product : {forward, weight}) {
                 PIPETWIN_CUDA_CHECK(cudaSetDevice(0));
                 Numbers whole;

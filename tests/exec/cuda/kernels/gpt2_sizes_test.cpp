@@ -154,12 +154,11 @@ TEST_P(CudaGpt2, SumsOverRows) {
                                          {m.rows(), m.width, of_x.data(), nullptr},
                                          statistics.floats(),
                                          of_dy.data(),
-                                         dgain.data(),
-                                         dbias.data(),
+                                         {dgain.data(), dbias.data()},
                                          of_norm.data(),
                                          nullptr));
     expect_ok(column_sums(
-        real(), m.rows(), m.hidden(), of_dy.data(), db.data(), of_sums.data(), nullptr));
+        real(), m.rows(), m.hidden(), of_dy.data(), {db.data()}, of_sums.data(), nullptr));
     // A sum of n normal numbers is about sqrt n; so is what it is held against.
     std::vector<Numbers> found(3);
     std::vector<Numbers> expected(3);

@@ -1,3 +1,4 @@
+#include <limits>
 #include <utility>
 
 #include "tests/exec/cuda/kernels/kernel_test.h"
@@ -110,8 +111,7 @@ TEST_P(CudaLayerNorm, BackwardOfTheWeights) {
                                                  norm,
                                                  statistics.data(),
                                                  dy.data(),
-                                                 dgain.data(),
-                                                 dbias.data(),
+                                                 {dgain.data(), dbias.data()},
                                                  scratch.data(),
                                                  nullptr));
             return joined({dgain.elements(), dbias.elements()});
@@ -168,8 +168,7 @@ TEST_P(CudaLayerNorm, BackwardOfBothInOnePass) {
                                               dy.data(),
                                               with_skip ? skip.data() : nullptr,
                                               dx.data(),
-                                              dgain.data(),
-                                              dbias.data(),
+                                              {dgain.data(), dbias.data()},
                                               scratch.data(),
                                               nullptr));
                 return joined({dgain.elements(), dbias.elements(), dx.numbers()});
@@ -204,6 +203,24 @@ TEST_P(CudaLayerNorm, BackwardOfMoreRowsThanSlicesDivide) {
     const Operand dy(way(), c.dy);
     const Operand skip(way(), c.skip);
     const DeviceArray<float> statistics(c.statistics);
+    // The first micro-batch of a step writes the gradients, whatever was there.
+    const auto sums_on = [&](float before, std::int64_t adds) {
+        const Operand dx(way(), shape.size());
+        const DeviceArray<float> of_gain(Numbers(index(shape.width), before));
+        const DeviceArray<float> of_bias(Numbers(index(shape.width), before));
+        const DeviceArray<float> slices(index(norm_backward_scratch(shape.rows, shape.width, 2)));
+        expect_ok(layer_norm_backward(real(),
+                                      {shape.rows, shape.width, x.data(), gain.data()},
+                                      statistics.data(),
+                                      dy.data(),
+                                      nullptr,
+                                      dx.data(),
+                                      {of_gain.data(), of_bias.data(), adds},
+                                      slices.data(),
+                                      nullptr));
+        return joined({of_gain.elements(), of_bias.elements()});
+    };
+    EXPECT_EQ(sums_on(std::numeric_limits<float>::quiet_NaN(), 0), sums_on(0, 1));
     const DeviceArray<float> dgain(c.bias);
     const DeviceArray<float> dbias(c.gain);
     const DeviceArray<float> scratch(index(norm_backward_scratch(shape.rows, shape.width, 2)));
@@ -213,8 +230,7 @@ TEST_P(CudaLayerNorm, BackwardOfMoreRowsThanSlicesDivide) {
                                   dy.data(),
                                   skip.data(),
                                   x.data(),
-                                  dgain.data(),
-                                  dbias.data(),
+                                  {dgain.data(), dbias.data()},
                                   scratch.data(),
                                   nullptr));
     EXPECT_TRUE(close(dgain.elements(), c.dgain, 1e-5));
@@ -318,7 +334,7 @@ TEST_P(CudaRmsNorm, BackwardOfTheGain) {
             const DeviceArray<float> scratch(index(column_sums_scratch(shape.rows, shape.width)));
             const RmsNorm norm{shape.rows, shape.width, x.data(), nullptr};
             expect_ok(rms_norm_backward_weight(
-                real(), norm, roots.data(), dy.data(), dgain.data(), scratch.data(), nullptr));
+                real(), norm, roots.data(), dy.data(), {dgain.data()}, scratch.data(), nullptr));
             return dgain.elements();
         });
         EXPECT_TRUE(close(found, c.dgain, 1e-5));
@@ -346,7 +362,7 @@ TEST_P(CudaRmsNorm, BackwardOfBothInOnePass) {
                                             dy.data(),
                                             with_skip ? skip.data() : nullptr,
                                             x.data(),
-                                            dgain.data(),
+                                            {dgain.data()},
                                             scratch.data(),
                                             nullptr));
                 return joined({dgain.elements(), x.numbers()});
@@ -360,18 +376,56 @@ TEST_P(CudaRmsNorm, BackwardOfBothInOnePass) {
     }
 }
 
+// The first micro-batch of a step writes the gradients, whatever was there.
+TEST_P(CudaRmsNorm, GradientsOfWeightsThatAreWrittenAreThoseThatAreAddedToZero) {
+    for (const Shape& shape : sum_shapes()) {
+        SCOPED_TRACE(shape.text());
+        const Numbers x = random(shape.size(), 1);
+        const Numbers dy = random(shape.size(), 2);
+        const Numbers statistics = random_numbers(2 * shape.rows, 3);
+        const auto sums_on = [&](float before, std::int64_t adds) {
+            return run([&] {
+                const Operand of_x(way(), x);
+                const Operand of_dy(way(), dy);
+                const DeviceArray<float> of_rows(statistics);
+                const DeviceArray<float> dgain(Numbers(index(shape.width), before));
+                const DeviceArray<float> dbias(Numbers(index(shape.width), before));
+                const DeviceArray<float> of_rms(Numbers(index(shape.width), before));
+                const DeviceArray<float> scratch(
+                    index(layer_norm_scratch(shape.rows, shape.width)));
+                expect_ok(layer_norm_backward_weight(
+                    real(),
+                    {shape.rows, shape.width, of_x.data(), nullptr},
+                    of_rows.data(),
+                    of_dy.data(),
+                    {.first = dgain.data(), .second = dbias.data(), .adds = adds},
+                    scratch.data(),
+                    nullptr));
+                expect_ok(rms_norm_backward_weight(real(),
+                                                   {shape.rows, shape.width, of_x.data(), nullptr},
+                                                   of_rows.data(),
+                                                   of_dy.data(),
+                                                   {.first = of_rms.data(), .adds = adds},
+                                                   scratch.data(),
+                                                   nullptr));
+                return joined({dgain.elements(), dbias.elements(), of_rms.elements()});
+            });
+        };
+        EXPECT_EQ(sums_on(std::numeric_limits<float>::quiet_NaN(), 0), sums_on(0, 1));
+    }
+}
+
 TEST(CudaRmsNormOfNothing, DoesNothing) {
     EXPECT_EQ(norm_backward_scratch(0, 5, 1), 0);
     EXPECT_EQ(rms_norm_backward(
-                  Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
+                  Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
               cudaSuccess);
     EXPECT_EQ(rms_norm_forward(Real::F32, {0, 5}, 1e-5F, nullptr, nullptr, nullptr), cudaSuccess);
     EXPECT_EQ(
         rms_norm_backward_input(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr),
         cudaSuccess);
-    EXPECT_EQ(
-        rms_norm_backward_weight(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr),
-        cudaSuccess);
+    EXPECT_EQ(rms_norm_backward_weight(Real::F32, {0, 5}, nullptr, nullptr, {}, nullptr, nullptr),
+              cudaSuccess);
 }
 
 TEST(CudaLayerNormOfNothing, DoesNothing) {
@@ -382,19 +436,10 @@ TEST(CudaLayerNormOfNothing, DoesNothing) {
         cudaSuccess);
     EXPECT_EQ(layer_norm_scratch(0, 5), 0);
     EXPECT_EQ(norm_backward_scratch(0, 5, 2), 0);
-    EXPECT_EQ(layer_norm_backward(Real::F32,
-                                  {0, 5},
-                                  nullptr,
-                                  nullptr,
-                                  nullptr,
-                                  nullptr,
-                                  nullptr,
-                                  nullptr,
-                                  nullptr,
-                                  nullptr),
+    EXPECT_EQ(layer_norm_backward(
+                  Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
               cudaSuccess);
-    EXPECT_EQ(layer_norm_backward_weight(
-                  Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
+    EXPECT_EQ(layer_norm_backward_weight(Real::F32, {0, 5}, nullptr, nullptr, {}, nullptr, nullptr),
               cudaSuccess);
 }
 

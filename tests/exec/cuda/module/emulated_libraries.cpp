@@ -13,6 +13,10 @@ std::int64_t pipetwin_emulated_graph_launches() {
     return pipetwin::cuda::emulation::counts().graph_launches;
 }
 
+std::int64_t pipetwin_emulated_captures_at_work() {
+    return pipetwin::cuda::emulation::counts().captures_at_work;
+}
+
 void pipetwin_emulated_inject(const pipetwin::cuda::emulation::Injection* injection) {
     pipetwin::cuda::emulation::inject(injection);
 }
