@@ -56,8 +56,9 @@ void rows_and_elements(cudaStream_t stream) {
     const Memory gain = Memory::of_numbers(real, width);
     const Memory statistics = Memory::of_numbers(Real::F32, 2 * rows);
     const Memory sums = Memory::of_numbers(Real::F32, 8 * width);
-    const Memory scratch(
-        4 * std::max(column_sums_scratch(rows, 4 * width), layer_norm_scratch(rows, width)));
+    const Memory scratch(4 * std::max({column_sums_scratch(rows, 4 * width),
+                                       layer_norm_scratch(rows, width),
+                                       norm_backward_scratch(rows, width, 2)}));
     const LayerNorm norm{rows, width, x.at(0), gain.at(0)};
     const auto time = [&](const char* name, std::int64_t bytes, const auto& call) {
         print_moved(name, seconds(stream, call), bytes);
@@ -92,6 +93,17 @@ void rows_and_elements(cudaStream_t stream) {
                                           scratch.as<float>(),
                                           s);
     });
+    time("layer norm backward, both, with skip", 8 * narrow, [&](cudaStream_t s) {
+        return layer_norm_backward(real,
+                                   norm,
+                                   statistics.as<float>(),
+                                   dy.at(0),
+                                   dy.at(0),
+                                   y.at(0),
+                                   {sums.as<float>(), sums.as<float>() + width},
+                                   scratch.as<float>(),
+                                   s);
+    });
     for (const std::int64_t columns : {width, 3 * width, 4 * width}) {
         time(fmt::format("column sums, {}", columns).c_str(),
              2 * rows * columns,
@@ -113,7 +125,8 @@ void rows_and_elements_of_llama(cudaStream_t stream) {
     const Memory gain = Memory::of_numbers(real, width);
     const Memory roots = Memory::of_numbers(Real::F32, rows);
     const Memory sums = Memory::of_numbers(Real::F32, width);
-    const Memory scratch(4 * column_sums_scratch(rows, width));
+    const Memory scratch(
+        4 * std::max(column_sums_scratch(rows, width), norm_backward_scratch(rows, width, 1)));
     const RmsNorm norm{rows, width, x.at(0), gain.at(0)};
     const auto time = [&](const char* name, std::int64_t bytes, const auto& call) {
         print_moved(name, seconds(stream, call), bytes);
@@ -129,6 +142,17 @@ void rows_and_elements_of_llama(cudaStream_t stream) {
     time("RMS norm backward, gain", 4 * narrow, [&](cudaStream_t s) {
         return rms_norm_backward_weight(
             real, norm, roots.as<float>(), dy.at(0), {sums.as<float>()}, scratch.as<float>(), s);
+    });
+    time("RMS norm backward, both, with skip", 8 * narrow, [&](cudaStream_t s) {
+        return rms_norm_backward(real,
+                                 norm,
+                                 roots.as<float>(),
+                                 dy.at(0),
+                                 dy.at(0),
+                                 y.at(0),
+                                 {sums.as<float>()},
+                                 scratch.as<float>(),
+                                 s);
     });
     time("SwiGLU forward", 12 * narrow, [&](cudaStream_t s) {
         return swiglu_forward(real, rows, 2 * width, x.at(0), y.at(0), s);

@@ -13,6 +13,7 @@ set(PIPETWIN_CUDA_KERNELS
     kernels/elementwise.cu
     kernels/embedding.cu
     kernels/layer_norm.cu
+    kernels/norm_backward.cu
     kernels/updates.cu
     kernels/windows/convolution.cu
     kernels/windows/filters.cu

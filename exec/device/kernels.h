@@ -256,6 +256,16 @@ class Kernels {
                                             ConstView dy,
                                             const GradientSum& dgain,
                                             const GradientSum& dbias) const = 0;
+    /// `layer_norm_backward_weight`, and then `layer_norm_backward_input`. A device may do both in
+    /// one pass, with an order of its own of the sums.
+    virtual void layer_norm_backward(ConstView x,
+                                     ConstView gain,
+                                     ConstView statistics,
+                                     ConstView dy,
+                                     ConstView skip,
+                                     View dx,
+                                     const GradientSum& dgain,
+                                     const GradientSum& dbias) const;
 
     /// y = gain * x / sqrt(mean(x^2) + epsilon), per row; roots (n, 1) = 1 / sqrt(...).
     virtual void rms_norm_forward(
@@ -272,6 +282,14 @@ class Kernels {
                                           ConstView roots,
                                           ConstView dy,
                                           const GradientSum& dgain) const = 0;
+    /// `rms_norm_backward_weight`, and then `rms_norm_backward_input`, likewise.
+    virtual void rms_norm_backward(ConstView x,
+                                   ConstView gain,
+                                   ConstView roots,
+                                   ConstView dy,
+                                   ConstView skip,
+                                   View dx,
+                                   const GradientSum& dgain) const;
 
     /// y = v g / (1 + exp(-g)), x (n, 2 width) = g | v, y (n, width).
     virtual void swiglu_forward(ConstView x, View y) const = 0;

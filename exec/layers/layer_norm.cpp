@@ -30,14 +30,17 @@ void LayerNorm::forward(LayerCall& call, ConstView x, ConstView skip, View y, Ke
     kept.tensors.push_back(std::move(statistics));
 }
 
-// dgain += sum of dy * z,  dbias += sum of dy,  and, as dx may be x itself, then
+// dgain += sum of dy * z,  dbias += sum of dy,
 // dx = skip + s (g - mean(g) - z mean(g * z)),  g = gain * dy
 void LayerNorm::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    call.kernels.layer_norm_backward_weight(
-        x, kept.tensors.front(), dy, gain_.next_gradient(), bias_.next_gradient());
-    if (!dx.empty()) {
-        call.kernels.layer_norm_backward_input(x, gain_.value, kept.tensors.front(), dy, skip, dx);
+    const ConstView statistics = kept.tensors.front();
+    if (dx.empty()) {
+        call.kernels.layer_norm_backward_weight(
+            x, statistics, dy, gain_.next_gradient(), bias_.next_gradient());
+    } else {
+        call.kernels.layer_norm_backward(
+            x, gain_.value, statistics, dy, skip, dx, gain_.next_gradient(), bias_.next_gradient());
     }
     call.done(Op::BackwardInput);
 }

@@ -25,14 +25,15 @@ void RmsNorm::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept
     kept.tensors.push_back(std::move(roots));
 }
 
-// dgain += sum of dy * z,  and, as dx may be x itself, then
+// dgain += sum of dy * z,
 // dx = skip + s (g - z mean(g * z)),  g = gain * dy
 void RmsNorm::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     const ConstView roots = kept.tensors.front();
-    call.kernels.rms_norm_backward_weight(x, roots, dy, gain_.next_gradient());
-    if (!dx.empty()) {
-        call.kernels.rms_norm_backward_input(x, gain_.value, roots, dy, skip, dx);
+    if (dx.empty()) {
+        call.kernels.rms_norm_backward_weight(x, roots, dy, gain_.next_gradient());
+    } else {
+        call.kernels.rms_norm_backward(x, gain_.value, roots, dy, skip, dx, gain_.next_gradient());
     }
     call.done(Op::BackwardInput);
 }

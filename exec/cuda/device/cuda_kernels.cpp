@@ -125,6 +125,16 @@ LayerNorm norm_of(ConstView x, ConstView gain) {
     return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
 }
 
+/// Where the gradients of gain and bias go.
+ColumnTotals norm_totals(const GradientSum& dgain, const GradientSum& dbias) {
+    PIPETWIN_EXPECT(dgain.adds == dbias.adds, "both gradients of a norm have as many terms");
+    View gain_sums = dgain.view;
+    View bias_sums = dbias.view;
+    return {.first = gain_sums.as<float>(),
+            .second = bias_sums.as<float>(),
+            .adds = dgain.adds ? 1 : 0};
+}
+
 RmsNorm rms_norm_of(ConstView x, ConstView gain) {
     return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
 }
@@ -500,18 +510,13 @@ void CudaKernels::layer_norm_backward_weight(ConstView x,
                                              ConstView dy,
                                              const GradientSum& dgain,
                                              const GradientSum& dbias) const {
-    PIPETWIN_EXPECT(dgain.adds == dbias.adds, "both gradients of a norm have as many terms");
-    View gain_sums = dgain.view;
-    View bias_sums = dbias.view;
     lane_.list().add("layer_norm_backward_weight",
                      cuda::layer_norm_backward_weight,
                      real_of(x.dtype),
                      norm_of(x, {}),
                      statistics.as<float>(),
                      dy.data,
-                     ColumnTotals{.first = gain_sums.as<float>(),
-                                  .second = bias_sums.as<float>(),
-                                  .adds = dgain.adds ? 1 : 0},
+                     norm_totals(dgain, dbias),
                      scratch<float>(layer_norm_scratch(x.rows, x.columns)));
 }
 
@@ -551,6 +556,46 @@ void CudaKernels::rms_norm_backward_weight(ConstView x,
                      dy.data,
                      ColumnTotals{.first = sums.as<float>(), .adds = dgain.adds ? 1 : 0},
                      scratch<float>(column_sums_scratch(x.rows, x.columns)));
+}
+
+void CudaKernels::layer_norm_backward(ConstView x,
+                                      ConstView gain,
+                                      ConstView statistics,
+                                      ConstView dy,
+                                      ConstView skip,
+                                      View dx,
+                                      const GradientSum& dgain,
+                                      const GradientSum& dbias) const {
+    lane_.list().add("layer_norm_backward",
+                     cuda::layer_norm_backward,
+                     real_of(x.dtype),
+                     norm_of(x, gain),
+                     statistics.as<float>(),
+                     dy.data,
+                     skip.data,
+                     dx.data,
+                     norm_totals(dgain, dbias),
+                     scratch<float>(norm_backward_scratch(x.rows, x.columns, 2)));
+}
+
+void CudaKernels::rms_norm_backward(ConstView x,
+                                    ConstView gain,
+                                    ConstView roots,
+                                    ConstView dy,
+                                    ConstView skip,
+                                    View dx,
+                                    const GradientSum& dgain) const {
+    View sums = dgain.view;
+    lane_.list().add("rms_norm_backward",
+                     cuda::rms_norm_backward,
+                     real_of(x.dtype),
+                     rms_norm_of(x, gain),
+                     roots.as<float>(),
+                     dy.data,
+                     skip.data,
+                     dx.data,
+                     ColumnTotals{.first = sums.as<float>(), .adds = dgain.adds ? 1 : 0},
+                     scratch<float>(norm_backward_scratch(x.rows, x.columns, 1)));
 }
 
 void CudaKernels::swiglu_forward(ConstView x, View y) const {

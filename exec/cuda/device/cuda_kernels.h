@@ -75,6 +75,21 @@ class CudaKernels final : public exec::Kernels {
                                    exec::ConstView dy,
                                    exec::ConstView skip,
                                    exec::View dx) const override;
+    void layer_norm_backward(exec::ConstView x,
+                             exec::ConstView gain,
+                             exec::ConstView statistics,
+                             exec::ConstView dy,
+                             exec::ConstView skip,
+                             exec::View dx,
+                             const exec::GradientSum& dgain,
+                             const exec::GradientSum& dbias) const override;
+    void rms_norm_backward(exec::ConstView x,
+                           exec::ConstView gain,
+                           exec::ConstView roots,
+                           exec::ConstView dy,
+                           exec::ConstView skip,
+                           exec::View dx,
+                           const exec::GradientSum& dgain) const override;
     void rms_norm_forward(exec::ConstView x,
                           exec::ConstView gain,
                           double epsilon,

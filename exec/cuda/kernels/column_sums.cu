@@ -184,23 +184,22 @@ __global__ void __launch_bounds__(whole_threads) whole_kernel(Operands<T> o, Col
 }
 
 // total i (+)= the sum of the slices' i-th sums; block (32 columns, 32 slices at a time).
-template <int sum_count>
-__global__ void __launch_bounds__(column_threads* slice_threads) totals_kernel(
-    std::int64_t slices, std::int64_t columns, const float* from, ColumnTotals totals) {
+__global__ void __launch_bounds__(column_threads* slice_threads)
+    totals_kernel(Slices of, ColumnTotals totals) {
     const std::int64_t column =
         static_cast<std::int64_t>(blockIdx.x) * column_threads + threadIdx.x;
     const std::int64_t i = blockIdx.y;
     float sum = 0;
-    if (column < columns) {
+    if (column < of.columns) {
         PIPETWIN_UNROLL_4
-        for (std::int64_t slice = threadIdx.y; slice < slices; slice += slice_threads) {
-            sum += from[(slice * sum_count + i) * columns + column];
+        for (std::int64_t slice = threadIdx.y; slice < of.slices; slice += slice_threads) {
+            sum += of.from[(slice * of.sums + i) * of.columns + column];
         }
     }
     PIPETWIN_SHARED(of_threads, float[slice_threads][column_threads]);
     of_threads[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y == 0 && column < columns) {
+    if (threadIdx.y == 0 && column < of.columns) {
         for (int y = 1; y < slice_threads; ++y) {
             sum += of_threads[y][threadIdx.x];
         }
@@ -222,7 +221,6 @@ cudaError_t sum_in_one(const Operands<T>& o, ColumnTotals totals, cudaStream_t s
 
 template <class T, int pack, Summed what>
 cudaError_t sum_in_slices(Operands<T> o, ColumnTotals totals, cudaStream_t stream) {
-    constexpr int sum_count = sums_of<what>;
     const std::int64_t slices = slice_count(o.rows, o.columns);
     o.slice_rows = ceil_div(o.rows, slices);
     const dim3 grid(static_cast<unsigned>(ceil_div(o.columns, column_threads * pack)),
@@ -232,15 +230,7 @@ cudaError_t sum_in_slices(Operands<T> o, ColumnTotals totals, cudaStream_t strea
     if (error != cudaSuccess) {
         return error;
     }
-    return launch<totals_kernel<sum_count>>(
-        dim3(static_cast<unsigned>(ceil_div(o.columns, column_threads)), sum_count),
-        dim3(column_threads, slice_threads),
-        0,
-        stream,
-        slices,
-        o.columns,
-        static_cast<const float*>(o.slices),
-        totals);
+    return add_slices(Slices{slices, o.columns, sums_of<what>, o.slices}, totals, stream);
 }
 
 template <Summed what, class T>
@@ -257,6 +247,13 @@ cudaError_t sum_rows(const Operands<T>& o, ColumnTotals totals, cudaStream_t str
 }
 
 }  // namespace
+
+cudaError_t add_slices(const Slices& slices, const ColumnTotals& totals, cudaStream_t stream) {
+    const dim3 grid(static_cast<unsigned>(ceil_div(slices.columns, column_threads)),
+                    static_cast<unsigned>(slices.sums));
+    return launch<totals_kernel>(
+        grid, dim3(column_threads, slice_threads), 0, stream, slices, totals);
+}
 
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
     return rows <= most_whole_rows || columns <= 0 ? 0 : slice_count(rows, columns) * columns;

@@ -123,7 +123,7 @@ cudaError_t dropout(Real real,
 
 // layer_norm.cu
 
-/// Operands that the three functions of a layer norm share; per row z = (x - mean) s, s = 1 /
+/// Operands that the functions of a layer norm share; per row z = (x - mean) s, s = 1 /
 /// sqrt(variance + 1e-5).
 struct LayerNorm {
     std::int64_t rows = 0;
@@ -215,6 +215,44 @@ cudaError_t rms_norm_backward_weight(Real real,
                                      const ColumnTotals& dgain,
                                      float* scratch,
                                      cudaStream_t stream);
+
+/// Sums of slices of rows, and where they lie: (slices, sums, columns).
+struct Slices {
+    std::int64_t slices = 0;
+    std::int64_t columns = 0;
+    std::int64_t sums = 1;  ///< per column: 1 or 2
+    const float* from = nullptr;
+};
+/// The sums of all slices, in an order that their number decides.
+cudaError_t add_slices(const Slices& slices, const ColumnTotals& totals, cudaStream_t stream);
+
+// norm_backward.cu
+
+/// Number of fp32 scratch numbers that the backward of a norm needs, which adds up `sums` numbers
+/// per column: 2 of a layer norm, 1 of an RMS norm.
+std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t width, int sums);
+
+/// `layer_norm_backward_weight` and `layer_norm_backward_input`, in one pass over x and dy where
+/// the width is at most 8192 and a multiple of 16 bytes. The sums have an order of their own.
+cudaError_t layer_norm_backward(Real real,
+                                const LayerNorm& norm,
+                                const float* statistics,
+                                const void* dy,
+                                const void* skip,
+                                void* dx,
+                                const ColumnTotals& gradients,
+                                float* scratch,
+                                cudaStream_t stream);
+/// `rms_norm_backward_weight` and `rms_norm_backward_input`, likewise.
+cudaError_t rms_norm_backward(Real real,
+                              const RmsNorm& norm,
+                              const float* roots,
+                              const void* dy,
+                              const void* skip,
+                              void* dx,
+                              const ColumnTotals& dgain,
+                              float* scratch,
+                              cudaStream_t stream);
 
 // embedding.cu
 

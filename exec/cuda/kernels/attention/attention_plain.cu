@@ -92,12 +92,14 @@ struct TilePlace {
 
 template <class T>
 __device__ inline void load_tile(float* to, const Rows<const T>& from, const TilePlace& place) {
-    for (int index = static_cast<int>(threadIdx.x); index < tile * tile; index += threads) {
-        const int r = index / tile;
-        const int c = index % tile;
-        const bool inside = place.row + r < from.count && place.column + c < place.columns;
-        const std::int64_t source = (place.row + r) * from.stride + place.column + c;
-        to[r * pitch + c] = inside ? to_float(from.data[source]) : 0;
+    constexpr int step = threads / tile;
+    const int c = static_cast<int>(threadIdx.x) % tile;
+    const int first = static_cast<int>(threadIdx.x) / tile;
+    const int rows = place.column + c < place.columns ? from.count - place.row : 0;
+    const T* source = from.data + (place.row + first) * from.stride + place.column + c;
+    for (int r = first; r < tile; r += step) {
+        to[r * pitch + c] = r < rows ? to_float(*source) : 0;
+        source += step * from.stride;
     }
 }
 

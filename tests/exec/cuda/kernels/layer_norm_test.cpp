@@ -122,6 +122,122 @@ TEST_P(CudaLayerNorm, BackwardOfTheWeights) {
     }
 }
 
+/// Rows that a warp or a block has in registers, in part or to the end, and such as neither has;
+/// slices of rows, full and not.
+const std::vector<Shape>& backward_shapes() {
+    static const std::vector<Shape> shapes = {{1, 1},
+                                              {33, 7},
+                                              {37, 24},
+                                              {9, 768},
+                                              {18, 776},
+                                              {3, 1024},
+                                              {3, 1032},
+                                              {3, 4096},
+                                              {2, 8192},
+                                              {2, 8200}};
+    return shapes;
+}
+
+/// Where a backward writes dx.
+enum class Place { Own, OfX, OfDy, OfSkip };
+
+TEST_P(CudaLayerNorm, BackwardOfBothInOnePass) {
+    for (const Shape& shape : backward_shapes()) {
+        SCOPED_TRACE(shape.text());
+        const LayerNormCase c = layer_norm_case(real(), shape);
+        const auto backward = [&](bool with_skip, Place place) {
+            return run([&, with_skip, place] {
+                const Operand x(way(), c.x);
+                const Operand gain(way(), c.gain);
+                const Operand dy(way(), c.dy);
+                const Operand skip(way(), c.skip);
+                const Operand own(way(), shape.size());
+                const Operand& dx = place == Place::Own    ? own
+                                    : place == Place::OfX  ? x
+                                    : place == Place::OfDy ? dy
+                                                           : skip;
+                const DeviceArray<float> statistics(c.statistics);
+                const DeviceArray<float> dgain(c.bias);
+                const DeviceArray<float> dbias(c.gain);
+                const DeviceArray<float> scratch(
+                    index(norm_backward_scratch(shape.rows, shape.width, 2)));
+                const LayerNorm norm{shape.rows, shape.width, x.data(), gain.data()};
+                expect_ok(layer_norm_backward(real(),
+                                              norm,
+                                              statistics.data(),
+                                              dy.data(),
+                                              with_skip ? skip.data() : nullptr,
+                                              dx.data(),
+                                              {dgain.data(), dbias.data()},
+                                              scratch.data(),
+                                              nullptr));
+                return joined({dgain.elements(), dbias.elements(), dx.numbers()});
+            });
+        };
+        const Numbers found = backward(true, Place::OfX);
+        const std::vector<Numbers> parts = split(found, {shape.width, shape.width, shape.size()});
+        EXPECT_TRUE(close(parts[0], c.dgain, 1e-5));
+        EXPECT_TRUE(close(parts[1], c.dbias, 1e-5));
+        EXPECT_TRUE(close(parts[2], c.dx, way().bound()));
+        if (shape.size() > 4000) {
+            continue;
+        }
+        for (const Place place : {Place::Own, Place::OfDy, Place::OfSkip}) {
+            EXPECT_EQ(backward(true, place), found);
+        }
+        if (shape.width > 1) {
+            const Numbers without = backward(false, Place::Own);
+            EXPECT_TRUE(close(split(without, {2 * shape.width, shape.size()})[1],
+                              c.dx_without_skip,
+                              way().bound()));
+        }
+    }
+}
+
+// 4100 rows are 256 slices of 17 rows, of which the last ones are empty.
+TEST_P(CudaLayerNorm, BackwardOfMoreRowsThanSlicesDivide) {
+    const Shape shape{4100, 8};
+    const LayerNormCase c = layer_norm_case(real(), shape);
+    const Operand x(way(), c.x);
+    const Operand gain(way(), c.gain);
+    const Operand dy(way(), c.dy);
+    const Operand skip(way(), c.skip);
+    const DeviceArray<float> statistics(c.statistics);
+    // The first micro-batch of a step writes the gradients, whatever was there.
+    const auto sums_on = [&](float before, std::int64_t adds) {
+        const Operand dx(way(), shape.size());
+        const DeviceArray<float> of_gain(Numbers(index(shape.width), before));
+        const DeviceArray<float> of_bias(Numbers(index(shape.width), before));
+        const DeviceArray<float> slices(index(norm_backward_scratch(shape.rows, shape.width, 2)));
+        expect_ok(layer_norm_backward(real(),
+                                      {shape.rows, shape.width, x.data(), gain.data()},
+                                      statistics.data(),
+                                      dy.data(),
+                                      nullptr,
+                                      dx.data(),
+                                      {of_gain.data(), of_bias.data(), adds},
+                                      slices.data(),
+                                      nullptr));
+        return joined({of_gain.elements(), of_bias.elements()});
+    };
+    EXPECT_EQ(sums_on(std::numeric_limits<float>::quiet_NaN(), 0), sums_on(0, 1));
+    const DeviceArray<float> dgain(c.bias);
+    const DeviceArray<float> dbias(c.gain);
+    const DeviceArray<float> scratch(index(norm_backward_scratch(shape.rows, shape.width, 2)));
+    expect_ok(layer_norm_backward(real(),
+                                  {shape.rows, shape.width, x.data(), gain.data()},
+                                  statistics.data(),
+                                  dy.data(),
+                                  skip.data(),
+                                  x.data(),
+                                  {dgain.data(), dbias.data()},
+                                  scratch.data(),
+                                  nullptr));
+    EXPECT_TRUE(close(dgain.elements(), c.dgain, 1e-5));
+    EXPECT_TRUE(close(dbias.elements(), c.dbias, 1e-5));
+    EXPECT_TRUE(close(x.numbers(), c.dx, way().bound()));
+}
+
 class CudaRmsNorm : public KernelTest {};
 INSTANTIATE_TEST_SUITE_P(Ways, CudaRmsNorm, every_way(), ::testing::PrintToStringParamName());
 
@@ -225,6 +341,41 @@ TEST_P(CudaRmsNorm, BackwardOfTheGain) {
     }
 }
 
+TEST_P(CudaRmsNorm, BackwardOfBothInOnePass) {
+    for (const Shape& shape : backward_shapes()) {
+        SCOPED_TRACE(shape.text());
+        const RmsNormCase c = rms_norm_case(real(), shape);
+        for (const bool with_skip : {true, false}) {
+            const Numbers found = run([&] {
+                const Operand x(way(), c.x);
+                const Operand gain(way(), c.gain);
+                const Operand dy(way(), c.dy);
+                const Operand skip(way(), c.skip);
+                const DeviceArray<float> roots(c.roots);
+                const DeviceArray<float> dgain(c.before);
+                const DeviceArray<float> scratch(
+                    index(norm_backward_scratch(shape.rows, shape.width, 1)));
+                const RmsNorm norm{shape.rows, shape.width, x.data(), gain.data()};
+                expect_ok(rms_norm_backward(real(),
+                                            norm,
+                                            roots.data(),
+                                            dy.data(),
+                                            with_skip ? skip.data() : nullptr,
+                                            x.data(),
+                                            {dgain.data()},
+                                            scratch.data(),
+                                            nullptr));
+                return joined({dgain.elements(), x.numbers()});
+            });
+            const std::vector<Numbers> parts = split(found, {shape.width, shape.size()});
+            EXPECT_TRUE(close(parts[0], c.dgain, 1e-5));
+            if (with_skip || shape.width > 1) {
+                EXPECT_TRUE(close(parts[1], with_skip ? c.dx : c.dx_without_skip, way().bound()));
+            }
+        }
+    }
+}
+
 // The first micro-batch of a step writes the gradients, whatever was there.
 TEST_P(CudaRmsNorm, GradientsOfWeightsThatAreWrittenAreThoseThatAreAddedToZero) {
     for (const Shape& shape : sum_shapes()) {
@@ -265,6 +416,10 @@ TEST_P(CudaRmsNorm, GradientsOfWeightsThatAreWrittenAreThoseThatAreAddedToZero) 
 }
 
 TEST(CudaRmsNormOfNothing, DoesNothing) {
+    EXPECT_EQ(norm_backward_scratch(0, 5, 1), 0);
+    EXPECT_EQ(rms_norm_backward(
+                  Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
+              cudaSuccess);
     EXPECT_EQ(rms_norm_forward(Real::F32, {0, 5}, 1e-5F, nullptr, nullptr, nullptr), cudaSuccess);
     EXPECT_EQ(
         rms_norm_backward_input(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr),
@@ -280,6 +435,10 @@ TEST(CudaLayerNormOfNothing, DoesNothing) {
         layer_norm_backward_input(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr),
         cudaSuccess);
     EXPECT_EQ(layer_norm_scratch(0, 5), 0);
+    EXPECT_EQ(norm_backward_scratch(0, 5, 2), 0);
+    EXPECT_EQ(layer_norm_backward(
+                  Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
+              cudaSuccess);
     EXPECT_EQ(layer_norm_backward_weight(Real::F32, {0, 5}, nullptr, nullptr, {}, nullptr, nullptr),
               cudaSuccess);
 }
