@@ -506,7 +506,9 @@ void Grammar::add_exchange() {
         ->type_name("FORMAT")
         ->required();
     exporter
-        .add_option("source", export_.source, "Scenario, run folder or schedule file to convert")
+        .add_option("source",
+                    export_.source,
+                    "Scenario, schedule file, or folder of a plan or run to convert")
         ->type_name("SOURCE")
         ->required();
     exporter
@@ -570,7 +572,7 @@ void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
            "--calibrate",
            file,
            "JSON file of measured runs that correct the costs. Each run has its step time, "
-           "tokens/s or TFLOP/s, and the scenario keys whose values differ; it can have its "
+           "tokens/s or TFLOP/s, and the keys whose values differ from the scenario; optional: its "
            "peak memory")
         ->type_name("FILE");
 }
@@ -595,9 +597,9 @@ void Grammar::add_simulate() {
 }
 
 void Grammar::add_sweep() {
-    CLI::App& sweep = add_command(
-        "sweep",
-        "Predict several scenarios, with lists of settings, and compare the plans in one table");
+    CLI::App& sweep = add_command("sweep",
+                                  "Predict several scenarios, or lists of schedules, stages and "
+                                  "micro-batches, and compare the plans in one table");
     sweep
         .add_option("scenarios",
                     sweep_.scenarios,

@@ -157,8 +157,8 @@ std::string shapes_text(const AnswerParts& parts, const Console& console) {
     std::string text = "The best plan of every shape\n" +
                        ranked_table(parts.scenario, shapes.plans, console.width());
     if (shapes.plans.size() > most_ranked) {
-        text += fmt::format("  not shown: {} more; --json lists all\n",
-                            counted(shapes.plans.size() - most_ranked, "shape"));
+        text += fmt::format("  not shown: {}; --json lists all\n",
+                            counted(shapes.plans.size() - most_ranked, "more shape"));
     }
     if (const auto layers = layers_text(parts.profile)) {
         text += fmt::format("  {}\n", *layers);

@@ -208,6 +208,14 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
             counted(entry.example.shape.micro_batches, "micro-batch"),
             entry.example.choice.schedule.empty() ? "" : ", " + entry.example.choice.schedule));
     }
+    std::int64_t others = 0;
+    for (std::size_t i = most_reasons; i < result.infeasible.size(); ++i) {
+        others += result.infeasible[i].count;
+    }
+    if (others > 0) {
+        lines.push_back(
+            fmt::format("{}: other reasons; --json lists them", with_separators(others)));
+    }
     return lines;
 }
 
@@ -390,9 +398,10 @@ std::string search_text(const Scenario& scenario,
     std::string text = ranked_table(scenario, plans, console.width());
     const std::size_t shown = std::min(plans.size(), most_ranked);
     if (result.ranked.size() > shown) {
-        text += fmt::format("  not shown: {} more; --json lists {}\n",
-                            counted(result.ranked.size() - shown, "plan"),
-                            std::min(result.ranked.size(), most_in_json));
+        text +=
+            fmt::format("  not shown: {}, among them other partitions of these; --json lists {}\n",
+                        counted(result.ranked.size() - shown, "more plan"),
+                        std::min(result.ranked.size(), most_in_json));
     }
     Paragraph proof{.heading = "What is proven",
                     .lines = {proof_text(scenario, result), order_text(result)}};

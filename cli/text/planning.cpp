@@ -27,11 +27,13 @@ sim::SearchResult search_with_progress(const Scenario& scenario,
     sim::SearchOptions options{.every_cell = every_cell};
     options.progress = [&](const sim::SearchProgress& now) {
         constexpr double most = 0.99;  // the best plan is known when the search has ended
-        progress.update(std::min(now.share, most),
-                        now.best ? fmt::format("best {}, lower bound {}; Ctrl-C ends with the best",
-                                               format_duration(*now.best),
-                                               format_duration(std::min(now.bound, *now.best)))
-                                 : "nothing fits yet");
+        progress.update(
+            std::min(now.share, most),
+            now.best
+                ? fmt::format("best {}, plans left take at least {}; Ctrl-C ends with the best",
+                              format_duration(*now.best),
+                              format_duration(std::min(now.bound, *now.best)))
+                : "nothing fits yet");
         return StopSignal::received() == 0;
     };
     sim::SearchResult result = sim::search_plans(scenario, model, profile, options);

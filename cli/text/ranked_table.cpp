@@ -193,7 +193,7 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
     const auto has_pieces = [](const FoundPlan& plan) { return plan.partition.size() > 1; };
     if (heads.back().starts_with("layers") && any(has_pieces)) {
         parts.emplace_back(
-            "11+5x10: a stage of 11 layers, then five stages of 10; +...: more stages");
+            "11+5x10: a stage of 11 layers, then five stages of 10; ...: too long for this table");
     }
     if (std::ranges::find(heads, "memory") != heads.end()) {
         parts.emplace_back("memory: peak of the fullest rank");

@@ -180,8 +180,8 @@ std::string device_table(const Prediction& prediction) {
     }
     std::string text = text_table(rows);
     if (devices.size() > most_ranks_shown) {
-        text += fmt::format("  not shown: {} more; --json lists all\n",
-                            counted(devices.size() - most_ranks_shown, "rank"));
+        text += fmt::format("  not shown: {}; --json lists all\n",
+                            counted(devices.size() - most_ranks_shown, "more rank"));
     }
     text += "  stashed: the largest number of stashes that a rank holds at once\n";
     if (bytes_known) {
@@ -447,11 +447,11 @@ std::string comparison_text(const Comparison& comparison,
             "  the rows from forward to overhead are parts of the step, averaged over the ranks\n";
     }
     text += fmt::format(
-        "\n  noise: {} took {:.2f} % of the time of the quiet steps; p90/p10 of step times {:.3f}; "
-        "{} compared, "
+        "\n  noise: {} took {:.2f} % of the time of {}; p90/p10 of step times {:.3f}; {} compared, "
         "{} left out\n",
         noise.sharing_ranks > 0 ? "other ranks and programs" : "other programs",
         noise.stolen_percent,
+        noise.steps > 0 ? "the quiet steps" : "the step that is compared (none was quiet)",
         noise.p90_over_p10,
         counted(noise.steps, "quiet step"),
         noise.dropped_steps);

@@ -17,8 +17,9 @@ extern "C" const char* __asan_default_options();  // NOLINT(bugprone-reserved-id
 
 /// Where thread-local variables of modules lie it finds out by reading what comes before them,
 /// which is not what it takes it for with glibc 2.36: looking for leaks then ends with a crash.
+/// Where undefined behaviour traps (PIPETWIN_SANITIZER_TRAPS) it prints the stack.
 extern "C" const char* __asan_default_options() {  // NOLINT(bugprone-reserved-identifier)
-    return "intercept_tls_get_addr=0";
+    return "intercept_tls_get_addr=0:handle_sigill=1";
 }
 
 #endif

@@ -43,8 +43,8 @@ struct AttentionProblem {
         made.dk_stride = 2 * of.key_width();
         return made;
     }
-    /// The same matrices, of which fewer samples, and fewer keys' heads with those of their
-    /// queries, are computed at once.
+    /// A problem of the same matrices, of which fewer samples, and fewer heads of keys with those
+    /// of their queries, are computed at once.
     AttentionProblem part(int samples, int key_value_heads) const {
         AttentionProblem made = *this;
         made.shape.samples = samples;

@@ -530,10 +530,10 @@ std::string cost_source(const RunData& run) {
 }
 
 std::string says_nothing(const RunData& run) {
-    if (!run.comparison || run.comparison->noise.steps == 0) {
+    const Noise noise = run.comparison ? run.comparison->noise : Noise{};
+    if (noise.steps == 0 && noise.dropped_steps == 0) {  // nothing is known
         return "";
     }
-    const Noise& noise = run.comparison->noise;
     const std::optional<std::string> why = noise.not_measurable();
     return why ? fmt::format("{}: the errors say nothing about the prediction, as {}.",
                              noise.verdict(),

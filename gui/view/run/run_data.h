@@ -43,7 +43,7 @@ struct SideData {
 
     /// Steps of the run that something disturbed, or that warmed it up: the file does not have
     /// them.
-    int left_out() const { return noise.steps > 0 ? noise.dropped_steps : 0; }
+    int left_out() const { return noise.dropped_steps; }
 };
 
 /// The scenario, model, profile and plan of a run, from which what-ifs are made.

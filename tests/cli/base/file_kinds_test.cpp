@@ -87,7 +87,8 @@ TEST_F(WrongKinds, AreNamedWithTheCommandThatTakesThem) {
     };
     const std::vector<Wrong> all{
         {{"simulate", schedule}, "this is a schedule, expected a scenario", "pipetwin check"},
-        {{"plan", profile}, "this is a profile", "kind = \"profile\""},
+        {{"plan", profile}, "this is a profile", "pipetwin plan"},
+        {{"simulate", profile}, "this is a profile", "kind = \"profile\""},
         {{"run", config}, "this is a config.json of Hugging Face", "pipetwin import hf"},
         {{"check", profile}, "this is a profile", "--profile"},
         {{"check", trace}, "this is a trace of PyTorch's profiler", "import torch-trace"},

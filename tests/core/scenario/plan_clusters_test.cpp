@@ -297,7 +297,8 @@ TEST(PlanClusters, ReplicasCountAgainstTheDevices) {
 TEST(PlanClusters, TwoPipelinesOfOneModelHaveNoReplicas) {
     SettledScenario scenario = replicated(2, 8);
     scenario.pipeline.schedule = "chimera";
-    EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("both at once are not built yet"));
+    EXPECT_THAT(plan_error_of(scenario).text(),
+                HasSubstr("a schedule of two pipelines with the same weights does not support"));
 }
 
 /// Two devices to a rank, a byte per nanosecond between them and 1 us. Around a ring of two, n

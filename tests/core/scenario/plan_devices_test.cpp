@@ -47,8 +47,8 @@ TEST(PlanDevices, CostsOfAnotherDeviceAreRefusedNamingBoth) {
     profile.device = "v100-sxm2";
     SettledScenario scenario = partitioned({2, 3});
     EXPECT_THAT(plan_of(scenario, profile)->notes,
-                ElementsAre(AllOf(HasSubstr("the costs are for 'v100-sxm2'"),
-                                  HasSubstr("the scenario names no device"))));
+                ElementsAre(AllOf(HasSubstr("the times are those of 'v100-sxm2'"),
+                                  HasSubstr("cluster.device names no other device"))));
     scenario.cluster.device = "a100-sxm-80";
     const Error error = plan_error_of(scenario, profile);
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);

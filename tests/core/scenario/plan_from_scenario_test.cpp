@@ -425,7 +425,9 @@ TEST(ScenarioPlan, WeightsThatTwoPipelinesShareAreNotTiedBesides) {
     const Profile profile = tied_profile(model);
     const Error error = testing::error_of([&] { make_plan(scenario, model, profile); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-    EXPECT_THAT(error.text(), HasSubstr("model.tied = true, but two pipelines share the weights"));
+    EXPECT_THAT(
+        error.text(),
+        HasSubstr("model.tied = true, which a schedule of two pipelines with the same weights"));
 }
 
 TEST(ScenarioPlan, BlocksOfAGptCountTheEmbeddingFirstAndTheHeadLast) {

@@ -47,7 +47,7 @@ TEST_F(OfThreeStages, TheSlowOneIsNamedWithItsFactorAfterTwentySteps) {
     const std::vector<std::string> told = after(1, {1, 3, 1});
     ASSERT_EQ(told.size(), 1U);
     EXPECT_THAT(told[0], HasSubstr("stage 1 (rank 1)"));
-    EXPECT_THAT(told[0], HasSubstr("3.0 times what is planned"));
+    EXPECT_THAT(told[0], HasSubstr("3.0 times as long as planned"));
     EXPECT_THAT(told[0], HasSubstr("the other stages take 1.0 times"));
 }
 
