@@ -597,9 +597,9 @@ void Grammar::add_simulate() {
 }
 
 void Grammar::add_sweep() {
-    CLI::App& sweep = add_command("sweep",
-                                  "Predict several scenarios, or lists of schedules, stages and "
-                                  "micro-batches, and compare the plans in one table");
+    CLI::App& sweep = add_command(
+        "sweep",
+        "Predict lists of schedules, stages and micro-batches, or several scenarios, in one table");
     sweep
         .add_option("scenarios",
                     sweep_.scenarios,

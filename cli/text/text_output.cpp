@@ -447,11 +447,11 @@ std::string comparison_text(const Comparison& comparison,
             "  the rows from forward to overhead are parts of the step, averaged over the ranks\n";
     }
     text += fmt::format(
-        "\n  noise: {} took {:.2f} % of the time of {}; p90/p10 of step times {:.3f}; {} compared, "
+        "\n  noise: {} took {:.2f} % of the time of the compared steps; p90/p10 of step times "
+        "{:.3f}; {} compared, "
         "{} left out\n",
         noise.sharing_ranks > 0 ? "other ranks and programs" : "other programs",
         noise.stolen_percent,
-        noise.steps > 0 ? "the quiet steps" : "the step that is compared (none was quiet)",
         noise.p90_over_p10,
         counted(noise.steps, "quiet step"),
         noise.dropped_steps);

@@ -17,6 +17,7 @@
 namespace pipetwin::cli {
 namespace training_test {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 class Training : public InFolder {
@@ -269,7 +270,9 @@ TEST_F(Training, CompareReadsTheRunFolderAndItsTraces) {
     EXPECT_GT(result["interval"]["high"], result["step_ms"]["predicted"]);
     EXPECT_THAT(pipetwin({"compare", path("run")}).out,
                 AllOf(HasSubstr("error of the predicted step: "),
-                      HasSubstr("The run is too short to be compared: the errors below say"),
+                      // of so few steps, on a machine that may have others to serve
+                      AnyOf(HasSubstr("The run is too short to be compared: the errors below say"),
+                            HasSubstr("The machine was busy: the errors below say")),
                       HasSubstr("expected range of the measured step: ")));
 }
 
