@@ -10,10 +10,9 @@
 #include <variant>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cli/base/input.h"
-#include "cli/base/shell_word.h"
+#include "cli/base/option_hints.h"
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/schedule/action.h"
@@ -221,7 +220,7 @@ class FileExpectation {
         }
         expect(file, {FileKind::Scenario}, "a scenario");
     }
-    /// What `plan` takes beside a scenario needs the name of a cluster.
+    /// Refuses a model, which `plan` takes together with the name of a cluster.
     static void no_model(const std::filesystem::path& file) {
         const FileKind kind = kind_of_file(file);
         if (kind == FileKind::HfConfig || kind == FileKind::Profile) {
@@ -230,11 +229,7 @@ class FileExpectation {
                 file.string(),
                 fmt::format("this is {}, expected a scenario, or a model together with --cluster",
                             words(kind)),
-                fmt::format("name the nodes that it is to be trained on, as in pipetwin "
-                            "plan {} --cluster {}; known: {}",
-                            shell_word(file.string()),
-                            cluster_names().front(),
-                            fmt::join(cluster_names(), ", ")));
+                cluster_hint());
         }
     }
     static void profile(const std::filesystem::path& file) {

@@ -4,8 +4,10 @@
 #include <array>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/suggest.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/scenario/scenario_tables.h"
 
 namespace pipetwin::cli {
@@ -86,6 +88,16 @@ std::string hint_for_option(const std::string& command,
     }
     return near.empty() ? fmt::format("'pipetwin {} --help' lists its options", command)
                         : fmt::format("did you mean '{}'?", near);
+}
+
+std::string cluster_hint() {
+    const std::vector<std::string> known = cluster_names();
+    return known.empty() ? "name the nodes that it is to be trained on: --cluster FILE.toml"
+                         : fmt::format(
+                               "name the nodes that it is to be trained on, as in --cluster {}; "
+                               "known: {}",
+                               known.front(),
+                               fmt::join(known, ", "));
 }
 
 }  // namespace pipetwin::cli

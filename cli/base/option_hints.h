@@ -16,4 +16,7 @@ std::string hint_for_option(const std::string& command,
                             const std::string& word,
                             const std::vector<std::string_view>& known);
 
+/// What to do about a model without nodes: add --cluster, with the names that are known.
+std::string cluster_hint();
+
 }  // namespace pipetwin::cli

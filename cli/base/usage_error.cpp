@@ -164,7 +164,8 @@ std::string number_in(const std::string& written, CLI::Option& option) {
             }
         }
     }
-    const bool needs_unit = !is_written && type.starts_with("N[k|M|B|T]");  // nobody means 4 tokens
+    // A number of tokens whose unit is not known: without one it would be far too small.
+    const bool needs_unit = !is_written && type.starts_with("N[k|M|B|T]");
     return takes(option, number) && !needs_unit ? number : "";
 }
 

@@ -129,7 +129,7 @@ std::vector<std::string> unused_lines(const AnswerParts& parts, const Answer& an
         all,
         has_no_network ? ": the cluster names no network between its nodes; add one, as in --set "
                          "cluster.node_link=ethernet-25"
-                       : ", as no plan that was found uses all of them and is faster")};
+                       : "")};
 }
 
 /// What the layers of the tables are: "82 layers: the model's 40 blocks in two halves each, ...".

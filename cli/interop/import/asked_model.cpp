@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/base/option_hints.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/import/importers.h"
 #include "core/base/error.h"
@@ -269,10 +270,7 @@ AskedModel asked_model(const ModelQuestion& question) {
                     "plan",
                     fmt::format("'{}' is a model, not a scenario, and --cluster is missing",
                                 question.model.string()),
-                    fmt::format("name the nodes that it is to be trained on, as in --cluster {}; "
-                                "known: {}",
-                                cluster_names().front(),
-                                fmt::join(cluster_names(), ", ")));
+                    cluster_hint());
     }
     if (!question.cluster.ends_with(".toml")) {
         find_cluster(question.cluster, "--cluster");  // not at a line of our own text

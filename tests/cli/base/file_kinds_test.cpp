@@ -87,7 +87,7 @@ TEST_F(WrongKinds, AreNamedWithTheCommandThatTakesThem) {
     };
     const std::vector<Wrong> all{
         {{"simulate", schedule}, "this is a schedule, expected a scenario", "pipetwin check"},
-        {{"plan", profile}, "this is a profile", "pipetwin plan"},
+        {{"plan", profile}, "this is a profile", "--cluster 8x-"},
         {{"simulate", profile}, "this is a profile", "kind = \"profile\""},
         {{"run", config}, "this is a config.json of Hugging Face", "pipetwin import hf"},
         {{"check", profile}, "this is a profile", "--profile"},

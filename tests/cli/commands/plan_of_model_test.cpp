@@ -70,6 +70,27 @@ TEST_F(PlanOfModel, AnswersInTheUnitsOfABill) {
     EXPECT_LT(answer["model_flops_utilisation"], 0.8);
 }
 
+/// Devices on two nodes without a network between them are in no plan together.
+TEST_F(PlanOfModel, WarnsOfNodesThatItLeavesUnused) {
+    const std::vector<std::string> asked{"plan",
+                                         "gpt2-124m",
+                                         "--cluster",
+                                         "8x-rtx-4090",
+                                         "--sequence",
+                                         "1024",
+                                         "--batch-tokens",
+                                         "64k",
+                                         "--set",
+                                         "pipeline.chunks=1",
+                                         "--quiet",
+                                         "--nodes"};
+    EXPECT_THAT(pipetwin(joined(asked, {"2"})).out,
+                AllOf(HasSubstr("warning: 8 of the 16 devices are used: the cluster names no "
+                                "network between its nodes"),
+                      HasSubstr("cluster.node_link=ethernet-25")));
+    EXPECT_THAT(pipetwin(joined(asked, {"1"})).out, Not(HasSubstr("devices are used")));
+}
+
 TEST_F(PlanOfModel, KnowsTheBestOfEveryShape) {
     const Outcome outcome = pipetwin(question({"--json"}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;

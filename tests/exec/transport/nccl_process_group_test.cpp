@@ -287,7 +287,8 @@ TEST(NcclProcessGroup, SendsBetweenAnyTwoInOrder) {
     });
 }
 
-/// Of a pipeline each process knows the first process and its neighbours, however many there are.
+/// A process of a pipeline exchanges messages with the first process and with its neighbours, so
+/// the number of its ids does not grow with the number of processes.
 TEST(NcclProcessGroup, MakesIdsForLinksAlone) {
     for (const int count : {4, 12}) {
         Net net;

@@ -464,8 +464,8 @@ TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
     }
 }
 
-// The emulated GPU does nothing before somebody waits for it. A list of calls becomes a graph when
-// it is complete: where the GPU has work then, it was made while the action before was under way.
+// The emulated GPU begins its work when a host thread waits for it, and a complete list of calls is
+// captured as a graph. So a list was made ahead if the GPU still has work while it is captured.
 TEST_F(CudaExecutor, MakesTheListOfAnActionWhileTheGpuComputesTheOneBefore) {
     const Model model = test::small_gpt_with(0.25, true);
     const auto captures_at_work = [&](Shape shape, const LayerTimer& layer_done) {
