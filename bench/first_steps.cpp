@@ -72,22 +72,30 @@ std::string safetensors_type(exec::DType type) {
     }
 }
 
+/// A tensor of a parameter under the name that it gets.
+struct NamedTensor {
+    std::string name;
+    const exec::Parameter* parameter;
+    const exec::Tensor* tensor;
+};
+
 void write_tensors(const fs::path& path,
                    exec::Executor& executor,
-                   const std::vector<std::pair<std::string, const exec::Tensor*>>& tensors) {
+                   const std::vector<NamedTensor>& tensors) {
     SafetensorsHeader header;
-    for (const auto& [name, tensor] : tensors) {
+    for (const auto& [name, parameter, tensor] : tensors) {
+        const exec::PaddedMatrix matrix = parameter->matrix();
         header.tensors.push_back({.name = name,
                                   .dtype = safetensors_type(tensor->dtype()),
-                                  .shape = {tensor->rows(), tensor->columns()}});
+                                  .shape = {matrix.rows, matrix.columns}});
     }
     place_tensors(header);
     std::ofstream file(path, std::ios::binary);
     file << print_safetensors_header(header);
-    const auto read = executor.reader();
-    for (const auto& [name, tensor] : tensors) {
-        std::vector<std::byte> bytes(as_index(tensor->bytes().count));
-        read(*tensor, bytes);
+    const exec::TrainedParameters trained = executor.trained();
+    std::vector<std::byte> bytes;
+    for (const auto& [name, parameter, tensor] : tensors) {
+        trained.read_numbers(*parameter, *tensor, bytes);
         file.write(reinterpret_cast<const char*>(bytes.data()),
                    static_cast<std::streamsize>(bytes.size()));
     }
@@ -95,18 +103,18 @@ void write_tensors(const fs::path& path,
 
 /// Weights and running statistics, and the gradients of the last step.
 void write_model(const fs::path& path, exec::Executor& executor, bool with_gradients) {
-    std::vector<std::pair<std::string, const exec::Tensor*>> tensors;
+    std::vector<NamedTensor> tensors;
     for (const exec::Parameter* const parameter : executor.parameters()) {
-        tensors.emplace_back(parameter->name, &parameter->value);
+        tensors.push_back({parameter->name, parameter, &parameter->value});
         if (with_gradients) {
-            tensors.emplace_back(parameter->name + ".gradient", &parameter->gradient);
+            tensors.push_back({parameter->name + ".gradient", parameter, &parameter->gradient});
         }
         if (!parameter->master.empty()) {
-            tensors.emplace_back(parameter->name + ".master", &parameter->master);
+            tensors.push_back({parameter->name + ".master", parameter, &parameter->master});
         }
     }
     for (const exec::Parameter* const state : executor.state()) {
-        tensors.emplace_back(state->name, &state->value);
+        tensors.push_back({state->name, state, &state->value});
     }
     write_tensors(path, executor, tensors);
 }

@@ -225,13 +225,13 @@ class Bench {
         const auto bytes = static_cast<double>(logits.bytes().count);
         line("cross-entropy forward",
              seconds([&] {
-                 kernels_.cross_entropy_forward(logits, targets, 0, log_sums, {.loss = &sum});
+                 kernels_.cross_entropy_forward(logits, targets, {}, log_sums, {.loss = &sum});
              }),
              0,
              bytes);
         line("cross-entropy backward",
              seconds([&] {
-                 kernels_.cross_entropy_backward(logits, targets, log_sums, 0, 1e-3, gradient);
+                 kernels_.cross_entropy_backward(logits, targets, log_sums, {}, 1e-3, gradient);
              }),
              0,
              2 * bytes);

@@ -15,8 +15,10 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// The bytes of a layer for each micro-batch of its samples.
+/// The bytes of a layer, and for each micro-batch of its samples.
 void count_bytes(const Layer& layer, const exec::NumberFormat& format, LayerCost& cost) {
+    cost.parameter_bytes =
+        Bytes{layer.parameter_count * static_cast<std::int64_t>(exec::size_of(format.real))};
     for (LayerSample& sample : cost.samples) {
         const exec::LayerBytes bytes = exec::layer_bytes(layer, sample.micro_batch_size, format);
         sample.input = bytes.input;
@@ -51,9 +53,12 @@ Profile estimated_costs(const Scenario& scenario, const Model& model, const std:
     Profile profile = estimated_times(model, found, options);
     const exec::NumberFormat format =
         exec::number_format(scenario.training.precision, Backend::Cuda);
+    const Model kept = exec::model_on(Backend::Cuda, model);
     for (int layer = 0; layer < model.layer_count(); ++layer) {
-        count_bytes(model.layer(layer), format, profile.layers[as_index(layer)]);
+        count_bytes(kept.layer(layer), format, profile.layers[as_index(layer)]);
     }
+    profile.tied_bytes =
+        Bytes{kept.tied_count() * static_cast<std::int64_t>(exec::size_of(format.real))};
     check_profile(profile, "estimated costs");
     return profile;
 }

@@ -38,13 +38,17 @@ void take_costs(const LayerCost& cost, ModelUnit& unit) {
     unit.operations = cost.operations;
 }
 
-void take_layer(const Layer& layer, const exec::NumberFormat& format, ModelUnit& unit) {
+/// `kept`: the layer as the backend keeps it.
+void take_layer(const Layer& layer,
+                const Layer& kept,
+                const exec::NumberFormat& format,
+                ModelUnit& unit) {
     unit.type = std::string(to_string(layer.spec.type));
     if (layer.output.width > 0) {
         unit.output = layer.output;
     }
     unit.parameters = layer.parameter_count;
-    const exec::LayerBytes bytes = exec::layer_bytes(layer, 1, format);
+    const exec::LayerBytes bytes = exec::layer_bytes(kept, 1, format);
     unit.output_bytes = bytes.output;
     unit.saved_bytes = bytes.saved;
     unit.operations = forward_operations(layer);
@@ -152,6 +156,7 @@ ModelUnits model_units(const Scenario& scenario, const Model& model, const Profi
     }
     const exec::NumberFormat format =
         exec::number_format(scenario.training.precision, scenario.cluster.backend);
+    const Model kept = exec::model_on(scenario.cluster.backend, model);
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         ModelUnit& unit = units.units.emplace_back();
         unit.name = model.layer(layer).spec.name;
@@ -159,7 +164,7 @@ ModelUnits model_units(const Scenario& scenario, const Model& model, const Profi
             unit.inputs.push_back(model.layer(input).spec.name);
         }
         if (has_layers) {
-            take_layer(model.layer(layer), format, unit);
+            take_layer(model.layer(layer), kept.layer(layer), format, unit);
         } else if (profile != nullptr) {
             take_costs(profile->layers.at(as_index(layer)), unit);
         }

@@ -213,7 +213,39 @@ std::int64_t Model::tied_count() const {
     return first.type != LayerType::Embedding || layer_count() < 2
                ? 0
                : tied_count_of(layer(layer_count() - 1).spec,
-                               {.positions = first.vocabulary, .width = first.outputs});
+                               {.positions = first.vocabulary + first.vocabulary_padding,
+                                .width = first.outputs});
+}
+
+Model Model::with_padded_vocabulary(const std::function<int(int vocabulary)>& padding_of) const {
+    Model padded = *this;
+    Layer& first = padded.layers_.front();
+    Layer& last = padded.layers_.back();
+    const std::size_t count = last.spec.inner.size();
+    if (first.spec.type != LayerType::Embedding || last.spec.type != LayerType::Sequence ||
+        count < 2 || last.inputs.size() != 1 || has_branches(last.spec)) {
+        return padded;
+    }
+    LayerSpec& logits = last.spec.inner[count - 2];
+    LayerSpec& loss = last.spec.inner[count - 1];
+    // A dropout draws by the places of numbers in a row, which are to be those of the vocabulary.
+    if (logits.type != LayerType::Linear || loss.type != LayerType::CrossEntropy ||
+        logits.outputs != first.spec.vocabulary || logits.dropout > 0) {
+        return padded;
+    }
+    LayerSpec before = last.spec;
+    before.inner.resize(count - 2);
+    const int width =
+        before.inner.empty() ? last.input.width : output_shape(before, last.input).width;
+    const int padding = padding_of(logits.outputs);
+    logits.vocabulary_padding = padding;
+    loss.vocabulary_padding = padding;
+    last.parameter_count += std::int64_t{padding} * (width + (logits.bias ? 1 : 0));
+    if (logits.tied) {
+        first.spec.vocabulary_padding = padding;
+        first.parameter_count += std::int64_t{padding} * first.spec.outputs;
+    }
+    return padded;
 }
 
 bool Model::is_executable() const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -110,6 +111,9 @@ struct LayerSpec {
     int positions = 0;  ///< Positions: how many are
     /// Linear: w is the token table of the model's embedding, transposed. Embedding: there is one.
     bool tied = false;
+    /// Tied Embedding, Linear, CrossEntropy: rows of the token table, outputs or columns that
+    /// belong to no token (Model::with_padded_vocabulary). No user writes them.
+    int vocabulary_padding = 0;
     /// Dropout, ChannelDropout, DropPath; also of the output of Embedding, Linear, Attention: the
     /// p.
     double dropout = 0;
@@ -254,6 +258,13 @@ class Model {
 
     /// False if any layer is `Opaque`.
     bool is_executable() const;
+
+    /// The model for a device whose products are slow with its vocabulary: the head has
+    /// `padding_of(vocabulary)` more columns of logits, which belong to no token, and as many more
+    /// columns of weights or, where these are tied, rows of the token table; parameter counts
+    /// include them. Only a last layer that ends with a linear layer over the embedding's
+    /// vocabulary and a cross-entropy is such a head; any other model is returned as it is.
+    Model with_padded_vocabulary(const std::function<int(int vocabulary)>& padding_of) const;
 
   private:
     /// `inputs[layer]`: the indices of the layers that it reads, as written.

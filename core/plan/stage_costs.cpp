@@ -393,6 +393,9 @@ Bytes tied_bytes(const Model& model, const Profile& profile) {
     if (tied == 0) {
         return {};
     }
+    if (profile.tied_bytes > Bytes{}) {
+        return profile.tied_bytes;  // a device may have padded the table
+    }
     // The first layer has the table, whose numbers all have the same size.
     return Bytes{profile.layers.front().parameter_bytes.count / model.layer(0).parameter_count *
                  tied};

@@ -61,16 +61,17 @@ PIPETWIN_SIMD_TARGETS LossCounts cross_entropy_forward(const CrossEntropyOperand
                                                        Computed<T>* log_sums) {
     using C = Computed<T>;
     const std::size_t width = o.width;
+    const std::size_t columns = width + o.padding;
     LossCounts found;
     for (std::size_t r = 0; r < o.n; ++r) {
         if (o.targets[r] < 0) {
             log_sums[r] = std::numeric_limits<float>::max();  // a softmax of 0
             continue;
         }
-        const T* const row = o.x + r * width;
+        const T* const row = o.x + r * columns;
         const C largest = largest_of(row, width);
         const C exponentials =
-            sum_of_exponentials(row, width, largest, r + 1 < o.n ? row + width : row);
+            sum_of_exponentials(row, width, largest, r + 1 < o.n ? row + columns : row);
         const double log_sum =
             static_cast<double>(largest) + std::log(static_cast<double>(exponentials));
         log_sums[r] = static_cast<C>(log_sum);
@@ -95,8 +96,9 @@ PIPETWIN_SIMD_TARGETS void cross_entropy_backward(const CrossEntropyOperands<T>&
     const C certain = static_cast<C>(o.scale * (1 - o.smoothing));
     const C shared = static_cast<C>(o.scale * o.smoothing / static_cast<double>(width));
     for (std::size_t r = 0; r < o.n; ++r) {
-        const T* const x = o.x + r * width;
-        T* const row = dx + r * width;
+        const T* const x = o.x + r * (width + o.padding);
+        T* const row = dx + r * (width + o.padding);
+        std::fill_n(row + width, o.padding, stored<T>(C{0}));
         if (o.targets[r] < 0) {
             std::fill_n(row, width, stored<T>(C{0}));
             continue;

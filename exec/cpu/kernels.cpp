@@ -424,16 +424,17 @@ class CpuKernels final : public Kernels {
 
     void cross_entropy_forward(ConstView x,
                                ConstView targets,
-                               double smoothing,
+                               const ClassColumns& columns,
                                View log_sums,
                                const LossSums& sums) const override {
         with_type(x.dtype, [&](auto zero) {
             using T = decltype(zero);
             const CrossEntropyOperands<T> o{.n = count(x.rows),
-                                            .width = count(x.columns),
+                                            .width = count(x.columns - columns.padding),
+                                            .padding = count(columns.padding),
                                             .x = x.as<T>(),
                                             .targets = targets.as<std::int32_t>(),
-                                            .smoothing = smoothing};
+                                            .smoothing = columns.smoothing};
             tell(exec::cross_entropy_forward(o, sums.right != nullptr, log_sums.as<Computed<T>>()),
                  sums);
         });
@@ -442,17 +443,18 @@ class CpuKernels final : public Kernels {
     void cross_entropy_backward(ConstView x,
                                 ConstView targets,
                                 ConstView log_sums,
-                                double smoothing,
+                                const ClassColumns& columns,
                                 double scale,
                                 View dx) const override {
         with_type(x.dtype, [&](auto zero) {
             using T = decltype(zero);
             const CrossEntropyOperands<T> o{.n = count(x.rows),
-                                            .width = count(x.columns),
+                                            .width = count(x.columns - columns.padding),
+                                            .padding = count(columns.padding),
                                             .x = x.as<T>(),
                                             .targets = targets.as<std::int32_t>(),
                                             .log_sums = log_sums.as<Computed<T>>(),
-                                            .smoothing = smoothing,
+                                            .smoothing = columns.smoothing,
                                             .scale = scale};
             exec::cross_entropy_backward(o, dx.as<T>());
         });

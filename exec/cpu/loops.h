@@ -157,7 +157,8 @@ struct LossCounts {
 template <class T>
 struct CrossEntropyOperands {
     std::size_t n = 0;
-    std::size_t width = 0;
+    std::size_t width = 0;    ///< classes
+    std::size_t padding = 0;  ///< columns behind them
     const T* x = nullptr;
     const std::int32_t* targets = nullptr;
     const Computed<T>* log_sums = nullptr;
@@ -169,7 +170,8 @@ template <class T>
 LossCounts cross_entropy_forward(const CrossEntropyOperands<T>& o,
                                  bool counts,
                                  Computed<T>* log_sums);
-/// dx = scale (softmax(x) - (1 - smoothing) at the target - smoothing / width); dx may be x itself.
+/// dx = scale (softmax(x) - (1 - smoothing) at the target - smoothing / width), 0 in the padding;
+/// dx may be x itself.
 template <class T>
 void cross_entropy_backward(const CrossEntropyOperands<T>& o, T* dx);
 /// The sum of max(x, 0) - x target + log(1 + exp(-|x|)), and the rows whose sign is right.

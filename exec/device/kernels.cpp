@@ -69,13 +69,13 @@ void Kernels::rms_norm_backward(ConstView x,
 }
 
 void Kernels::cross_entropy_with_gradient(ConstView targets,
-                                          double smoothing,
+                                          const ClassColumns& columns,
                                           double scale,
                                           View log_sums,
                                           const LossSums& sums,
                                           View x) const {
-    cross_entropy_forward(x, targets, smoothing, log_sums, sums);
-    cross_entropy_backward(x, targets, log_sums, smoothing, scale, x);
+    cross_entropy_forward(x, targets, columns, log_sums, sums);
+    cross_entropy_backward(x, targets, log_sums, columns, scale, x);
 }
 
 const ColumnKernels& Kernels::columns() const {

@@ -117,6 +117,12 @@ struct LossSums {
     double* right = nullptr;  ///< the number of rows whose largest number is the target's
 };
 
+/// What a cross-entropy makes of the columns of its logits.
+struct ClassColumns {
+    double smoothing = 0;      ///< share of the target that all classes divide among them
+    std::int64_t padding = 0;  ///< columns behind those of the classes; no class
+};
+
 /// The numbers of a micro-batch's matrix that dropout drops: a function of the key, the sample's
 /// place in the mini-batch and the number's place in the sample, and so of no partition. Numbers 2k
 /// and 2k + 1 of sample s share the bits `RandomStream::with_key(key).of(s).bits(k)`, low half
@@ -362,27 +368,27 @@ class Kernels {
                                     View dtokens,
                                     View dplaces) const = 0;
 
-    /// With l = log(sum exp x) of a row, s the label smoothing and m the mean of the row:
-    /// *sums.loss = the sum over the rows of l - (1 - s) x[target] - s m, in double. A row is right
-    /// where its first largest number is the target's. targets (n, 1) int32; log_sums (n, 1) = l. A
-    /// row whose target is -1 has no part in the sums.
+    /// With l = log(sum exp x) of a row, s the label smoothing and m the mean of the row, all over
+    /// the columns of classes: *sums.loss = the sum over the rows of l - (1 - s) x[target] - s m,
+    /// in double. A row is right where its first largest number is the target's. targets (n, 1)
+    /// int32; log_sums (n, 1) = l. A row whose target is -1 has no part in the sums.
     virtual void cross_entropy_forward(ConstView x,
                                        ConstView targets,
-                                       double smoothing,
+                                       const ClassColumns& columns,
                                        View log_sums,
                                        const LossSums& sums) const = 0;
-    /// dx = scale (softmax(x) - (1 - smoothing) at the target - smoothing / columns), 0 where the
-    /// target is -1; dx may be x itself.
+    /// dx = scale (softmax(x) - (1 - smoothing) at the target - smoothing / classes), 0 where the
+    /// target is -1 and in the columns of padding; dx may be x itself.
     virtual void cross_entropy_backward(ConstView x,
                                         ConstView targets,
                                         ConstView log_sums,
-                                        double smoothing,
+                                        const ClassColumns& columns,
                                         double scale,
                                         View dx) const = 0;
     /// `cross_entropy_forward`, and then `cross_entropy_backward` in the place of x: the same bits.
     /// A device may do both in one pass.
     virtual void cross_entropy_with_gradient(ConstView targets,
-                                             double smoothing,
+                                             const ClassColumns& columns,
                                              double scale,
                                              View log_sums,
                                              const LossSums& sums,

@@ -206,13 +206,13 @@ class NullKernels final : public Kernels {
                             View /*dplaces*/) const override {}
     void cross_entropy_forward(ConstView /*x*/,
                                ConstView /*targets*/,
-                               double /*smoothing*/,
+                               const ClassColumns& /*columns*/,
                                View /*log_sums*/,
                                const LossSums& /*sums*/) const override {}
     void cross_entropy_backward(ConstView /*x*/,
                                 ConstView /*targets*/,
                                 ConstView /*log_sums*/,
-                                double /*smoothing*/,
+                                const ClassColumns& /*columns*/,
                                 double /*scale*/,
                                 View /*dx*/) const override {}
     void binary_cross_entropy_forward(ConstView /*x*/,

@@ -1,6 +1,7 @@
 #include "exec/executor/backend.h"
 
 #include <array>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -40,6 +41,7 @@ constexpr BackendTraits cuda_traits{
     .replicas_share_process = false,
     .has_fp64 = false,
     .softmax = SoftmaxKept::LogSums,
+    .pads_vocabulary = true,
     .measured_on = Backend::Cuda,
     .make_device =
         [](const Plan& plan, int rank, const ExecutorOptions& options) {
@@ -102,6 +104,26 @@ NumberFormat number_format(Precision precision, Backend backend) {
     }
     format.softmax = traits(backend).softmax;
     return format;
+}
+
+// cuBLASLt's kernels for tensor cores read rows 16 bytes at a time, which are 8 numbers of bf16: a
+// row of 50257 begins anywhere. Their tiles are 64 columns wide or a multiple of it.
+int vocabulary_padding(int vocabulary) {
+    constexpr int tile = 64;
+    constexpr int load = 8;
+    constexpr int largest = std::numeric_limits<int>::max() - tile;
+    const auto up_to = [vocabulary](int multiple) {
+        return (multiple - vocabulary % multiple) % multiple;
+    };
+    if (vocabulary > largest) {
+        return 0;
+    }
+    return up_to(tile) <= vocabulary / 8 ? up_to(tile) : up_to(load);
+}
+
+Model model_on(Backend backend, const Model& model) {
+    return traits(backend).pads_vocabulary ? model.with_padded_vocabulary(vocabulary_padding)
+                                           : model;
 }
 
 }  // namespace pipetwin::exec

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/device/device.h"
@@ -42,6 +43,8 @@ struct BackendTraits {
     /// It computes in fp64, too, and not in fp32 and bf16 alone.
     bool has_fp64 = true;
     SoftmaxKept softmax = SoftmaxKept::Probabilities;
+    /// Its products are slow where the vocabulary of a head is no multiple of a few numbers.
+    bool pads_vocabulary = false;
 
     /// Where the costs of its plans are measured: itself, or what it emulates them with.
     Backend measured_on = Backend::Cpu;
@@ -73,5 +76,13 @@ std::string backends_where(bool BackendTraits::*trait);
 
 /// The format of a precision on a backend.
 NumberFormat number_format(Precision precision, Backend backend);
+
+/// Columns that a GPU adds to the logits of a vocabulary, so that the products of the head are
+/// fast: up to a multiple of 64, or of 8 where that would be more than an eighth of the vocabulary.
+int vocabulary_padding(int vocabulary);
+
+/// The model as a backend keeps and computes it. What a user sees, and what is in files, is without
+/// the padding.
+Model model_on(Backend backend, const Model& model);
 
 }  // namespace pipetwin::exec

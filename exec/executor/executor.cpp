@@ -138,8 +138,9 @@ Executor::Impl::Impl(Plan plan_to_walk,
     const Worker::Settings settings{.options = &options,
                                     .cores = own_core ? cores : std::vector<int>{}};
     std::vector<std::unique_ptr<Device>> devices = make_devices(plan, here, options);
+    const Model on_backend = model_on(options.backend, model);
     for (const int rank : here) {
-        add_worker(rank, std::move(devices[as_index(rank)]), settings);
+        add_worker(rank, on_backend, std::move(devices[as_index(rank)]), settings);
     }
     connect_memories();
     connect_twins();
@@ -175,11 +176,12 @@ void Executor::Impl::end_remote() {
 }
 
 void Executor::Impl::add_worker(int rank,
+                                const Model& on_backend,
                                 std::unique_ptr<Device> device,
                                 const Worker::Settings& settings) {
     try {
         workers[as_index(rank)] =
-            std::make_unique<Worker>(plan, model, rank, edges, std::move(device), settings);
+            std::make_unique<Worker>(plan, on_backend, rank, edges, std::move(device), settings);
     } catch (const Error& error) {
         throw error.at(fmt::format("rank {}, setting up its stages", rank));
     }

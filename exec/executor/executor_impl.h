@@ -32,7 +32,11 @@ struct Executor::Impl {
     ~Impl();
 
     /// Makes the worker of a rank. Throws Error, with the rank in its place.
-    void add_worker(int rank, std::unique_ptr<Device> device, const Worker::Settings& settings);
+    /// `on_backend`: the model as the devices keep it.
+    void add_worker(int rank,
+                    const Model& on_backend,
+                    std::unique_ptr<Device> device,
+                    const Worker::Settings& settings);
     /// Whether this process has the stage's rank.
     bool is_here(int stage) const {
         const int rank = plan->schedule.rank_of_stage[as_index(stage)];

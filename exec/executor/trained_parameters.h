@@ -14,8 +14,19 @@ namespace pipetwin::exec {
 /// bytes get to the host and back.
 struct TrainedParameters {
     std::vector<std::vector<Parameter*>> pieces;
+    /// All bytes of a tensor, padding included.
     std::function<void(const Tensor& from, std::span<std::byte> to)> read;
     std::function<void(std::span<const std::byte> from, Tensor& to)> write;
+
+    /// The numbers of a parameter's tensor that the model has, as they are in files: `read` without
+    /// the padding.
+    void read_numbers(const Parameter& parameter,
+                      const Tensor& part,
+                      std::vector<std::byte>& bytes) const;
+    /// `write` of such numbers; the padding gets zeros.
+    void write_numbers(std::span<const std::byte> bytes,
+                       const Parameter& parameter,
+                       Tensor& part) const;
 };
 
 /// What training changes of a parameter, and a checkpoint keeps.

@@ -34,7 +34,7 @@ Tensor load_targets(const LayerCall& call, const SampleShape& input, int classes
 }
 
 /// Leaves the logits that are wanted on the host.
-void hand_out_logits(const LayerCall& call, const SampleShape& input, ConstView x) {
+void hand_out_logits(const LayerCall& call, const SampleShape& input, int classes, ConstView x) {
     if (call.data->logits == nullptr) {
         return;
     }
@@ -49,7 +49,7 @@ void hand_out_logits(const LayerCall& call, const SampleShape& input, ConstView 
                                  as_index(row * x.columns) * size_of(x.dtype),
                              x.dtype,
                              1,
-                             x.columns));
+                             classes));
         std::ranges::copy(logits,
                           wanted.values.subspan(of_batch * logits.size(), logits.size()).begin());
     }
@@ -69,15 +69,19 @@ void add_skip(const LayerCall& call, ConstView skip, View dx) {
 
 }  // namespace
 
-CrossEntropy::CrossEntropy(const SampleShape& input, double label_smoothing, NumberFormat format)
-    : ExecutableLayer(input, after_loss, format), label_smoothing_(label_smoothing) {}
+CrossEntropy::CrossEntropy(const SampleShape& input,
+                           const ClassColumns& columns,
+                           NumberFormat format)
+    : ExecutableLayer(input, after_loss, format),
+      columns_(columns),
+      classes_(input.width - static_cast<int>(columns.padding)) {}
 
 Bytes CrossEntropy::kept_bytes(int samples) const {
     return target_bytes(rows(samples)) + exact_bytes(rows(samples), 1);
 }
 
 void CrossEntropy::begin(LayerCall& call, Kept& kept) const {
-    Tensor targets = load_targets(call, input(), input().width, no_target);
+    Tensor targets = load_targets(call, input(), classes_, no_target);
     kept.tensors.push_back(std::move(targets));
     kept.tensors.push_back(
         call.arena.allocate(format().exact(), rows(call.samples), 1, MemoryKind::Stash));
@@ -91,17 +95,17 @@ void CrossEntropy::forward(
     begin(call, kept);
     call.kernels.cross_entropy_forward(x,
                                        kept.tensors[0],
-                                       label_smoothing_,
+                                       columns_,
                                        kept.tensors[1],
                                        {.loss = call.loss_sum, .right = call.right_sum});
-    hand_out_logits(call, input(), x);
+    hand_out_logits(call, input(), classes_, x);
 }
 
 // as above, and in the place of x: dx = 1 / (N T) (exp(x - l) - (1 - s) at c - s / classes)
 void CrossEntropy::forward_with_gradient(LayerCall& call, View x, Kept& kept) {
     begin(call, kept);
     call.kernels.cross_entropy_with_gradient(kept.tensors[0],
-                                             label_smoothing_,
+                                             columns_,
                                              kept.row_weight,
                                              kept.tensors[1],
                                              {.loss = call.loss_sum, .right = call.right_sum},
@@ -113,7 +117,7 @@ void CrossEntropy::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView /*dy*/, ConstView skip, View dx) {
     if (!dx.empty()) {
         call.kernels.cross_entropy_backward(
-            x, kept.tensors[0], kept.tensors[1], label_smoothing_, kept.row_weight, dx);
+            x, kept.tensors[0], kept.tensors[1], columns_, kept.row_weight, dx);
     }
     add_skip(call, skip, dx);
 }
@@ -139,7 +143,7 @@ void CrossEntropyOfTwo::join(LayerCall& call,
     const auto sum_up = [&](ConstView logits, const LossSums& sums) {
         Tensor log_sums = call.arena.allocate(format().exact(), logits.rows, 1, MemoryKind::Stash);
         call.kernels.cross_entropy_forward(
-            logits, classes, options_.label_smoothing, log_sums, sums);
+            logits, classes, {.smoothing = options_.label_smoothing}, log_sums, sums);
         kept.tensors.push_back(std::move(log_sums));
     };
     sum_up(x[0], {.loss = call.loss_sum, .right = call.right_sum});
@@ -165,7 +169,7 @@ void CrossEntropyOfTwo::join_backward_input(LayerCall& call,
                 x[input],
                 kept.tensors[0],
                 kept.tensors[1 + input],
-                options_.label_smoothing,
+                {.smoothing = options_.label_smoothing},
                 input == 0 ? scale : options_.auxiliary_weight * scale,
                 dx[input].dx);
         }

@@ -17,12 +17,14 @@ namespace pipetwin::exec {
 /// A position whose target is -1 has no part in the loss, and its dx is 0. N T is then the number
 /// of positions of the mini-batch, over all replicas, that have a target.
 ///
+/// The columns of padding are no classes: nothing above sees them, and their dx is 0.
+///
 /// So micro-batches of any size add up to the mean over the mini-batch, and gradients are plain
 /// sums. Keeps its input, the targets (int32) and l. The loss is summed in double; it is not part
 /// of y, which is empty.
 class CrossEntropy final : public ExecutableLayer {
   public:
-    CrossEntropy(const SampleShape& input, double label_smoothing, NumberFormat format);
+    CrossEntropy(const SampleShape& input, const ClassColumns& columns, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
     Bytes unread_bytes(int samples) const override { return kept_bytes(samples); }
@@ -39,7 +41,8 @@ class CrossEntropy final : public ExecutableLayer {
     /// Puts the targets and room for l into `kept`, and says what a row weighs.
     void begin(LayerCall& call, Kept& kept) const;
 
-    double label_smoothing_;
+    ClassColumns columns_;
+    int classes_;
 };
 
 /// The loss of two outputs that stand for the same classes: those of the model, and auxiliary ones

@@ -40,7 +40,13 @@ void Embedding::create_parameters(ParameterMaker& maker,
     dropout_.create(maker);
     const int width = output().width;
     const Uses uses = spec_.tied ? Uses::Two : Uses::One;
-    tokens_ = maker.make(path + ".tokens", spec_.vocabulary, width, Role::Table, 1, uses);
+    tokens_ = maker.make(path + ".tokens",
+                         spec_.vocabulary,
+                         width,
+                         Role::Table,
+                         1,
+                         uses,
+                         {.rows = spec_.vocabulary_padding});
     if (spec_.source_table) {
         source_tokens_ = maker.make(path + ".source_tokens", spec_.vocabulary, width, Role::Table);
     }

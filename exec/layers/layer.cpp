@@ -24,10 +24,7 @@ constexpr std::int64_t small_piece = std::int64_t{1} << 14U;
 ParameterMaker::ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings)
     : arena_(arena), kernels_(kernels), settings_(settings) {}
 
-Parameter ParameterMaker::allocate(const std::string& name,
-                                   std::int64_t rows,
-                                   std::int64_t columns,
-                                   Uses uses) {
+Parameter ParameterMaker::allocate(const std::string& name, const PaddedMatrix& shape, Uses uses) {
     const NumberFormat& format = settings_.format;
     const auto zeros = [&](DType type, std::int64_t height, std::int64_t width, MemoryKind kind) {
         Tensor tensor = arena_.allocate(type, height, width, kind);
@@ -37,12 +34,14 @@ Parameter ParameterMaker::allocate(const std::string& name,
         return tensor;
     };
     const auto tensor_of = [&](DType type, MemoryKind kind) {
-        return zeros(type, rows, columns, kind);
+        return zeros(
+            type, shape.rows + shape.padding.rows, shape.columns + shape.padding.columns, kind);
     };
     Parameter parameter;
     parameter.name = name;
+    parameter.padding = shape.padding;
     if (settings_.share != nullptr) {
-        parameter.share = settings_.share->next(rows * columns);
+        parameter.share = settings_.share->next(shape.kept_size());
     }
     const auto state = [&] {
         if (!parameter.share) {
@@ -99,7 +98,14 @@ void ParameterMaker::draw(Parameter& parameter, const Drawing& drawing) const {
     in_small_pieces_of(whole.size, [&](const ElementRange& piece) {
         std::array<Number, small_piece> memory;
         const std::span<Number> numbers(memory.data(), as_index(piece.size));
-        draw(drawing, static_cast<std::uint64_t>(piece.begin), numbers);
+        if (drawing.shape.padding != MatrixPadding{}) {
+            std::ranges::fill(numbers, Number{0});
+        }
+        drawing.shape.for_each_run(piece, [&](const ElementRange& run, std::int64_t first) {
+            draw(drawing,
+                 static_cast<std::uint64_t>(first),
+                 numbers.subspan(as_index(run.begin - piece.begin), as_index(run.size)));
+        });
         kernels_.upload(std::span<const Number>(numbers), part_of(View(parameter.value), piece));
         const ElementRange kept = common(piece, own);
         for (Tensor* const copy : {&parameter.master, &parameter.average}) {
@@ -120,11 +126,8 @@ void ParameterMaker::draw(Parameter& parameter,
     if (!settings_.draws) {
         return;
     }
-    const Drawing drawing{.stream = stream,
-                          .role = role,
-                          .inputs = inputs,
-                          .rows = parameter.value.rows(),
-                          .columns = parameter.value.columns()};
+    const Drawing drawing{
+        .stream = stream, .role = role, .inputs = inputs, .shape = parameter.matrix()};
     if (settings_.format.exact() == DType::F64) {
         draw<double>(parameter, drawing);
     } else {
@@ -144,8 +147,10 @@ Parameter ParameterMaker::make(const std::string& name,
                                std::int64_t columns,
                                Role role,
                                int inputs,
-                               Uses uses) {
-    Parameter parameter = allocate(name, rows, columns, uses);
+                               Uses uses,
+                               const MatrixPadding& padding) {
+    Parameter parameter =
+        allocate(name, {.rows = rows, .columns = columns, .padding = padding}, uses);
     parameter.is_weight =
         role == Role::Weight || role == Role::ResidualWeight || role == Role::HeWeight;
     draw(parameter,
@@ -158,8 +163,8 @@ Parameter ParameterMaker::make(const std::string& name,
 }
 
 // The table is the first parameter of the model's first unit.
-Parameter ParameterMaker::make_copy_of_table(std::int64_t rows, std::int64_t columns) {
-    Parameter parameter = allocate(settings_.table_name, rows, columns, Uses::Two);
+Parameter ParameterMaker::make_copy_of_table(const PaddedMatrix& shape) {
+    Parameter parameter = allocate(settings_.table_name, shape, Uses::Two);
     parameter.is_copy = true;
     draw(parameter, RandomStream(settings_.seed).of(0).of(0), Role::Table, 1);
     return parameter;
@@ -218,7 +223,8 @@ void ParameterMaker::draw(const Drawing& drawing,
     };
     const auto uniform = [&] {
         const double limit = std::sqrt(
-            transformer ? 6 / static_cast<double>(drawing.rows + drawing.columns) : drawing.inputs);
+            transformer ? 6 / static_cast<double>(drawing.shape.rows + drawing.shape.columns)
+                        : drawing.inputs);
         for (Number& each : numbers) {
             const double number = 2 * stream.uniform(first++) - 1;
             each = static_cast<Number>(transformer ? number * limit : number / limit);
@@ -232,7 +238,7 @@ void ParameterMaker::draw(const Drawing& drawing,
         case Role::Bias:
             return gpt || transformer ? all(0) : uniform();
         case Role::Table:
-            return normal(transformer ? 1 / std::sqrt(static_cast<double>(drawing.columns))
+            return normal(transformer ? 1 / std::sqrt(static_cast<double>(drawing.shape.columns))
                                       : gpt_deviation);
         case Role::HeWeight:
             return normal(std::sqrt(2.0 / drawing.inputs));

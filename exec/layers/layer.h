@@ -142,19 +142,20 @@ class ParameterMaker {
     enum class Uses { One, Two };
     /// Makes the unit's next parameter. `inputs`: number of inputs over which the values of one
     /// output are summed. Where a parameter is used in two places of the model, there is room for
-    /// two gradients of it.
+    /// two gradients of it. Its tensors have the padding, too; its numbers are those without.
     Parameter make(const std::string& name,
                    std::int64_t rows,
                    std::int64_t columns,
                    Role role,
                    int inputs = 1,
-                   Uses uses = Uses::One);
+                   Uses uses = Uses::One,
+                   const MatrixPadding& padding = {});
 
     /// The model's token table, if this stage has it; else null.
     Parameter* table() const { return settings_.table; }
     /// Makes a copy of the token table, with the same name and values, for a stage that does not
     /// have the table.
-    Parameter make_copy_of_table(std::int64_t rows, std::int64_t columns);
+    Parameter make_copy_of_table(const PaddedMatrix& shape);
 
     /// Makes one row of a layer's state (`ExecutableLayer::state`), all `initial`: a parameter that
     /// has a value alone, whatever its optimizer and its replica.
@@ -170,7 +171,7 @@ class ParameterMaker {
     RandomStream dropout_stream();
 
   private:
-    Parameter allocate(const std::string& name, std::int64_t rows, std::int64_t columns, Uses uses);
+    Parameter allocate(const std::string& name, const PaddedMatrix& shape, Uses uses);
     void in_pieces_of(std::int64_t size,
                       const std::function<void(const ElementRange&)>& work) const;
     void in_small_pieces_of(std::int64_t size,
@@ -181,12 +182,11 @@ class ParameterMaker {
         RandomStream stream;
         Role role;
         int inputs;
-        std::int64_t rows;
-        std::int64_t columns;
+        PaddedMatrix shape;
     };
     template <class Number>
     void draw(Parameter& parameter, const Drawing& drawing) const;
-    /// Fills in the numbers of the elements from `first` on.
+    /// Fills in the numbers of the elements from `first` on, which have no padding.
     template <class Number>
     void draw(const Drawing& drawing, std::uint64_t first, std::span<Number> numbers) const;
 

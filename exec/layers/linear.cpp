@@ -12,9 +12,10 @@ SampleShape of_width(SampleShape shape, int width) {
 }  // namespace
 
 Linear::Linear(const SampleShape& input, const LinearOptions& options, NumberFormat format)
-    : ExecutableLayer(input, of_width(input, options.outputs), format),
+    : ExecutableLayer(input, of_width(input, options.outputs + options.padding), format),
       has_bias_(options.bias),
       tied_(options.tied),
+      padding_(options.padding),
       dropout_(options.dropout) {}
 
 Bytes Linear::workspace_bytes(int samples) const {
@@ -24,20 +25,27 @@ Bytes Linear::workspace_bytes(int samples) const {
 void Linear::create_parameters(ParameterMaker& maker, const std::string& path, bool ends_residual) {
     using Role = ParameterMaker::Role;
     dropout_.create(maker);
+    const int outputs = output().width - padding_;
     if (tied_) {
         table_ = maker.table();
         if (table_ == nullptr) {
-            weight_ = maker.make_copy_of_table(output().width, input().width);
+            weight_ = maker.make_copy_of_table(
+                {.rows = outputs, .columns = input().width, .padding = {.rows = padding_}});
         }
         return;
     }
+    using Uses = ParameterMaker::Uses;
+    const MatrixPadding padding{.columns = padding_};
     weight_ = maker.make(path + ".weight",
                          input().width,
-                         output().width,
+                         outputs,
                          ends_residual ? Role::ResidualWeight : Role::Weight,
-                         input().width);
+                         input().width,
+                         Uses::One,
+                         padding);
     if (has_bias_) {
-        bias_ = maker.make(path + ".bias", 1, output().width, Role::Bias, input().width);
+        bias_ =
+            maker.make(path + ".bias", 1, outputs, Role::Bias, input().width, Uses::One, padding);
     }
 }
 

@@ -9,6 +9,7 @@ namespace pipetwin::exec {
 struct LinearOptions {
     int outputs = 0;
     bool bias = true;
+    int padding = 0;    ///< outputs behind them that are always 0; no dropout then
     bool tied = false;  ///< w is the token table, transposed; no bias
     double dropout = 0;
 };
@@ -71,6 +72,7 @@ class Linear final : public ExecutableLayer {
 
     bool has_bias_;
     bool tied_;
+    int padding_;
     OutputDropout dropout_;
     Parameter weight_;
     Parameter bias_;

@@ -95,6 +95,7 @@ constexpr std::array layer_makers{
                    return std::make_unique<Linear>(input,
                                                    LinearOptions{.outputs = spec.outputs,
                                                                  .bias = spec.bias,
+                                                                 .padding = spec.vocabulary_padding,
                                                                  .tied = spec.tied,
                                                                  .dropout = spec.dropout},
                                                    format);
@@ -121,7 +122,11 @@ constexpr std::array layer_makers{
                }},
     LayerMaker{LayerType::CrossEntropy,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
-                   return std::make_unique<CrossEntropy>(input, spec.label_smoothing, format);
+                   return std::make_unique<CrossEntropy>(
+                       input,
+                       ClassColumns{.smoothing = spec.label_smoothing,
+                                    .padding = spec.vocabulary_padding},
+                       format);
                }},
     LayerMaker{LayerType::BinaryCrossEntropy,
                [](const LayerSpec&, const SampleShape& input, NumberFormat format) -> Made {

@@ -91,6 +91,16 @@ struct Parameter {
     bool is_weight = false;  ///< of a product or convolution: no norm's, no bias and no embedding
     /// The part of the value that this replica updates; none: all of it.
     std::optional<ElementRange> share{};
+    /// Rows and columns of every tensor that neither the model nor a file has. Gradients there are
+    /// 0, so weights stay 0.
+    MatrixPadding padding{};
+
+    /// The value without its padding.
+    PaddedMatrix matrix() const {
+        return {.rows = value.rows() - padding.rows,
+                .columns = value.columns() - padding.columns,
+                .padding = padding};
+    }
 
     /// The sum to which the next micro-batch gives its term of the gradient.
     GradientSum next_gradient() { return {gradient, std::exchange(has_gradient, true)}; }

@@ -93,12 +93,13 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
     profile.precision = std::string(to_string(options.precision));
     profile.tool_version = PIPETWIN_VERSION;
     profile.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+    const Model kept = model_on(options.backend, model);  // bytes are of what is kept
     for (int index = 0; index < model.layer_count(); ++index) {
-        const Layer& layer = model.layer(index);
+        const Layer& layer = kept.layer(index);
         LayerCost& cost = profile.layers.emplace_back();
         cost.name = layer.spec.name;
         cost.kind = std::string(to_string(layer.spec.type));
-        cost.parameter_count = layer.parameter_count;
+        cost.parameter_count = model.layer(index).parameter_count;
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
         cost.running_bytes = running_bytes(layer, format);
         for (const int size : sizes) {
@@ -117,7 +118,7 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
                                     .spread = 0});
         }
     }
-    profile.tied_bytes = Bytes{model.tied_count() * width};
+    profile.tied_bytes = Bytes{kept.tied_count() * width};
     profile.layers.back().parameter_count -= model.tied_count();
     profile.links.push_back({.between = "ranks"});
     return profile;

@@ -48,6 +48,7 @@ class WholeModel {
         Parameter& parameter = stand_ins_[stage].emplace_back();
         parameter.name = shape.name;
         parameter.is_copy = shape.is_copy;
+        parameter.padding = shape.padding;
         for (std::size_t part = 0; part < trained_parts.size(); ++part) {
             for (int replica = 0; replica < plan_->replicas; ++replica) {
                 const TensorPlace place{.replica = replica,
@@ -141,6 +142,7 @@ StageShapes stage_shapes(Executor& executor) {
             shape.is_copy = parameter->is_copy;
             shape.rows = parameter->value.rows();
             shape.columns = parameter->value.columns();
+            shape.padding = parameter->padding;
             shape.share = parameter->share;
             for (std::size_t part = 0; part < trained_parts.size(); ++part) {
                 const Tensor& tensor = parameter->*trained_parts.at(part);
@@ -157,6 +159,7 @@ void put(ByteWriter& message, const StageShapes& shapes) {
         message.put(stage).put(parameters.size());
         for (const ParameterShape& shape : parameters) {
             message.put_text(shape.name).put(shape.is_copy).put(shape.rows).put(shape.columns);
+            message.put(shape.padding);
             message.put(shape.share.has_value()).put(shape.share.value_or(ElementRange{}));
             message.put(shape.parts);
         }
@@ -173,6 +176,7 @@ StageShapes get_stage_shapes(ByteReader& message) {
             shape.is_copy = message.get<bool>();
             shape.rows = message.get<std::int64_t>();
             shape.columns = message.get<std::int64_t>();
+            shape.padding = message.get<MatrixPadding>();
             const bool has_share = message.get<bool>();
             const auto share = message.get<ElementRange>();
             if (has_share) {

@@ -34,8 +34,9 @@ struct ParameterShape {
     };
     std::string name;
     bool is_copy = false;
-    std::int64_t rows = 0;
+    std::int64_t rows = 0;  ///< padding included
     std::int64_t columns = 0;
+    MatrixPadding padding{};
     std::optional<ElementRange> share{};  ///< as Parameter
     std::array<Part, trained_parts.size()> parts{};
 };

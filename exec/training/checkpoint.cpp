@@ -43,22 +43,28 @@ std::string_view safetensors_type(DType type) {
     throw InternalError("a type of elements");
 }
 
-/// A tensor under the name that it has in a file.
+/// A tensor of a parameter under the name that it has in a file.
 struct NamedTensor {
     std::string name;
+    const Parameter* parameter;
     Tensor* tensor;
 };
 
-void add(std::vector<NamedTensor>& list, std::string name, Tensor& tensor) {
+void add(std::vector<NamedTensor>& list,
+         std::string_view suffix,
+         Parameter& parameter,
+         Tensor& tensor) {
     if (!tensor.empty()) {
-        list.push_back({.name = std::move(name), .tensor = &tensor});
+        list.push_back({.name = fmt::format("{}{}", parameter.name, suffix),
+                        .parameter = &parameter,
+                        .tensor = &tensor});
     }
 }
 
 std::vector<NamedTensor> weights_of(const std::vector<Parameter*>& parameters) {
     std::vector<NamedTensor> list;
     for (Parameter* const parameter : parameters) {
-        add(list, parameter->name, parameter->value);
+        add(list, "", *parameter, parameter->value);
     }
     return list;
 }
@@ -66,18 +72,19 @@ std::vector<NamedTensor> weights_of(const std::vector<Parameter*>& parameters) {
 std::vector<NamedTensor> optimizer_state_of(const std::vector<Parameter*>& parameters) {
     std::vector<NamedTensor> list;
     for (Parameter* const parameter : parameters) {
-        add(list, parameter->name + ".master", parameter->master);
-        add(list, parameter->name + ".first", parameter->first);
-        add(list, parameter->name + ".second", parameter->second);
-        add(list, parameter->name + ".average", parameter->average);
+        add(list, ".master", *parameter, parameter->master);
+        add(list, ".first", *parameter, parameter->first);
+        add(list, ".second", *parameter, parameter->second);
+        add(list, ".average", *parameter, parameter->average);
     }
     return list;
 }
 
 SafetensorsEntry entry_of(const NamedTensor& named) {
+    const PaddedMatrix matrix = named.parameter->matrix();
     return {.name = named.name,
             .dtype = std::string(safetensors_type(named.tensor->dtype())),
-            .shape = {named.tensor->rows(), named.tensor->columns()}};
+            .shape = {matrix.rows, matrix.columns}};
 }
 
 CheckpointFile write_tensors(const fs::path& folder,
@@ -94,12 +101,11 @@ CheckpointFile write_tensors(const fs::path& folder,
     file.write(begin);
     std::vector<std::byte> bytes;
     for (const NamedTensor& named : tensors) {
-        bytes.resize(as_index(named.tensor->bytes().count));
-        parameters.read(*named.tensor, bytes);
+        parameters.read_numbers(*named.parameter, *named.tensor, bytes);
         file.write(bytes);
         ContentHash hash;
         hash.add(bytes);
-        written.bytes += named.tensor->bytes().count;
+        written.bytes += std::ssize(bytes);
         written.tensors.push_back({.name = named.name, .hash = hash.digits()});
     }
     file.finish();
@@ -310,7 +316,7 @@ std::optional<Checkpoints::Loaded> Checkpoints::load(const TrainedParameters& pa
         expect_same_tensors(*stored, wanted, folder);
         for (const NamedTensor& named : wanted) {
             stored->read(named.name, bytes);
-            parameters.write(bytes, *named.tensor);
+            parameters.write_numbers(bytes, *named.parameter, *named.tensor);
         }
         return Loaded{.about = stored->manifest(), .folder = folder, .damaged = std::move(damaged)};
     }

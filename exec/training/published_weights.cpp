@@ -144,18 +144,18 @@ void write_parameter(const std::vector<T>& exact,
                      const TrainedParameters& parameters) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(exact));
     if (parameter.value.dtype() == dtype_of<T>) {
-        parameters.write(bytes, parameter.value);
+        parameters.write_numbers(bytes, parameter, parameter.value);
     } else {
         PIPETWIN_EXPECT(parameter.value.dtype() == DType::BF16, "a value is exact, or half of it");
         std::vector<BFloat16> rounded(exact.size());
         std::ranges::transform(exact, rounded.begin(), [](T number) {
             return stored<BFloat16>(static_cast<float>(number));
         });
-        parameters.write(std::as_bytes(std::span(rounded)), parameter.value);
+        parameters.write_numbers(std::as_bytes(std::span(rounded)), parameter, parameter.value);
     }
     for (Tensor* const copy : {&parameter.master, &parameter.average}) {
         if (!copy->empty()) {
-            parameters.write(bytes, *copy);
+            parameters.write_numbers(bytes, parameter, *copy);
         }
     }
 }
@@ -178,9 +178,9 @@ void PublishedWeights::load(const TrainedParameters& parameters) const {
     for (std::size_t i = 0; i < match_.names.parameters.size(); ++i) {
         const HfParameter& named = match_.names.parameters[i];
         Parameter& parameter = *by_name.at(named.name);
-        PIPETWIN_EXPECT(
-            parameter.value.rows() == named.rows && parameter.value.columns() == named.columns,
-            "a parameter has the shape that its tensors make");
+        const PaddedMatrix matrix = parameter.matrix();
+        PIPETWIN_EXPECT(matrix.rows == named.rows && matrix.columns == named.columns,
+                        "a parameter has the shape that its tensors make");
         if (parameter.value.dtype() == DType::F64) {
             write_parameter(ParameterNumbers<double>(folder_, named).read(match_.sources[i]),
                             parameter,

@@ -208,7 +208,7 @@ struct GraphReference::Impl {
         exec::cpu_kernels().cross_entropy_backward(pass.values[step.operands.back()],
                                                    kept[0],
                                                    kept[1],
-                                                   step.spec.label_smoothing,
+                                                   {.smoothing = step.spec.label_smoothing},
                                                    step.spec.auxiliary_weight * pass.loss_scale,
                                                    dx);
     }

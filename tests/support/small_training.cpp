@@ -249,12 +249,14 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
     profile.source = CostSource::Estimated;
     profile.precision = std::string(pipetwin::to_string(shape.precision));
     profile.links = {times.link};
+    const Model kept = exec::model_on(shape.backend, model);
+    profile.tied_bytes = Bytes{kept.tied_count() * width};
     for (int index = 0; index < model.layer_count(); ++index) {
-        const Layer& layer = model.layer(index);
+        const Layer& layer = kept.layer(index);
         LayerCost& cost = profile.layers.emplace_back();
         cost.name = layer.spec.name;
         cost.kind = std::string(pipetwin::to_string(layer.spec.type));
-        cost.parameter_count = layer.parameter_count;
+        cost.parameter_count = model.layer(index).parameter_count;
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
         cost.running_bytes = exec::running_bytes(layer, format);
         for (const int size : std::set<int>(sizes.begin(), sizes.end())) {

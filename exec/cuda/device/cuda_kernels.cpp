@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "exec/cuda/device/real_of.h"
@@ -149,8 +150,18 @@ Embedding embedding_of(const exec::EmbeddingRows& rows, ConstView ids, std::int6
             .scale = rows.scale};
 }
 
-CrossEntropy loss_of(ConstView x, ConstView targets) {
-    return {.rows = x.rows, .width = x.columns, .x = x.data, .targets = targets.as<std::int32_t>()};
+CrossEntropy loss_of(ConstView x, ConstView targets, const exec::ClassColumns& columns) {
+    return {.rows = x.rows,
+            .width = x.columns - columns.padding,
+            .x = x.data,
+            .targets = targets.as<std::int32_t>(),
+            .padding = columns.padding};
+}
+
+/// Padding has no gradient and no state: its 0 / (0 + epsilon) is to be 0 also where the epsilon
+/// is. To the root of any number but 0 the smallest one adds nothing.
+float epsilon_of(double epsilon) {
+    return std::max(static_cast<float>(epsilon), std::numeric_limits<float>::min());
 }
 
 UpdateTensor tensor_of(const exec::UpdateView& p) {
@@ -762,14 +773,14 @@ LossSums CudaKernels::loss_sums(std::int64_t rows, const exec::LossSums& sums) c
 
 void CudaKernels::cross_entropy_forward(ConstView x,
                                         ConstView targets,
-                                        double smoothing,
+                                        const exec::ClassColumns& columns,
                                         View log_sums,
                                         const exec::LossSums& sums) const {
     lane_.list().add("cross_entropy_forward",
                      cuda::cross_entropy_forward,
                      real_of(x.dtype),
-                     loss_of(x, targets),
-                     static_cast<float>(smoothing),
+                     loss_of(x, targets, columns),
+                     static_cast<float>(columns.smoothing),
                      log_sums.as<float>(),
                      loss_sums(x.rows, sums));
 }
@@ -778,20 +789,20 @@ void CudaKernels::cross_entropy_forward(ConstView x,
 void CudaKernels::cross_entropy_backward(ConstView x,
                                          ConstView targets,
                                          ConstView log_sums,
-                                         double smoothing,
+                                         const exec::ClassColumns& columns,
                                          double scale,
                                          View dx) const {
     lane_.list().add("cross_entropy_backward",
                      cuda::cross_entropy_backward,
                      real_of(x.dtype),
-                     loss_of(x, targets),
+                     loss_of(x, targets, columns),
                      log_sums.as<float>(),
-                     static_cast<float>(smoothing),
+                     static_cast<float>(columns.smoothing),
                      LossGradient{.scale = to_device(static_cast<float>(scale)), .dx = dx.data});
 }
 
 void CudaKernels::cross_entropy_with_gradient(ConstView targets,
-                                              double smoothing,
+                                              const exec::ClassColumns& columns,
                                               double scale,
                                               View log_sums,
                                               const exec::LossSums& sums,
@@ -803,8 +814,8 @@ void CudaKernels::cross_entropy_with_gradient(ConstView targets,
     lane_.list().add("cross_entropy_with_gradient",
                      cuda::cross_entropy_with_gradient,
                      real_of(x.dtype),
-                     loss_of(x, targets),
-                     static_cast<float>(smoothing),
+                     loss_of(x, targets, columns),
+                     static_cast<float>(columns.smoothing),
                      log_sums.as<float>(),
                      LossSums{.loss = sums.loss, .right = sums.right, .scratch = all},
                      LossGradient{.scale = factor, .dx = x.data});
@@ -889,7 +900,7 @@ void CudaKernels::rmsprop(std::span<const exec::UpdateView> parameters,
            {.rate = static_cast<float>(rate),
             .keep_first = static_cast<float>(decay),
             .take_first = static_cast<float>(1 - decay),
-            .epsilon = static_cast<float>(epsilon),
+            .epsilon = epsilon_of(epsilon),
             .gradient_scale = static_cast<float>(gradient.scale),
             .weight_decay = static_cast<float>(gradient.weight_decay)});
 }
@@ -903,7 +914,7 @@ void CudaKernels::rmsprop_momentum(std::span<const exec::UpdateView> parameters,
             .keep_first = static_cast<float>(factors.decay),
             .take_first = static_cast<float>(1 - factors.decay),
             .keep_second = static_cast<float>(factors.momentum),
-            .epsilon = static_cast<float>(factors.epsilon),
+            .epsilon = epsilon_of(factors.epsilon),
             .gradient_scale = static_cast<float>(gradient.scale),
             .weight_decay = static_cast<float>(gradient.weight_decay)});
 }
@@ -917,7 +928,7 @@ void CudaKernels::adam(std::span<const exec::UpdateView> parameters,
             .take_first = static_cast<float>(1 - factors.beta1),
             .keep_second = static_cast<float>(factors.beta2),
             .take_second = static_cast<float>(1 - factors.beta2),
-            .epsilon = static_cast<float>(factors.epsilon),
+            .epsilon = epsilon_of(factors.epsilon),
             .root_scale = static_cast<float>(factors.root_scale),
             .decay_factor = static_cast<float>(factors.decay_factor),
             .gradient_scale = static_cast<float>(factors.gradient_scale),

@@ -161,17 +161,17 @@ class CudaKernels final : public exec::Kernels {
 
     void cross_entropy_forward(exec::ConstView x,
                                exec::ConstView targets,
-                               double smoothing,
+                               const exec::ClassColumns& columns,
                                exec::View log_sums,
                                const exec::LossSums& sums) const override;
     void cross_entropy_backward(exec::ConstView x,
                                 exec::ConstView targets,
                                 exec::ConstView log_sums,
-                                double smoothing,
+                                const exec::ClassColumns& columns,
                                 double scale,
                                 exec::View dx) const override;
     void cross_entropy_with_gradient(exec::ConstView targets,
-                                     double smoothing,
+                                     const exec::ClassColumns& columns,
                                      double scale,
                                      exec::View log_sums,
                                      const exec::LossSums& sums,

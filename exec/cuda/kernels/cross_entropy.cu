@@ -112,18 +112,25 @@ __device__ __forceinline__ void for_each_of_row(const Cut& cut,
     }
 }
 
-/// dx of a row, whose numbers from `begin` on `load` and `load_all` give, one or a pack of them.
+/// The columns of a matrix of logits.
+struct LogitColumns {
+    std::int64_t width;  ///< of a row's numbers
+    std::int64_t step;   ///< from one row to the next: behind a row's numbers may be padding
+};
+
+/// dx of a row, whose numbers from `begin` on `load` and `load_all` give, one or a pack of them; 0
+/// in the padding.
 template <int threads, Loads loads, class T, class Load, class LoadAll>
 __device__ __forceinline__ void store_gradient(const RowGradient& gradient,
                                                const Cut& cut,
-                                               std::int64_t width,
+                                               const LogitColumns& columns,
                                                T* dx,
                                                const Load& load,
                                                const LoadAll& load_all) {
     constexpr int pack = pack_size<T>;
     for_each_of_row<threads, pack, loads>(
         cut,
-        width,
+        columns.width,
         [&](std::int64_t j) { dx[j] = gradient.of(load(j), j); },
         [&](std::int64_t begin) {
             Pack<T> values = load_all(begin);
@@ -133,6 +140,10 @@ __device__ __forceinline__ void store_gradient(const RowGradient& gradient,
             }
             store_pack(dx + begin, values);
         });
+    const auto thread = static_cast<std::int64_t>(threadIdx.x % threads);
+    for (std::int64_t j = columns.width + thread; j < columns.step; j += threads) {
+        dx[j] = from_float<T>(0.0F);
+    }
 }
 
 /// The block of a kernel that gives it a long row each. As many threads share a row, whether it has
@@ -147,7 +158,7 @@ constexpr int block_of = threads == warp_lanes ? row_block : threads;
 template <class T>
 struct Forward {
     std::int64_t rows;
-    std::int64_t width;
+    LogitColumns columns;
     const T* x;
     const std::int32_t* targets;
     float* log_sums;
@@ -184,10 +195,10 @@ details_of(const Forward<T>& o, const T* x, std::int32_t target, float of_target
     RowDetails details{0, false};
     if (o.smoothing > 0) {
         double sum = 0;
-        for (std::int64_t j = thread; j < o.width; j += threads) {
+        for (std::int64_t j = thread; j < o.columns.width; j += threads) {
             sum += static_cast<double>(to_float(x[j]));
         }
-        details.mean = group_sum<threads>(sum) / static_cast<double>(o.width);
+        details.mean = group_sum<threads>(sum) / static_cast<double>(o.columns.width);
     }
     if (o.row_rights != nullptr && of_target == largest) {  // for all threads of the row
         float equal_before = 0;
@@ -227,8 +238,8 @@ __global__ void __launch_bounds__(block_of<threads>, block_of<threads> == long_r
     }
     const bool is_first = threadIdx.x % threads == 0;
     const std::int32_t target = o.targets[row];
-    const T* const x = o.x + row * o.width;
-    const Cut cut = cut_row(x, o.width, o.in_packs);
+    const T* const x = o.x + row * o.columns.step;
+    const Cut cut = cut_row(x, o.columns.width, o.in_packs);
     if (target < 0) {  // for all threads of the row
         if (is_first) {
             o.log_sums[row] = FLT_MAX;
@@ -242,8 +253,8 @@ __global__ void __launch_bounds__(block_of<threads>, block_of<threads> == long_r
             store_gradient<threads, Loads::One>(
                 none,
                 cut,
-                o.width,
-                o.gradient.dx + row * o.width,
+                o.columns,
+                o.gradient.dx + row * o.columns.step,
                 [](std::int64_t) { return from_float<T>(0.0F); },
                 [](std::int64_t) { return Pack<T>{}; });
         }
@@ -258,7 +269,7 @@ __global__ void __launch_bounds__(block_of<threads>, block_of<threads> == long_r
     Exponentials own;
     for_each_of_row<threads, pack, Loads::Four>(
         cut,
-        o.width,
+        o.columns.width,
         [&](std::int64_t j) {
             const T value = x[j];
             if constexpr (with == WithGradient::KeepsRow) {
@@ -302,8 +313,8 @@ __global__ void __launch_bounds__(block_of<threads>, block_of<threads> == long_r
         store_gradient<threads, Loads::One>(
             gradient,
             cut,
-            o.width,
-            o.gradient.dx + row * o.width,
+            o.columns,
+            o.gradient.dx + row * o.columns.step,
             [=](std::int64_t j) { return from[j]; },
             [=](std::int64_t begin) { return load_pack(from + begin); });
     }
@@ -328,7 +339,7 @@ __global__ void __launch_bounds__(sum_block)
 template <class T>
 struct Backward {
     std::int64_t rows;
-    std::int64_t width;
+    LogitColumns columns;
     const T* x;
     const std::int32_t* targets;
     const float* log_sums;
@@ -342,12 +353,12 @@ __global__ void __launch_bounds__(row_block) backward_kernel(Backward<T> o) {
     if (row >= o.rows) {
         return;
     }
-    const T* const x = o.x + row * o.width;
+    const T* const x = o.x + row * o.columns.step;
     store_gradient<threads, Loads::Four>(
         RowGradient(o.gradient, o.targets[row], o.log_sums[row]),
-        cut_row(x, o.width, o.in_packs),
-        o.width,
-        o.gradient.dx + row * o.width,
+        cut_row(x, o.columns.width, o.in_packs),
+        o.columns,
+        o.gradient.dx + row * o.columns.step,
         [=](std::int64_t j) { return x[j]; },
         [=](std::int64_t begin) { return load_pack(x + begin); });
 }
@@ -456,7 +467,7 @@ cudaError_t launch_forward(const Forward<T>& o, std::int64_t shared_bytes, cudaS
 /// Rows of this width, and where `gradient` has a place, theirs.
 template <class T>
 cudaError_t forward_rows(const Forward<T>& o, cudaStream_t stream) {
-    const bool is_short = o.width <= short_row;
+    const bool is_short = o.columns.width <= short_row;
     if (o.gradient.dx == nullptr) {
         return is_short ? launch_forward<T, warp_lanes, WithGradient::No>(o, 0, stream)
                         : launch_forward<T, long_row_block, WithGradient::No>(o, 0, stream);
@@ -469,7 +480,7 @@ cudaError_t forward_rows(const Forward<T>& o, cudaStream_t stream) {
     if (error != cudaSuccess) {
         return error;
     }
-    const std::int64_t wanted = kept_row_bytes<T>(o.width);
+    const std::int64_t wanted = kept_row_bytes<T>(o.columns.width);
     return wanted <= most
                ? launch_forward<T, long_row_block, WithGradient::KeepsRow>(o, wanted, stream)
                : launch_forward<T, long_row_block, WithGradient::ReadsAgain>(o, 0, stream);
@@ -487,7 +498,7 @@ cudaError_t forward(Real real,
         const cudaError_t error = with_real(real, [=](auto zero) {
             using T = decltype(zero);
             const Forward<T> o{loss.rows,
-                               loss.width,
+                               {loss.width, loss.width + loss.padding},
                                static_cast<const T*>(loss.x),
                                loss.targets,
                                log_sums,
@@ -539,7 +550,7 @@ cudaError_t cross_entropy_backward(Real real,
         using T = decltype(zero);
         constexpr int threads = decltype(count)::value;
         const Backward<T> o{loss.rows,
-                            loss.width,
+                            {loss.width, loss.width + loss.padding},
                             static_cast<const T*>(loss.x),
                             loss.targets,
                             log_sums,

@@ -289,10 +289,12 @@ cudaError_t embedding_backward(Real real,
 /// Operands that both functions of a cross-entropy share.
 struct CrossEntropy {
     std::int64_t rows = 0;
-    std::int64_t width = 0;
+    std::int64_t width = 0;  ///< classes
     const void* x = nullptr;
     /// (rows), each in [0, width), or -1: the row has no part in the loss.
     const std::int32_t* targets = nullptr;
+    /// Columns of x behind those of the classes, which no sum sees and whose gradient is 0.
+    std::int64_t padding = 0;
 };
 
 /// Where a loss goes, and how many rows have the target's class. The device writes both sums: they

@@ -88,6 +88,60 @@ TEST(GptModel, ATiedHeadIsTheTableTurnedRoundAndHasGpt2SmallsNumberOfParametersB
     EXPECT_EQ(gpt_model(small_gpt).tied_count(), 0);
 }
 
+TEST(PaddedVocabulary, IsInTheHeadAndInATableThatIsTiedToIt) {
+    const auto to_16 = [](int vocabulary) { return 16 - vocabulary % 16; };
+    for (const bool tied : {false, true}) {
+        const Model model = gpt_model({.layers = 2,
+                                       .d_model = 8,
+                                       .heads = 2,
+                                       .context = 6,
+                                       .vocabulary = 11,
+                                       .feed_forward = 16,
+                                       .tied = tied});
+        const Model padded = model.with_padded_vocabulary(to_16);
+        const std::int64_t more = 5 * 8;
+        EXPECT_EQ(padded.layer(0).parameter_count,
+                  model.layer(0).parameter_count + (tied ? more : 0));
+        EXPECT_EQ(padded.layer(5).parameter_count, model.layer(5).parameter_count + more);
+        EXPECT_EQ(parameters_of(padded) - padded.tied_count(),
+                  parameters_of(model) - model.tied_count() + more);
+        EXPECT_EQ(padded.layer(0).spec.vocabulary, 11);
+        EXPECT_EQ(padded.layer(0).spec.vocabulary_padding, tied ? 5 : 0);
+        EXPECT_EQ(padded.layer(5).spec.inner[0].vocabulary_padding, 0);
+        EXPECT_EQ(padded.layer(5).spec.inner[1].vocabulary_padding, 5);
+        EXPECT_EQ(padded.layer(5).spec.inner[2].vocabulary_padding, 5);
+    }
+}
+
+TEST(PaddedVocabulary, CountsTheBiasOfAHead) {
+    const auto model_of = [](LayerSpec logits) {
+        return Model::chain(
+            {.token_ids = true, .positions = 4},
+            {{.name = "embedding", .type = LayerType::Embedding, .outputs = 8, .vocabulary = 11},
+             {.name = "head",
+              .type = LayerType::Sequence,
+              .inner = {{.name = "wide", .type = LayerType::Linear, .outputs = 20},
+                        std::move(logits),
+                        {.name = "loss", .type = LayerType::CrossEntropy}}}});
+    };
+    const auto five = [](int) { return 5; };
+    const LayerSpec logits{.name = "logits", .type = LayerType::Linear, .outputs = 11};
+    EXPECT_EQ(model_of(logits).with_padded_vocabulary(five).layer(1).parameter_count,
+              8 * 20 + 20 + (20 + 1) * 16);
+    // Classes that are no tokens, and a dropout, whose numbers have places in a row.
+    LayerSpec other = logits;
+    other.outputs = 12;
+    LayerSpec dropping = logits;
+    dropping.dropout = 0.5;
+    for (const Model& model : {model_of(other), model_of(dropping), mlp_model({4, 11})}) {
+        const Model same = model.with_padded_vocabulary(five);
+        for (int layer = 0; layer < model.layer_count(); ++layer) {
+            EXPECT_EQ(same.layer(layer).spec, model.layer(layer).spec);
+            EXPECT_EQ(same.layer(layer).parameter_count, model.layer(layer).parameter_count);
+        }
+    }
+}
+
 TEST(GptModel, DropsBehindTheEmbeddingAndAtTheEndOfBothHalvesOfABlock) {
     GptSizes sizes = small_gpt;
     sizes.dropout = 0.1;

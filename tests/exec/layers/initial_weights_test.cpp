@@ -169,6 +169,43 @@ TEST(InitialWeights, AreThoseOfEarlierVersions) {
     }
 }
 
+/// A device may keep more rows or columns than the model has: with zeros, and all others as they
+/// are.
+TEST(InitialWeights, AreTheSameWithPadding) {
+    for (const MatrixPadding& padding : {MatrixPadding{.rows = 47},
+                                         MatrixPadding{.columns = 61},
+                                         MatrixPadding{.rows = 2, .columns = 3}}) {
+        for (const Role role : {Role::Weight, Role::Table, Role::Bias}) {
+            for (const DType type : {DType::F64, DType::BF16}) {
+                Arena arena;
+                const auto made = [&](const MatrixPadding& with) {
+                    ParameterMaker maker(
+                        arena, cpu_kernels(), {.averages_weights = true, .format = type});
+                    return maker.make(
+                        "weight", rows, columns, role, inputs, ParameterMaker::Uses::One, with);
+                };
+                const Parameter alone = made({});
+                const Parameter padded = made(padding);
+                EXPECT_EQ(padded.matrix().size(), alone.value.size());
+                for (const Tensor Parameter::*const part :
+                     {&Parameter::value, &Parameter::master, &Parameter::average}) {
+                    if ((alone.*part).empty()) {
+                        continue;
+                    }
+                    const std::vector<double> found = values(cpu_kernels(), padded.*part);
+                    const std::vector<double> numbers = values(cpu_kernels(), alone.*part);
+                    std::vector<double> expected(found.size());
+                    for (std::int64_t i = 0; i < rows * columns; ++i) {
+                        const auto place = i / columns * (columns + padding.columns) + i % columns;
+                        expected[as_index(place)] = numbers[as_index(i)];
+                    }
+                    EXPECT_TRUE(found == expected);
+                }
+            }
+        }
+    }
+}
+
 /// Replicas that share the optimizer's state out have the whole value each, and their shares of the
 /// exact copies.
 TEST(InitialWeights, OfAShareAreThoseOfTheWhole) {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "exec/device/device.h"
 #include "exec/device/kernels.h"
 #include "exec/layers/cross_entropy.h"
 #include "tests/exec/layers/layer_run.h"
@@ -189,9 +190,65 @@ TEST(CrossEntropyBehindAProduct, LeavesItsGradientInThePlaceOfTheLogits) {
     }
 }
 
+/// What the CPU's kernels make of `classes` columns with `padding` columns of NaN behind them.
+struct PaddedLoss {
+    std::vector<double> log_sums, gradients;
+    double loss = 0;
+    double right = 0;
+
+    PaddedLoss(DType type, std::int64_t padding, double smoothing) {
+        constexpr std::int64_t rows = 5;
+        constexpr std::int64_t classes = 37;
+        const std::vector<std::int32_t> targets{3, 36, -1, 0, 20};
+        const std::int64_t columns = classes + padding;
+        const std::int64_t all = rows * columns;
+        std::vector<double> x(static_cast<std::size_t>(all), std::nan(""));
+        for (std::int64_t i = 0; i < rows * classes; ++i) {
+            const auto place = i / classes * columns + i % classes;
+            x[static_cast<std::size_t>(place)] =
+                i == 20 + 4 * classes ? -1 : -2 - std::sin(static_cast<double>(i));
+        }
+        Arena arena;
+        const Kernels& kernels = cpu_kernels();
+        const auto made = [&](DType of, std::int64_t height, std::int64_t width) {
+            return arena.allocate(of, height, width, MemoryKind::Stash);
+        };
+        Tensor logits = made(type, rows, columns);
+        Tensor dx = made(type, rows, columns);
+        Tensor sums = made(NumberFormat(type).exact(), rows, 1);
+        Tensor ids = made(DType::I32, rows, 1);
+        kernels.upload(x, logits);
+        kernels.upload(targets, ids);
+        const ClassColumns of{.smoothing = smoothing, .padding = padding};
+        kernels.cross_entropy_forward(logits, ids, of, sums, {.loss = &loss, .right = &right});
+        kernels.cross_entropy_backward(logits, ids, sums, of, 0.25, dx);
+        log_sums = values(kernels, sums);
+        const std::vector<double> found = values(kernels, dx);
+        for (std::int64_t i = 0; i < all; ++i) {
+            if (i % columns < classes) {
+                gradients.push_back(found[static_cast<std::size_t>(i)]);
+            } else {
+                EXPECT_EQ(found[static_cast<std::size_t>(i)], 0);
+            }
+        }
+    }
+
+    bool operator==(const PaddedLoss&) const = default;
+};
+
+TEST(CrossEntropyWithPadding, HasTheBitsOfTheClassesAlone) {
+    for (const DType type : every_type) {
+        for (const double smoothing : {0.0, 0.1}) {
+            const PaddedLoss alone(type, 0, smoothing);
+            EXPECT_GE(alone.right, 1);
+            EXPECT_TRUE(PaddedLoss(type, 27, smoothing) == alone);
+        }
+    }
+}
+
 TEST(LabelSmoothing, KeepsNoBytesMore) {
-    const CrossEntropy plain(numbers(3, 9), 0, DType::F32);
-    const CrossEntropy other(numbers(3, 9), 0.1, DType::F32);
+    const CrossEntropy plain(numbers(3, 9), {}, DType::F32);
+    const CrossEntropy other(numbers(3, 9), {.smoothing = 0.1}, DType::F32);
     EXPECT_EQ(plain.kept_bytes(4), other.kept_bytes(4));
     EXPECT_EQ(plain.kept_bytes(4), Bytes{4 * 3 * (4 + 4)});  // a target and a log sum for each row
 }

@@ -1,11 +1,16 @@
 #include "exec/profiling/profiler.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/model/transformers.h"
 #include "core/plan/plan.h"
+#include "core/plan/stage_costs.h"
 #include "exec/base/cores.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/backend.h"
 #include "exec/executor/executor.h"
 #include "exec/layers/make_layer.h"
 #include "tests/support/small_training.h"
@@ -56,6 +61,49 @@ TEST(Profiler, BytesAreTheLayersOwn) {
         EXPECT_EQ(layer.samples.front().split, bytes.split);
         EXPECT_EQ(layer.samples.front().input_saved, bytes.input_saved);
         EXPECT_EQ(layer.samples.front().unread_gradient, bytes.unread_gradient);
+    }
+}
+
+TEST(VocabularyPadding, IsUpToAMultipleOf64UnlessThatIsMoreThanAnEighth) {
+    EXPECT_EQ(vocabulary_padding(50'257), 50'304 - 50'257);
+    EXPECT_EQ(vocabulary_padding(32'000), 0);
+    EXPECT_EQ(vocabulary_padding(520), 576 - 520);
+    EXPECT_EQ(vocabulary_padding(257), 264 - 257);
+    EXPECT_EQ(vocabulary_padding(72), 0);
+    EXPECT_EQ(vocabulary_padding(65), 72 - 65);
+    EXPECT_EQ(vocabulary_padding(1), 7);
+    EXPECT_EQ(vocabulary_padding(std::numeric_limits<int>::max()), 0);
+}
+
+// Bytes are those that a GPU keeps; numbers are those of the model.
+TEST(UnmeasuredProfile, HasThePaddingOfAVocabularyInItsBytesAlone) {
+    for (const bool tied : {false, true}) {
+        const Model model = gpt_model({.layers = 1,
+                                       .d_model = 8,
+                                       .heads = 2,
+                                       .context = 6,
+                                       .vocabulary = 1001,
+                                       .feed_forward = 16,
+                                       .tied = tied});
+        ProfilerOptions options;
+        options.micro_batch_sizes = {2};
+        options.precision = Precision::Bf16;
+        const Profile host = unmeasured_profile(model, options);
+        options.backend = Backend::Cuda;
+        const Profile gpu = unmeasured_profile(model, options);
+        const std::int64_t more = 1024 - 1001;
+        const std::int64_t of_weights = more * 8 * 2;
+        EXPECT_EQ(gpu.layers.front().parameter_bytes.count,
+                  host.layers.front().parameter_bytes.count + (tied ? of_weights : 0));
+        EXPECT_EQ(gpu.layers.back().parameter_bytes.count,
+                  host.layers.back().parameter_bytes.count + of_weights);
+        EXPECT_EQ(gpu.layers.back().samples[0].saved.count,
+                  host.layers.back().samples[0].saved.count + 2 * 6 * more * 2);
+        EXPECT_EQ(gpu.tied_bytes.count, tied ? 1024 * 8 * 2 : 0);
+        EXPECT_EQ(tied_bytes(model, gpu), gpu.tied_bytes);
+        for (std::size_t layer = 0; layer < host.layers.size(); ++layer) {
+            EXPECT_EQ(gpu.layers[layer].parameter_count, host.layers[layer].parameter_count);
+        }
     }
 }
 

@@ -41,6 +41,8 @@ extern "C" {
 std::int64_t pipetwin_emulated_graph_launches();
 /// How many captures have begun while their stream had work that was not done.
 std::int64_t pipetwin_emulated_captures_at_work();
+/// How many products had a matrix whose rows do not all begin at multiples of 16 bytes.
+std::int64_t pipetwin_emulated_odd_products();
 /// Takes the place of the one before; null: none, and a GPU that failed for good is sound again.
 void pipetwin_emulated_inject(const pipetwin::cuda::emulation::Injection* injection);
 /// How many there are from now on; a kernel reaches the memory of its own one only.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -7,6 +8,7 @@
 #include "exec/cuda/device/products.h"
 #include "tests/support/cuda_emulation/cuda_bf16.h"
 #include "tests/support/cuda_emulation/emulation.h"
+#include "tests/support/cuda_emulation/injection.h"
 
 /// In the place of cuBLASLt: plain loops, with sums in fp32.
 namespace pipetwin::cuda {
@@ -69,6 +71,17 @@ void multiply_now(const Product& p, const Products::Operands& o, int multiproces
     }
 }
 
+/// Products so far of which a row of a matrix begins between two multiples of 16 bytes.
+std::atomic<std::int64_t> odd_products = 0;
+
+bool is_odd(const Product& p) {
+    const auto begins_between = [](std::int64_t columns, Real real) {
+        return columns * (real == Real::F32 ? 4 : 2) % 16 != 0;
+    };
+    return begins_between(p.a_transposed ? p.m : p.k, p.factors) ||
+           begins_between(p.b_transposed ? p.k : p.n, p.factors) || begins_between(p.n, p.result);
+}
+
 }  // namespace
 
 struct Products::Impl {
@@ -97,9 +110,14 @@ std::optional<int> Products::number_if_known(const Product& product) {
 
 cudaError_t Products::multiply(int number, const Operands& operands, cudaStream_t stream) {
     const Product p = impl_->known.at(static_cast<std::size_t>(number));
+    odd_products += is_odd(p) ? 1 : 0;
     return emulation::submit(stream, [=, multiprocessors = impl_->multiprocessors] {
         multiply_now(p, operands, multiprocessors);
     });
 }
 
 }  // namespace pipetwin::cuda
+
+extern "C" std::int64_t pipetwin_emulated_odd_products() {
+    return pipetwin::cuda::odd_products;
+}

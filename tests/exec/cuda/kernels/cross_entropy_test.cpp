@@ -31,13 +31,13 @@ Expected on_cpu(const Shape& shape,
     Expected found{.log_sums = Numbers(index(n)), .dx = Numbers(index(shape.size()))};
     cpu().cross_entropy_forward(view(x, n, width),
                                 view(targets),
-                                smoothing,
+                                {.smoothing = smoothing},
                                 view(found.log_sums, n, 1),
                                 {.loss = &found.loss, .right = &found.right});
     cpu().cross_entropy_backward(view(x, n, width),
                                  view(targets),
                                  view(std::as_const(found.log_sums), n, 1),
-                                 smoothing,
+                                 {.smoothing = smoothing},
                                  scale,
                                  view(found.dx, n, width));
     return found;
@@ -153,6 +153,93 @@ TEST_P(CudaCrossEntropy, HasTheSameBitsWithItsGradientInOnePass) {
                 return found;
             };
             EXPECT_TRUE(left(true) == left(false)) << "smoothing " << smoothing;
+        }
+    }
+}
+
+/// The rows of x with `padding` columns of `number` behind them.
+Numbers padded(const Shape& shape, const Numbers& x, std::int64_t padding, float number) {
+    Numbers all;
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+        const auto begin = x.begin() + row * shape.width;
+        all.insert(all.end(), begin, begin + shape.width);
+        all.insert(all.end(), index(padding), number);
+    }
+    return all;
+}
+
+// What padding holds is in no maximum, sum, mean or comparison, and its gradient is 0: in one pass
+// and in two, in the place of the logits and beside them, aligned or not, in short rows, in long
+// ones and in such as do not fit into shared memory.
+TEST_P(CudaCrossEntropy, SeesNothingOfTheColumnsBehindTheClasses) {
+    struct Case {
+        Shape shape;
+        std::int64_t padding;
+    };
+    for (const auto& [shape, padding] : {Case{{37, 65}, 7},
+                                         Case{{5, 11}, 5},
+                                         Case{{3, 257}, 1},
+                                         Case{{4, 2049}, 63},
+                                         Case{{2, 57'003}, 5}}) {
+        SCOPED_TRACE(shape.text());
+        const auto [n, width] = shape;
+        Numbers x = random(shape.size(), 1);
+        std::for_each(x.begin(), x.end(), [](float& value) { value = 8 * value - 100; });
+        x = rounded(real(), x);
+        std::vector<std::int32_t> targets = random_ids(n, width, 2);
+        targets.front() =
+            static_cast<std::int32_t>(std::max_element(x.begin(), x.begin() + width) - x.begin());
+        targets.back() = -1;
+        for (const float smoothing : {0.0F, 0.25F}) {
+            const Expected expected = on_cpu(shape, x, targets, smoothing);
+            enum class How { OnePass, InPlace, Beside };
+            const auto left = [&](How how, float number) {
+                Left found;
+                static_cast<void>(run([&] {
+                    const Operand of_x(way(), padded(shape, x, padding, number));
+                    const Operand of_dx(way(), n * (width + padding));
+                    const Operand& to_dx = how == How::Beside ? of_dx : of_x;
+                    const DeviceArray<std::int32_t> of_targets(targets);
+                    const DeviceArray<float> sums(index(n));
+                    const DeviceArray<double> scratch(index(loss_scratch(n)));
+                    const DeviceArray<double> totals(2);
+                    const DeviceArray<float> factor(std::vector<float>{scale});
+                    const CrossEntropy loss{n, width, of_x.data(), of_targets.data(), padding};
+                    const LossSums to{totals.data(), totals.data() + 1, scratch.data()};
+                    const LossGradient gradient{.scale = factor.data(), .dx = to_dx.data()};
+                    if (how == How::OnePass) {
+                        expect_ok(cross_entropy_with_gradient(
+                            real(), loss, smoothing, sums.data(), to, gradient, nullptr));
+                    } else {
+                        expect_ok(cross_entropy_forward(
+                            real(), loss, smoothing, sums.data(), to, nullptr));
+                        expect_ok(cross_entropy_backward(
+                            real(), loss, sums.data(), smoothing, gradient, nullptr));
+                    }
+                    found = {.log_sums = sums.elements(),
+                             .dx = to_dx.numbers(),
+                             .row_sums = scratch.elements(),
+                             .totals = totals.elements()};
+                    return joined({found.log_sums, found.dx});
+                }));
+                return found;
+            };
+            const Left found = left(How::OnePass, std::numeric_limits<float>::quiet_NaN());
+            EXPECT_TRUE(left(How::InPlace, std::numeric_limits<float>::infinity()) == found);
+            EXPECT_TRUE(left(How::Beside, 0) == found);
+            EXPECT_NEAR(found.totals[0], expected.loss, 1e-5 * 64 * static_cast<double>(n));
+            EXPECT_EQ(found.totals[1], expected.right);
+            EXPECT_GE(found.totals[1], 1);
+            for (std::int64_t row = 0; row + 1 < n; ++row) {
+                EXPECT_NEAR(found.log_sums[index(row)],
+                            expected.log_sums[index(row)],
+                            1e-5 * std::fabs(expected.log_sums[index(row)]));
+            }
+            EXPECT_TRUE(close(found.dx, padded(shape, expected.dx, padding, 0), way().bound()));
+            for (std::int64_t row = 0; row < n; ++row) {
+                const auto begin = found.dx.begin() + row * (width + padding) + width;
+                EXPECT_TRUE(std::all_of(begin, begin + padding, [](float dx) { return dx == 0; }));
+            }
         }
     }
 }

@@ -261,13 +261,13 @@ TEST_P(CudaGpt2, CrossEntropyAndItsGradientInPlace) {
             double expected_loss = 0;
             cpu().cross_entropy_forward(view(in, 1, m.vocabulary),
                                         view(target),
-                                        0,
+                                        {},
                                         view(expected_log_sum, 1, 1),
                                         {.loss = &expected_loss});
             cpu().cross_entropy_backward(view(in, 1, m.vocabulary),
                                          view(target),
                                          view(std::as_const(expected_log_sum), 1, 1),
-                                         0,
+                                         {},
                                          scale,
                                          view(expected_dx, 1, m.vocabulary));
             EXPECT_TRUE(close(log_sums.elements(index(row), 1), expected_log_sum, 1e-5));

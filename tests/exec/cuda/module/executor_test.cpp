@@ -6,7 +6,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,12 +19,15 @@
 
 #include "core/base/error.h"
 #include "core/model/transformers.h"
+#include "core/text/json_text.h"
 #include "core/timeline/footprint.h"
 #include "exec/data/random_batch.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/profiling/profiler.h"
+#include "exec/training/checkpoint.h"
 #include "tests/support/places.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"
 
 /// The CUDA backend against the CPU's: the module that the program loads, with its kernels, streams
@@ -42,6 +48,23 @@ struct Outcome {
     bool operator==(const Outcome&) const = default;
 };
 
+/// The numbers of a parameter that the model has. Those of its padding are 0 to the bit.
+std::vector<double> numbers_of(const Executor& executor,
+                               const Parameter& parameter,
+                               const Tensor& tensor) {
+    std::vector<double> kept = executor.values(tensor);
+    const PaddedMatrix matrix = parameter.matrix();
+    std::vector<double> numbers;
+    matrix.for_each_run({.begin = 0, .size = matrix.kept_size()},
+                        [&](const ElementRange& run, std::int64_t) {
+                            const auto begin = kept.begin() + run.begin;
+                            numbers.insert(numbers.end(), begin, begin + run.size);
+                            std::fill_n(begin, run.size, 0);
+                        });
+    EXPECT_THAT(kept, ::testing::Each(0)) << "the padding of " << parameter.name;
+    return numbers;
+}
+
 Outcome train(const Model& model, const Shape& shape, int steps) {
     const Plan plan = test::plan_of(model, shape);
     Executor executor(plan, model, test::options_of(shape));
@@ -61,8 +84,10 @@ Outcome train(const Model& model, const Shape& shape, int steps) {
         }
     }
     for (const Parameter* const parameter : executor.parameters()) {
-        outcome.gradients.push_back({parameter->name, executor.values(parameter->gradient)});
-        outcome.weights.push_back({parameter->name, executor.values(parameter->value)});
+        outcome.gradients.push_back(
+            {parameter->name, numbers_of(executor, *parameter, parameter->gradient)});
+        outcome.weights.push_back(
+            {parameter->name, numbers_of(executor, *parameter, parameter->value)});
     }
     return outcome;
 }
@@ -134,6 +159,31 @@ Model translation(TranslationTables tables = TranslationTables::Shared) {
                               .dropout = 0.25});
 }
 
+/// Of an odd vocabulary; widths that a head's products take as they are, as 2 samples of 8 rows.
+Model gpt_of(int vocabulary, bool tied) {
+    return gpt_model({.layers = 1,
+                      .d_model = 16,
+                      .heads = 2,
+                      .context = 8,
+                      .vocabulary = vocabulary,
+                      .feed_forward = 32,
+                      .tied = tied});
+}
+
+/// Whose head has a bias and is not followed by a norm.
+Model head_with_bias(int vocabulary) {
+    return Model::chain(
+        {.token_ids = true, .positions = 8},
+        {{.name = "embedding",
+          .type = LayerType::Embedding,
+          .outputs = 16,
+          .vocabulary = vocabulary},
+         {.name = "head",
+          .type = LayerType::Sequence,
+          .inner = {{.name = "logits", .type = LayerType::Linear, .outputs = vocabulary},
+                    {.name = "loss", .type = LayerType::CrossEntropy, .label_smoothing = 0.1}}}});
+}
+
 class CudaExecutor : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -163,6 +213,9 @@ TEST_F(CudaExecutor, TrainsAsTheCpuDoes) {
                                test::small_gpt_with(0.25, true),
                                small_llama(),
                                small_llama(false),
+                               gpt_of(65, true),
+                               gpt_of(257, false),
+                               head_with_bias(65),
                                test::small_translation_with(TranslationTables::Shared, 0.25),
                                test::small_translation_with(TranslationTables::Separate, 0)}) {
         for (const OptimizerKind optimizer : {OptimizerKind::Sgd,
@@ -511,8 +564,10 @@ TEST_F(CudaExecutor, GivesTheSameBitsOnSeveralGpus) {
                 found.norms.push_back(result.grad_norm);
             }
             for (const Parameter* const parameter : executor.parameters()) {
-                found.gradients.push_back({parameter->name, executor.values(parameter->gradient)});
-                found.weights.push_back({parameter->name, executor.values(parameter->value)});
+                found.gradients.push_back(
+                    {parameter->name, numbers_of(executor, *parameter, parameter->gradient)});
+                found.weights.push_back(
+                    {parameter->name, numbers_of(executor, *parameter, parameter->value)});
             }
             EXPECT_EQ(found, expected) << test::to_string(shape) << " on " << gpus << " GPUs";
         }
@@ -569,7 +624,8 @@ TEST_F(CudaExecutor, ComputesAStepThatDoesNotDependOnWhatItsGradientsHeldBefore)
                 outcome.norms.push_back(result.grad_norm);
             }
             for (const Parameter* const parameter : executor.parameters()) {
-                outcome.weights.push_back({parameter->name, executor.values(parameter->value)});
+                outcome.weights.push_back(
+                    {parameter->name, numbers_of(executor, *parameter, parameter->value)});
             }
             return outcome;
         };
@@ -578,7 +634,8 @@ TEST_F(CudaExecutor, ComputesAStepThatDoesNotDependOnWhatItsGradientsHeldBefore)
 }
 
 TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
-    for (const Model& model : {gpt_with_heads_of_8(0.25, true), small_llama(), translation()}) {
+    for (const Model& model :
+         {gpt_with_heads_of_8(0.25, true), small_llama(), translation(), gpt_of(257, false)}) {
         for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
             const Shape whole{.schedule = "1f1b", .precision = precision, .clip_norm = 0.1};
             const Outcome expected = train(model, on_cuda(whole), 3);
@@ -713,6 +770,136 @@ TEST_F(CudaExecutor, TakesItsOwnAttentionWhereCudnnRefusesToExecute) {
 }
 #endif
 
+/// What no gradient reaches stays 0 through decay, momentum and averages, and also where the
+/// epsilon that keeps a root from 0 is 0.
+TEST_F(CudaExecutor, KeepsThePaddingOfAVocabularyAtZero) {
+    for (const Model& model : {gpt_of(65, true), gpt_of(257, false), head_with_bias(65)}) {
+        for (const OptimizerKind optimizer : {OptimizerKind::AdamW,
+                                              OptimizerKind::Adam,
+                                              OptimizerKind::RmsProp,
+                                              OptimizerKind::Momentum}) {
+            Shape shape{.stages = 2,
+                        .precision = Precision::Bf16,
+                        .optimizer = optimizer,
+                        .average_decay = 0.5};
+            shape = on_cuda(shape);
+            ExecutorOptions options = test::options_of(shape);
+            options.optimizer.weight_decay = 0.1;
+            options.optimizer.epsilon = 0;
+            Executor executor(test::plan_of(model, shape), model, options);
+            for (int step = 0; step < 4; ++step) {
+                executor.run_step(random_batch(model, shape.batch, 1), step);
+            }
+            for (int stage = 0; stage < shape.stages; ++stage) {
+                for (const Parameter* const parameter : executor.stage(stage).parameters()) {
+                    for (Tensor Parameter::*const part : {&Parameter::value,
+                                                          &Parameter::gradient,
+                                                          &Parameter::received,
+                                                          &Parameter::master,
+                                                          &Parameter::first,
+                                                          &Parameter::second,
+                                                          &Parameter::average}) {
+                        if (!(parameter->*part).empty()) {
+                            numbers_of(executor, *parameter, parameter->*part);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The bytes of all files of a checkpoint, by name.
+std::map<std::string, std::string> files_of(const std::filesystem::path& checkpoints) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(checkpoints)) {
+        if (entry.is_regular_file()) {
+            files[entry.path().filename().string()] =
+                read_file(entry.path(), std::size_t{1} << 24U);
+        }
+    }
+    return files;
+}
+
+// Files have the vocabulary of the model alone, so they do not tell where they were written.
+TEST_F(CudaExecutor, WritesCheckpointsThatTheCpuContinuesFromAndReadsTheCpus) {
+    for (const Model& model :
+         {gpt_of(65, true), gpt_of(257, false), head_with_bias(65), small_llama()}) {
+        for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
+            const Shape host{.stages = 2, .precision = precision, .average_decay = 0.5};
+            for (const auto& [here, there] :
+                 {std::pair{on_cuda(host), host}, std::pair{host, on_cuda(host)}}) {
+                const auto made = [&](const Shape& shape) {
+                    return std::make_unique<Executor>(
+                        test::plan_of(model, shape), model, test::options_of(shape));
+                };
+                const auto continued = [&](const Shape& shape, const tests::ScratchFolder& from) {
+                    auto executor = made(shape);
+                    EXPECT_TRUE(Checkpoints(from.path()).load(executor->trained()));
+                    executor->spread_weights();
+                    return executor;
+                };
+                const auto loss = [&](Executor& executor, int step) {
+                    const auto seed = static_cast<std::uint64_t>(step);
+                    return executor.run_step(random_batch(model, here.batch, seed), step).loss;
+                };
+                const tests::ScratchFolder from_here;
+                const tests::ScratchFolder from_there;
+                const auto first = made(here);
+                loss(*first, 0);
+                Checkpoints(from_here.path()).save({.steps_done = 1}, first->trained());
+                const auto second = continued(there, from_here);
+                Checkpoints(from_there.path()).save({.steps_done = 1}, second->trained());
+                EXPECT_EQ(files_of(from_there.path()), files_of(from_here.path()));
+
+                const double expected = loss(*first, 1);
+                EXPECT_EQ(loss(*continued(here, from_there), 1), expected);
+                Shape whole = there;
+                whole.stages = 1;  // a tied table is in one place
+                const double bound = precision == Precision::Fp32 ? 1e-5 : 1e-2;
+                EXPECT_NEAR(loss(*second, 1), expected, bound * expected);
+                EXPECT_NEAR(loss(*continued(whole, from_here), 1), expected, bound * expected);
+            }
+        }
+    }
+}
+
+// As a decoder reads them.
+TEST_F(CudaExecutor, HandsOutTheLogitsOfTheVocabularyAlone) {
+    const Model model = gpt_of(65, true);
+    const Shape shape{.stages = 2};
+    const Batch batch = random_batch(model, shape.batch, 3);
+    const std::vector<int> positions(static_cast<std::size_t>(shape.batch), 5);
+    Executor cpu(test::plan_of(model, shape), model, test::options_of(shape));
+    const Shape cuda = on_cuda(shape);
+    Executor gpu(test::plan_of(model, cuda), model, test::options_of(cuda));
+    const std::vector<double> expected = cpu.logits(batch, positions, 0);
+    const std::vector<double> found = gpu.logits(batch, positions, 0);
+    ASSERT_EQ(found.size(), 65 * positions.size());
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_NEAR(found[i], expected[i], 1e-5);
+    }
+}
+
+#ifdef PIPETWIN_EMULATED
+// A row of 65 or 257 numbers in bf16 begins where no tensor core's load may.
+TEST_F(CudaExecutor, AsksForProductsWhoseRowsAreMultiplesOf16Bytes) {
+    const auto odd_products = [] { return count_of("pipetwin_emulated_odd_products"); };
+    for (const Model& model : {gpt_of(65, true), gpt_of(257, false), head_with_bias(65)}) {
+        for (const char* const schedule : {"1f1b", "zb-h1"}) {
+            const Shape shape{.stages = 2, .schedule = schedule, .precision = Precision::Bf16};
+            const std::int64_t before = odd_products();
+            train(model, on_cuda(shape), 1);
+            EXPECT_EQ(odd_products(), before) << test::to_string(shape);
+        }
+    }
+    const std::int64_t before = odd_products();
+    train(mlp_model({16, 11}), on_cuda({.batch = 8, .precision = Precision::Bf16}), 1);
+    EXPECT_GT(odd_products(), before) << "classes are not padded: the count counts";
+}
+#endif
+
 // Events on the GPU's own clock say when each layer was done.
 TEST_F(CudaExecutor, IsProfiledLayerByLayer) {
     const Model model = test::small_gpt();
@@ -725,9 +912,15 @@ TEST_F(CudaExecutor, IsProfiledLayerByLayer) {
     options.precision = Precision::Bf16;
     const Profile profile = profile_model(model, options);
     EXPECT_EQ(profile.precision, "bf16");
+    // A vocabulary of 11 is kept as one of 16: 5 columns more in the weights of the head.
+    EXPECT_EQ(profile.layers.back().parameter_bytes.count,
+              2 * (profile.layers.back().parameter_count + 5 * 8));
     for (int index = 0; index < model.layer_count(); ++index) {
         const LayerCost& layer = profile.layers[static_cast<std::size_t>(index)];
-        EXPECT_EQ(layer.parameter_bytes.count, 2 * layer.parameter_count);
+        EXPECT_EQ(layer.parameter_count, model.layer(index).parameter_count);
+        if (index + 1 < model.layer_count()) {
+            EXPECT_EQ(layer.parameter_bytes.count, 2 * layer.parameter_count);
+        }
         EXPECT_GT(layer.samples[0].forward, Duration{}) << layer.name;
         EXPECT_GT(layer.samples[0].backward_weight, Duration{}) << layer.name;
     }

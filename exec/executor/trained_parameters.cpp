@@ -1,0 +1,58 @@
+#include "exec/executor/trained_parameters.h"
+
+#include <algorithm>
+
+#include "core/base/as_index.h"
+
+namespace pipetwin::exec {
+namespace {
+
+/// Calls copy(first byte in the tensor, first byte without padding, bytes) for all numbers of a
+/// tensor that the model has.
+template <class Copy>
+void for_each_run(const PaddedMatrix& matrix, DType type, const Copy& copy) {
+    const auto bytes = [&](std::int64_t numbers) {
+        return static_cast<std::ptrdiff_t>(as_index(numbers) * size_of(type));
+    };
+    matrix.for_each_run({.begin = 0, .size = matrix.kept_size()},
+                        [&](const ElementRange& run, std::int64_t first) {
+                            copy(bytes(run.begin), bytes(first), bytes(run.size));
+                        });
+}
+
+}  // namespace
+
+void TrainedParameters::read_numbers(const Parameter& parameter,
+                                     const Tensor& part,
+                                     std::vector<std::byte>& bytes) const {
+    bytes.resize(as_index(part.bytes().count));
+    read(part, bytes);
+    if (parameter.padding == MatrixPadding{}) {
+        return;
+    }
+    // Runs move to the front, in their order, so none is overwritten before it is copied.
+    const PaddedMatrix matrix = parameter.matrix();
+    for_each_run(
+        matrix, part.dtype(), [&](std::ptrdiff_t from, std::ptrdiff_t to, std::ptrdiff_t count) {
+            std::copy_n(bytes.begin() + from, count, bytes.begin() + to);
+        });
+    bytes.resize(as_index(matrix.size()) * size_of(part.dtype()));
+}
+
+void TrainedParameters::write_numbers(std::span<const std::byte> bytes,
+                                      const Parameter& parameter,
+                                      Tensor& part) const {
+    if (parameter.padding == MatrixPadding{}) {
+        write(bytes, part);
+        return;
+    }
+    std::vector<std::byte> padded(as_index(part.bytes().count));
+    for_each_run(parameter.matrix(),
+                 part.dtype(),
+                 [&](std::ptrdiff_t to, std::ptrdiff_t from, std::ptrdiff_t count) {
+                     std::copy_n(bytes.begin() + from, count, padded.begin() + to);
+                 });
+    write(padded, part);
+}
+
+}  // namespace pipetwin::exec
