@@ -832,7 +832,7 @@ void Grammar::add_translate() {
         ->excludes("--text");
     translate
         .add_option(
-            "--to", translate_.to, "Language to translate into (default: the model's only one)")
+            "--to", translate_.to, "Language to translate into (needed if the model knows several)")
         ->type_name("LANGUAGE");
     translate
         .add_option("--beam",
