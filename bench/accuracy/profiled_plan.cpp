@@ -24,7 +24,7 @@ Comparison predicted_against_measured(const Plan& plan,
     const exec::Batch batch = exec::random_batch(model, scenario.training.batch, 1);
     exec::NoiseGate gate;
     for (int step = 0; step < steps; ++step) {
-        gate.add(executor.run_step(batch, step));
+        gate.add(executor.run_step(batch, step), step);
     }
     const TimelineSet predicted{
         .steps = {sim::simulate(plan)}, .peak_bytes = {}, .breakdown = {}, .noise = {}};

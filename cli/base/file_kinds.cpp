@@ -128,10 +128,12 @@ class FileExpectation {
             scenario(options.scenario);
         }
         profile(options.profile);
+        measured_runs(options.calibration);
     }
     void operator()(const SimulateOptions& options) const {
         scenario(options.scenario);
         profile(options.profile);
+        measured_runs(options.calibration);
         expect(options.plain.schedule_file, {FileKind::Schedule}, "a schedule");
     }
     void operator()(const SweepCommand& options) const {
@@ -231,6 +233,9 @@ class FileExpectation {
                             words(kind)),
                 cluster_hint());
         }
+    }
+    static void measured_runs(const std::filesystem::path& file) {
+        expect(file, {}, "a JSON file of measured runs");
     }
     static void profile(const std::filesystem::path& file) {
         expect(file,

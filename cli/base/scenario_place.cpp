@@ -90,6 +90,20 @@ std::string place_of_key(const std::optional<ScenarioKey>& key,
     return place == scenario.string() ? begin : place;
 }
 
+/// A place and what follows it, "x.toml:9:13: partition". An option is not named twice: "--set K"
+/// and "K = 2" are "--set K=2".
+std::string joined_places(const std::string& place, string_view rest) {
+    if (rest.empty() || place == fmt::format("--set {}", rest)) {
+        return place;
+    }
+    constexpr string_view equals = " = ";
+    const std::size_t end_of_key = rest.find(equals);
+    if (end_of_key != rest.npos && place == fmt::format("--set {}", rest.substr(0, end_of_key))) {
+        return fmt::format("{}={}", place, rest.substr(end_of_key + equals.size()));
+    }
+    return fmt::format("{}: {}", place, rest);
+}
+
 /// Finds the scenario among the options of a command.
 struct ScenarioOf {
     std::filesystem::path operator()(const auto& options) const {
@@ -139,11 +153,7 @@ Error with_scenario_place(const Error& error,
     }
     try {
         const std::string place = place_of_key(key, scenario, overrides);
-        const bool is_named = rest->empty() || place.ends_with(fmt::format("--set {}", *rest));
-        return {error.kind(),
-                is_named ? place : fmt::format("{}: {}", place, *rest),
-                error.text(),
-                error.hint()};
+        return {error.kind(), joined_places(place, *rest), error.text(), error.hint()};
     } catch (const std::exception&) {
         return error;  // what was read a moment ago is gone, or is no TOML: that is another error
     }

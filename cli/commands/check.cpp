@@ -47,13 +47,14 @@ int unbounded(const Schedule& schedule) {
     return schedule.micro_batches + 1;
 }
 
-/// "; its place in the file is just before file cell 1 (0B0)".
+/// "; 0RECV_B0 belongs just before file cell 1 (0B0)".
 std::string place_in_file(const Action& action,
                           std::string_view where,
                           std::size_t cell,
                           const Action& neighbour) {
-    return action == neighbour ? fmt::format("; it is file cell {}", cell)
-                               : fmt::format("; its place in the file is {} file cell {} ({})",
+    return action == neighbour ? fmt::format("; {} is file cell {}", to_string(action), cell)
+                               : fmt::format("; {} belongs {} file cell {} ({})",
+                                             to_string(action),
                                              where,
                                              cell,
                                              to_string(neighbour));
@@ -133,9 +134,15 @@ std::string grid_text(const Schedule& schedule,
     if (console.quiet() || !can_be_drawn(schedule)) {
         return {};
     }
-    return '\n' + timeline_text(
-                      unit_timeline(schedule, preposted_receives ? std::nullopt : result.capacity),
-                      console.width());
+    return fmt::format(
+        "\ndrawn with {:g} ms for a forward, {:g} ms for a backward ({:g} ms for each half), and "
+        "no "
+        "time for a message\n{}",
+        to_milliseconds(cost_unit),
+        to_milliseconds(2 * cost_unit),
+        to_milliseconds(cost_unit),
+        timeline_text(unit_timeline(schedule, preposted_receives ? std::nullopt : result.capacity),
+                      console.width()));
 }
 
 Error deadlock_error(const std::string& place, const CheckResult& result) {

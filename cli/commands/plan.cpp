@@ -438,6 +438,11 @@ void execute(const PlanOptions& options, Console& console) {
         question.is_model,
         options,
         console);
+    sim::EveryShape shapes;
+    if (question.is_model) {
+        shapes = shapes_with_progress(scenario, plan, console);
+        sim::add_simulated(shapes, plan.result);
+    }
     const Prediction prediction =
         predict(sim::with_plan(scenario, plan.best()), plan.model, plan.profile);
     // Costs of other devices than the profile's are estimated, too.
@@ -449,7 +454,10 @@ void execute(const PlanOptions& options, Console& console) {
                    .question = question,
                    .plan = plan,
                    .prediction = prediction,
-                   .calibration = std::move(calibration)};
+                   .calibration = std::move(calibration),
+                   .hybrid = {},
+                   .picture = {},
+                   .shapes = std::move(shapes)};
     if (folder) {
         write_best(*folder, scenario, plan, prediction, console);
         if (question.is_model) {
@@ -458,9 +466,6 @@ void execute(const PlanOptions& options, Console& console) {
     }
     if (options.hybrid) {
         found.hybrid = sim::hybrid_like(scenario, plan.model, plan.profile, plan.best());
-    }
-    if (question.is_model) {
-        found.shapes = shapes_with_progress(scenario, plan, console);
     }
     if (heat) {
         found.picture =

@@ -186,7 +186,7 @@ void execute(const SimulateOptions& options, Console& console) {
     }
     const bool numbers = options.plain.any();
     if (numbers && !options.scenario.empty()) {
-        refuse_beside_scenario(options.plain.given());
+        refuse_beside_scenario(options.plain.given(), options.scenario);
     }
     if (!numbers && options.scenario.empty()) {
         throw Error(ErrorKind::Usage,
@@ -197,12 +197,6 @@ void execute(const SimulateOptions& options, Console& console) {
     }
     const auto [prediction, more, calibration] =
         numbers ? from_numbers(options, console) : from_scenario(options, console);
-    if (prediction.plan->stale_gradients) {
-        console.note(fmt::format(
-            "gradients are stale: {} updates weights while micro-batches are under way, so it is "
-            "simulated only",
-            prediction.plan->schedule_name));
-    }
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }

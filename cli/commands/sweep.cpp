@@ -46,7 +46,7 @@ void check(const SweepCommand& options) {
                     "--backward-ms 2");
     }
     if (!options.scenarios.empty() && costs_of(options.plain).any()) {
-        refuse_beside_scenario(costs_of(options.plain).given());
+        refuse_beside_scenario(costs_of(options.plain).given(), options.scenarios.front());
     }
     if (options.scenarios.empty() && !options.common.overrides.empty()) {
         throw Error(ErrorKind::Usage,

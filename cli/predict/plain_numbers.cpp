@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -303,12 +305,19 @@ std::string with_options(std::string hint) {
     return hint;
 }
 
-void refuse_beside_scenario(std::string_view option) {
+void refuse_beside_scenario(std::string_view option, const std::filesystem::path& scenario) {
     const std::string key = key_of_option(std::string(option));
-    refuse(option,
-           "it takes the place of a scenario, but a scenario is given, too",
-           key.empty() ? "leave the option out, or leave the scenario out"
-                       : fmt::format("--set {}=VALUE changes the scenario", key));
+    const std::string name = scenario.string();
+    std::error_code ignored;
+    const bool is_schedule =
+        std::ranges::count(known_schedules(), std::string_view(name), &ScheduleName::name) > 0 &&
+        !std::filesystem::exists(scenario, ignored);
+    refuse(
+        option,
+        fmt::format("it takes the place of a scenario, but '{}' is given as a scenario, too", name),
+        is_schedule   ? fmt::format("--schedule {} names a schedule", name)
+        : key.empty() ? "leave the option out, or leave the scenario out"
+                      : fmt::format("--set {}=VALUE changes the scenario", key));
 }
 
 PlainCosts plain_costs(const PlainOptions& options) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,8 +10,9 @@
 
 namespace pipetwin::cli {
 
-/// Throws Error(Usage) for an option that takes the place of a scenario, beside a scenario.
-[[noreturn]] void refuse_beside_scenario(std::string_view option);
+/// Throws Error(Usage) for an option that takes the place of a scenario, beside `scenario`.
+[[noreturn]] void refuse_beside_scenario(std::string_view option,
+                                         const std::filesystem::path& scenario);
 
 /// The costs that plain numbers on the command line describe. Throws Error(Usage), naming the
 /// option, for what is missing, contradictory or no number; Error(BadInput) for a schedule file

@@ -229,14 +229,18 @@ std::string timelines(const FinishedRun& run) {
     SvgOptions options;
     options.width = 880;
     options.row_height = run.prediction.timeline.ranks.size() <= 4 ? 36 : 26;
-    const std::string picture =
-        render_svg_pair(run.prediction.timeline, median_step(run.training.measured), options);
+    const TimelineSet& measured = run.training.measured;
+    const Timeline& drawn = median_step(measured);
+    const auto place = static_cast<std::size_t>(&drawn - measured.steps.data());
+    const std::string number =
+        place < measured.numbers.size() ? fmt::format("step {}, ", measured.numbers[place]) : "";
+    const std::string picture = render_svg_pair(run.prediction.timeline, drawn, options);
     return fmt::format(
         "<figure class=\"paper\">\n{}\n<figcaption>One step, predicted above {}, on one time axis. "
-        "The drawn step is the "
-        "one nearest the median.</figcaption>\n</figure>\n",
+        "The drawn step is {}the one nearest the median.</figcaption>\n</figure>\n",
         picture,
-        measured_word(run));
+        measured_word(run),
+        number);
 }
 
 std::string summary_table(const FinishedRun& run) {

@@ -41,10 +41,12 @@ double ratio(Bytes part, Bytes whole) {
     return static_cast<double>(part.count) / static_cast<double>(whole.count);
 }
 
-/// "64 x h100-sxm (8 nodes of 8x-h100-sxm)".
+/// "64 x h100-sxm (8 nodes of 8x-h100-sxm)"; "8 of 16 x ..." where the plan leaves some unused.
 std::string devices_text(const AnswerParts& parts, const Answer& answer) {
-    return fmt::format("{} x {} ({} of {})",
+    const int all = parts.scenario.cluster.count;
+    return fmt::format("{}{} x {} ({} of {})",
                        answer.devices,
+                       answer.devices < all ? fmt::format(" of {}", all) : "",
                        answer.device,
                        counted(parts.nodes, "node"),
                        parts.cluster);

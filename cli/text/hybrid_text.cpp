@@ -49,10 +49,8 @@ std::string against(const sim::Hybrid& hybrid, const sim::FoundPlan& best) {
         return own + ".";
     }
     const double ratio = hybrid.samples_per_second() / *best.samples_per_second;
-    return fmt::format("{}, {:.2f} times the {:.4g} of the best plan, fill and drain included.",
-                       own,
-                       ratio,
-                       *best.samples_per_second);
+    return fmt::format(
+        "{}, {:.2f} times the {:.4g} of the best plan.", own, ratio, *best.samples_per_second);
 }
 
 }  // namespace
@@ -73,8 +71,9 @@ std::string hybrid_text(const sim::Hybrid& hybrid,
         steady.lines.emplace_back("All layers in one stage: plain data parallelism.");
     }
     steady.lines.push_back(
-        "Memory, fill and drain are not counted. Such a plan cannot be simulated or trained: all "
-        "stages of a plan have the same number of devices.");
+        "Memory, fill and drain are counted for the best plan, and not for these stages. Such a "
+        "plan "
+        "cannot be simulated or trained: all stages of a plan have the same number of devices.");
     return paragraph_text(steady, console.width()) + table_text(hybrid, profile);
 }
 

@@ -123,16 +123,11 @@ std::string order_text(const sim::SearchResult& result) {
     if (near == 1) {
         return fmt::format("{}. No other simulated plan is that close to the best.", known);
     }
+    const std::string closer =
+        fmt::format("The first {} of the fastest plans are closer to the best than that", near);
     return near <= most_to_measure
-               ? fmt::format("{}. The first {} are closer together than that: measure all of them.",
-                             known,
-                             near)
-               : fmt::format(
-                     "{}. The first {} are closer together than that: measure as many of them as "
-                     "you "
-                     "can.",
-                     known,
-                     near);
+               ? fmt::format("{}. {}: measure all of them.", known, closer)
+               : fmt::format("{}. {}: measure as many of them as you can.", known, closer);
 }
 
 std::string proof_text(const Scenario& scenario, const sim::SearchResult& result) {
@@ -391,6 +386,31 @@ std::string pipeline_keys(const Scenario& scenario,
     return text;
 }
 
+namespace {
+
+/// "9 more plans, among them other partitions of these": plans that a table of the first `shown` of
+/// `of_candidates`, the fastest plan of each candidate, leaves out.
+std::string hidden_plans(const std::vector<FoundPlan>& ranked,
+                         const std::vector<FoundPlan>& of_candidates,
+                         std::size_t shown) {
+    const std::size_t hidden = ranked.size() - shown;
+    const auto is_shown = [&](const FoundPlan& plan) {
+        const auto end = of_candidates.begin() + static_cast<std::ptrdiff_t>(shown);
+        return std::find_if(of_candidates.begin(), end, [&](const FoundPlan& other) {
+                   return other.candidate == plan.candidate;
+               }) != end;
+    };
+    const std::size_t partitions =
+        static_cast<std::size_t>(std::ranges::count_if(ranked, is_shown)) - shown;
+    return partitions == hidden ? counted(hidden, "other partition") + " of these"
+           : partitions == 0    ? counted(hidden, "more plan")
+                                : fmt::format("{}, among them {} of these",
+                                           counted(hidden, "more plan"),
+                                           counted(partitions, "other partition"));
+}
+
+}  // namespace
+
 std::string search_text(const Scenario& scenario,
                         const sim::SearchResult& result,
                         const Console& console) {
@@ -398,10 +418,9 @@ std::string search_text(const Scenario& scenario,
     std::string text = ranked_table(scenario, plans, console.width());
     const std::size_t shown = std::min(plans.size(), most_ranked);
     if (result.ranked.size() > shown) {
-        text +=
-            fmt::format("  not shown: {}, among them other partitions of these; --json lists {}\n",
-                        counted(result.ranked.size() - shown, "more plan"),
-                        std::min(result.ranked.size(), most_in_json));
+        text += fmt::format("  not shown: {}; --json lists {}\n",
+                            hidden_plans(result.ranked, plans, shown),
+                            std::min(result.ranked.size(), most_in_json));
     }
     Paragraph proof{.heading = "What is proven",
                     .lines = {proof_text(scenario, result), order_text(result)}};

@@ -85,8 +85,8 @@ std::string bubble_text(const Bubble& bubble) {
                 "Megatron-LM paper)") +
            line("span",
                 bubble.span,
-                "share of the longest time from a rank's first to its last action that exceeds the "
-                "busiest rank's work (as in the zero bubble papers)");
+                "longest time from a rank's first action to its last, less the busiest rank's "
+                "work, as a share of that time (as in the zero bubble papers)");
 }
 
 /// The last row of their table: peaks need not be at one time, but so much memory must be there.

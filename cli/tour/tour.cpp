@@ -56,8 +56,9 @@ TourStep schedule_step(const fs::path& tour) {
         .name = "schedule",
         .title = "One schedule as a picture",
         .why =
-            "A pipeline waits while it fills and while it drains: this wait is called the bubble, "
-            "and the times of one forward and one backward are enough to compute it.",
+            "Ranks wait while the pipeline fills and while it drains: the share of time in which "
+            "they are idle is called the bubble, and the times of one forward and one backward "
+            "are enough to compute it.",
         .commands = {with_plain_work({"simulate", "--schedule", names_of({ScheduleKind::GPipe})}) +
                          CommandWords{"--out", plan.string()},
                      {"export", "svg", plan.string(), "--out", picture.string()}},
@@ -70,7 +71,7 @@ TourStep side_by_side_step(const fs::path& tour) {
     return {.name = "side-by-side",
             .title = "Five schedules on one time axis",
             .why =
-                "Another order of the same work can have a shorter bubble, or keep fewer "
+                "Another order of the same work can have a smaller bubble, or keep fewer "
                 "results in memory.",
             .commands = {with_plain_work({"simulate",
                                           "--schedule",
@@ -116,7 +117,7 @@ TourStep train_step(const fs::path& folder) {
             .title = "A small GPT, predicted and then trained on this machine",
             .why =
                 "The run measures what each layer costs here, cuts the model into two stages of "
-                "equal cost, predicts a step, and trains for about a minute.",
+                "about equal cost, predicts a step, and trains for about a minute.",
             .commands = {{"run",
                           shipped_scenario("gpt-text.toml").string(),
                           "--set",

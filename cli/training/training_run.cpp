@@ -418,8 +418,8 @@ void note_shared_cores(const SettledRun& run,
     }
     if (!who.empty()) {
         console.note(
-            fmt::format("{}, but are predicted with one each: expect longer steps; "
-                        "cluster.backend = {} emulates a device per rank",
+            fmt::format("{}, but the prediction gives every rank a core of its own: expect longer "
+                        "steps; cluster.backend = {} emulates a device per rank",
                         who,
                         exec::backends_where(&exec::BackendTraits::is_emulated)));
     }

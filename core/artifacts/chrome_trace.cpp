@@ -325,6 +325,8 @@ TraceSoFar read_chrome_trace_so_far(const std::filesystem::path& file) {
     const std::size_t steps = stream.step_count();
     result.trace = stream.take();
     const std::size_t whole = result.trace.timelines.steps.size();
+    std::vector<int>& numbers = result.trace.timelines.numbers;
+    numbers.resize(std::min(whole, numbers.size()));
     result.problem =
         fmt::format("{}: only {} of {} can be shown: reading ended at byte {} of {}: {}",
                     file.string(),

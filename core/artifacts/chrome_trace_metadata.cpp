@@ -24,7 +24,7 @@ namespace {
 
 using std::string_view;
 
-constexpr std::array<string_view, 14> metadata_keys{"schema_version",
+constexpr std::array<string_view, 15> metadata_keys{"schema_version",
                                                     "tool_version",
                                                     "origin",
                                                     "plan_hash",
@@ -34,6 +34,7 @@ constexpr std::array<string_view, 14> metadata_keys{"schema_version",
                                                     "samples",
                                                     "replicas",
                                                     "step_begins_ns",
+                                                    "step_numbers",
                                                     "peak_bytes",
                                                     "breakdown_ns",
                                                     "replayed_step_ns",
@@ -104,6 +105,9 @@ class MetadataReader {
                           "steps that begin one after the other",
                           "the file was edited; write it anew");
         }
+        if (object.has("step_numbers")) {
+            read_step_numbers(object);
+        }
         for (const std::int64_t peak : object.wholes("peak_bytes")) {
             result_.trace.timelines.peak_bytes.push_back(Bytes{peak});
         }
@@ -128,6 +132,22 @@ class MetadataReader {
                 fmt::format(
                     "no valid schedule: rank {}, {}: {}", first.rank, first.action, first.why),
                 "the file was edited; write it anew");
+        }
+    }
+
+    void read_step_numbers(const JsonObject& object) {
+        std::vector<int>& numbers = result_.trace.timelines.numbers;
+        for (const std::int64_t number : object.wholes("step_numbers")) {
+            const bool ascends = numbers.empty() || number > numbers.back();
+            if (!ascends || number > std::numeric_limits<int>::max()) {
+                object.refuse("step_numbers", "ascending numbers below 2^31");
+            }
+            numbers.push_back(static_cast<int>(number));
+        }
+        if (numbers.size() != result_.begins.size()) {
+            object.refuse(
+                "step_numbers",
+                fmt::format("{}, as step_begins_ns has", counted(result_.begins.size(), "number")));
         }
     }
 

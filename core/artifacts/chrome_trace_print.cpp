@@ -104,6 +104,9 @@ class Writer {
                    {"p90_over_p10", set.noise.p90_over_p10},
                    {"dropped_steps", set.noise.dropped_steps},
                    {"steps", set.noise.steps}}}};
+        if (!set.numbers.empty()) {
+            all["step_numbers"] = set.numbers;
+        }
         if (set.noise.sharing_ranks > 0) {
             all["noise"]["sharing_ranks"] = set.noise.sharing_ranks;
             all["noise"]["shared_cores"] = set.noise.shared_cores;

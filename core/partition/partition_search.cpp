@@ -64,8 +64,8 @@ void check_stage_count(int stages, int layers) {
         throw Error(
             ErrorKind::Infeasible,
             "partition",
-            fmt::format("{} cannot fill {}", counted(layers, "layer"), counted(stages, "stage")),
-            fmt::format("set stages between 1 and {}", layers));
+            fmt::format("{} cannot fill {}", counted(layers, "unit"), counted(stages, "stage")),
+            fmt::format("set stages between 1 and {}; 'pipetwin model' lists the units", layers));
     }
 }
 

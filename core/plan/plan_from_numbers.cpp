@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include <fmt/format.h>
@@ -223,9 +224,8 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     }
     parts.channel_capacity = costs.channel_capacity;
     parts.stale_gradients = schedule_traits(costs.schedule).stale_gradients;
-    if (std::string note = one_chunk_note(to_string(costs.schedule), parts.chunks); !note.empty()) {
-        parts.notes.push_back(std::move(note));
-    }
+    std::ranges::move(schedule_notes(to_string(costs.schedule), parts.chunks),
+                      std::back_inserter(parts.notes));
     const bool others = costs.schedule_from_file || costs.deferred_weights > 0;
     return Plan::make(std::move(parts), others ? RowsFrom::Anywhere : rows);
 }

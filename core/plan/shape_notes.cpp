@@ -1,7 +1,8 @@
 #include "core/plan/shape_notes.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <utility>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -10,15 +11,22 @@
 
 namespace pipetwin {
 
-std::string one_chunk_note(std::string_view schedule, int chunks) {
+std::vector<std::string> schedule_notes(std::string_view schedule, int chunks) {
+    std::vector<std::string> notes;
     const ScheduleTraits& traits = schedule_traits(schedule);
-    if (traits.generate == nullptr || traits.chunks != ChunkCounts::Several || chunks != 1) {
-        return {};
+    if (traits.generate != nullptr && traits.chunks == ChunkCounts::Several && chunks == 1) {
+        notes.push_back(fmt::format(
+            "{} is meant for two or more chunks per rank, and has one here: --chunks 2, or "
+            "pipeline.chunks = 2 in a scenario, sets two",
+            schedule));
     }
-    return fmt::format(
-        "{} with one chunk per rank has nothing to take in turn: it is meant for chunks = 2 or "
-        "more",
-        schedule);
+    if (traits.stale_gradients) {
+        notes.push_back(fmt::format(
+            "gradients are stale: {} updates weights while micro-batches are under way, so it is "
+            "simulated only",
+            schedule));
+    }
+    return notes;
 }
 
 std::vector<std::string> shape_notes(const AskedShape& asked) {
@@ -27,12 +35,13 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
     if (asked.micro_batches > asked.samples && !is_file) {
         notes.push_back(fmt::format(
             "pipeline.micro_batches = {}, but {} has {}, and a micro-batch at least one: the plan "
-            "has {}; training.batch = {} would fill them",
+            "has {}; training.batch = {} would give each of the {} a sample",
             asked.micro_batches,
             asked.data_parallel > 1 ? "the mini-batch of a replica" : "a mini-batch",
             counted(asked.samples, "sample"),
             counted(asked.samples, "micro-batch"),
-            std::int64_t{asked.micro_batches} * asked.data_parallel));
+            std::int64_t{asked.micro_batches} * asked.data_parallel,
+            asked.micro_batches));
     }
     if (asked.micro_batches < asked.samples && asked.samples % asked.micro_batches != 0) {
         const int larger = asked.samples % asked.micro_batches;
@@ -45,9 +54,7 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
                                     asked.micro_batches - larger,
                                     samples));
     }
-    if (std::string note = one_chunk_note(asked.schedule, asked.chunks); !note.empty()) {
-        notes.push_back(std::move(note));
-    }
+    std::ranges::move(schedule_notes(asked.schedule, asked.chunks), std::back_inserter(notes));
     if (asked.group_size > 0 && !schedule_traits(asked.schedule).has_groups) {
         notes.push_back(fmt::format(
             "pipeline.group_size = {} changes nothing: {} takes no groups of micro-batches in turn",

@@ -23,11 +23,12 @@ struct AskedShape {
 };
 
 /// Sentences on what the shape asks for and a plan cannot be, or what changes nothing: more
-/// micro-batches than samples, micro-batches of unequal sizes, one chunk for a schedule of several,
-/// groups for a schedule without, keys of devices or replicas where there is one.
+/// micro-batches than samples, micro-batches of unequal sizes, groups for a schedule without, keys
+/// of devices or replicas where there is one; and the notes on the schedule.
 std::vector<std::string> shape_notes(const AskedShape& asked);
 
-/// A sentence where a schedule is for several chunks per rank and is given one; empty else.
-std::string one_chunk_note(std::string_view schedule, int chunks);
+/// Sentences on a schedule that is meant for several chunks per rank and has one, or whose
+/// gradients are stale.
+std::vector<std::string> schedule_notes(std::string_view schedule, int chunks);
 
 }  // namespace pipetwin

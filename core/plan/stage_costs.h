@@ -73,8 +73,8 @@ struct WeightRules {
     bool operator==(const WeightRules&) const = default;
 };
 
-/// Bytes of the weights that the model's first and last layer share, as `profile` counts weights. A
-/// model that is known by its costs alone shares what the profile says.
+/// Bytes of the weights that the model's first and last layer share: what `profile` says. Where it
+/// says nothing of a model that can be executed, they follow from the model.
 Bytes tied_bytes(const Model& model, const Profile& profile);
 
 /// Time that the update of `tied_bytes` adds to the last layer's; zero for a model that can be

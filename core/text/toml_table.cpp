@@ -375,10 +375,11 @@ bool TomlTable::is_auto(std::string_view key) const {
 
 void TomlTable::refuse(std::string_view key, std::string_view expected, std::string hint) const {
     const toml::node* const node = find(key);
+    const bool place_names_key = place(key) == "--set " + path_of(key);
     throw Error(ErrorKind::BadInput,
                 place(key),
-                fmt::format("{} = {}, expected {}",
-                            path_of(key),
+                fmt::format("{}{}, expected {}",
+                            place_names_key ? "" : path_of(key) + " = ",
                             node == nullptr ? "nothing" : describe(*node),
                             expected),
                 !hint.empty() ? std::move(hint)

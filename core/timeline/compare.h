@@ -46,6 +46,7 @@ struct Noise {
 /// the plan's owner can know.
 struct TimelineSet {
     std::vector<Timeline> steps;         ///< at least one
+    std::vector<int> numbers{};          ///< of the steps in their training; empty: not known
     std::vector<Bytes> peak_bytes;       ///< per rank; empty if not known
     std::optional<Breakdown> breakdown;  ///< of the median step
     std::optional<Duration>

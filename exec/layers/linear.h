@@ -9,7 +9,7 @@ namespace pipetwin::exec {
 struct LinearOptions {
     int outputs = 0;
     bool bias = true;
-    int padding = 0;    ///< outputs behind them that are always 0; no dropout then
+    int padding = 0;    ///< outputs behind these that are always 0; needs a dropout of 0
     bool tied = false;  ///< w is the token table, transposed; no bias
     double dropout = 0;
 };

@@ -50,12 +50,13 @@ void NoiseGate::EvenlySpread::add(Candidate candidate) {
     }
 }
 
-void NoiseGate::add(const StepResult& step) {
+void NoiseGate::add(const StepResult& step, int number) {
     peak_.resize(step.peak.size());
     for (std::size_t rank = 0; rank < peak_.size(); ++rank) {
         peak_[rank] = std::max(peak_[rank], step.peak[rank].total());
     }
-    Candidate candidate{.time = step_time(step.timeline),
+    Candidate candidate{.number = number,
+                        .time = step_time(step.timeline),
                         .stolen = step.stolen,
                         .timeline = aligned(step.timeline)};
     if (steps_++ < warm_up_steps) {
@@ -100,6 +101,7 @@ TimelineSet NoiseGate::result() const {
     for (const Candidate& candidate : kept) {
         stolen += candidate.stolen;
         set.steps.push_back(candidate.timeline);
+        set.numbers.push_back(candidate.number);
     }
     set.peak_bytes = peak_;
     set.noise.stolen_percent = 100 * stolen / static_cast<double>(kept.size());

@@ -18,13 +18,15 @@ class NoiseGate {
     static constexpr int most_kept = 31;         ///< odd: the median is one of them
     static constexpr int most_remembered = 512;  ///< of a long run, evenly spread
 
-    /// Takes the next step of the run; the first `warm_up_steps` are not judged.
-    void add(const StepResult& step);
+    /// Takes the next step of the run, the training's step `number`; the first `warm_up_steps` are
+    /// not judged.
+    void add(const StepResult& step, int number);
     /// At least one step must have been added.
     TimelineSet result() const;
 
   private:
     struct Candidate {
+        int number = 0;
         Duration time{};
         double stolen = 0;
         Timeline timeline;

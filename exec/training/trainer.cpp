@@ -223,7 +223,7 @@ class Training {
         bool goes_on = true;
         for (int step = first; step < steps_ && goes_on; ++step) {
             training_step(pipelines_, batch_, step, result_);
-            gate_.add(result_);
+            gate_.add(result_, step);
             goes_on = after(step);
         }
         if (!training_.steps.empty()) {

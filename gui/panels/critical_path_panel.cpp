@@ -258,7 +258,7 @@ void CriticalPathPanel::show_actions(Side side) {
     };
     const QString name = analysis == nullptr ? QString() : heading_of(*run_, side);
     actions_[place(side)]->show(
-        {.headers = {name, tr("Rank"), tr("On the path"), tr("Time")},
+        {.headers = {name, tr("Rank"), tr("Begins at"), tr("Time")},
          .rows = rows,
          .text =
              [piece, analysis](int row, int column) {

@@ -169,7 +169,9 @@ void DetailsPanel::show_run(const RunData& run) {
         tr("means over the ranks, which add up to the step; overhead includes dispatch");
     breakdown_->set_heading(
         tr("Breakdown of the step"),
-        steps > 1 ? tr("step %1, nearest the median; %2").arg(run.main_step()).arg(means) : means);
+        steps > 1
+            ? tr("step %1, nearest the median; %2").arg(run.step_number(run.main_step())).arg(means)
+            : means);
     breakdown_->set_lines(run, breakdown_lines(run), "difference");
     ops_->set_heading(tr("By action"), QString::fromStdString(op_heading(run)));
     const bool all = !run.measured || run.measured->left_out() == 0;
@@ -186,7 +188,7 @@ void DetailsPanel::show_run(const RunData& run) {
 void DetailsPanel::show_step(const RunData& run, int step) {
     const bool several = run.measured && run.measured->steps > 1;
     const bool main = several && step == run.main_step();
-    step_->set_heading(several ? tr("Step %1").arg(step) : tr("Step"),
+    step_->set_heading(several ? tr("Step %1").arg(run.step_number(step)) : tr("Step"),
                        main ? tr("nearest the median") : QString());
     step_->set_lines(run, step_lines(run, step));
     ops_->set_lines(run, op_lines(run, step));

@@ -70,14 +70,14 @@ QString cost_text(const CostError& cost, int column) {
     }
 }
 
-QString worst_text(const ActionError& error, int column) {
+QString worst_text(const RunData& run, const ActionError& error, int column) {
     switch (column) {
         case 0:
             return text_of(to_string(error.action));
         case 1:
             return QString::number(error.ref.rank);
         case 2:
-            return QString::number(error.ref.step);
+            return QString::number(run.step_number(error.ref.step));
         case 3:
             return signed_time(error.duration.predicted - error.duration.measured);
         default:
@@ -255,10 +255,10 @@ void ErrorPanel::show_summary(const Result& summary) {
                      tr("Stage"),
                      tr("Predicted"),
                      is_emulated ? tr("Emulated") : tr("Measured"),
-                     tr("Error"),
+                     tr("Error of medians"),
                      tr("p95 |error|"),
                      tr("MAPE"),
-                     tr("Per step"),
+                     tr("Sum per step"),
                      tr("Count")},
          .rows = any ? static_cast<int>(summary->costs.size()) : 0,
          .text = [summary](int row,
@@ -269,9 +269,10 @@ void ErrorPanel::show_summary(const Result& summary) {
     worst_->show(
         {.headers = {tr("Largest errors"), tr("Rank"), tr("Step"), tr("Difference"), tr("Error")},
          .rows = any ? static_cast<int>(summary->worst.size()) : 0,
-         .text = [summary](
-                     int row,
-                     int column) { return worst_text(summary->worst[as_index(row)], column); },
+         .text =
+             [summary, run = run_](int row, int column) {
+                 return worst_text(*run, summary->worst[as_index(row)], column);
+             },
          .target = [summary](int row) -> std::optional<SpanRef> {
              return summary->worst[as_index(row)].ref;
          }});

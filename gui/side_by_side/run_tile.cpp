@@ -69,6 +69,25 @@ QString comparison(const RunTile& tile, const RunTile& first) {
                : RunTile::tr("%1 times as long as the first").arg(text_of(short_number(ratio)));
 }
 
+/// The run with the rows and figures of one step alone: the main one of the side that is shown.
+std::shared_ptr<const RunData> main_step_alone(std::shared_ptr<const RunData> run) {
+    if (run->twin.step_count() < 2) {
+        return run;
+    }
+    auto alone = std::make_shared<RunData>();
+    alone->path = run->path;
+    alone->over = run->over;
+    alone->schedule_name = run->schedule_name;
+    alone->micro_batches = run->micro_batches;
+    alone->planned = run->planned;
+    alone->own_plan = run->own_plan;
+    alone->twin.measured = {*run->twin.step(Side::Measured, run->main_step())};
+    alone->measured = run->measured;
+    alone->measured->steps = 1;
+    alone->measured->median_step = 0;
+    return alone;
+}
+
 }  // namespace
 
 Side shown_side(const RunData& run) {
@@ -76,7 +95,7 @@ Side shown_side(const RunData& run) {
 }
 
 RunPicture::RunPicture(std::shared_ptr<const RunData> run, QWidget* parent)
-    : QWidget(parent), run_(std::move(run)) {
+    : QWidget(parent), run_(main_step_alone(std::move(run))) {
     QFont smaller = font();
     smaller.setPointSizeF(small_text * smaller.pointSizeF());
     setFont(smaller);
@@ -126,9 +145,8 @@ void RunPicture::lay_out() {
                                  .memory_height = 0,
                                  .link_height = 0,
                                  .gap = picture_gap});
-    const Duration begin = scene_.places.begin(run_->main_step());
     const auto length = static_cast<double>((look_.part.end - look_.part.begin).count());
-    scene_.view = {.origin = begin + look_.part.begin,
+    scene_.view = {.origin = look_.part.begin,
                    .ns_per_pixel = std::max(1.0, length / std::max(1, scene_.time_width()))};
     update();
 }

@@ -57,7 +57,7 @@ class RunPicture : public QWidget {
   private:
     void lay_out();
 
-    std::shared_ptr<const RunData> run_;
+    std::shared_ptr<const RunData> run_;  ///< with the step that is shown alone
     TimelineScene scene_;
     Look look_;
 };

@@ -372,7 +372,9 @@ class ScenePainter {
         if (!has_room(steps)) {
             painter_.drawText(QRect(scene_.label_width + 5, 2, scene_.time_width(), text_height()),
                               Qt::AlignLeft | Qt::AlignVCenter,
-                              QStringLiteral("steps %1 to %2").arg(steps.first).arg(steps.last));
+                              QStringLiteral("steps %1 to %2")
+                                  .arg(scene_.run->step_number(steps.first))
+                                  .arg(scene_.run->step_number(steps.last)));
             return;
         }
         const int narrowest = painter_.fontMetrics().horizontalAdvance(QStringLiteral("0000"));
@@ -380,8 +382,9 @@ class ScenePainter {
             const int left = std::max(scene_.label_width, scene_.x_of(scene_.places.begin(step)));
             const int right = scene_.x_of(scene_.places.end(step));
             painter_.fillRect(left, 0, 1, scene_.ruler_height, palette().faint_text);
+            const int number = scene_.run->step_number(step);
             for (const QString& text :
-                 {QStringLiteral("step %1").arg(step), QString::number(step)}) {
+                 {QStringLiteral("step %1").arg(number), QString::number(number)}) {
                 if (right - left > narrowest &&
                     painter_.fontMetrics().horizontalAdvance(text) + 10 <= right - left) {
                     painter_.drawText(QRect(left + 5, 2, right - left, text_height()),

@@ -312,9 +312,9 @@ QString HeatMapView::summary() const {
         const HeatCell& cell = map_.at(best_->row, best_->column);
         const QString number = number_of(cell.value(value_));
         const QString up_to = tr(" for up to %1").arg(ranks_text(map_.machine_stages));
-        text = tr("%1 %2%3: %4 with %5 and %6")
+        text = tr("%1 in a double frame: %2%3, %4 with %5 and %6")
                    .arg(star,
-                        value_ == HeatValue::Throughput ? tr("Highest") : tr("Lowest"),
+                        value_ == HeatValue::Throughput ? tr("highest") : tr("lowest"),
                         has_pale_rows ? up_to : QString(),
                         value_ == HeatValue::Throughput ? number + ' ' + per_second(map_) : number,
                         ranks_text(map_.stages[best_->row]),
@@ -328,7 +328,7 @@ QString HeatMapView::summary() const {
         text += tr(" with devices for %1").arg(ranks_text(map_.machine_stages));
     }
     const QString dot = measured_ ? tr("; dot: %1 run").arg(measured_name_) : QString();
-    return text + tr(". Ring: current settings%1; hatched: infeasible.").arg(dot);
+    return text + tr(". Thick frame: current settings%1; hatched: infeasible.").arg(dot);
 }
 
 QString HeatMapView::left_out() const {
@@ -370,8 +370,8 @@ void HeatMapView::paint_cell(QPainter& painter, const Cell& at) const {
     painter.drawText(place, Qt::AlignCenter, label_of(at));
 }
 
-/// A double frame of the best cell, and a ring of the current settings, which are seen on every
-/// colour: each is black beside white.
+/// A double frame of the best cell, and a thick one of the current settings, which are seen on
+/// every colour: each is black beside white.
 void HeatMapView::paint_frames(QPainter& painter) const {
     const auto frame = [&](const Cell& cell, int inset, int width, const QColor& color) {
         painter.setPen(QPen(color, width));
@@ -388,7 +388,7 @@ void HeatMapView::paint_frames(QPainter& painter) const {
     }
 }
 
-/// Seen in the smallest cell, and above the ring.
+/// Seen in the smallest cell, and above the frames.
 void HeatMapView::paint_dot(QPainter& painter, const Cell& at) const {
     const QRect place = place_of(at).adjusted(0, 0, -1, -1);
     constexpr int radius = 3;

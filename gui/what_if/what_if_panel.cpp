@@ -24,6 +24,7 @@
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/view/analysis/action_details.h"
+#include "gui/view/run/scenario_run.h"
 #include "gui/what_if/partition_editor.h"
 #include "sim/calibration/step_range.h"
 
@@ -566,7 +567,7 @@ void WhatIfPanel::show_result(const WhatIfResult& result) {
     show_partition();
     const QString took = tr("Simulated in %1.").arg(text_of(short_time(result.took)));
     QStringList notes{took};
-    for (const std::string& note : shown_->plan->notes) {
+    for (const std::string& note : sentences_of_notes(shown_->plan)) {
         notes += text_of(note);
     }
     notes += text_of(source()->note());

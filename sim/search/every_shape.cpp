@@ -1,6 +1,7 @@
 #include "sim/search/every_shape.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -67,11 +68,29 @@ EveryShape best_of_every_shape(const Scenario& scenario,
             every.without_plan.push_back(shape);
         } else {
             every.plans.push_back(result.ranked.front());
+            every.simulated.insert(
+                every.simulated.end(), result.ranked.begin(), result.ranked.end());
         }
     }
     std::ranges::stable_sort(every.plans, {}, &FoundPlan::step);
     every.complete = true;
     return every;
+}
+
+void add_simulated(const EveryShape& every, SearchResult& found) {
+    const auto candidates = [&found] {
+        std::set<Candidate> all;
+        for (const FoundPlan& plan : found.ranked) {
+            all.insert(plan.candidate);
+        }
+        return std::ssize(all);
+    };
+    const std::int64_t before = candidates();
+    found.ranked.insert(found.ranked.end(), every.simulated.begin(), every.simulated.end());
+    rank(found.ranked);
+    const std::int64_t more = candidates() - before;
+    found.searched += more;
+    found.pruned -= std::min(more, found.pruned);
 }
 
 std::vector<std::size_t> time_memory_front(const std::vector<FoundPlan>& plans) {

@@ -9,9 +9,10 @@ namespace pipetwin::sim {
 
 /// The fastest plan of each way to share out all devices.
 struct EveryShape {
-    std::vector<FoundPlan> plans;     ///< one for each shape that fits, the fastest first
-    std::vector<Shape> without_plan;  ///< micro_batches is 0: those in which nothing fits
-    bool complete = false;            ///< false: the caller ended it early
+    std::vector<FoundPlan> plans;      ///< one for each shape that fits, the fastest first
+    std::vector<FoundPlan> simulated;  ///< all plans that these searches simulated
+    std::vector<Shape> without_plan;   ///< micro_batches is 0: those in which nothing fits
+    bool complete = false;             ///< false: the caller ended it early
 };
 
 /// Searches every number of stages, of replicas and of devices per layer that together take as many
@@ -23,6 +24,9 @@ EveryShape best_of_every_shape(const Scenario& scenario,
                                const Profile& profile,
                                const SearchResult& found,
                                const std::function<bool(double share)>& progress = {});
+
+/// Adds what was simulated of every shape to `found`, the search that the shapes are from.
+void add_simulated(const EveryShape& every, SearchResult& found);
 
 /// Indices of the plans that no other one beats in both step and memory, as they stand.
 std::vector<std::size_t> time_memory_front(const std::vector<FoundPlan>& plans);

@@ -662,15 +662,7 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
         result.lower_bound = bound == Duration::max() ? Duration{} : bound;
         return result;
     }
-    std::ranges::stable_sort(result.ranked, {}, [](const FoundPlan& plan) {
-        return std::tuple(plan.step, plan.candidate.shape.devices(), plan.peak, plan.candidate);
-    });
-    const auto same = [](const FoundPlan& a, const FoundPlan& b) {
-        return a.candidate == b.candidate && a.partition == b.partition &&
-               a.recompute == b.recompute;
-    };
-    const auto repeated = std::ranges::unique(result.ranked, same);
-    result.ranked.erase(repeated.begin(), repeated.end());
+    rank(result.ranked);
     const Duration fastest = result.ranked.front().step;
     result.lower_bound = std::min(fastest, bound);
     result.any_partition_bound = std::min(result.lower_bound, any_partition_bound);
@@ -727,6 +719,18 @@ SearchResult Search::run() {
 }
 
 }  // namespace
+
+void rank(std::vector<FoundPlan>& plans) {
+    std::ranges::stable_sort(plans, {}, [](const FoundPlan& plan) {
+        return std::tuple(plan.step, plan.candidate.shape.devices(), plan.peak, plan.candidate);
+    });
+    const auto same = [](const FoundPlan& a, const FoundPlan& b) {
+        return a.candidate == b.candidate && a.partition == b.partition &&
+               a.recompute == b.recompute;
+    };
+    const auto repeated = std::ranges::unique(plans, same);
+    plans.erase(repeated.begin(), repeated.end());
+}
 
 SearchResult search_plans(const Scenario& scenario,
                           const Model& model,

@@ -69,6 +69,10 @@ struct SearchResult {
     std::optional<ClosestPlan> closest;  ///< where nothing fits
 };
 
+/// Sorts plans, the fastest first and of equal ones the one of fewer devices, and leaves out those
+/// that are there twice.
+void rank(std::vector<FoundPlan>& plans);
+
 /// Tries everything that the scenario leaves open ("auto"), best bound first, and leaves out what
 /// cannot beat the best plan so far (sim/search/step_bound.h): branch and bound. Deterministic:
 /// threads share out the work of a wave, and every wave begins with what the ones before have

@@ -273,9 +273,15 @@ std::string dispatch_note(const RunData& run) {
 
 std::string steps_words(const RunData& run) {
     const int steps = run.measured ? run.measured->steps : 0;
-    const int left_out = run.measured ? run.measured->left_out() : 0;
-    return left_out > 0 ? fmt::format("the {} quiet steps of {}", steps, steps + left_out)
-                        : counted(steps, "step");
+    if (!run.measured || run.measured->left_out() == 0) {
+        return counted(steps, "step");
+    }
+    const int quiet = run.measured->noise.steps;
+    const std::string of_run = fmt::format("of a run of {}", quiet + run.measured->left_out());
+    return quiet == 0
+               ? fmt::format("{} {}, in which none was quiet", counted(steps, "step"), of_run)
+           : steps < quiet ? fmt::format("{} of the {} quiet steps {}", steps, quiet, of_run)
+                           : fmt::format("the {} {}", counted(quiet, "quiet step"), of_run);
 }
 
 std::vector<DetailLine> op_lines(const RunData& run, int step) {

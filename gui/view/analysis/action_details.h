@@ -55,7 +55,7 @@ std::string op_heading(const RunData& run);
 /// the same, or no plan says it.
 std::string dispatch_note(const RunData& run);
 
-/// "3 steps", or "3 of 40 steps, those that were quiet" where the trace has only these.
+/// Which steps the trace of a run has: "3 steps", "31 of the 105 quiet steps of a run of 200".
 std::string steps_words(const RunData& run);
 
 /// Lines about where the time of the main step went, in the words of the command line. Empty where

@@ -96,7 +96,7 @@ double OpRows::number(int row, OpColumn column) const {
     const std::optional<SpanRef> measured = on(Side::Measured, at);
     switch (column) {
         case OpColumn::Step:
-            return at.step;
+            return run_->step_number(at.step);
         case OpColumn::Rank:
             return at.rank;
         case OpColumn::Stage:
@@ -151,7 +151,7 @@ OpRows::CriticalCells OpRows::find_critical() const {
 
 bool OpFilter::matches(const OpRows& rows, int row) const {
     const SpanRef ref = rows.ref(row);
-    if (step && ref.step != *step) {
+    if (step && rows.run().step_number(ref.step) != *step) {
         return false;
     }
     for (const SearchQuery& query : queries) {

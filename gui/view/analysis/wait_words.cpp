@@ -291,11 +291,12 @@ std::string idle_sentence(const StepAnalysis& analysis) {
     const bool several = analysis.side() == Side::Measured && analysis.run().measured &&
                          analysis.run().measured->steps > 1;
     const std::string side = side_name(analysis.run(), analysis.side());
-    std::string text = fmt::format("In {} a rank waited on average {} of {}",
-                                   several ? fmt::format("{} step {}", side, analysis.step())
-                                           : fmt::format("this {} step", side),
-                                   short_time(idle.wait / std::max(1, ranks)),
-                                   short_time(analysis.length()));
+    std::string text = fmt::format(
+        "In {} a rank waited on average {} of {}",
+        several ? fmt::format("{} step {}", side, analysis.run().step_number(analysis.step()))
+                : fmt::format("this {} step", side),
+        short_time(idle.wait / std::max(1, ranks)),
+        short_time(analysis.length()));
     const std::string idlest = most_waited_for_words(analysis) + idlest_words(analysis, ranks);
     if (!analysis.has_causes()) {
         return text + "." + idlest;

@@ -142,6 +142,7 @@ std::shared_ptr<const RunData> LiveFollower::drawn() {
     TimelineSet measured;
     for (const LiveStep& step : steps_) {
         measured.steps.push_back(step.timeline);
+        measured.numbers.push_back(step.step);
     }
     DrawnSide side = drawn_side(measured);
     run.path = folder_;

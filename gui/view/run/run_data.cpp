@@ -281,7 +281,7 @@ void note_alone(RunData& run) {
                 names.push_back(fmt::format("{} of rank {} in step {} ({} only)",
                                             to_string(run.twin.span(ref)->action),
                                             ref.rank,
-                                            ref.step,
+                                            run.step_number(ref.step),
                                             side_name(run, ref.side)));
             }
         }
@@ -422,6 +422,11 @@ void break_down(RunData& run, Trace& trace) {
 }
 
 }  // namespace
+
+int RunData::step_number(int step) const {
+    const bool is_known = measured && std::cmp_less(step, measured->step_numbers.size());
+    return is_known ? measured->step_numbers[as_index(step)] : step;
+}
 
 const std::optional<SideData>& RunData::side(Side wanted) const {
     return wanted == Side::Predicted ? predicted : measured;
@@ -585,6 +590,7 @@ DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve
     }
     side.data = data_of(side.steps, static_cast<int>(median));
     side.data.noise = timelines.noise;
+    side.data.step_numbers = timelines.numbers;
     const StepRows& step = side.steps[as_index(side.data.median_step)];
     for (std::size_t rank = 0; rank < memory.size() && rank < step.ranks.size(); ++rank) {
         side.data.memory.emplace_back(memory[rank], step.ranks[rank].size());

@@ -27,10 +27,11 @@ struct RankSummary {
 /// Figures of one side beside its timelines.
 struct SideData {
     Origin origin{};
-    int steps = 0;        ///< in the file
-    int median_step = 0;  ///< the one nearest the median of all
-    Duration step{};      ///< of the median step
-    Duration pipeline{};  ///< of the median step
+    int steps = 0;                    ///< in the file
+    int median_step = 0;              ///< the one nearest the median of all
+    std::vector<int> step_numbers{};  ///< in the training; empty: not known
+    Duration step{};                  ///< of the median step
+    Duration pipeline{};              ///< of the median step
     std::vector<RankSummary> ranks{};
     std::vector<MemoryRow> memory{};  ///< [rank]; empty where bytes are not known
     /// The schedule of its rows, without the rows: which rank has which stage. None where no file
@@ -81,6 +82,10 @@ struct RunData {
     const Plan* plan() const { return planned ? &planned->plan : own_plan ? &*own_plan : nullptr; }
     /// The figures of a side; none where it is missing.
     const std::optional<SideData>& side(Side side) const;
+
+    /// The number of a step for readers: that of its training, or where no file says it the step's
+    /// place in the file.
+    int step_number(int step) const;
 
     /// The step that is shown first, and that sentences are about where no step is selected: the
     /// measured one nearest the median.

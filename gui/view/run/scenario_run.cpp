@@ -1,6 +1,7 @@
 #include "gui/view/run/scenario_run.h"
 
 #include <algorithm>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -112,10 +113,7 @@ ScenarioRun simulated(const Scenario& written, FoundCosts costs) {
         run.notes.push_back(std::move(costs.note));
     }
     if (!costs.estimated) {  // else the plan says once more that its costs are not this machine's
-        for (std::string note : plan->notes) {
-            note.front() = ascii::upper(note.front());
-            run.notes.push_back(note + '.');
-        }
+        std::ranges::move(sentences_of_notes(plan), std::back_inserter(run.notes));
     }
     run.planned = std::make_shared<const PlannedRun>(std::move(scenario),
                                                      std::move(model),
@@ -126,6 +124,15 @@ ScenarioRun simulated(const Scenario& written, FoundCosts costs) {
 }
 
 }  // namespace
+
+std::vector<std::string> sentences_of_notes(const Plan& plan) {
+    std::vector<std::string> sentences;
+    for (std::string note : plan->notes) {
+        note.front() = ascii::upper(note.front());
+        sentences.push_back(note + '.');
+    }
+    return sentences;
+}
 
 ScenarioRun simulate_scenario(const fs::path& file) {
     const Scenario written = read_scenario(file);

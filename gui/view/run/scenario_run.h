@@ -18,6 +18,9 @@ struct ScenarioRun {
     std::vector<std::string> notes;  ///< what a reader has to know of the costs, in sentences
 };
 
+/// The notes of a plan, each as a sentence of its own: "Gradients are stale: ... ."
+std::vector<std::string> sentences_of_notes(const Plan& plan);
+
 /// Simulates a scenario. The costs of its layers are those of its own profile (model.kind =
 /// "profile"), else of `profile.json` or NAME.profile.json beside it, else of NAME.profile.json in
 /// the current folder, where `pipetwin profile` writes it; else they are estimated for the

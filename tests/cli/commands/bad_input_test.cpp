@@ -255,7 +255,7 @@ batch = 8
          3,
          "costs are known for micro-batches of 1 sample, not of 8",
          "profile it at that size"},
-        {{"cluster.memory_limit=0"}, 3, "cluster.memory_limit = 0, expected", ""},
+        {{"cluster.memory_limit=0"}, 3, "--set cluster.memory_limit: 0, expected", ""},
         {{"pipeline.data_parallel=3", "cluster.count=3"},
          3,
          "training.batch = 8 cannot be shared out to pipeline.data_parallel = 3 replicas",

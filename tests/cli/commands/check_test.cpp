@@ -29,11 +29,14 @@ TEST_F(Check, ValidScheduleIsFine) {
 
 TEST_F(Check, TheRowsAreDrawnAtUnitCosts) {
     const std::string csv = file("1f1b.csv", "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
-    EXPECT_THAT(pipetwin({"check", csv}).out,
-                HasSubstr("\n\n"
-                          "rank 0  01..aa2bb.cc\n"
-                          "rank 1  .0aa1bb2cc..\n"
-                          "digits forward"));
+    EXPECT_THAT(
+        pipetwin({"check", csv}).out,
+        HasSubstr("\n\n"
+                  "drawn with 1 ms for a forward, 2 ms for a backward (1 ms for each half), "
+                  "and no time for a message\n"
+                  "rank 0  01..aa2bb.cc\n"
+                  "rank 1  .0aa1bb2cc..\n"
+                  "digits forward"));
     EXPECT_THAT(pipetwin({"check", csv, "--quiet"}).out,
                 EndsWith("smallest channel capacity 1 (0 with pre-posted receives, as between "
                          "processes)\nmost stashes held at once, per rank: 2 1\n"));
@@ -167,10 +170,10 @@ TEST_F(Check, OneFOneBDeadlocksWithoutRoomAndNamesTheCycleAndTheCapacityThatWork
     // Rank 0 sends what its cell 1 makes before it receives for its cell 2; rank 1 the other way.
     EXPECT_THAT(pipetwin({"check", csv, "--capacity", "0"}).out,
                 AllOf(HasSubstr("0SEND_F1 waits for 1RECV_F1"),
-                      HasSubstr("which comes after 1SEND_B0; its place in the file is just after "
+                      HasSubstr("which comes after 1SEND_B0; 0SEND_F1 belongs just after "
                                 "file cell 1 (0F1)\n"),
                       HasSubstr("1SEND_B0 waits for 0RECV_B0"),
-                      HasSubstr("which comes after 0SEND_F1; its place in the file is just after "
+                      HasSubstr("which comes after 0SEND_F1; 1SEND_B0 belongs just after "
                                 "file cell 1 (1B0)\n"),
                       HasSubstr("file cells are places in the file\n")));
 }

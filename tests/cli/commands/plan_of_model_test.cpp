@@ -85,7 +85,8 @@ TEST_F(PlanOfModel, WarnsOfNodesThatItLeavesUnused) {
                                          "--quiet",
                                          "--nodes"};
     EXPECT_THAT(pipetwin(joined(asked, {"2"})).out,
-                AllOf(HasSubstr("warning: 8 of the 16 devices are used: the cluster names no "
+                AllOf(StartsWith("gpt2-124m on 8 of 16 x rtx-4090 (2 nodes of 8x-rtx-4090)"),
+                      HasSubstr("warning: 8 of the 16 devices are used: the cluster names no "
                                 "network between its nodes"),
                       HasSubstr("cluster.node_link=ethernet-25")));
     EXPECT_THAT(pipetwin(joined(asked, {"1"})).out, Not(HasSubstr("devices are used")));
@@ -110,6 +111,16 @@ TEST_F(PlanOfModel, KnowsTheBestOfEveryShape) {
     // 8 = stages x replicas x devices of a layer, each a power of two.
     EXPECT_EQ(shapes.size(), 10U);
     EXPECT_EQ(shapes[0]["step_ms"], result["best"]["step_ms"]);
+    // The table of the fastest plans lacked plans that the one of shapes has.
+    std::vector<double> listed;
+    for (const auto& plan : result["candidates"]) {
+        listed.push_back(plan["step_ms"]);
+    }
+    EXPECT_TRUE(std::ranges::is_sorted(listed));
+    for (const auto& plan : shapes) {
+        const double step = plan["step_ms"];
+        EXPECT_TRUE(step > listed.back() || std::ranges::count(listed, step) > 0) << step;
+    }
     // The fastest plan of all is on the front of time and memory.
     EXPECT_EQ(result["answer"]["front"][0], 0);
 }

@@ -67,6 +67,14 @@ TEST_F(PlanCommand, SearchesTheSchedulesOfAList) {
     EXPECT_THAT(unknown.err, AllOf(HasSubstr("--schedule: "), HasSubstr("zb-h1")));
 }
 
+/// The table of such a plan did not say that nothing can train with it.
+TEST_F(PlanCommand, SaysThatAScheduleWithStaleGradientsIsSimulatedOnly) {
+    const std::string keys = "[pipeline]\ndata_parallel = 1\nstages = 2\n[cluster]\ncount = 2\n";
+    const std::string said = "gradients are stale: pipedream updates weights while";
+    EXPECT_THAT(plan(keys, {"--schedule", "pipedream"}).err, HasSubstr(said));
+    EXPECT_THAT(plan(keys, {"--schedule", "1f1b"}).err, Not(HasSubstr("stale")));
+}
+
 // Each of two replicas has four samples of 6 ms.
 TEST_F(PlanCommand, SaysThatPipeliningDoesNotHelpWhereItDoesNot) {
     const Outcome outcome = plan("[cluster]\ncount = 2\n");
@@ -328,7 +336,8 @@ pipeline = {micro_batches = 8, data_parallel = 1, tensor_parallel = 1}
         pipetwin({"plan", scenario, "--hybrid"}).out,
         AllOf(HasSubstr("In the steady state one micro-batch of 1 sample ends every 10.000 ms on 4 "
                         "of 4 devices"),
-              ContainsRegex("100[ \n]+samples")));
+              ContainsRegex("100[ \n]+samples"),
+              Not(HasSubstr("fill and drain included"))));
     // One device has 40 ms to do; a message of 1 MB takes 1 ms.
     const Outcome alone =
         pipetwin({"plan", scenario, "--hybrid", "--json", "--set", "cluster.count=1"});

@@ -339,7 +339,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Simulate, OneChunkForAScheduleOfSeveralIsSaid) {
     const Numbers plan{.stages = 2, .micro_batches = 4};
-    const std::string said = "interleaved-1f1b with one chunk per rank";
+    const std::string said =
+        "interleaved-1f1b is meant for two or more chunks per rank, and has one here: --chunks 2";
     EXPECT_THAT(pipetwin(simulate_args(plan, {"--schedule", "interleaved-1f1b"})).err,
                 HasSubstr(said));
     EXPECT_EQ(

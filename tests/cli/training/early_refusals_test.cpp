@@ -56,11 +56,11 @@ struct Refused {
 // Each of them was told only after the layers had been measured, which takes half a minute.
 TEST_F(EarlyRefusals, NothingIsMeasuredOrWrittenForAPlanThatCannotBe) {
     const std::vector<Refused> all{
-        {{"pipeline.stages=4"}, 4, "3 layers cannot fill 4 stages"},
-        {{"cluster.count=1"}, 3, "cluster.count = 1"},
+        {{"pipeline.stages=4"}, 4, "3 units cannot fill 4 stages"},
+        {{"cluster.count=1"}, 3, "--set cluster.count: 1, expected at least the 2"},
         {{"pipeline.schedule=interleaved-1f1b", "pipeline.chunks=2"},
          4,
-         "3 layers cannot fill 4 stages"},
+         "3 units cannot fill 4 stages"},
         {{"cluster.memory_limit=500"}, 4, "layer 'linear0' needs 576 B"},
         {{"cluster.memory_limit=700"}, 4, "of all layers need 1.41 KiB, but 2 ranks together"},
         {{"pipeline.stages=3", "cluster.memory_limit=600"}, 4, "ranks need more than the limit"},
@@ -81,8 +81,8 @@ TEST_F(EarlyRefusals, NothingIsMeasuredOrWrittenForAPlanThatCannotBe) {
 
 TEST_F(EarlyRefusals, WhatNoPlanOfAnOpenScenarioCouldHaveIsRefusedByRun) {
     const std::vector<Refused> all{
-        {{"pipeline.schedule=auto", "pipeline.stages=4"}, 4, "3 layers cannot fill 4 stages"},
-        {{"pipeline.micro_batches=auto", "cluster.count=1"}, 3, "cluster.count = 1"},
+        {{"pipeline.schedule=auto", "pipeline.stages=4"}, 4, "3 units cannot fill 4 stages"},
+        {{"pipeline.micro_batches=auto", "cluster.count=1"}, 3, "--set cluster.count: 1, expected"},
         {{"pipeline.stages=auto", "cluster.count=2", "cluster.memory_limit=700"},
          4,
          "of all layers need 1.41 KiB, but 2 ranks together"},

@@ -121,7 +121,9 @@ TEST_F(Training, RunSaysThatRanksShareACore) {
                                 return pipetwin(command("run"));
                             }).get();
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("2 ranks share 1 core, but are predicted with one each"));
+    EXPECT_THAT(outcome.err,
+                HasSubstr("2 ranks share 1 core, but the prediction gives every rank a core of its "
+                          "own: expect longer steps"));
 }
 
 /// Those of all replicas.
@@ -132,7 +134,9 @@ TEST_F(Training, RunSaysThatReplicasShareACore) {
             return pipetwin(command("run", {"--set", "pipeline.data_parallel=2"}));
         }).get();
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("4 ranks share 1 core, but are predicted with one each"));
+    EXPECT_THAT(outcome.err,
+                HasSubstr("4 ranks share 1 core, but the prediction gives every rank a core of its "
+                          "own: expect longer steps"));
 }
 
 TEST_F(Training, TrainPrintsALinePerStepAndWritesTheSameToMetrics) {
@@ -468,7 +472,7 @@ TEST_F(Training, ACpuHasNothingToOffload) {
         const Outcome outcome = pipetwin(command(
             verb, {"--set", "pipeline.offload=stash", "--set", "cluster.host_link=pcie-4"}));
         EXPECT_EQ(outcome.code, 4) << verb;
-        EXPECT_THAT(outcome.err, HasSubstr("pipeline.offload = \"stash\""));
+        EXPECT_THAT(outcome.err, HasSubstr("error: --set pipeline.offload=\"stash\": "));
         EXPECT_THAT(outcome.err, HasSubstr("set pipeline.offload = \"none\""));
         EXPECT_FALSE(std::filesystem::exists(folder() / "run"));
     }

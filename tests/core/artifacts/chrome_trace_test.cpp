@@ -61,6 +61,9 @@ Trace example() {
     trace.timelines.peak_bytes = {Bytes{123}, Bytes{456}};
     trace.timelines.breakdown = Breakdown{.forward = Duration{11}, .overhead = Duration{17}};
     trace.timelines.replayed_step = Duration{29};
+    for (std::size_t step = 0; step < trace.timelines.steps.size(); ++step) {
+        trace.timelines.numbers.push_back(static_cast<int>(3 * step + 2));
+    }
     trace.timelines.noise = {
         .stolen_percent = 0.123456789, .p90_over_p10 = 1.07, .dropped_steps = 3, .steps = 29};
     trace.memory.resize(2);
@@ -77,6 +80,7 @@ void expect_equal(const Trace& a, const Trace& b) {
     EXPECT_EQ(a.channel_capacity, b.channel_capacity);
     EXPECT_EQ(a.samples, b.samples);
     EXPECT_EQ(a.timelines.steps, b.timelines.steps);
+    EXPECT_EQ(a.timelines.numbers, b.timelines.numbers);
     EXPECT_EQ(a.timelines.peak_bytes, b.timelines.peak_bytes);
     EXPECT_EQ(a.timelines.replayed_step, b.timelines.replayed_step);
     ASSERT_EQ(a.timelines.breakdown.has_value(), b.timelines.breakdown.has_value());
@@ -205,6 +209,7 @@ TEST(ChromeTrace, WhatHasNoMeaningIsReadBackAsNothing) {
     trace.timelines.breakdown.reset();
     trace.timelines.replayed_step.reset();
     trace.timelines.peak_bytes.clear();
+    trace.timelines.numbers.clear();
     trace.timelines.steps.pop_back();
     trace.timelines.steps[0].links.clear();
     trace.memory.clear();
@@ -321,6 +326,8 @@ TEST(ChromeTrace, BrokenMetadataIsRefusedWithItsPointer) {
     expect_refused(with("rows", "0F0,1F0,0B0\r\n"), "/pipetwin/rows");
     expect_refused(with("rows", "0SEND_B0\r\n"), "/pipetwin/rows");
     expect_refused(with("step_begins_ns", json::array()), "expected at least one step");
+    expect_refused(with("step_numbers", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}), "as step_begins_ns has");
+    expect_refused(with("step_numbers", {3, 3}), "expected ascending numbers below 2^31");
     expect_refused(with("peak_bytes", {1, "x"}), "/pipetwin/peak_bytes/1");
     expect_refused(with("noise", 3), "/pipetwin/noise");
     expect_refused(with("channel_capacity", -1), "/pipetwin/channel_capacity");
@@ -361,6 +368,7 @@ TEST(ChromeTrace, OfManyMegabytesIsReadInEveryLayout) {
     Trace trace = example();
     while (trace.timelines.steps.size() < 1000) {
         trace.timelines.steps.push_back(trace.timelines.steps[1]);
+        trace.timelines.numbers.push_back(trace.timelines.numbers.back() + 1);
     }
     const std::string text = print_chrome_trace(trace);
     ASSERT_GT(text.size(), std::size_t{4'000'000});
@@ -379,6 +387,7 @@ TEST(ChromeTrace, OfWhichTheEndIsMissingGivesTheWholeStepsBeforeTheByte) {
     const TraceSoFar cut = so_far(text.substr(0, third_event + 10));
     ASSERT_EQ(cut.trace.timelines.steps.size(), 1U);
     EXPECT_EQ(cut.trace.timelines.steps[0].ranks, example().timelines.steps[0].ranks);
+    EXPECT_THAT(cut.trace.timelines.numbers, ::testing::ElementsAre(2));
     EXPECT_THAT(cut.trace.memory, ::testing::IsEmpty());
     EXPECT_EQ(cut.trace.plan_hash, example().plan_hash);
     EXPECT_EQ(cut.ended_at, third_event + 1);
@@ -415,6 +424,7 @@ TEST(ChromeTrace, WithoutItsMetadataGivesNothing) {
 TEST(ChromeTrace, WithMoreStepsThanItsBytesCanHoldIsRefused) {
     json damaged = document();
     damaged["pipetwin"]["step_begins_ns"] = std::vector<int>(100'000, 0);
+    damaged["pipetwin"].erase("step_numbers");
     expect_refused(damaged, "cannot hold");
     EXPECT_EQ(so_far(damaged.dump()).trace.timelines.steps.size(), 2U);
 }

@@ -142,7 +142,7 @@ TEST(ChainPartition, MoreStagesThanLayersAreRefusedNamingBoth) {
     for (const int stages : {0, 4}) {
         const Error error = error_of([&] { smallest_largest_stage(plain({1, 2, 3}, stages)); });
         EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
-        EXPECT_EQ(error.text(), fmt::format("3 layers cannot fill {} stages", stages));
+        EXPECT_EQ(error.text(), fmt::format("3 units cannot fill {} stages", stages));
     }
 }
 

@@ -89,7 +89,7 @@ TEST(FeasibleSplits, NoneAtAllIsAnAnswerAndMoreStagesThanLayersAreRefused) {
     EXPECT_EQ(splits.count(), 0U);
     EXPECT_TRUE(all_of(splits).empty());
     const Error error = error_of([] { FeasibleSplits(5, 6, anything); });
-    EXPECT_EQ(error.text(), "5 layers cannot fill 6 stages");
+    EXPECT_EQ(error.text(), "5 units cannot fill 6 stages");
 }
 
 }  // namespace feasible_splits_test

@@ -219,7 +219,7 @@ TEST(GraphPartition, MoreIdealsThanTheLimitFallBackToTheModelsOrderAndSaySo) {
 TEST(GraphPartition, RefusesMoreStagesThanLayersNamingBoth) {
     const Model model = Model::opaque({{"a"}, {"b"}});
     const Error error = error_of([&] { graph_partition(model, nanoseconds_of({1, 1}), 3); });
-    EXPECT_EQ(error.text(), "2 layers cannot fill 3 stages");
+    EXPECT_EQ(error.text(), "2 units cannot fill 3 stages");
 }
 
 /// Layers that take so many milliseconds forward, and as many backward.

@@ -93,7 +93,7 @@ TEST(BalancedPartition, RefusesMoreStagesThanLayersNamingBoth) {
     const std::vector<Duration> costs = nanoseconds_of({1, 2, 3});
     const Error error = error_of([&] { balanced_partition(costs, 4); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
-    EXPECT_EQ(error.text(), "3 layers cannot fill 4 stages");
+    EXPECT_EQ(error.text(), "3 units cannot fill 4 stages");
     EXPECT_THROW(balanced_partition(costs, 0), Error);
     EXPECT_THROW(balanced_partition({}, 1), Error);
 }

@@ -396,7 +396,7 @@ TEST(RankPartition, RefusesFewerLayersThanPieces) {
     const RankChain chain = chain_of({1, 2, 3}, ranks_of(RankPlacement::V, 2));
     const Error error = error_of([&] { rank_partition(chain); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
-    EXPECT_THAT(error.text(), ::testing::HasSubstr("3 layers cannot fill 4 stages"));
+    EXPECT_THAT(error.text(), ::testing::HasSubstr("3 units cannot fill 4 stages"));
 }
 
 }  // namespace rank_partition_test

@@ -16,6 +16,7 @@ using testing::gpt;
 using ::testing::HasSubstr;
 using testing::parse;
 using testing::refusal;
+using ::testing::StartsWith;
 using testing::with;
 
 /// A scenario beside a cluster file of its own, m.toml.
@@ -106,10 +107,9 @@ TEST(ShippedClusters, WhoAsksForMoreThanTheyHaveHasMadeTheMistake) {
     const std::string on_eight = with(gpt, "[cluster]\nprofile = \"8x-h100-sxm\"");
     const Error stages = error_of([&] { parse(on_eight, {{"pipeline.stages", "99"}}); });
     EXPECT_EQ(stages.place(), "--set pipeline.stages");
-    EXPECT_THAT(
-        stages.text(),
-        AllOf(HasSubstr("pipeline.stages = 99, expected at most the 8 devices of the cluster"),
-              HasSubstr("8x-h100-sxm.toml:")));
+    EXPECT_THAT(stages.text(),
+                AllOf(StartsWith("99, expected at most the 8 devices of the cluster"),
+                      HasSubstr("8x-h100-sxm.toml:")));
     EXPECT_EQ(stages.hint(), "every rank needs a device; cluster.count = 104 is a larger cluster");
     const Error replicas = error_of([&] { parse(on_eight, {{"pipeline.data_parallel", "16"}}); });
     EXPECT_EQ(replicas.place(), "--set pipeline.data_parallel");

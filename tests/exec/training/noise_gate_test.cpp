@@ -1,6 +1,6 @@
 #include "exec/training/noise_gate.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "core/base/error.h"
 
@@ -26,10 +26,15 @@ class Gate : public ::testing::Test {
   protected:
     void add(int count, double milliseconds, double stolen = 0) {
         for (int index = 0; index < count; ++index) {
-            gate.add(step_of(milliseconds, stolen));
+            add(step_of(milliseconds, stolen));
         }
     }
+    void add(const StepResult& step) { gate.add(step, next_number_++); }
+
     NoiseGate gate;
+
+  private:
+    int next_number_ = 0;  ///< of a step in its training
 };
 
 TEST_F(Gate, DropsTheWarmUp) {
@@ -39,6 +44,16 @@ TEST_F(Gate, DropsTheWarmUp) {
     EXPECT_EQ(set.noise.steps, 11);
     EXPECT_EQ(set.noise.dropped_steps, 2);
     EXPECT_EQ(step_time(set.steps.front()), std::chrono::milliseconds(10));
+}
+
+/// The window numbered the steps of a trace from 0, so its step 0 was another one than that of the
+/// terminal.
+TEST_F(Gate, StepsKeepTheirNumbersInTheTraining) {
+    add(2, 10);
+    add(1, 10.1);
+    add(2, 10, 0.5);
+    add(2, 10.1);
+    EXPECT_THAT(gate.result().numbers, ::testing::ElementsAre(2, 5, 6));
 }
 
 TEST_F(Gate, DropsStepsWithStolenTime) {
@@ -59,7 +74,7 @@ TEST_F(Gate, KeepsTheFastEndHoweverManyStepsWereDisturbed) {
         add(20, 10);
         add(20, 10.4);
         for (int step = 0; step < disturbed; ++step) {
-            gate.add(step_of(10.6 + 0.1 * step));
+            add(step_of(10.6 + 0.1 * step));
         }
         const TimelineSet set = gate.result();
         EXPECT_EQ(set.noise.steps, 40);
@@ -87,7 +102,7 @@ double median_of(const TimelineSet& set) {
 TEST_F(Gate, KeepsAtMost31FromAllOverTheRun) {
     add(2, 10);
     for (int index = 0; index < 100; ++index) {
-        gate.add(step_of(10 + 0.004 * index, index < 60 ? 0.005 : 0.001));
+        add(step_of(10 + 0.004 * index, index < 60 ? 0.005 : 0.001));
     }
     const TimelineSet set = gate.result();
     EXPECT_EQ(set.noise.steps, 100);
@@ -104,7 +119,7 @@ TEST_F(Gate, KeepsAtMost31FromAllOverTheRun) {
 /// Every fourth step is slow: a choice of every fourth would be far off.
 TEST_F(Gate, TheMedianOfWhatItKeepsIsThatOfTheRun) {
     for (int index = 0; index < 150; ++index) {
-        gate.add(step_of(index % 4 == 2 ? 10.4 : 10 + 0.001 * index));
+        add(step_of(index % 4 == 2 ? 10.4 : 10 + 0.001 * index));
     }
     const TimelineSet set = gate.result();
     EXPECT_EQ(set.noise.steps, 148);
@@ -117,7 +132,7 @@ TEST_F(Gate, KeepsAnOddNumber) {
     for (int steps = 3; steps < 40; ++steps) {
         gate = {};
         for (int index = 0; index < steps; ++index) {
-            gate.add(step_of(10 + 0.01 * index));
+            add(step_of(10 + 0.01 * index));
         }
         const TimelineSet set = gate.result();
         EXPECT_EQ(set.noise.steps, steps - 2);
@@ -128,7 +143,7 @@ TEST_F(Gate, KeepsAnOddNumber) {
 
 TEST_F(Gate, RemembersPartOfALongRunOnly) {
     for (int index = 0; index < 5000; ++index) {
-        gate.add(step_of(10 + 0.0001 * index));
+        add(step_of(10 + 0.0001 * index));
     }
     const TimelineSet set = gate.result();
     EXPECT_EQ(set.noise.steps, 4998);
@@ -139,7 +154,7 @@ TEST_F(Gate, RemembersPartOfALongRunOnly) {
 TEST_F(Gate, ReportsTheSpreadOfAllStepsAfterTheWarmUp) {
     add(2, 10);
     for (int index = 0; index <= 10; ++index) {
-        gate.add(step_of(10 + 0.1 * index));
+        add(step_of(10 + 0.1 * index));
     }
     EXPECT_NEAR(gate.result().noise.p90_over_p10, 10.9 / 10.1, 1e-6);
 }
@@ -167,9 +182,9 @@ TEST_F(Gate, AWarmUpIsBetterThanNothing) {
 }
 
 TEST_F(Gate, PeaksAreTheHighestOfAllSteps) {
-    gate.add(step_of(10, 0, 100));
-    gate.add(step_of(10, 0, 300));
-    gate.add(step_of(10, 0, 200));
+    add(step_of(10, 0, 100));
+    add(step_of(10, 0, 300));
+    add(step_of(10, 0, 200));
     EXPECT_EQ(gate.result().peak_bytes, std::vector<Bytes>{Bytes{300}});
 }
 

@@ -123,7 +123,7 @@ TEST_F(HeatMapPanelTest, SaysWhichCellIsTheBest) {
             }
         }
         const QString said = panel.findChild<QLabel*>()->text();
-        EXPECT_TRUE(said.contains(index == 0 ? "Highest" : "Lowest")) << said.toStdString();
+        EXPECT_TRUE(said.contains(index == 0 ? "highest" : "lowest")) << said.toStdString();
         EXPECT_TRUE(said.contains(best_ones.at(0))) << said.toStdString();
         EXPECT_TRUE(said.contains("hatched: infeasible"));
     }

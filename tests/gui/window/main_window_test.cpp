@@ -553,7 +553,7 @@ TEST_F(MainWindowTest, SaysThatTheErrorOfANoisyRunSaysNothing) {
     window_.show_run(std::move(run));
     EXPECT_TRUE(visible_text(*window_.statusBar()).contains("(unreliable)"));
     EXPECT_TRUE(step_panel(window_).contains("Quiet steps"));
-    EXPECT_TRUE(step_panel(window_).contains("medians of the 3 quiet steps of 40"));
+    EXPECT_TRUE(step_panel(window_).contains("medians of the 3 quiet steps of a run of 40"));
 }
 
 TEST_F(MainWindowTest, TheStepInNumbersIsTheOneThatIsLookedAt) {

@@ -205,7 +205,20 @@ TEST(StepsWords, SayThatATraceHasTheQuietSteps) {
     RunData run = canned_run({.ranks = 2, .micro_batches = 2, .steps = 3});
     EXPECT_EQ(steps_words(run), "3 steps");
     run.measured->noise = {.dropped_steps = 37, .steps = 3};
-    EXPECT_EQ(steps_words(run), "the 3 quiet steps of 40");
+    EXPECT_EQ(steps_words(run), "the 3 quiet steps of a run of 40");
+    run.measured->noise = {.dropped_steps = 39, .steps = 1};
+    run.measured->steps = 1;
+    EXPECT_EQ(steps_words(run), "the 1 quiet step of a run of 40");
+    run.measured->noise = {.dropped_steps = 40, .steps = 0};
+    EXPECT_EQ(steps_words(run), "1 step of a run of 40, in which none was quiet");
+}
+
+/// The panel added the steps that the trace leaves out to those that it has, which is no number of
+/// steps of anything: a trace has at most 31 of the quiet steps.
+TEST(StepsWords, CountQuietStepsThatTheTraceDoesNotHave) {
+    RunData run = canned_run({.ranks = 2, .micro_batches = 2, .steps = 31});
+    run.measured->noise = {.dropped_steps = 95, .steps = 105};
+    EXPECT_EQ(steps_words(run), "31 of the 105 quiet steps of a run of 200");
 }
 
 TEST(SaysNothing, WhereTheNoiseOfTheMeasuringIsTooLarge) {

@@ -81,6 +81,20 @@ TEST(OpRows, NumbersAreThoseOfTheSpans) {
     }
 }
 
+/// The first step of a trace was step 0 in the window, and another one on the terminal.
+TEST(OpRows, NameAndFindStepsByTheirNumberInTheTraining) {
+    RunData run = canned_run({.steps = 2});
+    run.measured->step_numbers = {7, 19};
+    const OpRows rows(std::make_shared<const RunData>(std::move(run)));
+    EXPECT_EQ(rows.number(0, OpColumn::Step), 7);
+    EXPECT_EQ(rows.number(rows.size() - 1, OpColumn::Step), 19);
+    const std::vector<int> found =
+        ordered_rows(rows, parse_filter("step 19").value(), OpColumn::Step, false);
+    EXPECT_EQ(std::ssize(found), rows.size() / 2);
+    EXPECT_EQ(rows.ref(found.front()).step, 1);
+    EXPECT_TRUE(ordered_rows(rows, parse_filter("step 1").value(), OpColumn::Step, false).empty());
+}
+
 TEST(OpRows, OfRowsThatDifferCompareTheSameActions) {
     RunData run = canned_run();  // without jitter: every action is as long as predicted
     std::vector<Span> row = run.twin.measured[0].ranks[1].spans();

@@ -94,7 +94,10 @@ TEST_F(LiveFollowerTest, KeepsTheLatestSteps) {
         add_step(number);
     }
     LiveFollower follower(folder());
-    EXPECT_EQ(follower.look().run->twin.step_count(), 32);
+    const std::shared_ptr<const RunData> run = follower.look().run;
+    EXPECT_EQ(run->twin.step_count(), 32);
+    EXPECT_EQ(run->step_number(0), 8);
+    EXPECT_EQ(run->step_number(31), 39);
 }
 
 TEST_F(LiveFollowerTest, HalfALineWaitsForItsOtherHalf) {
