@@ -89,7 +89,8 @@ class Descent {
     std::int64_t work_ = 0;
 };
 
-/// As even as can be in layers: the first pieces have one more.
+}  // namespace
+
 std::vector<int> equal_counts(int layers, int pieces) {
     std::vector<int> sizes(as_index(pieces), layers / pieces);
     for (int piece = 0; piece < layers % pieces; ++piece) {
@@ -97,6 +98,8 @@ std::vector<int> equal_counts(int layers, int pieces) {
     }
     return sizes;
 }
+
+namespace {
 
 /// The largest piece has as little of the quantity as it can.
 std::vector<int> equal_parts(const RankChain& chain, const RankQuantity& quantity) {

@@ -8,6 +8,9 @@
 /// Splits of a chain made better layer by layer.
 namespace pipetwin {
 
+/// The split that is as even as can be in layers: the first pieces have one more.
+std::vector<int> equal_counts(int layers, int pieces);
+
 /// A split whose score is not worse, and that no boundary moved by one layer makes better, nor a
 /// layer taken from a piece of the largest rank to any other piece, whose boundaries between move
 /// along.

@@ -111,7 +111,9 @@ std::optional<RankSplit> best_of_all(const RankChain& chain) {
         }
         return best->largest;
     };
-    SplitWalk(chain, never, never, take).visit();
+    // No rank of the best split has more than the largest of any other that keeps the limits.
+    const RankScore even = RankAmounts(chain, equal_counts(chain.layers, chain.pieces())).score();
+    SplitWalk(chain, even.excess == 0 ? even.largest : never, never, take).visit();
     return best;
 }
 

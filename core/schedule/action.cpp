@@ -20,8 +20,8 @@ struct OpWords {
 constexpr std::array<OpWords, op_count> table{{
     {Op::Forward, "F", "forward"},
     {Op::Backward, "B", "backward"},
-    {Op::BackwardInput, "I", "input-gradient backward"},
-    {Op::BackwardWeight, "W", "weight-gradient backward"},
+    {Op::BackwardInput, "I", "input gradient"},
+    {Op::BackwardWeight, "W", "weight gradient"},
     {Op::Recompute, "R", "recompute"},
     {Op::SendForward, "SEND_F", "send of the output"},
     {Op::RecvForward, "RECV_F", "receive of the input"},

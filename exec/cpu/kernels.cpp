@@ -323,7 +323,7 @@ class CpuKernels final : public Kernels {
         });
     }
 
-    void attention_backward(const AttentionShape& shape,
+    View attention_backward(const AttentionShape& shape,
                             ConstView softmax,
                             ConstView /*context*/,
                             ConstView dcontext,
@@ -334,6 +334,7 @@ class CpuKernels final : public Kernels {
             exec::attention_backward(
                 shape, softmax.as<T>(), dcontext.as<T>(), qkv.as<T>(), scratch);
         });
+        return qkv;
     }
 
     void padded_attention_forward(const PaddedAttentionShape& shape,

@@ -317,8 +317,9 @@ class Kernels {
                                    ConstView qkv,
                                    View softmax,
                                    View context) const = 0;
-    /// Puts dQ | dK | dV into the place of Q | K | V. `scratch` has attention_scratch bytes.
-    virtual void attention_backward(const AttentionShape& shape,
+    /// Computes dQ | dK | dV. `scratch` has attention_scratch bytes. Returns where the gradients
+    /// are: in the place of Q | K | V, or at the begin of `scratch`.
+    virtual View attention_backward(const AttentionShape& shape,
                                     ConstView softmax,
                                     ConstView context,
                                     ConstView dcontext,

@@ -174,12 +174,14 @@ class NullKernels final : public Kernels {
                            ConstView /*qkv*/,
                            View /*softmax*/,
                            View /*context*/) const override {}
-    void attention_backward(const AttentionShape& /*shape*/,
+    View attention_backward(const AttentionShape& /*shape*/,
                             ConstView /*softmax*/,
                             ConstView /*context*/,
                             ConstView /*dcontext*/,
-                            View /*qkv*/,
-                            std::byte* /*scratch*/) const override {}
+                            View qkv,
+                            std::byte* /*scratch*/) const override {
+        return qkv;
+    }
     void padded_attention_forward(const PaddedAttentionShape& /*shape*/,
                                   ConstColumns /*q*/,
                                   ConstColumns /*k*/,

@@ -85,6 +85,11 @@ Bytes Attention::softmax_bytes(int samples) const {
                : exact_bytes(n * sizes_.heads, 1);
 }
 
+Bytes Attention::context_room(int samples) const {
+    const Bytes context = matrix_bytes(rows(samples), sizes_.query_width());
+    return format().softmax == SoftmaxKept::LogSums ? operand_aligned(context) : aligned(context);
+}
+
 Bytes Attention::kept_bytes(int samples) const {
     const std::int64_t n = rows(samples);
     return matrix_bytes(n, sizes_.qkv_width()) + softmax_bytes(samples) +
@@ -94,8 +99,7 @@ Bytes Attention::kept_bytes(int samples) const {
 Bytes Attention::workspace_bytes(int samples) const {
     // dc, and then what the kernel needs; before them the gradient behind the dropout.
     const Bytes gradient = matrix_bytes(rows(samples), input().width);
-    const Bytes context = matrix_bytes(rows(samples), sizes_.query_width());
-    return dropout_.workspace_bytes(operand_aligned(gradient)) + aligned(context) +
+    return dropout_.workspace_bytes(operand_aligned(gradient)) + context_room(samples) +
            attention_scratch(shape(samples), format());
 }
 
@@ -142,37 +146,42 @@ ConstView Attention::projected_gradient(const LayerCall& call, ConstView dy) con
     return dropout_.gradient(call, dy, call.workspace);
 }
 
-void Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {
+View Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {
     const AttentionShape sizes = shape(call.samples);
     const Bytes gradient = matrix_bytes(dy.rows, dy.columns);
     std::byte* const place =
         call.workspace + dropout_.workspace_bytes(operand_aligned(gradient)).count;
     const View dcontext(place, real(), dy.rows, sizes.query_width());
-    const View qkv(kept.tensors[qkv_slot]);
     out_.backward_input(call, kept, {}, dy, {}, dcontext);  // dc = dy w_out^T
-    call.kernels.attention_backward(sizes,
-                                    kept.tensors[softmax_slot],
-                                    kept.tensors[context_slot],
-                                    dcontext,
-                                    qkv,
-                                    place + aligned(matrix_bytes(dy.rows, dcontext.columns)).count);
+    const View dqkv = call.kernels.attention_backward(sizes,
+                                                      kept.tensors[softmax_slot],
+                                                      kept.tensors[context_slot],
+                                                      dcontext,
+                                                      kept.tensors[qkv_slot],
+                                                      place + context_room(call.samples).count);
     if (rotary_.is_there()) {
-        call.kernels.rotate(sizes, rotary_, Turn::Back, qkv);
+        call.kernels.rotate(sizes, rotary_, Turn::Back, dqkv);
     }
     call.done(Op::BackwardInput);
+    return dqkv;
 }
 
 // dw_out += c^T dy,  dw_qkv += x^T (dQ | dK | dV)
-void Attention::weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
+void Attention::weights_backward(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView dqkv) {
     out_.backward_weight(call, kept, kept.tensors[context_slot], dy);
-    qkv_.backward_weight(call, kept, x, kept.tensors[qkv_slot]);
+    qkv_.backward_weight(call, kept, x, dqkv);
 }
 
 // dx = skip + (dQ | dK | dV) w_qkv^T
 void Attention::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    heads_backward(call, kept, projected_gradient(call, dy));
-    qkv_.backward_input(call, kept, x, kept.tensors[qkv_slot], skip, dx);
+    const View dqkv = heads_backward(call, kept, projected_gradient(call, dy));
+    const View kept_dqkv(kept.tensors[qkv_slot]);
+    if (dqkv.data != kept_dqkv.data) {
+        call.kernels.columns().copy(dqkv, kept_dqkv);  // W comes later
+    }
+    qkv_.backward_input(call, kept, x, kept_dqkv, skip, dx);
 }
 
 void Attention::free_unread(Kept& kept) const {
@@ -180,16 +189,16 @@ void Attention::free_unread(Kept& kept) const {
 }
 
 void Attention::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
-    weights_backward(call, kept, x, projected_gradient(call, dy));
+    weights_backward(call, kept, x, projected_gradient(call, dy), kept.tensors[qkv_slot]);
 }
 
 // Both. dQ | dK | dV come first, because the weights need them, and dx last, because it may be x.
 void Attention::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     const ConstView gradient = projected_gradient(call, dy);
-    heads_backward(call, kept, gradient);
-    weights_backward(call, kept, x, gradient);
-    qkv_.backward_input(call, kept, x, kept.tensors[qkv_slot], skip, dx);
+    const ConstView dqkv = heads_backward(call, kept, gradient);
+    weights_backward(call, kept, x, gradient, dqkv);
+    qkv_.backward_input(call, kept, x, dqkv, skip, dx);
 }
 
 }  // namespace pipetwin::exec

@@ -32,8 +32,8 @@ void expect_heads_that_kernels_take(const LayerSpec& spec,
 /// dropped.
 ///
 /// Keeps its input, Q | K | V, c, and P or what it can be found from (exec/device/number_format.h).
-/// The backward puts dQ | dK | dV into the place of Q | K | V, where the gradient of w_qkv finds
-/// them. W reads the input, these, c and dy.
+/// Where the backward is split, I puts dQ | dK | dV into the place of Q | K | V for W, which reads
+/// the input, these, c and dy.
 class Attention final : public ExecutableLayer {
   public:
     /// Throws Error(Infeasible) for heads that are too large for the kernels of a GPU.
@@ -60,9 +60,13 @@ class Attention final : public ExecutableLayer {
     AttentionShape shape(int samples) const;
     /// Bytes of P, or of what it can be found from.
     Bytes softmax_bytes(int samples) const;
-    /// From dy to dQ | dK | dV, turned back, in the place of Q | K | V.
-    void heads_backward(LayerCall& call, Kept& kept, ConstView dy);
-    void weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy);
+    /// Bytes of dc in the workspace, up to where the kernel's scratch memory may begin: on a GPU
+    /// the operand of a product.
+    Bytes context_room(int samples) const;
+    /// From dy to dQ | dK | dV, turned back. Returns where they are until the layer's workspace is
+    /// used again: there, or in the place of Q | K | V.
+    View heads_backward(LayerCall& call, Kept& kept, ConstView dy);
+    void weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView dqkv);
     /// The gradient of the output projection.
     ConstView projected_gradient(const LayerCall& call, ConstView dy) const;
 

@@ -169,15 +169,55 @@ struct NoSpans {
     static void take(const MessageEnd&, Duration) {}
 };
 
+/// A time of the step, and the same of the step in which no send waits for room.
+struct TwoTimes {
+    Duration step{};
+    Duration unblocked{};
+};
+
+TwoTimes operator+(const TwoTimes& times, Duration more) {
+    return {times.step + more, times.unblocked + more};
+}
+
+Duration later(Duration a, Duration b) {
+    return std::max(a, b);
+}
+TwoTimes later(const TwoTimes& a, const TwoTimes& b) {
+    return {std::max(a.step, b.step), std::max(a.unblocked, b.unblocked)};
+}
+
+Duration of_step(Duration time) {
+    return time;
+}
+Duration of_step(const TwoTimes& times) {
+    return times.step;
+}
+
+/// The time from which a message that is ready at `time` has the room that there is from `room` on.
+Duration with_room(Duration time, Duration room) {
+    return std::max(time, room);
+}
+TwoTimes with_room(const TwoTimes& times, Duration room) {
+    return {std::max(times.step, room), times.unblocked};
+}
+
+EndedStep ended_at(Duration time) {
+    return {.step = time, .unblocked = std::nullopt};
+}
+EndedStep ended_at(const TwoTimes& times) {
+    return {.step = times.step, .unblocked = times.unblocked};
+}
+
 /// A visitor of the rows that knows when each rank, link and network is free; with `offloads`, also
-/// what passes between each rank and its host memory.
-template <class Keeper, bool offloads>
+/// what passes between each rank and its host memory. Its Time is a Duration or, without offloads,
+/// TwoTimes.
+template <class Time, class Keeper, bool offloads>
 class Times {
   public:
     /// The rank at hand.
     struct State {
         int rank = 0;
-        Duration free{};  ///< it is done with the action before
+        Time free{};  ///< it is done with the action before
         typename Keeper::Row row{};
     };
 
@@ -198,8 +238,8 @@ class Times {
     void leave(const State& state) { rank_free_[as_index(state.rank)] = state.free; }
 
     void act(State& state, std::size_t cell, const Action& action) {
-        const Duration begin = state.free;
-        Duration ready = begin;
+        const Time begin = state.free;
+        Time ready = begin;
         if (!is_compute(action.op)) {
             ready = update_or_reduce(state.rank, action, begin);
         } else if constexpr (offloads) {
@@ -208,81 +248,93 @@ class Times {
         }
         state.free = ready + costs_.action(state.rank, cell, action);
         if (action.op == Op::GradientNorm) {
-            norm_known_ = std::max(norm_known_, state.free);
+            norm_known_ = later(norm_known_, state.free);
         }
         if constexpr (offloads) {
             host_copies_.ends(state.rank, cell, state.free);
         }
-        keeper_.on_rank(state.row, cell, action, begin, ready, state.free);
+        keep(state, cell, action, begin, ready);
     }
 
     void send(State& state, const MessageEnd& end) {
         Edge& edge = edges_[as_index(end.edge)];
-        const Duration begin = state.free;
+        const Time begin = state.free;
         const bool may_wait = bounded_ && end.number >= end.places;
-        const Duration ready = may_wait ? std::max(begin, edge.room.pop()) : begin;
-        waited_for_room_ += ready - begin;
-        const Duration leaves = std::max(ready, edge.link_free);
+        const Time ready = may_wait ? with_room(begin, edge.room.pop()) : begin;
+        const Time leaves = later(ready, edge.link_free);
         edge.link_free = leaves + costs_.message(end.edge, end.action.micro_batch);
         edge.arrivals.push(edge.link_free + costs_.latency(end.edge));
         state.free = blocking_ ? edge.link_free : ready;
-        keeper_.on_rank(state.row, end.cell, end.action, begin, ready, state.free);
-        keeper_.on_link(end, leaves, edge.link_free);
-        keeper_.hand_over(end, ready);
+        keep(state, end.cell, end.action, begin, ready);
+        keeper_.on_link(end, of_step(leaves), of_step(edge.link_free));
+        keeper_.hand_over(end, of_step(ready));
     }
 
     void begin_receive(State& state, const MessageEnd& end) {
         if (bounded_ && end.places == 0) {
-            edges_[as_index(end.edge)].room.push(state.free);
+            edges_[as_index(end.edge)].room.push(of_step(state.free));
         }
     }
 
     void receive(State& state, const MessageEnd& end) {
         Edge& edge = edges_[as_index(end.edge)];
-        const Duration begin = state.free;
-        state.free = std::max(begin, edge.arrivals.pop());
+        const Time begin = state.free;
+        state.free = later(begin, edge.arrivals.pop());
         if (bounded_ && end.places > 0) {
-            edge.room.push(state.free);
+            edge.room.push(of_step(state.free));
         }
-        keeper_.on_rank(state.row, end.cell, end.action, begin, state.free, state.free);
-        keeper_.take(end, state.free);
+        keep(state, end.cell, end.action, begin, state.free);
+        keeper_.take(end, of_step(state.free));
     }
 
     void finish() { keeper_.host_copies(host_copies_); }
 
     /// What is known once every rank has come to the end of its row.
     EndedStep ended() const {
-        return {.step = rank_free_.empty() ? Duration{} : *std::ranges::max_element(rank_free_),
-                .waited_for_room = waited_for_room_};
+        Time end{};
+        for (const Time& free : rank_free_) {
+            end = later(end, free);
+        }
+        return ended_at(end);
     }
 
   private:
     struct Edge {
-        Duration link_free{};
-        Fifo<Duration> arrivals;  ///< of messages that are not taken yet
-        Fifo<Duration> room;      ///< when receives made room: when they ended, or, with a capacity
-                                  ///< of 0, began
+        Time link_free{};
+        Fifo<Time> arrivals;  ///< of messages that are not taken yet
+        Fifo<Duration> room;  ///< when receives made room: when they ended, or, with a capacity
+                              ///< of 0, began
     };
 
+    /// Hands over the times of an action that ends when the rank is free again.
+    void keep(State& state,
+              std::size_t cell,
+              const Action& action,
+              const Time& begin,
+              const Time& ready) {
+        keeper_.on_rank(
+            state.row, cell, action, of_step(begin), of_step(ready), of_step(state.free));
+    }
+
     /// Time at which the rank goes on after an action that is no compute action.
-    Duration update_or_reduce(int rank, const Action& action, Duration begin) {
+    Time update_or_reduce(int rank, const Action& action, const Time& begin) {
         if (action.op == Op::ReduceGradient) {
             reduce(rank, action.stage, begin);
         }
         if (!uses_gradients(action.op)) {
             return begin;
         }
-        const Duration complete = gradients_complete_[as_index(action.stage)];
-        return std::max({begin, complete, action.op == Op::Optimizer ? norm_known_ : Duration{}});
+        const Time ready = later(begin, gradients_complete_[as_index(action.stage)]);
+        return action.op == Op::Optimizer ? later(ready, norm_known_) : ready;
     }
 
     /// The gradients set out: for the stage with the same weights, and over the rank's network for
     /// the other replicas.
-    void reduce(int rank, int stage, Duration begin) {
-        Duration& network = network_free_[as_index(rank)];
+    void reduce(int rank, int stage, const Time& begin) {
+        Time& network = network_free_[as_index(rank)];
         const Duration length = costs_.overlapped_reduction(stage);
         if (length > Duration{}) {
-            network = std::max(network, begin) + length;
+            network = later(network, begin) + length;
             complete(stage, network);
         }
         if (const auto other = gradient_source(schedule_, stage)) {
@@ -290,29 +342,28 @@ class Times {
         }
     }
 
-    void complete(int stage, Duration time) {
-        Duration& complete = gradients_complete_[as_index(stage)];
-        complete = std::max(complete, time);
+    void complete(int stage, const Time& time) {
+        Time& complete = gradients_complete_[as_index(stage)];
+        complete = later(complete, time);
     }
 
     const Schedule& schedule_;
     StepCosts costs_;
     bool bounded_;
     bool blocking_;
-    Duration waited_for_room_{};
-    std::vector<Duration> rank_free_;
-    std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
+    std::vector<Time> rank_free_;
+    std::vector<Time> network_free_;  ///< [rank]: of its overlapped reductions
     std::vector<Edge> edges_;
     HostCopies host_copies_;
-    std::vector<Duration> gradients_complete_;  ///< [stage]: all that its norm or update waits for
-    Duration norm_known_{};                     ///< of all gradients, once every NORM is visited
+    std::vector<Time> gradients_complete_;  ///< [stage]: all that its norm or update waits for
+    Time norm_known_{};                     ///< of all gradients, once every NORM is visited
     Keeper& keeper_;
 };
 
 /// None if the rows wait for each other.
-template <bool offloads, class Keeper>
+template <class Time, bool offloads, class Keeper>
 std::optional<EndedStep> walk_rows(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
-    Times<Keeper, offloads> times(plan, conditions, keeper);
+    Times<Time, Keeper, offloads> times(plan, conditions, keeper);
     if (!RowWalk(plan->schedule, conditions.channel_capacity, times).runs_to_end()) {
         return std::nullopt;
     }
@@ -323,8 +374,18 @@ std::optional<EndedStep> walk_rows(const Plan& plan, const Conditions& condition
 template <class Keeper>
 std::optional<EndedStep> try_walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
     PIPETWIN_EXPECT(!conditions.contention.any(), "nothing is shared");
-    return conditions.host_link ? walk_rows<true>(plan, conditions, keeper)
-                                : walk_rows<false>(plan, conditions, keeper);
+    return conditions.host_link ? walk_rows<Duration, true>(plan, conditions, keeper)
+                                : walk_rows<Duration, false>(plan, conditions, keeper);
+}
+
+/// As `try_walk`, with the time of the unblocked step where one walk can find both.
+template <class Keeper>
+std::optional<EndedStep> try_walk_of_both(const Plan& plan,
+                                          const Conditions& conditions,
+                                          Keeper& keeper) {
+    return conditions.host_link || !conditions.channel_capacity
+               ? try_walk(plan, conditions, keeper)
+               : walk_rows<TwoTimes, false>(plan, conditions, keeper);
 }
 
 template <class Keeper>
@@ -354,7 +415,7 @@ std::optional<TimedStep> times_if_it_ends(const Plan& plan,
                                           const Conditions& conditions,
                                           RecordLinks links) {
     TimesOnly times(plan->schedule, links);
-    const std::optional<EndedStep> ended = try_walk(plan, conditions, times);
+    const std::optional<EndedStep> ended = try_walk_of_both(plan, conditions, times);
     return ended ? std::optional(TimedStep{*ended, times.times()}) : std::nullopt;
 }
 
@@ -365,7 +426,7 @@ Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions) {
 
 std::optional<EndedStep> step_if_it_ends(const Plan& plan, const Conditions& conditions) {
     NoSpans nothing;
-    return try_walk(plan, conditions, nothing);
+    return try_walk_of_both(plan, conditions, nothing);
 }
 
 }  // namespace pipetwin::sim

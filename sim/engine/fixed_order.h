@@ -33,10 +33,9 @@ Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);
 /// A step that runs to its end.
 struct EndedStep {
     Duration step{};
-    /// All sends together, for room in their channels: with room for every message the step is no
-    /// shorter than without these waits, as an action comes earlier by no more than the waits
-    /// before it.
-    Duration waited_for_room{};
+    /// The step time of the same conditions with room for every message; none: not computed, as the
+    /// channels have no capacity or the plan copies to host memory.
+    std::optional<Duration> unblocked{};
 };
 /// The step time of `in_fixed_order`; none if the rows wait for each other.
 std::optional<EndedStep> step_if_it_ends(const Plan& plan, const Conditions& conditions);

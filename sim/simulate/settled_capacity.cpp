@@ -130,18 +130,16 @@ class FastEnough {
     explicit FastEnough(const Plan& plan) : plan_(plan) {}
 
     bool operator()(const EndedStep& ended) {
-        if (is_as_fast(ended.step, ended.step - ended.waited_for_room)) {
-            return true;  // it is at least that long unblocked
-        }
         if (unblocked_ < Duration{}) {
-            unblocked_ = step_in_fixed_order(plan_, without_capacity(plan_));
+            unblocked_ = ended.unblocked ? *ended.unblocked
+                                         : step_in_fixed_order(plan_, without_capacity(plan_));
         }
         return is_as_fast(ended.step, unblocked_);
     }
 
   private:
     const Plan& plan_;
-    Duration unblocked_{-1};  ///< below 0: not simulated yet
+    Duration unblocked_{-1};  ///< below 0: not known yet
 };
 
 /// With room for all messages of a step no send blocks.

@@ -657,8 +657,8 @@ void CudaKernels::attention_forward(const exec::AttentionShape& shape,
     attend(lane_, real, of, inputs_in_one(real, of, qkv.data), softmax, context);
 }
 
-// What the kernel writes may not be what it reads: dQ | dK | dV take a detour over the scratch.
-void CudaKernels::attention_backward(const exec::AttentionShape& shape,
+// What the kernel writes may not be what it reads: dQ | dK | dV are left in the scratch.
+View CudaKernels::attention_backward(const exec::AttentionShape& shape,
                                      ConstView softmax,
                                      ConstView context,
                                      ConstView dcontext,
@@ -675,7 +675,7 @@ void CudaKernels::attention_backward(const exec::AttentionShape& shape,
                 {softmax, context, dcontext},
                 gradients_in_one(real, of, scratch),
                 row_dots);
-    lane_.list().add("cudaMemcpyAsync", copy, qkv.data, scratch, ConstView(qkv).bytes());
+    return {scratch, qkv.dtype, qkv.rows, qkv.columns};
 }
 
 void CudaKernels::padded_attention_forward(const exec::PaddedAttentionShape& shape,

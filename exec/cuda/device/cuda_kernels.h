@@ -127,12 +127,12 @@ class CudaKernels final : public exec::Kernels {
                            exec::ConstView qkv,
                            exec::View softmax,
                            exec::View context) const override;
-    void attention_backward(const exec::AttentionShape& shape,
-                            exec::ConstView softmax,
-                            exec::ConstView context,
-                            exec::ConstView dcontext,
-                            exec::View qkv,
-                            std::byte* scratch) const override;
+    exec::View attention_backward(const exec::AttentionShape& shape,
+                                  exec::ConstView softmax,
+                                  exec::ConstView context,
+                                  exec::ConstView dcontext,
+                                  exec::View qkv,
+                                  std::byte* scratch) const override;
     void padded_attention_forward(const exec::PaddedAttentionShape& shape,
                                   exec::ConstColumns q,
                                   exec::ConstColumns k,

@@ -1148,7 +1148,9 @@ TEST(Attention, InHalfPrecisionRoundsItsProbabilitiesAndItsResultsOnly) {
         Tensor context = arena.allocate(type, 140, 16, MemoryKind::Stash);
         kernels.attention_forward(shape, qkv, softmax, context);
         std::byte* const scratch = arena.workspace(attention_scratch(shape, type));
-        kernels.attention_backward(shape, softmax, context, dcontext, qkv, scratch);
+        const View gradients =
+            kernels.attention_backward(shape, softmax, context, dcontext, qkv, scratch);
+        EXPECT_EQ(gradients.data, View(qkv).data);
         return Found{numbers_of(context), numbers_of(qkv)};
     };
     const Found half = found(DType::BF16);

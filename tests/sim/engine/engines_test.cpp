@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -33,6 +34,16 @@ void expect_one_answer(const Plan& plan) {
     RC_ASSERT(one_visit);
     RC_ASSERT(events);
     RC_ASSERT(step_in_fixed_order(plan, conditions) == step_time(expected));
+    const std::optional<EndedStep> ended = step_if_it_ends(plan, conditions);
+    RC_ASSERT(ended.has_value());
+    RC_ASSERT(ended->step == step_time(expected));
+    if (ended->unblocked) {
+        Conditions with_room = conditions;
+        with_room.channel_capacity.reset();
+        RC_ASSERT(*ended->unblocked == step_time(by_events(plan, with_room)));
+    }
+    RC_ASSERT(ended->unblocked.has_value() ==
+              (conditions.channel_capacity.has_value() && !conditions.host_link));
 }
 
 TEST(Engines, GiveTheLongestPath) {
