@@ -1,0 +1,829 @@
+#include "cli/base/grammar.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/base/help_format.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule.h"
+#include "sim/variation/jitter.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::string_view exit_code_text =
+    "Exit codes: 0 success, 1 other failure, 2 usage, 3 bad input file, 4 infeasible, 5 backend "
+    "or\n"
+    "device missing, 6 I/O or folder in use, 7 a worker failed, 8 hang, 9 NaN or infinity,\n"
+    "10 ranks disagree, 130 and 143 stopped by a signal.\n";
+
+void add_common(CLI::App& app, RawCommon& raw) {
+    app.add_flag("--json", raw.options.json, "Print the result as one JSON object")
+        ->group(general_options);
+    app.add_option(
+           "--out", raw.options.out, "Folder for the files of the result (default: no files)")
+        ->type_name("DIR");
+    app.add_option(
+           "--set",
+           raw.settings,
+           "Override a key of the scenario, as in pipeline.stages=4; the value is TOML; can be "
+           "repeated")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->take_all();
+    app.add_option("--seed", raw.seed, "Seed of weights and data, as --set training.seed=N")
+        ->type_name("N")
+        ->check(CLI::NonNegativeNumber);
+    CLI::Option* const quiet =
+        app.add_flag("--quiet", raw.options.quiet, "Print only the result and errors");
+    quiet->group(general_options);
+    app.add_flag("--verbose", raw.options.verbose, "Also print the critical path")
+        ->group(general_options)
+        ->excludes(quiet);
+    app.add_option("--color", raw.options.color, "Colours: auto (default), always or never")
+        ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, ColorMode>>{
+                                                {"auto", ColorMode::Auto},
+                                                {"always", ColorMode::Always},
+                                                {"never", ColorMode::Never}})
+                        .description(""))
+        ->type_name("WHEN")
+        ->group(general_options);
+    app.add_flag("--force", raw.options.force, "Overwrite existing files")->group(general_options);
+}
+
+/// Leaves options out of the help of a command on which they have no effect. The command accepts
+/// them all the same, because scripts may pass the common options to every command.
+void leave_out_of_help(CLI::App& command, std::initializer_list<const char*> options) {
+    for (const char* const option : options) {
+        command.get_option(option)->group(options_without_effect);
+    }
+}
+
+/// Leaves out of the help what is for commands that read a scenario.
+void reads_no_scenario(CLI::App& command) {
+    leave_out_of_help(command, {"--set", "--seed", "--verbose"});
+}
+
+/// Lists all names of schedules, at the end those that cannot be trained.
+std::string schedule_help(std::string_view default_text) {
+    std::string trained;
+    std::string stale;
+    for (const ScheduleName& known : known_schedules()) {
+        std::string& list = schedule_traits(known.kind).stale_gradients ? stale : trained;
+        list += fmt::format("{}{}", list.empty() ? "" : ", ", known.name);
+    }
+    return fmt::format(
+        "Schedule, schedule file (FILE.csv), or a list of them to compare (default {}):\n{}; "
+        "simulated only, because their gradients are stale: {}",
+        default_text,
+        trained,
+        stale);
+}
+
+/// Adds options that the help lists together.
+struct GroupedOptions {
+    CLI::App& app;
+    std::string group;
+
+    template <class Value>
+    CLI::Option* operator()(const std::string& name,
+                            Value& value,
+                            const std::string& text,
+                            const std::string& type) const {
+        return app.add_option(name, value, text)->group(group)->type_name(type);
+    }
+};
+
+/// The options that name a plan, or several to compare, in a group of the help.
+void add_plans(const GroupedOptions& add,
+               std::string_view default_schedules,
+               PlainOptions& plain,
+               SweepOptions& sweep) {
+    add("--schedule", sweep.schedules, schedule_help(default_schedules), "NAME[,NAME...]")
+        ->delimiter(',');
+    add("--stages",
+        sweep.stages,
+        "Number P of ranks (devices) in the pipeline; a list compares several numbers",
+        "P[,P...]")
+        ->delimiter(',');
+    add("--chunks",
+        plain.chunks,
+        "Number V of stages per rank (chunks, virtual stages; default 1, in a comparison 2 for "
+        "schedules that need several)",
+        "V");
+    add("--micro-batches",
+        sweep.micro_batches,
+        "Number M of micro-batches per step; a list compares several numbers",
+        "M[,M...]")
+        ->delimiter(',');
+    add("--svg", sweep.svg, "Draw the compared plans as one picture", "FILE.svg");
+    add("--csv", sweep.csv, "Write the table of the compared plans as CSV", "FILE.csv");
+}
+
+constexpr const char* costs_group = "Costs on the command line, instead of a scenario";
+
+void add_costs(CLI::App& app, PlainOptions& plain) {
+    const GroupedOptions add{app, costs_group};
+    add("--schedule-file", plain.schedule_file, "Read the schedule from a CSV file", "FILE.csv");
+    add("--receives",
+        plain.receives,
+        "Receives of the CSV file: posted (a rank waits where it uses the tensor, as in PyTorch; "
+        "default) or blocking (it waits at the receive)",
+        "HOW");
+    add("--group-size",
+        plain.group_size,
+        "interleaved-1f1b: number of micro-batches that a rank computes on one stage before its "
+        "next stage (default: P)",
+        "G");
+    app.get_option("--group-size")->check(CLI::Range(1, 65536));
+    add("--deferred-weights",
+        plain.deferred_weights,
+        "Weight gradients that a rank may postpone into its waits (default 0)",
+        "N");
+    app.get_option("--deferred-weights")->check(CLI::Range(0, 65536));
+    add("--message-order",
+        plain.message_order,
+        "Order of two messages that cross: plain (that of the schedule; default) or "
+        "lower-rank-first (the lower rank receives before it sends)",
+        "HOW");
+    add("--forward-ms",
+        plain.forward_ms,
+        "Forward time of one stage: X for all stages, or X,X,... for each of the P x V stages. In "
+        "a "
+        "comparison: of all stages of a rank together",
+        "X[,X...]");
+    add("--backward-ms",
+        plain.backward_ms,
+        "Backward time, in the same form as --forward-ms",
+        "X[,X...]");
+    add("--backward-input-ms",
+        plain.backward_input_ms,
+        "Time of the input gradient alone; replaces --backward-ms, together with "
+        "--backward-weight-ms",
+        "X[,X...]");
+    add("--backward-weight-ms",
+        plain.backward_weight_ms,
+        "Time of the weight gradient alone",
+        "X[,X...]");
+    add("--recompute",
+        plain.recompute,
+        "none (default), always, or except-last (of all micro-batches but the last): one mode for "
+        "all stages, or one for each",
+        "MODE[,MODE...]");
+    add("--recompute-ms",
+        plain.recompute_ms,
+        "Recompute time, in the same form (default: the forward time)",
+        "X[,X...]");
+    add("--recompute-timing",
+        plain.recompute_timing,
+        "eager (before the gradient arrives) or lazy (after it); default: eager for gpipe, else "
+        "lazy",
+        "WHEN");
+    add("--latency-ms",
+        plain.latency_ms,
+        "Latency of a message between two ranks (default 0)",
+        "X");
+    add("--bandwidth-gbps",
+        plain.bandwidth_gbps,
+        "Bandwidth between two ranks in Gbit/s (default: unlimited)",
+        "X");
+    add("--boundary-bytes",
+        plain.boundary_bytes,
+        "Bytes that one stage sends to the next (default 0)",
+        "N");
+    add("--skips",
+        plain.skips,
+        "Skip connections: stage B also reads the output of stage A, as in 0:3,1:2",
+        "A:B[,A:B...]");
+}
+
+void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
+    const GroupedOptions add{app, "Variation and failures"};
+    add("--jitter", options.jitter, "Random variation of computing times: 0.05 is about 5 %", "X");
+    add("--transfer-jitter",
+        options.transfer_jitter,
+        "Random variation of message times (default: that of --jitter)",
+        "X");
+    add("--device-jitter",
+        options.device_jitter,
+        "Random variation between devices: each has one factor per step",
+        "X");
+    add("--spikes", options.spikes, "A share P of all actions takes F times as long", "P:F");
+    add("--samples", options.samples, "Number of random steps to simulate (default 256)", "N")
+        ->check(CLI::Range(1, sim::most_samples));
+    add("--straggler", options.straggler, "All work of rank R takes F times as long", "R:F");
+    add("--mtbf-hours",
+        options.mtbf_hours,
+        "Mean time between failures of one device, in hours",
+        "X");
+    add("--failing-devices",
+        options.devices,
+        "Number of devices that can fail (default: one per rank)",
+        "N");
+    add("--checkpoint-every",
+        options.checkpoint_every,
+        "Steps between two checkpoints (default: the best interval)",
+        "N");
+    add("--checkpoint-s", options.checkpoint_s, "Seconds to write a checkpoint (default 0)", "X");
+    add("--restart-s", options.restart_s, "Seconds to restart after a failure (default 0)", "X");
+}
+
+}  // namespace
+
+CLI::App& Grammar::add_command(const std::string& name, const std::string& text) {
+    CLI::App* const command = app_.add_subcommand(name, text);
+    command->group("Commands")->footer(std::string(exit_code_text));
+    command
+        ->allow_extras();  // told apart after the parse, where the nearest known one can be named
+    add_common(*command, raw_);
+    return *command;
+}
+
+void Grammar::add_training(CLI::App& app, RunOptions& options) {
+    app.get_option("--out")->description("Run folder (default: runs/NAME-1, runs/NAME-2, ...)");
+    app.add_option("scenario", options.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+    app.add_option("--profile",
+                   options.profile,
+                   "Costs of the layers, to predict the step (default: measure them first)")
+        ->type_name("FILE");
+    app.add_flag(
+        "--resume", options.resume, "Continue from the newest checkpoint in the folder of --out");
+    app.add_option("--weights",
+                   options.weights,
+                   "Start from the weights in a Hugging Face folder (safetensors)")
+        ->type_name("FOLDER");
+    app.add_flag("--live",
+                 options.live,
+                 "Also write live.jsonl, with which pipetwin-gui follows the training");
+}
+
+namespace {
+
+/// Makes --out a required file: for `import` and `export`.
+void needs_out_file(CLI::App& app) {
+    app.get_option("--out")->description("File to write")->type_name("FILE")->required();
+}
+
+/// Makes --out a file with the result.
+void takes_out_file(CLI::App& app) {
+    app.get_option("--out")->description("File to write the result to, as JSON")->type_name("FILE");
+}
+
+/// --sequence, whose k is the 1024 of models' contexts.
+void add_sequence(CLI::App& app, std::optional<int>& tokens, const std::string& text) {
+    const std::map<std::string, int> units{{"k", 1024}, {"K", 1024}};
+    app.add_option("--sequence", tokens, text)
+        ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k]"))
+        ->check(CLI::Range(1, 1 << 26))
+        ->type_name("N[k]");
+}
+
+}  // namespace
+
+void Grammar::add_hf_options(CLI::App& app) {
+    HfOptions& hf = import_.hf;
+    app.add_option("--device",
+                   hf.device,
+                   "hf, megatron: device to estimate the costs for, as 'pipetwin devices' names it")
+        ->type_name("NAME");
+    add_sequence(app, hf.sequence, "hf: tokens per sample; 8k is 8192");
+    app.add_option(
+           "--precision",
+           hf.precision,
+           "hf: number type: bf16, fp16, fp32, or fp8 (matrix products of blocks in fp8, the "
+           "rest in bf16); default: that of the file")
+        ->type_name("NAME");
+    app.add_option(
+           "--efficiency",
+           hf.efficiency,
+           "hf, megatron: share of the device's peak FLOP/s that every matrix product reaches, "
+           "0.001 to 1 (default: estimated from the product's sizes)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
+    app.add_option("--memory-efficiency",
+                   hf.memory_efficiency,
+                   "hf, megatron: share of the device's memory bandwidth that all other kernels "
+                   "reach, 0.001 to 1 (default: depends on the kind of kernel)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
+    app.add_option_function<std::string>(
+           "--attention",
+           [&hf](const std::string& word) {
+               hf.attention = word;
+               hf.has_attention = true;
+           },
+           "hf, megatron: flash (default), or standard (separate kernels that store all attention "
+           "scores)")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"flash", "standard"}));
+    app.add_option(
+           "--loss",
+           hf.loss,
+           "hf, megatron: fused (default), or standard (the cross-entropy as separate kernels "
+           "that read and write all logits)")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"fused", "standard"}));
+    app.add_option(
+           "--kernels",
+           hf.kernels,
+           "hf, megatron: kernels of the operators other than matrix products, attention and loss: "
+           "fused (default, as in training "
+           "libraries), compiled (by torch.compile) or eager (one for each PyTorch operator)")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"fused", "compiled", "eager"}));
+    app.add_option("--weights",
+                   hf.weights,
+                   "hf: safetensors files, or their index.json, to read exact sizes from; "
+                   "can be repeated")
+        ->type_name("FILE")
+        ->take_all()
+        ->expected(1);
+    app.add_option(
+           "--calibrate",
+           hf.calibration,
+           "hf: file that 'pipetwin calibrate' wrote; its measured layers correct the estimate")
+        ->type_name("FILE");
+    app.add_flag("--whole-blocks",
+                 hf.whole_blocks,
+                 "hf, megatron: one layer per transformer block, for systems that cannot split a "
+                 "block between stages (default: two)");
+    app.add_flag("--trainable",
+                 hf.trainable,
+                 "hf: write a scenario that trains the model, and its costs beside it");
+}
+
+void Grammar::add_range_names(CLI::App& app) {
+    RangeNameOptions& ranges = import_.ranges;
+    const std::string which = "torch-trace, nsys: pattern for the names of the profiler ranges of ";
+    app.add_option("--forward",
+                   ranges.forward,
+                   which + "a forward; * is any text, {stage} and {micro_batch} are numbers")
+        ->type_name("PATTERN");
+    app.add_option("--backward", ranges.backward, which + "a backward")->type_name("PATTERN");
+    app.add_option("--backward-input", ranges.backward_input, which + "an input gradient")
+        ->type_name("PATTERN");
+    app.add_option("--backward-weight", ranges.backward_weight, which + "a weight gradient")
+        ->type_name("PATTERN");
+}
+
+void Grammar::add_exchange() {
+    CLI::App& import = add_command(
+        "import", "Convert a file of another program into a scenario, a profile or a schedule");
+    import
+        .add_option(
+            "format",
+            import_.format,
+            "Format of the file: torch-csv, megatron, torchtitan, deepspeed, csv, hf, pipedream, "
+            "torch-trace, nsys or chrome-trace")
+        ->type_name("FORMAT")
+        ->required();
+    import
+        .add_option(
+            "file",
+            import_.file,
+            "File to convert, or - for standard input; hf also takes the name of a model that "
+            "'pipetwin devices' lists")
+        ->type_name("FILE")
+        ->required();
+    import
+        .add_option("more", import_.more_files, "torch-trace, nsys: one file for each further rank")
+        ->type_name("FILE...");
+    import
+        .add_option("--micro-batch-size",
+                    import_.micro_batch_size,
+                    "hf, pipedream and traces: samples per micro-batch that the costs are for")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16));
+    import
+        .add_option(
+            "--chunks", import_.chunks, "megatron: stages per rank (virtual stages), default 1")
+        ->type_name("V")
+        ->check(CLI::Range(1, 64));
+    import.add_flag("--ignore-unknown",
+                    import_.ignore_unknown,
+                    "megatron, torchtitan, deepspeed: ignore settings that a scenario cannot "
+                    "express, with a warning for each (default: refuse them)");
+    add_hf_options(import);
+    add_range_names(import);
+    needs_out_file(import);
+    reads_no_scenario(import);
+
+    CLI::App& exporter = add_command("export",
+                                     "Convert a scenario, a run or a schedule into a file of "
+                                     "another program, or into a picture");
+    exporter
+        .add_option("format",
+                    export_.format,
+                    "Format to write: torch-csv, chrome-trace, megatron-layout, megatron-flags, "
+                    "torchtitan, "
+                    "json, svg or hf")
+        ->type_name("FORMAT")
+        ->required();
+    exporter
+        .add_option("source",
+                    export_.source,
+                    "Scenario, schedule file, or folder of a plan or run to convert")
+        ->type_name("SOURCE")
+        ->required();
+    exporter
+        .add_option(
+            "--profile", export_.profile, "Costs of the scenario's layers: *.profile.json or CSV")
+        ->type_name("FILE");
+    exporter.add_flag("--compute-only",
+                      export_.compute_only,
+                      "torch-csv: write only F, B, I and W; PyTorch adds the communication");
+    exporter
+        .add_option("--shard-size",
+                    export_.shard_size,
+                    "hf: largest size of one file of weights (default 5 GB)")
+        ->type_name("SIZE");
+    needs_out_file(exporter);
+    leave_out_of_help(exporter, {"--seed", "--verbose"});
+}
+
+void Grammar::add_calibrate() {
+    CLI::App& calibrate = add_command(
+        "calibrate",
+        "Read the time of each kind of layer from a trace, to correct the estimates of import hf");
+    calibrate
+        .add_option("trace",
+                    calibrate_.trace,
+                    "Trace of one rank, from PyTorch's profiler or exported by nsys")
+        ->type_name("TRACE")
+        ->required();
+    calibrate
+        .add_option("--forward",
+                    calibrate_.forward,
+                    "KIND is a kind of layer; PATTERN matches the profiler ranges of its forward, "
+                    "as in 'attention=*.attn'; * is any text. Once for each kind")
+        ->type_name("KIND=PATTERN")
+        ->take_all()
+        ->expected(1)
+        ->required();
+    calibrate
+        .add_option(
+            "--backward",
+            calibrate_.backward,
+            "PATTERN matches the profiler ranges of the backward of KIND (default: the backwards "
+            "that autograd ran for the operators of the forward)")
+        ->type_name("KIND=PATTERN")
+        ->take_all()
+        ->expected(1);
+    calibrate
+        .add_option("--micro-batch-size",
+                    calibrate_.micro_batch_size,
+                    "Samples per micro-batch in the trace")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16))
+        ->required();
+    needs_out_file(calibrate);
+    reads_no_scenario(calibrate);
+}
+
+namespace {
+
+/// --calibrate of `simulate` and `plan`; `import hf` has another one.
+void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
+    app.add_option(
+           "--calibrate",
+           file,
+           "JSON file of measured runs that correct the costs. Each run has its step time, "
+           "tokens/s or TFLOP/s, and the keys whose values differ from the scenario; optional: its "
+           "peak memory")
+        ->type_name("FILE");
+}
+
+}  // namespace
+
+void Grammar::add_simulate() {
+    CLI::App& simulate =
+        add_command("simulate", "Predict the time, bubble, memory and throughput of one plan");
+    simulate
+        .add_option("scenario",
+                    simulate_.scenario,
+                    "Scenario file; leave it out to give costs on the command line")
+        ->type_name("SCENARIO.toml");
+    simulate
+        .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or CSV")
+        ->type_name("FILE");
+    simulate.get_option("--seed")->description(
+        "Seed of the random steps of --jitter and similar options (default 1, or training.seed)");
+    add_run_calibration(simulate, simulate_.calibration);
+    add_plans({simulate, costs_group}, default_schedule, simulate_.plain, simulate_.sweep);
+    add_costs(simulate, simulate_.plain);
+    add_uncertain(simulate, simulate_.uncertainty);
+}
+
+void Grammar::add_sweep() {
+    CLI::App& sweep = add_command(
+        "sweep",
+        "Predict lists of schedules, stages and micro-batches, or several scenarios, in one table");
+    sweep
+        .add_option("scenarios",
+                    sweep_.scenarios,
+                    "Scenario files; leave them out to give costs on the command line")
+        ->type_name("SCENARIO.toml...");
+    sweep.add_option("--profile", sweep_.profile, "Costs of the layers: *.profile.json or CSV")
+        ->type_name("FILE");
+    add_plans({sweep, "Plans to compare"},
+              fmt::format("that of the scenario, else {}", default_schedule),
+              sweep_.plain,
+              sweep_.lists);
+    add_costs(sweep, sweep_.plain);
+    leave_out_of_help(sweep, {"--out", "--seed", "--verbose"});
+}
+
+/// The options of `plan` that say what a scenario would say of a model by its name.
+void Grammar::add_question(CLI::App& plan) {
+    const std::map<std::string, double> units{
+        {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}};
+    const auto tokens =
+        [&](const std::string& name, std::optional<double>& number, const std::string& text) {
+            plan.add_option(name, number, text)
+                ->transform(CLI::AsNumberWithUnit(
+                    units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|B|T]"))
+                ->check(CLI::PositiveNumber)
+                ->type_name("N[k|M|B|T]");
+        };
+    plan.add_option(
+            "--cluster",
+            plan_.cluster,
+            "Kind of node in the cluster to plan for: a name that 'pipetwin devices' lists, or a "
+            "file")
+        ->type_name("NAME");
+    plan.add_option("--nodes", plan_.nodes, "Number of nodes in the cluster (default 1)")
+        ->check(CLI::Range(1, 1 << 16))
+        ->type_name("N");
+    add_sequence(plan, plan_.sequence, "Tokens per sample; 8k is 8192 (default 4096)");
+    tokens("--batch-tokens",
+           plan_.batch_tokens,
+           "Tokens per step (default 4M); rounded by up to 5 % to a number of samples with many "
+           "divisors");
+    plan.add_option(
+            "--precision", plan_.precision, "Number type: bf16 (default), fp16, fp32 or fp8")
+        ->type_name("NAME");
+    plan.add_option("--schedule",
+                    searched_,
+                    "Search only these schedules, as in 1f1b,interleaved-1f1b (default: those that "
+                    "docs/planning.md lists)")
+        ->delimiter(',')
+        ->type_name("NAME[,NAME...]");
+    plan.add_flag("--whole-blocks",
+                  plan_.whole_blocks,
+                  "Keep every transformer block on one stage, as Megatron and torchtitan do");
+    tokens("--tokens",
+           plan_.tokens,
+           "Tokens of the whole training: adds days and device hours to the answer");
+    plan.add_option("--price",
+                    plan_.price,
+                    "Price of one device hour, in any currency: adds the cost to the answer")
+        ->check(CLI::PositiveNumber)
+        ->type_name("X")
+        ->needs("--tokens");
+}
+
+void Grammar::add_plan() {
+    CLI::App& plan =
+        add_command("plan",
+                    "Find the fastest plan for a model on a cluster, or for the settings "
+                    "that a scenario leaves open");
+    plan.add_option(
+            "scenario",
+            plan_.scenario,
+            "Scenario file; or, with --cluster, a model: a name that 'pipetwin devices' lists, "
+            "a config.json or a *.profile.json")
+        ->type_name("SCENARIO.toml|MODEL")
+        ->required();
+    plan.footer(
+        "Ctrl-C ends the search. The answer is then the best plan so far, which need not be "
+        "optimal.\n" +
+        std::string(exit_code_text));
+    add_question(plan);
+    leave_out_of_help(plan, {"--seed"});
+    plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or CSV")
+        ->type_name("FILE");
+    add_run_calibration(plan, plan_.calibration);
+    plan.add_option(
+            "--heatmap",
+            plan_.heat_map,
+            "Draw a heat map of the fastest plan for each number of stages and micro-batches")
+        ->type_name("FILE.svg");
+    plan.add_option(
+            "--order-out",
+            plan_.order_out,
+            "Model with branches: also try another order of its layers, and write the costs "
+            "in that order if it is faster")
+        ->type_name("FILE.profile.json");
+    plan.add_flag(
+        "--hybrid",
+        plan_.hybrid,
+        "Also show stages with different numbers of devices, as PipeDream would choose them");
+    plan.add_option("--largest",
+                    largest_,
+                    "Find how many layers fit into memory, instead of the fastest plan")
+        ->type_name("layers")
+        ->excludes("--heatmap")
+        ->excludes("--hybrid")
+        ->excludes("--order-out")
+        ->excludes("--cluster");
+}
+
+void Grammar::add_model() {
+    CLI::App& model =
+        add_command("model", "List the layers from which stages are made, and draw their graph");
+    takes_out_file(model);
+    leave_out_of_help(model, {"--seed", "--verbose"});
+    model.add_option("scenario", model_.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+    model
+        .add_option(
+            "--profile",
+            model_.profile,
+            "Costs of the layers, which decide where the model is cut: *.profile.json or CSV")
+        ->type_name("FILE");
+    model.add_option("--svg", model_.svg, "Draw the graph and the stages that it is cut into")
+        ->type_name("FILE.svg");
+    model
+        .add_option(
+            "--device",
+            model_.device,
+            "Estimate the costs of the layers on this device, as 'pipetwin devices' names it")
+        ->type_name("NAME")
+        ->needs(model
+                    .add_option("--costs-out",
+                                model_.costs_out,
+                                "Write the estimated costs, for the --profile of simulate and plan")
+                    ->type_name("FILE.profile.json"));
+    model.get_option("--costs-out")->needs("--device");
+}
+
+void Grammar::add_launch() {
+    CLI::App& launch = add_command("launch", "Train on this machine, with one process per rank");
+    add_training(launch, run_);
+    leave_out_of_help(launch, {"--verbose"});
+    launch
+        .add_option("--ranks",
+                    launch_.ranks,
+                    "Number of processes, one for each rank of each replica: pipeline.stages times "
+                    "pipeline.data_parallel")
+        ->type_name("N")
+        ->required()
+        ->check(CLI::Range(1, 4096));
+}
+
+void Grammar::add_compare() {
+    CLI::App& compare = add_command(
+        "compare", "Compare a predicted and a measured timeline, per device and per action");
+    takes_out_file(compare);
+    reads_no_scenario(compare);
+    compare
+        .add_option(
+            "predicted", compare_.predicted, "Predicted trace, or a run folder with both traces")
+        ->type_name("PREDICTED")
+        ->required();
+    compare
+        .add_option("measured", compare_.measured, "Measured trace; leave it out for a run folder")
+        ->type_name("MEASURED");
+}
+
+void Grammar::add_check() {
+    CLI::App& check = add_command(
+        "check", "Prove that a schedule is complete and free of deadlock, or list what is wrong");
+    takes_out_file(check);
+    leave_out_of_help(check, {"--seed", "--verbose"});
+    check.add_option("file", check_.file, "Schedule file (CSV) or scenario")
+        ->type_name("FILE")
+        ->required();
+    check
+        .add_option(
+            "--capacity",
+            check_.capacity,
+            "Number of messages that a channel holds before its sender waits (default: unlimited)")
+        ->type_name("N")
+        ->check(CLI::NonNegativeNumber);
+    check
+        .add_flag("--preposted-receives,--begun-receives",
+                  check_.preposted_receives,
+                  "Assume that channels hold no message, and that each rank posts all its receives "
+                  "before its first action, as MPI and NCCL allow")
+        ->excludes("--capacity");
+}
+
+void Grammar::add_devices() {
+    CLI::App& devices = add_command(
+        "devices",
+        "List the devices of this machine, and the names of known devices, clusters and models");
+    takes_out_file(devices);
+    reads_no_scenario(devices);
+    CLI::Option* const measure = devices.add_flag(
+        "--measure",
+        devices_.measure,
+        "Also measure on each GPU the free memory, and the speed of matrix products and copies");
+    devices
+        .add_option(
+            "--matrix",
+            devices_.matrix,
+            "Size N of the N x N matrices to multiply (default 8192); the copy test needs 16 N^2 "
+            "bytes of memory")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 15))
+        ->needs(measure);
+}
+
+void Grammar::add_translate() {
+    CLI::App& translate =
+        add_command("translate", "Translate texts with a trained translation model");
+    takes_out_file(translate);
+    reads_no_scenario(translate);
+    translate.add_option("run", translate_.run, "Run folder in which the model was trained")
+        ->type_name("RUN")
+        ->required();
+    translate.add_option("--text", translate_.texts, "Text to translate; can be repeated")
+        ->type_name("TEXT")
+        ->take_all()
+        ->expected(1)
+        ->allow_extra_args(false);
+    translate
+        .add_option("--file", translate_.file, "File with one text per line; - is standard input")
+        ->type_name("FILE")
+        ->excludes("--text");
+    translate
+        .add_option(
+            "--to", translate_.to, "Language to translate into (needed if the model knows several)")
+        ->type_name("LANGUAGE");
+    translate
+        .add_option("--beam",
+                    translate_.beam,
+                    "Width of the beam search: hypotheses kept at each token (default 1: greedy)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 64));
+}
+
+void Grammar::add_demo() {
+    CLI::App& demo = add_command(
+        "demo",
+        "Take a guided tour: seven steps from one schedule to a trained and measured model");
+    demo.get_option("--out")->description("Folder of the tour (default pipetwin-demo)");
+    leave_out_of_help(demo, {"--set", "--seed"});
+    demo.add_option("--from",
+                    demo_.from,
+                    "Begin at step N, even if it is done (default: the first that is not)")
+        ->type_name("N");
+    demo.add_option("--to", demo_.to, "End after step N (default: the last)")->type_name("N");
+    demo.add_flag("--list", demo_.list, "List the steps, and which of them are done");
+}
+
+/// Adds the commands in the order in which --help lists them.
+Grammar::Grammar() {
+    app_.formatter(std::make_shared<HelpFormat>());
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version", "pipetwin " PIPETWIN_VERSION);
+    app_.footer("'pipetwin COMMAND --help' lists a command's options.\n" +
+                std::string(exit_code_text));
+
+    add_training(
+        add_command("run",
+                    "Measure costs, plan, predict, train and compare, and write a run folder"),
+        run_);
+    add_simulate();
+    add_sweep();
+    add_plan();
+    CLI::App& profile = add_command(
+        "profile", "Measure the costs of every layer on this machine, and write NAME.profile.json");
+    profile.get_option("--out")->description(
+        "Folder for NAME.profile.json, or a file that ends in .json (default: the current folder)");
+    leave_out_of_help(profile, {"--verbose"});
+    profile.add_option("scenario", profile_.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+    add_model();
+    CLI::App& train = add_command(
+        "train", "Train the model of a scenario on this machine, and write a run folder");
+    add_training(train, run_);
+    leave_out_of_help(train, {"--verbose"});
+    add_launch();
+    add_compare();
+    add_check();
+    add_exchange();
+    add_calibrate();
+    add_translate();
+    add_devices();
+    CLI::App& view = add_command("view", "Open the desktop program (pipetwin-gui)");
+    leave_out_of_help(view,
+                      {"--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--force"});
+    view.add_option("file", view_.file, "Run folder, trace, scenario, schedule or profile to open")
+        ->type_name("FILE");
+    add_demo();
+}
+
+}  // namespace pipetwin::cli

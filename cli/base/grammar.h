@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/base/options.h"
+
+namespace pipetwin::cli {
+
+/// Common options in types that CLI11 can read, before they become CommonOptions.
+struct RawCommon {
+    CommonOptions options;
+    std::vector<std::string> settings;
+    std::optional<std::uint64_t> seed;
+};
+
+/// The commands and options of the command line, and what one parse fills in. Used once.
+class Grammar {
+  public:
+    /// Declares all commands and options.
+    Grammar();
+    /// Reads the arguments behind the program's name. Throws Error(Usage) with the nearest known
+    /// command or option.
+    Parsed parse(const std::vector<std::string>& args);
+
+  private:
+    CLI::App& add_command(const std::string& name, const std::string& text);
+    void add_training(CLI::App& app, RunOptions& options);
+    void add_simulate();
+    void add_sweep();
+    void add_question(CLI::App& plan);
+    void add_plan();
+    void add_model();
+    void add_launch();
+    void add_compare();
+    void add_check();
+    void add_exchange();
+    void add_calibrate();
+    void add_devices();
+    void add_translate();
+    void add_demo();
+    void add_hf_options(CLI::App& app);
+    void add_range_names(CLI::App& app);
+    Command selected() const;  ///< the options of the command that was given
+    CommonOptions common() const;
+
+    CLI::App app_{"pipetwin: plan, predict and run pipeline-parallel training", "pipetwin"};
+    RawCommon raw_;
+    RunOptions run_;
+    SimulateOptions simulate_;
+    SweepCommand sweep_;
+    PlanOptions plan_;
+    std::optional<std::string> largest_;  ///< of `plan`, as written
+    std::vector<std::string> searched_;   ///< schedules of `plan`
+    ProfileOptions profile_;
+    ModelOptions model_;
+    LaunchOptions launch_;
+    CompareOptions compare_;
+    CheckOptions check_;
+    DevicesOptions devices_;
+    ImportOptions import_;
+    ExportOptions export_;
+    CalibrateOptions calibrate_;
+    TranslateOptions translate_;
+    ViewOptions view_;
+    DemoOptions demo_;
+};
+
+}  // namespace pipetwin::cli
