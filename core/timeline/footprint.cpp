@@ -596,11 +596,13 @@ namespace {
 RankTotals totals_of(const std::vector<Action>& row, const Changes& changes, Bytes resident) {
     constexpr std::size_t cells = RankTotals::block / 2;
     RankTotals totals;
-    totals.values.resize(2 * row.size());
+    totals.values.reserve(2 * row.size());
     totals.of_block.reserve(row.size() / cells + 1);
-    Bytes* value = totals.values.data();
     std::int64_t live = resident.count;
     for (std::size_t first = 0; first < row.size(); first += cells) {
+        // Block by block, so that the list is not filled with zeros before.
+        std::array<Bytes, RankTotals::block> values;
+        auto value = values.begin();
         std::int64_t least = std::numeric_limits<std::int64_t>::max();
         std::int64_t most = std::numeric_limits<std::int64_t>::min();
         for (const Action& action :
@@ -612,6 +614,7 @@ RankTotals totals_of(const std::vector<Action>& row, const Changes& changes, Byt
             live += change.after;
             *value++ = Bytes{live};
         }
+        totals.values.insert(totals.values.end(), values.begin(), value);
         totals.of_block.push_back({.least = Bytes{least}, .most = Bytes{most}});
     }
     return totals;

@@ -383,8 +383,8 @@ void HeatMapView::paint_frames(QPainter& painter) const {
         frame(*best_, 2, 1, Qt::black);
     }
     if (current_) {
-        frame(*current_, 0, 3, Qt::black);
-        frame(*current_, 0, 1, Qt::white);
+        frame(*current_, 0, 5, Qt::black);
+        frame(*current_, 0, 3, Qt::white);
     }
 }
 
