@@ -505,8 +505,9 @@ void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
 }  // namespace
 
 void Grammar::add_simulate() {
-    CLI::App& simulate =
-        add_command("simulate", "Predict the time, bubble, memory and throughput of one plan");
+    CLI::App& simulate = add_command(
+        "simulate",
+        "Predict the time, bubble, memory and throughput of a plan, or compare several");
     simulate
         .add_option("scenario",
                     simulate_.scenario,
@@ -526,7 +527,7 @@ void Grammar::add_simulate() {
 void Grammar::add_sweep() {
     CLI::App& sweep = add_command(
         "sweep",
-        "Predict lists of schedules, stages and micro-batches, or several scenarios, in one table");
+        "Predict many combinations of schedule, stages and micro-batches, or several scenarios");
     sweep
         .add_option("scenarios",
                     sweep_.scenarios,
@@ -550,9 +551,9 @@ void Grammar::add_question(CLI::App& plan) {
         [&](const std::string& name, std::optional<double>& number, const std::string& text) {
             plan.add_option(name, number, text)
                 ->transform(CLI::AsNumberWithUnit(
-                    units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|B|T]"))
+                    units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|G|B|T]"))
                 ->check(CLI::PositiveNumber)
-                ->type_name("N[k|M|B|T]");
+                ->type_name("N[k|M|G|B|T]");
         };
     plan.add_option(
             "--cluster",

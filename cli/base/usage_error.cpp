@@ -71,7 +71,7 @@ std::string expected_of(const CLI::Option& option) {
     if (const std::vector<std::string> words = choices_of(option); !words.empty()) {
         return fmt::format("one of {}", fmt::join(words, ", "));
     }
-    if (type.starts_with("N[k|M|B|T]")) {
+    if (type.starts_with("N[k|M|G|B|T]")) {
         return "a number above zero, optionally followed by k, M, B or T";
     }
     if (type.starts_with("N[k]")) {
@@ -165,7 +165,7 @@ std::string number_in(const std::string& written, CLI::Option& option) {
         }
     }
     // A number of tokens whose unit is not known: without one it would be far too small.
-    const bool needs_unit = !is_written && type.starts_with("N[k|M|B|T]");
+    const bool needs_unit = !is_written && type.starts_with("N[k|M|G|B|T]");
     return takes(option, number) && !needs_unit ? number : "";
 }
 

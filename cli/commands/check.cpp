@@ -47,13 +47,13 @@ int unbounded(const Schedule& schedule) {
     return schedule.micro_batches + 1;
 }
 
-/// "; 0RECV_B0 belongs just before file cell 1 (0B0)".
+/// "; the file implies 0RECV_B0 just before file cell 1 (0B0)".
 std::string place_in_file(const Action& action,
                           std::string_view where,
                           std::size_t cell,
                           const Action& neighbour) {
     return action == neighbour ? fmt::format("; {} is file cell {}", to_string(action), cell)
-                               : fmt::format("; {} belongs {} file cell {} ({})",
+                               : fmt::format("; the file implies {} {} file cell {} ({})",
                                              to_string(action),
                                              where,
                                              cell,

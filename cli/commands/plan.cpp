@@ -136,7 +136,8 @@ Planned planned(
                   lacking.place(),
                   lacking.text(),
                   lacks_memory
-                      ? "more nodes (--nodes), or a smaller model or sequence (--sequence)"
+                      ? "use more nodes (--nodes), a smaller model or shorter sequences "
+                        "(--sequence)"
                       : "leave out a --set pipeline.KEY, or use another number of nodes (--nodes)")
             : lacking;
     }

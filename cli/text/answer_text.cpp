@@ -169,8 +169,9 @@ std::string shapes_text(const AnswerParts& parts, const Console& console) {
     std::vector<std::string> front;
     for (const std::size_t index : sim::time_memory_front(shapes.plans)) {
         const sim::FoundPlan& plan = shapes.plans[index];
-        front.push_back(fmt::format("{} ({}, {})",
+        front.push_back(fmt::format("{}{} ({}, {})",
                                     shape_text(plan.candidate.shape),
+                                    divides_sequence(plan) ? "s" : "",
                                     format_duration(plan.step),
                                     format_bytes(plan.peak)));
     }

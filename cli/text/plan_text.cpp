@@ -215,8 +215,12 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
 }
 
 /// Sentence that compares the best plan with those of one stage; none where no plan of one stage
-/// was simulated.
-std::optional<std::string> without_pipeline(const sim::SearchResult& result) {
+/// was simulated, or `scenario` fixes the number of stages.
+std::optional<std::string> without_pipeline(const Scenario& scenario,
+                                            const sim::SearchResult& result) {
+    if (scenario.pipeline.stages) {
+        return std::nullopt;
+    }
     const FoundPlan& best = result.ranked.front();
     if (best.candidate.shape.stages == 1) {
         return std::string("Pipelining does not help here: one stage is the fastest plan.");
@@ -425,7 +429,7 @@ std::string search_text(const Scenario& scenario,
     Paragraph proof{.heading = "What is proven",
                     .lines = {proof_text(scenario, result), order_text(result)}};
     std::ranges::move(counts_text(result), std::back_inserter(proof.lines));
-    if (auto line = without_pipeline(result)) {
+    if (auto line = without_pipeline(scenario, result)) {
         proof.lines.push_back(*std::move(line));
     }
     return text + '\n' + paragraph_text(proof, console.width());

@@ -62,10 +62,6 @@ std::string recompute_text(const FoundPlan& plan) {
         "{} of {} stages", std::ssize(rules.modes()) - kept, std::ssize(rules.modes()));
 }
 
-bool divides_sequence(const FoundPlan& plan) {
-    return plan.candidate.shape.tensor_parallel > 1 && plan.candidate.choice.sequence_parallel;
-}
-
 Shard shard_of(const FoundPlan& plan) {
     return plan.candidate.shape.data_parallel > 1 ? plan.candidate.choice.shard : Shard::None;
 }
@@ -212,6 +208,10 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
 }
 
 }  // namespace
+
+bool divides_sequence(const FoundPlan& plan) {
+    return plan.candidate.shape.tensor_parallel > 1 && plan.candidate.choice.sequence_parallel;
+}
 
 std::string partition_text(const std::vector<int>& sizes) {
     return fmt::format("{}", fmt::join(runs_of(sizes), "+"));

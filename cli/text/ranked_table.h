@@ -9,6 +9,9 @@
 
 namespace pipetwin::cli {
 
+/// Whether the devices that share layers divide the sequence, too: an "s" in the tables of plans.
+bool divides_sequence(const sim::FoundPlan& plan);
+
 /// Most rows of the table.
 constexpr std::size_t most_ranked = 10;
 

@@ -447,7 +447,7 @@ std::string comparison_text(const Comparison& comparison,
             "  the rows from forward to overhead are parts of the step, averaged over the ranks\n";
     }
     text += fmt::format(
-        "\n  noise: {} took {:.2f} % of the time of the compared steps; p90/p10 of step times "
+        "\n  noise: during the compared steps {} took {:.2f} % of the time; p90/p10 of step times "
         "{:.3f}; {} compared, "
         "{} left out\n",
         noise.sharing_ranks > 0 ? "other ranks and programs" : "other programs",

@@ -65,7 +65,8 @@ void check_stage_count(int stages, int layers) {
             ErrorKind::Infeasible,
             "partition",
             fmt::format("{} cannot fill {}", counted(layers, "unit"), counted(stages, "stage")),
-            fmt::format("set stages between 1 and {}; 'pipetwin model' lists the units", layers));
+            fmt::format("set stages to a number from 1 to {}; 'pipetwin model' lists the units",
+                        layers));
     }
 }
 

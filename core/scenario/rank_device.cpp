@@ -190,7 +190,7 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
         scenario.cluster.devices.empty() && scenario.cluster.device == this_machine;
     if (names_none && !profile.device.empty() && profile.device != this_machine) {
         notes.push_back(fmt::format(
-            "the times are for the device of the costs, '{}', as cluster.device names none",
+            "cluster.device names no device, so times are for the one of the costs: '{}'",
             profile.device));
     }
     for (const RankDevice& device : devices) {

@@ -258,7 +258,7 @@ void ErrorPanel::show_summary(const Result& summary) {
                      tr("Error of medians"),
                      tr("p95 |error|"),
                      tr("MAPE"),
-                     tr("Sum per step"),
+                     tr("Difference per step"),
                      tr("Count")},
          .rows = any ? static_cast<int>(summary->costs.size()) : 0,
          .text = [summary](int row,

@@ -304,12 +304,13 @@ AskedModel asked_model(const ModelQuestion& question) {
             with_separators(std::llround(tokens)),
             with_separators(sequence)));
     }
-    if (!question.sequence || !question.batch_tokens) {
-        asked.notes.push_back(
-            fmt::format("defaults used: samples of {} tokens, {} of them per step; "
-                        "change them with --sequence and --batch-tokens",
-                        with_separators(sequence),
-                        with_separators(asked.samples)));
+    if (!question.sequence) {
+        asked.notes.push_back(fmt::format("samples have {} tokens; --sequence changes this",
+                                          with_separators(sequence)));
+    }
+    if (!question.batch_tokens) {
+        asked.notes.push_back(fmt::format("a step has {}; --batch-tokens changes this",
+                                          counted(asked.samples, "sample")));
     }
     const int devices = question.nodes * std::max(1, node.cluster.count);
     if (profile.precision == "fp16") {

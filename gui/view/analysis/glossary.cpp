@@ -48,10 +48,12 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{"skip message",
                       "a message to or from a stage that is not a neighbour. 0SEND_F2>3 sends an "
                       "output of stage 0 to stage 3"},
-        GlossaryEntry{"busy", "the time in which a rank computes"},
+        GlossaryEntry{"busy",
+                      "the time in which a rank computes. In tables of a measured run it includes "
+                      "the overhead between its actions"},
         GlossaryEntry{"idle",
-                      "the time in which a rank computes nothing: its waits, and the gaps between "
-                      "its actions"},
+                      "the time in which a rank is not busy: it waits for a message, for other "
+                      "ranks, or has nothing more to do"},
         GlossaryEntry{"bubble",
                       "the share of rank time that is idle, for any reason, between the first "
                       "forward and the last backward or message"},
@@ -101,9 +103,9 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{"replay",
                       "a simulation of a measured step with its measured durations in place of "
                       "predicted costs. Its remaining error comes from the way waits are modelled"},
-        GlossaryEntry{
-            "emulated",
-            "measured on devices or links that were slowed down to take exactly the planned time"},
+        GlossaryEntry{"emulated",
+                      "measured on devices or links that were slowed down to take the "
+                      "planned time. On a machine with too few free cores they may take longer"},
         GlossaryEntry{"twin",
                       "the same action in the other timeline: the measured one of a predicted "
                       "action, or the predicted one of a measured action"},

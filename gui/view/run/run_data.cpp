@@ -68,7 +68,7 @@ std::optional<Plan> plan_of_file(const fs::path& file, std::vector<std::string>&
             return std::nullopt;
         }
         problems.push_back(fmt::format(
-            "{}: rank {}, {}: {}", file.string(), violation.rank, violation.action, violation.why));
+            "{}: rank {}: {} {}", file.string(), violation.rank, violation.action, violation.why));
     }
     if (!violations.empty()) {
         return std::nullopt;

@@ -170,10 +170,10 @@ TEST_F(Check, OneFOneBDeadlocksWithoutRoomAndNamesTheCycleAndTheCapacityThatWork
     // Rank 0 sends what its cell 1 makes before it receives for its cell 2; rank 1 the other way.
     EXPECT_THAT(pipetwin({"check", csv, "--capacity", "0"}).out,
                 AllOf(HasSubstr("0SEND_F1 waits for 1RECV_F1"),
-                      HasSubstr("which comes after 1SEND_B0; 0SEND_F1 belongs just after "
+                      HasSubstr("which comes after 1SEND_B0; the file implies 0SEND_F1 just after "
                                 "file cell 1 (0F1)\n"),
                       HasSubstr("1SEND_B0 waits for 0RECV_B0"),
-                      HasSubstr("which comes after 0SEND_F1; 1SEND_B0 belongs just after "
+                      HasSubstr("which comes after 0SEND_F1; the file implies 1SEND_B0 just after "
                                 "file cell 1 (1B0)\n"),
                       HasSubstr("file cells are places in the file\n")));
 }

@@ -395,7 +395,7 @@ TEST_F(TypicalMistakes, OfScenarios) {  // 18 to 38
          "--set pipeline.stages",
          "3 units",
          "4 stages",
-         "set stages between 1 and 3",
+         "set stages to a number from 1 to 3",
          simulate({"--set", "pipeline.stages=3", "--set", "cluster.count=4"})},
         {"several devices for a rank that trains",
          {"train", "{}/s.toml", "--set", "pipeline.tensor_parallel=2", "--set", "cluster.count=4"},

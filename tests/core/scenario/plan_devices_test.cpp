@@ -46,9 +46,10 @@ TEST(PlanDevices, CostsOfAnotherDeviceAreRefusedNamingBoth) {
     Profile profile = chain_profile();
     profile.device = "v100-sxm2";
     SettledScenario scenario = partitioned({2, 3});
-    EXPECT_THAT(plan_of(scenario, profile)->notes,
-                ElementsAre(HasSubstr("the times are for the device of the costs, 'v100-sxm2', as "
-                                      "cluster.device names none")));
+    EXPECT_THAT(
+        plan_of(scenario, profile)->notes,
+        ElementsAre(HasSubstr("cluster.device names no device, so times are for the one of the "
+                              "costs: 'v100-sxm2'")));
     scenario.cluster.device = "a100-sxm-80";
     const Error error = plan_error_of(scenario, profile);
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
