@@ -10,7 +10,24 @@ namespace cross_entropy_test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
 
-class CudaCrossEntropy : public KernelTest {};
+class CudaCrossEntropy : public KernelTest {
+  protected:
+    /// The loss and its gradient, by one kernel or by two.
+    void find(bool in_one_pass,
+              const CrossEntropy& loss,
+              float smoothing,
+              float* log_sums,
+              const LossSums& to,
+              const LossGradient& gradient) {
+        if (in_one_pass) {
+            expect_ok(cross_entropy_with_gradient(
+                real(), loss, smoothing, log_sums, to, gradient, nullptr));
+            return;
+        }
+        expect_ok(cross_entropy_forward(real(), loss, smoothing, log_sums, to, nullptr));
+        expect_ok(cross_entropy_backward(real(), loss, log_sums, smoothing, gradient, nullptr));
+    }
+};
 INSTANTIATE_TEST_SUITE_P(Ways, CudaCrossEntropy, every_way(), ::testing::PrintToStringParamName());
 
 /// What the CPU finds.
@@ -135,15 +152,7 @@ TEST_P(CudaCrossEntropy, HasTheSameBitsWithItsGradientInOnePass) {
                     const CrossEntropy loss{n, width, of_x.data(), of_targets.data()};
                     const LossSums to{totals.data(), totals.data() + 1, scratch.data()};
                     const LossGradient gradient{.scale = factor.data(), .dx = of_x.data()};
-                    if (in_one_pass) {
-                        expect_ok(cross_entropy_with_gradient(
-                            real(), loss, smoothing, sums.data(), to, gradient, nullptr));
-                    } else {
-                        expect_ok(cross_entropy_forward(
-                            real(), loss, smoothing, sums.data(), to, nullptr));
-                        expect_ok(cross_entropy_backward(
-                            real(), loss, sums.data(), smoothing, gradient, nullptr));
-                    }
+                    find(in_one_pass, loss, smoothing, sums.data(), to, gradient);
                     found = {.log_sums = sums.elements(),
                              .dx = of_x.numbers(),
                              .row_sums = scratch.elements(),
@@ -207,15 +216,7 @@ TEST_P(CudaCrossEntropy, SeesNothingOfTheColumnsBehindTheClasses) {
                     const CrossEntropy loss{n, width, of_x.data(), of_targets.data(), padding};
                     const LossSums to{totals.data(), totals.data() + 1, scratch.data()};
                     const LossGradient gradient{.scale = factor.data(), .dx = to_dx.data()};
-                    if (how == How::OnePass) {
-                        expect_ok(cross_entropy_with_gradient(
-                            real(), loss, smoothing, sums.data(), to, gradient, nullptr));
-                    } else {
-                        expect_ok(cross_entropy_forward(
-                            real(), loss, smoothing, sums.data(), to, nullptr));
-                        expect_ok(cross_entropy_backward(
-                            real(), loss, sums.data(), smoothing, gradient, nullptr));
-                    }
+                    find(how == How::OnePass, loss, smoothing, sums.data(), to, gradient);
                     found = {.log_sums = sums.elements(),
                              .dx = to_dx.numbers(),
                              .row_sums = scratch.elements(),
