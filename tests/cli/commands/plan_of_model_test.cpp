@@ -22,10 +22,15 @@ class PlanOfModel : public InFolder {
   protected:
     static std::vector<std::string> question(const std::vector<std::string>& more = {}) {
         // Few devices and whole stages: nothing here is about how plans are found.
+        return question_of("gpt2-1.5b", "8x-h100-sxm", more);
+    }
+    static std::vector<std::string> question_of(const std::string& model,
+                                                const std::string& cluster,
+                                                const std::vector<std::string>& more) {
         return joined({"plan",
-                       "gpt2-1.5b",
+                       model,
                        "--cluster",
-                       "8x-h100-sxm",
+                       cluster,
                        "--sequence",
                        "1024",
                        "--batch-tokens",
@@ -72,24 +77,15 @@ TEST_F(PlanOfModel, AnswersInTheUnitsOfABill) {
 
 /// Devices on two nodes without a network between them are in no plan together.
 TEST_F(PlanOfModel, WarnsOfNodesThatItLeavesUnused) {
-    const std::vector<std::string> asked{"plan",
-                                         "gpt2-124m",
-                                         "--cluster",
-                                         "8x-rtx-4090",
-                                         "--sequence",
-                                         "1024",
-                                         "--batch-tokens",
-                                         "64k",
-                                         "--set",
-                                         "pipeline.chunks=1",
-                                         "--quiet",
-                                         "--nodes"};
-    EXPECT_THAT(pipetwin(joined(asked, {"2"})).out,
+    const auto on_nodes = [](const std::string& count) {
+        return question_of("gpt2-124m", "8x-rtx-4090", {"--nodes", count});
+    };
+    EXPECT_THAT(pipetwin(on_nodes("2")).out,
                 AllOf(StartsWith("gpt2-124m on 8 of 16 x rtx-4090 (2 nodes of 8x-rtx-4090)"),
                       HasSubstr("warning: 8 of the 16 devices are used: the cluster names no "
                                 "network between its nodes"),
                       HasSubstr("cluster.node_link=ethernet-25")));
-    EXPECT_THAT(pipetwin(joined(asked, {"1"})).out, Not(HasSubstr("devices are used")));
+    EXPECT_THAT(pipetwin(on_nodes("1")).out, Not(HasSubstr("devices are used")));
 }
 
 TEST_F(PlanOfModel, KnowsTheBestOfEveryShape) {

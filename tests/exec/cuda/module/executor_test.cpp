@@ -159,7 +159,8 @@ Model translation(TranslationTables tables = TranslationTables::Shared) {
                               .dropout = 0.25});
 }
 
-/// Of an odd vocabulary; widths that a head's products take as they are, as 2 samples of 8 rows.
+/// A GPT whose vocabulary is odd. All its other widths, and the rows of two samples, are multiples
+/// of 8, which the products of a head need.
 Model gpt_of(int vocabulary, bool tied) {
     return gpt_model({.layers = 1,
                       .d_model = 16,
@@ -170,7 +171,7 @@ Model gpt_of(int vocabulary, bool tied) {
                       .tied = tied});
 }
 
-/// Whose head has a bias and is not followed by a norm.
+/// A model whose head has a bias and comes right after the embedding, without a norm.
 Model head_with_bias(int vocabulary) {
     return Model::chain(
         {.token_ids = true, .positions = 8},
