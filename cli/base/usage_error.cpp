@@ -72,7 +72,7 @@ std::string expected_of(const CLI::Option& option) {
         return fmt::format("one of {}", fmt::join(words, ", "));
     }
     if (type.starts_with("N[k|M|G|B|T]")) {
-        return "a number above zero, optionally followed by k, M, B or T";
+        return "a number above zero, optionally followed by k, M, G, B or T";
     }
     if (type.starts_with("N[k]")) {
         return "a whole number above zero, optionally followed by k (1024)";

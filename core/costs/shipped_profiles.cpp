@@ -71,8 +71,9 @@ constexpr Shelf clusters{.what = "cluster",
                          .ending = ".toml",
                          .near = &near_hardware,
                          .otherwise =
-                             "name one of these, or a file of your own, FILE.toml, with a "
-                             "table [cluster]"};
+                             "name one of these, or a file of your own, FILE.toml, with the line "
+                             "[cluster] and lines such as device = \"h100-sxm\", count = 8, "
+                             "per_node = 8, link = \"nvlink-4\", node_link = \"infiniband-ndr\""};
 constexpr Shelf models{.what = "model",
                        .folder = "models",
                        .ending = ".json",

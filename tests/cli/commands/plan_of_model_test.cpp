@@ -398,7 +398,7 @@ TEST_F(PlanOfModel, RefusesWhatIsNoQuestion) {
     const std::string scenario = file("s.toml", "[model]\nkind = \"mlp\"\nsizes = [4, 2]\n");
     for (const Case& one : std::vector<Case>{
              {{"plan", "gpt2-1.5b"}, 2, "is a model, not a scenario, and --cluster is missing"},
-             {{"plan", "gpt2-1.5b"}, 2, "known: 8x-a100-sxm-80, 8x-h100-sxm"},
+             {{"plan", "gpt2-1.5b"}, 2, "known: 8x-a100-sxm-80, 8x-b200"},
              {{"plan", scenario, "--cluster", "8x-h100-sxm"}, 2, "goes with a model"},
              {{"plan", scenario, "--nodes", "2"}, 2, "--cluster"},
              {{"plan", "gpt2-1.6b", "--cluster", "8x-h100-sxm"}, 3, "gpt2-1.5b"},

@@ -37,25 +37,35 @@ class ClusterFile : public ::testing::Test {
 
 /// NVIDIA's DGX datasheets: 8 GPUs, NVLink of the generation, one adapter per GPU.
 TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {
-    EXPECT_THAT(
-        cluster_names(),
-        ElementsAre("8x-a100-sxm-80", "8x-h100-sxm", "8x-h200-sxm", "8x-rtx-4090", "this-machine"));
+    EXPECT_THAT(cluster_names(),
+                ElementsAre("8x-a100-sxm-80",
+                            "8x-b200",
+                            "8x-h100-sxm",
+                            "8x-h200-sxm",
+                            "8x-mi300x",
+                            "8x-rtx-4090",
+                            "gb200-nvl72",
+                            "this-machine"));
     struct Node {
         std::string name;
         std::string device;
         double link = 0;       ///< bytes per second, one direction
         double node_link = 0;  ///< 0: none
+        int devices = 8;
     };
     for (const Node& node : {Node{"8x-a100-sxm-80", "a100-sxm-80", 235e9, 25e9},
                              {"8x-h100-sxm", "h100-sxm", 365e9, 50e9},
                              {"8x-h200-sxm", "h200-sxm", 365e9, 50e9},
+                             {"8x-b200", "b200", 680e9, 50e9},
+                             {"gb200-nvl72", "gb200", 680e9, 50e9, 72},
+                             {"8x-mi300x", "mi300x", 64e9, 50e9},
                              {"8x-rtx-4090", "rtx-4090", 32e9, 0}}) {
         SCOPED_TRACE(node.name);
         const auto cluster =
             parse(with(gpt, fmt::format("[cluster]\nprofile = \"{}\"", node.name))).cluster;
         EXPECT_EQ(cluster.device, node.device);
-        EXPECT_EQ(cluster.count, 8);
-        EXPECT_EQ(cluster.per_node, 8);
+        EXPECT_EQ(cluster.count, node.devices);
+        EXPECT_EQ(cluster.per_node, node.devices);
         EXPECT_EQ(find_link(cluster.link).facts.bytes_per_second.value, node.link);
         EXPECT_EQ(cluster.node_link.empty(), node.node_link == 0);
         if (!cluster.node_link.empty()) {
@@ -96,8 +106,8 @@ TEST(ShippedClusters, AnUnknownNameListsTheKnown) {
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:8:11");
     EXPECT_EQ(error.text(),
-              "no cluster '8x-h100'; known: 8x-a100-sxm-80, 8x-h100-sxm, 8x-h200-sxm, "
-              "8x-rtx-4090, this-machine");
+              "no cluster '8x-h100'; known: 8x-a100-sxm-80, 8x-b200, 8x-h100-sxm, 8x-h200-sxm, "
+              "8x-mi300x, 8x-rtx-4090, gb200-nvl72, this-machine");
     EXPECT_EQ(error.hint(), "did you mean '8x-h100-sxm'?");
     EXPECT_THAT(refusal(with(gpt, "[cluster]\nprofile = 8")).text(), HasSubstr("cluster.profile"));
 }

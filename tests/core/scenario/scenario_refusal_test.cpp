@@ -144,7 +144,7 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
         {gpt, "[cluster]\nmemory_limit = 1.5", "expected an amount of memory"},
         {gpt, "[cluster]\nlink_gbps = -1", "cluster.link_gbps = -1"},
         {gpt, "[cluster]\nper_node = 0", "cluster.per_node = 0"},
-        {gpt, "[cluster]\ndevice = \"h100\"", "this-machine, a100-sxm-80, b200, h100-sxm"},
+        {gpt, "[cluster]\ndevice = \"h100\"", "this-machine, a100-sxm-80, b200, gb200, h100-sxm"},
         {gpt, "[cluster]\ndevice = \"../x\"", "expected devices out of this-machine"},
         {gpt, "[cluster]\ndevices = [\"b201\"]", "expected devices out of this-machine"},
         {gpt, "[cluster]\ndevices = \"b200\"", "expected a list of strings"},
