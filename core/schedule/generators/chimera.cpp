@@ -36,7 +36,9 @@ Schedule chimera(const ScheduleShape& shape, const GeneratorOptions&) {
     require_rule(m == p,
                  "chimera",
                  fmt::format("needs as many micro-batches as ranks ({}), got {}", p, m),
-                 fmt::format("set micro_batches = {}", p));
+                 fmt::format("set micro_batches = {}; the paper runs more of them as several such "
+                             "units, one behind the other, which are not generated",
+                             p));
     Schedule schedule = loop_placement(shape);
     for (int stage = 0; stage < p; ++stage) {  // the second pipeline, with the same weights
         schedule.rank_of_stage.push_back(p - 1 - stage);

@@ -137,6 +137,11 @@ Schedule dualpipe_v(const ScheduleShape& shape, const GeneratorOptions&) {
 const ScheduleTraits dualpipe_v_traits{
     .name = "dualpipe-v",
     .torch_name = "DualPipeV",
+    .kin = "dualpipe",
+    .kin_differs =
+        "take 'dualpipe-v': the same pairs of forward and backward, folded into a V on "
+        "half the ranks, with one copy of the weights. DualPipe itself, in which two "
+        "ranks hold each stage, is not generated",
     .generate = dualpipe_v,
     .chunks = ChunkCounts::Two,
     .placement = StagePlacement::V,

@@ -100,13 +100,18 @@ ScheduleKind schedule_kind(std::string_view name) {
         }
     }
     std::vector<std::string_view> our_names;
+    std::string hint;
     for (const ScheduleName& known : names) {
         our_names.push_back(known.name);
+        const ScheduleTraits& row = schedule_traits(known.kind);
+        if (!row.kin.empty() && equal_ignoring_case(word, row.kin)) {
+            hint = row.kin_differs;
+        }
     }
     throw Error(ErrorKind::BadInput,
                 "",
                 fmt::format("'{}' is not a schedule that can be generated", name),
-                suggestion(name, our_names));
+                hint.empty() ? suggestion(name, our_names) : hint);
 }
 
 std::string_view to_string(ScheduleKind kind) {
