@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -13,7 +16,9 @@
 
 #include "cli/base/grammar.h"
 #include "cli/base/help_format.h"
+#include "cli/base/input.h"
 #include "cli/base/option_hints.h"
+#include "cli/base/shell_word.h"
 #include "cli/base/usage_error.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -260,6 +265,33 @@ Command Grammar::selected() const {
 
 namespace {
 
+/// The scenarios of a command line that names more than one, as `sweep` takes them; empty where a
+/// word is none.
+std::string several_scenarios(const CLI::App& command, const std::vector<std::string>& extras) {
+    std::vector<std::string> words;
+    for (const CLI::Option* option : command.get_options()) {
+        if (option->get_positional()) {
+            words.insert(words.end(), option->results().begin(), option->results().end());
+        }
+    }
+    std::ranges::copy_if(extras, std::back_inserter(words), [](const std::string& word) {
+        return !word.starts_with('-');
+    });
+    std::string scenarios;
+    for (const std::string& word : words) {
+        std::filesystem::path file = word;
+        if (is_folder(file)) {
+            file /= "scenario.toml";
+        }
+        std::error_code ignored;
+        if (!std::filesystem::is_regular_file(file, ignored)) {
+            return {};
+        }
+        scenarios += ' ' + shell_word(file.string());
+    }
+    return scenarios;
+}
+
 /// Refuses what the command did not take, naming the nearest option it knows.
 void refuse_extras(const CLI::App& command) {
     const std::vector<std::string> extras = command.remaining();
@@ -268,11 +300,15 @@ void refuse_extras(const CLI::App& command) {
     }
     const std::string& extra = extras.front();
     if (!extra.starts_with('-')) {
+        const std::string scenarios =
+            command.get_name() == "simulate" ? several_scenarios(command, extras) : "";
         throw Error(
             ErrorKind::Usage,
             "",
             fmt::format("'{}' is one argument more than '{}' takes", extra, command.get_name()),
-            fmt::format("pipetwin {} --help", command.get_name()));
+            scenarios.empty()
+                ? fmt::format("pipetwin {} --help", command.get_name())
+                : fmt::format("compare several plans with 'pipetwin sweep{}'", scenarios));
     }
     std::vector<std::string> names;
     for (const CLI::Option* option : command.get_options()) {

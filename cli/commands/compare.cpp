@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/input.h"
+#include "cli/base/shell_word.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/run_folder/run_folder.h"
@@ -38,16 +39,21 @@ struct BothSides {
     std::filesystem::path folder{};  ///< of the predicted one
 };
 
-/// The traces of one run folder.
-BothSides sides_of_run(const std::filesystem::path& folder) {
+/// Throws Error(BadInput) for the folder of a plan that was not trained.
+void expect_trained(const std::filesystem::path& folder, std::string hint) {
     std::error_code ignored;
     if (std::filesystem::exists(folder / run_file::predicted, ignored) &&
         !std::filesystem::exists(folder / run_file::measured, ignored)) {
         throw Error(ErrorKind::BadInput,
                     folder.string(),
                     "nothing was trained here, so there is no measured timeline to compare with",
-                    "compare a folder that 'pipetwin run' or 'pipetwin train' has written");
+                    std::move(hint));
     }
+}
+
+/// The traces of one run folder.
+BothSides sides_of_run(const std::filesystem::path& folder) {
+    expect_trained(folder, "compare a folder that 'pipetwin run' or 'pipetwin train' has written");
     return {.predicted = read_chrome_trace(folder / run_file::predicted),
             .measured = read_chrome_trace(folder / run_file::measured),
             .folder = folder};
@@ -84,6 +90,12 @@ Trace trace_of_path(const std::filesystem::path& path, const Trace* other, bool 
 BothSides sides_of_two(const CompareOptions& options, Console& console) {
     const bool folder_first = is_folder(options.predicted);
     const bool folder_second = is_folder(options.measured);
+    if (folder_first && folder_second) {
+        expect_trained(options.measured,
+                       fmt::format("compare two plans with 'pipetwin sweep {} {}'",
+                                   shell_word((options.predicted / run_file::scenario).string()),
+                                   shell_word((options.measured / run_file::scenario).string())));
+    }
     std::optional<Trace> first;
     std::optional<Trace> second;
     if (folder_first && !folder_second) {
@@ -115,6 +127,24 @@ BothSides sides_of_two(const CompareOptions& options, Console& console) {
             .folder = is_folder(predicted) ? predicted : predicted.parent_path()};
 }
 
+/// Two plans have no twins of actions to compare; they have a time axis, and a table of sweep.
+Comparison compared(const BothSides& sides, const CompareOptions& options) {
+    try {
+        return compare(sides.predicted.timelines, sides.measured.timelines);
+    } catch (const Error& error) {
+        if (options.measured.empty()) {
+            throw;
+        }
+        throw Error(error.kind(),
+                    error.place(),
+                    error.text(),
+                    fmt::format("these are two plans; 'pipetwin-gui {} {} --view side-by-side' "
+                                "shows both on one time axis",
+                                shell_word(options.predicted.string()),
+                                shell_word(options.measured.string())));
+    }
+}
+
 }  // namespace
 
 void execute(const CompareOptions& options, Console& console) {
@@ -134,7 +164,7 @@ void execute(const CompareOptions& options, Console& console) {
     }
     const BothSides sides =
         options.measured.empty() ? sides_of_run(options.predicted) : sides_of_two(options, console);
-    const Comparison comparison = compare(sides.predicted.timelines, sides.measured.timelines);
+    const Comparison comparison = compared(sides, options);
     const std::optional<ErrorRange> expected = expected_range(sides);
     const std::string json = json_text(comparison_json(comparison, expected));
     write_result(json, options.common, console);

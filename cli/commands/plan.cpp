@@ -212,11 +212,7 @@ void write_best(RunFolder& folder,
                 const Planned& plan,
                 const Prediction& prediction,
                 Console& console) {
-    Scenario written = sim::with_plan(scenario, plan.best()).as_scenario();
-    if (written.model.kind == ModelKind::Profile) {
-        written.model.profile = run_file::profile;  // the folder may move
-    }
-    folder.write(run_file::scenario, print_scenario(written));
+    folder.write_scenario(sim::with_plan(scenario, plan.best()).as_scenario());
     folder.write(run_file::profile, print_profile(plan.profile));
     folder.write(run_file::search,
                  json_text(search_json(scenario, plan.result, prediction_json(prediction))));

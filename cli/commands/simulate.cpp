@@ -31,12 +31,22 @@ namespace pipetwin::cli {
 
 namespace {
 
-void write_plan(RunFolder& folder, const Prediction& prediction, Console& console) {
+/// `files`: names of those that were written before, each with a comma behind it.
+void write_plan(RunFolder& folder,
+                const std::string& files,
+                const Prediction& prediction,
+                Console& console) {
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
     folder.keep_on(exec::disk_patience, [&](const std::string& line) { console.note(line); });
     folder.finish(exec::disk_patience);
+    console.note(fmt::format("written to {}: {}{}, {}, {}",
+                             folder.path().string(),
+                             files,
+                             run_file::plan,
+                             run_file::schedule,
+                             run_file::predicted));
 }
 
 /// A prediction, and what makes the same plan again with twice as many micro-batches.
@@ -89,7 +99,7 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
     }
     if (!options.common.out.empty()) {
         RunFolder folder(options.common.out, unless_forced(options.common.force));
-        write_plan(folder, prediction, console);
+        write_plan(folder, "", prediction, console);
     }
     return {.prediction = std::move(prediction), .more = std::move(more)};
 }
@@ -124,9 +134,12 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
     Prediction prediction = predict(scenario, model, found.profile);
     if (!options.common.out.empty()) {
         RunFolder folder(options.common.out, unless_forced(options.common.force));
-        folder.write(run_file::scenario, print_scenario(scenario.as_scenario()));
+        folder.write_scenario(scenario.as_scenario());
         folder.write(run_file::profile, print_profile(found.profile));
-        write_plan(folder, prediction, console);
+        write_plan(folder,
+                   fmt::format("{}, {}, ", run_file::scenario, run_file::profile),
+                   prediction,
+                   console);
     }
     std::optional<Plan> more =
         with_doubled_micro_batches(prediction.plan, scenario, model, found.profile);

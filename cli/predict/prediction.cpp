@@ -94,8 +94,12 @@ std::optional<FoundProfile> known_profile(const ScenarioParts& scenario,
     if (file.empty() && scenario.model.kind == ModelKind::Profile) {
         file = scenario.model.profile;
     }
+    const std::filesystem::path beside = scenario.file.parent_path() / "profile.json";
     if (file.empty() && !folder.empty() && is_file(folder / "profile.json")) {
         file = folder / "profile.json";
+    }
+    if (file.empty() && scenario.file.filename() == "scenario.toml" && is_file(beside)) {
+        file = beside;
     }
     if (file.empty() && is_file(profile_name(scenario))) {
         file = profile_name(scenario);

@@ -95,6 +95,27 @@ Scenario read_with_costs(const std::filesystem::path& file, const SweepCommand& 
     }
 }
 
+/// What rows are called: the name of the file, with its folder where another file has that name, as
+/// the scenarios of run folders do.
+std::string row_name(const std::filesystem::path& file,
+                     const std::vector<std::filesystem::path>& files) {
+    const std::string stem = file.stem().string();
+    const bool is_shared = std::ranges::any_of(files, [&](const std::filesystem::path& other) {
+        return other != file && other.stem() == file.stem();
+    });
+    if (!is_shared) {
+        return stem;
+    }
+    const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+    const bool is_alone = std::ranges::none_of(files, [&](const std::filesystem::path& other) {
+        return other != file && other.stem() == file.stem() &&
+               std::filesystem::absolute(other).parent_path().filename() == folder.filename();
+    });
+    return !is_alone                            ? file.string()
+           : file.filename() == "scenario.toml" ? folder.filename().string()
+                                                : folder.filename().string() + '/' + stem;
+}
+
 }  // namespace
 
 std::vector<SweepCell> sweep_scenarios(const SweepCommand& options) {
@@ -108,7 +129,7 @@ std::vector<SweepCell> sweep_scenarios(const SweepCommand& options) {
                 cells.emplace_back(SweepCell{.schedule = asked.schedule.value_or("-"),
                                              .stages = asked.stages.value_or(0),
                                              .micro_batches = asked.micro_batches.value_or(0),
-                                             .scenario = file.stem().string()});
+                                             .scenario = row_name(file, options.scenarios)});
             const std::vector<Override> overrides = overrides_of(asked, options, written);
             try {
                 simulate_cell(cell, file, overrides, options.profile);

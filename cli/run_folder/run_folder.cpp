@@ -272,6 +272,16 @@ void RunFolder::write(std::string_view name, std::string content) {
     }
 }
 
+void RunFolder::write_scenario(Scenario scenario) {
+    if (has_schedule_file(scenario)) {
+        scenario.pipeline.schedule = run_file::schedule;
+    }
+    if (scenario.model.kind == ModelKind::Profile) {
+        scenario.model.profile = run_file::profile;
+    }
+    write(run_file::scenario, print_scenario(scenario));
+}
+
 void RunFolder::begin() {
     if (old_ != Old::GoesOn) {
         remove_old();

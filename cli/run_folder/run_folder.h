@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/scenario/scenario.h"
 #include "exec/base/retry.h"
 
 namespace pipetwin::cli {
@@ -60,6 +61,9 @@ class RunFolder {
     /// Writes a file in the folder, or keeps it until `begin`. Throws Error(Io), unless `keep_on`
     /// was called.
     void write(std::string_view name, std::string content);
+    /// Writes the scenario of a plan whose schedule and costs are files of the folder: it names
+    /// those, so that the folder may move.
+    void write_scenario(Scenario scenario);
     /// Removes an old run where that is to be removed, and writes what was kept. Throws Error(Io),
     /// with the folder as it was but for that old run.
     void begin();

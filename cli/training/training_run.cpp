@@ -75,7 +75,10 @@ SettledScenario planned(const RunOptions& options,
     return settled;
 }
 
-void write_prediction(RunFolder& folder, const Prediction& prediction) {
+void write_prediction(RunFolder& folder,
+                      const SettledScenario& scenario,
+                      const Prediction& prediction) {
+    folder.write_scenario(scenario.as_scenario());
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
@@ -205,8 +208,11 @@ void agree_on_costs(Processes& processes, SettledRun& run, Console& console) {
     });
 }
 
-void tell_prediction(RunFolder& folder, const Prediction& prediction, Console& console) {
-    write_prediction(folder, prediction);
+void tell_prediction(RunFolder& folder,
+                     const SettledScenario& scenario,
+                     const Prediction& prediction,
+                     Console& console) {
+    write_prediction(folder, scenario, prediction);
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
@@ -238,8 +244,7 @@ void predict_again(SettledRun& run,
     prediction.outlook = outlook(again, prediction.metrics, same, profile);
     run.profile = profile;
     run.folder->write(run_file::profile, print_profile(run.profile));
-    run.folder->write(run_file::scenario, print_scenario(same.as_scenario()));
-    write_prediction(*run.folder, prediction);
+    write_prediction(*run.folder, same, prediction);
     console.note(
         fmt::format("predicted step: {} with the costs measured during the training, {} with "
                     "those measured before",
@@ -337,7 +342,8 @@ std::optional<FinishedRun> train_and_compare(
             run.folder->write(run_file::pieces, pieces.model());
         }
     });
-    processes.leader_only([&] { tell_prediction(*run.folder, *prediction, console); });
+    processes.leader_only(
+        [&] { tell_prediction(*run.folder, run.scenario, *prediction, console); });
 
     const StopSignal stop;
     std::optional<RoundsBetweenSteps> rounds;

@@ -613,6 +613,45 @@ TEST_F(SimulateFiles, ProfileOfTheRunFolderIsUsed) {
     EXPECT_THAT(outcome.err, HasSubstr("profile.json"));
 }
 
+/// The folder once named the CSV file by its old path, and needed --profile.
+TEST_F(SimulateFiles, ARunFolderWithAScheduleFileIsCompleteInItself) {
+    file("own.csv", "0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n");
+    const std::string scenario = file("small.toml", small_scenario);
+    const Outcome first = pipetwin({"simulate",
+                                    scenario,
+                                    "--profile",
+                                    file("small.csv", small_profile),
+                                    "--set",
+                                    "pipeline.schedule=own.csv",
+                                    "--set",
+                                    "pipeline.micro_batches=2",
+                                    "--set",
+                                    "training.batch=4",
+                                    "--out",
+                                    path("run"),
+                                    "--json"});
+    ASSERT_EQ(first.code, 0) << first.err;
+    EXPECT_THAT(first.err,
+                HasSubstr("written to " + path("run") +
+                          ": scenario.toml, profile.json, "
+                          "plan.json, schedule.csv, predicted.trace.json"));
+    EXPECT_THAT(content_of(path("run/scenario.toml")), HasSubstr("schedule = \"schedule.csv\""));
+    std::filesystem::remove(path("own.csv"));
+    std::filesystem::rename(path("run"), path("moved"));
+    const Outcome second = pipetwin({"simulate", path("moved/scenario.toml"), "--json"});
+    ASSERT_EQ(second.code, 0) << second.err;
+    EXPECT_THAT(second.err, HasSubstr("costs: " + path("moved/profile.json")));
+    EXPECT_EQ(second.json()["step_ms"], first.json()["step_ms"]);
+    EXPECT_EQ(second.json()["devices"], first.json()["devices"]);
+    // The folder may be written from itself.
+    const std::string rows = content_of(path("moved/schedule.csv"));
+    const Outcome itself = pipetwin(
+        {"simulate", path("moved/scenario.toml"), "--out", path("moved"), "--force", "--json"});
+    ASSERT_EQ(itself.code, 0) << itself.err;
+    EXPECT_EQ(content_of(path("moved/schedule.csv")), rows);
+    EXPECT_EQ(itself.json()["step_ms"], first.json()["step_ms"]);
+}
+
 TEST_F(SimulateFiles, PlanOverTheMemoryLimitIsRefusedWithTheTable) {
     const std::string scenario = file("small.toml", small_scenario);
     const std::string profile = file("small.csv", small_profile);

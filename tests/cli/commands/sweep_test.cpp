@@ -365,6 +365,57 @@ TEST_F(Sweep, OfSeveralScenariosIsOneTableAndOnePicture) {
                 AllOf(HasSubstr("scenario,schedule,stages,"), HasSubstr("\n\"two, and\",")));
 }
 
+/// Scenarios of run folders have one name; the rows of a table have not.
+TEST_F(Sweep, OfRunFoldersNamesTheFolders) {
+    const std::string small = file("small.toml", small_scenario);
+    const std::string costs = file("small.csv", small_profile);
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+        ASSERT_EQ(pipetwin({"simulate",
+                            small,
+                            "--profile",
+                            costs,
+                            "--set",
+                            fmt::format("pipeline.schedule={}", schedule),
+                            "--out",
+                            path(fmt::format("of-{}", schedule))})
+                      .code,
+                  0);
+    }
+    const std::string one = path("of-gpipe/scenario.toml");
+    const std::string two = path("of-1f1b/scenario.toml");
+    const auto rows = pipetwin({"sweep", one, two, "--json"}).json()["plans"];
+    ASSERT_EQ(rows.size(), 2U);
+    EXPECT_EQ(rows[0]["scenario"], "of-gpipe");
+    EXPECT_EQ(rows[1]["scenario"], "of-1f1b");
+    // Who asks 'simulate' or 'compare' for two plans learns of this command.
+    EXPECT_THAT(pipetwin({"simulate", one, two}).err,
+                HasSubstr(fmt::format("'pipetwin sweep {} {}'", one, two)));
+    EXPECT_THAT(pipetwin({"simulate", path("of-gpipe"), path("of-1f1b")}).err,
+                HasSubstr(fmt::format("'pipetwin sweep {} {}'", one, two)));
+    EXPECT_THAT(pipetwin({"compare", path("of-gpipe"), path("of-1f1b")}).err,
+                HasSubstr(fmt::format("'pipetwin sweep {} {}'", one, two)));
+}
+
+TEST_F(Sweep, SaysWhatAPublishedScheduleHasInItsPlace) {
+    const Outcome outcome = pipetwin({"simulate",
+                                      "--schedule",
+                                      "dualpipe",
+                                      "--stages",
+                                      "4",
+                                      "--micro-batches",
+                                      "8",
+                                      "--forward-ms",
+                                      "1",
+                                      "--backward-ms",
+                                      "2"});
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("'dualpipe' is not a schedule that can be generated"),
+                      HasSubstr("take 'dualpipe-v'"),
+                      HasSubstr("DualPipe itself, in which two ranks hold each stage, is not "
+                                "generated")));
+}
+
 TEST_F(Sweep, OfScenariosWithDifferentBatchesComparesSamplesPerSecond) {
     const std::string small = file("small.toml", small_scenario);
     const std::string costs = file("small.csv", small_profile);

@@ -318,7 +318,11 @@ TEST_F(Training, CompareRefusesOtherRows) {
                         path("other")})
                   .code,
               0);
-    EXPECT_EQ(pipetwin({"compare", path("other/predicted.trace.json"), path("run")}).code, 3);
+    const Outcome plans = pipetwin({"compare", path("other/predicted.trace.json"), path("run")});
+    EXPECT_EQ(plans.code, 3);
+    EXPECT_THAT(plans.err,
+                HasSubstr("'pipetwin-gui " + path("other/predicted.trace.json") + ' ' +
+                          path("run") + " --view side-by-side'"));
 }
 
 TEST_F(Training, MeasuredTraceHoldsThePlan) {
