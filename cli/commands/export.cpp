@@ -11,15 +11,14 @@
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/exporters.h"
 #include "cli/interop/export_source.h"
-#include "cli/interop/import/importers.h"
 #include "cli/predict/schedule_source.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/costs/profile_json.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/svg/svg.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 
@@ -142,24 +141,19 @@ constexpr std::array<Exported (*)(const ExportSource&, const ExportOptions&, Con
               nullptr};
 static_assert(built.size() == exporters.size());
 
-/// The sizes of the model whose config.json `plan MODEL --out` has written beside its costs; none
+/// The text of the model's config.json, which `plan MODEL --out` writes beside its costs; empty
 /// where there is none.
-std::optional<ScenarioParts::ModelPart> sizes_of(const ExportSource& source) {
+std::string config_of(const ExportSource& source) {
     const bool is_scenario = source.kind() == ExportSource::Kind::Scenario;
+    if (source.kind() == ExportSource::Kind::File ||
+        (is_scenario && source.path().filename() != run_file::scenario)) {
+        return {};
+    }
     const std::filesystem::path folder = is_scenario ? source.path().parent_path() : source.path();
     std::error_code ignored;
-    const bool is_plan = source.kind() != ExportSource::Kind::File &&
-                         (!is_scenario || source.path().filename() == run_file::scenario) &&
-                         std::filesystem::exists(folder / run_file::search, ignored) &&
-                         std::filesystem::exists(folder / run_file::config, ignored);
-    if (!is_plan) {
-        return std::nullopt;
-    }
-    ImportOptions model;
-    model.file = folder / run_file::config;
-    model.hf.sequence =
-        static_cast<int>(read_profile(folder / run_file::profile).tokens_per_sample);
-    return hf_sizes(model);
+    return std::filesystem::exists(folder / run_file::config, ignored)
+               ? read_file(folder / run_file::config, JsonLimits{}.max_bytes)
+               : std::string();
 }
 
 /// Throws Error(Usage) for an SVG that would be called another kind of picture.
@@ -206,9 +200,7 @@ void execute(const ExportOptions& options, Console& console) {
     }
     require_free(options.common.out, options.common.force);
     ExportSource source(options.source, options.common.overrides, options.profile);
-    if (auto sizes = sizes_of(source)) {
-        source.know_sizes(*std::move(sizes));
-    }
+    source.know_config(config_of(source));
     Exported exported = exporters.at(index)(source, options, console);
     write_output(options.common.out, exported.content, console);
     if (source.kind() == ExportSource::Kind::Scenario) {

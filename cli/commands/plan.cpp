@@ -228,8 +228,7 @@ struct Asked {
     Scenario scenario;
     FoundProfile found;
     bool is_model = false;
-    std::optional<ScenarioParts::ModelPart> sizes{};  ///< of the model, where they are known
-    std::string config{};                             ///< the model's config.json, or empty
+    std::string config{};  ///< the model's config.json, or empty
 };
 
 /// Writes the plan in the words of other systems beside it.
@@ -237,7 +236,7 @@ std::vector<PlanExport> write_exports(RunFolder& folder, const Asked& question) 
     if (!question.config.empty()) {  // `export` reads the sizes of the model there
         folder.write(run_file::config, question.config);
     }
-    std::vector<PlanExport> exports = plan_exports(folder.path(), question.sizes);
+    std::vector<PlanExport> exports = plan_exports(folder.path(), question.config);
     for (const PlanExport& one : exports) {
         if (!one.content.empty()) {
             folder.write(one.file, one.content);
@@ -305,7 +304,6 @@ Asked asked(const PlanOptions& options, Console& console) {
     return {.scenario = std::move(model.scenario),
             .found = std::move(model.found),
             .is_model = true,
-            .sizes = std::move(model.sizes),
             .config = std::move(model.config)};
 }
 

@@ -12,6 +12,7 @@
 #include "cli/run_folder/run_folder.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
+#include "core/interop/hf_trainable.h"
 #include "core/interop/torchtitan.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
@@ -195,7 +196,9 @@ ExportSource::Placed ExportSource::placed() const {
     return {.scenario = settled,
             .schedule = scenario_rows(settled, found ? &found->profile : nullptr),
             .partition = partition_in_halves(*partition, names),
-            .model = sizes_.value_or(settled.model),
+            .config = is_profile ? config_ : print_hf_config(settled.model, "float32"),
+            .sequence = static_cast<int>(is_profile ? found->profile.tokens_per_sample
+                                                    : settled.model.tokens_per_sample()),
             .precision = has_own_type ? found->profile.precision
                                       : std::string(to_string(settled.training.precision))};
 }

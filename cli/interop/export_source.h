@@ -26,8 +26,8 @@ class ExportSource {
                  std::vector<Override> overrides,
                  std::filesystem::path profile);
 
-    /// Says what the sizes of the model are, which a profile does not hold.
-    void know_sizes(ScenarioParts::ModelPart sizes) { sizes_ = std::move(sizes); }
+    /// Says which config.json describes the model, whose sizes a profile does not hold.
+    void know_config(std::string text) { config_ = std::move(text); }
 
     Kind kind() const { return kind_; }
     const std::filesystem::path& path() const { return path_; }
@@ -52,8 +52,10 @@ class ExportSource {
         SettledScenario scenario;
         Schedule schedule;
         Partition partition;  ///< in halves of blocks
-        /// Sizes of the model: the scenario's own, or those of `know_sizes`.
-        ScenarioParts::ModelPart model;
+        /// The model as a config.json: a scenario's own sizes, or the text of `know_config`. Empty:
+        /// not known.
+        std::string config;
+        int sequence = 0;  ///< tokens of a sample
         /// Number type of the products: "fp16" or "fp8" where the costs are of these, which a
         /// scenario has no word for; else that of the training.
         std::string precision;
@@ -84,7 +86,7 @@ class ExportSource {
     std::vector<Override> overrides_;
     std::filesystem::path profile_;
     Kind kind_;
-    std::optional<ScenarioParts::ModelPart> sizes_{};
+    std::string config_{};
 };
 
 }  // namespace pipetwin::cli

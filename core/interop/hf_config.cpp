@@ -575,8 +575,15 @@ const HfFamily& family_of(const JsonObject& object, string_view otherwise) {
     return *family;
 }
 
-/// The text model inside a model for text and images or sound; none where there is none.
-std::optional<JsonObject> text_part(const JsonObject& object) {
+}  // namespace
+
+std::vector<std::string_view> hf_model_types() {
+    std::vector<string_view> types;
+    std::ranges::transform(hf_families(), std::back_inserter(types), &HfFamily::type);
+    return types;
+}
+
+std::optional<JsonObject> hf_text_part(const JsonObject& object) {
     for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"}) {
         if (object.is_object(key)) {
             const JsonObject inside = object.object(key);
@@ -586,18 +593,10 @@ std::optional<JsonObject> text_part(const JsonObject& object) {
     return std::nullopt;
 }
 
-}  // namespace
-
-std::vector<std::string_view> hf_model_types() {
-    std::vector<string_view> types;
-    std::ranges::transform(hf_families(), std::back_inserter(types), &HfFamily::type);
-    return types;
-}
-
 DecoderModel parse_hf_config(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_python_json(text, place);
     const JsonObject object(root, place, "");
-    const std::optional<JsonObject> part = text_part(object);
+    const std::optional<JsonObject> part = hf_text_part(object);
     if (!part) {
         const HfConfig config(object);
         DecoderModel model = read_model(config, family_of(object, ""));

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/model/decoder_model.h"
+#include "core/text/json_object.h"
 
 namespace pipetwin {
 
@@ -15,6 +17,10 @@ namespace pipetwin {
 /// (naming those known), a missing key, a size that is no whole number, is out of range or does
 /// not fit another.
 DecoderModel parse_hf_config(std::string_view text, std::string_view place);
+
+/// The object of the text model inside a config.json of a model for text and images or sound; none
+/// where there is none.
+std::optional<JsonObject> hf_text_part(const JsonObject& object);
 
 /// Every model_type that `parse_hf_config` knows.
 std::vector<std::string_view> hf_model_types();

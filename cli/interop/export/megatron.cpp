@@ -6,8 +6,10 @@
 #include <fmt/ranges.h>
 
 #include "cli/interop/export/exporters.h"
+#include "cli/run_folder/run_folder.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/interop/megatron_config.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_model.h"
 #include "core/plan/plan.h"
@@ -97,81 +99,37 @@ void set_vocabulary(int vocabulary, int devices, MegatronFlags& flags, Console& 
     }
 }
 
-void set_gpt(const GptSizes& gpt, MegatronFlags& flags) {
-    flags.hidden_size = gpt.d_model;
-    flags.heads = gpt.heads;
-    flags.sequence = gpt.context;
-    flags.positions = gpt.context;
-    flags.feed_forward = gpt.feed_forward;
-    flags.no_gelu_fusion = gpt.gelu == GeluForm::Exact;
-    flags.untied = !gpt.tied;
-    flags.hidden_dropout = gpt.dropout;
-}
-
-/// The flags that Megatron has for rotary positions and norms, which a plan does not depend on.
-std::vector<std::string> numbers_of_llama(const LlamaSizes& llama) {
-    std::vector<std::string> words;
-    if (llama.rotary.base != LlamaSizes{}.rotary.base) {
-        words.push_back(fmt::format("--rotary-base {}", llama.rotary.base));
+/// The flags of the model, and further ones as words. Costs without a config.json say nothing of
+/// its sizes, which a note says.
+MegatronModelFlags flags_of_model(const ExportSource::Placed& placed, Console& console) {
+    const int blocks = placed.partition.layer_count() / 2 - 1;
+    if (placed.config.empty()) {
+        console.note(
+            "costs alone do not say the sizes of their model: add --hidden-size, "
+            "--num-attention-heads, --seq-length, --vocab-size and any other flags that describe "
+            "it, or plan the model by its name or config.json");
+        MegatronModelFlags model;
+        model.flags.layers = blocks;
+        return model;
     }
-    if (llama.rotary.factor != 1) {
-        words.push_back(
-            llama.rotary.context > 0
-                ? fmt::format("--use-rope-scaling --rope-scaling-factor {}", llama.rotary.factor)
-                : fmt::format("--rotary-seq-len-interpolation-factor {}", llama.rotary.factor));
+    MegatronModelFlags model =
+        megatron_model_flags(placed.config, run_file::config, placed.sequence);
+    if (model.flags.layers != blocks) {
+        throw Error(ErrorKind::BadInput,
+                    std::string(run_file::config),
+                    fmt::format("{}, but the plan has {}",
+                                counted(model.flags.layers.value_or(0), "block"),
+                                blocks),
+                    "is it the config.json of another model? plan this one again");
     }
-    if (llama.epsilon != LlamaSizes{}.epsilon) {
-        words.push_back(fmt::format("--norm-epsilon {}", llama.epsilon));
+    for (const std::string& missing : model.missing) {
+        console.note("warning: Megatron-LM has no flag for " + missing);
     }
-    return words;
-}
-
-void set_llama(const LlamaSizes& llama, MegatronFlags& flags, Console& console) {
-    flags.hidden_size = llama.d_model;
-    flags.heads = llama.heads;
-    if (llama.key_value_heads != 0 && llama.key_value_heads != llama.heads) {
-        flags.grouped = true;
-        flags.query_groups = llama.key_value_heads;
+    if (model.flags.vocabulary) {
+        model.flags.tensor_size = placed.scenario.pipeline.tensor_parallel;
+        set_vocabulary(*model.flags.vocabulary, *model.flags.tensor_size, model.flags, console);
     }
-    if (llama.head_size != 0) {
-        flags.head_width = llama.head_size;
-    }
-    flags.sequence = llama.context;
-    flags.positions = llama.context;
-    flags.feed_forward = llama.feed_forward;
-    flags.gated = true;
-    flags.no_bias = true;
-    flags.rms_norm = true;
-    flags.no_positions = true;
-    flags.untied = !llama.tied;
-    flags.hidden_dropout = 0;
-    if (const std::vector<std::string> words = numbers_of_llama(llama); !words.empty()) {
-        console.note(fmt::format("the flags leave out settings that do not affect the plan; add {}",
-                                 fmt::join(words, " ")));
-    }
-}
-
-/// Sizes of a gpt or a llama. Of a profile they are not known, which a note says.
-void set_model(const ExportSource::Placed& placed, MegatronFlags& flags, Console& console) {
-    const Scenario::ModelPart& model = placed.model;
-    const int devices = placed.scenario.pipeline.tensor_parallel;
-    switch (model.kind) {
-        case ModelKind::Gpt:
-            set_gpt(model.gpt, flags);
-            set_vocabulary(model.gpt.vocabulary, devices, flags, console);
-            break;
-        case ModelKind::Llama:
-            set_llama(model.llama, flags, console);
-            set_vocabulary(model.llama.vocabulary, devices, flags, console);
-            break;
-        default:
-            console.note(
-                "a profile does not say the sizes of its model: add --hidden-size, "
-                "--num-attention-heads, --seq-length, --vocab-size and any other flags that "
-                "describe it");
-            return;
-    }
-    flags.attention_dropout = 0;  // models of ours drop no probabilities
+    return model;
 }
 
 /// The number type of weights and gradients. Megatron sums those of bf16 in fp32 by default, those
@@ -191,7 +149,8 @@ void set_precision(const ExportSource::Placed& placed, MegatronFlags& flags, Con
 
 void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
     const auto& training = scenario.training;
-    flags.separate_accumulation = training.accumulation == Accumulation::Separate;
+    flags.separate_accumulation =
+        flags.separate_accumulation || training.accumulation == Accumulation::Separate;
     // A scenario of costs alone is not trained here: its clip_norm of 0 is the default, and
     // Megatron keeps a default of its own.
     if (scenario.model.kind != ModelKind::Profile || training.clip_norm > 0) {
@@ -311,18 +270,29 @@ void set_recompute(const SettledScenario& scenario,
     }
 }
 
-/// What the devices of a rank, and replicas, share. ZeRO-2 and -3 are Megatron's own FSDP.
-void set_shares(const SettledScenario::PipelinePart& pipeline,
+/// What the devices of a rank, and replicas, share. ZeRO-2 and -3 are Megatron's own FSDP, with the
+/// flags that its user guide calls required.
+void set_shares(const SettledScenario& scenario,
                 MegatronFlags& flags,
+                std::vector<std::string>& further,
                 Console& console) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     flags.shard_optimizer = pipeline.shard != Shard::None;
     if (pipeline.shard > Shard::Optimizer) {
         flags.megatron_fsdp = true;
+        flags.separate_accumulation = true;
         flags.sharding = pipeline.shard == Shard::Weights ? "optim_grads_params" : "optim_grads";
-        console.note(fmt::format(
-            "pipeline.shard = \"{}\": Megatron's FSDP, of core 0.12 and later, needs --ckpt-format "
-            "fsdp_dtensor and CUDA_DEVICE_MAX_CONNECTIONS other than 1, too",
-            to_string(pipeline.shard)));
+        further.emplace_back("--ckpt-format fsdp_dtensor");
+        console.note(
+            fmt::format("pipeline.shard = \"{}\" is Megatron-FSDP, of core 0.14 and later: run it "
+                        "without CUDA_DEVICE_MAX_CONNECTIONS=1",
+                        to_string(pipeline.shard)));
+        if (scenario.training.accumulation != Accumulation::Separate) {
+            console.note(
+                "Megatron-FSDP asks for --no-gradient-accumulation-fusion; the plan adds up "
+                "gradients in the matrix products: --set training.accumulation=separate predicts "
+                "the flag");
+        }
     }
     if (pipeline.shard == Shard::Weights && pipeline.prefetch != 1) {
         console.note(
@@ -401,10 +371,11 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     const ExportSource::Placed placed = source.placed();
     const SettledScenario& scenario = placed.scenario;
     const MegatronLayout layout = layout_of(placed);
-    MegatronFlags flags;
-    flags.layers = placed.partition.layer_count() / 2 - 1;
+    MegatronModelFlags model = flags_of_model(placed, console);
+    MegatronFlags& flags = model.flags;
+    std::vector<std::string>& further = model.further;
     flags.tensor_size = scenario.pipeline.tensor_parallel;
-    set_shares(scenario.pipeline, flags, console);
+    set_shares(scenario, flags, further, console);
     flags.overlap_reduction = scenario.pipeline.overlap_reduction;
     flags.pipeline_size = placed.schedule.rank_count();
     const int chunks = placed.schedule.stage_count() / placed.schedule.rank_count();
@@ -412,13 +383,17 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     if (chunks > 1 && scenario.pipeline.group_size > 0) {
         flags.group_size = scenario.pipeline.group_size;
     }
-    set_model(placed, flags, console);
     set_precision(placed, flags, console);
     set_training(scenario, flags, console);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags, console);
     note_schedule(placed, console);
-    return exported(placed, print_megatron_flags(flags));
+    std::string line = print_megatron_flags(flags);
+    line.pop_back();
+    for (const std::string& words : further) {
+        line += ' ' + words;
+    }
+    return exported(placed, line + '\n');
 }
 
 }  // namespace pipetwin::cli

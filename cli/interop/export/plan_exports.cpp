@@ -42,11 +42,9 @@ std::vector<std::string> lines_of(std::istream& text) {
 }  // namespace
 
 std::vector<PlanExport> plan_exports(const std::filesystem::path& folder,
-                                     const std::optional<ScenarioParts::ModelPart>& sizes) {
+                                     const std::string& config) {
     ExportSource source(folder, {}, {});
-    if (sizes) {
-        source.know_sizes(*sizes);
-    }
+    source.know_config(config);
     std::vector<PlanExport> exports;
     for (const Format& format : formats) {
         PlanExport& one =

@@ -1,13 +1,11 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/text/json_output.h"
-#include "core/scenario/scenario.h"
 
 /// What `plan MODEL --out` writes beside a plan for the systems that train it.
 namespace pipetwin::cli {
@@ -22,10 +20,11 @@ struct PlanExport {
     std::string hint{};                ///< what would help then
 };
 
-/// The plan of a folder in the formats of Megatron-LM and torchtitan. `sizes`: of the model, where
-/// they are known; a profile does not hold them. Throws Error where the folder holds no plan.
+/// The plan of a folder in the formats of Megatron-LM and torchtitan. `config`: the model's
+/// config.json, empty where it is not known; costs do not hold the sizes. Throws Error where the
+/// folder holds no plan.
 std::vector<PlanExport> plan_exports(const std::filesystem::path& folder,
-                                     const std::optional<ScenarioParts::ModelPart>& sizes);
+                                     const std::string& config);
 
 /// What lies in the folder of a plan, what goes with each export, and the commands that go on from
 /// there; lines broken at `width`.

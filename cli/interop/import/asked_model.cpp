@@ -227,7 +227,6 @@ void find_costs(const ModelQuestion& question,
     asked.notes.insert(asked.notes.end(), imported.notes.begin(), imported.notes.end());
     asked.found = {.profile = parse_profile(imported.content, question.model.string()),
                    .file = question.costs_file};
-    asked.sizes = hf_sizes(options);
     asked.config = hf_text(question.model);
 }
 

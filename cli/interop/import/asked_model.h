@@ -30,10 +30,8 @@ struct ModelQuestion {
 struct AskedModel {
     Scenario scenario;
     FoundProfile found;
-    int samples = 0;  ///< of a step
-    /// Sizes of the model, for exports; none where only its costs are known.
-    std::optional<ScenarioParts::ModelPart> sizes{};
-    std::string config{};              ///< its config.json; empty where only its costs are known
+    int samples = 0;       ///< of a step
+    std::string config{};  ///< its config.json, for exports; empty: only its costs are known
     std::vector<std::string> notes{};  ///< what the reader should know, for stderr
 };
 

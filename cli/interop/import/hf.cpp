@@ -400,29 +400,6 @@ Imported import_hf(const ImportOptions& options) {
     return imported;
 }
 
-std::optional<ScenarioParts::ModelPart> hf_sizes(const ImportOptions& options) {
-    const std::filesystem::path file = config_file(options.file);
-    const std::string place = input_name(file);
-    const std::string text = read_input(file, JsonLimits{}.max_bytes);
-    const DecoderModel model = parse_hf_config(text, place);
-    if (model.is_part || (model.family != "gpt2" && model.family != "llama")) {
-        return std::nullopt;
-    }
-    HfTrainable sizes;
-    try {
-        sizes = parse_hf_trainable(text, place);
-    } catch (const Error&) {  // a key that says nothing about costs
-        return std::nullopt;
-    }
-    if (!sizes.lacks.empty()) {
-        return std::nullopt;
-    }
-    const int context = options.hf.sequence.value_or(sizes.model.tokens_per_sample());
-    sizes.model.gpt.context = context;
-    sizes.model.llama.context = context;
-    return sizes.model;
-}
-
 std::string hf_text(const std::filesystem::path& model) {
     return read_input(config_file(model), JsonLimits{}.max_bytes);
 }

@@ -37,11 +37,6 @@ Imported import_csv(const ImportOptions& options);
 /// costs.
 Imported import_hf(const ImportOptions& options);
 
-/// The sizes of a model that Hugging Face's config.json or a name describes, with --sequence as the
-/// context; none for a model that this program has no layers of. Throws Error(BadInput) as
-/// `import_hf`.
-std::optional<ScenarioParts::ModelPart> hf_sizes(const ImportOptions& options);
-
 /// The config.json of a model, by its name or path. Throws Error(Io) or Error(BadInput) for one
 /// that is not there.
 std::string hf_text(const std::filesystem::path& model);

@@ -212,6 +212,70 @@ TEST_F(PlanOfModel, WritesAFolderWhoseExportIsWhatWasWritten) {
     }
 }
 
+/// Qwen2.5 0.5B as its publisher describes it: a Llama but for biases of queries, keys and values.
+/// The flags once lacked all sizes of families that this program does not train.
+TEST_F(PlanOfModel, WritesFlagsWithTheSizesOfAnyFamily) {
+    const std::string config = file("config.json", R"json({"model_type": "qwen2",
+        "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+        "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936,
+        "max_position_embeddings": 32768, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "use_sliding_window": false, "hidden_act": "silu", "tie_word_embeddings": true,
+        "torch_dtype": "bfloat16"})json");
+    const Outcome planned = pipetwin(
+        question_of(config,
+                    "8x-h100-sxm",
+                    {"--out", path("answer"), "--whole-blocks", "--set", "pipeline.stages=2"}));
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    const std::string flags = content_of(path("answer/megatron-flags.txt"));
+    for (const char* flag : {"--num-layers 24 ",
+                             "--hidden-size 896 ",
+                             "--ffn-hidden-size 4864 ",
+                             "--num-attention-heads 14 ",
+                             "--num-query-groups 2 ",
+                             "--kv-channels 64 ",
+                             "--seq-length 1024 ",
+                             "--vocab-size 151936 ",
+                             "--pipeline-model-parallel-size 2 ",
+                             "--group-query-attention",
+                             "--swiglu",
+                             "--disable-bias-linear",
+                             "--add-qkv-bias",
+                             "--normalization RMSNorm",
+                             "--position-embedding-type rope",
+                             "--rotary-base 1000000",
+                             "--norm-epsilon 1e-06"}) {
+        EXPECT_THAT(flags, HasSubstr(flag));
+    }
+    EXPECT_THAT(flags, Not(HasSubstr("--untie-embeddings-and-output-weights")));
+    EXPECT_THAT(planned.out, Not(HasSubstr("Megatron-LM has no flag")));
+    ASSERT_EQ(
+        pipetwin(
+            {"export", "megatron-flags", path("answer"), "--out", path("flags.txt"), "--quiet"})
+            .code,
+        0);
+    EXPECT_EQ(content_of(path("flags.txt")), flags);
+    // Qwen/Qwen2.5-0.5B on Hugging Face: 494,032,768 parameters. Megatron pads the vocabulary.
+    const Outcome read = pipetwin({"import",
+                                   "megatron",
+                                   path("answer/megatron-flags.txt"),
+                                   "--device",
+                                   "h100-sxm",
+                                   "--out",
+                                   path("back.toml")});
+    ASSERT_EQ(read.code, 0) << read.err;
+    if (flags.find("--tensor-model-parallel-size 1 ") != std::string::npos) {
+        EXPECT_THAT(read.out, HasSubstr("494,032,768 parameters"));
+    }
+    // Another model's config.json in the folder is refused, and no flags of it are written.
+    file("answer/model.config.json", R"json({"model_type": "llama", "hidden_size": 64,
+        "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "vocab_size": 128})json");
+    const Outcome other = pipetwin(
+        {"export", "megatron-flags", path("answer"), "--out", path("other.txt"), "--quiet"});
+    EXPECT_EQ(other.code, 3);
+    EXPECT_THAT(other.err, HasSubstr("model.config.json: 2 blocks, but the plan has 24"));
+}
+
 /// Scenarios have no fp16: the flags of a plan in fp16 said --bf16 once. Megatron sums gradients of
 /// bf16 in fp32 by default, those of fp16 in fp16 (megatron/training/arguments.py).
 TEST_F(PlanOfModel, ExportsTheNumberTypeOfTheCosts) {

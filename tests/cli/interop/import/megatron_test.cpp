@@ -357,7 +357,15 @@ TEST_F(ImportMegatron, WhatDevicesKeepAndShareIsPredictedAndComesBack) {
                     .code,
                 0);
             const std::string again = fragment(std::string(launcher) + content_of(path("flags")));
-            EXPECT_EQ(tables_of(again), tables_of(text)) << said.flags;
+            std::string expected = tables_of(text);
+            if (content_of(path("flags")).find("--use-megatron-fsdp") != std::string::npos) {
+                // Megatron up to core 0.14 refuses gradients that are divided and added up by the
+                // matrix products; the export says so.
+                const std::string before = "gradients = \"fp32\"\n";
+                expected.insert(expected.find(before) + before.size(),
+                                "accumulation = \"separate\"\n");
+            }
+            EXPECT_EQ(tables_of(again), expected) << said.flags;
         }
     }
 }
