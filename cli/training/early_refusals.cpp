@@ -15,8 +15,11 @@
 #include "core/plan/stage_costs.h"
 #include "core/scenario/replan.h"
 #include "core/scenario/scenario_words.h"
+#include "core/schedule/generators/generate.h"
 #include "core/timeline/memory_limits.h"
 #include "exec/data/batch.h"
+#include "exec/executor/backend.h"
+#include "exec/gpu/gpu_parts.h"
 #include "exec/profiling/profiler.h"
 #include "exec/training/trainer.h"
 
@@ -100,7 +103,172 @@ bool is_known_without_costs(const SettledScenario& scenario, const Model& model)
     return one_partition && !rows_follow_costs(scenario) && pipeline.offload == Offload::None;
 }
 
+/// What describes machines that are not this one.
+void refuse_other_machines(const ScenarioParts& scenario,
+                           int replicas,
+                           const Processes& processes) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    const auto refuse = [](std::string_view key, std::string_view what, std::string hint) {
+        throw Error(ErrorKind::Unavailable,
+                    std::string(key),
+                    fmt::format("{}: it can be simulated, but not trained with here", what),
+                    std::move(hint));
+    };
+    if (replicas > 1 && !exec::traits(cluster.backend).replicas_share_process &&
+        processes.is_alone()) {
+        refuse("pipeline.data_parallel",
+               fmt::format("{} replicas on GPUs of one process", replicas),
+               "start a process for each rank of each replica: mpirun, srun or 'pipetwin launch'; "
+               "or set data_parallel = 1");
+    }
+    if (cluster.device != this_machine || !cluster.devices.empty()) {
+        refuse(cluster.devices.empty() ? "cluster.device" : "cluster.devices",
+               cluster.devices.empty() ? cluster.device : cluster.devices.front(),
+               "'pipetwin simulate' predicts it; to train, leave the device out");
+    }
+    if (!cluster.speeds.empty() && !exec::traits(cluster.backend).is_emulated) {
+        refuse("cluster.speeds",
+               "ranks of unequal speed",
+               fmt::format("cluster.backend = {} emulates them",
+                           exec::backends_where(&exec::BackendTraits::is_emulated)));
+    }
+}
+
 }  // namespace
+
+void refuse_what_cannot_run(const RunOptions& options,
+                            const ScenarioParts& scenario,
+                            int replicas,
+                            const Processes& processes) {
+    if (options.resume && options.common.out.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--resume",
+                    "the run to continue is not named",
+                    "name its folder with --out DIR");
+    }
+    if (options.resume && options.common.force) {
+        throw Error(ErrorKind::Usage,
+                    "--resume",
+                    "--force would remove the run that --resume continues",
+                    "leave one of them out");
+    }
+    if (options.resume && !options.weights.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--weights",
+                    "with --resume a run continues with the weights of its checkpoint",
+                    "leave one of them out");
+    }
+    if (scenario.model.kind == ModelKind::Profile) {
+        throw Error(ErrorKind::BadInput,
+                    "model.kind",
+                    "a model of kind 'profile' has only costs, so it cannot be trained",
+                    "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
+    }
+    refuse_other_machines(scenario, replicas, processes);
+    const exec::BackendTraits& backend = exec::traits(scenario.cluster.backend);
+    if (backend.require != nullptr) {
+        backend.require(processes.gpu());
+    }
+    if (backend.needs_gpu) {
+        processes.expect_a_gpu_each();
+    }
+}
+
+void refuse_what_is_only_simulated(const ScenarioParts& scenario,
+                                   const PipelineSettings& pipeline,
+                                   int tensor_parallel) {
+    if (pipeline.offload != Offload::None && !exec::traits(scenario.cluster.backend).offloads) {
+        throw Error(
+            ErrorKind::Infeasible,
+            "pipeline.offload = \"stash\"",
+            "the stashes of a CPU lie in host memory already",
+            fmt::format("'pipetwin simulate' predicts it for a device with memory of its own; to "
+                        "train, set pipeline.offload = \"none\", or cluster.backend = {}",
+                        exec::backends_where(&exec::BackendTraits::offloads)));
+    }
+    if (pipeline.layer_recompute == LayerRecompute::Selective) {
+        throw Error(
+            ErrorKind::Infeasible,
+            "pipeline.recompute = \"selective\"",
+            "recompute of core attention alone can only be simulated",
+            "'pipetwin simulate' predicts it; to train, set pipeline.recompute = \"block\", "
+            "or \"none\"");
+    }
+    if (pipeline.recompute_early_stop) {
+        throw Error(ErrorKind::Infeasible,
+                    "pipeline.recompute_early_stop = true",
+                    "recompute that leaves out a block's end can only be simulated",
+                    "'pipetwin simulate' predicts it; to train, leave it out");
+    }
+    if (pipeline.shard > Shard::Optimizer) {
+        throw Error(ErrorKind::Infeasible,
+                    fmt::format("pipeline.shard = \"{}\"", to_string(pipeline.shard)),
+                    "replicas that divide gradients or weights can only be simulated",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
+                    "or \"none\"");
+    }
+    if (pipeline.shard != Shard::None && scenario.training.average_decay > 0) {
+        throw Error(
+            ErrorKind::Infeasible,
+            fmt::format("training.average_decay = {}", scenario.training.average_decay),
+            "with pipeline.shard each replica would average its share of the weights alone, "
+            "and none could validate with the averages: this can only be simulated",
+            "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"none\", or "
+            "training.average_decay = 0");
+    }
+    if (scenario.training.gradients == GradientType::Same &&
+        scenario.training.precision == Precision::Bf16) {
+        throw Error(
+            ErrorKind::Infeasible,
+            "training.gradients = \"same\"",
+            "gradients of bf16 weights are summed in fp32; in bf16 they can only be simulated",
+            "'pipetwin simulate' predicts it; to train, set training.gradients = \"fp32\"");
+    }
+    if (tensor_parallel != 1) {
+        throw Error(ErrorKind::Infeasible,
+                    fmt::format("pipeline.tensor_parallel = {}", tensor_parallel),
+                    "a rank trains on one device; several devices per rank can only be simulated",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
+    }
+}
+
+void refuse_order_that_cannot_train(const SettledScenario& scenario) {
+    const Schedule schedule = scenario_schedule(scenario);
+    if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
+        throw Error(ErrorKind::Infeasible,
+                    fmt::format("pipeline.schedule = \"{}\"", scenario.pipeline.schedule),
+                    *why,
+                    "'pipetwin simulate' predicts it; to train, use another, such as 1f1b");
+    }
+}
+
+void refuse_what_does_not_fit(const SettledScenario& scenario, Processes& processes) {
+    const auto check_memory = exec::traits(scenario.cluster.backend).check_memory;
+    if (check_memory == nullptr) {
+        return;
+    }
+    const Model model = scenario_model(scenario);
+    const auto plan_of = [&model](const SettledScenario& other) {
+        return exec::unmeasured_plan(other, model);
+    };
+    if (processes.is_alone()) {
+        check_memory(scenario, plan_of, nullptr);
+    } else {
+        const exec::RankOnGpu own{.rank = processes.group().index() % scenario.pipeline.stages,
+                                  .gpu = processes.gpu()};
+        check_memory(scenario, plan_of, &own);
+    }
+}
+
+void refuse_what_cannot_train(const RunOptions& options,
+                              const SettledScenario& scenario,
+                              Processes& processes) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    refuse_what_cannot_run(options, scenario, pipeline.data_parallel, processes);
+    refuse_what_is_only_simulated(scenario, pipeline, pipeline.tensor_parallel);
+    refuse_order_that_cannot_train(scenario);
+    refuse_what_does_not_fit(scenario, processes);
+}
 
 void refuse_what_no_costs_help(const SettledScenario& scenario, const Model& model) {
     const Plan plan = exec::unmeasured_plan(scenario, model);

@@ -2,12 +2,40 @@
 
 #include <filesystem>
 
+#include "cli/base/options.h"
+#include "cli/processes/processes.h"
 #include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 
 /// Refusals that need no measured costs: `run`, `train` and `profile` ask for them before they
 /// measure, which takes most of a minute.
 namespace pipetwin::cli {
+
+/// Throws Error(Usage), Error(BadInput) or Error(Unavailable) for options that contradict each
+/// other, a model that has only costs, a cluster that is not this machine, and a backend that is
+/// missing here. `replicas`: that the scenario asks for.
+void refuse_what_cannot_run(const RunOptions& options,
+                            const ScenarioParts& scenario,
+                            int replicas,
+                            const Processes& processes);
+
+/// Throws Error(Infeasible) for settings of the pipeline or of the training that the simulator
+/// knows and the executor does not.
+void refuse_what_is_only_simulated(const ScenarioParts& scenario,
+                                   const PipelineSettings& pipeline,
+                                   int tensor_parallel);
+
+/// Throws Error(Infeasible) for a schedule whose order of actions cannot train.
+void refuse_order_that_cannot_train(const SettledScenario& scenario);
+
+/// Throws Error(Infeasible) if the GPU of this process, or all of them for a process alone, have
+/// too little memory for the plan. Measuring costs would otherwise be the first to find none.
+void refuse_what_does_not_fit(const SettledScenario& scenario, Processes& processes);
+
+/// Throws what the four functions above throw for a settled scenario.
+void refuse_what_cannot_train(const RunOptions& options,
+                              const SettledScenario& scenario,
+                              Processes& processes);
 
 /// Throws Error(BadInput) or Error(Infeasible) for a scenario that no costs could make a plan of:
 /// more stages than layers or devices, a partition or an order that does not fit the shape, or

@@ -9,11 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/exit.h"
-#include "cli/base/progress.h"
 #include "cli/base/stop_signal.h"
 #include "cli/run_folder/finished_run.h"
-#include "cli/run_folder/live_file.h"
-#include "cli/run_folder/metrics_file.h"
 #include "cli/run_folder/report_html.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/gpu_text.h"
@@ -21,193 +18,28 @@
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
 #include "cli/text/translation_text.h"
+#include "cli/training/agreement.h"
 #include "cli/training/early_refusals.h"
 #include "cli/training/training_costs.h"
+#include "cli/training/training_record.h"
 #include "core/artifacts/plan_json.h"
-#include "core/base/as_index.h"
-#include "core/base/content_hash.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/undertaking.h"
 #include "core/costs/profile_json.h"
-#include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/text/json_text.h"
 #include "exec/base/cores.h"
 #include "exec/base/retry.h"
-#include "exec/data/batch.h"
 #include "exec/data/data_check.h"
 #include "exec/executor/backend.h"
-#include "exec/gpu/cuda_module.h"
-#include "exec/gpu/gpu_parts.h"
 #include "exec/profiling/profiler.h"
 #include "exec/training/held_out_translations.h"
 #include "exec/training/published_weights.h"
-#include "exec/transport/link_ladder.h"
 
 namespace pipetwin::cli {
 
 namespace {
-
-constexpr std::size_t most_program_bytes = std::size_t{4} << 30U;
-
-/// What describes machines that are not this one.
-void refuse_other_machines(const ScenarioParts& scenario,
-                           int replicas,
-                           const Processes& processes) {
-    const Scenario::ClusterPart& cluster = scenario.cluster;
-    const auto refuse = [](std::string_view key, std::string_view what, std::string hint) {
-        throw Error(ErrorKind::Unavailable,
-                    std::string(key),
-                    fmt::format("{}: it can be simulated, but not trained with here", what),
-                    std::move(hint));
-    };
-    if (replicas > 1 && !exec::traits(cluster.backend).replicas_share_process &&
-        processes.is_alone()) {
-        refuse("pipeline.data_parallel",
-               fmt::format("{} replicas on GPUs of one process", replicas),
-               "start a process for each rank of each replica: mpirun, srun or 'pipetwin launch'; "
-               "or set data_parallel = 1");
-    }
-    if (cluster.device != this_machine || !cluster.devices.empty()) {
-        refuse(cluster.devices.empty() ? "cluster.device" : "cluster.devices",
-               cluster.devices.empty() ? cluster.device : cluster.devices.front(),
-               "'pipetwin simulate' predicts it; to train, leave the device out");
-    }
-    if (!cluster.speeds.empty() && !exec::traits(cluster.backend).is_emulated) {
-        refuse("cluster.speeds",
-               "ranks of unequal speed",
-               fmt::format("cluster.backend = {} emulates them",
-                           exec::backends_where(&exec::BackendTraits::is_emulated)));
-    }
-}
-
-void refuse_what_cannot_run(const RunOptions& options,
-                            const ScenarioParts& scenario,
-                            int replicas,
-                            const Processes& processes) {
-    if (options.resume && options.common.out.empty()) {
-        throw Error(ErrorKind::Usage,
-                    "--resume",
-                    "the run to continue is not named",
-                    "name its folder with --out DIR");
-    }
-    if (options.resume && options.common.force) {
-        throw Error(ErrorKind::Usage,
-                    "--resume",
-                    "--force would remove the run that --resume continues",
-                    "leave one of them out");
-    }
-    if (options.resume && !options.weights.empty()) {
-        throw Error(ErrorKind::Usage,
-                    "--weights",
-                    "with --resume a run continues with the weights of its checkpoint",
-                    "leave one of them out");
-    }
-    if (scenario.model.kind == ModelKind::Profile) {
-        throw Error(ErrorKind::BadInput,
-                    "model.kind",
-                    "a model of kind 'profile' has only costs, so it cannot be trained",
-                    "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
-    }
-    refuse_other_machines(scenario, replicas, processes);
-    const exec::BackendTraits& backend = exec::traits(scenario.cluster.backend);
-    if (backend.require != nullptr) {
-        backend.require(processes.gpu());
-    }
-    if (backend.needs_gpu) {
-        processes.expect_a_gpu_each();
-    }
-}
-
-/// Whatever is planned for it.
-void refuse_what_is_only_simulated(const ScenarioParts& scenario,
-                                   const PipelineSettings& pipeline,
-                                   int tensor_parallel) {
-    if (pipeline.offload != Offload::None && !exec::traits(scenario.cluster.backend).offloads) {
-        throw Error(
-            ErrorKind::Infeasible,
-            "pipeline.offload = \"stash\"",
-            "the stashes of a CPU lie in host memory already",
-            fmt::format("'pipetwin simulate' predicts it for a device with memory of its own; to "
-                        "train, set pipeline.offload = \"none\", or cluster.backend = {}",
-                        exec::backends_where(&exec::BackendTraits::offloads)));
-    }
-    if (pipeline.layer_recompute == LayerRecompute::Selective) {
-        throw Error(
-            ErrorKind::Infeasible,
-            "pipeline.recompute = \"selective\"",
-            "recompute of core attention alone can only be simulated",
-            "'pipetwin simulate' predicts it; to train, set pipeline.recompute = \"block\", "
-            "or \"none\"");
-    }
-    if (pipeline.recompute_early_stop) {
-        throw Error(ErrorKind::Infeasible,
-                    "pipeline.recompute_early_stop = true",
-                    "recompute that leaves out a block's end can only be simulated",
-                    "'pipetwin simulate' predicts it; to train, leave it out");
-    }
-    if (pipeline.shard > Shard::Optimizer) {
-        throw Error(ErrorKind::Infeasible,
-                    fmt::format("pipeline.shard = \"{}\"", to_string(pipeline.shard)),
-                    "replicas that divide gradients or weights can only be simulated",
-                    "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
-                    "or \"none\"");
-    }
-    if (pipeline.shard != Shard::None && scenario.training.average_decay > 0) {
-        throw Error(
-            ErrorKind::Infeasible,
-            fmt::format("training.average_decay = {}", scenario.training.average_decay),
-            "with pipeline.shard each replica would average its share of the weights alone, "
-            "and none could validate with the averages: this can only be simulated",
-            "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"none\", or "
-            "training.average_decay = 0");
-    }
-    if (scenario.training.gradients == GradientType::Same &&
-        scenario.training.precision == Precision::Bf16) {
-        throw Error(
-            ErrorKind::Infeasible,
-            "training.gradients = \"same\"",
-            "gradients of bf16 weights are summed in fp32; in bf16 they can only be simulated",
-            "'pipetwin simulate' predicts it; to train, set training.gradients = \"fp32\"");
-    }
-    if (tensor_parallel != 1) {
-        throw Error(ErrorKind::Infeasible,
-                    fmt::format("pipeline.tensor_parallel = {}", tensor_parallel),
-                    "a rank trains on one device; several devices per rank can only be simulated",
-                    "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
-    }
-}
-
-/// Before anything is measured: the order exists, and it can train.
-void refuse_order_that_cannot_train(const SettledScenario& scenario) {
-    const Schedule schedule = scenario_schedule(scenario);
-    if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
-        throw Error(ErrorKind::Infeasible,
-                    fmt::format("pipeline.schedule = \"{}\"", scenario.pipeline.schedule),
-                    *why,
-                    "'pipetwin simulate' predicts it; to train, use another, such as 1f1b");
-    }
-}
-
-/// Measuring costs would be the first to find no memory.
-void refuse_what_does_not_fit(const SettledScenario& scenario, Processes& processes) {
-    const auto check_memory = exec::traits(scenario.cluster.backend).check_memory;
-    if (check_memory == nullptr) {
-        return;
-    }
-    const Model model = scenario_model(scenario);
-    const auto plan_of = [&model](const SettledScenario& other) {
-        return exec::unmeasured_plan(other, model);
-    };
-    if (processes.is_alone()) {
-        check_memory(scenario, plan_of, nullptr);
-    } else {
-        const exec::RankOnGpu own{.rank = processes.group().index() % scenario.pipeline.stages,
-                                  .gpu = processes.gpu()};
-        check_memory(scenario, plan_of, &own);
-    }
-}
 
 Profile costs(const RunOptions& options,
               const SettledScenario& scenario,
@@ -258,140 +90,12 @@ std::string stopped_text(int signal, const FinishedRun& run) {
                        run.folder.string());
 }
 
-void note_start(const std::filesystem::path& checkpoints,
-                int first_step,
-                const std::optional<exec::Checkpoints::Loaded>& loaded,
-                Console& console) {
-    if (!loaded) {
-        console.note(fmt::format("no checkpoint in {}: the run starts from the beginning",
-                                 checkpoints.string()));
-        return;
-    }
-    for (const std::string& damaged : loaded->damaged) {
-        console.note(fmt::format("a damaged checkpoint is left out: {}", damaged));
-    }
-    console.note(
-        fmt::format("continues with step {} from {}", first_step, loaded->folder.string()));
-}
-
-/// Refuses a settled scenario that cannot be trained with here.
-void refuse_what_cannot_train(const RunOptions& options,
-                              const SettledScenario& scenario,
-                              Processes& processes) {
-    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
-    refuse_what_cannot_run(options, scenario, pipeline.data_parallel, processes);
-    refuse_what_is_only_simulated(scenario, pipeline, pipeline.tensor_parallel);
-    refuse_order_that_cannot_train(scenario);
-    refuse_what_does_not_fit(scenario, processes);
-}
-
-/// Before anything is measured. A process alone reads none of it twice.
-void agree_on_inputs(Processes& processes, const Scenario& scenario) {
-    if (processes.is_alone()) {
-        return;
-    }
-    const Model model = scenario_model(scenario);
-    const std::unique_ptr<exec::DataSource> data = exec::open_data(scenario, model);
-    const exec::Batch batch = data->batch(0, scenario.training.batch);
-    ContentHash samples;
-    data->add_content(samples);
-    samples.add(std::as_bytes(std::span(batch.tokens)));
-    samples.add(std::as_bytes(std::span(batch.values)));
-    samples.add(std::as_bytes(std::span(batch.targets)));
-    processes.agree_on(
-        {{"scenario", print_scenario(scenario)},
-         {"data", fmt::format("{}, content {}", data->description(), samples.digits())},
-         {"build",
-          fmt::format("{} {}",
-                      PIPETWIN_VERSION,
-                      content_hash(read_file("/proc/self/exe", most_program_bytes)))}});
-}
-
-/// The first process's, in all of them, with the links between these processes.
-Profile shared_profile(Profile profile, const SettledScenario& scenario, Processes& processes) {
-    if (processes.is_alone()) {
-        return profile;
-    }
-    // On GPUs, for the time of measuring.
-    std::vector<std::unique_ptr<exec::Device>> gpu;
-    if (exec::traits(scenario.cluster.backend).has_memory) {
-        gpu = exec::make_cuda_devices({.device = processes.gpu(),
-                                       .ranks = 1,
-                                       .own_multiprocessors = false,
-                                       .memory = exec::ladder_memory});
-    }
-    const exec::MeasuredLinks links =
-        exec::measured_links(processes.group(),
-                             scenario.pipeline.stages,
-                             processes.hosts(),
-                             gpu.empty() ? nullptr : &gpu.front()->memory());
-    if (links.inside || links.between) {
-        std::erase_if(profile.links, [](const LinkCost& old) {
-            return old.between == "ranks" || old.between == "nodes";
-        });
-    }
-    for (const auto& link : {links.between, links.inside}) {
-        if (link) {
-            profile.links.insert(profile.links.begin(), *link);
-        }
-    }
-    // What all plan with is what is written, to the last digit.
-    return parse_profile(processes.from_first([&] { return print_profile(profile); }),
-                         std::string(run_file::profile));
-}
-
-/// The hosts as they are, in place of those that the scenario expects.
-void place_on_hosts(SettledScenario& scenario, const Processes& processes) {
-    const std::vector<int>& hosts = processes.hosts();
-    if (std::ranges::max(hosts) > 0) {
-        scenario.cluster.placement = Placement::Written;
-        scenario.cluster.nodes = hosts;
-    }
-}
-
-/// Prints the links that were measured between processes.
-void note_links(const Profile& profile, const Processes& processes, Console& console) {
-    if (processes.is_alone()) {
-        return;
-    }
-    for (const LinkCost& link : profile.links) {
-        if (link.between == "ranks" || link.between == "nodes") {
-            console.note(fmt::format("link between {}: {} and {:.3g} Gbit/s",
-                                     link.between == "ranks" ? "processes" : "hosts",
-                                     format_duration(link.latency),
-                                     link.bytes_per_second * 8 / 1e9));
-        }
-    }
-}
-
-/// After it a silence as long as the longest message takes is none. A process alone sends none.
-void agree_on_plan(Processes& processes, const Plan& plan) {
-    if (processes.is_alone()) {
-        return;
-    }
-    processes.agree_on({{"schedule", plan.hash()}});
-    constexpr int messages = 10;
-    for (std::size_t pair = 0; pair < plan->links.size(); ++pair) {
-        processes.monitor().allow(
-            messages * exec::message_time(plan->links[pair],
-                                          plan.message_bytes(static_cast<int>(2 * pair), 0)));
-    }
-}
-
 /// A scenario as it was written, and what can be trained of all that it may mean.
 struct WantedRun {
     Scenario written;
     Scenario space;
     std::optional<SettledScenario> settled;  ///< none if something is "auto" and has to be planned
     std::unique_ptr<exec::DataCheck> data;   ///< goes on beside what follows
-};
-
-/// What is known before the first step, the same in all processes.
-struct SettledRun {
-    SettledScenario scenario;
-    Profile profile{};
-    std::optional<RunFolder> folder{};  ///< of the first process alone
-    std::optional<Error> lost{};        ///< why a file that goes on with every step is not whole
 };
 
 /// Ranks of one process that have to share its cores, where the prediction gives each one of its
@@ -542,120 +246,6 @@ void predict_again(SettledRun& run,
                     format_duration(prediction.metrics.step),
                     format_duration(before)));
 }
-
-/// What the first process keeps and says of a training while it goes on.
-class TrainingRecord {
-  public:
-    TrainingRecord(const RunOptions& options,
-                   SettledRun& run,
-                   exec::DataCheck& data,
-                   const std::function<void(const exec::StepReport&)>& on_step,
-                   RoundsBetweenSteps* rounds,
-                   Console& console)
-        : options_(options),
-          run_(run),
-          data_(data),
-          folder_(run.folder.value()),
-          on_step_(on_step),
-          rounds_(rounds),
-          console_(console) {}
-
-    /// Outlives the training.
-    void follow(exec::TrainingOptions& training, const Plan& plan) {
-        training.checkpoints = folder_.file(run_file::checkpoints);
-        training.on_start = [this, &plan](int first_step, const auto& loaded) {
-            if (options_.resume) {
-                note_start(folder_.file(run_file::checkpoints), first_step, loaded, console_);
-            }
-            if (first_step < run_.scenario.training.steps) {
-                begin(first_step, plan);
-            }
-        };
-        if (options_.live) {
-            training.on_timeline = [this](int step, const Timeline& timeline) {
-                live_->add(step, timeline);
-            };
-        }
-        training.on_step = [this](const exec::StepReport& step) { return add(step); };
-        training.before_checkpoint = [this] { metrics_->bring_to_disk(); };
-        training.on_translated = [this](double share) {
-            if (!translating_) {
-                translating_.emplace(console_, "translating held-out texts");
-            }
-            translating_->update(share);
-        };
-        training.on_warning = [this](const std::string& text) { console_.note(text); };
-    }
-
-    /// Writes what the disk had no room for, as far as it has room now.
-    void finish() {
-        try {
-            if (metrics_) {
-                metrics_->finish(exec::disk_patience);
-            }
-        } catch (const Error& error) {
-            run_.lost = error;
-        }
-        try {
-            if (live_) {
-                live_->finish(exec::disk_patience);
-            }
-        } catch (const Error& error) {  // for a program that watched; no result of the training
-            console_.note(fmt::format("{}: {}", error.place(), error.text()));
-        }
-    }
-
-  private:
-    /// Nothing refuses the training any more.
-    void begin(int first_step, const Plan& plan) {
-        data_.refuse_found();
-        // The folder goes on to tell when this record has gone.
-        const auto tell = [&console = console_](const std::string& text) { console.note(text); };
-        folder_.keep_on(exec::disk_patience, tell);
-        metrics_.emplace(folder_.file(run_file::metrics), first_step, tell);
-        if (options_.live) {
-            live_.emplace(folder_.file(run_file::live), live_header(plan));
-        }
-    }
-
-    LiveHeader live_header(const Plan& plan) const {
-        const Scenario::ClusterPart& cluster = run_.scenario.cluster;
-        const bool is_emulated = exec::traits(cluster.backend).is_emulated || cluster.emulate_links;
-        return {.plan_hash = plan.hash(),
-                .schedule_name = plan->schedule_name,
-                .origin = is_emulated ? Origin::Emulated : Origin::Measured,
-                .schedule = plan->schedule};
-    }
-
-    /// Whether the training goes on.
-    bool add(const exec::StepReport& step) {
-        folder_.expect_still_there();
-        metrics_->add(step);
-        folder_.write_kept();
-        data_.begin();  // only now where costs were given: the first step comes as soon as it can
-        on_step_(step);
-        for (const std::string& note : step.notes) {
-            console_.note(note);
-        }
-        data_.refuse_found();
-        const bool goes_on = StopSignal::received() == 0;
-        if (goes_on && rounds_ != nullptr) {
-            rounds_->after_step(step);
-        }
-        return goes_on;
-    }
-
-    const RunOptions& options_;
-    SettledRun& run_;
-    exec::DataCheck& data_;
-    RunFolder& folder_;
-    const std::function<void(const exec::StepReport&)>& on_step_;
-    RoundsBetweenSteps* rounds_;  ///< null: none
-    Console& console_;
-    std::optional<MetricsFile> metrics_;
-    std::optional<LiveFile> live_;
-    std::optional<Progress> translating_;
-};
 
 /// Trains with all processes together, until the last step or until a signal stops one of them.
 exec::TrainingResult trained(const RunOptions& options,

@@ -223,9 +223,9 @@ std::string shown_layers(const std::vector<std::string>& names) {
 /// The sums that a list may have, and so what one of its entries means for this model.
 std::string expected_sums(const std::optional<ModelBlocks>& blocks,
                           const std::vector<std::string>& names) {
-    const std::string layers = fmt::format("{} (layers: {})", names.size(), shown_layers(names));
+    const std::string layers = fmt::format("{} (units: {})", names.size(), shown_layers(names));
     return blocks ? fmt::format(
-                        "{} (whole blocks; the layers before and behind them go with the "
+                        "{} (whole blocks; the units before and behind them go with the "
                         "first and the last stage) or {}",
                         blocks->count(),
                         layers)
@@ -271,7 +271,7 @@ Partition written_partition(const std::vector<int>& pieces,
     if (empty != pieces.end()) {
         refuse(fmt::format("stage {} has 0 {}, so it would be empty, expected at least 1",
                            empty - pieces.begin(),
-                           counts_blocks ? "whole blocks" : "layers"));
+                           counts_blocks ? "whole blocks" : "units"));
     }
     return Partition(pieces, model.layer_count());
 }

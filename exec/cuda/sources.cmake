@@ -30,6 +30,7 @@ set(PIPETWIN_CUDA_HOST
     device/cuda_device.cpp
     device/cuda_copy_engine.cpp
     device/cuda_column_kernels.cpp
+    device/cuda_attention.cpp
     device/cuda_kernels.cpp
     device/cuda_window_kernels.cpp
     module/device_rates.cpp

@@ -14,6 +14,20 @@ inline Real real_of(exec::DType type) {
     return type == exec::DType::BF16 ? Real::BF16 : Real::F32;
 }
 
+/// The address of the first number of some columns.
+inline const void* first_of(const exec::ConstColumns& columns) {
+    const std::size_t size = exec::size_of(columns.matrix.dtype);
+    return static_cast<const std::byte*>(columns.matrix.data) +
+           columns.first * static_cast<std::int64_t>(size);
+}
+
+/// The address of the first number of some columns that are written.
+inline void* first_of(const exec::Columns& columns) {
+    const std::size_t size = exec::size_of(columns.matrix.dtype);
+    return static_cast<std::byte*>(columns.matrix.data) +
+           columns.first * static_cast<std::int64_t>(size);
+}
+
 /// What a mask has of its own in a step.
 inline DropoutStep dropout_step_of(const exec::DropoutMask& mask) {
     return {

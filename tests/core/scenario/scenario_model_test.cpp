@@ -393,8 +393,8 @@ TEST(ScenarioPartition, RefusesAWrongSumOrLengthNamingBothNumbersAndTheBalancer)
     EXPECT_EQ(sum.kind(), ErrorKind::BadInput);
     EXPECT_EQ(
         sum.text(),
-        "[2, 3] sums to 5, expected 4 (whole blocks; the layers before and behind them go with "
-        "the first and the last stage) or 10 (layers: 'embedding', 'block0.attention', "
+        "[2, 3] sums to 5, expected 4 (whole blocks; the units before and behind them go with "
+        "the first and the last stage) or 10 (units: 'embedding', 'block0.attention', "
         "'block0.feed_forward', ..., 'head')");
     EXPECT_EQ(sum.hint(), "let the balancer choose: partition = \"auto\"");
     EXPECT_EQ(
@@ -402,9 +402,9 @@ TEST(ScenarioPartition, RefusesAWrongSumOrLengthNamingBothNumbersAndTheBalancer)
         "2 entries for 3 stages, expected one entry per stage, in the order of the model, which "
         "together make 4 (");
     EXPECT_EQ(refused(mlp, "[1, 2]", 2).text(),
-              "[1, 2] sums to 3, expected 2 (layers: 'linear0', 'linear1')");
+              "[1, 2] sums to 3, expected 2 (units: 'linear0', 'linear1')");
     EXPECT_EQ(refused(mlp, "[2, 0]", 2).text(),
-              "stage 1 has 0 layers, so it would be empty, expected at least 1");
+              "stage 1 has 0 units, so it would be empty, expected at least 1");
     EXPECT_EQ(refused(gpt, "[2, 0, 2]", 3).text(),
               "stage 1 has 0 whole blocks, so it would be empty, expected at least 1");
 }
