@@ -214,6 +214,7 @@ QWidget* RunTile::build_head() {
     connect(name_, &QPushButton::clicked, this, &RunTile::chosen);
     figures_ = plain_label(head);
     figures_->setWordWrap(true);
+    figures_->setAlignment(Qt::AlignLeft | Qt::AlignTop);
     figures_->setContentsMargins(0, 2, 0, 0);  // on the line of the name
     auto* const remove = new QToolButton(head);
     remove->setText(QStringLiteral("\u00d7"));

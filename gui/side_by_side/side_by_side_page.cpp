@@ -97,8 +97,10 @@ QWidget* SideBySidePage::build_head() {
     return head;
 }
 
-void SideBySidePage::open(std::vector<std::filesystem::path> paths) {
-    std::ranges::move(paths, std::back_inserter(unread_));
+void SideBySidePage::open(std::vector<std::filesystem::path> paths, int replica) {
+    for (std::filesystem::path& path : paths) {
+        unread_.push_back({.path = std::move(path), .replica = replica});
+    }
     if (!reading_.isRunning()) {
         read_next();
     }
@@ -109,10 +111,10 @@ void SideBySidePage::read_next() {
         emit settled();
         return;
     }
-    const std::filesystem::path path = unread_.front();
+    const Unread next = unread_.front();
     unread_.erase(unread_.begin());
-    reading_.setFuture(QtConcurrent::run(workers(), [path]() -> RunPointer {
-        return std::make_shared<const RunData>(load_run(path));
+    reading_.setFuture(QtConcurrent::run(workers(), [next]() -> RunPointer {
+        return std::make_shared<const RunData>(load_run(next.path, next.replica));
     }));
 }
 
