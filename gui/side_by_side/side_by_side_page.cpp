@@ -258,13 +258,21 @@ void SideBySidePage::show_part() {
 }
 
 void SideBySidePage::say_how_many() {
+    const bool is_estimated = std::ranges::any_of(tiles_, [](const RunTile* tile) {
+        const RunData& run = *tile->run();
+        return !run.scenario.empty() && run.planned && !run.planned->knows_bytes;
+    });
     how_many_->setText(
         tiles_.empty()
             ? tr("Nothing to compare yet. Add runs, scenarios or schedules; each becomes a row of "
                  "one picture.")
             : tr("%1 on one time axis of %2. Click one to see it with all panels; Ctrl+wheel "
-                 "zooms.")
-                  .arg(text_of(counted(tiles_.size(), "run")), text_of(short_time(longest()))));
+                 "zooms.%3")
+                  .arg(text_of(counted(tiles_.size(), "run")),
+                       text_of(short_time(longest())),
+                       is_estimated ? tr(" 'pipetwin profile SCENARIO' replaces estimated costs by "
+                                         "those of this machine.")
+                                    : QString()));
 }
 
 void SideBySidePage::set_colors(const Palette& palette) {

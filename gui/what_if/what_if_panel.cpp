@@ -509,7 +509,10 @@ void WhatIfPanel::show_scale() {
 void WhatIfPanel::show_settings() {
     const WhatIfRanges ranges = source()->ranges(settings_);
     show_turn(stages_, ranges.least_stages, ranges.most_stages, settings_.stages);
-    show_turn(micro_batches_, 1, ranges.most_micro_batches, settings_.micro_batches);
+    show_turn(micro_batches_,
+              ranges.least_micro_batches,
+              ranges.most_micro_batches,
+              settings_.micro_batches);
     show_choices(ranges);
     show_log_turn(bandwidth_, bandwidths, settings_.gigabytes_per_second);
     show_log_turn(latency_, latencies, settings_.latency_us);
