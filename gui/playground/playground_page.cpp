@@ -189,7 +189,7 @@ QWidget* PlaygroundPage::build_bubble() {
     grid->addWidget(measured_, 0, 1);
     grid->addWidget(plain_label(box, tr("Bubble, formula")), 1, 0);
     grid->addWidget(formula_, 1, 1);
-    grid->addWidget(where_, 2, 1);
+    grid->addWidget(where_, 2, 1, 1, 2);
     grid->addWidget(show, 0, 2, Qt::AlignRight);
     grid->addWidget(legend_, 1, 2, Qt::AlignRight);
     return box;

@@ -8,6 +8,7 @@
 
 #include <QComboBox>
 #include <QDoubleSpinBox>
+#include <QFrame>
 #include <QGridLayout>
 #include <QLabel>
 #include <QPushButton>
@@ -119,6 +120,11 @@ WhatIfPanel::WhatIfPanel(Selection*, QWidget* parent)
     column->setContentsMargins(0, 0, 0, 0);
     column->setSpacing(0);
     column->addWidget(area_);
+    auto* const line = new QFrame(this);  // below it nothing is scrolled
+    line->setFrameShape(QFrame::HLine);
+    line->setFrameShadow(QFrame::Plain);
+    line->setForegroundRole(QPalette::Mid);
+    column->addWidget(line);
     for (QWidget* const widget : std::initializer_list<QWidget*>{sentence_, results_}) {
         widget->setContentsMargins(
             what_if_margin, what_if_margin / 2, what_if_margin, what_if_margin / 2);

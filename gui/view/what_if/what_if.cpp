@@ -150,6 +150,13 @@ void WhatIfSource::take_planned() {
     if (!knows_bytes()) {
         note_ = "The costs are estimates without memory, so the memory is not known.";
     }
+    if (is_schedule_file(settings_.schedule)) {
+        note_ += fmt::format(
+            "{}{} has its own numbers of ranks and micro-batches; another schedule can have "
+            "others.",
+            note_.empty() ? "" : " ",
+            std::filesystem::path(settings_.schedule).filename().string());
+    }
     const std::vector<LinkCost>& links = run_->planned->plan->links;
     if (!links.empty()) {
         link_ = slowest(links);

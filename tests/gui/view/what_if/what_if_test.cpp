@@ -400,6 +400,7 @@ TEST(WhatIf, ASchedulesFileHasItsOwnRanksAndMicroBatchesOnly) {
                {"pipeline.schedule = \"" + file.string() + "\"", "training.batch = 2"});
     const WhatIfSource source(run);
     ASSERT_EQ(source.why_not(), "");
+    EXPECT_THAT(source.note(), HasSubstr("own.csv has its own numbers of ranks"));
     const HeatMap map = heat_map(source, source.settings());
     EXPECT_THAT(map.stages, ElementsAre(2));
     EXPECT_THAT(map.micro_batches, ElementsAre(2));
