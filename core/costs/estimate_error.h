@@ -24,7 +24,8 @@ struct ErrorRange {
 };
 
 /// The range for a set-up: that of the published runs of its kind, where every source weighs the
-/// same. Source: `bench/published --ranges`, over scenarios/published; a test holds them to that.
+/// same; if it is narrower, that of corrected runs for calibrated costs. Source: `bench/published
+/// --ranges`, over scenarios/published; a test holds them to that.
 ErrorRange estimate_error(const RunKind& run);
 
 /// Two plans of one model on one cluster whose predicted steps differ by less than this share may

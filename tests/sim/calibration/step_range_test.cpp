@@ -28,6 +28,18 @@ TEST(StepRange, IsThatOfTheKindOfSetUpWhereCostsAreEstimated) {
     EXPECT_EQ(range_of(scenario, profile), estimate_error({.calibrated = true}));
 }
 
+/// The factors of one row of docs/validation.md were printed with the words of another.
+TEST(StepRange, OfCalibratedCostsIsTheNarrowerOfTheKindsAndThatOfCorrectedRuns) {
+    EXPECT_EQ(estimate_error({.calibrated = true}), estimate_error({}));
+    EXPECT_EQ(estimate_error({.shards_weights = true, .calibrated = true}),
+              estimate_error({.shards_weights = true}));
+    const ErrorRange corrected = estimate_error({.tensor_parallel = 8, .calibrated = true});
+    EXPECT_EQ(corrected,
+              (ErrorRange{.low = 0.83,
+                          .high = 1.20,
+                          .of = "published runs corrected by another run of their model"}));
+}
+
 TEST(StepRange, SaysNothingOfMeasuredAndImportedCosts) {
     Profile profile = chain_profile();
     for (const CostSource source : {CostSource::Measured, CostSource::Imported}) {
