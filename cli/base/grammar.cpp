@@ -278,13 +278,13 @@ void takes_out_file(CLI::App& app) {
     app.get_option("--out")->description("File to write the result to, as JSON")->type_name("FILE");
 }
 
-/// --sequence, whose k is the 1024 of models' contexts.
+/// --sequence, whose k is the 1024 of models' contexts, and whose M is that squared.
 void add_sequence(CLI::App& app, std::optional<int>& tokens, const std::string& text) {
-    const std::map<std::string, int> units{{"k", 1024}, {"K", 1024}};
+    const std::map<std::string, int> units{{"k", 1024}, {"K", 1024}, {"M", 1 << 20}};
     app.add_option("--sequence", tokens, text)
-        ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k]"))
+        ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M]"))
         ->check(CLI::Range(1, 1 << 26))
-        ->type_name("N[k]");
+        ->type_name("N[k|M]");
 }
 
 }  // namespace

@@ -74,8 +74,8 @@ std::string expected_of(const CLI::Option& option) {
     if (type.starts_with("N[k|M|G|B|T]")) {
         return "a number above zero, optionally followed by k, M, B or T";
     }
-    if (type.starts_with("N[k]")) {
-        return "a whole number above zero, optionally followed by k (1024)";
+    if (type.starts_with("N[k|M]")) {
+        return "a whole number above zero, optionally followed by k (1024) or M (1024 * 1024)";
     }
     if (type.find("NONNEGATIVE") != std::string::npos) {
         return "a whole number of zero or more";
@@ -165,7 +165,7 @@ std::string number_in(const std::string& written, CLI::Option& option) {
         }
     }
     // A number of tokens whose unit is not known: without one it would be far too small.
-    const bool needs_unit = !is_written && type.starts_with("N[k|M|G|B|T]");
+    const bool needs_unit = !is_written && type.starts_with("N[k|M");
     return takes(option, number) && !needs_unit ? number : "";
 }
 

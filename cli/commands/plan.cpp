@@ -31,6 +31,7 @@
 #include "core/costs/repeated_layers.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/partition/layer_order.h"
+#include "core/plan/stage_costs.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
 #include "sim/search/every_shape.h"
@@ -116,30 +117,72 @@ std::string hint_for_schedule(const Scenario& scenario, const sim::SearchResult&
                        : "";
 }
 
+/// Nodes, of as many devices as the scenario's, that can hold weights, gradients and optimizer
+/// state if each is there once.
+int least_nodes(const Scenario& scenario, const Model& model, const Profile& profile, int nodes) {
+    const std::optional<sim::ClosestPlan> closest = sim::closest_plan(scenario, profile);
+    if (!closest) {
+        return 1;
+    }
+    const Bytes state =
+        kept_state(model,
+                   profile,
+                   {.optimizer_slots = optimizer_slots(scenario),
+                    .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
+                    .shards = {}});
+    const std::int64_t of_node = closest->limit.count * (scenario.cluster.count / nodes);
+    return static_cast<int>((state.count + of_node - 1) / of_node);
+}
+
+/// What helps where no plan of a model by its name can be run.
+std::string hint_for_model(const Scenario& scenario,
+                           const Model& model,
+                           const Profile& profile,
+                           int nodes,
+                           const sim::SearchResult& result) {
+    const auto is_a_reason = [&](std::string_view words) {
+        return std::ranges::any_of(result.infeasible, [words](const sim::Infeasible& entry) {
+            return entry.why.find(words) != std::string::npos;
+        });
+    };
+    if (is_a_reason("nothing says what connects nodes")) {
+        return "name the network between the nodes, as in --set cluster.node_link=ethernet-25";
+    }
+    if (!is_a_reason("memory")) {
+        return "leave out a --set pipeline.KEY, or use another number of nodes (--nodes)";
+    }
+    if (const int least = least_nodes(scenario, model, profile, nodes); least > nodes) {
+        return fmt::format(
+            "use at least {} nodes (--nodes), as fewer cannot hold weights, gradients and "
+            "optimizer "
+            "state, or a smaller model",
+            least);
+    }
+    return "use more nodes (--nodes), a smaller model or shorter sequences (--sequence)";
+}
+
+/// `nodes`: of the cluster of a model by its name; 0 for a scenario.
 Planned planned(
-    const Scenario& scenario, Profile profile, bool is_model, bool every_cell, Console& console) {
+    const Scenario& scenario, Profile profile, int nodes, bool every_cell, Console& console) {
     expect_unit_of_limit(scenario, profile);
     Model model = scenario_model(scenario, &profile);
     sim::SearchResult result = search_with_progress(scenario, model, profile, every_cell, console);
     if (result.ranked.empty()) {
         const Error lacking = nothing_fits(scenario, profile, result);
-        const bool lacks_memory =
-            std::ranges::any_of(result.infeasible, [](const sim::Infeasible& entry) {
-                return entry.why.find("memory") != std::string::npos;
-            });
         if (const std::string hint = hint_for_schedule(scenario, result); !hint.empty()) {
             throw Error(lacking.kind(), lacking.place(), lacking.text(), hint);
         }
-        throw is_model && !lacking.hint().starts_with(sharing_hint)
-            ? Error(
-                  lacking.kind(),
-                  lacking.place(),
-                  lacking.text(),
-                  lacks_memory
-                      ? "use more nodes (--nodes), a smaller model or shorter sequences "
-                        "(--sequence)"
-                      : "leave out a --set pipeline.KEY, or use another number of nodes (--nodes)")
-            : lacking;
+        if (nodes == 0) {
+            throw lacking;
+        }
+        throw Error(
+            lacking.kind(),
+            lacking.place(),
+            fmt::format(
+                "on {} x {} {}", scenario.cluster.count, scenario.cluster.device, lacking.text()),
+            lacking.hint().starts_with(sharing_hint)
+                ? lacking.hint()
+                : hint_for_model(scenario, model, profile, nodes, result));
     }
     return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
 }
@@ -170,7 +213,7 @@ std::optional<NamedOrder> better_order_for(const Scenario& scenario, const Plann
 /// Takes the other order where the user asked for it and it is faster; else says that there is one.
 Planned in_the_better_order(const Scenario& scenario,
                             Planned first,
-                            bool is_model,
+                            int nodes,
                             const PlanOptions& options,
                             Console& console) {
     const std::optional<NamedOrder> found = better_order_for(scenario, first);
@@ -191,7 +234,7 @@ Planned in_the_better_order(const Scenario& scenario,
         console.note(smaller + "; --order-out FILE.profile.json plans with it");
         return first;
     }
-    Planned second = planned(scenario, order.profile, is_model, !options.heat_map.empty(), console);
+    Planned second = planned(scenario, order.profile, nodes, !options.heat_map.empty(), console);
     const bool is_faster = second.best().step < first.best().step;
     console.note(fmt::format("{}: a step takes {}, {} in the model's own",
                              smaller,
@@ -435,8 +478,9 @@ void execute(const PlanOptions& options, Console& console) {
     const bool heat = !options.heat_map.empty();
     Planned plan = in_the_better_order(
         scenario,
-        planned(scenario, question.found.profile, question.is_model, heat, console),
-        question.is_model,
+        planned(
+            scenario, question.found.profile, question.is_model ? options.nodes : 0, heat, console),
+        question.is_model ? options.nodes : 0,
         options,
         console);
     sim::EveryShape shapes;

@@ -52,6 +52,16 @@ std::string devices_text(const AnswerParts& parts, const Answer& answer) {
                        parts.cluster);
 }
 
+/// Warns that plans with experts on devices of their own are not among those that are compared.
+std::vector<std::string> expert_lines(const AnswerParts& parts) {
+    if (!has_routed_experts(parts.profile)) {
+        return {};
+    }
+    return {
+        "warning: expert parallelism is not modelled: each rank has all experts of its layers; "
+        "with it a cluster can be much faster and need less memory"};
+}
+
 std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer& answer) {
     std::vector<std::string> lines;
     std::string step = format_duration(parts.plan.step);
@@ -234,7 +244,8 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
     Paragraph head{
         .heading = "The answer",
         .lines = {candidate_text(parts.scenario, parts.plan.candidate, parts.plan.recompute)}};
-    for (const auto& lines : {unused_lines(parts, answer),
+    for (const auto& lines : {expert_lines(parts),
+                              unused_lines(parts, answer),
                               throughput_lines(parts, answer),
                               memory_lines(answer),
                               bill_lines(parts, answer)}) {

@@ -51,10 +51,6 @@ std::optional<Room> room_of(const Scenario::ClusterPart& cluster, int ranks) {
     return room;
 }
 
-Bytes kept(const StageState& state) {
-    return state.weights + state.running + state.gradients + state.optimizer_state;
-}
-
 /// Throws Error(Infeasible) if weights, gradients and optimizer state alone, each there once, are
 /// more than the ranks have room for.
 void refuse_states_without_room(const ScenarioParts& scenario,
@@ -62,26 +58,27 @@ void refuse_states_without_room(const ScenarioParts& scenario,
                                 const Profile& sizes,
                                 const StateShards& shards,
                                 const Room& room) {
-    const Profile once = tied_counted_once(model, sizes);
     const WeightRules rules{.optimizer_slots = optimizer_slots(scenario),
                             .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
                             .shards = shards};
     const int layers = model.layer_count();
     const Partition each(std::vector<int>(as_index(layers), 1), layers);
-    const std::vector<StageState> of_layers = stage_states(once, {}, each, rules);
-    const auto largest = std::ranges::max_element(of_layers, {}, kept);
-    if (kept(*largest) > room.most) {
+    const std::vector<StageState> of_layers =
+        stage_states(tied_counted_once(model, sizes), {}, each, rules);
+    const auto largest = std::ranges::max_element(
+        of_layers, {}, [](const StageState& state) { return kept_state(state); });
+    if (kept_state(*largest) > room.most) {
         throw Error(
             ErrorKind::Infeasible,
             "memory",
             fmt::format("layer '{}' needs {} for its weights, their gradients and the optimizer's "
                         "state, more than the limit of {} of a rank",
                         model.layer(static_cast<int>(largest - of_layers.begin())).spec.name,
-                        format_bytes(kept(*largest)),
+                        format_bytes(kept_state(*largest)),
                         format_bytes(room.most)),
             "no number of stages helps: raise cluster.memory_limit, or make this layer smaller");
     }
-    const Bytes all = kept(stage_states(once, {}, Partition({layers}, layers), rules).front());
+    const Bytes all = kept_state(model, sizes, rules);
     if (all > room.all) {
         throw Error(ErrorKind::Infeasible,
                     "memory",

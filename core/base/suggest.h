@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace pipetwin {
+
+/// Fewest letters to insert, delete, replace or swap with their neighbour that make one word of the
+/// other. Case is ignored.
+std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The known word that is `word` but for capitals, or that means what `word` means in other
 /// programs

@@ -148,6 +148,15 @@ std::optional<double> model_operations(const Profile& profile) {
     return forward_and_backward * forward;
 }
 
+bool has_routed_experts(const Profile& profile) {
+    const auto tokens = static_cast<double>(profile.tokens_per_sample);
+    return std::ranges::any_of(profile.layers, [tokens](const LayerCost& layer) {
+        const double operations = layer.operations.value_or(0);
+        const double of_all_weights = 2 * tokens * static_cast<double>(layer.parameter_count);
+        return operations > 0 && operations < of_all_weights * 2 / 3;
+    });
+}
+
 LayerSamples samples_at(const Profile& profile, int micro_batch_size, int devices) {
     LayerSamples samples;
     samples.reserve(profile.layers.size());

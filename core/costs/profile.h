@@ -219,6 +219,10 @@ LayerSample cost_at(const LayerCost& layer, int micro_batch_size, int devices = 
 /// 5.1) do; an embedding counts nothing, the head its product. None: a layer does not say.
 std::optional<double> model_operations(const Profile& profile);
 
+/// True if a layer computes with less than two thirds of its weights for a token, as its operations
+/// say: it has experts, of which a router chooses a few for each token.
+bool has_routed_experts(const Profile& profile);
+
 /// Every layer of a model at one micro-batch size.
 using LayerSamples = std::vector<LayerSample>;
 

@@ -379,6 +379,10 @@ void add_remarks(const HfConfig& config, const HfFamily& family, DecoderModel& m
                         key,
                         family.type));
     }
+    for (const auto& [there, meant] : config.misspelt()) {
+        model.remarks.push_back(fmt::format(
+            "the file's '{}' is not read, and it has no '{}': is that key meant?", there, meant));
+    }
     for (const char* other : {"vision_config", "audio_config"}) {
         if (config.object().has(other) && !config.object().is_null(other)) {
             model.remarks.push_back(

@@ -93,4 +93,20 @@ std::vector<string_view> HfConfig::unread(const std::vector<string_view>& keys) 
     return all;
 }
 
+std::vector<HfConfig::Misspelt> HfConfig::misspelt() const {
+    std::vector<Misspelt> all;
+    for (const std::string& there : object_.keys()) {
+        if (read_.contains(there)) {
+            continue;
+        }
+        for (const std::string& meant : read_) {
+            const std::size_t most = std::min(there.size(), meant.size()) < 12 ? 1 : 2;
+            if (!object_.has(meant) && edit_distance(there, meant) <= most) {
+                all.push_back({there, meant});
+            }
+        }
+    }
+    return all;
+}
+
 }  // namespace pipetwin

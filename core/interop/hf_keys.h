@@ -68,6 +68,15 @@ class HfConfig {
     /// or an empty list) and that nothing has asked for.
     std::vector<std::string_view> unread(const std::vector<std::string_view>& keys) const;
 
+    /// A key of the file that nothing has asked for, and the key that may be meant by it.
+    struct Misspelt {
+        std::string there;
+        std::string meant;
+    };
+    /// Returns the keys of the file that nothing has asked for and that differ by one letter, or
+    /// two of twelve and more, from a key that was asked for and is not there.
+    std::vector<Misspelt> misspelt() const;
+
   private:
     const JsonObject& object_;
     mutable std::set<std::string, std::less<>> read_;

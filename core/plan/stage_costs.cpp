@@ -516,4 +516,14 @@ std::vector<StageState> stage_states(const Profile& profile,
     return states;
 }
 
+Bytes kept_state(const StageState& state) {
+    return state.weights + state.running + state.gradients + state.optimizer_state;
+}
+
+Bytes kept_state(const Model& model, const Profile& profile, const WeightRules& rules) {
+    const int layers = model.layer_count();
+    const Partition whole({layers}, layers);
+    return kept_state(stage_states(tied_counted_once(model, profile), {}, whole, rules).front());
+}
+
 }  // namespace pipetwin

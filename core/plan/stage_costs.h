@@ -114,4 +114,11 @@ std::vector<StageState> stage_states(const Profile& profile,
                                      const Partition& partition,
                                      const WeightRules& rules);
 
+/// Weights, gradients and optimizer state of one stage.
+Bytes kept_state(const StageState& state);
+
+/// Weights, gradients and optimizer state of the whole model, each there once (where `rules` shards
+/// them, the largest share): what all devices together hold at least.
+Bytes kept_state(const Model& model, const Profile& profile, const WeightRules& rules);
+
 }  // namespace pipetwin

@@ -193,6 +193,24 @@ RankDevice device_of_rank(const SettledScenario& scenario,
     return device;
 }
 
+/// Warns of costs in another number type than the training's. A scenario that has costs in place of
+/// a model, and says no type, trains in that of its costs.
+std::optional<std::string> precision_note(const SettledScenario& scenario, const Profile& profile) {
+    const std::string_view trained = to_string(scenario.training.precision);
+    const bool is_said = scenario.model.kind != ModelKind::Profile || trained != "fp32";
+    const bool are_equal = trained_as(profile.precision) == trained;
+    if (!is_said || are_equal) {
+        return std::nullopt;
+    }
+    return fmt::format(
+        "warning: the costs are for {}, and training.precision is {}: times and memory are those "
+        "of {}; estimate or measure the costs in {}",
+        profile.precision,
+        trained,
+        profile.precision,
+        trained);
+}
+
 }  // namespace
 
 std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
@@ -215,6 +233,9 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
                                       const Profile& profile,
                                       const std::vector<RankDevice>& devices) {
     std::vector<std::string> notes;
+    if (std::optional<std::string> note = precision_note(scenario, profile)) {
+        notes.push_back(*std::move(note));
+    }
     std::set<std::string> told;
     const bool names_none =
         scenario.cluster.devices.empty() && scenario.cluster.device == this_machine;

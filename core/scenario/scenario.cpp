@@ -62,6 +62,12 @@ std::string_view to_string(Precision precision) {
     return word_of(precision, words::precisions);
 }
 
+std::string_view trained_as(std::string_view costs_precision) {
+    return costs_precision == "fp8" || costs_precision == "fp16" ? "bf16"
+           : costs_precision == "tf32"                           ? "fp32"
+                                                                 : costs_precision;
+}
+
 std::string_view to_string(RateSchedule schedule) {
     return word_of(schedule, words::rate_schedules);
 }

@@ -111,6 +111,9 @@ std::string_view to_string(DataKind kind);
 std::string_view to_string(PairDirection direction);
 std::string_view to_string(OptimizerKind kind);
 std::string_view to_string(Precision precision);
+/// The word of training.precision for costs in a number type. Scenarios have no fp16, fp8 and tf32;
+/// their plans take weights, gradients and rates from the costs.
+std::string_view trained_as(std::string_view costs_precision);
 std::string_view to_string(GradientType type);
 std::string_view to_string(Accumulation accumulation);
 std::string_view to_string(RateSchedule schedule);

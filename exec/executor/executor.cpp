@@ -555,9 +555,27 @@ void Executor::Impl::collect_result(StepResult& result) {
         watchdog.learn(result.timeline.ranks[rank], static_cast<int>(rank));
     }
     watchdog.end_step();
-    result.stolen = traits(options.backend).on_cores && time.wall > Duration{}
-                        ? std::max(0.0, 1.0 - to_seconds(time.cpu) / to_seconds(time.wall))
-                        : 0;
+    if (traits(options.backend).on_cores && time.wall > Duration{}) {
+        result.stolen = std::max(0.0, 1.0 - to_seconds(time.cpu) / to_seconds(time.wall));
+    } else {
+        result.stolen = traits(options.backend).is_emulated ? lateness(result.timeline) : 0;
+    }
+}
+
+/// The share of their time by which the compute actions of this process took longer than the plan
+/// says: an emulated device that is late had no core in time.
+double Executor::Impl::lateness(const Timeline& timeline) const {
+    Duration late{};
+    Duration busy{};
+    for (const int rank : here) {
+        for (const Span& span : timeline.ranks[as_index(rank)]) {
+            if (is_compute(span.action.op)) {
+                busy += span.end - span.ready;
+                late += std::max(Duration{}, span.end - span.ready - plan.duration(span.action));
+            }
+        }
+    }
+    return busy > Duration{} ? to_seconds(late) / to_seconds(busy) : 0;
 }
 
 /// Stage by stage, so in model order whatever the partition.

@@ -45,7 +45,9 @@ struct StepResult {
     TimePoint start;                 ///< what its times are taken from
     std::vector<MemoryUse> peak;     ///< per rank, during this step
     std::vector<Bytes> host_peak{};  ///< [rank]: host memory of stashes; empty: none go there
-    double stolen = 0;               ///< 1 - thread CPU time / wall time over all compute spans
+    /// The share of all compute spans that others took: 1 - thread CPU time / wall time; on
+    /// emulated devices what the spans last beyond the plan's durations.
+    double stolen = 0;
 };
 
 /// Memory of the devices that no plan counts, such as that of libraries.

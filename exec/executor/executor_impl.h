@@ -132,6 +132,7 @@ struct Executor::Impl {
     void await_stragglers();
     /// Fills in what the last step gave, in all processes. Collective.
     void collect_result(StepResult& result);
+    double lateness(const Timeline& timeline) const;
     /// Walks a step or an evaluation from begin to end. Throws as Executor::run_step.
     void commit_batch();
     void walk(const Batch& data, int step, bool evaluation, const WantedLogits* logits = nullptr);

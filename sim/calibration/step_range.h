@@ -11,7 +11,8 @@
 namespace pipetwin::sim {
 
 /// Between what factors on the predicted step of a scenario's plan a measured one is to be
-/// expected; none where the costs were measured or imported.
+/// expected; none where the costs were measured or imported, and for estimates of a model with
+/// routed experts, as no published run of one was compared.
 std::optional<ErrorRange> step_range(const Plan& plan,
                                      const SettledScenario& scenario,
                                      const Profile& profile);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -76,6 +77,11 @@ int fixed_number(const ModelQuestion& question, std::string_view key, int otherw
     return status == std::errc{} && rest == end && number > 0 ? number : otherwise;
 }
 
+/// Devices of one node: a file that does not count them has as many as share a node.
+int devices_of_node(const Scenario::ClusterPart& node) {
+    return std::max(1, node.count > 0 ? node.count : node.per_node);
+}
+
 /// Throws Error(Usage) for numbers of --set that the devices of the nodes cannot have.
 void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterPart& node) {
     const int tensor = fixed_number(question, "pipeline.tensor_parallel", 1);
@@ -97,7 +103,7 @@ void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterP
     const std::int64_t stages = fixed_number(question, "pipeline.stages", 1);
     const std::int64_t replicas = fixed_number(question, "pipeline.data_parallel", 1);
     const std::int64_t needed = stages * replicas * tensor;
-    const std::int64_t of_node = std::max(1, node.count);
+    const std::int64_t of_node = devices_of_node(node);
     if (needed > question.nodes * of_node) {
         std::vector<std::string> factors;
         for (const auto& [number, text] :
@@ -136,14 +142,6 @@ void expect_model_file(const std::filesystem::path& model) {
                     "*.profile.json",
                     "name one of these, or a model that 'pipetwin devices' lists");
     }
-}
-
-/// The word of training.precision for costs in a number type. Scenarios have no fp16 and no fp8;
-/// their plans take weights, gradients and rates from the costs.
-std::string_view trained_as(std::string_view precision) {
-    return precision == "fp8" || precision == "fp16" ? "bf16"
-           : precision == "tf32"                     ? "fp32"
-                                                     : precision;
 }
 
 /// The scenario with so many devices; none: one node, as the cluster's file has it.
@@ -243,7 +241,7 @@ void find_costs(const ModelQuestion& question,
 
 }  // namespace
 
-int samples_for(double batch_tokens, int sequence) {
+int samples_for(double batch_tokens, int sequence, int devices) {
     constexpr double most_off = 0.05;
     const double wanted = batch_tokens / sequence;
     const auto lowest = static_cast<std::int64_t>(std::ceil(wanted * (1 - most_off)));
@@ -259,11 +257,19 @@ int samples_for(double batch_tokens, int sequence) {
                                 most_samples),
                     "name the tokens of one step, such as 4M");
     }
-    for (std::int64_t power = most_samples; power > 1; power /= 2) {
-        const std::int64_t nearest =
-            static_cast<std::int64_t>(std::llround(wanted / static_cast<double>(power))) * power;
-        if (nearest >= std::max<std::int64_t>(1, lowest) && nearest <= highest) {
-            return static_cast<int>(nearest);
+    if (std::fmod(wanted, devices) == 0) {
+        return static_cast<int>(wanted);
+    }
+    for (std::int64_t divisor = devices; divisor > 0; --divisor) {
+        if (devices % divisor != 0) {
+            continue;
+        }
+        for (std::int64_t power = most_samples; power > 0; power /= 2) {
+            const std::int64_t unit = std::lcm(divisor, power);
+            const std::int64_t nearest = std::llround(wanted / static_cast<double>(unit)) * unit;
+            if (nearest >= std::max<std::int64_t>(1, lowest) && nearest <= highest) {
+                return static_cast<int>(nearest);
+            }
         }
     }
     return std::max(1, static_cast<int>(std::llround(wanted)));
@@ -307,7 +313,8 @@ AskedModel asked_model(const ModelQuestion& question) {
         sequence = static_cast<int>(profile.tokens_per_sample);
     }
     const double tokens = question.batch_tokens.value_or(usual_batch_tokens);
-    asked.samples = samples_for(tokens, sequence);
+    const int devices = question.nodes * devices_of_node(node.cluster);
+    asked.samples = samples_for(tokens, sequence, devices);
     if (tokens < sequence) {
         asked.notes.push_back(fmt::format(
             "--batch-tokens {} is less than one sample of {} tokens: a step has one sample",
@@ -322,7 +329,6 @@ AskedModel asked_model(const ModelQuestion& question) {
         asked.notes.push_back(fmt::format("a step has {}; --batch-tokens changes this",
                                           counted(asked.samples, "sample")));
     }
-    const int devices = question.nodes * std::max(1, node.cluster.count);
     if (profile.precision == "fp16") {
         asked.notes.emplace_back(
             "the costs are for fp16; the plan's scenario says bf16, because scenarios have no "

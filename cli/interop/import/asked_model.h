@@ -40,9 +40,11 @@ struct AskedModel {
 /// "llama-3-70b on 8x-h100-sxm".
 std::string question_name(const std::filesystem::path& model, std::string_view cluster);
 
-/// Samples of `sequence` tokens for about `batch_tokens` tokens per step: of all numbers within 5 %
-/// of it the one that most powers of two divide, so that replicas can share it out.
-int samples_for(double batch_tokens, int sequence);
+/// Samples of `sequence` tokens for about `batch_tokens` tokens per step, such that replicas on so
+/// many devices can share them out. An exact number of samples that `devices` divides is kept; else
+/// the result is, of all numbers within 5 %, one that has the largest common divisor with
+/// `devices`, and of these the one that most powers of two divide.
+int samples_for(double batch_tokens, int sequence, int devices);
 
 /// Estimates the model's costs on the cluster's device and leaves the pipeline open. Throws
 /// Error(Usage) where the question lacks what it needs, and as `import_hf` and `parse_scenario`.

@@ -130,7 +130,14 @@ std::string precision_of(const DecoderModel& model,
             "training "
             "in half precision");
     }
-    return model.precision.value_or("fp32");
+    const std::string precision = model.precision.value_or("fp32");
+    if (precision == "fp32" && !model.precision_key.empty()) {
+        notes.push_back(
+            fmt::format("costs are for fp32, as the file's {} says: --precision bf16 estimates "
+                        "training in half precision",
+                        model.precision_key));
+    }
+    return precision;
 }
 
 /// Learned positions end somewhere; rotated ones do not, but were trained that far.

@@ -43,15 +43,25 @@ class PlanOfModel : public InFolder {
 };
 
 TEST(SamplesFor, AreNearTheTokensAndDividedByManyPowersOfTwo) {
-    EXPECT_EQ(samples_for(4e6, 8192), 512);
-    EXPECT_EQ(samples_for(4e6, 4096), 1024);
-    EXPECT_EQ(samples_for(4'194'304, 8192), 512);
-    EXPECT_EQ(samples_for(1000, 100), 10);
-    EXPECT_EQ(samples_for(10, 100), 1);
+    EXPECT_EQ(samples_for(4e6, 8192, 64), 512);
+    EXPECT_EQ(samples_for(4e6, 4096, 64), 1024);
+    EXPECT_EQ(samples_for(4'194'304, 8192, 64), 512);
+    EXPECT_EQ(samples_for(512e3, 4096, 8), 128);  // not 125, which 8 devices cannot share out
+    EXPECT_EQ(samples_for(1000, 100, 1), 10);
+    EXPECT_EQ(samples_for(10, 100, 8), 1);
     for (double tokens = 5e3; tokens < 1e8; tokens *= 1.7) {
-        const int samples = samples_for(tokens, 512);
+        const int samples = samples_for(tokens, 512, 24);
         EXPECT_LE(std::abs(samples * 512.0 - tokens), std::max(0.05 * tokens, 256.0)) << tokens;
     }
+}
+
+TEST(SamplesFor, AreDividedByTheDevicesWhereANumberWithinFivePercentIs) {
+    EXPECT_EQ(samples_for(1008.0 * 4096, 4096, 72), 1008);  // as asked
+    EXPECT_EQ(samples_for(4e6, 4096, 72), 1008);            // 16 * 63
+    EXPECT_EQ(samples_for(4e6, 4096, 24), 960);             // 64 * 15
+    EXPECT_EQ(samples_for(4e6, 4096, 3 * 128), 960);        // 192 * 5: none is divided by 384
+    EXPECT_EQ(samples_for(4e6, 4096, 1013), 1013);
+    EXPECT_EQ(samples_for(64e3, 1024, 72), 63);  // 9 divides both, and 64 and 72 have 8
 }
 
 TEST_F(PlanOfModel, AnswersInTheUnitsOfABill) {
@@ -341,7 +351,39 @@ TEST_F(PlanOfModel, NamesTheModelWhereNothingFits) {
     const Outcome none = pipetwin(question({"--set", "cluster.memory_limit=\"1 GiB\""}));
     EXPECT_EQ(none.code, 4);
     EXPECT_THAT(none.err,
-                AllOf(StartsWith("error: gpt2-1.5b: none of "), HasSubstr("more nodes (--nodes)")));
+                AllOf(StartsWith("error: gpt2-1.5b: on 8 x h100-sxm none of "),
+                      HasSubstr("use at least 4 nodes (--nodes)")));  // 1.56e9 * 18 bytes
+}
+
+TEST_F(PlanOfModel, NamesTheNetworkThatIsMissingWhereNothingFits) {
+    const Outcome none =
+        pipetwin(question_of("llama-3-8b", "8x-rtx-4090", {"--nodes", "2", "--sequence", "4096"}));
+    EXPECT_EQ(none.code, 4);
+    EXPECT_THAT(none.err,
+                HasSubstr("hint: name the network between the nodes, as in --set "
+                          "cluster.node_link=ethernet-25"));
+}
+
+TEST_F(PlanOfModel, ANodeOfAFileHasAsManyDevicesAsShareIt) {
+    const std::string node = file("node.toml", "[cluster]\ndevice = \"mi300x\"\nper_node = 4\n");
+    const Outcome two = pipetwin(question_of("gpt2-1.5b", node, {"--nodes", "2", "--json"}));
+    ASSERT_EQ(two.code, 0) << two.err;
+    EXPECT_EQ(nlohmann::json::parse(two.out)["answer"]["devices"], 8);
+}
+
+TEST_F(PlanOfModel, WarnsThatExpertsHaveNoDevicesOfTheirOwn) {
+    const std::string config =
+        file("config.json",
+             R"({"model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 2048,
+            "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 4,
+            "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2,
+            "max_position_embeddings": 32768, "torch_dtype": "bfloat16"})");
+    const Outcome outcome = pipetwin(question_of(config, "8x-h100-sxm", {}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out,
+                AllOf(HasSubstr("warning: expert parallelism is not modelled"),
+                      Not(HasSubstr("probably between"))));
+    EXPECT_THAT(pipetwin(question()).out, Not(HasSubstr("expert parallelism is not modelled:")));
 }
 
 TEST_F(PlanOfModel, TakesKeysOfAScenarioAndCostsOfAModel) {

@@ -284,6 +284,24 @@ TEST(HfConfig, WhatIsNotReadIsSaid) {
                     HasSubstr("'kv_lora_rank' is not read")));
 }
 
+TEST(HfConfig, AKeyThatIsAlmostOneThatIsMissingIsNamed) {
+    for (const auto& [there, meant] : {std::pair("head_dimm", "head_dim"),
+                                       std::pair("had_dim", "head_dim"),
+                                       std::pair("tie_word_embedings", "tie_word_embeddings"),
+                                       std::pair("num_key_vale_head", "num_key_value_heads")}) {
+        nlohmann::json config = with(llama_config(), {{there, 64}});
+        config.erase(meant);
+        EXPECT_THAT(parse(config).remarks,
+                    ElementsAre(AllOf(HasSubstr(fmt::format("'{}' is not read", there)),
+                                      HasSubstr(fmt::format("no '{}'", meant)))));
+    }
+    // Not where the key that is like it is there, too, and not for other words.
+    EXPECT_THAT(parse(with(llama_config(), {{"head_dim", 64}, {"head_dimm", 64}})).remarks,
+                IsEmpty());
+    EXPECT_THAT(parse(with(llama_config(), {{"rope_dim", 64}, {"v_head_dims", 64}})).remarks,
+                IsEmpty());
+}
+
 TEST(HfConfig, NumbersThatPythonWritesAreReadAndCommentsAreNamed) {
     std::string text = with(llama_config(), {{"limits", {0, "limit"}}}).dump(1);
     text.replace(text.find("\"limit\""), 7, "Infinity");

@@ -48,6 +48,21 @@ TEST(StepRange, SaysNothingOfMeasuredAndImportedCosts) {
     }
 }
 
+/// No published run of a model with experts was compared.
+TEST(StepRange, SaysNothingOfEstimatesWithRoutedExperts) {
+    Profile profile = chain_profile();
+    profile.source = CostSource::Estimated;
+    profile.tokens_per_sample = 100;
+    LayerCost& layer = profile.layers.front();
+    layer.parameter_count = 1000;
+    layer.operations = 2.0 * 100 * 1000;  // of all weights, for each token
+    EXPECT_NE(range_of(partitioned({2, 3}), profile), std::nullopt);
+    layer.operations = 2.0 * 100 * 1000 / 4;  // two experts of eight
+    EXPECT_EQ(range_of(partitioned({2, 3}), profile), std::nullopt);
+    profile.run_calibrations.push_back({.compute_factor = 1.1, .runs = 1});
+    EXPECT_EQ(range_of(partitioned({2, 3}), profile), estimate_error({.calibrated = true}));
+}
+
 TEST(StepRange, IsWrittenInTheUnitOfTheStep) {
     const ErrorRange range{.low = 0.9, .high = 1.2, .of = "runs"};
     EXPECT_EQ(range_text(std::chrono::milliseconds(123), range), "111 to 148 ms");
