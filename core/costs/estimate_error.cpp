@@ -16,10 +16,14 @@ ErrorRange of_kind(const RunKind& run) {
 
 }  // namespace
 
+ErrorRange corrected_error() {
+    return {
+        .low = 0.83, .high = 1.20, .of = "published runs corrected by another run of their model"};
+}
+
 ErrorRange estimate_error(const RunKind& run) {
     const ErrorRange estimated = of_kind(run);
-    const ErrorRange corrected{
-        .low = 0.83, .high = 1.20, .of = "published runs corrected by another run of their model"};
+    const ErrorRange corrected = corrected_error();
     const auto width = [](const ErrorRange& range) { return range.high - range.low; };
     // A measured run of the cluster makes no prediction worse.
     return run.calibrated && width(corrected) < width(estimated) ? corrected : estimated;

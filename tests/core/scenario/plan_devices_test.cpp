@@ -63,7 +63,7 @@ TEST(PlanDevices, CostsOfThisMachineAreNotScaled) {
     Profile profile = chain_profile();
     SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.device = "a100-sxm-80";
-    scenario.model.kind = ModelKind::Gpt;
+    scenario.model.kind = ModelKind::Layers;
     for (const char* device : {"this-machine", "this-machine, 3.00 times slower"}) {
         profile.device = device;
         for (const ScaleCosts how : {ScaleCosts::None, ScaleCosts::Cautious}) {
