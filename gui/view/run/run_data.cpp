@@ -148,12 +148,13 @@ void refuse_other_kinds(const fs::path& file, FileKind kind) {
                         "'pipetwin import' converts files of other programs");
         case FileKind::Picture:
         case FileKind::PlanTable:
+        case FileKind::Result:
             throw Error(ErrorKind::BadInput,
                         file.string(),
                         fmt::format("this is {}, expected a scenario, a schedule, a trace, a "
                                     "profile or a run folder",
                                     pipetwin::words(kind)),
-                        "open the scenarios or schedules that it was made from");
+                        "open the scenario, schedule or run folder that it is about");
         default:
             return;
     }
