@@ -34,6 +34,15 @@ std::string use_of_folder(const std::filesystem::path& folder) {
                : fmt::format("pipetwin view {} shows it", folder.string());
 }
 
+/// What to name in place of a result.
+std::string use_of_result(const std::string& file) {
+    std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    folder = folder.empty() ? "." : folder;
+    return kind_of_file(folder) == FileKind::RunFolder
+               ? use_of_folder(folder) + "; export, compare and view take the folder"
+               : "name the scenario or the schedule that it is about";
+}
+
 /// What to do with a file of a kind.
 std::string use_of(FileKind kind, const std::string& file) {
     switch (kind) {
@@ -100,6 +109,8 @@ std::string use_of(FileKind kind, const std::string& file) {
         case FileKind::PlanTable:
             return "a spreadsheet shows it; pipetwin export torch-csv SOURCE --out FILE.csv writes "
                    "a schedule";
+        case FileKind::Result:
+            return use_of_result(file);
         case FileKind::RunFolder:
             return use_of_folder(file);
         case FileKind::Unknown:
@@ -123,9 +134,13 @@ class FileExpectation {
         profile(options.profile);
     }
     void operator()(const PlanOptions& options) const {
-        if (options.cluster.empty()) {  // else it is a model
+        if (options.cluster.empty()) {
             no_model(options.scenario);
             scenario(options.scenario);
+        } else {
+            expect(options.scenario,
+                   {FileKind::HfConfig, FileKind::Profile, FileKind::Scenario},
+                   "a model's config.json or its *.profile.json");
         }
         profile(options.profile);
         measured_runs(options.calibration);

@@ -140,7 +140,7 @@ bool is_largest_layers(const std::optional<std::string>& word) {
         throw Error(ErrorKind::Usage,
                     "--largest",
                     fmt::format("'{}' cannot be asked for the most of, expected layers", *word),
-                    suggestion(*word, known));
+                    suggestion_of_listed(*word, known));
     }
     return word.has_value();
 }
@@ -405,6 +405,24 @@ std::string_view option_of_question(const PlanOptions& plan) {
                                : "";
 }
 
+/// What to do with an option of a model beside a scenario.
+std::string hint_beside_scenario(const PlanOptions& plan, std::string_view option) {
+    if (option == "--tokens") {
+        return fmt::format("leave {} out: days and cost are for a model with --cluster",
+                           plan.price ? "--tokens and --price" : "--tokens");
+    }
+    if (option == "--whole-blocks") {
+        return "leave --whole-blocks out: pipetwin import hf --whole-blocks writes costs of whole "
+               "blocks";
+    }
+    return fmt::format("leave {} out: {} says it in a scenario",
+                       option,
+                       option == "--nodes"          ? "cluster.count"
+                       : option == "--batch-tokens" ? "training.batch"
+                       : option == "--precision"    ? "training.precision"
+                                                    : "[model]");
+}
+
 /// Throws Error(Usage) for options of a model without the cluster that it is to be trained on.
 void refuse_question_without_cluster(const Command& command) {
     const auto* const plan = std::get_if<PlanOptions>(&command);
@@ -420,7 +438,7 @@ void refuse_question_without_cluster(const Command& command) {
                     std::string(option),
                     fmt::format("goes with a model and --cluster, but '{}' is a scenario",
                                 plan->scenario.string()),
-                    fmt::format("leave {} out: the scenario has a key for it", option));
+                    hint_beside_scenario(*plan, option));
     }
     throw Error(ErrorKind::Usage,
                 std::string(option),

@@ -200,10 +200,7 @@ void execute(const CheckOptions& options, Console& console) {
                     place,
                     fmt::format("not a valid schedule, {} broken",
                                 counted(result.violations.size(), "rule")),
-                    result.violations.size() == 1
-                        ? "correct it and check again"
-                        : "correct the first one and check again: one mistake may break several "
-                          "rules");
+                    hint_for(result.violations));
     }
     if (deadlock) {
         throw deadlock_error(place, result);

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
+#include "exec/base/noise.h"
 
 namespace pipetwin::cli {
 
@@ -72,18 +73,24 @@ void note_unusable_data(const ScenarioParts& scenario, const Model& model, Conso
 }
 
 std::string calibration_text(const CalibrationNote& note) {
-    std::string text = fmt::format("\n  {}, {} dropped, p90/p10 {:.3f}",
-                                   counted(note.clean_steps, "clean step"),
-                                   note.dropped_steps,
-                                   note.p90_over_p10);
+    std::string text = fmt::format(
+        "\n  {} kept {}, {} left out; p90/p10 {:.3f}{}",
+        counted(note.clean_steps, "step"),
+        verb_for(note.clean_steps, "its cores", "their cores"),
+        counted(note.dropped_steps, "other"),
+        note.p90_over_p10,
+        note.p90_over_p10 > exec::largest_p90_over_p10
+            ? fmt::format(" (above {:.2f}: the machine was restless)", exec::largest_p90_over_p10)
+            : "");
     if (note.interference) {
-        text += fmt::format("; layers take {} longer while the other cores do the same",
-                            percent_text(*note.interference));
+        text +=
+            fmt::format("; layers take {} longer while copies of the model run on the other cores",
+                        percent_text(*note.interference));
     }
     text += '\n';
     if (note.clean_steps < Noise::fewest_steps) {
         text += fmt::format(
-            "  fewer than {} clean steps: predictions from these costs are unreliable\n",
+            "  fewer than {} steps kept their cores: predictions from these costs are unreliable\n",
             Noise::fewest_steps);
     }
     return text;

@@ -312,12 +312,12 @@ void refuse_beside_scenario(std::string_view option, const std::filesystem::path
     const bool is_schedule =
         std::ranges::count(known_schedules(), std::string_view(name), &ScheduleName::name) > 0 &&
         !std::filesystem::exists(scenario, ignored);
-    refuse(
-        option,
-        fmt::format("it takes the place of a scenario, but '{}' is given as a scenario, too", name),
-        is_schedule   ? fmt::format("--schedule {} names a schedule", name)
-        : key.empty() ? "leave the option out, or leave the scenario out"
-                      : fmt::format("--set {}=VALUE changes the scenario", key));
+    refuse(option,
+           fmt::format("describes a pipeline without a scenario, but '{}' is given as a scenario",
+                       name),
+           is_schedule   ? fmt::format("--schedule {} names a schedule", name)
+           : key.empty() ? "leave the option out, or leave the scenario out"
+                         : fmt::format("--set {}=VALUE changes the scenario", key));
 }
 
 PlainCosts plain_costs(const PlainOptions& options) {

@@ -323,7 +323,9 @@ std::string noise_table(const FinishedRun& run) {
         html_row({"time stolen by others", fmt::format("{:.2f} %", noise.stolen_percent)}),
         html_row({"step times, p90 / p10", fmt::format("{:.3f}", noise.p90_over_p10)}),
         html_row({"quiet steps, compared", std::to_string(noise.steps)}),
-        html_row({"other steps, left out", std::to_string(noise.dropped_steps)})};
+        html_row(
+            {noise.steps > 0 ? "other steps, left out" : "other steps, of which one is compared",
+             std::to_string(noise.dropped_steps)})};
     if (const auto& replay = run.comparison.replay) {
         rows.push_back(
             html_row({"replay of the measured durations", error_text(replay->error_percent())}));

@@ -63,7 +63,8 @@ std::vector<std::string> what_would_help(const Explanation& explanation) {
     std::vector<std::string> lines;
     for (const auto& best : explanation.best_of_kind) {
         const sim::WhatIf& what = best.front();
-        if (!time.differ(what.step, explanation.step)) {
+        const double gain = share(explanation.step - what.step, explanation.step);
+        if (!shows_percent(gain) || time.number(what.step) == time.number(explanation.step)) {
             continue;
         }
         const bool others =
@@ -77,7 +78,7 @@ std::vector<std::string> what_would_help(const Explanation& explanation) {
                                             others ? other_text(what.target.part) : ""),
                         time.number(explanation.step),
                         time(what.step),
-                        rounded_percent(share(explanation.step - what.step, explanation.step)),
+                        rounded_percent(gain),
                         time.shows(what.least_step)
                             ? fmt::format("; {}: {}",
                                           cores ? "one for each rank" : "infinitely fast",

@@ -1,7 +1,9 @@
 #include "cli/text/plan_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -171,14 +173,24 @@ std::string counts_of(const sim::SearchResult& result) {
     for (const sim::Infeasible& entry : result.infeasible) {
         (entry.why.starts_with(no_costs_text) ? without_costs : infeasible) += entry.count;
     }
-    std::string text = fmt::format(
-        "{} {} possible: {} {} simulated, {} cannot be faster than the best with any partition",
-        with_separators(result.candidates) +
-            (result.candidates == 1 ? " combination" : " combinations"),
-        verb_for(result.candidates, "was", "were"),
-        with_separators(result.searched),
-        verb_for(result.searched, "was", "were"),
-        with_separators(result.pruned));
+    std::set<Candidate> found;
+    std::ranges::transform(result.ranked, std::inserter(found, found.end()), &FoundPlan::candidate);
+    const std::int64_t repeated = result.searched - std::ssize(found);
+    std::string text = fmt::format("{} {} possible: {} {} simulated",
+                                   with_separators(result.candidates) +
+                                       (result.candidates == 1 ? " combination" : " combinations"),
+                                   verb_for(result.candidates, "was", "were"),
+                                   with_separators(result.searched),
+                                   verb_for(result.searched, "was", "were"));
+    if (repeated > 0) {
+        text += fmt::format(" ({} of them {} the same plan as another)",
+                            with_separators(repeated),
+                            verb_for(repeated, "is", "are"));
+    }
+    if (result.pruned > 0) {
+        text += fmt::format(", {} cannot be faster than the best with any partition",
+                            with_separators(result.pruned));
+    }
     if (infeasible > 0) {
         text += fmt::format(", {} cannot run on these devices", with_separators(infeasible));
     }
@@ -505,14 +517,17 @@ Error nothing_fits(const Scenario& scenario,
         text += fmt::format("\n  {}: {}", with_separators(entry.count), entry.why);
         memory = memory || entry.why.find("memory") != std::string::npos;
     }
-    const bool no_costs = std::ranges::all_of(result.infeasible, [](const sim::Infeasible& entry) {
-        return entry.why.starts_with(no_costs_text);
-    });
-    if (no_costs && !result.infeasible.empty()) {
+    const auto all = [&result](const auto& is_so) {
+        return !result.infeasible.empty() && std::ranges::all_of(result.infeasible, is_so);
+    };
+    if (all([](const sim::Infeasible& entry) { return entry.why.starts_with(no_costs_text); })) {
         return {ErrorKind::BadInput,
                 scenario.file.string(),
                 text,
                 "profile the layers at these sizes, or leave pipeline.micro_batches open"};
+    }
+    if (all([](const sim::Infeasible& entry) { return entry.kind == ErrorKind::BadInput; })) {
+        return {ErrorKind::BadInput, scenario.file.string(), text, result.infeasible.front().hint};
     }
     const std::optional<sim::ClosestPlan> closest =
         result.closest || !memory ? result.closest : sim::closest_plan(scenario, profile);

@@ -66,13 +66,13 @@ class Words {
                 plan_.rank_count() == 1 ? "its one rank works all the time" : "no rank ever waits");
             return;
         }
+        const double waiting = share(what_.wait, what_.step);
         say("A step takes {}. On average a rank (one device of the pipeline) works for {} of it "
-            "and "
-            "waits for {} ({}).",
+            "and waits for {}{}.",
             time_(what_.step),
             time_(what_.step - what_.wait),
             time_(what_.wait),
-            rounded_percent(share(what_.wait, what_.step)));
+            shows_percent(waiting) ? fmt::format(" ({})", rounded_percent(waiting)) : "");
     }
 
     /// The parts of the wait, rounded so that they add up to it.
@@ -139,7 +139,7 @@ class Words {
         say("{} of the wait is imbalance: the work is not spread evenly.",
             time_(shown(Part::Imbalance)));
         const double above = share(what_.busiest->time, what_.mean_compute) - 1;
-        if (above >= 0.0005) {
+        if (shows_percent(above)) {
             add("Rank {}{} computes longest: {}, {} more than the mean of the ranks ({}). The "
                 "others wait for it.",
                 what_.busiest->rank,

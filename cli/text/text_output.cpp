@@ -416,6 +416,19 @@ std::string step_text(const exec::StepReport& step) {
     return text;
 }
 
+namespace {
+
+/// Which steps of a run were compared.
+std::string compared_steps(const Noise& noise) {
+    return noise.steps > 0 ? fmt::format("{} compared, {} left out",
+                                         counted(noise.steps, "quiet step"),
+                                         noise.dropped_steps)
+                           : fmt::format("no step was quiet, so one of {} is compared",
+                                         counted(noise.dropped_steps, "step"));
+}
+
+}  // namespace
+
 std::string comparison_text(const Comparison& comparison,
                             const Console& console,
                             const std::optional<ErrorRange>& expected) {
@@ -448,13 +461,11 @@ std::string comparison_text(const Comparison& comparison,
     }
     text += fmt::format(
         "\n  noise: during the compared steps {} took {:.2f} % of the time; p90/p10 of step times "
-        "{:.3f}; {} compared, "
-        "{} left out\n",
+        "{:.3f}; {}\n",
         noise.sharing_ranks > 0 ? "other ranks and programs" : "other programs",
         noise.stolen_percent,
         noise.p90_over_p10,
-        counted(noise.steps, "quiet step"),
-        noise.dropped_steps);
+        compared_steps(noise));
     if (expected) {
         text += fmt::format(
             "  expected range of the measured step: {} (90 % of the {} were this close to their "

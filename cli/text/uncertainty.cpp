@@ -52,12 +52,28 @@ sim::Jitter jitter_of(const UncertaintyOptions& options) {
     return jitter;
 }
 
+/// Throws Error with the option for a value that makes no sense.
+void check_parts(const UncertaintyOptions& options, const sim::Jitter& jitter) {
+    const auto check = [](std::string_view option, const sim::Jitter& part) {
+        try {
+            sim::check_jitter(part);
+        } catch (const Error& error) {
+            throw error.at(option);
+        }
+    };
+    check("--jitter", {.compute = options.jitter.value_or(0)});
+    check("--transfer-jitter", {.transfer = jitter.transfer});
+    check("--device-jitter", {.device = jitter.device});
+    check("--spikes",
+          {.spike_probability = jitter.spike_probability, .spike_factor = jitter.spike_factor});
+}
+
 std::optional<JitterResult> sampled(const UncertaintyOptions& options,
                                     const Plan& plan,
                                     Duration step,
                                     std::uint64_t seed) {
     const sim::Jitter jitter = jitter_of(options);
-    sim::check_jitter(jitter);
+    check_parts(options, jitter);
     const int samples = options.samples.value_or(sim::fewest_samples);
     if (!jitter.any()) {
         if (options.samples) {
@@ -110,9 +126,11 @@ std::optional<FailureResult> with_failures(const UncertaintyOptions& options,
                                            Duration step) {
     if (!options.mtbf_hours) {
         if (options.checkpoint_every || options.checkpoint_s || options.restart_s) {
-            refuse("--mtbf-hours",
-                   "is missing: without failures checkpoints and restarts have no effect",
-                   "--mtbf-hours 50000: the mean time between failures of one device");
+            refuse(options.checkpoint_every ? "--checkpoint-every"
+                   : options.checkpoint_s   ? "--checkpoint-s"
+                                            : "--restart-s",
+                   "has no effect without failures, and --mtbf-hours is missing",
+                   "add --mtbf-hours 50000: the mean time between failures of one device");
         }
         return std::nullopt;
     }

@@ -79,10 +79,25 @@ bool has_key(string_view text, string_view key) {
     return false;
 }
 
+/// What `--json` prints, whose keys may include those of any other kind, or the lines that training
+/// writes.
+bool is_result(string_view text) {
+    if (text.starts_with(R"({"step":)") || text.starts_with(R"({"live":)")) {
+        return has_key(text, "grad_norm") || has_key(text, "plan_hash");
+    }
+    constexpr string_view first = "\"schema_version\"";
+    text = trimmed(text.substr(1));
+    return text.starts_with(first) && has(text, ",") &&
+           trimmed(text.substr(text.find(',') + 1)).starts_with("\"tool_version\"");
+}
+
 FileKind kind_of_json(string_view text) {
     const auto has_all = [text](std::initializer_list<string_view> keys) {
         return std::ranges::all_of(keys, [text](string_view key) { return has_key(text, key); });
     };
+    if (is_result(text)) {
+        return FileKind::Result;
+    }
     if (has_key(text, "traceEvents") || has_key(text, "distributedInfo")) {
         return has_key(text, "pipetwin") ? FileKind::OurTrace : FileKind::TorchTrace;
     }
@@ -229,6 +244,8 @@ string_view words(FileKind kind) {
             return "a picture";
         case FileKind::PlanTable:
             return "a table of compared plans, as --csv writes it";
+        case FileKind::Result:
+            return "a result that pipetwin wrote";
         case FileKind::RunFolder:
             return "a run folder";
         case FileKind::Unknown:
@@ -243,6 +260,10 @@ FileKind kind_of_content(string_view head) {
     }
     if (head.starts_with("<svg ") || head.starts_with("\x89PNG")) {
         return FileKind::Picture;
+    }
+    if (head.starts_with("<!DOCTYPE html>") &&
+        has(head.substr(0, 1024), string_view(" - pipetwin</title>"))) {
+        return FileKind::Result;
     }
     if (!damage_of_file(head, "").what.empty()) {
         return FileKind::Unknown;

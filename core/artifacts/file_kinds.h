@@ -26,6 +26,7 @@ enum class FileKind {
     Megatron,     ///< a script, an argument file or YAML with Megatron's flags
     Picture,      ///< SVG or PNG
     PlanTable,    ///< CSV that `simulate` and `sweep` write of several plans
+    Result,       ///< JSON that commands print, and report, metrics and live steps of a run folder
     RunFolder,
 };
 

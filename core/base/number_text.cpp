@@ -42,4 +42,8 @@ std::string rounded_percent(double share) {
     return fmt::format("{:.1f} %", 100 * share);
 }
 
+bool shows_percent(double share) {
+    return share > 0 && rounded_percent(share) != rounded_percent(0);
+}
+
 }  // namespace pipetwin

@@ -29,4 +29,7 @@ std::string with_separators(std::int64_t number);
 /// A share as a percentage with one decimal: "15.8 %".
 std::string rounded_percent(double share);
 
+/// Whether `rounded_percent` writes a share as more than 0.0 %.
+bool shows_percent(double share);
+
 }  // namespace pipetwin

@@ -264,4 +264,8 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
     return fmt::format("did you mean '{}'?", near);
 }
 
+std::string suggestion_of_listed(std::string_view word, std::span<const std::string_view> known) {
+    return nearest_word(word, known).empty() ? "name one of these" : suggestion(word, known);
+}
+
 }  // namespace pipetwin

@@ -27,4 +27,8 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
 /// and this one has not, that it is not supported yet.
 std::string suggestion(std::string_view word, std::span<const std::string_view> known);
 
+/// As `suggestion`, for a message that lists the known words: "name one of these" where nothing is
+/// near.
+std::string suggestion_of_listed(std::string_view word, std::span<const std::string_view> known);
+
 }  // namespace pipetwin

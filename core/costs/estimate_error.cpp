@@ -1,7 +1,5 @@
 #include "core/costs/estimate_error.h"
 
-#include <algorithm>
-
 namespace pipetwin {
 
 namespace {
@@ -18,15 +16,17 @@ ErrorRange of_kind(const RunKind& run) {
 
 }  // namespace
 
+ErrorRange corrected_error() {
+    return {
+        .low = 0.83, .high = 1.20, .of = "published runs corrected by another run of their model"};
+}
+
 ErrorRange estimate_error(const RunKind& run) {
     const ErrorRange estimated = of_kind(run);
-    if (!run.calibrated) {
-        return estimated;
-    }
+    const ErrorRange corrected = corrected_error();
+    const auto width = [](const ErrorRange& range) { return range.high - range.low; };
     // A measured run of the cluster makes no prediction worse.
-    return {.low = std::max(0.83, estimated.low),
-            .high = std::min(1.20, estimated.high),
-            .of = "published runs corrected by another run of their model"};
+    return run.calibrated && width(corrected) < width(estimated) ? corrected : estimated;
 }
 
 double order_error(CostSource source) {

@@ -262,7 +262,7 @@ class ProfileCheck {
                    fmt::format("\"{}\", expected one of {}",
                                profile_.precision.substr(0, 60),
                                fmt::join(precision_words, ", ")),
-                   suggestion(profile_.precision, precision_words));
+                   suggestion_of_listed(profile_.precision, precision_words));
         }
     }
 

@@ -180,6 +180,10 @@ struct RunCalibration {
     bool operator==(const RunCalibration&) const = default;
 };
 
+/// The device of costs that are measured here, and of a scenario that names none: costs and links
+/// are those of its profile.
+inline constexpr const char* this_machine = "this-machine";
+
 /// The one form in which costs travel. One cost per layer, non-negative, with a source.
 struct Profile {
     CostSource source = CostSource::Estimated;

@@ -38,27 +38,14 @@ std::string read(const std::filesystem::path& file) {
 
 constexpr std::string_view say_more = "name one of these; 'pipetwin devices' says more about them";
 
-/// Names of the files of one kind in a folder of the profiles, in alphabetical order.
-std::vector<std::string> names_in(std::string_view folder, std::string_view ending) {
-    std::vector<std::string> names;
-    std::error_code error;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(profiles_folder() / folder, error)) {
-        if (entry.path().extension() == ending) {
-            names.push_back(entry.path().stem().string());
-        }
-    }
-    std::ranges::sort(names);
-    return names;
-}
-
 /// A kind of files in a folder of the profiles.
 struct Shelf {
     std::string_view what;
     std::string_view folder;
     std::string_view ending;
     std::string_view (*near)(std::string_view, std::span<const std::string>) = nullptr;
-    std::string_view otherwise;  ///< what to do where no known name is near
+    std::string_view otherwise;      ///< what to do where no known name is near
+    std::string_view unlisted = {};  ///< a name that is found, but not told
 };
 
 constexpr Shelf devices{.what = "device profile",
@@ -74,11 +61,31 @@ constexpr Shelf clusters{.what = "cluster",
                              "name one of these, or a file of your own, FILE.toml, with the line "
                              "[cluster] and lines such as device = \"h100-sxm\", count = 8, "
                              "per_node = 8, link = \"nvlink-4\", node_link = \"infiniband-ndr\""};
+constexpr Shelf clusters_of_known_devices{.what = clusters.what,
+                                          .folder = clusters.folder,
+                                          .ending = clusters.ending,
+                                          .near = clusters.near,
+                                          .otherwise = clusters.otherwise,
+                                          .unlisted = this_machine};
 constexpr Shelf models{.what = "model",
                        .folder = "models",
                        .ending = ".json",
                        .near = &near_model,
                        .otherwise = "name one of these, or the model's own config.json"};
+
+/// Names of the files of a kind, in alphabetical order.
+std::vector<std::string> names_in(const Shelf& shelf) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(profiles_folder() / shelf.folder, error)) {
+        if (entry.path().extension() == shelf.ending && entry.path().stem() != shelf.unlisted) {
+            names.push_back(entry.path().stem().string());
+        }
+    }
+    std::ranges::sort(names);
+    return names;
+}
 
 std::filesystem::path find_file(const Shelf& shelf,
                                 std::string_view name,
@@ -88,7 +95,7 @@ std::filesystem::path find_file(const Shelf& shelf,
     std::filesystem::path file = place / fmt::format("{}{}", name, shelf.ending);
     std::error_code ignored;
     if (!is_name || !std::filesystem::exists(file, ignored)) {
-        const std::vector<std::string> known = names_in(shelf.folder, shelf.ending);
+        const std::vector<std::string> known = names_in(shelf);
         refuse_name(shelf.what,
                     name,
                     asked_by.empty() || known.empty() ? place.string() : std::string(asked_by),
@@ -156,11 +163,11 @@ std::filesystem::path profiles_folder() {
 }
 
 std::vector<std::string> device_names() {
-    return names_in(devices.folder, devices.ending);
+    return names_in(devices);
 }
 
 std::vector<std::string> model_names() {
-    return names_in(models.folder, models.ending);
+    return names_in(models);
 }
 
 std::filesystem::path find_model(std::string_view name) {
@@ -168,11 +175,11 @@ std::filesystem::path find_model(std::string_view name) {
 }
 
 std::vector<std::string> cluster_names() {
-    return names_in(clusters.folder, clusters.ending);
+    return names_in(clusters_of_known_devices);
 }
 
 std::filesystem::path find_cluster(std::string_view name, std::string_view asked_by) {
-    return find_file(clusters, name, asked_by);
+    return find_file(asked_by.empty() ? clusters : clusters_of_known_devices, name, asked_by);
 }
 
 std::shared_ptr<const DeviceProfile> shared_device(std::string_view name,

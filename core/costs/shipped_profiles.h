@@ -38,11 +38,12 @@ std::vector<std::string> model_names();
 /// none.
 std::filesystem::path find_model(std::string_view name);
 
-/// Names of clusters/*.toml in that folder.
+/// Names of clusters/*.toml in that folder, without this machine's: its device has no profile.
 std::vector<std::string> cluster_names();
 
-/// The file of the cluster of this name. Throws Error(BadInput) with the names known if there is
-/// none, at the place `asked_by` ("--cluster"; empty: the folder).
+/// The file of the cluster of this name. Throws Error(BadInput) if there is none: at the place
+/// `asked_by` ("--cluster") with `cluster_names`, or, if that is empty, at the folder with the
+/// names of all files.
 std::filesystem::path find_cluster(std::string_view name, std::string_view asked_by = {});
 
 /// All classes of links in links.json, in its order.

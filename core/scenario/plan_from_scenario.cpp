@@ -615,6 +615,44 @@ int optimizer_slots(const ScenarioParts& scenario) {
 namespace {
 
 /// With the rows of `other`, where there is one, else with new ones.
+/// Throws Error(BadInput) as `samples_at` for sizes at which the profile has no costs, with the
+/// numbers of micro-batches that it has costs for.
+void require_costs_at(const std::vector<int>& sizes,
+                      const SettledScenario& scenario,
+                      const Profile& profile) {
+    const int tensor = scenario.pipeline.tensor_parallel;
+    const int devices = knows_shares(profile, tensor) ? tensor : 1;
+    const int batch = replica_batch(scenario);
+    int smallest = 1;
+    std::int64_t largest = batch;
+    for (const LayerCost& layer : profile.layers) {
+        const std::vector<LayerSample>& samples = *layer.shared_by(devices);
+        smallest = std::max(smallest, (samples.front().micro_batch_size + 1) / 2);
+        largest = std::min(largest, 2 * std::int64_t{samples.back().micro_batch_size});
+    }
+    const auto bad =
+        std::ranges::find_if(sizes, [&](int size) { return size < smallest || size > largest; });
+    if (bad == sizes.end()) {
+        return;
+    }
+    const std::int64_t most = batch / smallest;
+    const std::int64_t fewest = (batch + largest - 1) / largest;
+    try {
+        samples_at(profile, *bad, devices);
+    } catch (const Error& error) {
+        throw Error(error.kind(),
+                    error.place(),
+                    error.text(),
+                    fewest > most
+                        ? "profile the layers at that size"
+                        : fmt::format("set pipeline.micro_batches to {}, or profile the layers "
+                                      "with this number",
+                                      fewest == most
+                                          ? fmt::format("{}", most)
+                                          : fmt::format("a number from {} to {}", fewest, most)));
+    }
+}
+
 Plan planned(const SettledScenario& scenario,
              const Model& model,
              const Profile& profile,
@@ -633,6 +671,7 @@ Plan planned(const SettledScenario& scenario,
     require_recompute_fits(parts.recompute, grid, scenario);
     const Cluster cluster(scenario, profile, grid.rank_count());
     const DeviceKinds kinds = device_kinds(cluster);
+    require_costs_at(classes.sizes, scenario, profile);
     const CostTable samples =
         cost_table(model, profile, classes.sizes, kinds, cluster.layer_rules());
     const std::optional<Partition> written = scenario_partition(scenario, model);
@@ -705,6 +744,7 @@ RankChain rank_chain_of(const SettledScenario& scenario,
     const DeviceKinds kinds = device_kinds(cluster);
     const std::vector<int> sizes =
         micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
+    require_costs_at({sizes.front()}, scenario, profile);
     const CostTable samples =
         cost_table(model, profile, {sizes.front()}, kinds, cluster.layer_rules());
     return rank_chain(samples.front(), kinds, grid, scenario.pipeline.recompute);

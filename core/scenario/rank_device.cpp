@@ -60,24 +60,31 @@ void require_a_device_to_scale_from(const SettledScenario& scenario, const Profi
     }
 }
 
+/// How to come by costs of a device that those at hand cannot be scaled to.
+std::string hint_for_costs_of(const SettledScenario& scenario, const std::string& name) {
+    return scenario.model.kind == ModelKind::Profile
+               ? fmt::format("profile the model on '{}'", name)
+               : fmt::format(
+                     "estimate them with pipetwin model {1} --device {0} --costs-out "
+                     "{0}.profile.json, and add --profile {0}.profile.json",
+                     name,
+                     scenario.file.string());
+}
+
 [[noreturn]] void refuse_other_device(const SettledScenario& scenario,
                                       const Profile& profile,
                                       const std::string& name) {
+    const std::vector<std::string> known = device_names();
+    const bool can_be_scaled = std::ranges::find(known, profile.device) != known.end();
     throw Error(
         ErrorKind::BadInput,
         scenario.file.string(),
         fmt::format(
             "the costs are those of device '{}', but the scenario has '{}'", profile.device, name),
-        "profile the model there, or have the costs estimated with cluster.scale_costs = "
-        "\"cautious\"");
-}
-
-DeviceProfile device_to_scale_from(const Profile& profile) {
-    try {
-        return find_device(profile.device);
-    } catch (const Error& error) {
-        throw error.at("the profile's device");
-    }
+        can_be_scaled
+            ? "profile the model there, or have the costs estimated with cluster.scale_costs = "
+              "\"cautious\""
+            : hint_for_costs_of(scenario, name));
 }
 
 /// Device profiles, each read once.
@@ -92,6 +99,27 @@ class Devices {
   private:
     std::map<std::string, std::shared_ptr<const DeviceProfile>> known_;
 };
+
+/// Throws Error(BadInput) where nothing is known of the profile's device.
+std::shared_ptr<const DeviceProfile> device_to_scale_from(const SettledScenario& scenario,
+                                                          const Profile& profile,
+                                                          const std::string& name,
+                                                          Devices& devices) {
+    if (profile.device.starts_with(this_machine)) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("the costs are those of '{}', whose rates are not known, so they "
+                                "cannot be scaled to '{}'",
+                                profile.device,
+                                name),
+                    hint_for_costs_of(scenario, name));
+    }
+    try {
+        return devices.named(profile.device);
+    } catch (const Error& error) {
+        throw error.at("the profile's device");
+    }
+}
 
 /// Process groups that each device is in: of its pipeline, of the replicas of its rank, and of the
 /// devices that share its layers.
@@ -154,8 +182,10 @@ RankDevice device_of_rank(const SettledScenario& scenario,
         if (cluster.scale_costs == ScaleCosts::None) {
             refuse_other_device(scenario, profile, name);
         }
-        device.speed.factor *= time_ratio(
-            device_to_scale_from(profile), *device.profile, profile.precision, cluster.scale_costs);
+        device.speed.factor *= time_ratio(*device_to_scale_from(scenario, profile, name, devices),
+                                          *device.profile,
+                                          profile.precision,
+                                          cluster.scale_costs);
     }
     if (device.scaled || device.speed.launch == Duration{}) {
         device.speed.launch = device.profile->launch.value;
@@ -211,7 +241,7 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
         scenario.cluster.devices.empty() && scenario.cluster.device == this_machine;
     if (names_none && !profile.device.empty() && profile.device != this_machine) {
         notes.push_back(fmt::format(
-            "cluster.device names no device, so times are for the one of the costs: '{}'",
+            "times are for '{}', the device of the costs, as cluster.device names no other",
             profile.device));
     }
     for (const RankDevice& device : devices) {

@@ -123,9 +123,6 @@ std::string_view to_string(Placement placement);
 std::string_view to_string(Shard shard);
 std::string_view to_string(TransferMode transfer);
 
-/// The device of a scenario that names none: costs and links are those of its profile.
-inline constexpr const char* this_machine = "this-machine";
-
 /// What a scenario says about everything but its pipeline, defaults filled in. Keys and their
 /// meaning: docs/scenario.md. Paths inside are absolute: the reader resolves them against the
 /// file's folder.

@@ -12,14 +12,20 @@ namespace {
 
 constexpr int cells_shown = 24;
 
-std::string line_of(const Violation& violation) {
-    std::string line;
+/// "rank 1, cell 4"; empty where no rank is to blame.
+std::string place_of(const Violation& violation) {
+    std::string place;
     if (violation.rank >= 0) {
-        line += fmt::format("rank {}", violation.rank);
+        place += fmt::format("rank {}", violation.rank);
     }
     if (violation.cell >= 0) {
-        line += fmt::format(", cell {}", violation.cell);
+        place += fmt::format(", cell {}", violation.cell);
     }
+    return place;
+}
+
+std::string line_of(const Violation& violation) {
+    const std::string line = place_of(violation);
     return fmt::format("{}{}{}{}{}\n",
                        line,
                        line.empty() ? "" : ": ",
@@ -53,21 +59,31 @@ std::string explain(const Schedule& schedule,
     return text;
 }
 
+std::string hint_for(const std::vector<Violation>& violations) {
+    const Violation& first = violations.front();
+    const std::string place = place_of(first);
+    std::string what = first.action;
+    if (!place.empty()) {
+        what = what.empty() ? place : fmt::format("{} ({})", place, what);
+    }
+    return fmt::format(
+        "correct {}{}",
+        what.empty() ? "that" : what,
+        violations.size() > 1 ? " first: one mistake may break several rules" : " and try again");
+}
+
 void require_valid(const Schedule& schedule, std::string_view place, std::size_t most) {
     const std::vector<Violation> violations = validate(schedule);
     if (violations.empty()) {
         return;
     }
-    throw Error(
-        ErrorKind::Infeasible,
-        std::string(place),
-        fmt::format("not a valid schedule: {} rule{} broken\n{}",
-                    violations.size(),
-                    violations.size() == 1 ? " is" : "s are",
-                    explain(schedule, violations, most)),
-        violations.size() == 1
-            ? "correct it and run it again"
-            : "correct the first one and run it again: one mistake may break several rules");
+    throw Error(ErrorKind::Infeasible,
+                std::string(place),
+                fmt::format("not a valid schedule: {} rule{} broken\n{}",
+                            violations.size(),
+                            violations.size() == 1 ? " is" : "s are",
+                            explain(schedule, violations, most)),
+                hint_for(violations));
 }
 
 void require_deadlock_free(const Schedule& schedule,

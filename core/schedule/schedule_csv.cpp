@@ -258,6 +258,7 @@ class FileReader {
         CsvLines lines(text, at_.file, "a schedule as CSV");
         separator_ = lines.separator().value_or(separator_of(lines.peek()));
         while (const std::optional<CsvLine> line = lines.next()) {
+            next_line_ = lines.peek();
             read_line(*line);
         }
         if (last_stage_ < 0) {
@@ -336,10 +337,13 @@ class FileReader {
         return cell;
     }
 
-    /// A file that begins with a word has a header.
+    /// A word in front of a row of actions is a header.
     void refuse_header(std::string_view cell) const {
         const bool is_first = schedule_.ranks.size() == 1 && schedule_.ranks.front().empty();
-        if (is_first && ascii::is_letter(cell.front()) &&
+        const std::size_t action = next_line_.find_first_not_of(" \t\"(,;");
+        const bool before_row =
+            action != std::string_view::npos && ascii::is_digit(next_line_[action]);
+        if (is_first && before_row && ascii::is_letter(cell.front()) &&
             cell.find_first_of("0123456789") == std::string_view::npos) {
             refuse(at_,
                    0,
@@ -574,6 +578,7 @@ class FileReader {
 
     Place at_;
     std::size_t first_column_ = 1;  ///< of the line in the file
+    std::string_view next_line_;
     char separator_ = ',';
     Schedule schedule_;
     int last_stage_ = -1;

@@ -62,6 +62,9 @@ std::string explain(const Schedule& schedule,
                     const std::vector<Violation>& violations,
                     std::size_t most = violations_shown);
 
+/// What to correct, of some violations.
+std::string hint_for(const std::vector<Violation>& violations);
+
 /// Throws Error(Infeasible) with `explain` if `validate` finds anything. `place` names the
 /// schedule.
 void require_valid(const Schedule& schedule,

@@ -178,6 +178,9 @@ std::optional<std::string> Noise::not_measurable() const {
                            counted(sharing_ranks, "rank"),
                            counted(shared_cores, "core"));
     }
+    if (steps == 0 && dropped_steps > 0) {
+        return fmt::format("none of {} was quiet", counted(dropped_steps, "step"));
+    }
     if (steps < fewest_steps) {
         return fmt::format("fewer than {} steps were quiet ({})", fewest_steps, steps);
     }

@@ -89,7 +89,7 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
     const std::set<int> sizes(options.micro_batch_sizes.begin(), options.micro_batch_sizes.end());
     Profile profile;
     profile.source = CostSource::Measured;
-    profile.device = "this-machine";
+    profile.device = this_machine;
     profile.precision = std::string(to_string(options.precision));
     profile.tool_version = PIPETWIN_VERSION;
     profile.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
@@ -248,7 +248,8 @@ class Profiler {
         }
         if (options_.stretch != 1) {
             stretch(profile_, options_.stretch);
-            profile_.device = fmt::format("this-machine, {:.2f} times slower", options_.stretch);
+            profile_.device =
+                fmt::format("{}, {:.2f} times slower", this_machine, options_.stretch);
         }
         return profile_;
     }

@@ -140,8 +140,9 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.add_option(
            "run",
            runs,
-           "scenario, schedule, trace, profile or run folder; several files are overlaid, or "
-           "with --view side-by-side drawn one above the other")
+           "scenario, schedule, trace, profile or run folder; a prediction and a measurement are "
+           "overlaid; several predictions or measurements are opened side by side, as with --view "
+           "side-by-side")
         ->option_text("[RUN or FILE]...");
     app.add_option("--screenshot", screenshot, "write a PNG picture and exit; needs no display")
         ->option_text("FILE");

@@ -11,7 +11,7 @@ namespace pipetwin::gui {
 
 /// The command line of pipetwin-gui.
 struct Options {
-    std::vector<std::filesystem::path> runs;          ///< laid over each other
+    std::vector<std::filesystem::path> runs;          ///< laid over each other, or side by side
     std::optional<std::filesystem::path> screenshot;  ///< write a picture and end
     int width = 1280;
     int height = 800;

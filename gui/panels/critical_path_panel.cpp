@@ -1,6 +1,7 @@
 #include "gui/panels/critical_path_panel.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <QLabel>
@@ -30,6 +31,14 @@ QString heading_of(const RunData& run, Side side) {
     QString name = text_of(side_name(run, side));
     name[0] = name[0].toUpper();
     return name;
+}
+
+/// Digits of `time_within` with which times of `whole` that are `apart` differ.
+int digits_for(Duration whole, Duration apart) {
+    constexpr int least = 4;
+    const double shown = std::max(1.0, static_cast<double>(whole.count())) /
+                         std::max(1.0, static_cast<double>(apart.count()));
+    return std::max(least, 2 + static_cast<int>(std::ceil(std::log10(shown))));
 }
 
 /// A line of the table of shares: a heading, or a part on both sides.
@@ -257,11 +266,12 @@ void CriticalPathPanel::show_actions(Side side) {
         return analysis->critical_path()[as_index(row)];
     };
     const QString name = analysis == nullptr ? QString() : heading_of(*run_, side);
+    const int digits = rows == 0 ? 0 : digits_for(analysis->length(), analysis->length() / rows);
     actions_[place(side)]->show(
         {.headers = {name, tr("Rank"), tr("Begins at"), tr("Time")},
          .rows = rows,
          .text =
-             [piece, analysis](int row, int column) {
+             [piece, analysis, digits](int row, int column) {
                  const PathPiece& at = piece(row);
                  switch (column) {
                      case 0:
@@ -269,7 +279,7 @@ void CriticalPathPanel::show_actions(Side side) {
                      case 1:
                          return QString::number(at.ref.rank);
                      case 2:
-                         return text_of(time_within(at.begin, analysis->length()));
+                         return text_of(time_within(at.begin, analysis->length(), digits));
                      default:
                          return time_text(at.end - at.begin);
                  }

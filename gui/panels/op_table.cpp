@@ -78,9 +78,8 @@ QString text_of(const OpRows& rows, int row, OpColumn column) {
             return critical_text(number, rows);
         case OpColumn::PredictedBegin:
         case OpColumn::MeasuredBegin:
-            return QString::fromStdString(time_within(
-                Duration{static_cast<std::int64_t>(number)},
-                rows.run().twin.length(static_cast<int>(rows.number(row, OpColumn::Step)))));
+            return QString::fromStdString(time_within(Duration{static_cast<std::int64_t>(number)},
+                                                      rows.run().twin.length(rows.ref(row).step)));
         default:
             return QString::fromStdString(short_time(Duration{static_cast<std::int64_t>(number)}));
     }

@@ -376,11 +376,11 @@ void WhyPanel::show_selected(const SpanRef& selected) {
 void WhyPanel::show_step() {
     all_->hide();
     const StepAnalysis& analysis = *loader_.get();
+    const bool lists_waits = analysis.note().empty() && analysis.idle().wait > Duration{};
     say(text_of(idle_sentence(analysis)),
-        text_of(analysis.note()) + (analysis.note().empty()
-                                        ? tr("The list shows the longest waits. Select an action "
-                                             "or idle time to see its causes.")
-                                        : QString()));
+        lists_waits ? tr("The list shows the longest waits. Select an action or idle time to see "
+                         "its causes.")
+                    : text_of(analysis.note()));
     model_->show_longest(loader_.share(), run_->main_step());
     view_->show();
     emit chain_changed({}, {});

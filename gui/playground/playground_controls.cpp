@@ -183,11 +183,13 @@ void PlaygroundControls::take_factors() {
     const bool fits =
         factors && (factors->empty() || factors->size() == static_cast<std::size_t>(wanted));
     if (!fits) {
-        note_->setText(tr("Stage factors: '%1' is not understood. Expected %2 numbers above 0 and "
-                          "up to %3, one for each stage, or nothing.")
-                           .arg(factors_->text())
-                           .arg(wanted)
-                           .arg(largest_factor));
+        note_->setText(
+            tr("Stage factors: '%1' is not understood. Expected %2 numbers above 0 and "
+               "up to %3, one for each stage, or nothing. The picture is that of the factors "
+               "before.")
+                .arg(factors_->text())
+                .arg(wanted)
+                .arg(largest_factor));
         return;
     }
     PlaygroundSettings settings = settings_;

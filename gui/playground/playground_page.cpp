@@ -11,6 +11,7 @@
 #include <QScrollArea>
 #include <QScrollBar>
 #include <QSplitter>
+#include <QStyledItemDelegate>
 #include <QTableView>
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
@@ -75,6 +76,20 @@ class SettingsArea : public QScrollArea {
     }
 };
 
+/// A cell of several lines. A text that fills its column to the last pixel is painted in more lines
+/// than the height of the row is computed for, so that counts with a narrower column.
+class WrappedCells : public QStyledItemDelegate {
+  public:
+    using QStyledItemDelegate::QStyledItemDelegate;
+
+    QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+        constexpr int spare = 8;
+        QStyleOptionViewItem narrower = option;
+        narrower.rect.setWidth(option.rect.width() - spare);
+        return QStyledItemDelegate::sizeHint(narrower, index);
+    }
+};
+
 QFont bold(const QWidget& of) {
     QFont font = of.font();
     font.setBold(true);
@@ -128,6 +143,7 @@ QWidget* PlaygroundPage::build_picture() {
     rank_view_->setShowGrid(false);
     rank_view_->setFrameShape(QFrame::NoFrame);
     rank_view_->setWordWrap(true);
+    rank_view_->setItemDelegate(new WrappedCells(rank_view_));
     rank_view_->setAlternatingRowColors(true);
     rank_view_->setSelectionMode(QAbstractItemView::NoSelection);
     rank_view_->setFocusPolicy(Qt::TabFocus);
@@ -173,7 +189,7 @@ QWidget* PlaygroundPage::build_bubble() {
     grid->addWidget(measured_, 0, 1);
     grid->addWidget(plain_label(box, tr("Bubble, formula")), 1, 0);
     grid->addWidget(formula_, 1, 1);
-    grid->addWidget(where_, 2, 1);
+    grid->addWidget(where_, 2, 1, 1, 2);
     grid->addWidget(show, 0, 2, Qt::AlignRight);
     grid->addWidget(legend_, 1, 2, Qt::AlignRight);
     return box;

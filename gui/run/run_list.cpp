@@ -258,6 +258,9 @@ CompareRunsPanel::CompareRunsPanel(QWidget* parent)
     table_->setWordWrap(false);
     table_->horizontalHeader()->setHighlightSections(false);
     connect(table_, &QTableView::activated, this, [this] { open_current(); });
+    connect(model_, &QAbstractItemModel::rowsInserted, this, [this] { hide_empty_columns(); });
+    connect(model_, &QAbstractItemModel::rowsRemoved, this, [this] { hide_empty_columns(); });
+    connect(model_, &QAbstractItemModel::dataChanged, this, [this] { hide_empty_columns(); });
     auto* const buttons = new QVBoxLayout;
     const auto add = [&](const QString& text, auto act) {
         auto* const button = new QPushButton(text, this);
@@ -271,6 +274,20 @@ CompareRunsPanel::CompareRunsPanel(QWidget* parent)
     auto* const across = new QHBoxLayout(this);
     across->addWidget(table_, 1);
     across->addLayout(buttons);
+}
+
+/// What no run has, or none but the baseline, would take the room of the names.
+void CompareRunsPanel::hide_empty_columns() {
+    for (const int column : {RunListModel::MeasuredStep, RunListModel::Error, RunListModel::Peak}) {
+        bool is_empty = true;
+        for (int row = 0; row < model_->rowCount(); ++row) {
+            is_empty = is_empty && model_->index(row, column).data().toString().isEmpty();
+        }
+        table_->setColumnHidden(column, is_empty);
+    }
+    for (const int column : {RunListModel::ToBaseline, RunListModel::PerSecondToBaseline}) {
+        table_->setColumnHidden(column, model_->rowCount() < 2);
+    }
 }
 
 void CompareRunsPanel::add(const RunData& run) {

@@ -100,6 +100,7 @@ class CompareRunsPanel : public QWidget {
     void open_wanted(const std::vector<std::filesystem::path>& paths);
 
   private:
+    void hide_empty_columns();
     void remove_current();
     void open_current();
 

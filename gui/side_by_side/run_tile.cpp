@@ -47,6 +47,10 @@ bool have_same_costs(const RunData& a, const RunData& b) {
     return cost_source(a) == cost_source(b) && !other_device;
 }
 
+bool has_unit_costs(const RunData& run) {
+    return cost_source(run) == "unit costs";
+}
+
 /// "1.50 times as fast as the first"; where their steps do not do the same work, the rates are
 /// compared.
 QString comparison(const RunTile& tile, const RunTile& first) {
@@ -214,6 +218,7 @@ QWidget* RunTile::build_head() {
     connect(name_, &QPushButton::clicked, this, &RunTile::chosen);
     figures_ = plain_label(head);
     figures_->setWordWrap(true);
+    figures_->setAlignment(Qt::AlignLeft | Qt::AlignTop);
     figures_->setContentsMargins(0, 2, 0, 0);  // on the line of the name
     auto* const remove = new QToolButton(head);
     remove->setText(QStringLiteral("\u00d7"));
@@ -266,11 +271,12 @@ void RunTile::compare_with(const RunTile* first) {
     }
     const Duration other = first == nullptr ? Duration{} : first->step();
     if (other > Duration{} && step() > Duration{} && other != step()) {
-        QString text = comparison(*this, *first);
-        if (!have_same_costs(*run_, *first->run())) {
-            text += tr("; their costs have different sources");
-        }
-        parts += text;
+        const RunData& its = *first->run();
+        parts += has_unit_costs(*run_) != has_unit_costs(its)
+                     ? tr("not compared with the first, as only one of them has unit costs")
+                 : have_same_costs(*run_, its)
+                     ? comparison(*this, *first)
+                     : tr("%1; their costs have different sources").arg(comparison(*this, *first));
     }
     // Lines end between the parts.
     parts.replaceInStrings(QStringLiteral(" "), QString(QChar(QChar::Nbsp)));

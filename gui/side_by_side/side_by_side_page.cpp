@@ -97,8 +97,10 @@ QWidget* SideBySidePage::build_head() {
     return head;
 }
 
-void SideBySidePage::open(std::vector<std::filesystem::path> paths) {
-    std::ranges::move(paths, std::back_inserter(unread_));
+void SideBySidePage::open(std::vector<std::filesystem::path> paths, int replica) {
+    for (std::filesystem::path& path : paths) {
+        unread_.push_back({.path = std::move(path), .replica = replica});
+    }
     if (!reading_.isRunning()) {
         read_next();
     }
@@ -109,10 +111,10 @@ void SideBySidePage::read_next() {
         emit settled();
         return;
     }
-    const std::filesystem::path path = unread_.front();
+    const Unread next = unread_.front();
     unread_.erase(unread_.begin());
-    reading_.setFuture(QtConcurrent::run(workers(), [path]() -> RunPointer {
-        return std::make_shared<const RunData>(load_run(path));
+    reading_.setFuture(QtConcurrent::run(workers(), [next]() -> RunPointer {
+        return std::make_shared<const RunData>(load_run(next.path, next.replica));
     }));
 }
 
@@ -256,13 +258,21 @@ void SideBySidePage::show_part() {
 }
 
 void SideBySidePage::say_how_many() {
+    const bool is_estimated = std::ranges::any_of(tiles_, [](const RunTile* tile) {
+        const RunData& run = *tile->run();
+        return !run.scenario.empty() && run.planned && !run.planned->knows_bytes;
+    });
     how_many_->setText(
         tiles_.empty()
             ? tr("Nothing to compare yet. Add runs, scenarios or schedules; each becomes a row of "
                  "one picture.")
             : tr("%1 on one time axis of %2. Click one to see it with all panels; Ctrl+wheel "
-                 "zooms.")
-                  .arg(text_of(counted(tiles_.size(), "run")), text_of(short_time(longest()))));
+                 "zooms.%3")
+                  .arg(text_of(counted(tiles_.size(), "run")),
+                       text_of(short_time(longest())),
+                       is_estimated ? tr(" 'pipetwin profile SCENARIO' replaces estimated costs by "
+                                         "those of this machine.")
+                                    : QString()));
 }
 
 void SideBySidePage::set_colors(const Palette& palette) {

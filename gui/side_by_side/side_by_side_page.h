@@ -29,8 +29,9 @@ class SideBySidePage : public QWidget {
 
     void set_colors(const Palette& palette);
 
-    /// Reads runs on a worker, one after the other, and adds each; `settled` follows.
-    void open(std::vector<std::filesystem::path> paths);
+    /// Reads runs on a worker, one after the other, and adds each; `replica` as for `load_run`.
+    /// `settled` follows.
+    void open(std::vector<std::filesystem::path> paths, int replica = 0);
     /// Adds a run, or puts it in the place of the one that was read from the same paths.
     void add(std::shared_ptr<const RunData> run);
     void clear();
@@ -76,7 +77,12 @@ class SideBySidePage : public QWidget {
     QVBoxLayout* column_;
     std::vector<RunTile*> tiles_;
     TimeRange part_;
-    std::vector<std::filesystem::path> unread_;
+    /// What is still to be read.
+    struct Unread {
+        std::filesystem::path path;
+        int replica = 0;
+    };
+    std::vector<Unread> unread_;
     QFutureWatcher<RunPointer> reading_;
 };
 

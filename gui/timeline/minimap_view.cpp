@@ -131,11 +131,12 @@ void MinimapView::draw_picture() {
     }
     painter.setPen(palette_.faint_text);
     painter.setFont(font());
+    const std::optional<SideData>& measured = scene().run->measured;
     painter.drawText(QRect(0, 0, rect.left() - 12, height()),
                      Qt::AlignRight | Qt::AlignVCenter,
-                     scene().run->measured && scene().run->measured->left_out() > 0
-                         ? tr("quiet steps")
-                         : tr("whole run"));
+                     !measured || measured->left_out() == 0 ? tr("whole run")
+                     : measured->noise.steps > 0            ? tr("quiet steps")
+                                                            : tr("not quiet"));
 }
 
 void MinimapView::paintEvent(QPaintEvent* /*event*/) {

@@ -296,30 +296,39 @@ void RowPainter::paint_errors(const Band& strip) {
     canvas.finish();
 }
 
-Bytes RowPainter::highest(int rank) const {
-    Bytes most;
-    for (const Side side : {Side::Predicted, Side::Measured}) {
-        const auto& data = scene_.run->side(side);
-        if (data && as_index(rank) < data->memory.size()) {
-            most = std::max(most, data->memory[as_index(rank)].peak());
-        }
-    }
-    return most;
+std::optional<Bytes> RowPainter::limit_of(int rank) const {
+    return scene_.run->plan() != nullptr ? scene_.run->plan()->memory_limit(rank) : std::nullopt;
 }
 
-/// Paints the memory: an area as it was measured, a line as it was predicted, from 0 to the highest
-/// peak, and the limit where it is nearer than twice that.
+/// The upper end of the scale of memory, which all ranks have in common: the highest peak, or a
+/// limit that is less than twice that.
+Bytes RowPainter::memory_top() const {
+    Bytes peak;
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        if (const auto& data = scene_.run->side(side)) {
+            for (const MemoryRow& row : data->memory) {
+                peak = std::max(peak, row.peak());
+            }
+        }
+    }
+    Bytes top = peak;
+    for (int rank = 0; rank < scene_.run->twin.rank_count(); ++rank) {
+        if (const auto limit = limit_of(rank); limit && limit->count < 2 * peak.count) {
+            top = std::max(top, *limit);
+        }
+    }
+    return top;
+}
+
+/// Paints the memory: an area as it was measured, a line as it was predicted, from 0 to the top of
+/// the scale, and the limit where it is on it.
 void RowPainter::paint_memory(const Band& band) {
     const QRect rect = scene_.rect_at(band.y, band.height);
-    Bytes top = highest(band.rank);
+    const Bytes top = memory_top_ ? *memory_top_ : memory_top_.emplace(memory_top());
     if (top.count <= 0) {
         return;
     }
-    const std::optional<Bytes> limit =
-        scene_.run->plan() != nullptr ? scene_.run->plan()->memory_limit(band.rank) : std::nullopt;
-    if (limit && limit->count < 2 * top.count) {
-        top = std::max(top, *limit);
-    }
+    const std::optional<Bytes> limit = limit_of(band.rank);
     constexpr double head_room = 1.08;
     const double pixels_per_byte = rect.height() / (head_room * static_cast<double>(top.count));
     PixelCanvas canvas(painter_, rect, ground_);

@@ -57,7 +57,8 @@ class RowPainter {
     void paint_label(const Action& action, const QRect& seen, int room);
     void paint_ghosts(const Row& row, int step);
     void paint_curve(const Band& band, Side side, double pixels_per_byte, PixelCanvas& canvas);
-    Bytes highest(int rank) const;
+    std::optional<Bytes> limit_of(int rank) const;
+    Bytes memory_top() const;
 
     QPainter& painter_;
     const TimelineScene& scene_;
@@ -65,6 +66,7 @@ class RowPainter {
     std::array<OpStyle, op_count> styles_;  ///< looked up once: their contrasts take long
     std::array<int, op_count> letter_widths_{};
     int digit_width_ = 0;
+    std::optional<Bytes> memory_top_{};  ///< once it is known
     static constexpr int shades = 128;
     std::array<std::vector<QRgb>, op_count> faded_;  ///< by the share of compute
     std::vector<Box> boxes_;  ///< of one row, kept for its memory, as are these

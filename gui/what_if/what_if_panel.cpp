@@ -8,6 +8,7 @@
 
 #include <QComboBox>
 #include <QDoubleSpinBox>
+#include <QFrame>
 #include <QGridLayout>
 #include <QLabel>
 #include <QPushButton>
@@ -119,6 +120,11 @@ WhatIfPanel::WhatIfPanel(Selection*, QWidget* parent)
     column->setContentsMargins(0, 0, 0, 0);
     column->setSpacing(0);
     column->addWidget(area_);
+    auto* const line = new QFrame(this);  // below it nothing is scrolled
+    line->setFrameShape(QFrame::HLine);
+    line->setFrameShadow(QFrame::Plain);
+    line->setForegroundRole(QPalette::Mid);
+    column->addWidget(line);
     for (QWidget* const widget : std::initializer_list<QWidget*>{sentence_, results_}) {
         widget->setContentsMargins(
             what_if_margin, what_if_margin / 2, what_if_margin, what_if_margin / 2);
@@ -509,7 +515,10 @@ void WhatIfPanel::show_scale() {
 void WhatIfPanel::show_settings() {
     const WhatIfRanges ranges = source()->ranges(settings_);
     show_turn(stages_, ranges.least_stages, ranges.most_stages, settings_.stages);
-    show_turn(micro_batches_, 1, ranges.most_micro_batches, settings_.micro_batches);
+    show_turn(micro_batches_,
+              ranges.least_micro_batches,
+              ranges.most_micro_batches,
+              settings_.micro_batches);
     show_choices(ranges);
     show_log_turn(bandwidth_, bandwidths, settings_.gigabytes_per_second);
     show_log_turn(latency_, latencies, settings_.latency_us);

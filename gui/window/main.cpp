@@ -56,16 +56,18 @@ bool is_complete(const RunData& run) {
 /// Reads the runs of the command line at once and shows them; false where something is wrong with
 /// one.
 bool show_runs(MainWindow& window, const Options& options) {
-    if (options.view == side_by_side) {
+    const bool is_beside = options.view == side_by_side;
+    RunData run =
+        is_beside || options.runs.empty() ? RunData{} : load_runs(options.runs, options.replica);
+    if (is_beside || run.hide_each_other) {
         bool complete = true;
         for (const std::filesystem::path& path : options.runs) {
-            auto run = std::make_shared<const RunData>(load_run(path, options.replica));
-            complete = is_complete(*run) && complete;
-            window.compare(std::move(run));
+            auto one = std::make_shared<const RunData>(load_run(path, options.replica));
+            complete = is_complete(*one) && complete;
+            window.compare(std::move(one));
         }
         return complete;
     }
-    RunData run = options.runs.empty() ? RunData{} : load_runs(options.runs, options.replica);
     const bool complete = is_complete(run);
     window.show_run(std::move(run));
     return complete;
@@ -114,7 +116,7 @@ int run_program(int argc, char** argv, const Options& options) {
     window.timeline().set_animated(true);
     window.show_view(QString::fromStdString(options.view));
     if (options.view == side_by_side) {
-        window.compare(options.runs);
+        window.compare(options.runs, options.replica);
     } else if (!options.runs.empty()) {
         window.open_all(options.runs, options.replica);
     }

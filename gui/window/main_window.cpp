@@ -156,13 +156,7 @@ void MainWindow::connect_run() {
     connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);
     connect(training_, &RunPanel::watching_changed, this, &MainWindow::show_watching);
     connect(&reading_, &QFutureWatcher<RunData>::finished, this, [this] {
-        RunData read = reading_.future().takeResult();
-        if (view_stays_ && !read.empty()) {
-            exchange_run(std::move(read));
-        } else {
-            show_run(std::move(read));
-        }
-        emit opened();
+        show_read(reading_.future().takeResult());
     });
 }
 

@@ -57,8 +57,8 @@ class MainWindow : public QMainWindow {
     /// of it. The last call wins.
     void open(const std::filesystem::path& path);
 
-    /// Reads several runs on a worker and shows them laid over each other; `replica` as for
-    /// `load_runs`. `opened` follows.
+    /// Reads several runs on a worker and shows them laid over each other, or side by side where
+    /// they would hide each other; `replica` as for `load_runs`. `opened` follows.
     void open_all(std::vector<std::filesystem::path> paths, int replica = 0);
 
     /// Reads the shown run again, for the rows of another replica; what is seen and selected stays.
@@ -82,8 +82,8 @@ class MainWindow : public QMainWindow {
     QString page() const;
 
     /// Reads runs on a worker and shows them below each other on one time axis, beside those that
-    /// are there already.
-    void compare(std::vector<std::filesystem::path> paths);
+    /// are there already; `replica` as for `load_run`.
+    void compare(std::vector<std::filesystem::path> paths, int replica = 0);
     /// Shows a run that was read beside the others.
     void compare(std::shared_ptr<const RunData> run);
 
@@ -184,6 +184,7 @@ class MainWindow : public QMainWindow {
     void choose_folder();
     void choose_overlay();
     void choose_export();
+    void show_read(RunData read);
     void remember(const std::filesystem::path& path);
 
     void show_banner(const QString& text);

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <utility>
 
 #include <QDragEnterEvent>
@@ -11,7 +10,6 @@
 #include <QUrl>
 #include <QtConcurrentRun>
 
-#include "core/artifacts/file_kinds.h"
 #include "gui/base/workers.h"
 #include "gui/run/run_list.h"
 #include "gui/start/open_dialog.h"
@@ -47,17 +45,6 @@ std::vector<fs::path> dropped_paths(const QMimeData& data) {
     return paths;
 }
 
-/// Whether several of the files each have a step of their own, so that one laid over another would
-/// hide it: scenarios, schedules, profiles and run folders, but no traces.
-bool are_runs_of_their_own(const std::vector<fs::path>& paths) {
-    const auto has_own_step = [](const fs::path& path) {
-        const FileKind kind = kind_of_file(path);
-        return kind == FileKind::Scenario || kind == FileKind::Schedule ||
-               kind == FileKind::Profile || kind == FileKind::RunFolder;
-    };
-    return std::ranges::count_if(paths, has_own_step) > 1;
-}
-
 QString file_kinds() {
     return MainWindow::tr("Traces and schedules (*.json *.json.gz *.csv);;All files (*)");
 }
@@ -76,6 +63,20 @@ void MainWindow::open_all(std::vector<fs::path> paths, int replica) {
         workers(), [paths = paths_, replica] { return load_runs(paths, replica); }));
 }
 
+/// Shows what `open_all` read.
+void MainWindow::show_read(RunData read) {
+    if (read.hide_each_other) {
+        paths_ = run_->path.empty() ? std::vector<fs::path>() : paths_of(*run_);
+        show_step();
+        compare(paths_of(read), read.replica);
+    } else if (view_stays_ && !read.empty()) {
+        exchange_run(std::move(read));
+    } else {
+        show_run(std::move(read));
+    }
+    emit opened();
+}
+
 void MainWindow::show_replica(int replica) {
     if (!paths_.empty()) {
         open_all(paths_, replica);
@@ -91,12 +92,7 @@ void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
 
 void MainWindow::dropEvent(QDropEvent* event) {
     event->acceptProposedAction();
-    std::vector<fs::path> paths = dropped_paths(*event->mimeData());
-    if (are_runs_of_their_own(paths)) {
-        compare(std::move(paths));
-    } else {
-        open_all(std::move(paths));
-    }
+    open_all(dropped_paths(*event->mimeData()));
 }
 
 /// One file is opened; of several each becomes a picture beside the others.

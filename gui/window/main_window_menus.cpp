@@ -440,7 +440,7 @@ void MainWindow::build_help_menu() {
     add_action(menu, "keys", tr("&Keys"), {Qt::Key_F1, Qt::Key_Question}, [this] { show_keys(); });
     add_action(menu, "words", tr("&Glossary"), {Qt::SHIFT | Qt::Key_F1}, [this] { show_words(); });
     build_examples_menu(menu);
-    add_action(menu, "about", tr("&About pipetwin"), {}, [this] { show_about(); });
+    add_action(menu, "about", tr("&About, documentation"), {}, [this] { show_about(); });
 }
 
 void MainWindow::fill_recent_menu() {

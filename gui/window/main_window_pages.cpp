@@ -120,12 +120,12 @@ void MainWindow::show_page(const QString& name) {
     statusBar()->setVisible(page() == start_page || page() == run_page);
 }
 
-void MainWindow::compare(std::vector<std::filesystem::path> paths) {
+void MainWindow::compare(std::vector<std::filesystem::path> paths, int replica) {
     show_page(side_by_side_page);
     for (const std::filesystem::path& path : paths) {
         remember(path);
     }
-    side_by_side().open(std::move(paths));
+    side_by_side().open(std::move(paths), replica);
 }
 
 void MainWindow::compare(std::shared_ptr<const RunData> run) {

@@ -15,8 +15,8 @@ std::optional<ErrorRange> step_range(const Plan& plan,
     if (source != CostSource::Estimated && source != CostSource::Datasheet) {
         return std::nullopt;
     }
-    if (has_routed_experts(profile) && profile.run_calibrations.empty()) {
-        return std::nullopt;
+    if (has_routed_experts(profile)) {
+        return profile.run_calibrations.empty() ? std::nullopt : std::optional(corrected_error());
     }
     return estimate_error({.shards_weights = scenario.pipeline.shard == Shard::Weights,
                            .tensor_parallel = scenario.pipeline.tensor_parallel,

@@ -211,7 +211,7 @@ void CandidateBounds::learn(const Shape& shape, const CostWays& ways) {
     try {
         sums = make_sums(shape, ways);
     } catch (const Error& error) {
-        unknown_[key] = error.text();
+        unknown_.emplace(key, error);
     }
 }
 
@@ -227,7 +227,7 @@ void CandidateBounds::learn(const Shape& shape) {
     }
 }
 
-const std::string* CandidateBounds::unknown(const Shape& shape) const {
+const Error* CandidateBounds::unknown(const Shape& shape) const {
     const auto found = unknown_.find(key_of(shape, choices_.fastest_layers(shape)));
     return found == unknown_.end() ? nullptr : &found->second;
 }

@@ -4,10 +4,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
@@ -32,7 +32,7 @@ class CandidateBounds {
     void learn(const Shape& shape);
 
     /// Why its costs are not known; none where they are. Nothing below may be asked then.
-    const std::string* unknown(const Shape& shape) const;
+    const Error* unknown(const Shape& shape) const;
 
     /// What no candidate of the shape goes below. Cheap: nothing is searched.
     Duration least(const Shape& shape) const;
@@ -87,8 +87,8 @@ class CandidateBounds {
     const Profile& profile_;
     Choices choices_;
     bool has_backward_;
-    std::map<SumsKey, Sums> sums_{};            ///< null: costs are not known there
-    std::map<SumsKey, std::string> unknown_{};  ///< why
+    std::map<SumsKey, Sums> sums_{};      ///< null: costs are not known there
+    std::map<SumsKey, Error> unknown_{};  ///< why
 };
 
 /// What steps of a shape's candidates do not go below, and which partitions promise most.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/recompute.h"
@@ -29,7 +30,9 @@ SettledScenario with_plan(const Scenario& scenario, const FoundPlan& plan);
 
 /// Why some candidates are no plans.
 struct Infeasible {
+    ErrorKind kind = ErrorKind::Infeasible;
     std::string why;
+    std::string hint;  ///< for the example
     std::int64_t count = 0;
     Candidate example;
 };

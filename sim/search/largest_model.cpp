@@ -255,7 +255,7 @@ class LargestSearch {
     int others_ = 0;  ///< layers that are not repeated
     int most_copies_ = 0;
     std::map<int, std::shared_ptr<const Sized>> sizes_;
-    std::string unknown_;  ///< why the costs of some candidates are not known
+    std::optional<Error> unknown_;  ///< why the costs of some candidates are not known
 };
 
 std::shared_ptr<const Sized> LargestSearch::sized(int copies) {
@@ -340,7 +340,7 @@ std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
             try {
                 known = room_for_copies(settled);
             } catch (const Error& error) {
-                unknown_ = error.text();  // no costs at its micro-batch size
+                unknown_ = error;  // no costs at its micro-batch size
                 continue;
             }
             if (!known) {
@@ -434,7 +434,10 @@ std::optional<ClosestPlan> LargestSearch::closest() {
 
 LargestModel LargestSearch::run(const LargestProgress& progress) {
     const std::vector<SizedCandidate> all = contenders(copies_for_any_shape());
-    LargestModel largest{.why_no_plan = all.empty() ? unknown_ : "", .candidates = std::ssize(all)};
+    if (all.empty() && unknown_) {
+        throw Error(*unknown_);
+    }
+    LargestModel largest{.candidates = std::ssize(all)};
     const SizedCandidate* winner = nullptr;
     for (std::size_t first = 0; first < all.size() && all[first].most > largest.copies;) {
         std::vector<const SizedCandidate*> wave;

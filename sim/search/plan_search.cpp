@@ -271,7 +271,7 @@ Step Search::look_into(const Open& shape) const {
     const Shape& of = shape.candidate.shape;
     const std::vector<ScheduleChoice> choices = bounds_.choices().of(of);
     step.outcome.candidates = std::ssize(choices);
-    if (const std::string* const unknown = bounds_.unknown(of)) {
+    if (const Error* const unknown = bounds_.unknown(of)) {
         for (const ScheduleChoice& choice : choices) {
             step.outcome.refuse(*unknown, {.shape = of, .choice = choice});
         }
@@ -288,7 +288,7 @@ Step Search::look_into(const Open& shape) const {
             try {
                 known = bounds_of_ways.emplace(ways, bounds_.of(of, choice)).first;
             } catch (const Error& error) {
-                step.outcome.refuse(error.text(), {.shape = of, .choice = choice});
+                step.outcome.refuse(error, {.shape = of, .choice = choice});
                 continue;
             }
         }
@@ -311,7 +311,7 @@ void Search::look_into(const Open& shape,
     const std::optional<Duration> bound =
         any && least < ceiling ? bounds.least_of_first(choice, least) : any;
     if (!bound) {
-        step.outcome.refuse(out_of_memory, candidate);
+        step.outcome.refuse(out_of_memory(), candidate);
         step.too_large.emplace_back(bounds.even_share_of_memory(choice), candidate);
     }
     if (any && !bound && bounds.has_more_partitions()) {
@@ -334,7 +334,7 @@ Step Search::simulate(const Open& open) const {
         step.outcome =
             try_candidate(space_, candidate, bounds.partitions(candidate.choice, open.bound));
     } catch (const Error& error) {  // fewer layers than pieces
-        step.outcome.refuse(error.text(), candidate);
+        step.outcome.refuse(error, candidate);
         return step;
     }
     if (!step.outcome.breaks_a_rule && step.outcome.found.empty()) {
@@ -395,7 +395,7 @@ bool Search::is_quick_to_count(const Candidate& candidate) const {
 /// A candidate of which no partition had been found that fits has one.
 void Search::take_back_refusal(const Candidate& candidate) {
     std::erase_if(too_large_, [&](const auto& entry) { return entry.second == candidate; });
-    const auto refused = all_.infeasible.find(std::string(out_of_memory));
+    const auto refused = all_.infeasible.find(std::string(out_of_memory_text));
     if (refused == all_.infeasible.end()) {
         return;
     }

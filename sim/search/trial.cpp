@@ -114,12 +114,18 @@ SettledScenario with_plan(const Scenario& scenario, const FoundPlan& plan) {
     return settled;
 }
 
-void Outcome::refuse(std::string_view why, const Candidate& candidate) {
-    std::string rule(why);
+Error out_of_memory() {
+    return {ErrorKind::Infeasible, "", std::string(out_of_memory_text)};
+}
+
+void Outcome::refuse(const Error& why, const Candidate& candidate) {
+    std::string rule(why.text());
     std::erase_if(rule, [](char c) { return c >= '0' && c <= '9'; });
     Infeasible& entry = infeasible[rule];
     if (entry.count++ == 0) {
-        entry.why = why;
+        entry.kind = why.kind();
+        entry.why = why.text();
+        entry.hint = why.hint();
         entry.example = candidate;
     }
 }
@@ -200,12 +206,12 @@ Outcome try_candidate(const SearchSpace& space,
         }
     } catch (const Error& error) {
         Outcome refused;
-        refused.refuse(error.text(), candidate);
+        refused.refuse(error, candidate);
         refused.breaks_a_rule = true;
         return refused;
     }
     if (own.found.empty()) {
-        own.refuse(out_of_memory, candidate);
+        own.refuse(out_of_memory(), candidate);
         return own;
     }
     ++own.searched;

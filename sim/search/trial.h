@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
@@ -40,7 +41,7 @@ struct Outcome {
     std::int64_t actions = 0;    ///< that were planned
     bool breaks_a_rule = false;  ///< one candidate's: it is no plan, whatever the partition
 
-    void refuse(std::string_view why, const Candidate& candidate);
+    void refuse(const Error& why, const Candidate& candidate);
     void missed(ClosestPlan plan);
     void add(Outcome other);
 };
@@ -68,6 +69,7 @@ Outcome try_candidate(const SearchSpace& space,
                       const std::vector<std::vector<int>>& partitions);
 
 /// Why a candidate of which no partition fits is refused.
-constexpr std::string_view out_of_memory = "more memory than the ranks have";
+constexpr std::string_view out_of_memory_text = "more memory than the ranks have";
+Error out_of_memory();
 
 }  // namespace pipetwin::sim

@@ -288,12 +288,16 @@ class SharingSampler {
     Conditions drawn_;
 };
 
-void require_between(double value, double least, double most, std::string_view name) {
+void require_between(double value,
+                     double least,
+                     double most,
+                     std::string_view name,
+                     std::string hint = "0.05 means that a duration varies by about 5 %") {
     if (!(value >= least && value <= most)) {
         throw Error(ErrorKind::BadInput,
                     "",
                     fmt::format("{} = {}: expected {} to {}", name, value, least, most),
-                    "0.05 means that a duration varies by about 5 %");
+                    std::move(hint));
     }
 }
 
@@ -304,8 +308,16 @@ void check_jitter(const Jitter& jitter) {
     require_between(jitter.compute, 0, most_deviation, "jitter of actions");
     require_between(jitter.transfer, 0, most_deviation, "jitter of transfers");
     require_between(jitter.device, 0, most_deviation, "jitter of devices");
-    require_between(jitter.spike_probability, 0, 1, "probability of a spike");
-    require_between(jitter.spike_factor, 1, 1000, "factor of a spike");
+    require_between(jitter.spike_probability,
+                    0,
+                    1,
+                    "probability of a spike",
+                    "0.001 means that one action in a thousand is a spike");
+    require_between(jitter.spike_factor,
+                    1,
+                    1000,
+                    "factor of a spike",
+                    "4 means that a spike lasts four times as long");
 }
 
 Duration StepSamples::mean() const {

@@ -220,6 +220,16 @@ void find_costs(const ModelQuestion& question,
         }
         return;
     }
+    if (device == this_machine) {
+        throw Error(ErrorKind::BadInput,
+                    "--cluster",
+                    fmt::format("costs cannot be estimated for '{}', as its cluster.device names "
+                                "none whose rates are known",
+                                question.cluster),
+                    question.cluster.ends_with(".toml")
+                        ? "set it there, as in device = \"h100-sxm\"; 'pipetwin devices' lists all"
+                        : cluster_hint());
+    }
     const ImportOptions options = estimate_of(question, device, sequence);
     const Imported imported = import_hf(options);
     asked.notes.insert(asked.notes.end(), imported.notes.begin(), imported.notes.end());

@@ -109,7 +109,7 @@ std::string precision_of(const DecoderModel& model,
             throw Error(ErrorKind::Usage,
                         "--precision",
                         fmt::format("'{}', expected {}", *chosen, fmt::join(known, ", ")),
-                        suggestion(*chosen, known));
+                        suggestion_of_listed(*chosen, known));
         }
         return *chosen;
     }

@@ -156,7 +156,8 @@ class Formula {
                 return m_ % k_ == 0 ? split() : none("it holds where M is a multiple of K");
             case ScheduleKind::ZbH2:
                 return none(
-                    "of a whole step. Between its first and its last action a rank never waits "
+                    "none is known for a whole step. Between its first and its last action a rank "
+                    "never waits "
                     "where F = I = W and M >= 2 K - 1");
             case ScheduleKind::ZbV:
                 return zb_v();
@@ -168,6 +169,9 @@ class Formula {
                 return hanayo();
             case ScheduleKind::ZbAuto:
                 return none("the order is searched for");
+            case ScheduleKind::PipeDream:
+            case ScheduleKind::PipeDream2Bw:
+                return none("the pipeline does not drain between steps");
             default:
                 return none("none is known for this schedule");
         }

@@ -340,15 +340,31 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
     return lines;
 }
 
+namespace {
+
+/// ", replica 1 (of 0 to 3)" of a run that has the rows of each; ", 4 replicas" of a plan.
+std::string replica_words(const RunData& run) {
+    if (run.replicas > 1) {
+        return fmt::format(", replica {} (of 0 {} {})",
+                           run.replica,
+                           run.replicas == 2 ? "and" : "to",
+                           run.replicas - 1);
+    }
+    const int replicas = run.plan() == nullptr ? 1 : (*run.plan())->replicas;
+    return replicas > 1 ? fmt::format(", {} replicas", replicas) : "";
+}
+
+}  // namespace
+
 std::string plan_line(const RunData& run) {
-    const std::string replica =
-        run.replicas > 1 ? fmt::format(", replica {} of {}", run.replica, run.replicas) : "";
+    const int devices = run.plan() == nullptr ? 1 : (*run.plan())->tensor_parallel;
     return fmt::format("{}{}, {}, {}{}",
                        run.is_what_if ? "What if: " : "",
                        run.schedule_name.empty() ? "unnamed schedule" : run.schedule_name,
-                       counted(run.twin.rank_count(), "rank"),
+                       counted(run.twin.rank_count(), "rank") +
+                           (devices > 1 ? fmt::format(" of {} devices", devices) : ""),
                        counted(run.micro_batches, "micro-batch"),
-                       replica);
+                       replica_words(run));
 }
 
 std::string percent_text(double percent) {

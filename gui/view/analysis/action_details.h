@@ -62,7 +62,7 @@ std::string steps_words(const RunData& run);
 /// neither side knows.
 std::vector<DetailLine> breakdown_lines(const RunData& run);
 
-/// "gpipe, 4 ranks, 8 micro-batches".
+/// "gpipe, 4 ranks of 8 devices, 8 micro-batches, 2 replicas".
 std::string plan_line(const RunData& run);
 
 /// "+2.8 %"; "" if it is not finite.

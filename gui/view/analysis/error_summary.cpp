@@ -53,6 +53,26 @@ struct Seen {
     Duration worst_off{-1};
 };
 
+/// The fewest actions whose errors add up to half of the error of all. 0 where the error of the
+/// median action, taken for all of them, adds up to that much.
+std::int64_t outliers_of(const Seen& seen, const Pair& medians) {
+    const Duration total = seen.total.predicted - seen.total.measured;
+    const int sign = total < Duration{} ? -1 : 1;
+    const auto count = static_cast<std::int64_t>(seen.measured.size());
+    if (2 * count * sign * (medians.predicted - medians.measured) >= sign * total) {
+        return 0;
+    }
+    std::vector<Duration> errors;
+    for (std::size_t i = 0; i < seen.measured.size(); ++i) {
+        errors.push_back(sign * (seen.predicted[i] - seen.measured[i]));
+    }
+    std::ranges::sort(errors, std::ranges::greater{});
+    std::int64_t outliers = 0;
+    for (Duration sum{}; 2 * sum < sign * total; sum += errors[as_index(outliers++)]) {
+    }
+    return outliers;
+}
+
 class Collector {
   public:
     explicit Collector(const RunData& run) : run_(run) {}
@@ -168,6 +188,7 @@ class Collector {
                         .measured = medians.measured,
                         .per_step = (seen.total.predicted - seen.total.measured) / result_.steps,
                         .error_percent = medians.error_percent(),
+                        .outliers = outliers_of(seen, medians),
                         .worst = seen.worst,
                         .histogram = {.bin_percent = bin_percent_, .counts = {}}};
         error.histogram.counts.assign(2 * bins_per_side, 0);
@@ -204,13 +225,25 @@ std::string sentence_of(const ErrorSummary& summary) {
     if (cost.per_step == Duration{}) {
         return "Every cost is as predicted." + notes;
     }
+    const bool too_long = cost.per_step > Duration{};
+    const std::string outliers =
+        cost.outliers == 0
+            ? ""
+            : fmt::format(
+                  " Half of this comes from {} of its {} actions, which took {} than "
+                  "predicted.",
+                  cost.outliers,
+                  cost.count,
+                  too_long ? "less time" : "longer");
     return fmt::format(
-        "The {} of stage {} causes the largest error: over a whole step, its prediction is {} {}. "
+        "The {} of stage {} causes the largest error: over a whole step, its prediction is {} "
+        "{}.{} "
         "The median {} of stage {}: predicted {}, {} {}, error {}.{}",
         op_words(cost.op),
         cost.stage,
         short_time(magnitude(cost.per_step)),
-        cost.per_step > Duration{} ? "too long" : "too short",
+        too_long ? "too long" : "too short",
+        outliers,
         op_words(cost.op),
         cost.stage,
         short_time(cost.predicted),

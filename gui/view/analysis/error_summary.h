@@ -27,9 +27,12 @@ struct CostError {
     Duration measured{};       ///< median
     Duration per_step{};       ///< predicted - measured of all its actions, mean over the steps
     double error_percent = 0;  ///< of the medians
-    double p95_percent = 0;    ///< 95 % of the errors are no further from 0
-    double mape = 0;           ///< mean of the errors without their signs
-    SpanRef worst;             ///< the action that was furthest off, in time
+    /// The fewest actions that cause half of `per_step`, where most of it comes from actions other
+    /// than the median one; else 0.
+    std::int64_t outliers = 0;
+    double p95_percent = 0;  ///< 95 % of the errors are no further from 0
+    double mape = 0;         ///< mean of the errors without their signs
+    SpanRef worst;           ///< the action that was furthest off, in time
     ErrorHistogram histogram;
 };
 

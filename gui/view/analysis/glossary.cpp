@@ -94,9 +94,12 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{"p90 / p10",
                       "90 % of the steps take at most p90, and 10 % take at most p10. The quotient "
                       "is 1 if all steps take the same time"},
-        GlossaryEntry{"quiet step",
-                      "a step that nothing disturbed: its threads had their cores, and it took at "
-                      "most 5 % longer than the fastest steps. Only quiet steps are compared"},
+        GlossaryEntry{
+            "quiet step",
+            "a step that nothing disturbed: its threads had their cores, and it took at "
+            "most 5 % longer than the fastest steps. Only quiet steps are compared. If there "
+            "are none, one other step is shown, and its errors say nothing about the "
+            "prediction"},
         GlossaryEntry{"MAPE",
                       "mean absolute percentage error: the mean of the errors without their signs, "
                       "in percent of the measured time"},

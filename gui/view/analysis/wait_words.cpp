@@ -283,6 +283,34 @@ std::string_view all_words(WaitPart part) {
     PIPETWIN_EXPECT(false, "part of a wait out of range");
 }
 
+/// ". Causes: compute 61 %, link 39 %.": shares of the wait that the simulation explains.
+std::string cause_words(const WaitSplit& idle) {
+    std::vector<Duration> times;
+    for (int number = 0; number < wait_part_count; ++number) {
+        times.push_back(std::max(Duration{}, idle[static_cast<WaitPart>(number)]));
+    }
+    const Duration surplus = std::max(Duration{}, -idle[WaitPart::Unexplained]);
+    const int more = percents({surplus}, idle.wait).front();
+    const std::string simulation_waits_longer =
+        more == 0 ? ""
+                  : fmt::format(
+                        " (The simulation that finds the causes has {} % more waiting than the "
+                        "measured step.)",
+                        more);
+    const std::vector<int> shares = percents(times, idle.wait + surplus);
+    std::vector<std::string> parts;
+    for (std::size_t number = 0; number < shares.size(); ++number) {
+        const auto part = static_cast<WaitPart>(number);
+        if (shares[number] == 100) {
+            return fmt::format(", all of it {}.{}", all_words(part), simulation_waits_longer);
+        }
+        if (shares[number] != 0) {
+            parts.push_back(fmt::format("{} {} %", words(part), shares[number]));
+        }
+    }
+    return fmt::format(". Causes: {}.{}", fmt::join(parts, ", "), simulation_waits_longer);
+}
+
 }  // namespace
 
 std::string idle_sentence(const StepAnalysis& analysis) {
@@ -291,42 +319,19 @@ std::string idle_sentence(const StepAnalysis& analysis) {
     const bool several = analysis.side() == Side::Measured && analysis.run().measured &&
                          analysis.run().measured->steps > 1;
     const std::string side = side_name(analysis.run(), analysis.side());
-    std::string text = fmt::format(
-        "In {} a rank waited on average {} of {}",
+    const std::string step =
         several ? fmt::format("{} step {}", side, analysis.run().step_number(analysis.step()))
-                : fmt::format("this {} step", side),
-        short_time(idle.wait / std::max(1, ranks)),
-        short_time(analysis.length()));
-    const std::string idlest = most_waited_for_words(analysis) + idlest_words(analysis, ranks);
-    if (!analysis.has_causes()) {
-        return text + "." + idlest;
+                : fmt::format("this {} step", side);
+    if (idle.wait <= Duration{}) {
+        return fmt::format("In {} of {} no rank waited.", step, short_time(analysis.length()));
     }
-    std::vector<Duration> times;
-    for (int number = 0; number < wait_part_count; ++number) {
-        times.push_back(idle[static_cast<WaitPart>(number)]);
-    }
-    const std::vector<int> shares = percents(times, idle.wait);
-    std::vector<std::string> parts;
-    std::string longer;
-    for (std::size_t number = 0; number < shares.size(); ++number) {
-        if (static_cast<WaitPart>(number) == WaitPart::Unexplained && shares[number] < 0) {
-            longer = fmt::format(
-                " Simulated with its measured durations, the step waits {} % longer than measured; "
-                "these shares include that.",
-                -shares[number]);
-            continue;
-        }
-        if (shares[number] == 100) {
-            return fmt::format(
-                "{}, all of it {}.{}", text, all_words(static_cast<WaitPart>(number)), idlest);
-        }
-        if (shares[number] != 0) {
-            parts.push_back(
-                fmt::format("{} {} %", words(static_cast<WaitPart>(number)), shares[number]));
-        }
-    }
-    return text + (parts.empty() ? "." : fmt::format(". Causes: {}.", fmt::join(parts, ", "))) +
-           longer + idlest;
+    return fmt::format("In {} a rank waited on average {} of {}{}{}{}",
+                       step,
+                       short_time(idle.wait / std::max(1, ranks)),
+                       short_time(analysis.length()),
+                       analysis.has_causes() ? cause_words(idle) : ".",
+                       most_waited_for_words(analysis),
+                       idlest_words(analysis, ranks));
 }
 
 }  // namespace pipetwin::gui

@@ -89,15 +89,23 @@ ClosedForm form_of(const PlaygroundSettings& settings) {
         return form;
     }
     const PlainCosts costs = costs_of(settings);
-    return closed_form(costs.schedule,
-                       {.ranks = settings.stages,
-                        .micro_batches = settings.micro_batches,
-                        .chunks = settings.chunks,
-                        .forward = costs.forward.front(),
-                        .backward_input = costs.backward_input.front(),
-                        .backward_weight = costs.backward_weight.front(),
-                        .latency = costs.link.latency,
-                        .transfer = Duration{costs.boundary.count}});
+    ClosedForm form = closed_form(costs.schedule,
+                                  {.ranks = settings.stages,
+                                   .micro_batches = settings.micro_batches,
+                                   .chunks = settings.chunks,
+                                   .forward = costs.forward.front(),
+                                   .backward_input = costs.backward_input.front(),
+                                   .backward_weight = costs.backward_weight.front(),
+                                   .latency = costs.link.latency,
+                                   .transfer = Duration{costs.boundary.count}});
+    if (settings.chunks > 1 && !form.where.empty()) {
+        form.where +=
+            fmt::format(", and F = {}, I = {}, W = {} and B = I + W are those of one chunk",
+                        short_time(costs.forward.front()),
+                        short_time(costs.backward_input.front()),
+                        short_time(costs.backward_weight.front()));
+    }
+    return form;
 }
 
 /// A cause of idle time, and its share of the step.
@@ -255,6 +263,12 @@ PlaygroundStep play(const PlaygroundSettings& settings) {
         step.form = form_of(settings);
         add_ranks(step, plan, timeline);
         step.headline = headline_of(settings, plan, timeline, step);
+        if (plan->stale_gradients) {
+            step.headline += fmt::format(
+                " But {} fills and drains the pipeline once in a whole training, not in each step: "
+                "it updates weights while micro-batches are under way, so its gradients are stale.",
+                settings.schedule);
+        }
     } catch (const std::exception& error) {
         step.run = nullptr;
         step.problem = sentence_of(error);

@@ -47,14 +47,9 @@ struct Sides {
     fs::path scenario;                     ///< the file of `simulated`, where it is a scenario
 };
 
-/// A later file takes the place of an earlier one.
 void put(Sides& sides, Trace trace) {
     const bool predicted = trace.timelines.steps.front().origin == Origin::Predicted;
     (predicted ? sides.predicted : sides.measured) = std::move(trace);
-    if (predicted) {
-        sides.plan.reset();
-        sides.simulated.reset();
-    }
 }
 
 /// The plan of a schedule file at unit costs: a forward takes 1 ms, a backward 2 ms. None where the
@@ -153,12 +148,13 @@ void refuse_other_kinds(const fs::path& file, FileKind kind) {
                         "'pipetwin import' converts files of other programs");
         case FileKind::Picture:
         case FileKind::PlanTable:
+        case FileKind::Result:
             throw Error(ErrorKind::BadInput,
                         file.string(),
                         fmt::format("this is {}, expected a scenario, a schedule, a trace, a "
                                     "profile or a run folder",
                                     pipetwin::words(kind)),
-                        "open the scenarios or schedules that it was made from");
+                        "open the scenario, schedule or run folder that it is about");
         default:
             return;
     }
@@ -326,14 +322,13 @@ void read_folder(const fs::path& folder, Sides& sides, std::vector<std::string>&
     if (is_run) {
         return;
     }
-    const std::size_t before = sides.ranks.size();
     for (const fs::path& file : json_files(folder)) {
         std::vector<std::string> not_shown;  // what is no trace belongs to something else
         Sides there;
         read_or_note(file, there, not_shown);
         std::ranges::move(there.ranks, std::back_inserter(sides.ranks));
     }
-    if (sides.ranks.size() == before) {
+    if (sides.ranks.empty()) {
         problems.push_back(
             fmt::format("{}: neither {} nor {} is there, expected a folder written by "
                         "`pipetwin run` or `pipetwin train`",
@@ -341,6 +336,33 @@ void read_folder(const fs::path& folder, Sides& sides, std::vector<std::string>&
                         predicted_file,
                         measured_file));
     }
+}
+
+/// Whether two files each have a predicted or each a measured side, so that one would hide the
+/// other. Files of PyTorch's profiler have one together if they are of different ranks.
+bool hide_each_other(const Sides& a, const Sides& b) {
+    const bool same_rank = std::ranges::any_of(a.ranks, [&b](const TorchTrace& trace) {
+        return trace.rank &&
+               std::ranges::find(b.ranks, trace.rank, &TorchTrace::rank) != b.ranks.end();
+    });
+    const auto is_measured = [](const Sides& sides) {
+        return sides.measured || !sides.ranks.empty();
+    };
+    const bool two_measured = (a.measured && is_measured(b)) || (is_measured(a) && b.measured);
+    return (a.predicted && b.predicted) || two_measured || same_rank;
+}
+
+void lay_over(Sides& sides, Sides there) {
+    if (there.predicted) {
+        sides.predicted = std::move(there.predicted);
+        sides.plan = std::move(there.plan);
+        sides.simulated = std::move(there.simulated);
+        sides.scenario = std::move(there.scenario);
+    }
+    if (there.measured) {
+        sides.measured = std::move(there.measured);
+    }
+    std::ranges::move(there.ranks, std::back_inserter(sides.ranks));
 }
 
 /// The files of PyTorch's profiler become the measured side, in the rows of the prediction where
@@ -447,13 +469,21 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     for (const fs::path& named : paths) {
         // A plan has no rows: these stand beside it.
         const fs::path path = kind_of_file(named) == FileKind::Plan ? named.parent_path() : named;
+        Sides there;
         std::error_code ignored;
         if (fs::is_directory(path, ignored)) {
-            read_folder(path, sides, run.problems);
+            read_folder(path, there, run.problems);
             planned_in = planned_in.empty() ? path : planned_in;
         } else {
-            read_or_note(path, sides, run.problems);
+            read_or_note(path, there, run.problems);
         }
+        if (hide_each_other(sides, there)) {
+            run.problems.clear();
+            run.hide_each_other = true;
+            run.replica = replica;
+            return run;
+        }
+        lay_over(sides, std::move(there));
     }
     take_simulated(run, sides);
     merge_ranks(sides, run.problems);

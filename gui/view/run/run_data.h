@@ -60,6 +60,9 @@ struct PlannedRun {
 struct RunData {
     std::filesystem::path path;
     std::vector<std::filesystem::path> over;  ///< what was laid over it
+    /// Several of its files have the same side, so nothing of them is here: each is a run of its
+    /// own, to be shown beside the others.
+    bool hide_each_other = false;
     std::string schedule_name;
     bool is_what_if = false;  ///< predicted only, not a run
     int micro_batches = 0;
@@ -106,8 +109,9 @@ struct RunData {
 RunData load_run(const std::filesystem::path& path, int replica = 0);
 
 /// Reads several runs, laid over each other: what is predicted becomes the predicted side, what is
-/// measured the measured one, and a later one takes the place of an earlier one. Traces of
-/// PyTorch's profiler are merged by rank and brought into the rows of the prediction.
+/// measured the measured one. Two of the same side would hide each other: then the run is empty and
+/// says so. Traces of PyTorch's profiler are merged by rank and brought into the rows of the
+/// prediction.
 RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica = 0);
 
 /// The schedule without its rows: which rank has which stage, and which stages share weights.

@@ -34,6 +34,39 @@ struct Piece {
     double end = 0;
 };
 
+constexpr std::size_t compute_parts = as_index(RowPart::Recompute) + 1;
+using ComputeShares = std::array<double, compute_parts>;  // of a pixel
+
+/// Chooses the op that each pixel shows of those that share it. Neighbouring pixels take turns:
+/// over many, each op has as many pixels as its share of the compute.
+class OpOfPixels {
+  public:
+    Op choose(int x, const ComputeShares& shares) {
+        if (x != last_ + 1) {
+            owed_.fill(0);
+        }
+        last_ = x;
+        std::size_t chosen = 0;
+        double all = 0;
+        for (std::size_t part = 0; part < compute_parts; ++part) {
+            all += shares[part];
+            owed_[part] += shares[part];
+            const bool more = shares[chosen] == 0 || owed_[part] > owed_[chosen];
+            chosen = shares[part] > 0 && more ? part : chosen;
+        }
+        owed_[chosen] -= all;
+        return op_of(static_cast<RowPart>(chosen));
+    }
+
+  private:
+    int last_ = -2;
+    ComputeShares owed_{};
+};
+
+double sum_of(const ComputeShares& shares) {
+    return std::min(1.0, std::accumulate(shares.begin(), shares.end(), 0.0));
+}
+
 /// Sums up the pieces of one pixel column that are too short to be seen alone.
 class Column {
   public:
@@ -41,12 +74,14 @@ class Column {
 
     void restart(int x) {
         x_ = x;
-        of_part_.fill(0);
+        shares_.fill(0);
         longest_ = 0;
     }
 
     void add(const Piece& piece, double pixels) {
-        of_part_[part_of_piece(piece)] += pixels;
+        if (is_compute(piece.op)) {
+            shares_[as_index(part_of(piece.op))] += pixels;
+        }
         if (pixels > longest_) {
             longest_ = pixels;
             longest_cell_ = piece.cell;
@@ -55,27 +90,18 @@ class Column {
 
     bool empty() const { return longest_ <= 0; }
 
-    Box box() const {
-        const auto compute = std::span(of_part_).first<compute_parts>();
-        const auto most = std::ranges::max_element(compute);
+    Box box(OpOfPixels& ops) const {
         return {.kind = BoxKind::Coalesced,
-                .op = op_of(static_cast<RowPart>(most - compute.begin())),
+                .op = ops.choose(x_, shares_),
                 .cell = longest_cell_,
                 .x = x_,
                 .width = 1,
-                .compute = std::min(1.0, std::accumulate(compute.begin(), compute.end(), 0.0))};
+                .compute = sum_of(shares_)};
     }
 
   private:
-    static constexpr std::size_t compute_parts = as_index(RowPart::Recompute) + 1;
-
-    /// All that is no compute is one.
-    static std::size_t part_of_piece(const Piece& piece) {
-        return is_compute(piece.op) ? as_index(part_of(piece.op)) : compute_parts;
-    }
-
     int x_ = -1;
-    std::array<double, compute_parts + 1> of_part_{};
+    ComputeShares shares_{};
     double longest_ = 0;
     int longest_cell_ = 0;
 };
@@ -148,12 +174,13 @@ class BoxBuilder {
 
     void flush() {
         if (!column_.empty()) {
-            append_alike(coalesced_, column_.box());
+            append_alike(coalesced_, column_.box(ops_));
         }
     }
 
     int width_;
     Column column_;
+    OpOfPixels ops_;
     std::vector<Box>& coalesced_;
     std::vector<Box> whole_;
 };
@@ -221,18 +248,6 @@ PixelRange pixels_of(const RowIndex& row,
 
 namespace {
 
-/// The op that takes most of the compute; of what takes none, the first.
-Op main_op(const PerPart<float>& share) {
-    RowPart most = RowPart::Forward;
-    for (int part = 0; part < row_part_count; ++part) {
-        const auto candidate = static_cast<RowPart>(part);
-        if (candidate != RowPart::Wait && share[candidate] > share[most]) {
-            most = candidate;
-        }
-    }
-    return op_of(most);
-}
-
 /// False where the bins are coarser than a pixel.
 bool add_boxes_from_bins(const RowIndex& row,
                          const ViewTransform& view,
@@ -243,23 +258,19 @@ bool add_boxes_from_bins(const RowIndex& row,
     if (!row.columns(view.time_at(pixels.left), view.ns_per_pixel, columns)) {
         return false;
     }
+    OpOfPixels ops;
     for (int x = pixels.left; x < pixels.right; ++x) {
-        const PerPart<float>& share = columns[as_index(x - pixels.left)].share;
-        double compute = 0;
-        float anything = 0;
-        for (int part = 0; part < row_part_count; ++part) {
-            const float of_part = share.of[as_index(part)];
-            anything = std::max(anything, of_part);
-            compute += is_compute(static_cast<RowPart>(part)) ? static_cast<double>(of_part) : 0.0;
-        }
-        if (anything > least_share) {
+        const auto& share = columns[as_index(x - pixels.left)].share.of;
+        if (*std::ranges::max_element(share) > least_share) {
+            ComputeShares compute;
+            std::copy_n(share.begin(), compute_parts, compute.begin());
             append_alike(boxes,
                          {.kind = BoxKind::Coalesced,
-                          .op = main_op(share),
+                          .op = ops.choose(x, compute),
                           .cell = -1,
                           .x = x,
                           .width = 1,
-                          .compute = std::min(1.0, compute)});
+                          .compute = sum_of(compute)});
         }
     }
     return true;

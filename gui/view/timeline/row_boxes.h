@@ -19,7 +19,7 @@ enum class BoxKind {
 /// A rectangle of a row, in whole pixels.
 struct Box {
     BoxKind kind{};
-    Op op{};       ///< Coalesced: the compute op that takes most of the time
+    Op op{};       ///< Coalesced: one of the compute ops; over many pixels by their shares
     int cell = 0;  ///< Coalesced: the one with the longest piece; -1 where that is not known
     int x = 0;
     int width = 0;       ///< at least 1
@@ -34,8 +34,9 @@ struct Box {
 /// - A piece without length has no rectangle.
 /// - Pieces shorter than a pixel share one rectangle per pixel, which says how much of it is
 /// compute: a row seen
-///   from far away fades with its bubble instead of looking busy or empty. Neighbouring pixels that
-///   look alike (same op, compute within 1/64) are one rectangle.
+///   from far away fades with its bubble instead of looking busy or empty. Where several compute
+///   ops share pixels, neighbours take turns, each op as often as its share. Neighbouring pixels
+///   that look alike (same op, compute within 1/64) are one rectangle.
 /// - Longer pieces are rounded to whole pixels, so that neighbours neither overlap nor leave a gap,
 /// and cut at the
 ///   edges, so that no zoom overflows an int.

@@ -253,8 +253,10 @@ HeatMap heat_map(const WhatIfSource& source,
     HeatMap map;
     map.stages = spread_numbers(
         ranges.least_stages, ranges.most_stages, most_rows, {own.stages, settings.stages});
-    map.micro_batches = spread_numbers(
-        1, ranges.most_micro_batches, most_columns, {own.micro_batches, settings.micro_batches});
+    map.micro_batches = spread_numbers(ranges.least_micro_batches,
+                                       ranges.most_micro_batches,
+                                       most_columns,
+                                       {own.micro_batches, settings.micro_batches});
     map.knows_memory = ranges.has_partition && source.knows_bytes();
     map.counts_samples = source.run().planned != nullptr;
     for (const int stages : map.stages) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "core/scenario/cost_table.h"
 #include "core/scenario/replan.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule_csv.h"
 #include "core/timeline/footprint.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"
@@ -147,6 +149,13 @@ void WhatIfSource::take_planned() {
     settings_ = settings_of(*run_->planned);
     if (!knows_bytes()) {
         note_ = "The costs are estimates without memory, so the memory is not known.";
+    }
+    if (is_schedule_file(settings_.schedule)) {
+        note_ += fmt::format(
+            "{}{} has its own numbers of ranks and micro-batches; another schedule can have "
+            "others.",
+            note_.empty() ? "" : " ",
+            std::filesystem::path(settings_.schedule).filename().string());
     }
     const std::vector<LinkCost>& links = run_->planned->plan->links;
     if (!links.empty()) {
@@ -294,6 +303,14 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
     }
     const PlannedRun& planned = *run_->planned;
     const SettledScenario& scenario = planned.scenario;
+    ranges.has_partition = planned.plan->partition.has_value();
+    ranges.has_bandwidth = true;
+    if (is_schedule_file(settings.schedule)) {
+        ranges.least_stages = ranges.most_stages = settings_.stages;
+        ranges.least_micro_batches = ranges.most_micro_batches = settings_.micro_batches;
+        ranges.chunks = {settings_.chunks};
+        return ranges;
+    }
     const int layers = planned.model.layer_count();
     ranges.most_stages = layers;
     if (scenario.cluster.count > 0) {
@@ -308,8 +325,6 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
             ranges.chunks.push_back(chunks);
         }
     }
-    ranges.has_partition = planned.plan->partition.has_value();
-    ranges.has_bandwidth = true;
     return ranges;
 }
 
@@ -383,6 +398,20 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     return costs;
 }
 
+/// The order in a file is one for its own numbers of ranks, chunks and micro-batches.
+void WhatIfSource::require_shape_of_file(const WhatIf& settings) const {
+    const bool same = settings.stages == settings_.stages && settings.chunks == settings_.chunks &&
+                      settings.micro_batches == settings_.micro_batches;
+    if (is_schedule_file(settings.schedule) && !same) {
+        throw Error(ErrorKind::Infeasible,
+                    "",
+                    fmt::format("{} is a schedule of {} and {}; choose another schedule first",
+                                std::filesystem::path(settings.schedule).filename().string(),
+                                counted(settings_.stages, "rank"),
+                                counted(settings_.micro_batches, "micro-batch")));
+    }
+}
+
 sim::SettledStep WhatIfSource::step(const WhatIf& settings,
                                     sim::RecordLinks links,
                                     const Plan* same_rows) const {
@@ -391,6 +420,7 @@ sim::SettledStep WhatIfSource::step(const WhatIf& settings,
         if (plain_) {
             return make_plan(costs(settings), RowsFrom::Generator);
         }
+        require_shape_of_file(settings);
         const Model& model = run_->planned->model;
         const Profile& profile = run_->planned->profile;
         return same_rows == nullptr

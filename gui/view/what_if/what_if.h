@@ -40,6 +40,7 @@ WhatIf with_pieces(WhatIf settings, int stages, int chunks);
 struct WhatIfRanges {
     int least_stages = 1;
     int most_stages = 1;
+    int least_micro_batches = 1;
     int most_micro_batches = 1;
     std::vector<int> chunks;  ///< that the schedule knows and there are layers for
     bool has_partition = false;
@@ -143,6 +144,7 @@ class WhatIfSource {
     void take_planned();
     void take_trace();
     bool has_pieces_of_run(const WhatIf& settings) const;
+    void require_shape_of_file(const WhatIf& settings) const;
     SettledScenario scenario(const WhatIf& settings) const;
     PlainCosts costs(const WhatIf& settings) const;
 

@@ -49,6 +49,14 @@ TEST(KindOfContent, IsToldByTheFirstBytes) {
         {graph, FileKind::Graph},
         {std::string_view("SQLite format 3\0...", 19), FileKind::Nsys},
         {"", FileKind::Unknown},
+        {"{\n  \"schema_version\": 1,\n  \"tool_version\": \"0.1.0\",\n  \"layers\": 1, "
+         "\"samples\": 2}",
+         FileKind::Result},
+        {R"({"step":0,"loss":5.5,"grad_norm":2.0})", FileKind::Result},
+        {R"({"live":1,"origin":"measured","plan_hash":"38"})", FileKind::Result},
+        {"<!DOCTYPE html>\n<html><head><title>gpt - pipetwin</title>", FileKind::Result},
+        {"<!DOCTYPE html>\n<html><head><title>404</title>", FileKind::Unknown},
+        {R"({"epoch": 1, "log_history": [{"loss": 1, "grad_norm": 2}]})", FileKind::Unknown},
         {"hello", FileKind::Unknown},
         {"Ett|tt|ttL", FileKind::Unknown},
         {"--num-layers 6 --pipeline-model-parallel-size 2", FileKind::Megatron},
@@ -128,6 +136,31 @@ TEST_F(WrongKinds, AreNamedWithTheCommandThatTakesThem) {
         EXPECT_EQ(outcome.code, 3) << wrong.is;
         EXPECT_THAT(outcome.err, AllOf(HasSubstr(wrong.is), HasSubstr(wrong.use)));
     }
+}
+
+/// They were called broken files of the kind that was expected.
+TEST_F(WrongKinds, ResultsOfThisProgramAreLedToTheirRun) {
+    const std::string scenario = file("scenario.toml", small_scenario);
+    const std::string metrics = file("metrics.jsonl", R"({"step":0,"loss":5.5,"grad_norm":2.0})");
+    const std::string page =
+        file("report.html", "<!DOCTYPE html>\n<html><head><title>gpt - pipetwin</title>");
+    for (const std::string& result : {metrics, page}) {
+        for (const std::vector<std::string>& command :
+             {std::vector<std::string>{"simulate", result},
+              {"check", result},
+              {"compare", result, result},
+              {"plan", result, "--cluster", "8x-h100-sxm"},
+              {"simulate", scenario, "--profile", result}}) {
+            const Outcome outcome = pipetwin(command);
+            EXPECT_EQ(outcome.code, 3);
+            EXPECT_THAT(outcome.err,
+                        AllOf(HasSubstr(result + ": this is a result that pipetwin wrote"),
+                              HasSubstr("hint: name its scenario: " + scenario)));
+        }
+    }
+    std::filesystem::remove(scenario);
+    EXPECT_THAT(pipetwin({"check", metrics}).err,
+                HasSubstr("hint: name the scenario or the schedule that it is about"));
 }
 
 TEST_F(WrongKinds, AFileOfTheRightKindIsNotStopped) {

@@ -254,7 +254,7 @@ batch = 8
         {{"pipeline.micro_batches=1"},
          3,
          "costs are known for micro-batches of 1 sample, not of 8",
-         "profile it at that size"},
+         "set pipeline.micro_batches to a number from 4 to 8"},
         {{"cluster.memory_limit=0"}, 3, "--set cluster.memory_limit: 0, expected", ""},
         {{"pipeline.data_parallel=3", "cluster.count=3"},
          3,

@@ -97,7 +97,8 @@ TEST_F(Check, AnActionInThePlaceOfAnotherIsOneMistakeAtItsCell) {
                                 "5 is where 0B2 would come"),
                       HasSubstr("        ^^^ ^^^\n")));
     EXPECT_THAT(pipetwin({"check", csv}).err,
-                AllOf(HasSubstr("1 rule broken"), HasSubstr("hint: correct it and check again")));
+                AllOf(HasSubstr("1 rule broken"),
+                      HasSubstr("hint: correct rank 0, cell 5 (0B1) and try again")));
 }
 
 /// The first of two equal actions can be the wrong one: micro-batches ascend 0, 2, 2.
@@ -147,6 +148,9 @@ TEST_F(Check, FilesOfOtherKindsAreCalledWhatTheyAre) {
           Other{"b.csv",
                 "schedule,stages,chunks,micro_batches,step_ms,bubble_total,live_stashes\n",
                 "this is a table of compared plans"},
+          Other{"d.csv",
+                "import torch\nclass Model:\n",
+                "expected a stage (a whole number) here\nhint: a"},
           Other{"c.svg", "<svg xmlns=\"x\"></svg>\n", "this is a picture"}}) {
         const Outcome outcome = pipetwin({"check", file(other.name, other.content)});
         EXPECT_EQ(outcome.code, 3);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -103,8 +104,29 @@ TEST_F(PlanCommand, OnePlanIsNoPlural) {
         "[cluster]\ncount = 1\n[pipeline]\nstages = 1\nmicro_batches = 8\nschedule = \"1f1b\"\n"
         "recompute = \"none\"\ndata_parallel = 1\ntensor_parallel = 1\n");
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.out,
-                HasSubstr("1 combination was possible: 1 was simulated, 0 cannot be faster"));
+    EXPECT_THAT(outcome.out, HasSubstr("1 combination was possible: 1 was simulated.\n"));
+}
+
+/// Ten combinations were counted as simulated above a table of eight.
+TEST_F(PlanCommand, CountsPlansThatAreTheSameAsAnother) {
+    const std::string keys =
+        "[cluster]\ncount = 2\n[pipeline]\nstages = 2\nmicro_batches = 8\nschedule = \"gpipe\"\n"
+        "data_parallel = 1\n";
+    const auto json = plan(keys, {"--json"}).json();
+    ASSERT_EQ(json["pruned"], 0);
+    std::set<std::string> recomputes;
+    for (const auto& candidate : json["candidates"]) {
+        recomputes.insert(candidate["recompute"].dump());
+    }
+    const int searched = json["searched"].get<int>();
+    const int repeated = searched - static_cast<int>(recomputes.size());
+    ASSERT_GT(repeated, 0);
+    EXPECT_THAT(plan(keys).out,
+                HasSubstr(fmt::format("{0} combinations were possible: {0} were simulated ({1} of "
+                                      "them {2} the same plan as another).\n",
+                                      searched,
+                                      repeated,
+                                      repeated == 1 ? "is" : "are")));
 }
 
 // A device has room for one layer. The second cannot begin before 1 ms, and has 24 ms to do; the
@@ -171,6 +193,24 @@ TEST_F(PlanCommand, SaysWhichCostsAreMissing) {
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("costs are known for micro-batches of 1 sample, not of 8"),
                       HasSubstr("hint: profile the layers at these sizes")));
+}
+
+/// A hint to leave more open helps no plan where all lack costs of the device.
+TEST_F(PlanCommand, HasTheHintOfWhatStandsInTheWayOfEveryPlan) {
+    file("here.profile.json", R"({"schema_version": 1, "source": "measured",
+ "device": "this-machine", "layers": [
+ {"name": "a", "repeat": 2, "parameter_bytes": 1, "samples": [{"micro_batch_size": 1, "forward_ns": 1000000,
+  "backward_ns": 2000000, "output_bytes": 0, "saved_bytes": 0}]}]})");
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"--largest", "layers"}}) {
+        const Outcome outcome =
+            plan("[cluster]\ncount = 2\ndevice = \"h100-sxm\"\nscale_costs = \"cautious\"\n",
+                 joined({"--set", "model.file=here.profile.json"}, more));
+        EXPECT_EQ(outcome.code, 3);
+        EXPECT_THAT(outcome.err,
+                    AllOf(HasSubstr("rates are not known, so they cannot be scaled to 'h100-sxm'"),
+                          HasSubstr("hint: profile the model on 'h100-sxm'")));
+    }
 }
 
 // Ten digits of a table would do; what is the same in all rows is said once.

@@ -851,13 +851,19 @@ TEST(Simulate, RefusesUncertaintyThatMakesNoSense) {
         EXPECT_EQ(outcome.code, 2) << outcome.out;
         return outcome.err;
     };
-    EXPECT_THAT(refused({"--jitter", "-0.1"}), HasSubstr("jitter of actions = -0.1"));
-    EXPECT_THAT(refused({"--jitter", "nan"}), HasSubstr("jitter of actions = nan"));
+    EXPECT_THAT(refused({"--jitter", "-0.1"}), HasSubstr("--jitter: jitter of actions = -0.1"));
+    EXPECT_THAT(refused({"--jitter", "nan"}), HasSubstr("--jitter: jitter of actions = nan"));
+    EXPECT_THAT(refused({"--transfer-jitter", "3"}), HasSubstr("--transfer-jitter: jitter of tra"));
+    EXPECT_THAT(refused({"--device-jitter", "3"}), HasSubstr("--device-jitter: jitter of devices"));
+    EXPECT_THAT(refused({"--spikes", "2:4"}),
+                AllOf(HasSubstr("--spikes: probability of a spike = 2"),
+                      HasSubstr("hint: 0.001 means that one action in a thousand")));
     EXPECT_THAT(refused({"--spikes", "often"}), HasSubstr("'often': expected two numbers"));
     EXPECT_THAT(refused({"--straggler", "2:3"}), HasSubstr("there is no rank 2, expected 0 to 1"));
     EXPECT_THAT(refused({"--straggler", "0:-3"}), HasSubstr("a factor of -3"));
     EXPECT_THAT(refused({"--samples", "300"}), HasSubstr("nothing to sample"));
-    EXPECT_THAT(refused({"--checkpoint-s", "3"}), HasSubstr("--mtbf-hours"));
+    EXPECT_THAT(refused({"--checkpoint-s", "3"}),
+                HasSubstr("--checkpoint-s: has no effect without failures"));
     EXPECT_THAT(refused({"--mtbf-hours", "0"}), HasSubstr("mean time between failures of 0 hours"));
 }
 

@@ -1,6 +1,7 @@
 #include "cli/run_folder/report_html.h"
 
 #include <limits>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,12 +11,14 @@
 #include "cli/run_folder/page.h"
 #include "cli/run_folder/report_glossary.h"
 #include "cli/text/explanation_text.h"
+#include "cli/text/text_output.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin::cli {
 namespace report_html_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -109,6 +112,22 @@ TEST(ReportHtml, SaysAtTheTopWhereTheErrorsSayNothing) {
     EXPECT_THAT(shared, HasSubstr("not valid: ranks shared cores"));
     EXPECT_THAT(shared, Not(HasSubstr("busy")));
     EXPECT_THAT(shared, Not(HasSubstr("Others used")));
+}
+
+/// The report spoke of quiet steps that are compared where there were none.
+TEST(ReportHtml, OfARunWithoutAQuietStepSaysWhatIsCompared) {
+    FinishedRun run = example();
+    run.comparison.noise = {.dropped_steps = 80, .steps = 0};
+    EXPECT_THAT(report_html(run), HasSubstr("other steps, of which one is compared"));
+    std::ostringstream out;
+    const Console console(out, out, {});
+    EXPECT_THAT(comparison_text(run.comparison, console),
+                AllOf(HasSubstr("no step was quiet, so one of 80 steps is compared"),
+                      Not(HasSubstr("quiet steps compared"))));
+    run.comparison.noise = {.dropped_steps = 49, .steps = 31};
+    EXPECT_THAT(report_html(run), HasSubstr("other steps, left out"));
+    EXPECT_THAT(comparison_text(run.comparison, console),
+                HasSubstr("31 quiet steps compared, 49 left out"));
 }
 
 TEST(ReportHtml, HasTheSentencesOfSimulate) {

@@ -111,6 +111,17 @@ TEST(Explanation, NamesLinksAndWhatMessagesCost) {
                           "takes 5.0 ms, whatever its size."));
 }
 
+/// 153.05 ms without latency; half of the latency takes 0.05 ms off, which is 0.03 %.
+TEST(Explanation, SaysNothingOfAGainThatIsRoundedToZero) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 2, 8);
+    costs.forward.assign(costs.forward.size(), milliseconds(5));
+    costs.backward.assign(costs.backward.size(), milliseconds(12));
+    costs.link.latency = std::chrono::microseconds(50);
+    const std::string words = words_of(make_plan(costs));
+    EXPECT_THAT(words, HasSubstr("What would help most"));
+    EXPECT_THAT(words, AllOf(Not(HasSubstr("0.0 %")), Not(HasSubstr("every link"))));
+}
+
 // A message of 3 ms and 1 ms of latency.
 TEST(Explanation, TellsLatencyFromTheTimeOnTheLink) {
     PlainCosts costs = plain(ScheduleKind::GPipe, 2, 1);

@@ -48,13 +48,30 @@ TEST(PlanDevices, CostsOfAnotherDeviceAreRefusedNamingBoth) {
     SettledScenario scenario = partitioned({2, 3});
     EXPECT_THAT(
         plan_of(scenario, profile)->notes,
-        ElementsAre(HasSubstr("cluster.device names no device, so times are for the one of the "
-                              "costs: 'v100-sxm2'")));
+        ElementsAre("times are for 'v100-sxm2', the device of the costs, as cluster.device names "
+                    "no other"));
     scenario.cluster.device = "a100-sxm-80";
     const Error error = plan_error_of(scenario, profile);
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.text(), AllOf(HasSubstr("'v100-sxm2'"), HasSubstr("'a100-sxm-80'")));
     EXPECT_THAT(error.hint(), HasSubstr("cluster.scale_costs"));
+}
+
+/// Nothing is known of the rates here: the hint to scale such costs led to one to name a device.
+TEST(PlanDevices, CostsOfThisMachineAreNotScaled) {
+    Profile profile = chain_profile();
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "a100-sxm-80";
+    for (const char* device : {"this-machine", "this-machine, 3.00 times slower"}) {
+        profile.device = device;
+        for (const ScaleCosts how : {ScaleCosts::None, ScaleCosts::Cautious}) {
+            scenario.cluster.scale_costs = how;
+            const Error error = plan_error_of(scenario, profile);
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+            EXPECT_THAT(error.text(), AllOf(HasSubstr(device), HasSubstr("'a100-sxm-80'")));
+            EXPECT_EQ(error.hint(), "profile the model on 'a100-sxm-80'");
+        }
+    }
 }
 
 /// fp32: 15.7 to 19.5 TFLOP/s; memory: 900 to 2039 GB/s.

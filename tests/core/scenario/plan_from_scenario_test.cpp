@@ -320,7 +320,7 @@ TEST(ScenarioPlan, MoreStagesThanDevicesAreRefusedNamingBothAndTheBalancer) {
 
 TEST(ScenarioPlan, APartitionThatDoesNotSumToTheModelIsRefusedNamingBothAndTheBalancer) {
     const Error error = plan_error_of(partitioned({2, 4}));
-    EXPECT_THAT(error.text(), AllOf(HasSubstr("6"), HasSubstr("expected 5 (layers: ")));
+    EXPECT_THAT(error.text(), AllOf(HasSubstr("6"), HasSubstr("expected 5 (units: ")));
     EXPECT_THAT(error.hint(), HasSubstr("partition = \"auto\""));
     EXPECT_EQ(plan_error_of(partitioned({5, 0})).kind(), ErrorKind::BadInput);
 }

@@ -52,6 +52,18 @@ class OpTableTest : public ::testing::Test {
     OpTablePanel panel_{&selection_};
 };
 
+/// Starts were in nanoseconds: the number of the step in its training was taken for its place in
+/// the trace.
+TEST_F(OpTableTest, StartsHaveTheUnitOfTheStepWhateverItsNumber) {
+    RunData run = canned_run({.ranks = 2, .micro_batches = 3});
+    run.measured->step_numbers = {24};
+    show_run(std::make_shared<const RunData>(std::move(run)));
+    EXPECT_EQ(cell(0, OpColumn::Step), "24");
+    for (const OpColumn column : {OpColumn::PredictedBegin, OpColumn::MeasuredBegin}) {
+        EXPECT_TRUE(cell(1, column).endsWith(" ms")) << cell(1, column).toStdString();
+    }
+}
+
 TEST_F(OpTableTest, ShowsEveryActionOfEveryStep) {
     EXPECT_EQ(view()->model()->rowCount(), OpRows(run_).size());
     EXPECT_EQ(cell(0, OpColumn::Action), "0F0");

@@ -1,6 +1,7 @@
 #include "gui/panels/why_panel.h"
 
 #include <random>
+#include <regex>
 
 #include <QAbstractItemModelTester>
 #include <QLabel>
@@ -322,6 +323,34 @@ TEST(IdleSentence, NamesTheStepWhereThereAreSeveral) {
                 HasSubstr("In measured step 1 a rank waited"));
     EXPECT_THAT(idle_sentence(StepAnalysis(run, Side::Predicted, 0)),
                 HasSubstr("In this predicted step a rank waited"));
+}
+
+TEST(IdleSentence, SaysThatNoRankWaited) {
+    const Plan plan = make_plan(pipetwin::testing::plain(ScheduleKind::GPipe, 1, 3));
+    EXPECT_EQ(idle_sentence(StepAnalysis(planned_run(plan), Side::Predicted, 0)),
+              "In this predicted step of 9.00 ms no rank waited.");
+}
+
+/// "Causes: compute 63 %, rank busy 3 %, link 55 %". Messages took no time in the measured step, so
+/// each rank waited 3 ms for others to compute; by the plan it waits for two messages of 0.25 ms,
+/// too.
+TEST(IdleSentence, HasSharesThatAddUpWhereTheSimulationWaitsLonger) {
+    Timeline step = sim::simulate(make_plan(pipetwin::testing::plain(ScheduleKind::GPipe, 2, 3)));
+    step.origin = Origin::Measured;
+    step.links.clear();
+    const std::string text =
+        idle_sentence(StepAnalysis(planned_run(small_plan(), {step}), Side::Measured, 0));
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("waited on average 3.00 ms of 12.0 ms. Causes: compute 86 %"),
+                      HasSubstr("%. (The simulation that finds the causes has 17 % more waiting "
+                                "than the measured step.)")));
+    const std::string causes = text.substr(0, text.find(" ("));
+    const std::regex percent("([0-9]+) %");
+    int sum = 0;
+    for (std::sregex_iterator at(causes.begin(), causes.end(), percent), end; at != end; ++at) {
+        sum += std::stoi((*at)[1]);
+    }
+    EXPECT_EQ(sum, 100) << text;
 }
 
 TEST(WaitSentence, OfNothingIsEmpty) {

@@ -87,6 +87,28 @@ TEST_F(PlaygroundPageTest, EveryScheduleCanBeChosenAndIsShown) {
     }
 }
 
+/// A sentence that filled its column to the last pixel ended in dots.
+TEST_F(PlaygroundPageTest, RowsHaveRoomForTheirSentences) {
+    const auto* const table = page_.findChild<QTableView*>();
+    auto& schedules = control<QComboBox>("Schedule");
+    for (const char* const schedule : {"zb-h2", "zb-auto", "zb-v", "pipedream"}) {
+        change([&] { schedules.setCurrentText(schedule); });
+        for (int width = 1000; width < 1300; width += 3) {
+            page_.resize(width, 680);
+            QApplication::processEvents();
+            for (int row = 0; row < table->model()->rowCount(); ++row) {
+                constexpr int margins = 8;
+                const QRect room(0, 0, table->columnWidth(1) - margins, 1000);
+                const QString text = QString::fromStdString(cell(row, 1));
+                const QRect needed =
+                    table->fontMetrics().boundingRect(room, Qt::TextWordWrap, text);
+                EXPECT_GE(table->rowHeight(row), needed.height())
+                    << schedule << ", row " << row << ", width " << width;
+            }
+        }
+    }
+}
+
 TEST_F(PlaygroundPageTest, TurningASizeShowsTheNewStepAndItsFormula) {
     change([&] { control<QSpinBox>("Micro-batches (M)").setValue(16); });
     EXPECT_THAT(text_of_label("Bubble by the formula"), HasSubstr("3 / 19 = 15.8 %"));

@@ -145,5 +145,24 @@ TEST(CompareRunsPanelTest, ItsButtonsAreAboutTheChosenRun) {
     EXPECT_EQ(panel.model().baseline(), 1);
 }
 
+/// Their headings left the names two letters.
+TEST(CompareRuns, HidesColumnsThatNoRunHas) {
+    CompareRunsPanel panel;
+    RunData predicted = run_at("a", 3);
+    predicted.twin.measured.clear();
+    predicted.measured.reset();
+    predicted.comparison.reset();
+    panel.add(predicted);
+    const auto* const table = panel.findChild<QTableView*>();
+    EXPECT_TRUE(table->isColumnHidden(RunListModel::MeasuredStep));
+    EXPECT_TRUE(table->isColumnHidden(RunListModel::Error));
+    EXPECT_TRUE(table->isColumnHidden(RunListModel::ToBaseline));
+    EXPECT_FALSE(table->isColumnHidden(RunListModel::PredictedStep));
+    panel.add(run_at("b", 3));
+    EXPECT_FALSE(table->isColumnHidden(RunListModel::ToBaseline));
+    EXPECT_FALSE(table->isColumnHidden(RunListModel::MeasuredStep));
+    EXPECT_FALSE(table->isColumnHidden(RunListModel::Error));
+}
+
 }  // namespace run_list_test
 }  // namespace pipetwin::gui

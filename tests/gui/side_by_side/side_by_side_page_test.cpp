@@ -110,7 +110,8 @@ TEST_F(SideBySideTest, SaysWhichCostsARunHasAndThatAnotherHasOthers) {
     page_.add(std::make_shared<const RunData>(measured));
     add("1f1b", 21);
     EXPECT_THAT(figures_of(*page_.tiles()[1]),
-                AllOf(HasSubstr("unit costs"), HasSubstr("their costs have different sources")));
+                AllOf(HasSubstr("unit costs     "), HasSubstr("not compared with the first")));
+    EXPECT_THAT(figures_of(*page_.tiles()[1]), Not(HasSubstr(" times ")));
 }
 
 /// They ended at the edge of the window.

@@ -462,10 +462,18 @@ TEST_F(KeysTest, OpensFoldersAndFilesLaysOverAndReadsAgain) {
         answer(first);
         key(Qt::Key_D, Qt::ControlModifier);
     });
-    EXPECT_EQ(step_in_ms(), 5) << "the last one laid over counts";
+    EXPECT_EQ(window_.page(), "side-by-side") << "one measurement would hide the other";
+    EXPECT_EQ(step_in_ms(), 7);
+    expect_opened([&] {
+        answer(QString::fromStdString(places::source_folder() + "/scenarios/own-schedule.csv"));
+        key(Qt::Key_D, Qt::ControlModifier);
+    });
+    EXPECT_EQ(window_.page(), "timeline");
+    EXPECT_TRUE(window_.run().predicted && window_.run().measured);
+    EXPECT_EQ(step_in_ms(), 7);
     answer({});
     key(Qt::Key_O, Qt::ControlModifier);
-    EXPECT_EQ(step_in_ms(), 5) << "nothing was chosen";
+    EXPECT_EQ(step_in_ms(), 7) << "nothing was chosen";
 }
 
 TEST_F(KeysTest, F1AndTheQuestionMarkShowAllKeys) {

@@ -98,6 +98,24 @@ TEST(Program, LooksTheSameUnderEveryLocale) {
     }
 }
 
+TEST(Program, SeveralPredictionsAreShownSideBySide) {
+    const QTemporaryDir folder;
+    const auto picture = [&](const QStringList& options) {
+        const QString file = folder.filePath("a.png");
+        const QString scenarios =
+            QString::fromStdString(pipetwin::places::source_folder() + "/scenarios/");
+        const Ended ended = run_gui(
+            QStringList{
+                scenarios + "own-schedule.csv", scenarios + "gpt-text.toml", "--screenshot", file} +
+            options);
+        EXPECT_EQ(ended.exit_code, 0) << ended.err.toStdString();
+        return QImage(file);
+    };
+    const QImage shown = picture({});
+    ASSERT_FALSE(shown.isNull());
+    EXPECT_EQ(shown, picture({"--view", "side-by-side"}));
+}
+
 TEST(Program, ScreenshotOfWhatCannotBeReadShowsTheBannerAndFails) {
     const QTemporaryDir folder;
     const QString file = folder.filePath("a.png");

@@ -28,6 +28,14 @@ TEST(StepRange, IsThatOfTheKindOfSetUpWhereCostsAreEstimated) {
     EXPECT_EQ(range_of(scenario, profile), estimate_error({.calibrated = true}));
 }
 
+/// The factors of one row of docs/validation.md were printed with the words of another.
+TEST(StepRange, OfCalibratedCostsIsTheNarrowerOfTheKindsAndThatOfCorrectedRuns) {
+    EXPECT_EQ(estimate_error({.calibrated = true}), estimate_error({}));
+    EXPECT_EQ(estimate_error({.shards_weights = true, .calibrated = true}),
+              estimate_error({.shards_weights = true}));
+    EXPECT_EQ(estimate_error({.tensor_parallel = 8, .calibrated = true}), corrected_error());
+}
+
 TEST(StepRange, SaysNothingOfMeasuredAndImportedCosts) {
     Profile profile = chain_profile();
     for (const CostSource source : {CostSource::Measured, CostSource::Imported}) {
@@ -48,7 +56,7 @@ TEST(StepRange, SaysNothingOfEstimatesWithRoutedExperts) {
     layer.operations = 2.0 * 100 * 1000 / 4;  // two experts of eight
     EXPECT_EQ(range_of(partitioned({2, 3}), profile), std::nullopt);
     profile.run_calibrations.push_back({.compute_factor = 1.1, .runs = 1});
-    EXPECT_EQ(range_of(partitioned({2, 3}), profile), estimate_error({.calibrated = true}));
+    EXPECT_EQ(range_of(partitioned({2, 3}), profile), corrected_error());
 }
 
 TEST(StepRange, IsWrittenInTheUnitOfTheStep) {

@@ -11,6 +11,7 @@
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
+#include "tests/support/builders.h"
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::gui {
@@ -229,6 +230,11 @@ TEST(SaysNothing, WhereTheNoiseOfTheMeasuringIsTooLarge) {
         says_nothing(run),
         "The run is too short to be compared: the errors say nothing about the prediction, as "
         "fewer than 11 steps were quiet (3).");
+    run.comparison->noise = {.dropped_steps = 2, .steps = 0};
+    EXPECT_EQ(
+        says_nothing(run),
+        "The run is too short to be compared: the errors say nothing about the prediction, as "
+        "none of 2 steps was quiet.");
     run.comparison->noise = {.dropped_steps = 2, .steps = 11};
     EXPECT_EQ(says_nothing(run), "");
 }
@@ -241,6 +247,26 @@ TEST(PlanLine, CountsInWords) {
     EXPECT_EQ(plan_line(imagined).find("What if: "), 0U);
     EXPECT_EQ(plan_line(canned_run({.ranks = 1, .micro_batches = 1})),
               "gpipe, 1 rank, 1 micro-batch");
+}
+
+/// The title of a plan of 64 devices said "1 rank".
+TEST(PlanLine, CountsReplicasAndTheDevicesOfARank) {
+    PlanParts parts = pipetwin::testing::uniform_plan({.ranks = 2, .micro_batches = 4}).parts();
+    parts.schedule_name = "1f1b";
+    parts.replicas = 16;
+    parts.tensor_parallel = 4;
+    EXPECT_EQ(plan_line(*planned_run(Plan::make(parts))),
+              "1f1b, 2 ranks of 4 devices, 4 micro-batches, 16 replicas");
+}
+
+/// "Replica 1 of 2" was the second and last of them.
+TEST(PlanLine, SaysWhichNumbersReplicasHave) {
+    RunData run = canned_run({.ranks = 2, .micro_batches = 2});
+    run.replicas = 2;
+    run.replica = 1;
+    EXPECT_EQ(plan_line(run), "gpipe, 2 ranks, 2 micro-batches, replica 1 (of 0 and 1)");
+    run.replicas = 4;
+    EXPECT_EQ(plan_line(run), "gpipe, 2 ranks, 2 micro-batches, replica 1 (of 0 to 3)");
 }
 
 TEST(PointsText, HasASignUnlessItIsZero) {

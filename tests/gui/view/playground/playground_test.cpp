@@ -55,6 +55,30 @@ TEST(Playground, ChunksCutTheSameWorkInMorePieces) {
     EXPECT_DOUBLE_EQ(cut.bubble, 3.0 / 19);
 }
 
+/// The fields had 1.00 ms, and the formula below them the half of it without a word: M v (F + I +
+/// W) seemed to be 48 ms.
+TEST(Playground, TheFormulaSaysThatItsTimesAreThoseOfAChunk) {
+    const PlaygroundStep step = play(fitted({.schedule = "interleaved-zb",
+                                             .chunks = 2,
+                                             .forward_ms = 1,
+                                             .backward_input_ms = 1,
+                                             .backward_weight_ms = 2,
+                                             .factors = {}}));
+    EXPECT_EQ(step.form.work, milliseconds(8 * 4));  // M (F + I + W) of the fields
+    EXPECT_THAT(step.form.where,
+                HasSubstr("F = 500 us, I = 500 us, W = 1.00 ms and B = I + W are those of one "
+                          "chunk"));
+}
+
+TEST(Playground, PipeDreamIsNot1F1B) {
+    for (const char* const schedule : {"pipedream", "pipedream-2bw"}) {
+        const PlaygroundStep step = play(fitted({.schedule = schedule, .factors = {}}));
+        EXPECT_THAT(step.headline, HasSubstr("drains the pipeline once in a whole training"));
+        EXPECT_THAT(step.headline, HasSubstr("its gradients are stale"));
+        EXPECT_EQ(step.form.why_not, "No closed form: the pipeline does not drain between steps.");
+    }
+}
+
 TEST(Playground, NamesTheSlowStageAsTheLargestCause) {
     const PlaygroundStep step = play({.micro_batches = 64, .factors = {1, 1, 2, 1}});
     EXPECT_THAT(step.headline, HasSubstr("imbalance: rank 2 computes for 384 ms"));

@@ -81,6 +81,21 @@ class RunFolder : public ::testing::Test {
     QTemporaryDir folder_;
 };
 
+/// What torch.profiler writes of a rank: F 1 ms, B 2 ms, one after the other.
+std::string torch_trace(int rank, const std::vector<const char*>& actions, int begin_us) {
+    std::string events;
+    for (const char* const action : actions) {
+        const int length = std::string(action).find('B') == std::string::npos ? 1000 : 2000;
+        events += (events.empty() ? "" : ",\n") +
+                  (R"({"ph":"X","cat":"user_annotation","name":"PP:)" + std::string(action)) +
+                  R"(","pid":7,"tid":7,"ts":)" + std::to_string(begin_us) + R"(,"dur":)" +
+                  std::to_string(length) + "}";
+        begin_us += length;
+    }
+    return R"({"schemaVersion":1,"distributedInfo":{"rank":)" + std::to_string(rank) +
+           R"(},"traceEvents":[)" + events + "]}";
+}
+
 TEST_F(RunFolder, GivesBothSidesAlignedAndCompared) {
     write_both();
     const RunData run = load_run(folder());
@@ -348,26 +363,40 @@ TEST_F(RunFolder, FilesAreLaidOverEachOther) {
         load_runs({folder() / "measured.trace.json", folder() / "predicted.trace.json"});
     EXPECT_THAT(run.problems, IsEmpty());
     EXPECT_TRUE(run.predicted && run.measured && run.comparison);
-    const Trace other = trace(Origin::Measured, {slower(sim::simulate(plan()), 50, {})});
-    const RunData replaced = load_runs({folder(), write("other.json", print_chrome_trace(other))});
-    ASSERT_TRUE(replaced.comparison);
-    EXPECT_EQ(replaced.measured->step, std::chrono::milliseconds(495));  // 1.5 * 330
     EXPECT_TRUE(load_runs({}).empty());
 }
 
-/// What torch.profiler writes of a rank: F 1 ms, B 2 ms, one after the other.
-std::string torch_trace(int rank, const std::vector<const char*>& actions, int begin_us) {
-    std::string events;
-    for (const char* const action : actions) {
-        const int length = std::string(action).find('B') == std::string::npos ? 1000 : 2000;
-        events += (events.empty() ? "" : ",\n") +
-                  (R"({"ph":"X","cat":"user_annotation","name":"PP:)" + std::string(action)) +
-                  R"(","pid":7,"tid":7,"ts":)" + std::to_string(begin_us) + R"(,"dur":)" +
-                  std::to_string(length) + "}";
-        begin_us += length;
+/// The first of two scenarios, or of two runs, vanished without a word.
+TEST_F(RunFolder, TwoOfTheSameSideAreNotLaidOverEachOther) {
+    write_both();
+    const auto schedule = write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    const auto predicted = folder() / "predicted.trace.json";
+    const auto measured = folder() / "measured.trace.json";
+    const Trace other = trace(Origin::Emulated, {slower(sim::simulate(plan()), 50, {})});
+    const auto emulated = write("other.json", print_chrome_trace(other));
+    const auto torch = write("torch.json", torch_trace(0, {"0F0", "0F1", "0B0", "0B1"}, 0));
+    const auto same_rank = write("again.json", torch_trace(0, {"0F0", "0F1", "0B0", "0B1"}, 0));
+    using Paths = std::vector<std::filesystem::path>;
+    for (const Paths& paths : {Paths{schedule, predicted},
+                               Paths{predicted, schedule},
+                               Paths{folder(), emulated},
+                               Paths{schedule, folder()},
+                               Paths{measured, emulated},
+                               Paths{measured, torch},
+                               Paths{torch, measured},
+                               Paths{torch, schedule, same_rank},
+                               Paths{folder(), folder()}}) {
+        const RunData run = load_runs(paths);
+        EXPECT_TRUE(run.hide_each_other) << paths.front() << " and " << paths.back();
+        EXPECT_TRUE(run.empty());
+        EXPECT_THAT(run.problems, IsEmpty());
     }
-    return R"({"schemaVersion":1,"distributedInfo":{"rank":)" + std::to_string(rank) +
-           R"(},"traceEvents":[)" + events + "]}";
+    for (const Paths& paths :
+         {Paths{schedule, measured}, Paths{torch, schedule}, Paths{predicted, emulated}}) {
+        const RunData run = load_runs(paths);
+        EXPECT_FALSE(run.hide_each_other) << paths.front() << " and " << paths.back();
+        EXPECT_TRUE(run.predicted && run.measured);
+    }
 }
 
 TEST_F(RunFolder, TracesOfPyTorchsProfilerAreMergedByRank) {

@@ -10,6 +10,7 @@
 #include "core/costs/profile_json.h"
 #include "gui/view/what_if/heat_map.h"
 #include "tests/gui/what_if_runs.h"
+#include "tests/support/builders.h"
 #include "tests/support/places.h"
 #include "tests/support/scratch_folder.h"
 
@@ -113,6 +114,13 @@ TEST_F(ScenarioRunTest, AMeasuredProfileBesideTheScenarioIsTaken) {
     ASSERT_NE(run.planned, nullptr);
     EXPECT_THAT(run.notes, Each(Not(HasSubstr("estimated"))));
     EXPECT_THAT(run.predicted->memory, SizeIs(2));
+}
+
+TEST_F(ScenarioRunTest, NotesAreSentencesAndKeysStayAsTheyAre) {
+    PlanParts parts = pipetwin::testing::uniform_plan({.ranks = 1, .micro_batches = 1}).parts();
+    parts.notes = {"the scenario names no device", "cluster.device names no device"};
+    EXPECT_THAT(sentences_of_notes(Plan::make(parts)),
+                ElementsAre("The scenario names no device.", "cluster.device names no device."));
 }
 
 TEST_F(ScenarioRunTest, EveryShippedScenarioIsSimulated) {

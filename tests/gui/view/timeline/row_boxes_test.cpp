@@ -139,6 +139,30 @@ TEST(Boxes, ACoalescedPixelShowsTheOpThatTakesMost) {
     EXPECT_NEAR(boxes[0].compute, 0.9, 1e-12);
 }
 
+/// The whole step of a large plan showed backwards alone, though a third of the time was forwards.
+TEST(Boxes, CoalescedPixelsShowEachOpByItsShareOfTheTime) {
+    for (const int pairs : {600, 20'000}) {  // the second from bins
+        std::vector<Span> row;
+        for (int i = 0; i < pairs; ++i) {
+            const Duration begin{9 * i};
+            row.push_back(compute(Op::Forward, begin, begin + Duration{3}));
+            row.push_back(compute(Op::Backward, begin + Duration{3}, begin + Duration{9}));
+        }
+        constexpr int width = 300;
+        const auto boxes =
+            boxes_of(row_of(row), fitted(Duration{0}, Duration{9 * pairs}, width), width);
+        int forwards = 0;
+        int all = 0;
+        for (const Box& box : boxes) {
+            EXPECT_LE(box.width, 3) << "neighbours take turns";
+            all += box.width;
+            forwards += box.op == Op::Forward ? box.width : 0;
+        }
+        EXPECT_GT(all, width * 9 / 10);  // a view leaves a margin
+        EXPECT_NEAR(forwards, all / 3.0, 2) << pairs;
+    }
+}
+
 TEST(Boxes, AShortSpanAcrossTwoPixelsIsSharedByThem) {
     const auto boxes =
         boxes_of(row_of({compute(Op::Forward, Duration{4'800}, Duration{5'600})}), one_us, 100);

@@ -1,6 +1,7 @@
 #include "gui/view/what_if/what_if.h"
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -9,11 +10,13 @@
 #include "core/timeline/footprint.h"
 #include "core/timeline/memory_limits.h"
 #include "gui/view/analysis/step_analysis.h"
+#include "gui/view/what_if/heat_map.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
 #include "tests/gui/what_if_runs.h"
+#include "tests/support/scratch_folder.h"
 
 namespace pipetwin::gui {
 namespace what_if_test {
@@ -385,6 +388,33 @@ TEST(WhatIf, ATraceAloneIsPlannedFromItsOwnMedians) {
     EXPECT_DOUBLE_EQ(outcome.step->metrics.bubble.total, 2.0 / 11);
     more.stages = 2;
     EXPECT_THAT(apply(source, more).outcome.reason, HasSubstr("its own 3 stages"));
+}
+
+/// The heat map recommended one rank for a schedule file of two, with the step of two.
+TEST(WhatIf, ASchedulesFileHasItsOwnRanksAndMicroBatchesOnly) {
+    const tests::ScratchFolder folder;
+    const std::filesystem::path file = folder.path() / "own.csv";
+    std::ofstream(file) << "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+    const auto run =
+        run_of(weighted_profile({1, 1, 1, 1}),
+               {"pipeline.schedule = \"" + file.string() + "\"", "training.batch = 2"});
+    const WhatIfSource source(run);
+    ASSERT_EQ(source.why_not(), "");
+    EXPECT_THAT(source.note(), HasSubstr("own.csv has its own numbers of ranks"));
+    const HeatMap map = heat_map(source, source.settings());
+    EXPECT_THAT(map.stages, ElementsAre(2));
+    EXPECT_THAT(map.micro_batches, ElementsAre(2));
+    ASSERT_EQ(map.cells.size(), 1U);
+    EXPECT_TRUE(map.cells.front().fits());
+    for (const int stages : {1, 4}) {
+        const WhatIf other = with_pieces(source.settings(), stages, 1);
+        EXPECT_THAT(apply(source, other).outcome.reason,
+                    HasSubstr("own.csv is a schedule of 2 ranks and 2 micro-batches"));
+    }
+    WhatIf built_in = with_pieces(source.settings(), 4, 1);
+    built_in.schedule = "gpipe";
+    EXPECT_NE(apply(source, built_in).outcome.step, nullptr);
+    EXPECT_EQ(source.ranges(built_in).most_stages, 4);
 }
 
 TEST(WhatIf, AnUnknownOrderWithoutItsScenarioHasNone) {
