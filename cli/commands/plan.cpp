@@ -145,20 +145,20 @@ std::string hint_for_model(const Scenario& scenario,
             return entry.why.find(words) != std::string::npos;
         });
     };
+    const bool lacks_memory = is_a_reason("memory");
+    const int least = lacks_memory ? least_nodes(scenario, model, profile, nodes) : 1;
+    if (least > nodes) {
+        return fmt::format(
+            "use at least {} nodes (--nodes), as fewer cannot hold weights, "
+            "gradients and optimizer state, or a smaller model",
+            least);
+    }
     if (is_a_reason("nothing says what connects nodes")) {
         return "name the network between the nodes, as in --set cluster.node_link=ethernet-25";
     }
-    if (!is_a_reason("memory")) {
-        return "leave out a --set pipeline.KEY, or use another number of nodes (--nodes)";
-    }
-    if (const int least = least_nodes(scenario, model, profile, nodes); least > nodes) {
-        return fmt::format(
-            "use at least {} nodes (--nodes), as fewer cannot hold weights, gradients and "
-            "optimizer "
-            "state, or a smaller model",
-            least);
-    }
-    return "use more nodes (--nodes), a smaller model or shorter sequences (--sequence)";
+    return lacks_memory
+               ? "use more nodes (--nodes), a smaller model or shorter sequences (--sequence)"
+               : "leave out a --set pipeline.KEY, or use another number of nodes (--nodes)";
 }
 
 /// `nodes`: of the cluster of a model by its name; 0 for a scenario.
