@@ -423,8 +423,8 @@ std::string compared_steps(const Noise& noise) {
     return noise.steps > 0 ? fmt::format("{} compared, {} left out",
                                          counted(noise.steps, "quiet step"),
                                          noise.dropped_steps)
-                           : fmt::format("no step was quiet, so one of {} is compared",
-                                         counted(noise.dropped_steps, "step"));
+                           : fmt::format("0 quiet steps compared, so one of the {} others is shown",
+                                         noise.dropped_steps);
 }
 
 }  // namespace
