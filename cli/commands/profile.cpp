@@ -74,13 +74,12 @@ void note_unusable_data(const ScenarioParts& scenario, const Model& model, Conso
 
 std::string calibration_text(const CalibrationNote& note) {
     std::string text = fmt::format(
-        "\n  {} kept {}, {} left out; p90/p10 {:.3f}{}",
-        counted(note.clean_steps, "step"),
-        verb_for(note.clean_steps, "its cores", "their cores"),
-        counted(note.dropped_steps, "other"),
+        "\n  {}, {} left out; p90/p10 {:.3f}{}",
+        counted(note.clean_steps, "undisturbed step"),
+        note.dropped_steps,
         note.p90_over_p10,
         note.p90_over_p10 > exec::largest_p90_over_p10
-            ? fmt::format(" (above {:.2f}: the machine was restless)", exec::largest_p90_over_p10)
+            ? fmt::format(" (above {:.2f}: the machine was busy)", exec::largest_p90_over_p10)
             : "");
     if (note.interference) {
         text +=
@@ -90,7 +89,7 @@ std::string calibration_text(const CalibrationNote& note) {
     text += '\n';
     if (note.clean_steps < Noise::fewest_steps) {
         text += fmt::format(
-            "  fewer than {} steps kept their cores: predictions from these costs are unreliable\n",
+            "  fewer than {} undisturbed steps: predictions from these costs are unreliable\n",
             Noise::fewest_steps);
     }
     return text;
