@@ -34,7 +34,7 @@ std::string use_of_folder(const std::filesystem::path& folder) {
                : fmt::format("pipetwin view {} shows it", folder.string());
 }
 
-/// What to name in place of a result.
+/// Says which file or folder to name in place of a result.
 std::string use_of_result(const std::string& file) {
     std::filesystem::path folder = std::filesystem::path(file).parent_path();
     folder = folder.empty() ? "." : folder;

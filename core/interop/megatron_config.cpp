@@ -93,7 +93,7 @@ class ConfigFlags {
         return std::ranges::find(families, string_view(model_.family)) != families.end();
     }
 
-    /// A family of the first word: "gemma2" and "gemma3_text" are "gemma".
+    /// True if the family's name begins with the word: "gemma2" and "gemma3_text" with "gemma".
     bool begins(string_view word) const { return model_.family.starts_with(word); }
 
     template <class... Values>
@@ -107,7 +107,7 @@ class ConfigFlags {
         }
     }
 
-    /// What a key asks for, with its value.
+    /// Notes that Megatron-LM has no flag for a key, with the key's value.
     void lack_key(string_view key, string_view why) {
         result_.missing.push_back(fmt::format("{} = {}: {}", key, config_.shown(key), why));
     }
