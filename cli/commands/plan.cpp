@@ -117,8 +117,8 @@ std::string hint_for_schedule(const Scenario& scenario, const sim::SearchResult&
                        : "";
 }
 
-/// Nodes, of as many devices as the scenario's, that can hold weights, gradients and optimizer
-/// state if each is there once.
+/// The smallest number of nodes whose memory together holds weights, gradients and optimizer state,
+/// each once. `nodes`: of the scenario's cluster.
 int least_nodes(const Scenario& scenario, const Model& model, const Profile& profile, int nodes) {
     const std::optional<sim::ClosestPlan> closest = sim::closest_plan(scenario, profile);
     if (!closest) {

@@ -6,8 +6,8 @@
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 
-/// What the processes of a training agree on before its first step. All of them call each function;
-/// a process alone has nobody to agree with.
+/// What the processes of a training agree on before its first step. Every process calls each
+/// function. In a training of one process they send and compare nothing.
 namespace pipetwin::cli {
 
 /// Throws Error(Disagreement) in all processes if they read different scenarios or data, or are

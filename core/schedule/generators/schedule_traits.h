@@ -50,8 +50,10 @@ struct LiveStashes {
 struct ScheduleTraits {
     std::string_view name;          ///< ours: "gpipe"
     std::string_view torch_name{};  ///< PyTorch's class, empty if it has none
-    std::string_view kin{};  ///< a published schedule like it, which is not generated; or empty
-    std::string_view kin_differs{};  ///< what somebody who asks for that one should know
+    /// Name of a published schedule that is like this one and that is not generated; or empty.
+    std::string_view kin{};
+    /// How this schedule differs from `kin`, for an error that offers it in the place of `kin`.
+    std::string_view kin_differs{};
 
     /// Compute actions only. Throws Error(Infeasible) naming the rule that the shape breaks. Null
     /// for an order that is read from a file.

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/timeline/footprint.h"
@@ -7,6 +8,7 @@ namespace pipetwin {
 namespace plan_devices_test {
 
 using testing::chain_profile;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -71,6 +73,33 @@ TEST(PlanDevices, CostsOfThisMachineAreNotScaled) {
             EXPECT_THAT(error.text(), AllOf(HasSubstr(device), HasSubstr("'a100-sxm-80'")));
             EXPECT_EQ(error.hint(), "profile the model on 'a100-sxm-80'");
         }
+    }
+}
+
+/// A scenario of costs that writes no training.precision has fp32 there, and trains in that of the
+/// costs.
+TEST(PlanDevices, CostsInAnotherNumberTypeThanTheTrainingsAreWarnedOf) {
+    struct Case {
+        const char* costs;
+        Precision trained;
+        bool warns;
+    };
+    SettledScenario scenario = partitioned({2, 3});
+    Profile profile = chain_profile();
+    for (const Case& one : {Case{"fp32", Precision::Bf16, true},
+                            Case{"tf32", Precision::Bf16, true},
+                            Case{"bf16", Precision::Bf16, false},
+                            Case{"fp16", Precision::Bf16, false},
+                            Case{"fp8", Precision::Bf16, false},
+                            Case{"bf16", Precision::Fp32, false},
+                            Case{"fp32", Precision::Fp32, false}}) {
+        profile.precision = one.costs;
+        scenario.training.precision = one.trained;
+        scenario.model.kind = ModelKind::Profile;
+        const auto warning = HasSubstr(fmt::format("warning: the costs are for {}", one.costs));
+        EXPECT_EQ(::testing::Matches(Contains(warning))(plan_of(scenario, profile)->notes),
+                  one.warns)
+            << one.costs;
     }
 }
 
