@@ -7,7 +7,7 @@ untied head, exact GELU (with --gelu tanh that of model.gelu = "tanh"), AdamW on
 bf16, as is usual in PyTorch. A way that fails says why, and the next one is tried. Exit code: 0 at least one was measured, 1 none,
 5 no GPU.
 
-    python3 bench/peers/torch_gpt2.py [--batch 32] [--micro-batches 1] [--steps 20] [--gelu tanh]
+    python3 bench/peers/torch_gpt2.py [--batch 32] [--micro-batches 1] [--steps 20] [--gelu tanh] [--only WAY]
 """
 import argparse
 import json
@@ -17,6 +17,11 @@ import sys
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+
+WAYS = (("eager, flash attention", "FLASH_ATTENTION", False),
+        ("torch.compile, flash attention", "FLASH_ATTENTION", True),
+        ("torch.compile, cuDNN attention", "CUDNN_ATTENTION", True))
 
 
 class Block(nn.Module):
@@ -106,14 +111,15 @@ def main():
     parser.add_argument("--gelu", choices=["none", "tanh"], default="none", help="its approximation")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=5)
+    parser.add_argument("--only", choices=[name for name, *_ in WAYS], help="instead of all of them")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         print(f"no GPU that torch {torch.__version__} can use", file=sys.stderr)
         return 5
     measured = 0
-    for name, backend, compile_it in (("eager, flash attention", "FLASH_ATTENTION", False),
-                                      ("torch.compile, flash attention", "FLASH_ATTENTION", True),
-                                      ("torch.compile, cuDNN attention", "CUDNN_ATTENTION", True)):
+    for name, backend, compile_it in WAYS:
+        if args.only not in (None, name):
+            continue
         try:
             measure(args, name, only(backend), compile_it)
             measured += 1
