@@ -95,6 +95,23 @@ std::string calibration_text(const CalibrationNote& note) {
     return text;
 }
 
+/// How ranks of one GPU slow each other; empty where none does.
+std::string interference_text(const std::vector<RankInterference>& ranks) {
+    if (ranks.empty()) {
+        return {};
+    }
+    const auto [least, most] = std::ranges::minmax(ranks, {}, &RankInterference::interference);
+    if (most.interference <= 0) {
+        return {};
+    }
+    return fmt::format(
+        "  ranks share a GPU: a rank's actions take {} to {} longer for each other rank that "
+        "computes at "
+        "the same time, which the times above leave out and predictions add\n",
+        percent_text(least.interference),
+        percent_text(most.interference));
+}
+
 std::string profile_text(const Profile& profile) {
     std::vector<std::vector<std::string>> rows{
         {"layer", "micro-batch", "forward", "backward", "saved", "parameters", "spread"}};
@@ -109,7 +126,8 @@ std::string profile_text(const Profile& profile) {
                             percent_text(sample.spread)});
         }
     }
-    return text_table(rows) + (profile.calibration ? calibration_text(*profile.calibration) : "");
+    return text_table(rows) + (profile.calibration ? calibration_text(*profile.calibration) : "") +
+           interference_text(profile.ranks);
 }
 
 }  // namespace

@@ -210,6 +210,7 @@ constexpr std::array<std::string_view, 6> precision_words{
 /// So that all launches of a layer stay far below the largest time.
 constexpr int most_kernels = 1'000'000;
 constexpr Duration longest_launch = std::chrono::seconds(1);
+constexpr double largest_interference = 100;  ///< as of the scenario's cluster.interference
 
 /// Checks one profile; remembers where in it the check is.
 class ProfileCheck {
@@ -243,6 +244,14 @@ class ProfileCheck {
         }
         for (std::size_t i = 0; i < profile_.links.size(); ++i) {
             link(fmt::format("/links/{}", i), profile_.links[i]);
+        }
+        for (std::size_t i = 0; i < profile_.ranks.size(); ++i) {
+            const double share = profile_.ranks[i].interference;
+            if (!(share >= 0 && share <= largest_interference)) {
+                refuse(fmt::format("/ranks/{}/interference", i),
+                       fmt::format("{}, expected 0 to {}", share, largest_interference),
+                       "0.05 means 5 % longer");
+            }
         }
     }
 

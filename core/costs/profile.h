@@ -170,6 +170,16 @@ struct CalibrationNote {
 /// One measured message of the ladder in `CalibrationNote`.
 using LadderRung = CalibrationNote::Rung;
 
+/// How a rank is slowed by others on the same device.
+struct RankInterference {
+    int device = 0;  ///< ranks with one number share a device
+    /// By how much longer the rank's actions last, as a share, for each other rank of its device
+    /// that computes at the same time.
+    double interference = 0;
+
+    bool operator==(const RankInterference&) const = default;
+};
+
 /// Factors by which the costs of a profile were multiplied so that measured runs are predicted
 /// (sim/calibration/calibration.h).
 struct RunCalibration {
@@ -200,6 +210,12 @@ struct Profile {
     int tokens_per_sample = 0;  ///< 0: not known, or a sample has none
     std::vector<LayerCost> layers{};
     std::vector<LinkCost> links{};
+    /// Where ranks shared a GPU and slowed each other: [rank] of the measured pipeline. The costs
+    /// of layers are then those of a rank beside which no other computes. Empty: not known.
+    std::vector<RankInterference> ranks{};
+    /// Measured on a GPU where backwards were whole: the two halves of a schedule that splits them
+    /// take some per cent longer.
+    bool whole_backwards = false;
     std::optional<CalibrationNote>
         calibration{};  ///< for people and scripts: no cost follows from it
     std::vector<RunCalibration> run_calibrations{};  ///< in the costs already, one after the other

@@ -254,6 +254,16 @@ LinkCost read_link(const JsonObject& object) {
             .half_bandwidth = Bytes{object.whole_or("half_bandwidth_bytes", 0)}};
 }
 
+RankInterference read_rank(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 2>{"device", "interference"});
+    const std::int64_t device = object.whole("device");
+    if (device > std::numeric_limits<int>::max()) {
+        object.refuse("device", "the number of a device, below 2^31");
+    }
+    return {.device = static_cast<int>(device),
+            .interference = object.number_or("interference", 0)};
+}
+
 CalibrationNote read_calibration(const JsonObject& object) {
     object.expect_keys(std::array<string_view, 5>{
         "clean_steps", "dropped_steps", "p90_over_p10", "interference", "ladder"});
@@ -302,7 +312,7 @@ RunCalibration read_run_calibration(const JsonObject& object) {
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 14>{"schema_version",
+    object.expect_keys(std::array<string_view, 16>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
@@ -314,6 +324,8 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "tokens_per_sample",
                                                    "layers",
                                                    "links",
+                                                   "ranks",
+                                                   "whole_backwards",
                                                    "calibration",
                                                    "run_calibrations"});
     if (object.whole("schema_version") != profile_schema_version) {
@@ -344,6 +356,10 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     for (const JsonObject& link : object.objects("links")) {
         profile.links.push_back(read_link(link));
     }
+    for (const JsonObject& rank : object.objects("ranks")) {
+        profile.ranks.push_back(read_rank(rank));
+    }
+    profile.whole_backwards = object.has("whole_backwards") && object.flag("whole_backwards");
     if (object.has("calibration")) {
         profile.calibration = read_calibration(object.object("calibration"));
     }
@@ -475,6 +491,12 @@ std::string print_profile(const Profile& profile) {
     }
     for (const LinkCost& link : profile.links) {
         root["links"].push_back(link_json(link));
+    }
+    for (const RankInterference& rank : profile.ranks) {
+        root["ranks"].push_back({{"device", rank.device}, {"interference", rank.interference}});
+    }
+    if (profile.whole_backwards) {
+        root["whole_backwards"] = true;
     }
     if (profile.calibration) {
         root["calibration"] = calibration_json(*profile.calibration);

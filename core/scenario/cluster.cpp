@@ -300,18 +300,48 @@ class NodeLinks {
     std::map<std::pair<int, bool>, int> links_;  ///< node, and whether it is entered
 };
 
+/// [rank][other], of so many ranks; empty where none was slowed.
+std::vector<std::vector<double>> measured_interference(
+    const std::vector<RankInterference>& measured, std::size_t ranks) {
+    double sum = 0;
+    for (const RankInterference& rank : measured) {
+        sum += rank.interference;
+    }
+    if (sum <= 0 || ranks < 2) {
+        return {};
+    }
+    const double mean = sum / static_cast<double>(measured.size());
+    std::vector<std::vector<double>> shares(ranks, std::vector<double>(ranks));
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        for (std::size_t other = 0; other < ranks; ++other) {
+            if (other == rank) {
+                continue;
+            }
+            if (measured.size() != ranks) {
+                shares[rank][other] = mean;
+            } else if (measured[rank].device == measured[other].device) {
+                shares[rank][other] = measured[rank].interference;
+            }
+        }
+    }
+    return shares;
+}
+
 }  // namespace
 
 Contention contention(const Cluster& cluster,
                       const Scenario::ClusterPart& part,
-                      const Schedule& order) {
+                      const Schedule& order,
+                      const std::vector<RankInterference>& measured) {
     Contention result;
     result.cores = part.cores;
     const auto ranks = static_cast<std::size_t>(order.rank_count());
     if (part.interference > 0) {
         result.interference.assign(ranks, std::vector<double>(ranks, part.interference));
-    } else {
+    } else if (!part.pair_interference.empty()) {
         result.interference = part.pair_interference;
+    } else {
+        result.interference = measured_interference(measured, ranks);
     }
     if (part.link_sharing) {
         result.sharing = *part.link_sharing;

@@ -94,10 +94,13 @@ class Cluster {
 /// [pair of stages] (core/schedule/edge.h): the link between their ranks.
 std::vector<LinkCost> pair_links(const Cluster& cluster, const Schedule& order);
 
-/// What the ranks and the messages of one replica take from each other.
+/// What the ranks and the messages of one replica take from each other. Interference is what the
+/// scenario says, else what was measured of ranks on one GPU (`Profile::ranks`); where other
+/// numbers of ranks are planned, all have the mean of the measured ones.
 Contention contention(const Cluster& cluster,
                       const Scenario::ClusterPart& part,
-                      const Schedule& order);
+                      const Schedule& order,
+                      const std::vector<RankInterference>& measured);
 
 /// From each device to its host memory: what the scenario says, else what the profile has between
 /// a device and its "host"; none where neither knows one.

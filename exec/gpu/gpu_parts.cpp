@@ -253,6 +253,15 @@ std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
     return devices;
 }
 
+std::vector<int> gpus_shared_by(int ranks) {
+    const int gpus = gpu_count();
+    std::vector<int> gpu_of_rank;
+    for (const Group& group : gpus < ranks ? spread(ranks, gpus) : std::vector<Group>{}) {
+        gpu_of_rank.insert(gpu_of_rank.end(), as_index(group.ranks), group.gpu);
+    }
+    return gpu_of_rank;
+}
+
 std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu) {
     require_cuda(gpu);
     const Group group{.gpu = gpu, .first = rank, .ranks = 1};

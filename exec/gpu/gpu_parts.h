@@ -21,6 +21,9 @@ std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
                                                     GpuShares shares,
                                                     const std::vector<int>& units);
 
+/// [rank] The GPU that so many ranks of this process get; empty where each has one of its own.
+std::vector<int> gpus_shared_by(int ranks);
+
 /// Makes the device of one rank that has all of a GPU. Throws as `make_gpu_parts`.
 std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu);
 

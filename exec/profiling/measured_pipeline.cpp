@@ -39,6 +39,8 @@ Samples quiet(Samples samples) {
 MeasuredPipeline::MeasuredPipeline(const Plan& plan, const Model& model, const Options& options)
     : plan_(plan),
       marks_take_time_(traits(options.backend).marks_take_time),
+      shared_devices_(traits(options.backend).needs_gpu ? gpus_shared_by(plan.rank_count())
+                                                        : std::vector<int>{}),
       clock_(plan),
       batch_(random_batch(model, static_cast<int>(plan.samples().value()), options.seed)),
       executor_(plan, model, executor_options(options)) {}
@@ -84,7 +86,35 @@ StepSample MeasuredPipeline::step() {
                       .stolen = result_.stolen,
                       .host_rate = host_rate_of(result_.timeline)};
     average_over_calls(sample.layers);
+    if (!shared_devices_.empty()) {
+        sample.actions = action_times(result_.timeline, shared_devices_);
+    }
     return sample;
+}
+
+void MeasuredPipeline::take_out(const std::vector<double>& interference, Samples& samples) const {
+    using Laps = LayerClock::Laps;
+    for (StepSample& step : samples) {
+        for (std::size_t layer = 0; layer < step.layers.size(); ++layer) {
+            const int stage = plan_->partition->stage_of_layer(static_cast<int>(layer));
+            const auto rank = as_index(plan_->schedule.rank_of_stage[as_index(stage)]);
+            const auto scale = [&](const std::vector<Op>& ops,
+                                   const std::vector<Duration Laps::*>& parts) {
+                const double share =
+                    share_alone(step.actions[rank], stage, ops, interference[rank]);
+                for (Duration Laps::*part : parts) {
+                    Duration& lap = step.layers[layer].*part;
+                    lap = Duration(std::llround(share * static_cast<double>(lap.count())));
+                }
+            };
+            scale({Op::Forward}, {&Laps::forward});
+            scale({Op::Recompute}, {&Laps::recompute});
+            scale({Op::Forward, Op::Recompute}, {&Laps::any_forward});
+            scale({Op::Backward, Op::BackwardInput, Op::BackwardWeight},
+                  {&Laps::backward_input, &Laps::backward_weight});
+            scale({Op::Optimizer}, {&Laps::optimizer});
+        }
+    }
 }
 
 void MeasuredPipeline::average_over_calls(std::vector<LayerClock::Laps>& layers) const {

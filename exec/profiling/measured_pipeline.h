@@ -9,6 +9,7 @@
 #include "exec/base/noise.h"
 #include "exec/data/batch.h"
 #include "exec/executor/executor.h"
+#include "exec/profiling/interference.h"
 #include "exec/profiling/layer_clock.h"
 
 /// A pipeline under the clock: what the profiler and the calibration measure layers in.
@@ -21,7 +22,8 @@ struct StepSample {
     std::vector<Duration> hops;  ///< of messages that were waited for, from sender to owner
     Duration time{};
     double stolen = 0;
-    double host_rate = 0;  ///< bytes per second of the slower way between device and host; 0: none
+    double host_rate = 0;   ///< bytes per second of the slower way between device and host; 0: none
+    StepActions actions{};  ///< where ranks share a GPU; else empty
 };
 
 /// The steps that were measured in one pipeline.
@@ -92,6 +94,13 @@ class MeasuredPipeline {
     /// The last step.
     const StepResult& result() const { return result_; }
 
+    /// [rank] The GPU that it computes on with others; empty where each has a device of its own.
+    const std::vector<int>& shared_devices() const { return shared_devices_; }
+
+    /// Makes the layers as fast as they would be if nobody else computed on their rank's GPU.
+    /// `interference` has the share of every rank.
+    void take_out(const std::vector<double>& interference, Samples& samples) const;
+
   private:
     ExecutorOptions executor_options(const Options& options);
     void average_over_calls(std::vector<LayerClock::Laps>& layers) const;
@@ -103,6 +112,7 @@ class MeasuredPipeline {
 
     const Plan plan_;
     const bool marks_take_time_;  ///< then only every second step times its layers
+    const std::vector<int> shared_devices_;
     bool times_layers_ = true;
     LayerClock clock_;
     const Batch batch_;

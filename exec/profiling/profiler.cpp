@@ -268,7 +268,8 @@ class Profiler {
                            .fewest = 2,
                            .most = 5,
                            .budget = budget / 8,
-                           .patience = budget / 8}));
+                           .patience = budget / 8},
+                          WithInterference::InLayers));
             if (options_.partition_of) {
                 scenario.pipeline.partition = options_.partition_of(scenario, profile_);
             }
@@ -282,9 +283,31 @@ class Profiler {
                                        .fewest = fixed > 0 ? fixed : fewest,
                                        .most = fixed > 0 ? fixed : 60,
                                        .budget = budget,
-                                       .patience = share(patience) / size_count});
+                                       .patience = share(patience) / size_count},
+                                      WithInterference::Apart);
         fill_in(profile_, size, samples);
         note_noise(profile_, evaluate_gate(samples));
+    }
+
+    /// What ranks on one GPU take longer for each other goes from the layers' times to the ranks,
+    /// as it depends on when they compute. Of several sizes the first says how much it is.
+    void set_apart(const MeasuredPipeline& pipeline, Samples& samples) {
+        const std::vector<int>& devices = pipeline.shared_devices();
+        if (devices.empty()) {
+            return;
+        }
+        if (profile_.ranks.empty()) {
+            std::vector<StepActions> steps;
+            std::ranges::transform(quiet(samples), std::back_inserter(steps), &StepSample::actions);
+            const std::vector<double> shares = fitted_interference(steps);
+            for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+                profile_.ranks.push_back({.device = devices[rank], .interference = shares[rank]});
+            }
+        }
+        std::vector<double> shares;
+        std::ranges::transform(
+            profile_.ranks, std::back_inserter(shares), &RankInterference::interference);
+        pipeline.take_out(shares, samples);
     }
 
     Duration share(Duration time) const {
@@ -307,9 +330,17 @@ class Profiler {
             return std::ssize(samples) >= most || spent >= (restless ? patience : budget);
         }
     };
-    Samples steps(const SettledScenario& scenario, const HowMany& how_many) {
-        MeasuredPipeline pipeline(
-            make_plan(scenario, model_, profile_), model_, run_options(options_));
+    enum class WithInterference { InLayers, Apart };
+    Samples steps(const SettledScenario& scenario,
+                  const HowMany& how_many,
+                  WithInterference interference) {
+        const Plan plan = make_plan(scenario, model_, profile_);
+        const auto splits = [](const std::vector<Action>& row) {
+            return std::ranges::find(row, Op::BackwardInput, &Action::op) != row.end();
+        };
+        profile_.whole_backwards = traits(options_.backend).needs_gpu &&
+                                   std::ranges::none_of(plan->schedule.ranks, splits);
+        MeasuredPipeline pipeline(plan, model_, run_options(options_));
         const TimePoint begin = Clock::now();
         for (int step = 0; step < how_many.warm_up; ++step) {
             pipeline.step();
@@ -318,6 +349,9 @@ class Profiler {
         while (!how_many.enough(samples, Clock::now() - begin)) {
             samples.push_back(pipeline.step());
             report(to_seconds(Clock::now() - begin) / to_seconds(how_many.patience), scenario);
+        }
+        if (interference == WithInterference::Apart) {
+            set_apart(pipeline, samples);
         }
         return samples;
     }

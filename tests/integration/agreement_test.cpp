@@ -7,7 +7,9 @@
 #include "core/timeline/timeline.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
+#include "exec/profiling/interference.h"
 #include "sim/simulate/simulate.h"
+#include "tests/support/plain_plan.h"
 #include "tests/support/small_training.h"
 #include "tests/support/training_step.h"
 
@@ -143,6 +145,22 @@ TEST(Agreement, RecomputesPerStageAreMOrOneLessOrNone) {
     EXPECT_EQ(recomputes(Recompute::None), 0);
     EXPECT_EQ(recomputes(RecomputeRules({Recompute::Always, Recompute::ExceptLast})), 3);
     EXPECT_EQ(recomputes(RecomputeRules({Recompute::Always, Recompute::None})), 0);
+}
+
+/// A prediction slows ranks by shares that it was given; a fit to its timeline finds them.
+TEST(Agreement, FittedInterferenceIsThatOfTheSimulatedStep) {
+    const std::vector<double> shares{0.08, 0.3, 0.15};
+    const Plan plan = make_plan(testing::plain(ScheduleKind::OneFOneB, 3, 8));
+    sim::Conditions conditions = sim::planned_conditions(plan);
+    for (const double share : shares) {
+        conditions.contention.interference.emplace_back(shares.size(), share);
+    }
+    const Timeline timeline = sim::replay(plan, conditions);
+    const std::vector<double> fitted = fitted_interference({action_times(timeline, {0, 0, 0})});
+    ASSERT_EQ(fitted.size(), shares.size());
+    for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+        EXPECT_NEAR(fitted[rank], shares[rank], 1e-3) << rank;
+    }
 }
 
 }  // namespace agreement_test

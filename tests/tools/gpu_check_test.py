@@ -264,6 +264,15 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 0, output)
         self.assertEqual(self.calls(), ["CudaSelfTest.*", "GpuLinkTest.*"])
 
+    def test_every_pipeline_of_the_grid_has_costs_of_its_own(self):
+        code, output = self.check(PIPETWIN_GPU_PHASES="grid")
+        self.assertEqual(code, 0, output)
+        calls = self.calls()
+        pipelines = [f"k{stages}-m{micro_batches}-{schedule}" for stages in (2, 4) for micro_batches in (4, 8, 16)
+                     for schedule in ("gpipe", "1f1b", "zb-h1")]
+        self.assertEqual(calls, [f"{what} {name}" for name in pipelines for what in ("profile", "train")] +
+                         ["profile k2-m4-gpipe-stash", "train k2-offload"])
+
     def test_an_unknown_phase_is_refused(self):
         code, output = self.check(PIPETWIN_GPU_PHASES="train speed")
         self.assertEqual(code, 2)

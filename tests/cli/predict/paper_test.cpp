@@ -314,21 +314,31 @@ struct MeasuredStep {
     const char* schedule;
     int stages;
     int micro_batches;
-    double step_ms;              ///< measured, median
-    double bubble;               ///< measured, percent
-    double bubble_points = 1.5;  ///< what the prediction is within
+    double step_ms;  ///< measured, median
+    double bubble;   ///< measured, percent
 };
 
 // Pipelines on shares alone: a whole GPU is at its power limit, and its clock moves by several
 // percent.
 TEST(MeasuredOnAnH100, StepsAndBubblesOfPipelinesOnSharesArePredicted) {
-    for (const MeasuredStep& row : {MeasuredStep{"k2-m4", "1f1b", 2, 4, 80.18, 19.34},
-                                    MeasuredStep{"k2-m4", "zb-h1", 2, 4, 74.83, 11.05},
-                                    MeasuredStep{"k2-m8", "1f1b", 2, 8, 76.99, 11.44},
-                                    MeasuredStep{"k2-m8", "zb-h1", 2, 8, 73.78, 6.28, 1.8},
-                                    MeasuredStep{"k2-m16", "1f1b", 2, 16, 86.70, 8.00},
-                                    MeasuredStep{"k2-m16", "zb-h1", 2, 16, 85.83, 5.93},
-                                    MeasuredStep{"k4-m8", "1f1b", 4, 8, 87.55, 26.61, 2.4}}) {
+    for (const MeasuredStep& row : {MeasuredStep{"k2-m4", "1f1b", 2, 4, 79.27, 19.99},
+                                    MeasuredStep{"k2-m4", "gpipe", 2, 4, 100.83, 16.72},
+                                    MeasuredStep{"k2-m4", "zb-h1", 2, 4, 75.19, 11.54},
+                                    MeasuredStep{"k2-m8", "1f1b", 2, 8, 75.89, 10.88},
+                                    MeasuredStep{"k2-m8", "gpipe", 2, 8, 98.36, 9.36},
+                                    MeasuredStep{"k2-m8", "zb-h1", 2, 8, 74.13, 6.38},
+                                    MeasuredStep{"k2-m16", "1f1b", 2, 16, 84.12, 6.06},
+                                    MeasuredStep{"k2-m16", "gpipe", 2, 16, 109.41, 5.07},
+                                    MeasuredStep{"k2-m16", "zb-h1", 2, 16, 84.10, 3.76},
+                                    MeasuredStep{"k4-m4", "1f1b", 4, 4, 95.28, 38.97},
+                                    MeasuredStep{"k4-m4", "gpipe", 4, 4, 122.99, 36.58},
+                                    MeasuredStep{"k4-m4", "zb-h1", 4, 4, 86.38, 26.62},
+                                    MeasuredStep{"k4-m8", "1f1b", 4, 8, 87.80, 27.31},
+                                    MeasuredStep{"k4-m8", "gpipe", 4, 8, 111.36, 23.29},
+                                    MeasuredStep{"k4-m8", "zb-h1", 4, 8, 82.69, 17.31},
+                                    MeasuredStep{"k4-m16", "1f1b", 4, 16, 90.25, 18.11},
+                                    MeasuredStep{"k4-m16", "gpipe", 4, 16, 116.78, 16.10},
+                                    MeasuredStep{"k4-m16", "zb-h1", 4, 16, 88.20, 13.04}}) {
         const Outcome outcome = pipetwin(
             {"simulate",
              source + "scenarios/gpt2-124m-gpu.toml",
@@ -343,9 +353,14 @@ TEST(MeasuredOnAnH100, StepsAndBubblesOfPipelinesOnSharesArePredicted) {
              "--json"});
         ASSERT_EQ(outcome.code, 0) << outcome.err;
         const nlohmann::json result = outcome.json();
-        EXPECT_NEAR(result["step_ms"].get<double>() / row.step_ms, 1, 0.04) << row.profile;
-        EXPECT_NEAR(100 * result["bubble"]["total"].get<double>(), row.bubble, row.bubble_points)
-            << row.profile;
+        // Costs of whole backwards miss 4 to 7 % of two halves, and the plan says so.
+        const bool splits = row.schedule == std::string_view("zb-h1");
+        const double expected = splits ? 0.955 : 1;
+        EXPECT_NEAR(result["step_ms"].get<double>() / row.step_ms, expected, 0.03)
+            << row.profile << " " << row.schedule;
+        EXPECT_EQ(outcome.err.find("with whole backwards") != std::string::npos, splits);
+        EXPECT_NEAR(100 * result["bubble"]["total"].get<double>(), row.bubble, 1.5)
+            << row.profile << " " << row.schedule;
     }
 }
 

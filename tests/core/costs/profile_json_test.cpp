@@ -38,6 +38,8 @@ constexpr std::string_view full = R"({
      "saved_bytes": 1}]}],
  "links": [{"between": "ranks", "latency_ns": 800, "bytes_per_second": 9e9,
             "half_bandwidth_bytes": 4096}],
+ "ranks": [{"device": 0, "interference": 0.075}, {"device": 0, "interference": 0.125}],
+ "whole_backwards": true,
  "calibration": {"clean_steps": 12, "dropped_steps": 3, "p90_over_p10": 1.02, "interference": 0.05,
                  "ladder": [{"message_bytes": 64, "ns": 300}]}
 })";
@@ -82,6 +84,8 @@ TEST(ParseProfile, ReadsEveryKey) {
                    .latency = Duration{800},
                    .bytes_per_second = 9e9,
                    .half_bandwidth = Bytes{4096}}},
+        .ranks = {{.device = 0, .interference = 0.075}, {.device = 0, .interference = 0.125}},
+        .whole_backwards = true,
         .calibration = CalibrationNote{.clean_steps = 12,
                                        .dropped_steps = 3,
                                        .p90_over_p10 = 1.02,

@@ -482,5 +482,33 @@ TEST(PlanClusters, RanksDisturbEachOtherPairByPair) {
     EXPECT_EQ(plan_of(scenario)->contention.interference, scenario.cluster.pair_interference);
 }
 
+TEST(PlanClusters, RanksDisturbEachOtherAsMeasuredWhereTheScenarioDoesNotSay) {
+    SettledScenario scenario = scenario_of(3, 4, 8);
+    Profile profile = chain_profile();
+    profile.ranks = {{.device = 0, .interference = 0.25},
+                     {.device = 0, .interference = 0.5},
+                     {.device = 1, .interference = 0.75}};
+    using Shares = std::vector<std::vector<double>>;
+    EXPECT_EQ(plan_of(scenario, profile)->contention.interference,
+              (Shares{{0, 0.25, 0}, {0.5, 0, 0}, {0, 0, 0}}))
+        << "only those on one device";
+    profile.ranks[0].interference = 0;
+    profile.ranks[1].interference = 0;
+    profile.ranks[2].interference = 0;
+    EXPECT_FALSE(plan_of(scenario, profile)->contention.any());
+
+    profile.ranks.resize(2);
+    profile.ranks[0].interference = 0.25;
+    profile.ranks[1].interference = 0.75;
+    EXPECT_EQ(plan_of(scenario, profile)->contention.interference,
+              (Shares{{0, 0.5, 0.5}, {0.5, 0, 0.5}, {0.5, 0.5, 0}}))
+        << "of another number of ranks each has the mean";
+
+    scenario.cluster.pair_interference = Shares(3, std::vector<double>(3, 0));
+    EXPECT_EQ(plan_of(scenario, profile)->contention.interference,
+              scenario.cluster.pair_interference)
+        << "what the scenario says counts";
+}
+
 }  // namespace plan_clusters_test
 }  // namespace pipetwin

@@ -68,6 +68,18 @@ TEST(ScenarioPlan, BoundariesOfBranchesAreCountedOncePerTensor) {
     EXPECT_EQ(plan.cost(2, 0).input, Bytes{11 + 7});
 }
 
+TEST(ScenarioPlan, SaysWhereCostsOfWholeBackwardsStandForHalves) {
+    const auto says_so = Contains(HasSubstr("measured in a schedule with whole backwards"));
+    Profile profile = chain_profile();
+    SettledScenario scenario = partitioned({2, 1, 1, 1});
+    scenario.pipeline.schedule = "zb-h1";
+    EXPECT_THAT(plan_of(scenario, profile)->notes, Not(says_so));
+    profile.whole_backwards = true;
+    EXPECT_THAT(plan_of(scenario, profile)->notes, says_so);
+    scenario.pipeline.schedule = "1f1b";
+    EXPECT_THAT(plan_of(scenario, profile)->notes, Not(says_so));
+}
+
 /// A V places the first stage and the last on one rank: what e reads of a is not sent there, and
 /// the plan says how much that is.
 TEST(ScenarioPlan, SaysWhatStaysOnItsRankOfTheOutputsThatSkipStages) {

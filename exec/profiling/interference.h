@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
+
+/// How ranks slow each other that compute on one GPU at the same time. Each has multiprocessors of
+/// its own there, but memory, its cache and the power belong to all of them.
+namespace pipetwin::exec {
+
+/// One action on a rank's device, and how long others computed on the same device meanwhile.
+struct ActionTime {
+    int stage = 0;
+    Op op{};
+    /// The first backward of its stage in the step, which writes the gradients of weights where the
+    /// others add to them.
+    bool writes = false;
+    std::vector<Duration> beside;  ///< [n]: the part of its time in which n others computed
+
+    Duration time() const;
+};
+
+/// [rank] The actions of a step.
+using StepActions = std::vector<std::vector<ActionTime>>;
+
+/// The forwards, backwards and updates of a step, without their waits. `device_of_rank` says which
+/// ranks share a device.
+StepActions action_times(const Timeline& timeline, const std::vector<int>& device_of_rank);
+
+/// [rank] By how much longer a rank's actions last for each other rank of its device that computes,
+/// as a share (`Contention::interference`): the shares with which actions of one kind last equally
+/// long where nobody else computes. A rank whose actions do not tell has 0: where others always or
+/// never compute beside it, or where the share explains less than a tenth of the differences.
+std::vector<double> fitted_interference(const std::vector<StepActions>& steps);
+
+/// How long the actions of a stage and of these kinds would last alone, over how long they lasted:
+/// the sum of each. 1: there are none.
+double share_alone(const std::vector<ActionTime>& actions,
+                   int stage,
+                   const std::vector<Op>& ops,
+                   double interference);
+
+}  // namespace pipetwin::exec
