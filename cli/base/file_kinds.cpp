@@ -174,6 +174,11 @@ class FileExpectation {
     void operator()(const ExportOptions& options) const {
         if (options.source.extension() == ".toml") {
             scenario(options.source);
+        } else if (options.format == "svg") {
+            expect(options.source,
+                   {FileKind::Schedule, FileKind::RunFolder, FileKind::OurTrace},
+                   "a scenario *.toml, a run folder, a trace that pipetwin wrote or a schedule as "
+                   "CSV");
         } else {
             expect(options.source,
                    {FileKind::Schedule, FileKind::RunFolder},

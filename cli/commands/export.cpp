@@ -19,6 +19,7 @@
 #include "core/schedule/schedule_csv.h"
 #include "core/svg/svg.h"
 #include "core/text/json_text.h"
+#include "core/timeline/compare.h"
 
 namespace pipetwin::cli {
 
@@ -107,12 +108,30 @@ int picture_width(const Timeline& timeline) {
     return static_cast<int>(std::clamp(names * pixels_per_name, narrowest, widest));
 }
 
+/// The step of a trace that is nearest the median, with a word to the user which one of several.
+const Timeline& drawn_step(const TimelineSet& timelines, Console& console) {
+    const Timeline& step = median_step(timelines);
+    const auto place = static_cast<std::size_t>(&step - timelines.steps.data());
+    if (place < timelines.numbers.size() && timelines.steps.size() > 1) {
+        console.note(fmt::format("drawn: step {}, the one nearest the median of {}",
+                                 timelines.numbers[place],
+                                 counted(std::ssize(timelines.steps), "step")));
+    }
+    return step;
+}
+
 Exported svg(const ExportSource& source, const ExportOptions&, Console& console) {
-    const ExportSource::Predicted found = predicted(source, console);
-    const Timeline& timeline = found.trace.timelines.steps.front();
+    const ExportSource::Predicted found = source.kind() == ExportSource::Kind::Trace
+                                              ? source.predicted()
+                                              : predicted(source, console);
+    const Timeline& timeline = drawn_step(found.trace.timelines, console);
     SvgOptions look;
     look.title = picture_title(found);
     look.width = picture_width(timeline);
+    if (const std::optional<Trace> measured = source.measured()) {
+        return of_timeline(
+            found, render_svg_pair(timeline, drawn_step(measured->timelines, console), look));
+    }
     return of_timeline(found, render_svg(timeline, look));
 }
 

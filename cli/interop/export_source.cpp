@@ -10,6 +10,7 @@
 #include "cli/predict/schedule_source.h"
 #include "cli/predict/unit_costs.h"
 #include "cli/run_folder/run_folder.h"
+#include "core/artifacts/file_kinds.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
 #include "core/interop/hf_trainable.h"
@@ -31,7 +32,11 @@ ExportSource::Kind kind_of(const std::filesystem::path& path) {
     if (std::filesystem::is_directory(path, ignored)) {
         return ExportSource::Kind::Run;
     }
-    return path.extension() == ".toml" ? ExportSource::Kind::Scenario : ExportSource::Kind::File;
+    if (path.extension() == ".toml") {
+        return ExportSource::Kind::Scenario;
+    }
+    return kind_of_file(path) == FileKind::OurTrace ? ExportSource::Kind::Trace
+                                                    : ExportSource::Kind::File;
 }
 
 /// Adds which devices the rows of a picture stand for.
@@ -101,6 +106,8 @@ ExportSource::Predicted ExportSource::predicted() const {
             return predicted_scenario();
         case Kind::File:
             return predicted_file();
+        case Kind::Trace:
+            return {.trace = read_chrome_trace(path_), .costs = path_.string()};
         case Kind::Run:
             break;
     }
@@ -110,6 +117,15 @@ ExportSource::Predicted ExportSource::predicted() const {
     return std::filesystem::exists(path_ / run_file::scenario, ignored)
                ? with_devices(std::move(found), settle(scenario()).pipeline)
                : found;
+}
+
+std::optional<Trace> ExportSource::measured() const {
+    const std::filesystem::path file = path_ / run_file::measured;
+    std::error_code ignored;
+    if (kind_ != Kind::Run || !std::filesystem::exists(file, ignored)) {
+        return std::nullopt;
+    }
+    return read_chrome_trace(file);
 }
 
 ExportSource::Predicted ExportSource::predicted_scenario() const {

@@ -14,11 +14,12 @@
 
 namespace pipetwin::cli {
 
-/// The source of an export: a scenario (.toml), a run folder, or else a schedule file.
+/// The source of an export: a scenario (.toml), a run folder, a trace of ours, or else a schedule
+/// file.
 class ExportSource {
   public:
     /// Kind of a source.
-    enum class Kind { Scenario, Run, File };
+    enum class Kind { Scenario, Run, Trace, File };
 
     /// `overrides` and `profile` are for a scenario: throws Error(Usage) where they are given with
     /// anything else.
@@ -44,8 +45,11 @@ class ExportSource {
     };
     /// The predicted timeline of a scenario, a run's own, and that of a file with unit costs: 1 ms
     /// for F, I, W and R of every stage, 2 ms for B. A scenario whose layers' costs are not known
-    /// has unit costs, too.
+    /// has unit costs, too. A trace has what is in it, which may be measured.
     Predicted predicted() const;
+
+    /// The measured trace of a run folder; none where nothing was measured.
+    std::optional<Trace> measured() const;
 
     /// A scenario, its schedule and its partition.
     struct Placed {

@@ -136,6 +136,17 @@ MeasuredPipeline::Options run_options(const ProfilerOptions& options) {
             .seed = options.seed};
 }
 
+/// The mean of the calm steps, as of all parts of a step. On a restless machine that would hold
+/// what other programs took between two actions, many times what the host spends; there it is what
+/// the calmest of them had.
+Duration measured_dispatch(const Samples& measured, const Samples& calm) {
+    const auto dispatch = [](const StepSample& step) { return step.dispatch; };
+    constexpr double calmest = 0.1;
+    return p90_over_p10(times_of(measured)) > largest_p90_over_p10
+               ? quantile(over_steps(calm, dispatch), calmest)
+               : mean_over(calm, dispatch);
+}
+
 /// Writes what was measured at one size into the profile.
 void fill_in(Profile& profile, int size, const Samples& measured) {
     const Samples samples = quiet(measured);
@@ -161,7 +172,7 @@ void fill_in(Profile& profile, int size, const Samples& measured) {
                 ? to_seconds(quantile(totals, 0.9) - quantile(totals, 0.1)) / to_seconds(median)
                 : 0;
     }
-    profile.dispatch = mean_over(samples, [](const StepSample& step) { return step.dispatch; });
+    profile.dispatch = measured_dispatch(measured, samples);
     std::vector<double> host_rates;
     std::ranges::transform(samples, std::back_inserter(host_rates), &StepSample::host_rate);
     std::ranges::sort(host_rates);

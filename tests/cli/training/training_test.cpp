@@ -17,8 +17,10 @@
 namespace pipetwin::cli {
 namespace training_test {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Training : public InFolder {
   protected:
@@ -54,6 +56,23 @@ TEST_F(Training, RunWritesTheWholeFolderAndComparesBothSides) {
          {"predicted", "measured", "error", "peak of rank 1", "noise", "report.html"}) {
         EXPECT_THAT(outcome.out, HasSubstr(text));
     }
+}
+
+TEST_F(Training, TheMeasuredTimelineCanBeDrawn) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    const auto picture = [this](const std::string& source, const char* note) {
+        const std::string out = path("picture.svg");
+        const Outcome outcome = pipetwin({"export", "svg", source, "--force", "--out", out});
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        EXPECT_THAT(outcome.err, HasSubstr(note));
+        return content_of(out);
+    };
+    const char* const which = "the one nearest the median of";
+    EXPECT_THAT(picture(path("run"), which), AllOf(HasSubstr("predicted"), HasSubstr("measured")));
+    EXPECT_THAT(picture(path("run") + "/measured.trace.json", which),
+                AllOf(HasSubstr("measured"), Not(HasSubstr("predicted"))));
+    EXPECT_THAT(picture(path("run") + "/predicted.trace.json", ""),
+                AllOf(HasSubstr("predicted"), Not(HasSubstr("measured"))));
 }
 
 TEST_F(Training, QuietlyPrintsTheLastStepAlone) {
