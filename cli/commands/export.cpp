@@ -69,7 +69,8 @@ std::string picture_title(const ExportSource::Predicted& source) {
                                     counted(schedule.rank_count(), "rank"),
                                     counted(schedule.micro_batches, "micro-batch"));
     if (source.replicas > 1) {
-        title += fmt::format(", one of {} replicas", source.replicas);
+        title += fmt::format(
+            ", replica 0 of 0 {} {}", source.replicas == 2 ? "and" : "to", source.replicas - 1);
     }
     if (source.devices_per_rank > 1) {
         title += fmt::format(", {} devices per rank", source.devices_per_rank);

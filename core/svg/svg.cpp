@@ -254,13 +254,21 @@ class Picture {
         body_ += "</g>\n";
     }
 
-    /// The name of an action in its rectangle, smaller where that lets it keep its letter; over
-    /// curves with an edge in the colour of its rectangle.
+    /// Names of an action, the one to be preferred first: "F12" and "12"; "RG"; "OPT".
+    static std::vector<std::string> names_of(const Action& action, const Style& style) {
+        const std::string letter(style.letter);
+        if (has_micro_batch(action.op)) {
+            const std::string digits = std::to_string(action.micro_batch);
+            return {letter + digits, digits};
+        }
+        return {action.op == Op::ReduceGradient ? letter : std::string(op_text(action.op))};
+    }
+
+    /// The name of an action in its rectangle, where it fits, smaller where that lets it keep its
+    /// letter; over curves with an edge in the colour of its rectangle.
     void add_name(const Box& box, const Action& action, const Style& style) {
-        const std::string alone = has_micro_batch(action.op) ? std::to_string(action.micro_batch)
-                                                             : std::string(op_text(action.op));
         const double smallest = std::min(7.0, name_size());
-        for (const std::string& name : {std::string(style.letter) + alone, alone}) {
+        for (const std::string& name : names_of(action, style)) {
             const double size = std::min(name_size(), (box.width - 2) / text_width(name, 1));
             if (size >= smallest) {
                 add_text(box.x + box.width / 2, name, size, style);

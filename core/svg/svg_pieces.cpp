@@ -19,7 +19,7 @@ constexpr std::array<Style, look_count> styles{{
     {"I", "input gradient", "#D55E00", "#FFFFFF", "pt-thin"},
     {"W", "weight gradient", "#009E73", "#FFFFFF", "pt-dots"},
     {"R", "recompute", "#56B4E9", "#062033", "pt-slanted"},
-    {"", "reduction", "#F0E442", "#2B2800", "pt-dots"},
+    {"RG", "reduction", "#F0E442", "#2B2800", "pt-dots"},
     {"", "optimizer", "#CC79A7", "#2A0A1C", "pt-crossed"},
     {"", "idle", "#FFFFFF", "#000000", "pt-idle"},
     {"", "waits for room", "#FFFFFF", "#000000", "pt-room"},
@@ -136,7 +136,8 @@ std::string text_in_group(double x, double y, std::string_view text, std::string
 double text_width(std::string_view text, double size) {
     double width = 0;
     for (const char c : text) {
-        width += std::string_view("MWmw").find(c) != std::string_view::npos ? 0.92 : 0.58;
+        const bool is_widest = std::string_view("MWmw").find(c) != std::string_view::npos;
+        width += is_widest ? 0.92 : c >= 'A' && c <= 'Z' ? 0.76 : 0.58;
     }
     return width * size;
 }

@@ -26,7 +26,8 @@ constexpr std::size_t look_count = 9;
 
 /// Letter, colours and pattern of a kind of rectangle.
 struct Style {
-    std::string_view letter;   ///< before the micro-batch, where there is room for it
+    /// Before the micro-batch, where there is room for it; of a reduction its short name.
+    std::string_view letter;
     std::string_view words;    ///< legend
     std::string_view fill;     ///< Okabe and Ito's palette: clear to every kind of colour vision
     std::string_view ink;      ///< text on it

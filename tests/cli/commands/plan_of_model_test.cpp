@@ -332,7 +332,7 @@ TEST_F(PlanOfModel, PicturesNameTheDevicesOfARank) {
         ASSERT_EQ(exported.code, 0) << exported.err;
         EXPECT_THAT(exported.out, HasSubstr("2 ranks, 2 stages, on 8 devices"));
         EXPECT_THAT(content_of(path("plan.svg")),
-                    HasSubstr("one of 2 replicas, 2 devices per rank"));
+                    HasSubstr("replica 0 of 0 and 1, 2 devices per rank"));
     }
     ASSERT_EQ(pipetwin({"sweep", folder + "/scenario.toml", "--svg", path("all.svg")}).code, 0);
     EXPECT_THAT(content_of(path("all.svg")), HasSubstr("one of 2 replicas, 2 devices per rank"));
