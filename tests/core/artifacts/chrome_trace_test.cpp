@@ -397,6 +397,19 @@ TEST(ChromeTrace, OfWhichTheEndIsMissingGivesTheWholeStepsBeforeTheByte) {
                           std::to_string(third_event + 10)));
 }
 
+/// "only 1 of 1 step can be shown" was said of it.
+TEST(ChromeTrace, OfWhichOnlyWhatFollowsTheStepsIsMissingGivesThemAll) {
+    const std::string text = print_chrome_trace(example());
+    const std::size_t last_action = text.rfind("\"ph\":\"X\"");
+    const std::size_t end = text.find("},\n{", last_action) + 1;
+    const TraceSoFar cut = so_far(text.substr(0, end));
+    EXPECT_EQ(cut.trace.timelines.steps.size(), example().timelines.steps.size());
+    EXPECT_THAT(cut.problem,
+                HasSubstr("the file is cut short or damaged at byte " + std::to_string(end) +
+                          " of " + std::to_string(end) + "; its 2 steps are shown"));
+    EXPECT_THAT(cut.problem, Not(HasSubstr("only")));
+}
+
 TEST(ChromeTrace, WithABrokenEventGivesTheWholeStepsBeforeIt) {
     json damaged = document();
     std::size_t index = damaged["traceEvents"].size() - 1;
