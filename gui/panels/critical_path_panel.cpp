@@ -33,6 +33,12 @@ QString heading_of(const RunData& run, Side side) {
     return name;
 }
 
+/// What the chain of a side is of: "Predicted", "Measured, simulated".
+QString heading_of_chain(const RunData& run, Side side) {
+    const QString name = heading_of(run, side);
+    return side == Side::Predicted ? name : CriticalPathPanel::tr("%1, simulated").arg(name);
+}
+
 /// Digits of `time_within` with which times of `whole` that are `apart` differ.
 int digits_for(Duration whole, Duration apart) {
     constexpr int least = 4;
@@ -186,15 +192,17 @@ QString CriticalPathPanel::sentence() const {
         if (!analysis->has_causes()) {
             return text_of(analysis->note());
         }
-        QString text = tr("%1 %2 in %3 parts")
-                           .arg(text_of(side_name(*run_, side)),
-                                time_text(analysis->length()),
-                                QString::number(analysis->critical_path().size()));
+        QString text = text_of(side_name(*run_, side)) + ' ' + time_text(analysis->length());
         if (shares.unexplained > Duration{}) {
             text += tr(", %1 of it unexplained").arg(time_text(shares.unexplained));
-        } else if (shares.unexplained < Duration{}) {
-            text += tr(" (%1 shorter than the same step simulated with the measured durations)")
-                        .arg(time_text(-shares.unexplained));
+        }
+        if (side == Side::Measured) {
+            text +=
+                tr(", simulated with its durations %1").arg(time_text(analysis->replayed_length()));
+        }
+        text += tr(" in %1 parts").arg(analysis->critical_path().size());
+        if (shares.predicted_messages) {
+            text += tr(", messages as predicted");
         }
         parts += text;
     }
@@ -237,7 +245,7 @@ void CriticalPathPanel::show_shares() {
     for (const Side side : both_sides) {
         if (paths_[place(side)].analysis != nullptr) {
             shown.push_back(place(side));
-            headers << heading_of(*run_, side) << tr("Share") << tr("10 % shorter");
+            headers << heading_of_chain(*run_, side) << tr("Share") << tr("10 % shorter");
         }
     }
     const int rows = static_cast<int>(lines.size());
@@ -265,7 +273,7 @@ void CriticalPathPanel::show_actions(Side side) {
     const auto piece = [analysis](int row) -> const PathPiece& {
         return analysis->critical_path()[as_index(row)];
     };
-    const QString name = analysis == nullptr ? QString() : heading_of(*run_, side);
+    const QString name = analysis == nullptr ? QString() : heading_of_chain(*run_, side);
     const int digits = rows == 0 ? 0 : digits_for(analysis->length(), analysis->length() / rows);
     actions_[place(side)]->show(
         {.headers = {name, tr("Rank"), tr("Begins at"), tr("Time")},

@@ -228,12 +228,16 @@ PathShares path_shares(const StepAnalysis& analysis) {
         auto& shares = group.by == Group::By::Kind    ? result.kinds
                        : group.by == Group::By::Stage ? result.stages
                                                       : result.links;
-        const double whole = std::max(1.0, static_cast<double>(analysis.length().count()));
+        const double whole = std::max(1.0, static_cast<double>(analysis.replayed_length().count()));
         shares.push_back({.name = name_of(schedule, group),
                           .time = time,
                           .share = static_cast<double>(time.count()) / whole,
                           .gain = gains.of(group)});
     }
+    result.predicted_messages =
+        analysis.side() == Side::Measured && analysis.knows_plan_of_run() &&
+        std::ranges::any_of(analysis.critical_path(),
+                            [](const PathPiece& piece) { return is_send(piece.action.op); });
     result.unexplained = analysis.length() - analysis.replayed_length();
     return result;
 }

@@ -16,19 +16,21 @@ constexpr double faster_factor = 0.9;
 struct PathShare {
     std::string name;  ///< "forward", "stage 2", "link 1 - 2": boundaries between stages
     Duration time{};   ///< on the chain
-    double share = 0;  ///< of the step
+    double share = 0;  ///< of the chain
     /// Time by which the step would be shorter if all work of this part, on the chain or not, took
     /// `faster_factor` of its time; exact. None where that was not tried.
     std::optional<Duration> gain{};
 };
 
-/// The longest chain by kind, stage and link. Parts of a list do not overlap; those by kind, and
-/// what is unexplained, sum to the step.
+/// The longest chain by kind, stage and link. Parts of a list do not overlap; those by kind sum to
+/// the chain, which is as long as the step or, of a measured step, as its replay.
 struct PathShares {
     std::vector<PathShare> kinds;
     std::vector<PathShare> stages;  ///< of compute actions
     std::vector<PathShare> links;   ///< of messages
-    Duration unexplained{};         ///< the step without the chain
+    Duration unexplained{};         ///< the step without the chain; below 0 where that is longer
+    /// Messages in the chain of a measured step take the times that the run's plan predicts.
+    bool predicted_messages = false;
 };
 
 /// The composition of a step's longest chain; empty without a chain. Gains of a measured step are

@@ -100,6 +100,8 @@ class StepAnalysis {
     bool has_causes() const { return causes_.has_value(); }
     /// The plan that the causes follow from; there has to be one (`has_causes`).
     const Plan& plan() const { return *plan_; }
+    /// True if that plan is one of the run, else it is made from the step.
+    bool knows_plan_of_run() const { return plan_ != nullptr && !own_plan_; }
     /// True if the step is the one that the plan gives, to the nanosecond.
     bool as_planned() const { return as_planned_; }
     /// One sentence on what is missing; "" where nothing is.

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/short_number.h"
 #include "core/schedule/generators/generate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/panels.h"
@@ -67,6 +68,12 @@ TEST_F(CriticalPathPanelTest, ShowsBothSidesAndTellsTheTimeline) {
     EXPECT_EQ(model->index(0, 0).data().toString(), "By kind");
     EXPECT_THAT(said(), HasSubstr("step: predicted "));
     EXPECT_THAT(said(), HasSubstr("; measured "));
+    EXPECT_EQ(model->headerData(1, Qt::Horizontal).toString(), "Predicted");
+    EXPECT_EQ(model->headerData(4, Qt::Horizontal).toString(), "Measured, simulated");
+    EXPECT_THAT(said(),
+                HasSubstr(", simulated with its durations " +
+                          short_time(measured->replayed_length()) + " in "));
+    EXPECT_THAT(said(), HasSubstr(" parts, messages as predicted"));
     panel_.resize(1280, 150);
     QApplication::processEvents();
     for (const QTreeView* const list : panel_.findChildren<QTreeView*>()) {

@@ -28,6 +28,14 @@ const PathShare& share_of(const std::vector<PathShare>& shares, std::string_view
     return *found;
 }
 
+double sum_of_shares(const std::vector<PathShare>& shares) {
+    double sum = 0;
+    for (const PathShare& share : shares) {
+        sum += share.share;
+    }
+    return sum;
+}
+
 Duration sum(const std::vector<PathShare>& shares) {
     Duration sum{};
     for (const PathShare& share : shares) {
@@ -73,6 +81,7 @@ TEST(PathShares, AreThoseOfTheWholeStepAndBoundTheGain) {
                 const PathShares shares = path_shares(analysis);
                 EXPECT_EQ(sum(shares.kinds) + shares.unexplained, analysis.length());
                 EXPECT_EQ(sum(shares.stages) + sum(shares.links), analysis.length());
+                EXPECT_NEAR(sum_of_shares(shares.kinds), 1, 1e-12);
                 for (const auto* const list : {&shares.kinds, &shares.stages, &shares.links}) {
                     for (const PathShare& share : *list) {
                         // Rounding down leaves a nanosecond for each piece.
@@ -114,6 +123,34 @@ TEST(PathShares, OfAStepThatWentAsPredictedAreTheSameOnBothSides) {
             }
         }
     }
+}
+
+/// 110 % of a measured step was the sum, where the replay with its durations took longer.
+TEST(PathShares, AreOfTheReplayWhereThatIsLongerThanTheMeasuredStep) {
+    PlainCosts costs = plain(ScheduleKind::OneFOneB, 3, 4);
+    costs.link.latency = milliseconds(5);
+    const Plan plan = make_plan(costs);
+    costs.link.latency = {};
+    Timeline measured = sim::simulate(make_plan(costs));  // its messages took no time
+    measured.origin = Origin::Measured;
+    measured.links.clear();
+    const auto run = planned_run(plan, {measured});
+    const StepAnalysis analysis(run, Side::Measured, 0);
+    const PathShares shares = path_shares(analysis);
+    ASSERT_LT(shares.unexplained, Duration{});
+    EXPECT_GT(sum(shares.kinds), analysis.length());
+    EXPECT_NEAR(sum_of_shares(shares.kinds), 1, 1e-12);
+    EXPECT_NEAR(sum_of_shares(shares.stages) + sum_of_shares(shares.links), 1, 1e-12);
+    EXPECT_TRUE(shares.predicted_messages);
+    EXPECT_EQ(share_of(shares.kinds, "messages").time % milliseconds(5), Duration{});
+    EXPECT_FALSE(of(run, Side::Predicted).predicted_messages) << "nothing to tell apart";
+}
+
+TEST(PathShares, OfAMeasuredStepWithoutMessagesInItsChainHaveNoPredictedOnes) {
+    const Plan plan = make_plan(plain(ScheduleKind::OneFOneB, 1, 4));
+    std::mt19937 random(5);
+    EXPECT_FALSE(
+        of(planned_run(plan, {jittered_step(plan, random)}), Side::Measured).predicted_messages);
 }
 
 TEST(PathShares, WithoutAPlanAreNone) {
