@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/ascii.h"
 #include "core/base/suggest.h"
 
 namespace pipetwin::gui {
@@ -63,6 +64,20 @@ std::string written_for(const std::string& option, const std::vector<std::string
 
 std::string usage_text(const std::string& place, const std::string& what, const std::string& hint) {
     return fmt::format("error: {}: {}\nhint: {}\n", place, what, hint);
+}
+
+/// Usage error for a picture that would be called anything else than a PNG; empty for a good name.
+std::string wrong_ending_text(const std::filesystem::path& picture) {
+    const std::string ending = picture.extension().string();
+    return ending.empty() || std::ranges::equal(ending, std::string_view(".png"), {}, ascii::lower)
+               ? ""
+               : usage_text(
+                     "--screenshot",
+                     fmt::format(
+                         "'{}' ends in {}, but the picture is a PNG", picture.string(), ending),
+                     fmt::format(
+                         "name it {}",
+                         std::filesystem::path(picture).replace_extension(".png").string()));
 }
 
 /// Error of a command line in the words of those of `pipetwin`: the option, what stands there, what
@@ -176,6 +191,10 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
         return parsed;
     }
     parsed.options.runs.assign(runs.begin(), runs.end());
+    if (std::string wrong = wrong_ending_text(screenshot); !wrong.empty()) {
+        parsed.end = EarlyEnd{.exit_code = usage_exit, .text = std::move(wrong)};
+        return parsed;
+    }
     if (!screenshot.empty()) {
         parsed.options.screenshot = screenshot;
     }

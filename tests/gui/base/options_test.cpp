@@ -95,12 +95,18 @@ TEST(Options, WrongOnesAreToldInFull) {
              {{"--size", "12"},
               "error: --size: '12', expected WIDTHxHEIGHT from 200 to 16384, such as 1920x1080\n"
               "hint: pipetwin-gui --help lists the options\n"},
+             {{"x.csv", "--screenshot", "a/z.jpg"},
+              "error: --screenshot: 'a/z.jpg' ends in .jpg, but the picture is a PNG\n"
+              "hint: name it a/z.png\n"},
              {{"--screenshot"},
               "error: --screenshot: no value given, expected the name of a file\n"
               "hint: pipetwin-gui --help lists the options\n"}}) {
         const ParsedOptions parsed = parse_options(one.arguments);
         ASSERT_TRUE(parsed.end) << one.text;
         EXPECT_EQ(parsed.end->text, one.text);
+    }
+    for (const char* const name : {"z.png", "z.PNG", "z", "/dev/null"}) {
+        EXPECT_FALSE(parse_options({"--screenshot", name}).end) << name;
     }
     const ParsedOptions view = parse_options({"--view", "timelin"});
     ASSERT_TRUE(view.end);
